@@ -1,4 +1,4 @@
-"""Comparisons with peers, both sides in one run; see README.md."""
+"""Benchmarks of treekit and its peers, all sides in one run; see README.md."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ MODULES = (
     "training", "scoring", "generated_c", "generated_deep", "pruning", "startup", "scaling",
     "accuracy", "forest_defaults", "third_party", "foreign", "rules", "serving",
 )  # fmt: skip
-"""Where benchmarks are registered, in the order of the list."""
+"""Modules that register benchmarks, in the order of the list."""
 
 
 def everything() -> dict[str, Benchmark]:
-    """All benchmarks by name."""
+    """Return all benchmarks by name."""
     from benchmarks.frame import BENCHMARKS
 
     for name in MODULES:

@@ -1,10 +1,10 @@
-"""The command line of the benchmarks.
+"""Command line of the benchmarks.
 
-python -m benchmarks                    # what there is
-python -m benchmarks NAME --help        # its sizes and peers
+python -m benchmarks                    # list all benchmarks
+python -m benchmarks NAME --help        # sizes and peers of one
 python -m benchmarks NAME --peers sklearn,ydf --rounds 5
-python -m benchmarks NAME --toy         # a look, in some seconds; nothing is kept
-python -m benchmarks report             # tables and plots of README.md, from the results
+python -m benchmarks NAME --toy         # small, in some seconds; result not stored
+python -m benchmarks report             # write tables and plots of README.md from results
 """
 
 from __future__ import annotations
@@ -24,41 +24,41 @@ __all__ = ["main", "parser", "run"]
 
 
 def listed() -> str:
-    """Every benchmark with its line."""
+    """List every benchmark with its description."""
     known = everything()
     width = max(map(len, known))
     lines = [f"  {name:{width}}  {one.line}" for name, one in known.items()]
     more = [
         "",
         "python -m benchmarks report             writes the tables of benchmarks/README.md",
-        "python -m benchmarks.equality           writes the table of README.md",
+        "python -m benchmarks.equality --write   writes the table of equal bits there",
     ]
     return "\n".join(["python -m benchmarks NAME [--help]; NAME is one of", *lines, *more])
 
 
 def parser(benchmark: Benchmark, toy: bool) -> argparse.ArgumentParser:
-    """The arguments of one benchmark, with its defaults or those of toy size."""
+    """Make the argument parser of a benchmark, with defaults of full or toy size."""
     made = argparse.ArgumentParser(
         f"python -m benchmarks {benchmark.name}",
         description=benchmark.line,
     )
     made.add_argument(
-        "--toy", "--quick", action="store_true", help="small, in this process, nothing kept"
+        "--toy", "--quick", action="store_true", help="small sizes in this process, not stored"
     )
     few = toy and benchmark.toy_peers is not None
     peers = benchmark.toy_peers if few else benchmark.peers
     most = 1 if toy else benchmark.rounds
 
-    def add(option: str, kind: Any, default: Any, said: str) -> None:
+    def add(option: str, kind: Any, default: Any, text: str) -> None:
         shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
-        said += f" (default {shown})" if shown not in (None, "") else ""
+        text += f" (default {shown})" if shown not in (None, "") else ""
         name, *others = option.split()
-        made.add_argument(name, *others, type=kind, default=default, help=said)
+        made.add_argument(name, *others, type=kind, default=default, help=text)
 
-    add("--peers", _names, peers, "other libraries, with commas between")
-    add("--own", _names, benchmark.own, "sides of treekit, with commas between")
-    add("--rounds --seeds", _count, most, "turns of all sides; each has data of its own seed")
-    add("--limit", float, 900.0, "most seconds of a measurement")
+    add("--peers", _names, peers, "other libraries, separated by commas")
+    add("--own", _names, benchmark.own, "sides of treekit, separated by commas")
+    add("--rounds --seeds", _count, most, "rounds of all sides, each with its own seed of the data")
+    add("--limit", float, 900.0, "maximum seconds of a measurement")
     add("--results", Path, None if toy else RESULTS, "folder of results")
     for name, parameter in benchmark.parameters.items():
         default = parameter.toy if toy else parameter.default
@@ -72,18 +72,18 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _count(text: str) -> int:
     if int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is no number of rounds; give 1 or more")
+        raise argparse.ArgumentTypeError(f"number of rounds must be at least 1, got {text}")
     return int(text)
 
 
 def _reader(parameter: Parameter) -> Any:
-    """What reads a parameter's text, by the type of its default."""
+    """Return the parser of a parameter's text, by the type of its default."""
     kind = type(parameter.default)
 
     def size(text: str) -> Any:
         number = kind(text)
         if number < 0:
-            raise argparse.ArgumentTypeError(f"{text} is no size; give 0 or more")
+            raise argparse.ArgumentTypeError(f"size must be at least 0, got {text}")
         return number
 
     def sizes(text: str) -> Any:
@@ -91,7 +91,7 @@ def _reader(parameter: Parameter) -> Any:
 
     def truth(text: str) -> bool:
         if text.lower() not in ("true", "false"):
-            raise argparse.ArgumentTypeError(f"{text} is neither true nor false")
+            raise argparse.ArgumentTypeError(f"expected true or false, got {text}")
         return text.lower() == "true"
 
     if kind is tuple:
@@ -100,14 +100,14 @@ def _reader(parameter: Parameter) -> Any:
 
 
 def run(benchmark: Benchmark, arguments: Sequence[str] = ()) -> Result:
-    """Measure, print, and keep the result; returns it."""
+    """Run a benchmark; print, store and return the result."""
     toy = not {"--toy", "--quick"}.isdisjoint(arguments)
     made = parser(benchmark, toy)
     given = made.parse_args(list(arguments))
     unknown = {*given.peers} - {*benchmark.peers} | {*given.own} - {*benchmark.own}
     if unknown:
         sides = ", ".join(benchmark.peers + benchmark.own)
-        made.error(f"no such side: {', '.join(sorted(unknown))}; there are {sides}")
+        made.error(f"no such side: {', '.join(sorted(unknown))}; choose from {sides}")
     values = {name: getattr(given, name) for name in benchmark.parameters}
     with tempfile.TemporaryDirectory() as folder:
         options = Options(
@@ -118,17 +118,17 @@ def run(benchmark: Benchmark, arguments: Sequence[str] = ()) -> Result:
     result = Result(benchmark.name, found, about)
     print(f"\n{tables.of(benchmark, result)}")
     if given.results is not None:
-        print(f"\nkept in {results.write(result, given.results)}")
+        print(f"\nwritten to {results.write(result, given.results)}")
     return result
 
 
 def _tell(entry: Entry) -> None:
-    said = entry.failed or ", ".join(f"{k} {v:.4g}" for k, v in entry.figures.items())
-    print(f"{entry.case}: {entry.side}: {said}", file=sys.stderr, flush=True)
+    text = entry.failed or ", ".join(f"{k} {v:.4g}" for k, v in entry.figures.items())
+    print(f"{entry.case}: {entry.side}: {text}", file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """List, run one benchmark, or make the report."""
+    """List the benchmarks, run one, or write the report."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given or given[0] in ("-h", "--help"):
         print(listed())

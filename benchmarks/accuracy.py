@@ -1,11 +1,11 @@
-"""Accuracy on larger tables, level with scikit-learn's: pruned trees, forests, extra trees.
+"""Accuracy on real tables compared with scikit-learn: pruned trees, forests, extra trees.
 
-Tables come from OpenML, by scikit-learn, or from files NAME.csv.gz of a folder
-(``--tables-in``, or TREEKIT_TABLES); at toy size two are made.  Each round divides a table anew,
-three quarters to train on; all sides see the same rows.  treekit is given the
-table as it is, and once more the matrix that scikit-learn is given: nominal
-columns as codes in the order of their names, missing cells as NaN.  That matrix is
-searched exactly and by histogram, which tells what 255 bins a column cost.
+Tables come from OpenML through scikit-learn, or from files NAME.csv.gz in a folder
+(``--tables-in``, or TREEKIT_TABLES); at toy size, two tables are generated. Each round
+splits a table anew, three quarters for training; all sides get the same rows. treekit
+gets the original table, and also the matrix that scikit-learn gets: nominal columns as
+codes in the order of their names, missing values as NaN. The matrix is searched exactly
+and by histogram, which shows the effect of 255 bins per column.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ import treekit
 from benchmarks.frame import Benchmark, Entry, Figure, Options, Parameter, register
 
 ALPHAS, FOLDS = 12, 4
-"""Pruning strengths that scikit-learn's cross-validation tries, and its folds."""
+"""Number of pruning strengths in scikit-learn's cross-validation, and of its folds."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A table: its parts in a folder, its target there, and its number at OpenML (0: none)."""
+    """A table: its files in a folder, its target and its OpenML id (0: none)."""
 
     files: tuple[str, ...]
     target: str
@@ -56,12 +56,12 @@ SOURCES = {
 
 @dataclass(frozen=True)
 class Table:
-    """One table divided by a seed.
+    """A table split by a seed.
 
     Attributes
     ----------
     frames : pair of DataFrame
-        To train on, and to judge by; nominal columns are categories.
+        Training and test rows; nominal columns are categories.
     codes : pair of (rows, columns) float32
     truths : pair of (rows,) array
     regression : bool
@@ -74,10 +74,10 @@ class Table:
 
 
 def read(source: Source, folder: Path | None) -> tuple[pd.DataFrame, Any]:
-    """Inputs, text as categories, and target of a table."""
+    """Read the inputs of a table, text as categories, and its target."""
     if folder is None and not source.openml:
         raise FileNotFoundError(
-            f"{source.files[0]} is not read from OpenML: name a folder that has it, by --tables-in"
+            f"{source.files[0]} is not on OpenML: give a folder that has it by --tables-in"
         )
     if folder is None:
         frame, target = fetch_openml(data_id=source.openml, return_X_y=True, as_frame=True)
@@ -93,15 +93,15 @@ def read(source: Source, folder: Path | None) -> tuple[pd.DataFrame, Any]:
 
 
 def _path(folder: Path, name: str) -> Path:
-    """A table's file, compressed or not, anywhere below a folder."""
+    """Find a table's file, compressed or not, anywhere below a folder."""
     found = [*folder.rglob(f"{name}.csv.gz"), *folder.rglob(f"{name}.csv")]
     if not found:
-        raise FileNotFoundError(f"{folder} has neither {name}.csv nor {name}.csv.gz")
+        raise FileNotFoundError(f"{folder} contains neither {name}.csv nor {name}.csv.gz")
     return found[0]
 
 
 def divided(frame: pd.DataFrame, target: Any, regression: bool, seed: int) -> Table:
-    """A quarter of the rows set apart, by class."""
+    """Split off a quarter of the rows for testing, stratified by class."""
     rows = np.arange(len(frame))
     train, test = train_test_split(
         rows, test_size=0.25, random_state=seed, stratify=None if regression else target
@@ -123,7 +123,7 @@ def divided(frame: pd.DataFrame, target: Any, regression: bool, seed: int) -> Ta
 
 
 def score(table: Table, answers: Any) -> float:
-    """Accuracy, or R squared."""
+    """Compute accuracy or R squared."""
     truth = table.truths[1]
     if not table.regression:
         return float((answers == truth).mean())
@@ -157,7 +157,7 @@ def scikit_learn(kind: str, table: Table, trees: int, seed: int) -> float:
 def with_treekit(
     frames: Callable[[Table], tuple[Any, Any]], splitter: str = "auto"
 ) -> Callable[..., float]:
-    """treekit on what `frames` takes of a table."""
+    """Return a side that trains treekit on the part of a table that `frames` selects."""
 
     def run(kind: str, table: Table, trees: int, seed: int) -> float:
         known, new = frames(table)
@@ -191,7 +191,7 @@ KINDS = ("pruned tree", "forest", "extra trees")
 
 
 def made() -> dict[str, tuple[pd.DataFrame, Any, bool]]:
-    """Two small tables: classes with missing cells, and numbers."""
+    """Generate two small tables: classes with missing values, and numbers."""
     rng = np.random.default_rng(0)
     job = rng.choice(["admin", "retired", "student"], 300)
     age = rng.integers(18, 90, 300)
@@ -224,7 +224,7 @@ def _run(options: Options) -> Iterator[Entry]:
                 found: dict[str, float] = {}
                 for side in options.sides:
                     if kind == "extra trees" and "histogram" in side:
-                        continue  # their thresholds are drawn
+                        continue  # extra trees draw thresholds without histograms
                     found[side] = SIDES[side](kind, table, options.trees, seed)
                     figures = {"score": found[side]}
                     if side != "sklearn" and "sklearn" in found:
@@ -234,15 +234,15 @@ def _run(options: Options) -> Iterator[Entry]:
 
 register(
     Benchmark(
-        "accuracy", "real tables: pruned trees, forests, extra trees, beside scikit-learn's", _run,
+        "accuracy", "real tables: pruned trees, forests, extra trees and scikit-learn's", _run,
         (
             Figure("score", "accuracy or R²", ".4f", mean=True),
             Figure("difference", "difference", "+.4f", mean=True, spread=True),
         ),
         {
-            "tables": Parameter(tuple(SOURCES), tuple(SOURCES), "which"),
-            "tables_in": Parameter("", "", "folder of NAME.csv.gz; none: OpenML"),
-            "made": Parameter(False, True, "two made tables instead"),
+            "tables": Parameter(tuple(SOURCES), tuple(SOURCES), "names of tables"),
+            "tables_in": Parameter("", "", "folder of NAME.csv.gz; empty: OpenML"),
+            "made": Parameter(False, True, "use two generated tables instead"),
             "trees": Parameter(100, 3, "trees of a forest"),
         },
         own=("treekit, same matrix", "treekit histogram, same matrix", "treekit"),

@@ -1,4 +1,4 @@
-"""What treekit is to reach: the rows of the table of aims, as data."""
+"""Performance aims of treekit: the rows of the table of aims, as data."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ __all__ = ["AIMS", "Aim", "Judged", "judged"]
 
 @dataclass(frozen=True)
 class Aim:
-    """A figure that is to be at most so much, or so much of a peer's.
+    """An upper bound of a figure, or of its ratio to a peer's.
 
     Attributes
     ----------
     row : str
-        Its name, for notes.
+        Name of the aim, used by notes.
     work : str
-        What is done, for the table.
+        Description of the work in the table.
     benchmark, case : str
-        Where the figure is; the first case that contains the text.
+        Source of the figure: the first case whose name contains the text `case`.
     figure, form, unit : str
-        Which it is, and how it is written.
+        Key of the figure, and its format and unit in the table.
     most : float
-        The bound: of the ratio to `against` (round by round), or of the figure itself.
+        Upper bound of the ratio to `against` (round by round), or of the figure itself.
     against : str
-        A side, or another figure of the same side, after a colon; empty: a limit.
+        A side, or another figure of the same side, after a colon; empty: no ratio.
     side : str
     say : str
         The aim in words.
     fair : bool
-        The sides must have done the same work.
+        Whether the sides must have done the same work.
     """
 
     row: str
@@ -53,16 +53,16 @@ class Aim:
 
 @dataclass(frozen=True)
 class Judged:
-    """What came of an aim.
+    """The outcome of an aim.
 
     Attributes
     ----------
     own : str
-        treekit's figure, or why there is none.
+        treekit's figure, or the reason for its absence.
     peers : mapping of str to str
-        The others' figures.
+        Figures of the peers.
     ratio : float or None
-        What is compared with the bound.
+        Value compared with the bound.
     verdict : str
     """
 
@@ -73,7 +73,7 @@ class Judged:
 
 
 def judged(aim: Aim, result: Result | None, benchmark: Benchmark) -> Judged:
-    """An aim in the light of a result, which must be of the benchmark's own sizes."""
+    """Compare an aim with a result, which must have the benchmark's default sizes."""
     if result is None:
         return Judged("")
     usual = {name: one.default for name, one in benchmark.parameters.items()}
@@ -112,7 +112,7 @@ def judged(aim: Aim, result: Result | None, benchmark: Benchmark) -> Judged:
 
 
 def _plain(size: object) -> object:
-    """A size as a file of results has it."""
+    """Return a size as stored in a results file."""
     return list(size) if isinstance(size, tuple) else size
 
 
@@ -120,26 +120,26 @@ def _slope(aim: Aim, result: Result) -> Judged:
     found = exponents(result)
     if aim.side not in found:
         return Judged("")
-    said = {side: f"n^{slope:.2f}" for side, slope in found.items()}
-    own, slope = said.pop(aim.side), found[aim.side]
-    peers = {side: text for side, text in said.items() if not side.startswith("treekit")}
+    texts = {side: f"n^{slope:.2f}" for side, slope in found.items()}
+    own, slope = texts.pop(aim.side), found[aim.side]
+    peers = {side: text for side, text in texts.items() if not side.startswith("treekit")}
     return Judged(own, peers, slope, "yes" if slope <= aim.most else "**no**")
 
 
 def _speedup(aim: Aim, result: Result) -> Judged:
-    """Wall seconds of two threads, in those of one."""
+    """Compare the wall time of two threads with that of one."""
     walls = curves(result, "wall")
     shares = {side: dict(line)[2] / dict(line)[1] for side, line in walls.items() if len(line) == 2}
     if aim.side not in shares:
         return Judged("")
-    said = {side: f"{1 / share:.2f} times as fast" for side, share in shares.items()}
-    own, share = said.pop(aim.side), shares[aim.side]
-    peers = {side: text for side, text in said.items() if not side.startswith("treekit")}
+    texts = {side: f"{1 / share:.2f} times as fast" for side, share in shares.items()}
+    own, share = texts.pop(aim.side), shares[aim.side]
+    peers = {side: text for side, text in texts.items() if not side.startswith("treekit")}
     return Judged(own, peers, share, "yes" if share <= aim.most else "**no**")
 
 
 def _said(aim: Aim, measured: Measured) -> str:
-    """A figure with its unit; why there is none."""
+    """Format a figure with its unit, or the reason for its absence."""
     value = Figure(aim.figure, "").of(measured)
     if measured.failed or value is None:
         return measured.failed or "–"
@@ -149,7 +149,7 @@ def _said(aim: Aim, measured: Measured) -> str:
 def _of_peers(
     row: str, work: str, benchmark: str, case: str, bounds: Mapping[str, tuple[float, str]], **more
 ) -> list[Aim]:
-    """One aim for each peer that it is measured by."""
+    """Make one aim for each peer."""
     return [
         Aim(f"{row}-{against}", work, benchmark, case, most, say, against, **more)
         for against, (most, say) in bounds.items()

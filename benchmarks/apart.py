@@ -1,8 +1,8 @@
-"""A measurement in a fresh process, so that no side feels what another one left behind.
+"""Measurements in a fresh process, so that sides do not affect each other.
 
-The child is given a function's name and arguments, as JSON, and writes what it
-returns, as JSON.  It sees the same environment but for threads: OpenMP threads
-that wait do not spin, or waiting would count as work.
+The child process gets a function's name and arguments as JSON and writes the result as
+JSON. Its environment is the same except for OpenMP: waiting threads do not spin, as
+spinning would count as CPU time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PASSIVE = {"OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"}
 
 
 class Failed(Exception):  # noqa: N818 - an outcome of a peer, not a mistake of ours
-    """A measurement that gave no figures; its text says why."""
+    """A measurement without figures; the text is the reason."""
 
 
 def ask(
@@ -34,16 +34,16 @@ def ask(
     limit: float,
     environment: Mapping[str, str] | None = None,
 ) -> dict[str, float]:
-    """What `function` of a module says of JSON-like arguments; `Failed` if it says nothing.
+    """Call a module's `function` with JSON-like arguments; raise `Failed` if it fails.
 
     Parameters
     ----------
     apart : bool
-        In a process of its own, or in this one (toy size).
+        Run in a separate process, or in this one (toy size).
     limit : float
-        Most wall seconds of that process.
+        Maximum wall seconds of that process.
     environment : mapping, optional
-        What the process finds besides.
+        Additional environment variables of the process.
     """
     if not apart:
         return function(*arguments)
@@ -67,7 +67,7 @@ def ask(
 
 
 def main() -> None:
-    """The child's side."""
+    """Run the child process."""
     name, answer = sys.argv[1:]
     module, function = name.split(":")
     call = getattr(importlib.import_module(module), function)

@@ -1,4 +1,4 @@
-"""Generated source compiled within limits, and asked through ctypes."""
+"""Compile generated source within limits and call it through ctypes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ used = resource.getrusage(resource.RUSAGE_CHILDREN)
 print(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 sys.exit(done.returncode != 0)
 """
-"""Runs a compiler within CPU seconds; prints what it took of them, and the most MB it held."""
+"""Program that runs a compiler within a CPU limit and prints its CPU seconds and peak MB."""
 _OWN = """
 #include "m.h"
 size_t ask(const CELL *x, size_t rows, ANSWER *out)
@@ -84,11 +84,11 @@ extern "C" size_t ask(const float *x, size_t rows, double *out)
     return rows;
 }
 """
-"""The share of the second of two classes."""
+"""Adapter for YDF, whose source returns the share of the second of two classes."""
 
 
 def adapter(kind: str, features: int, outputs: int) -> str:
-    """Source that asks a model's source for many rows.
+    """Return source that scores many rows by a model's source.
 
     `kind` is a peer's name, or the type of the cells of treekit's rows.
     """
@@ -109,10 +109,10 @@ class Compiled:
     ----------
     library : CDLL
     cells : {"double", "float", "uint32_t"}
-        What it wants of a row.
+        Type of the cells of a row.
     outputs : int
     figures : dict
-        What writing and compiling took.
+        Costs of writing and compiling.
     """
 
     library: ctypes.CDLL
@@ -121,7 +121,7 @@ class Compiled:
     figures: dict[str, float]
 
     def ask(self, rows: Any, function: str = "ask") -> Any:
-        """(rows, outputs): what the source says of `rows` as `wanted` makes them."""
+        """Score `rows`, converted by `wanted`: (rows, outputs)."""
         out = np.zeros((len(rows), self.outputs), np.int32 if self.cells == "uint32_t" else float)
         call = getattr(self.library, function)
         call.restype = ctypes.c_size_t
@@ -130,13 +130,13 @@ class Compiled:
         return out
 
     def timed(self, rows: Any, function: str) -> float:
-        """Microseconds of CPU a row."""
+        """Return CPU microseconds per row."""
         start = time.process_time()
         self.ask(rows, function)
         return (time.process_time() - start) / len(rows) * 1e6
 
     def wanted(self, rows: Any) -> Any:
-        """Rows of doubles as the side wants them."""
+        """Convert rows of doubles to the side's cell type."""
         if self.cells == "double":
             return np.ascontiguousarray(rows, dtype=np.float64)
         single = np.ascontiguousarray(rows, dtype=np.float32)
@@ -150,10 +150,10 @@ class Compiled:
 
 
 def build(folder: Path, kind: str, features: int, outputs: int, seconds: float) -> Compiled:
-    """Compile the source in a folder; `Failed` if it takes too long, or does not compile.
+    """Compile the source in a folder; raise `Failed` if that fails or takes too long.
 
-    The source is ``m.c`` of C, compiled by itself and an adapter beside it, or
-    ``made.h`` of C++, which the adapter includes.
+    The source is ``m.c`` in C, compiled separately from its adapter, or ``made.h`` in
+    C++, which the adapter includes.
     """
     source, (compiler, dialect) = "m.c", C
     if kind == "ydf C++":

@@ -1,4 +1,4 @@
-"""C and C++ source of a model, as treekit and its peers write it, each within a time."""
+"""Write C and C++ source of a model by treekit and its peers, within a time limit."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ OWN: dict[str, dict[str, str]] = {
     "treekit, tables": {"form": "table"},
     "treekit, nested tests": {"form": "if_else"},
 }
-"""Settings of treekit's exporter, which chooses the form where none is said."""
+"""Settings of treekit's exporter, which chooses the form by default."""
 
 
 def own_kind(side: str) -> str:
-    """The type of the cells that a side of treekit is given."""
+    """Return the cell type of the rows of a side of treekit."""
     settings = OWN[side]
     return "uint32_t" if "arithmetic" in settings else settings.get("input", "double")
 
@@ -39,14 +39,14 @@ def _tl2cgen(estimator: Any, folder: Path) -> None:
     import tl2cgen
     import treelite
 
-    # treelite reads forests only: one tree of all rows and columns is the same tree.
+    # treelite only reads forests: a forest of one tree on all rows and columns is that tree.
     tl2cgen.generate_c_code(treelite.sklearn.import_model(estimator), folder / "made", {})
     for name in ("main.c", "header.h"):
         (folder / "made" / name).rename(folder / name.replace("main", "m"))
 
 
 def _ydf(model: Any, folder: Path) -> None:
-    # Not its CLASS: where leaves give shares, YDF 0.16 compares their sum (1 at most) with 1.
+    # Not CLASS: if leaves hold shares, YDF 0.16 compares their sum (at most 1) with 1.
     source = model.to_standalone_cc(name="made", classification_output="PROBABILITY")
     (folder / "made.h").write_text(source, encoding="utf-8")
 
@@ -59,7 +59,7 @@ PEERS: dict[str, Callable[[Any, Path], None]] = {
 
 
 def written(side: str, model: Any, folder: Path, seconds: float) -> None:
-    """Write a side's source, in a process of its own if it is a peer's; `Failed` if not in time."""
+    """Write a side's source, a peer's in a separate process; raise `Failed` after `seconds`."""
     folder.mkdir(parents=True)
     if side in OWN:
         import treekit

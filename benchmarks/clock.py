@@ -1,4 +1,4 @@
-"""What a call costs: CPU seconds over all threads, wall seconds, and memory it held at its peak."""
+"""Costs of a call: CPU seconds over all threads, wall seconds and peak memory."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ _CLEAR = Path("/proc/self/clear_refs")
 
 
 class Cost(NamedTuple):
-    """CPU and wall seconds; megabytes above what the process held before (None: unknown)."""
+    """CPU and wall seconds, and peak megabytes above the memory before the call (None: unknown)."""
 
     cpu: float
     wall: float
     memory: float | None
 
     def figures(self) -> dict[str, float]:
-        """As figures of an entry."""
+        """Return the costs as figures of an entry."""
         own = {"cpu": self.cpu, "wall": self.wall}
         return own if self.memory is None else own | {"memory": self.memory}
 
 
 def measured(call: Callable[[], T]) -> tuple[T, Cost]:
-    """Call, and tell the cost.
+    """Call a function and measure its cost.
 
-    Freed memory is given back to the system first, and the kernel's record of
-    the largest resident size is set back (proc(5): 5 written to clear_refs), so
-    that neither data, nor imports, nor a warm-up counts: the rise is the call's own.
+    Freed memory is first returned to the system, and the kernel's record of the largest
+    resident size is reset (proc(5): 5 written to clear_refs), so that data, imports and
+    warm-up do not count.
     """
     gc.collect()
     before = _start_of_memory()
@@ -48,7 +48,7 @@ def measured(call: Callable[[], T]) -> tuple[T, Cost]:
 
 
 def _start_of_memory() -> float | None:
-    """Resident megabytes now, from where the peak counts; None where the kernel cannot tell."""
+    """Reset the peak and return the resident megabytes; None if the kernel does not support it."""
     if not sys.platform.startswith("linux"):
         return None
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it, musl not

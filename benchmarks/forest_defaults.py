@@ -1,9 +1,9 @@
 """Settings of a forest, compared over many tables: by validation, then once on test parts.
 
-A quarter of each table is the test part, which choosing never reads.  What is left is
-divided anew in each round, four fifths to train on and one fifth to validate on; all
-settings see the same rows.  ``forest-settings`` compares a grid of settings there.
-``forest-defaults`` trains on all but the test part and scores it.
+A quarter of each table is the test part, not used for choosing settings. The rest is
+split anew in each round, four fifths for training and one fifth for validation; all
+settings get the same rows. ``forest-settings`` compares a grid of settings on the
+validation parts; ``forest-defaults`` trains on all but the test part and scores it.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ NUMBERS = {
     "servo": Source(("servo",), "class", regression=True),
     "autoprice": Source(("autoprice",), "class", regression=True),
 }
-"""Tables of at least 150 rows; without a number at OpenML, a table comes from a folder only."""
+"""Tables of at least 150 rows; tables without an OpenML id are read from a folder only."""
 
 LEAVES = (1, 3, 5, 10)
 MANY_ROWS = 5_000
-"""What suits many rows need not suit few: tables are compared apart."""
+"""Large and small tables are compared separately, as they may need different settings."""
 GRID: dict[str, dict[str, Any]] = {
     f"{criterion}, leaves of {leaf}, {tried}": {
         "criterion": criterion, "min_weight_leaf": leaf, "max_features": tried,
@@ -109,7 +109,7 @@ def with_treekit(table: Table, trees: int, seed: int, settings: dict[str, Any]) 
 
 
 def numbered(settings: dict[str, Any], columns: int) -> dict[str, Any]:
-    """Replace what `train` has no word for: one column more than the square root."""
+    """Replace "sqrt + 1", which `train` does not support, by the number of columns."""
     if settings.get("max_features") != "sqrt + 1":
         return settings
     return settings | {"max_features": min(int(columns**0.5) + 1, columns)}
@@ -123,7 +123,7 @@ def with_scikit_learn(table: Table, trees: int, seed: int) -> dict[str, float]:
 
 
 def tables_of(options: Options) -> Iterator[tuple[str, Any, Any, bool]]:
-    """Name, inputs, target, and whether it is a number, of each table."""
+    """Yield the name, inputs and target of each table, and whether the target is a number."""
     if options.made:
         for name, parts in made().items():
             yield name, *parts
@@ -138,13 +138,13 @@ def tables_of(options: Options) -> Iterator[tuple[str, Any, Any, bool]]:
 
 
 def without_test_part(frame: Any, target: Any, regression: bool) -> tuple[Any, Any]:
-    """The three quarters that are not the test part."""
+    """Return the three quarters that are not the test part."""
     whole = divided(frame, target, regression, 0)
     return whole.frames[0], whole.truths[0]
 
 
 def _compare(options: Options) -> Iterator[Entry]:
-    """Yield means over the tables: of each score, of its difference to the first, and wins."""
+    """Yield means over tables of each score and its gain over the first setting, and wins."""
     found: dict[tuple[str, str, int], list[dict[str, float]]] = {}
     for _, frame, target, regression in tables_of(options):
         size = f"{MANY_ROWS:,} rows or more" if len(target) >= MANY_ROWS else "fewer rows"
@@ -188,9 +188,9 @@ def _confirm(options: Options) -> Iterator[Entry]:
 
 
 _PARAMETERS = {
-    "tables": Parameter((*CLASSES, *NUMBERS), (*CLASSES, *NUMBERS), "which"),
-    "tables_in": Parameter("", "", "folder of NAME.csv or NAME.csv.gz; none: OpenML"),
-    "made": Parameter(False, True, "two made tables instead"),
+    "tables": Parameter((*CLASSES, *NUMBERS), (*CLASSES, *NUMBERS), "names of tables"),
+    "tables_in": Parameter("", "", "folder of NAME.csv or NAME.csv.gz; empty: OpenML"),
+    "made": Parameter(False, True, "use two generated tables instead"),
     "trees": Parameter(100, 3, "trees of a forest"),
 }
 _TITLES = (("auc", "AUC"), ("log loss", "log loss"), ("accuracy", "accuracy"), ("r2", "R²"))
@@ -212,7 +212,7 @@ register(
 )  # fmt: skip
 register(
     Benchmark(
-        "forest-defaults", "default forests on parts of tables that choosing never read", _confirm,
+        "forest-defaults", "default forests on test parts not used to choose settings", _confirm,
         tuple(Figure(key, title, ".4f", mean=True) for key, title in _TITLES),
         _PARAMETERS, own=("treekit, leaves of 1", "treekit"), peers=("sklearn",), rounds=3,
     )

@@ -1,7 +1,7 @@
-"""What a benchmark is, what it gives, and the list of all of them.
+"""Benchmarks, their results, and the registry of all benchmarks.
 
-A benchmark yields an `Entry` for each round of each side; everything else is
-the same for all: the command line, the file of results, the tables, the ratios.
+A benchmark yields an `Entry` for each round of each side; the command line, the results
+file, the tables and the ratios are shared.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 
 RESULTS = Path(__file__).resolve().parent / "results"
 OWN = "treekit"
-"""How the names of treekit's own sides begin."""
+"""Prefix of the names of treekit's own sides."""
 
 
 @dataclass(frozen=True)
@@ -38,17 +38,17 @@ class Figure:
     Attributes
     ----------
     key : str
-        Its name in entries.
+        Name in entries.
     title : str
-        Its name and unit in tables.
+        Name and unit in tables.
     form : str
-        How one value is written.
+        Format of a value.
     ratio : bool
-        Whether a column with the ratio to the first side stands beside it.
+        Whether to add a column with the ratio to the first side.
     mean : bool
-        Rounds are put together by their mean, not by their median.
+        Whether to average rounds by the mean instead of the median.
     spread : bool
-        Their standard deviation stands behind.
+        Whether to add the standard deviation over rounds.
     """
 
     key: str
@@ -59,17 +59,17 @@ class Figure:
     spread: bool = False
 
     def written(self, measured: Measured) -> str:
-        """What a cell says; empty without a figure."""
+        """Format the figure for a table cell; empty without a figure."""
         value = self.of(measured)
         if value is None:
             return ""
-        said = format(value, self.form)
+        text = format(value, self.form)
         if self.spread:
-            said += f" ±{statistics.pstdev(measured.values(self.key)):{self.form.lstrip('+')}}"
-        return said
+            text += f" ±{statistics.pstdev(measured.values(self.key)):{self.form.lstrip('+')}}"
+        return text
 
     def of(self, measured: Measured) -> float | None:
-        """The rounds put together; None if no round has the figure."""
+        """Return the mean or median over rounds; None if no round has the figure."""
         values = measured.values(self.key)
         if not values:
             return None
@@ -78,7 +78,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A size that the command line may set, and what it is at toy size."""
+    """A command-line option, with its default at full and at toy size."""
 
     default: Any
     toy: Any
@@ -87,21 +87,21 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Options:
-    """What one run was asked for.
+    """Options of a run.
 
     Attributes
     ----------
     values : mapping of str to value
-        The benchmark's parameters.
+        Parameters of the benchmark.
     sides : tuple of str
-        Who takes part.
+        Sides to compare.
     rounds : int
     apart : bool
-        Each measurement in a fresh process, or all in this one (toy size).
+        Whether each measurement runs in a fresh process, or all in this one (toy size).
     limit : float
-        Most seconds of one measurement in a process of its own.
+        Maximum seconds of a measurement in a separate process.
     folder : Path
-        For data and sources; empty, and gone after the run.
+        Temporary folder for data and sources.
     """
 
     values: Mapping[str, Any]
@@ -120,7 +120,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Entry:
-    """One round of one side of one case: its figures, or why there are none."""
+    """One round of one side of one case: its figures, or the reason of its failure."""
 
     case: str
     side: str
@@ -136,11 +136,11 @@ class Measured:
     failed: str = ""
 
     def values(self, key: str) -> list[float]:
-        """One figure, round by round."""
+        """Return the values of a figure by round."""
         return [one[key] for one in self.rounds if key in one]
 
     def ratio(self, base: Measured, key: str) -> float | None:
-        """Median of the ratios round by round; None where a side has no figure."""
+        """Return the median of the ratios by round; None if a side lacks the figure."""
         pairs = list(zip(self.values(key), base.values(key), strict=False))
         if not pairs or any(b == 0 for _, b in pairs):
             return None
@@ -152,7 +152,7 @@ Cases = dict[str, dict[str, Measured]]
 
 @dataclass
 class Result:
-    """What a run gave: the rounds of each side of each case, and where and how it ran."""
+    """Result of a run: the rounds of each side of each case, and how it was run."""
 
     name: str
     cases: Cases
@@ -166,19 +166,19 @@ class Benchmark:
     Attributes
     ----------
     name, line : str
-        Its name on the command line, and what it measures in one line.
+        Name on the command line, and a one-line description.
     run : callable
-        Options to entries; sides take turns, a round at a time.
+        Function from options to entries; sides take turns in each round.
     figures : tuple of Figure
     parameters : mapping of str to Parameter
     own, peers : tuple of str
-        treekit's sides, and the peers' in the order of tables; the first one
-        that has a figure is what ratios refer to.
+        treekit's sides and the peers, in the order of tables; ratios refer to the first
+        one that has the figure.
     rounds : int
     fair : bool
         Whether accuracy and leaves of the sides are compared; see `benchmarks.tables`.
     toy_peers : tuple of str or None
-        The peers of a toy run, where all of them would take long; None: all.
+        Peers of a toy run, if all would take long; None: all.
     """
 
     name: str
@@ -197,7 +197,7 @@ BENCHMARKS: dict[str, Benchmark] = {}
 
 
 def register(benchmark: Benchmark) -> None:
-    """Put on the list; a second one of that name is an error."""
+    """Register a benchmark; its name must be unique."""
     if benchmark.name in BENCHMARKS:
         raise ValueError(f"two benchmarks are named {benchmark.name!r}; rename one")
     BENCHMARKS[benchmark.name] = benchmark
@@ -206,7 +206,7 @@ def register(benchmark: Benchmark) -> None:
 def collect(
     benchmark: Benchmark, options: Options, tell: Callable[[Entry], None] | None = None
 ) -> Cases:
-    """Run, and put the entries in order: sides of a case as `options` names them."""
+    """Run a benchmark and collect its entries; sides of a case are in the order of `options`."""
     found: Cases = {}
     for entry in benchmark.run(options):
         measured = found.setdefault(entry.case, {}).setdefault(entry.side, Measured())

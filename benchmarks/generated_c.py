@@ -1,11 +1,11 @@
-"""Generated C of one model: treekit's against m2cgen's, tl2cgen's and YDF's C++.
+"""Generated C of one model: treekit's compared with m2cgen's, tl2cgen's and YDF's C++.
 
-treekit reads the estimator of scikit-learn that m2cgen and tl2cgen write; YDF
-writes a forest of its own, of the same size.  All are compiled by gcc with the
-same flags and asked the same rows in turn.  "Differing" are boundary rows, at and
-beside thresholds, for which the source says another label than its own model;
-"other bits" are rows with any other bit in a probability (m2cgen and tl2cgen
-compare doubles that scikit-learn rounds to float32 first).
+treekit imports the scikit-learn estimator that m2cgen and tl2cgen write; YDF writes its
+own forest of the same size. All are compiled by gcc with the same flags and score the
+same rows in turn. "Differing" are boundary rows, at and next to thresholds, for which
+the source predicts another label than its model; "other bits" are rows whose
+probabilities differ in any bit (m2cgen and tl2cgen compare doubles that scikit-learn
+first rounds to float32).
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ GRAPHS = ("onnx", "skl2onnx")
 
 
 class Models(NamedTuple):
-    """One model in the hands of each writer: scikit-learn's, as treekit reads it, and YDF's."""
+    """The models of the writers: scikit-learn's, its import by treekit, and YDF's."""
 
     estimator: Any
     model: Any
     ydf: Any
 
     def of(self, side: str) -> Any:
-        """What a side writes."""
+        """Return the model that a side writes."""
         if side == "ydf C++":
             return self.ydf
         return self.model if side in OWN else self.estimator
 
     def shares(self, side: str, rows: Any) -> Any:
-        """(rows, classes): what that model itself says."""
+        """Predict class shares (rows, classes) by the side's own model."""
         if side == "ydf C++":
             share = self.ydf.predict(_columns(rows))
             return np.stack([1 - share, share], axis=1)
@@ -68,7 +68,7 @@ def _columns(rows: Any) -> dict[str, Any]:
 
 
 def fitted(rows: Rows, trees: int, depth: int | None, peers: tuple[str, ...]) -> Models:
-    """The models; YDF's only if it takes part."""
+    """Fit the models, YDF's only if it is among the peers."""
     from sklearn.ensemble import RandomForestClassifier
 
     import treekit
@@ -119,7 +119,7 @@ def _run(options: Options) -> Iterator[Entry]:
 
 
 def _probes(model: Any, most: int) -> Any:
-    """(rows, features): at and beside thresholds; without missing cells, which peers know not."""
+    """Make rows at and next to thresholds, without missing values, which peers do not support."""
     from treekit.verify import make_probes
 
     probes = make_probes(model, most, 0, most).rows
@@ -137,17 +137,17 @@ def _made(side: str, models: Models, options: Options) -> Compiled:
 
 
 def _bits(side: str, one: Compiled, models: Models, probes: Any) -> dict[str, float]:
-    """How many boundary rows the source answers in another way than its model."""
-    said, own = one.ask(one.wanted(probes)), models.shares(side, probes)
+    """Count the boundary rows that the source predicts differently from its model."""
+    shares, own = one.ask(one.wanted(probes)), models.shares(side, probes)
     found = {"probes": float(len(probes))}
-    found["differing"] = float((said.argmax(axis=1) != own.argmax(axis=1)).sum())
+    found["differing"] = float((shares.argmax(axis=1) != own.argmax(axis=1)).sum())
     if one.cells == "uint32_t":
-        said = said / models.model.unit_total
-    return found | {"other bits": float((said != own).any(axis=1).sum())}
+        shares = shares / models.model.unit_total
+    return found | {"other bits": float((shares != own).any(axis=1).sum())}
 
 
 def _of_graph(side: str, models: Models, probes: Any, options: Options) -> dict[str, float]:
-    """Size and differing rows of an ONNX graph, asked rows of float32; it is not timed here."""
+    """Return the size and differing rows of an ONNX graph on float32 rows, without timing."""
     import onnxruntime
 
     import treekit
@@ -165,25 +165,25 @@ def _of_graph(side: str, models: Models, probes: Any, options: Options) -> dict[
         content = path.read_bytes()
     own = models.shares(side, single.astype(np.float64))
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    said, told = session.run(None, {session.get_inputs()[0].name: single})
+    labels, shares = session.run(None, {session.get_inputs()[0].name: single})
     classes = np.asarray(models.estimator.classes_)
     return {
         "source": len(content) / 1e6,
         "probes": float(len(probes)),
-        "differing": float((said != classes[own.argmax(axis=1)]).sum()),
-        "other bits": float((told != own).any(axis=1).sum()),
+        "differing": float((labels != classes[own.argmax(axis=1)]).sum()),
+        "other bits": float((shares != own).any(axis=1).sum()),
     }
 
 
 def _parameters(rows: int, trees: int, depth: int) -> dict[str, Parameter]:
     return {
-        "rows": Parameter(rows, 240, "rows the model is fitted on"),
+        "rows": Parameter(rows, 240, "training rows"),
         "features": Parameter(28, 5, "columns"),
         "trees": Parameter(trees, min(trees, 3), "trees"),
         "depth": Parameter(depth, 3, "depth; 0: fully grown"),
-        "score_rows": Parameter(20_000, 500, "rows to be timed on"),
-        "probes": Parameter(50_000, 300, "most boundary rows"),
-        "seconds": Parameter(150.0, 20.0, "most for one step of a side"),
+        "score_rows": Parameter(20_000, 500, "rows to score"),
+        "probes": Parameter(50_000, 300, "maximum boundary rows"),
+        "seconds": Parameter(150.0, 20.0, "maximum seconds for one step of a side"),
     }
 
 

@@ -1,8 +1,8 @@
-"""C of a fully grown forest of millions of nodes: written, compiled, and run.
+"""C of a fully grown forest of millions of nodes: written, compiled and run.
 
-m2cgen and tl2cgen finish none of this size (`generated-c` says what they take
-for 30,000 nodes), so treekit is alone.  Writing and running are each in a
-process of their own, so that their memory is known.
+m2cgen and tl2cgen do not finish at this size (`generated-c` shows their cost for 30,000
+nodes), so treekit is the only side. Writing and running have separate processes, so
+that their memory can be measured.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FIGURES = (
 
 
 def exported(model: str, source: str) -> dict[str, float]:
-    """CPU seconds and megabytes of writing the C of a model file."""
+    """Measure CPU seconds and megabytes of writing the C of a model file."""
     import treekit
 
     own = treekit.load(model)
@@ -45,16 +45,16 @@ def exported(model: str, source: str) -> dict[str, float]:
 
 
 def answered(folder: str, features: int, outputs: int) -> dict[str, float]:
-    """Compile what a folder holds, and answer its rows; megabytes above these."""
+    """Compile the source in a folder and score its rows; memory is measured above the rows."""
     place = Path(folder)
     one = build(place, "float", features, outputs, 600.0)
     rows, expected = np.load(place / "rows.npy"), np.load(place / "answers.npy")
-    said, cost = measured(lambda: one.ask(rows, "ask_batch"))
+    predicted, cost = measured(lambda: one.ask(rows, "ask_batch"))
     return one.figures | {
         "run": cost.cpu,
         "run_mb": cost.memory or 0.0,
         "batch": cost.cpu / len(rows) * 1e6,
-        "differing": float((said != expected).any(axis=1).sum()),
+        "differing": float((predicted != expected).any(axis=1).sum()),
     }
 
 
@@ -88,9 +88,9 @@ register(
     Benchmark(
         "generated-c-deep", "C of a fully grown forest of 5 million nodes", _run, FIGURES,
         {
-            "rows": Parameter(235_000, 240, "rows the forest is grown on"),
+            "rows": Parameter(235_000, 240, "training rows"),
             "trees": Parameter(100, 2, "trees"),
-            "score_rows": Parameter(20_000, 50, "rows to be answered"),
+            "score_rows": Parameter(20_000, 50, "rows to score"),
         },
         rounds=1,
     )

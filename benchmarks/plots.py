@@ -1,4 +1,4 @@
-"""Curves on logarithmic axes as SVG, a few lines of our own: no library draws for us."""
+"""Curves on logarithmic axes as SVG, without a plotting library."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ STYLE = "font:12px sans-serif;fill:#222"
 
 
 def curves_svg(title: str, across: str, up: str, lines: Mapping[str, Line]) -> str:
-    """One line a name, with its points; both axes logarithmic.
+    """Draw one line with points per name; both axes are logarithmic.
 
     Parameters
     ----------
     title, across, up : str
-        What stands above, below, and beside.
+        Title, and labels of the horizontal and vertical axis.
     lines : mapping of str to points
         Positive numbers only.
     """
@@ -73,13 +73,13 @@ def curves_svg(title: str, across: str, up: str, lines: Mapping[str, Line]) -> s
 
 
 def _span(logs: Sequence[float]) -> tuple[float, float]:
-    """From the least to the largest, never nothing."""
+    """Return the range of the numbers, never empty."""
     low, high = min(logs), max(logs)
     return (low, high) if high > low else (low - 0.5, high + 0.5)
 
 
 def _short(size: float) -> str:
-    """A size in few signs: 300k, 10M."""
+    """Format a size briefly: 300k, 10M."""
     for bound, sign in ((1e6, "M"), (1e3, "k")):
         if size >= bound:
             return f"{size / bound:g}{sign}"

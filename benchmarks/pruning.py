@@ -1,4 +1,4 @@
-"""What the cost-complexity path of a tree takes, beside the growing of the tree."""
+"""Cost of a tree's cost-complexity path relative to growing the tree."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _SPLITTERS = {"treekit": "histogram", "treekit exact": "exact"}
 
 
 def path_of(side: str, seed: int, place: str) -> dict[str, float]:
-    """CPU seconds of `fit`, and of `cost_complexity_pruning_path`.
+    """Measure CPU seconds of `fit` and of `cost_complexity_pruning_path`.
 
-    treekit's takes the fitted tree; scikit-learn's grows it once more.
+    treekit's method uses the fitted tree; scikit-learn's grows the tree again.
     """
     train = load(Path(place), "train")
     if side == "sklearn":
@@ -37,7 +37,7 @@ def path_of(side: str, seed: int, place: str) -> dict[str, float]:
 
         tree = treekit.DecisionTreeClassifier(splitter=_SPLITTERS[side], random_state=seed)
         small = treekit.DecisionTreeClassifier(splitter=_SPLITTERS[side], max_depth=2)
-        small.fit(train.x, train.y).cost_complexity_pruning_path()  # compiled before the clock
+        small.fit(train.x, train.y).cost_complexity_pruning_path()  # compiles before timing
     _, fit = measured(lambda: tree.fit(train.x, train.y))
     given = (train.x, train.y) if side == "sklearn" else ()
     path, own = measured(lambda: tree.cost_complexity_pruning_path(*given))
@@ -63,7 +63,7 @@ def _run(options: Options) -> Iterator[Entry]:
 
 register(
     Benchmark(
-        "cost-complexity", "the cost-complexity path of a full tree, beside its growing", _run,
+        "cost-complexity", "cost-complexity path of a full tree, relative to growing it", _run,
         FIGURES,
         {"rows": Parameter(125_000, 300, "rows"), "features": Parameter(28, 5, "columns")},
         own=tuple(_SPLITTERS), peers=("sklearn",),

@@ -1,10 +1,10 @@
-"""Tables and plots of README.md, from the results that were kept.
+"""Tables and plots of README.md, made from stored results.
 
     python -m benchmarks report
 
-What stands between two markers, ``<!-- made: NAME -->`` and ``<!-- end -->``, is
-made anew: NAME is ``aims``, ``machine``, or a benchmark.  A benchmark without a
-result keeps what stands there.  Sentences on aims come from ``notes.toml``.
+Replaces the text between the markers ``<!-- made: NAME -->`` and ``<!-- end -->``; NAME
+is ``aims``, ``machine``, or a benchmark. The text of a benchmark without a result is
+unchanged. Sentences on aims come from ``notes.toml``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MARKED = re.compile(r"(?<=<!-- made: )([\w-]+)( -->\n)(.*?)(?=<!-- end -->)", re
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the tables into the page, and the plots beside it."""
+    """Write the tables into the page, and the plots."""
     parser = argparse.ArgumentParser("python -m benchmarks report", description="make README.md")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--page", type=Path, default=HERE / "README.md")
@@ -38,11 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     for path, what in ((given.page, "page"), (given.notes, "file of notes")):
         if not path.is_file():
-            parser.error(f"there is no {what} {path}; give one with --{what.split()[-1]}")
+            parser.error(f"no {what} at {path}; give one with --{what.split()[-1]}")
     notes = tomllib.loads(given.notes.read_text(encoding="utf-8"))
     unknown = set(notes) - {aim.row for aim in AIMS}
     if unknown:
-        parser.error(f"{given.notes.name} tells of rows that there are not: {sorted(unknown)}")
+        parser.error(f"{given.notes.name} has notes for unknown rows: {sorted(unknown)}")
 
     def made(match: re.Match[str]) -> str:
         name, end, before = match.groups()
@@ -55,12 +55,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     page = given.page.read_text(encoding="utf-8")
     given.page.write_text(MARKED.sub(made, page), encoding="utf-8")
-    kept = sum(results.read(name, given.results) is not None for name in everything())
-    print(f"{kept} results of {given.results} are in {given.page}")
+    count = sum(results.read(name, given.results) is not None for name in everything())
+    print(f"wrote {count} results of {given.results} to {given.page}")
 
 
 def aims_table(folder: Path, notes: dict[str, str]) -> str:
-    """Every aim with its peers' figures, treekit's, and whether it is met; then the notes."""
+    """Return the table of aims with figures and verdicts, followed by the notes."""
     head = ["work", "peers", "treekit", "ratio", "aim", "met"]
     lines = [row(head), "|---" * len(head) + "|"]
     unmet = []
@@ -69,8 +69,8 @@ def aims_table(folder: Path, notes: dict[str, str]) -> str:
         for number, aim in enumerate(aims):
             one = judged(aim, found[aim.benchmark], everything()[aim.benchmark])
             peers = ", ".join(
-                said if said.startswith(side) else f"{side} {said}"  # "ydf is not installed"
-                for side, said in one.peers.items()
+                text if text.startswith(side) else f"{side} {text}"  # "ydf is not installed"
+                for side, text in one.peers.items()
             )
             first = (work, peers) if number == 0 else ("", "")
             lines.append(row([*first, one.own, _ratio(aim, one), aim.say, one.verdict]))
@@ -86,22 +86,22 @@ def _ratio(aim: Aim, one: Judged) -> str:
 
 
 def machine(folder: Path) -> str:
-    """Machines and versions of the results, each once."""
+    """List the distinct machines and versions of the results."""
     seen: dict[str, list[str]] = {}
     for name in everything():
         result = results.read(name, folder)
         if result is None:
             continue
         facts = result.about["machine"] | result.about["versions"]
-        said = ", ".join(f"{key} {value}" for key, value in facts.items())
+        text = ", ".join(f"{key} {value}" for key, value in facts.items())
         date = result.about["date"][:10]
-        seen.setdefault(f"{date}: {said}", []).append(name)
-    lines = [f"- {said}: {', '.join(names)}." for said, names in seen.items()]
+        seen.setdefault(f"{date}: {text}", []).append(name)
+    lines = [f"- {text}: {', '.join(names)}." for text, names in seen.items()]
     return "\n".join([*lines, ""])
 
 
 def section(result: Result, plots: Path) -> str:
-    """The tables of a benchmark, how it was run, and the plot if it has sizes."""
+    """Return a benchmark's settings and table, and the plot of a scaling benchmark."""
     benchmark = everything()[result.name]
     about = result.about
     settings = ", ".join(f"{k} {_plain(v)}" for k, v in about["settings"].items() if v != "")
@@ -122,19 +122,19 @@ def _plain(value: object) -> str:
 
 
 def _drawn(result: Result, plots: Path) -> str:
-    """Write the plot; the picture's line, and the exponents."""
+    """Write the plot; return the line of the picture and the exponents."""
     axis = result.name.removeprefix("scaling-")
     key, up = ("wall", "wall seconds") if axis == "threads" else ("cpu", "CPU seconds")
     plots.mkdir(parents=True, exist_ok=True)
     picture = curves_svg(f"{up} over {axis}", axis, up, scaling.curves(result, key))
     (plots / f"{result.name}.svg").write_text(picture, encoding="utf-8")
     slopes = scaling.exponents(result, key)
-    said = ", ".join(f"{side} {slope:.2f}" for side, slope in slopes.items())
-    return f"![{up} over {axis}](plots/{result.name}.svg)\n\nExponents: {said}."
+    text = ", ".join(f"{side} {slope:.2f}" for side, slope in slopes.items())
+    return f"![{up} over {axis}](plots/{result.name}.svg)\n\nExponents: {text}."
 
 
 def _sizes(result: Result) -> str:
-    """A line a size, a column of CPU seconds a side (wall seconds for threads)."""
+    """Return a table with a row per size and a column of CPU (threads: wall) seconds per side."""
     axis = result.name.removeprefix("scaling-")
     lines = {
         side: dict(line)

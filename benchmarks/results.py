@@ -1,4 +1,4 @@
-"""Results as files: one a benchmark, with machine, versions, settings and every round."""
+"""Results files, one per benchmark, with machine, versions, settings and all rounds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAMED = (
 
 
 def about(settings: dict[str, Any], rounds: int, limit: float) -> dict[str, Any]:
-    """What must be known to repeat a run."""
+    """Return the facts needed to repeat a run."""
     now = dt.datetime.now(dt.UTC)
     return {
         "date": now.isoformat(timespec="minutes"),
@@ -34,7 +34,7 @@ def about(settings: dict[str, Any], rounds: int, limit: float) -> dict[str, Any]
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores, memory and kernel; no names of hosts or folders."""
+    """Return processor, cores, memory and kernel, without names of hosts or folders."""
     cpu = platform.processor() or platform.machine()
     facts = Path("/proc/cpuinfo")
     if facts.exists():
@@ -57,7 +57,7 @@ def machine() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of the libraries that are installed."""
+    """Return the versions of Python and of the installed libraries."""
     from treekit import __version__
 
     found = {"Python": platform.python_version(), "treekit": __version__}
@@ -70,7 +70,7 @@ def versions() -> dict[str, str]:
 
 
 def write(result: Result, folder: Path = RESULTS) -> Path:
-    """Keep a result; returns its file."""
+    """Store a result and return its file."""
     folder.mkdir(parents=True, exist_ok=True)
     cases = {
         case: {
@@ -85,21 +85,21 @@ def write(result: Result, folder: Path = RESULTS) -> Path:
 
 
 def _short(rounds: list[dict[str, float]]) -> list[dict[str, float]]:
-    """Six digits are more than any of them is worth."""
+    """Round figures to six digits, more than their precision."""
     return [{key: float(f"{value:.6g}") for key, value in one.items()} for one in rounds]
 
 
 def read(name: str, folder: Path = RESULTS) -> Result | None:
-    """A result that was kept; None if there is none."""
+    """Load a stored result; None if there is none."""
     path = folder / f"{name}.json"
     if not path.exists():
         return None
-    kept = json.loads(path.read_text())
+    stored = json.loads(path.read_text())
     cases = {
         case: {
             side: Measured(own.get("rounds", []), own.get("failed", ""))
             for side, own in sides.items()
         }
-        for case, sides in kept.pop("cases").items()
+        for case, sides in stored.pop("cases").items()
     }
-    return Result(name, cases, kept)
+    return Result(name, cases, stored)

@@ -1,10 +1,10 @@
-"""Short lists of rules beside imodels': how right they are at one size, and what they take.
+"""Rule lists of treekit and imodels: accuracy at one size, and training cost.
 
-Tables are those of ``benchmarks.accuracy``, of which at most ``--rows`` are learnt from.
-imodels takes numbers alone: it is given an indicator for each level, and medians in place of
-missing cells, before the clock.  treekit is given the table as it is, and reads it on the clock.
-Both are told the most rules; "rules" says how many there are (imodels' RuleFit: terms, with
-linear ones; FIGS: splits).
+Tables are those of ``benchmarks.accuracy``, with at most ``--rows`` training rows. imodels
+accepts numbers only: it gets one-hot categories, and medians for missing values, before
+timing. treekit gets the original table; reading it is timed. Both get the maximum number
+of rules; "rules" is the number learned (imodels' RuleFit: terms, linear ones included;
+FIGS: splits).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ FIGURES = (
     Figure("cpu", "CPU s", ".2f", ratio=True),
 )
 _SMALL = 400
-"""Rows of a first run that compiles, before the clock."""
+"""Rows of a first run, which compiles before timing."""
 
 
 class Parts:
-    """One table divided by a seed: frames, matrices of numbers, and truths."""
+    """A table split by a seed: frames, numeric matrices and targets."""
 
     def __init__(self, frame: pd.DataFrame, target: Any, most: int, seed: int) -> None:
         order = np.random.default_rng(seed).permutation(len(frame))
@@ -49,34 +49,34 @@ class Parts:
 
 
 def of_imodels(side: str, parts: Parts, size: int, seed: int) -> dict[str, float]:
-    """imodels' figures."""
+    """Measure a model of imodels."""
     import imodels
 
     name = side.split()[1]
     given = {"random_state": seed}
     if name == "BoostedRules":
         given["n_estimators"] = size
-    elif name != "SkopeRules":  # it tells no size, and keeps what is precise enough
+    elif name != "SkopeRules":  # has no bound on rules, and keeps all of sufficient precision
         given["max_rules"] = size
     y = parts.target if parts.regression else np.unique(parts.target, return_inverse=True)[1]
     kind = "Regressor" if parts.regression else "Classifier"
     model = getattr(imodels, name + kind)(**given)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of scikit-learn's next releases, and of ratios of none
+        warnings.simplefilter("ignore")  # deprecations of scikit-learn, and divisions by zero
         _, cost = measured(lambda: model.fit(parts.matrix[parts.train], y[parts.train]))
         new = parts.matrix[parts.test]
-        said, shares = model.predict(new), None
+        predicted, shares = model.predict(new), None
         if not parts.regression:
             shares = model.predict_proba(new)
     if name == "RuleFit":
         rules = np.count_nonzero(model.coef)
     else:
         rules = model.complexity_ if name == "FIGS" else len(getattr(model, "rules_", range(size)))
-    return _figures(said, shares, y[parts.test]) | {"rules": float(rules), "cpu": cost.cpu}
+    return _figures(predicted, shares, y[parts.test]) | {"rules": float(rules), "cpu": cost.cpu}
 
 
 def of_treekit(side: str, parts: Parts, size: int, seed: int) -> dict[str, float]:
-    """treekit's figures."""
+    """Measure a rule learner of treekit."""
     from treekit.rule_learning.rulefit import rulefit
     from treekit.rule_learning.sirus import sirus
 
@@ -89,8 +89,8 @@ def of_treekit(side: str, parts: Parts, size: int, seed: int) -> dict[str, float
     model, new = found.rules.model(), table.iloc[parts.test]
     shares = None if parts.regression else model.predict_proba(new)
     truth = parts.target[parts.test]
-    told = _figures(model.predict(new), shares, truth, model.schema.classes)
-    return told | {"rules": float(found.n_rules), "cpu": cost.cpu}
+    figures = _figures(model.predict(new), shares, truth, model.schema.classes)
+    return figures | {"rules": float(found.n_rules), "cpu": cost.cpu}
 
 
 def _figures(said: Any, shares: Any, truth: Any, classes: Any = None) -> dict[str, float]:
@@ -103,7 +103,7 @@ def _figures(said: Any, shares: Any, truth: Any, classes: Any = None) -> dict[st
 
 
 def measure(side: str, table: str, values: dict[str, Any], seed: int) -> dict[str, float]:
-    """The figures of one side on one table, divided by a seed."""
+    """Measure one side on one table, split by a seed."""
     if values["made"]:
         frame, target, _ = made()[table]
     else:
@@ -120,7 +120,7 @@ def _run(options: Options) -> Iterator[Entry]:
         for seed in range(options.rounds):
             for side in options.sides:
                 if regression and side == "imodels SkopeRules":
-                    continue  # it is for classes
+                    continue  # classification only
                 case = f"{table}, {options.size} rules"
                 try:
                     if absent(side):
@@ -137,13 +137,13 @@ def _run(options: Options) -> Iterator[Entry]:
 
 register(
     Benchmark(
-        "rules", "short lists of rules, beside imodels' of the same size", _run, FIGURES,
+        "rules", "rule lists compared with imodels' of the same size", _run, FIGURES,
         {
-            "tables": Parameter(tuple(SOURCES), tuple(SOURCES), "which"),
-            "tables_in": Parameter("", "", "folder of NAME.csv.gz; none: OpenML"),
-            "made": Parameter(False, True, "two made tables instead"),
-            "rows": Parameter(5_000, 200, "rows to learn from, at most"),
-            "size": Parameter(20, 5, "rules, at most"),
+            "tables": Parameter(tuple(SOURCES), tuple(SOURCES), "names of tables"),
+            "tables_in": Parameter("", "", "folder of NAME.csv.gz; empty: OpenML"),
+            "made": Parameter(False, True, "use two generated tables instead"),
+            "rows": Parameter(5_000, 200, "maximum training rows"),
+            "size": Parameter(20, 5, "maximum rules"),
         },
         own=("treekit rulefit", "treekit sirus"),
         peers=("imodels RuleFit", "imodels FIGS", "imodels BoostedRules", "imodels SkopeRules"),

@@ -1,8 +1,8 @@
-"""Cost as the work grows: rows, columns, classes, depth, trees and threads, one at a time.
+"""Scaling of the cost in rows, columns, classes, depth, trees and threads, one at a time.
 
-Each case is a size; `exponents` fits the slope of cost over size on logarithmic
-axes: 1 is linear.  Data are made in blocks; ten million rows of 30 columns hold
-1.2 GB, in this process and in each side's.
+Each case is a size; `exponents` fits the slope of cost over size on logarithmic axes: 1
+is linear. Data are generated in blocks; ten million rows of 30 columns take 1.2 GB, in
+this process and in each side's.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _PEERS = ("sklearn", "ydf", "lightgbm")
 
 
 def sizes(case: str) -> tuple[str, float]:
-    """The axis and the size that a case's name tells: ``rows = 10,000``."""
+    """Parse the axis and the size from a case's name: ``rows = 10,000``."""
     axis, _, size = case.partition(" = ")
     return axis, float(size.replace(",", ""))
 
 
 def curves(result: Result, key: str) -> dict[str, list[tuple[float, float]]]:
-    """Size and median of a figure, by side."""
+    """Return sizes and medians of a figure by side."""
     found: dict[str, list[tuple[float, float]]] = {}
     figure = Figure(key, key)
     for case, sides in result.cases.items():
@@ -40,7 +40,7 @@ def curves(result: Result, key: str) -> dict[str, list[tuple[float, float]]]:
 
 
 def exponents(result: Result, key: str = "cpu") -> dict[str, float]:
-    """By side: the slope of the logarithm of a figure over that of the size, least squares."""
+    """Return by side the least-squares slope of log figure over log size."""
     found = {}
     for side, line in curves(result, key).items():
         if len(line) < 2:
@@ -53,7 +53,7 @@ def exponents(result: Result, key: str = "cpu") -> dict[str, float]:
 
 
 def _run(axis: str, options: Options) -> Iterator[Entry]:
-    """Each size in turn; a peer stops where its `peers_to` says."""
+    """Run each size in turn, peers only up to size `peers_to`."""
     given = dict(options.values)
     peers_to, along = given.pop("peers_to"), given.pop(axis)
     for size in along:
@@ -76,7 +76,7 @@ def _add(axis: str, along: tuple[int, ...], toys: tuple[int, ...], peers_to: int
         for name, value in (usual | more).items()
     }
     parameters[axis] = Parameter(along, toys, "the sizes")
-    parameters["peers_to"] = Parameter(peers_to, peers_to, "the largest size that peers are asked")
+    parameters["peers_to"] = Parameter(peers_to, peers_to, "largest size for peers")
     own = ("treekit",) if axis == "rows" else ("treekit", "treekit exact")
     register(
         Benchmark(

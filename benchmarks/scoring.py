@@ -1,9 +1,9 @@
-"""Answering rows from Python: one at a time, and in batches, on one thread.
+"""Scoring from Python: single rows and batches, on one thread.
 
-All sides answer in this process, in turn, each until it has used a fifth of a
-second.  treekit and onnxruntime are given scikit-learn's own forest (treekit
-reads it, skl2onnx converts it), so that the trees are the same; YDF grows a
-forest of the same size, and its accuracy stands beside.
+All sides score in this process, in turn, each until it has used a fifth of a second.
+treekit and onnxruntime use scikit-learn's forest (treekit imports it, skl2onnx converts
+it), so that the trees are the same; YDF grows a forest of the same size, and its
+accuracy is reported.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _treekit(models: Models, rows: Any) -> Ask:
 
 
 def _handle(models: Models, rows: Any) -> Ask:
-    """The warm handle, which answers one row."""
+    """Return a call of the low-latency scorer for one row."""
     score, row = models.model.scorer(), rows[0]
     return lambda: score.proba(row)
 
@@ -80,7 +80,7 @@ def _graph(models: Models, rows: Any, options: Options) -> Ask:
 
 
 def _compiled(side: str, models: Models, rows: Any, options: Options) -> Ask:
-    """C of treekit's or m2cgen's, called for all rows."""
+    """Return a call that scores all rows by C of treekit or m2cgen."""
     own = side.startswith("treekit")
     writer, kind = ("treekit, float rows", "float") if own else (side, side)
     place = options.folder / side.replace(" ", "_")
@@ -92,7 +92,7 @@ def _compiled(side: str, models: Models, rows: Any, options: Options) -> Ask:
 
 
 def answering(side: str, models: Models, rows: Any, options: Options) -> Ask:
-    """What answers the rows once more at each call; `Failed` if the side cannot."""
+    """Return a function that scores the rows; raise `Failed` if the side cannot."""
     why = sides.absent(side)
     if why:
         raise Failed(why)
@@ -108,7 +108,7 @@ def answering(side: str, models: Models, rows: Any, options: Options) -> Ask:
 
 
 def _seconds(ask: Ask, least: float) -> float:
-    """CPU seconds of a call, over as many as take the least."""
+    """Measure CPU seconds per call, over calls of at least `least` seconds in total."""
     calls, start = 0, time.process_time()
     while True:
         ask()
@@ -135,7 +135,7 @@ def _run(options: Options) -> Iterator[Entry]:
         except Failed as why:
             yield Entry(case, side, failed=str(why))
         else:
-            asks[side]()  # compiled, and packed, before the clock
+            asks[side]()  # compiles and packs before timing
     for _ in range(o.rounds):
         for side, ask in asks.items():
             used = _seconds(ask, o.seconds)
@@ -146,19 +146,19 @@ def _run(options: Options) -> Iterator[Entry]:
 
 
 def _accuracy(said: Any, truth: Any) -> float:
-    """Of shares (rows, classes), or of the second class alone, as YDF says them."""
+    """Compute the accuracy of class shares (rows, classes), or of the second class's (YDF)."""
     labels = said.argmax(axis=1) if said.ndim == 2 else said > 0.5
     return float((labels == truth).mean())
 
 
 def _parameters(rows: int, trees: int, depth: int, train: int = 20_000) -> dict[str, Parameter]:
     return {
-        "rows": Parameter(rows, min(rows, 200), "rows of a call"),
-        "train_rows": Parameter(train, 200, "rows the forest is fitted on"),
+        "rows": Parameter(rows, min(rows, 200), "rows per call"),
+        "train_rows": Parameter(train, 200, "training rows"),
         "features": Parameter(28, 5, "columns"),
         "trees": Parameter(trees, min(trees, 3), "trees"),
         "depth": Parameter(depth, min(depth, 3), "depth; 0: fully grown"),
-        "seconds": Parameter(0.2, 0.001, "least CPU seconds of a side in a round"),
+        "seconds": Parameter(0.2, 0.001, "minimum CPU seconds of a side in a round"),
     }
 
 
@@ -181,7 +181,7 @@ register(
 )  # fmt: skip
 register(
     Benchmark(
-        "one-tree-batch", "a batch, one tree of depth 8, beside compiled C", _run, FIGURES,
+        "one-tree-batch", "a batch, one tree of depth 8, and compiled C", _run, FIGURES,
         _parameters(200_000, 1, 8), ("treekit", "treekit C"), ("sklearn", "m2cgen"), rounds=7,
     )
 )  # fmt: skip

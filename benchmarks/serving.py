@@ -1,8 +1,8 @@
-"""Answering over HTTP: one worker beside an application of Starlette that answers a constant.
+"""Scoring over HTTP: one worker compared with a Starlette application that returns a constant.
 
-Servers stand side by side, each pinned to the first core, and are asked in turn, a case and a
-round at a time, by wrk on the second; each body has other random rows.  The ratio of requests a
-second is to the constant: what is left of what a server of Python can do at all.
+All servers run at the same time, pinned to the first core; wrk on the second core sends
+requests to one after the other in each case and round. Every body has different random
+rows. The ratio of requests per second is to the constant, the limit of a Python server.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CLIENTS, _MANY = 8, 64
 
 
 class Case(NamedTuple):
-    """What is asked: the form and rows of a request, and over how many connections."""
+    """A kind of load: format and rows of a request, and number of connections."""
 
     name: str
     form: str
@@ -100,26 +100,26 @@ def _slow_clients(server: Server, number: int, seconds: float) -> Iterator[None]
 def _figures(server: Server, load: Load, case: Case, seconds: float) -> dict[str, float]:
     with _slow_clients(server, case.slow, seconds + 30):
         before = server.cpu()
-        said = load(server.port, case.clients, seconds)
+        measured = load(server.port, case.clients, seconds)
         cpu = server.cpu() - before
     return {
-        "rate": said["rate"],
-        "us": cpu * 1e6 / said["requests"],
-        "p50": said["p50"],
-        "p99": said["p99"],
-        "tail": said["p99"] / said["p50"],
+        "rate": measured["rate"],
+        "us": cpu * 1e6 / measured["requests"],
+        "p50": measured["p50"],
+        "p99": measured["p99"],
+        "tail": measured["p99"] / measured["p50"],
     }
 
 
 def _asked(options: Options, model: Path, cases: tuple[Case, ...]) -> Iterator[Entry]:
-    """All sides in turn, case after case, round after round."""
+    """Measure all sides in turn, case by case and round by round."""
     columns = list(treekit.load(model).schema.names)
     loads = {
         case: Load(bodies(case.form, case.rows, columns, 500, 1), options.folder, f"case{place}")
         for place, case in enumerate(cases)
     }
     with _servers(options, model) as servers:
-        for case in cases:  # kernels are compiled, or loaded, and connections have been made
+        for case in cases:  # warm-up: compile or load kernels, open connections
             for server in servers.values():
                 with contextlib.suppress(Failed):
                     loads[case](server.port, case.clients, min(options.seconds, 1.0))
@@ -137,7 +137,7 @@ def _asked(options: Options, model: Path, cases: tuple[Case, ...]) -> Iterator[E
 
 
 def _rise(server: Server, load: Load, options: Options) -> dict[str, float]:
-    """Megabytes more after so many requests than after the first tenth of them."""
+    """Measure the rise of memory in MB from the first tenth of the requests to the last."""
     done, before = 0.0, None
     while done < options.requests:
         done += load(server.port, _CLIENTS, options.seconds)["requests"]
@@ -165,7 +165,7 @@ def _run(options: Options) -> Iterator[Entry]:
 
 register(
     Benchmark(
-        "serving", "requests over HTTP, one worker, beside one that answers a constant", _run,
+        "serving", "HTTP requests, one worker, compared with one that returns a constant", _run,
         (
             Figure("rate", "requests a second", ",.0f", ratio=True),
             Figure("us", "CPU us a request", ".1f"),
@@ -175,12 +175,12 @@ register(
         ),
         {
             "trees": Parameter(100, 5, "trees of the forest"),
-            "depth": Parameter(10, 3, "their depth"),
+            "depth": Parameter(10, 3, "depth of the trees"),
             "large": Parameter(300, 0, "trees of the large forest, fully grown; 0: none"),
-            "rows": Parameter(20_000, 200, "rows of the trainings"),
-            "seconds": Parameter(3.0, 0.2, "of a measurement; under 1 a stand-in for wrk asks"),
-            "requests": Parameter(200_000, 200, "while memory is watched; 0: none"),
-            "batch_rows": Parameter(32, 8, "rows that are joined, at most"),
+            "rows": Parameter(20_000, 200, "training rows"),
+            "seconds": Parameter(3.0, 0.2, "seconds of a measurement; below 1 without wrk"),
+            "requests": Parameter(200_000, 200, "requests to measure memory; 0: none"),
+            "batch_rows": Parameter(32, 8, "maximum rows of a batch"),
         },
         own=("treekit", BATCHED),
         peers=(CONSTANT,),

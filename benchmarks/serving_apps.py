@@ -1,4 +1,4 @@
-"""Servers of the benchmark `serving`: a process each, on a core of its own where there are two."""
+"""Servers of the benchmark `serving`: one process each, pinned to the first core."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TICK = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
 def bare() -> Any:
-    """Starlette that reads a body and answers a constant: the least a server costs."""
+    """Return a Starlette app that reads the body and returns a constant: the minimum cost."""
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
@@ -36,7 +36,7 @@ def bare() -> Any:
 
 
 def cores() -> tuple[set[int], set[int]]:
-    """The server's, and its clients'."""
+    """Return the cores of the servers and of the clients."""
     if not hasattr(os, "sched_getaffinity"):
         return set(), set()
     first, *others = sorted(os.sched_getaffinity(0))
@@ -44,21 +44,21 @@ def cores() -> tuple[set[int], set[int]]:
 
 
 class Server:
-    """One that runs: what it has used."""
+    """A running server and its resource usage."""
 
     def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
         self.process, self.port = process, port
 
     def cpu(self) -> float:
-        """CPU seconds until now; 0 where the system does not tell."""
+        """Return the CPU seconds used; 0 if the system does not report them."""
         try:
-            told = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+            fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             return 0.0
-        return (int(told[11]) + int(told[12])) / _TICK
+        return (int(fields[11]) + int(fields[12])) / _TICK
 
     def resident(self) -> float:
-        """Resident megabytes now; 0 where the system does not tell."""
+        """Return the resident megabytes; 0 if the system does not report them."""
         try:
             lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         except OSError:
@@ -68,7 +68,7 @@ class Server:
 
 @contextmanager
 def served(side: str, model: Path, port: int, batch_rows: int, limit: float) -> Iterator[Server]:
-    """A side's server; `Failed` if it does not answer in time."""
+    """Run a side's server; raise `Failed` if it does not answer in time."""
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path}
     log = model.with_suffix(f".{port}.log")
@@ -110,7 +110,7 @@ def _command(side: str, model: Path, port: int, batch_rows: int) -> list[str]:
 
 
 def _wait(process: subprocess.Popen[bytes], port: int, end: float, log: Path) -> None:
-    """Until any answer comes; the first may be an error."""
+    """Wait for any response, which may be an error."""
     while time.monotonic() < end:
         if process.poll() is not None:
             raise Failed(f"the server ended: {log.read_text()[-300:]}")

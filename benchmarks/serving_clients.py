@@ -1,4 +1,4 @@
-"""Clients of the benchmark `serving`: wrk's script, a small stand-in for wrk, and slow ones.
+"""Clients of the benchmark `serving`: a script for wrk, a substitute for wrk, and slow clients.
 
 python -m benchmarks.serving_clients slow PORT CLIENTS SECONDS
 """
@@ -26,7 +26,7 @@ _MS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 
 
 def bodies(form: str, rows: int, columns: list[str], many: int, seed: int) -> list[bytes]:
-    """Requests of different random rows; `form` is ``tensor`` or ``columns``."""
+    """Make requests with different random rows; `form` is ``tensor`` or ``columns``."""
     rng = np.random.default_rng(seed)
     made = []
     for _ in range(many):
@@ -44,7 +44,7 @@ def bodies(form: str, rows: int, columns: list[str], many: int, seed: int) -> li
 
 
 def script(requests: list[bytes], folder: Path, name: str) -> Path:
-    """A script for wrk that sends them in turn."""
+    """Write a script for wrk that sends the requests in turn."""
     lines = folder / f"{name}.txt"
     lines.write_bytes(b"\n".join(requests))
     path = folder / f"{name}.lua"
@@ -64,10 +64,10 @@ end
 
 
 class Load:
-    """Requests as fast as they are answered, over so many connections.
+    """Load generator that sends requests as fast as they are answered.
 
-    wrk where it is installed, whose figures are the ones to keep; else a stand-in that is
-    itself slower than the server.
+    Uses wrk if it is installed; results to keep must come from it. The substitute is
+    slower than the server.
     """
 
     def __init__(self, requests: list[bytes], folder: Path, name: str) -> None:
@@ -76,7 +76,7 @@ class Load:
         self._wrk = shutil.which("wrk")
 
     def __call__(self, port: int, connections: int, seconds: float) -> dict[str, float]:
-        """Requests answered, and those a second; median and 99th percentile in ms."""
+        """Return answered requests, requests per second, and median and 99th percentile in ms."""
         if self._wrk is None or seconds < 1:
             return asyncio.run(_stand_in(self._requests, port, connections, seconds))
         command = [
@@ -85,12 +85,12 @@ class Load:
         ]
         if shutil.which("taskset") and cores()[1]:
             command = ["taskset", "-c", str(min(cores()[1])), *command]
-        said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-        wrong = re.search(r"Non-2xx.*|Socket errors.*", said)
-        number, rate = re.search(r"(\d+) requests in", said), re.search(r"c:\s+([\d.]+)", said)
-        part = dict(re.findall(r"(50|99)%\s+([\d.]+[a-z]+)", said))
+        text = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        wrong = re.search(r"Non-2xx.*|Socket errors.*", text)
+        number, rate = re.search(r"(\d+) requests in", text), re.search(r"c:\s+([\d.]+)", text)
+        part = dict(re.findall(r"(50|99)%\s+([\d.]+[a-z]+)", text))
         if wrong or not number or not rate or len(part) < 2:
-            raise Failed(f"wrk: {wrong[0] if wrong else said[-200:]}")
+            raise Failed(f"wrk: {wrong[0] if wrong else text[-200:]}")
         p50, p99 = (_ms(part[name]) for name in ("50", "99"))
         return {"requests": int(number[1]), "rate": float(rate[1]), "p50": p50, "p99": p99}
 
@@ -107,7 +107,7 @@ def _head(body: bytes) -> bytes:
 
 
 async def _answer(reader: asyncio.StreamReader) -> bytes:
-    """The status line of one answer, all of which is read."""
+    """Read a complete response and return its status line."""
     head = await reader.readuntil(b"\r\n\r\n")
     length = re.search(rb"(?i)content-length: (\d+)", head)
     assert length is not None
@@ -140,7 +140,7 @@ async def _stand_in(
 
 
 async def _slow(port: int, clients: int, seconds: float) -> None:
-    """Clients that send a byte of a body twenty times a second, and begin anew when it is there."""
+    """Run clients that repeatedly send a request at twenty bytes per second."""
     end = time.monotonic() + seconds
     (body,) = bodies("tensor", 1, [f"c{number}" for number in range(28)], 1, 0)
 

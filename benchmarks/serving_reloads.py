@@ -1,12 +1,13 @@
-"""Answers while model files are replaced: how many are lost, or mixed of two versions.
+"""Responses while model files are replaced: number lost, or mixed from two versions.
 
     python -m benchmarks.serving_reloads [--seconds 10] [--trees 100]
 
-Clients ask one model all the time, each by connections of its own, while its file is replaced
-by a rename every 0.1 to 0.3 s by one of two models that answer differently.  An answer is lost
-if it is an error or none; it is mixed if its numbers are not to the bit those of the model
-whose version it names.  One worker and two, one file and folders of versions; at the end a
-signal ends the server with all clients at work, and none may lose an answer.
+Clients request one model continuously, each over its own connections, while its file is
+replaced by a rename every 0.1 to 0.3 s by one of two models with different predictions. A
+response is lost if it is an error or missing; it is mixed if its numbers are not, bit for
+bit, those of the version it names. Runs with one worker and two, with one file and with
+version folders. At the end, a signal stops the server under load, and no response may be
+lost.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ BODY = json.dumps(
 
 @dataclass
 class Tally:
-    """What clients saw."""
+    """Responses and errors of the clients."""
 
     answers: list[tuple[str, tuple[float, ...]]] = field(default_factory=list)
     milliseconds: list[float] = field(default_factory=list)
@@ -55,7 +56,7 @@ class Tally:
 
 
 def make_models(folder: Path, trees: int) -> list[Path]:
-    """Two forests of the same columns that answer differently."""
+    """Train two forests on the same columns with different predictions."""
     paths = []
     for seed in (1, 2):
         rng = np.random.default_rng(seed)
@@ -70,13 +71,13 @@ def make_models(folder: Path, trees: int) -> list[Path]:
 
 
 def answers_of(path: Path) -> tuple[float, ...]:
-    """The probabilities of `ROWS`, in process."""
+    """Predict the probabilities of `ROWS` in this process."""
     rows = {f"x{place}": ROWS[:, place] for place in range(COLUMNS)}
     return tuple(treekit.load(path).predict_proba(rows).ravel().tolist())
 
 
 def put(source: Path, target: Path) -> None:
-    """Replace a file in one step."""
+    """Replace a file atomically."""
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}")
     shutil.copy(source, draft)
@@ -84,7 +85,7 @@ def put(source: Path, target: Path) -> None:
 
 
 def ask(place: str, over: threading.Event, tally: Tally) -> None:
-    """Ask until it is over, or the server says that it closes."""
+    """Send requests until `over` is set or the server closes the connection."""
     while not over.is_set():
         connection = http.client.HTTPConnection(place, timeout=30)
         try:
@@ -92,13 +93,13 @@ def ask(place: str, over: threading.Event, tally: Tally) -> None:
                 started = time.perf_counter()
                 connection.request("POST", PATH, BODY)
                 answer = connection.getresponse()
-                said = json.loads(answer.read())
+                content = json.loads(answer.read())
                 tally.milliseconds.append((time.perf_counter() - started) * 1e3)
                 if answer.status != 200:
-                    tally.lost.append(f"{answer.status}: {said}")
+                    tally.lost.append(f"{answer.status}: {content}")
                     continue
-                numbers = {one["name"]: one["data"] for one in said["outputs"]}["probabilities"]
-                tally.answers.append((said["model_version"], tuple(numbers)))
+                numbers = {one["name"]: one["data"] for one in content["outputs"]}["probabilities"]
+                tally.answers.append((content["model_version"], tuple(numbers)))
                 if answer.getheader("connection") == "close":
                     return
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -108,7 +109,7 @@ def ask(place: str, over: threading.Event, tally: Tally) -> None:
 
 
 def run(models: list[Path], workers: int, versions: bool, seconds: float, clients: int) -> bool:
-    """One server under load; prints a line, and says whether all was right."""
+    """Run a server under load and print a summary; return whether all responses were right."""
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         expected: dict[str, tuple[float, ...]] = {}
@@ -160,20 +161,20 @@ def run(models: list[Path], workers: int, versions: bool, seconds: float, client
             time.sleep(pauses.uniform(0.1, 0.3))
             number += 1
             place(number)
-        server.terminate()  # with all clients at work
+        server.terminate()  # under load
         over_by = time.monotonic() + 10
         for thread in threads:
             thread.join(max(over_by - time.monotonic(), 0))
         over.set()
         code = server.wait(60)
         listener.join()
-    mixed = [said for said in tally.answers if expected.get(said[0]) != said[1]]
+    mixed = [answer for answer in tally.answers if expected.get(answer[0]) != answer[1]]
     seen = {version for version, _ in tally.answers}
     times = np.array(tally.milliseconds)
     print(
         f"{workers} worker{'s' * (workers > 1)}, {'versions' if versions else 'one file'}: "
-        f"{number} files put, {events.get('model-replaced', 0) + events.get('model-loaded', 0)} "
-        f"loads, {len(tally.answers)} answers of {len(seen)} versions, {len(tally.lost)} lost, "
+        f"{number} files, {events.get('model-replaced', 0) + events.get('model-loaded', 0)} "
+        f"loads, {len(tally.answers)} responses of {len(seen)} versions, {len(tally.lost)} lost, "
         f"{len(mixed)} mixed; p50 {np.quantile(times, 0.5):.2f} ms, "
         f"p99 {np.quantile(times, 0.99):.2f} ms; exit code {code}",
         flush=True,
@@ -184,16 +185,16 @@ def run(models: list[Path], workers: int, versions: bool, seconds: float, client
 
 
 def main() -> int:
-    """Run all; 1 if an answer was lost or mixed."""
+    """Run all cases; return 1 if a response was lost or mixed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--trees", type=int, default=100)
     parser.add_argument("--clients", type=int, default=4)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        models = make_models(Path(folder), asked.trees)
+        models = make_models(Path(folder), options.trees)
         right = [
-            run(models, workers, versions, asked.seconds, asked.clients)
+            run(models, workers, versions, options.seconds, options.clients)
             for workers in (1, 2)
             for versions in (False, True)
         ]

@@ -1,7 +1,7 @@
-"""Start-up: imports, the command line's help, the first training on a machine, and the next.
+"""Start-up: imports, the help of the command line, the first training on a machine, later ones.
 
-Every measurement is a process of its own; what the bare interpreter takes is
-told as a case, not taken away.  A fresh machine is an empty folder for kernels.
+Every measurement is a separate process; the time of the bare interpreter is a case, not
+subtracted. An empty kernel cache stands for a fresh machine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ IMPORTS = {
 
 
 def _process(arguments: list[str], environment: Mapping[str, str]) -> tuple[dict[str, float], str]:
-    """CPU seconds, and wall seconds, of a process; and what it printed."""
+    """Run a process; return its CPU and wall seconds, and its output."""
     before, wall = os.times(), time.perf_counter()
     done = subprocess.run(
         [sys.executable, *arguments], check=True, env={**os.environ, **environment},
@@ -49,7 +49,7 @@ def _process(arguments: list[str], environment: Mapping[str, str]) -> tuple[dict
 
 
 def _trained(code: str, environment: Mapping[str, str]) -> dict[str, float]:
-    """The same, and what the training alone took, imports of its own included."""
+    """Run a training process; add the CPU seconds of training, with imports made by it."""
     figures, printed = _process(["-c", code], environment)
     return figures | {"train": float(printed.split()[-1])}
 
@@ -78,14 +78,14 @@ def _run(options: Options) -> Iterator[Entry]:
 
 register(
     Benchmark(
-        "startup", "imports, --help, the first training on a machine and the next", _run,
+        "startup", "imports, --help, the first training on a machine and later ones", _run,
         (
             Figure("cpu", "CPU s", ".2f", ratio=True), Figure("wall", "wall s", ".2f"),
             Figure("train", "training alone, CPU s", ".2f"),
         ),
         {
-            "rows": Parameter(20_000, 100, "rows of the trainings"),
-            "first": Parameter(True, False, "train, in an empty folder of kernels"),
+            "rows": Parameter(20_000, 100, "training rows"),
+            "first": Parameter(True, False, "measure training with an empty kernel cache"),
         },
         peers=tuple(IMPORTS)[:-1],
         toy_peers=(),

@@ -1,4 +1,4 @@
-"""Results as Markdown tables, and whether two sides did the same work."""
+"""Results as Markdown tables, and checks that two sides did the same work."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from benchmarks.frame import OWN, Benchmark, Figure, Measured, Result
 __all__ = ["base_of", "fairness", "of", "row"]
 
 LEAVES, QUALITY = 0.10, 0.003
-"""How far leaves (relative), and accuracy or R squared, may lie apart."""
+"""Largest difference of leaves (relative), and of accuracy or R squared."""
 
 
 def base_of(sides: dict[str, Measured], key: str) -> Measured | None:
-    """What ratios refer to: the first side that has the figure."""
+    """Return the base of ratios: the first side that has the figure."""
     return next((own for own in sides.values() if own.values(key)), None)
 
 
 def fairness(own: Measured, peer: Measured) -> str:
-    """Why two sides of one work are not to be compared; empty if they are."""
+    """Return the reason why two sides are not comparable; empty if they are."""
     leaves, quality = (Figure(key, key, mean=True) for key in ("leaves", "quality"))
     a, b = leaves.of(own), leaves.of(peer)
     reasons = []
@@ -29,12 +29,12 @@ def fairness(own: Measured, peer: Measured) -> str:
 
 
 def row(cells: list[str]) -> str:
-    """A line of a table; a bar in a cell does not end it."""
+    """Return a table row, with bars in cells escaped."""
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def of(benchmark: Benchmark, result: Result) -> str:
-    """One table: a line a side of each case, a column a figure that any of them has."""
+    """Return a table with a row per case and side, and a column per figure that any side has."""
     figures = [
         figure
         for figure in benchmark.figures
@@ -57,7 +57,7 @@ def of(benchmark: Benchmark, result: Result) -> str:
 
 
 def _cells(figures: list[Figure], own: Measured, sides: dict[str, Measured]) -> list[str]:
-    """Figures of a side, and ratios to the first side that has the figure."""
+    """Return the figures of a side, and their ratios to the first side that has the figure."""
     cells = []
     for figure in figures:
         cells.append(figure.written(own))
@@ -69,7 +69,7 @@ def _cells(figures: list[Figure], own: Measured, sides: dict[str, Measured]) -> 
 
 
 def _judged(side: str, sides: dict[str, Measured]) -> str:
-    """Which of the others did the same work; if none, how the first one differs."""
+    """Return the other sides with the same work; if there are none, how the first differs."""
     ours = side.startswith(OWN)
     others = {
         name: own for name, own in sides.items() if name.startswith(OWN) != ours and own.rounds

@@ -1,8 +1,8 @@
-"""The Gini index of a third party against the built-in one: the same formula, written elsewhere.
+"""A third party's Gini index compared with the built-in one: the same formula, written elsewhere.
 
-All sides train in one process on the same data, in turn, and grow the same
-trees.  "Compile" is what the first training of a side takes more than the later
-ones; kernels come from the disk cache.  `python -c` times whole processes.
+All sides train in one process on the same data, in turn, and grow the same trees.
+"Compile" is the additional time of a side's first training; kernels come from the disk
+cache. `python -c` times complete processes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def impurity(stats):
         squares += stats[k] * stats[k]
     return 1.0 - squares / (weight * weight)
 """
-"""treekit's own Gini index, as somebody else would have typed it."""
+"""treekit's Gini index as third-party source."""
 
 WAYS = {
     "exact tree": {"splitter": "exact"},
@@ -73,14 +73,14 @@ treekit.train(table, "y", criterion={criterion}, seed=0, max_depth=10)
 
 
 def notebook_cell() -> dict[str, Any]:
-    """Functions that no file holds, as those of a notebook."""
+    """Return functions without a source file, as in a notebook."""
     cell: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(SOURCE, "<cell 1>", "exec"), cell)  # noqa: S102 - the text above
     return cell
 
 
 def module() -> dict[str, Any]:
-    """Functions of an imported module, as those of a script or an installed package."""
+    """Return functions of an imported module, as in a script or an installed package."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "somebodys_gini.py"
         path.write_text(SOURCE)
@@ -111,7 +111,7 @@ def cpu(work: Callable[[], Any]) -> float:
 
 
 def _in_one_process(options: Options) -> Iterator[Entry]:
-    """CPU seconds of each round by way and side; what comes before the rounds compiles."""
+    """Measure CPU seconds of each round by setting and side, after a first round that compiles."""
     sides = {
         "treekit": "gini",
         "treekit, module": criterion("module", module()),
@@ -134,7 +134,7 @@ def _in_one_process(options: Options) -> Iterator[Entry]:
 
 
 def _processes(options: Options) -> Iterator[Entry]:
-    """CPU seconds of `python -c` with the built-in and with the own criterion."""
+    """Measure CPU seconds of `python -c` with the built-in and with the third-party criterion."""
     for _ in range(options.rounds):
         for side, how in (("treekit", "'gini'"), ("treekit, module", "own")):
             code = PROCESS.format(source=SOURCE, rows=options.rows, criterion=how)
@@ -154,12 +154,12 @@ def _run(options: Options) -> Iterator[Entry]:
 
 register(
     Benchmark(
-        "third-party", "the Gini index of a third party against the built-in one", _run,
+        "third-party", "a third party's Gini index compared with the built-in one", _run,
         (Figure("cpu", "CPU s", ".3f", ratio=True), Figure("compile", "compile s", ".2f")),
         {
             "rows": Parameter(60_000, 300, "rows"),
             "trees": Parameter(10, 2, "trees of the forests"),
-            "processes": Parameter(True, False, "also whole processes of python -c"),
+            "processes": Parameter(True, False, "also time complete processes of python -c"),
         },
         own=("treekit", "treekit, module", "treekit, notebook"), rounds=7,
     )

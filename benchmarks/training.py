@@ -1,9 +1,9 @@
 """Growing trees and forests: the same work for every side, in turn, each in a fresh process.
 
-A round is one seed: a table, and a model of every side.  The clock runs from
-arrays in memory to a fitted model, binning and coding included.  Before it a
-small model is fitted, so that imports and compilation are over; after it the
-leaves are counted and the held-out rows answered.
+A round is one seed: a table, and a model of every side. Timing covers everything from
+arrays in memory to a fitted model, including binning and encoding. Before it, a small
+model is fitted to import and compile; after it, the leaves are counted and held-out rows
+predicted.
 """
 
 from __future__ import annotations
@@ -34,28 +34,29 @@ PEERS = ("sklearn", "ydf", "ydf discretized", "lightgbm", "xgboost")
 BOTH = ("treekit", "treekit exact")
 THREE = (*BOTH, "treekit entropy")
 _WARM_UP = 1000
-_DEPTHS = "depths to be grown to; 0: fully grown"
+_DEPTHS = "maximum depths; 0: fully grown"
 
 
 def grown(side: str, work: dict[str, Any], place: str) -> dict[str, float]:
-    """One side grows one model of the tables in a folder; its figures."""
+    """Fit one model of a side to the tables in a folder; return its figures."""
     train, test = (load(Path(place), name) for name in ("train", "test"))
-    learner, asked = sides.learner(side), Work(**work)
+    learner, full = sides.learner(side), Work(**work)
     given = learner.given(train)
     warm = train if learner.whole_warm_up else train.take(slice(_WARM_UP))
-    small = replace(asked, trees=min(asked.trees, 2), depth=1)
+    small = replace(full, trees=min(full.trees, 2), depth=1)
     learner.fit(small, given if warm is train else learner.given(warm), warm)
-    model, cost = measured(lambda: learner.fit(asked, given, train))
+    model, cost = measured(lambda: learner.fit(full, given, train))
     figures = cost.figures() | {"leaves": float(learner.leaves(model))}
-    held = learner.megabytes(model)
-    if held is not None:
-        figures |= {"model": held, "model and codes": held + train.x.size / 2**20}
+    size = learner.megabytes(model)
+    if size is not None:
+        # A code takes a byte per cell.
+        figures |= {"model": size, "model and codes": size + train.x.size / 2**20}
     answers = learner.answers(model, learner.given(test))
     return figures | {"quality": quality(test, answers)}
 
 
 def quality(test: Rows, answers: Any) -> float:
-    """Accuracy, or R squared."""
+    """Compute accuracy or R squared."""
     if not test.regression:
         return float((answers == test.y).mean())
     return float(1 - ((answers - test.y) ** 2).sum() / ((test.y - test.y.mean()) ** 2).sum())
@@ -64,7 +65,7 @@ def quality(test: Rows, answers: Any) -> float:
 def compared(
     options: Options, case: str, work: Work, table: Callable[[int], tuple[Rows, Rows]]
 ) -> Iterator[Entry]:
-    """Every side does the work on the table of every round; sides take turns."""
+    """Measure the work of every side on the table of every round; sides take turns."""
     failed: dict[str, str] = {}
     for side in options.sides:
         why = sides.absent(side) or sides.learner(side).refuses(work)
@@ -74,13 +75,13 @@ def compared(
     for seed in range(options.rounds):
         for name, part in zip(("train", "test"), table(seed), strict=True):
             save(part, options.folder, name)
-        asked = replace(work, seed=seed).plain()
+        plain = replace(work, seed=seed).plain()
         for side in options.sides:
             if side in failed:
                 continue
             try:
                 figures = ask(
-                    grown, side, asked, str(options.folder), apart=options.apart,
+                    grown, side, plain, str(options.folder), apart=options.apart,
                     limit=options.limit, environment={"OMP_NUM_THREADS": str(work.threads)},
                 )  # fmt: skip
             except Failed as why:
@@ -91,7 +92,7 @@ def compared(
 
 
 def _made(options: Options) -> Iterator[Entry]:
-    """The parameters of `options` on made points."""
+    """Measure the parameters of `options` on generated points."""
     o = options
     work = Work(trees=o.trees, tried="sqrt", random=o.random, threads=o.threads)
     if o.trees == 1:
@@ -114,7 +115,7 @@ def _of_diamonds(options: Options) -> Iterator[Entry]:
         for trees in (1, options.trees):
             what = f"forest of {trees}" if trees > 1 else "one tree"
             work = Work(trees=trees, absolute=absolute, threads=options.threads)
-            if absolute and trees > 1:  # the peers' take minutes: fewer trees say the same
+            if absolute and trees > 1:  # peers take minutes per forest: fewer trees suffice
                 work = replace(work, trees=options.absolute_trees)
                 what = f"forest of {work.trees}"
             yield from compared(options, f"{what}, {error} error", work, table)
@@ -129,7 +130,7 @@ def _of_flights(options: Options) -> Iterator[Entry]:
 
 def _sizes(rows: int, features: int, classes: int, trees: int, **more: Any) -> dict[str, Parameter]:
     found = {
-        "rows": Parameter(rows, 300, "rows in all; four fifths to learn from"),
+        "rows": Parameter(rows, 300, "total rows; four fifths are training rows"),
         "features": Parameter(features, 5, "columns"),
         "classes": Parameter(classes, classes, "classes"),
         "trees": Parameter(trees, min(trees, 3), "trees"),
@@ -189,7 +190,7 @@ _add(
     own=("treekit", "treekit entropy"), rounds=3,
 )  # fmt: skip
 _add(
-    "memory", "memory above the data of a forest, beside its model and codes", _made,
+    "memory", "memory of a forest above the data, compared with its model and codes", _made,
     _sizes(100_000, 28, 2, 100), rounds=1,
     peers=("sklearn", "ydf"), own=("treekit", "treekit entropy"),
     figures=(

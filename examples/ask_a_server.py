@@ -1,11 +1,11 @@
-"""A model on a server, asked from processes that know nothing of treekit.
+"""Serve a model to clients that do not use treekit.
 
     python examples/ask_a_server.py
 
-The server answers the Open Inference Protocol v2 from a thread here; elsewhere it is
-``treekit serve melons.treekit``.  Ten lines of the standard library ask it about rows as
-texts, as they stand in a CSV file; ``treekit predict --url`` asks it about the whole file.
-Needs the extra serve: pip install '.[serve]' in a clone.
+Here the server runs in a thread and implements the Open Inference Protocol v2; usually it
+is ``treekit serve melons.treekit``. Ten lines of the standard library send rows as text, as
+in a CSV file; ``treekit predict --url`` sends the complete file. Needs the extra serve:
+pip install '.[serve]' in a clone.
 """
 
 import csv
@@ -30,7 +30,7 @@ MELONS = HERE / "tables" / "watermelon" / "watermelon_3.0.csv"
 
 @contextmanager
 def server(*files):
-    """The URL of a server of model files, as long as the block runs."""
+    """Serve model files during the block; yield the URL."""
     repository = Repository(files)
     repository.refresh()
     config = uvicorn.Config(make_app(Service(repository)), port=0, log_level="warning")
@@ -55,7 +55,7 @@ def main():
         model = Path(folder) / "melons.treekit"
         forest.save(model)
         with server(model) as url:
-            said = [
+            responses = [
                 run_bare(HERE / "standalone" / "ask_server.py", url, "melons", *row) for row in rows
             ]
             command = [sys.executable, "-m", "treekit", "predict", "--proba"]
@@ -63,14 +63,14 @@ def main():
         here = subprocess.check_output([*command, model, MELONS])
     labels = forest.predict(MELONS)[:4].tolist()
     shares = forest.predict_proba(MELONS)[:4].tolist()
-    for text, label, numbers in zip(said, labels, shares, strict=True):
+    for text, label, numbers in zip(responses, labels, shares, strict=True):
         first, second = (line.split("\t") for line in text.splitlines())
         assert first == ["label", label]
         assert [second[0], *map(float, second[1:])] == ["probabilities", *numbers]
     assert there == here
     good = there.decode().count("\n是,")
-    print(f"{len(said)} melons by ten lines of Python, {good} good ones in the file")
-    print("the server says what the model says, bit for bit")
+    print(f"{len(responses)} melons by ten lines of Python, {good} good ones in the file")
+    print("predictions of the server equal the model's, bit for bit")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Where a tree of two numbers draws its lines: one convex polygon a leaf, as SVG."""
+"""Decision regions of a tree on two numbers as SVG: one convex polygon per leaf."""
 
 from treekit.plot.svg import INK, PAPER, class_colour, element, escaped, ink_on, mixed
 
@@ -10,12 +10,12 @@ SIGNS = ("+", "−")
 
 
 def drawn(model, table, marks, title):
-    """The leaves of a model of two classes, and rows on them.
+    """Draw the leaves of a model of two classes, with the rows of a table.
 
     Parameters
     ----------
     table : mapping of two columns
-        What goes across, and what goes up, by name.
+        Horizontal and vertical values, by name.
     marks : sequence of int
         The class of each row, 0 or 1.
     """
@@ -50,11 +50,11 @@ def text(said, x, y, **attributes):
 
 
 def regions(model, window):
-    """Leaves as polygons within a convex window, each with the position of its class."""
+    """Return the leaves as polygons within a convex window, each with the index of its class."""
     tree, found, waiting = model.trees[0], [], [(0, window)]
     while waiting:
         node, corners = waiting.pop()
-        if len(corners) < 3:  # nothing of this node lies within the window
+        if len(corners) < 3:  # the node lies outside the window
             continue
         if tree.n_children[node] == 0:
             found.append((corners, int(tree.value[node].argmax())))
@@ -67,21 +67,21 @@ def regions(model, window):
 
 
 def halves(tree, node):
-    """What a node asks: weights of the two numbers, and the largest sum that goes left."""
+    """Return the split of a node: weights of the two numbers, and the largest sum on the left."""
     terms = range(tree.term_start[node], tree.term_start[node + 1])
-    asked = {int(tree.term_feature[i]): float(tree.term_weight[i]) for i in terms}
-    asked = asked or {int(tree.feature[node]): 1.0}
-    return (asked.get(0, 0.0), asked.get(1, 0.0)), float(tree.threshold[node])
+    weights = {int(tree.term_feature[i]): float(tree.term_weight[i]) for i in terms}
+    weights = weights or {int(tree.feature[node]): 1.0}
+    return (weights.get(0, 0.0), weights.get(1, 0.0)), float(tree.threshold[node])
 
 
 def clipped(corners, weights, most):
-    """The part of a polygon where the weighted sum is at most `most` (Sutherland, Hodgman 1974)."""
-    kept = []
+    """Clip a polygon to weighted sums of at most `most` (Sutherland and Hodgman 1974)."""
+    inside = []
     for a, b in zip(corners, corners[1:] + corners[:1], strict=True):
         at_a, at_b = (weights[0] * x + weights[1] * y - most for x, y in (a, b))
         if at_a <= 0:
-            kept.append(a)
+            inside.append(a)
         if (at_a <= 0) != (at_b <= 0):
             share = at_a / (at_a - at_b)
-            kept.append(tuple(p + share * (q - p) for p, q in zip(a, b, strict=True)))
-    return kept
+            inside.append(tuple(p + share * (q - p) for p, q in zip(a, b, strict=True)))
+    return inside

@@ -1,10 +1,10 @@
-"""Exported C and exported rules, run where there is no treekit.
+"""Run exported C and exported rules without treekit.
 
     python examples/c_and_rules_without_treekit.py
 
-The C of a forest, with its Chinese categories, is compiled with a small
-program of your own.  The text of the rules is executed by a reader that uses
-the standard library alone.  Both must say what the model says, bit for bit.
+The C of a forest with Chinese categories is compiled with a small main program. The rule
+text is executed by a program that only uses the standard library. Both must give the
+model's predictions, bit for bit.
 """
 
 import csv
@@ -24,7 +24,7 @@ FOREST = {"ensemble": "forest", "trees": 15, "seed": 0}
 
 
 def run_c(folder):
-    """Export, compile, and score melons; one has no texture and an unknown colour."""
+    """Export, compile, and score melons; one has a missing texture and an unseen colour."""
     model = treekit.train(MELONS, "好瓜", ignore=["编号"], **FOREST)
     source, _ = treekit.export(model, "c", folder / "melons.c")
     program = folder / "score"
@@ -49,11 +49,11 @@ def run_c(folder):
     }
     assert labels == model.predict(table).tolist()
     assert shares == model.predict_proba(table).tolist()
-    print(f"{len(labels)} melons: C without treekit says what the model says, bit for bit")
+    print(f"{len(labels)} melons: predictions of C equal the model's, bit for bit")
 
 
 def run_rules(folder):
-    """Export and execute rules of classes, and of a number."""
+    """Export and execute the rules of a classifier and of a regressor."""
     horses = treekit.train(demo_table(), DEMO_TARGET, **FOREST)
     labels, shares = answers(run_bare(*_rules(horses, folder / "horses.rules.txt", demo_table())))
     assert labels == horses.predict(demo_table()).tolist()
@@ -62,7 +62,7 @@ def run_rules(folder):
     sugar = treekit.train(MELONS, "含糖率", ignore=["编号"], **FOREST)
     _, numbers = answers(run_bare(*_rules(sugar, folder / "sugar.rules.txt", MELONS)))
     assert [row[0] for row in numbers] == sugar.predict(MELONS).tolist()
-    print(f"{len(labels)} horses, {len(numbers)} melons: the text of the rules alone says the same")
+    print(f"{len(labels)} horses, {len(numbers)} melons: so do those of the rule text")
 
 
 def _rules(model, path, table):

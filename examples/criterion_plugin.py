@@ -1,10 +1,10 @@
-"""A split criterion of your own, with a setting: trained, exported, proven.
+"""Train with a custom split criterion that has a setting; export and verify.
 
     python examples/criterion_plugin.py
 
-Tsallis entropy lies between Shannon's entropy (q near 1) and the Gini index
-(q = 2).  The record below is passed to `treekit.train` as it is.  In a package
-with an entry point (see plugins/treekit-hellinger) it would have a name, too:
+Tsallis entropy lies between Shannon's entropy (q near 1) and the Gini index (q = 2). The
+record below is passed directly to `treekit.train`. In a package with an entry point (see
+plugins/treekit-hellinger) it can be used by name:
 ``treekit train ... --criterion tsallis --set criterion.q=1.5``.
 """
 
@@ -16,7 +16,7 @@ from treekit.data import DEMO_TARGET, demo_table
 
 
 def make(q):
-    """The functions of the criterion for one q; numba compiles them."""
+    """Return the criterion's functions for one q; numba compiles them."""
 
     def impurity(stats):  # the weight of each class in a node
         weight = stats.sum()
@@ -44,7 +44,7 @@ def main():
         right = treekit.train(
             demo_table(), DEMO_TARGET, criterion=TSALLIS, ensemble="forest", **settings
         ).provenance["oob"]["accuracy"]
-        print(f"q = {q}: {model.n_leaves} leaves; a forest is right in {right:.3f} (out of bag)")
+        print(f"q = {q}: {model.n_leaves} leaves; out-of-bag accuracy of a forest {right:.3f}")
 
     with tempfile.TemporaryDirectory() as folder:
         artifacts = [

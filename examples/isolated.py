@@ -1,4 +1,4 @@
-"""Programs run where treekit cannot be imported, and what they print."""
+"""Run programs in processes that cannot import treekit."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ __all__ = ["answers", "run_bare", "run_without_treekit"]
 
 BLOCKED = """
 import runpy, sys
-sys.modules["treekit"] = None  # from here on importing it fails
+sys.modules["treekit"] = None  # makes every later import of treekit fail
 try:
     import treekit
     sys.exit("treekit could be imported")
@@ -19,12 +19,12 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def run_without_treekit(program, *arguments):
-    """What a Python program prints in a process in which importing treekit fails."""
+    """Run a Python program that cannot import treekit; return its output."""
     return _run([sys.executable, "-c", BLOCKED, program, *arguments])
 
 
 def run_bare(program, *arguments):
-    """What a Python program prints without any installed package: -I and -S leave all out."""
+    """Run a Python program without installed packages (-I and -S); return its output."""
     return _run([sys.executable, "-I", "-S", program, *arguments])
 
 
@@ -36,6 +36,6 @@ def _run(command):
 
 
 def answers(text):
-    """Labels and numbers of lines ``label TAB number TAB ...``, numbers in hexadecimal."""
+    """Parse labels and numbers from lines ``label TAB number TAB ...``, numbers in hexadecimal."""
     rows = [line.split("\t") for line in text.splitlines()]
     return [row[0] for row in rows], [[float.fromhex(cell) for cell in row[1:]] for row in rows]

@@ -1,9 +1,9 @@
-"""An exported ONNX model, run in a process in which treekit cannot be imported.
+"""Run an exported ONNX model in a process that cannot import treekit.
 
     python examples/onnx_without_treekit.py
 
-The table has categories and missing cells.  Labels and probabilities must be
-those of the model, bit for bit.
+The table has categories and missing values. Labels and probabilities must equal the
+model's, bit for bit.
 """
 
 import tempfile
@@ -25,7 +25,7 @@ def main():
         labels, shares = answers(run_without_treekit(READER, path, table))
     assert labels == model.predict(table).tolist()
     assert shares == model.predict_proba(table).tolist()
-    print(f"{len(labels)} rows: ONNX without treekit says what the model says, bit for bit")
+    print(f"{len(labels)} rows: predictions of ONNX equal the model's, bit for bit")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""A scikit-learn pipeline that ends in a forest, on raw rows where treekit cannot be imported.
+"""Convert a scikit-learn pipeline with a forest to ONNX; score raw rows without treekit.
 
     python examples/pipeline_without_treekit.py
 
-The table has text and numbers, and cells of both are missing.  skl2onnx converts
-the whole pipeline by itself: treekit's estimators are known to it.  Labels and
-probabilities must be those of the pipeline, bit for bit.
+The table has text and numbers, both with missing values. skl2onnx converts the complete
+pipeline, as treekit registers its estimators. Labels and probabilities must equal the
+pipeline's, bit for bit.
 """
 
 import tempfile
@@ -30,7 +30,7 @@ LEVELS = ["abdomen", "peristalsis"]
 
 
 def read_table(path):
-    """Numbers as float32, which skl2onnx's imputer runs in; text, and None where it is missing."""
+    """Read numbers as float32, the type of skl2onnx's imputer, and text, with None for missing."""
     table = pd.read_csv(path)
     for name in FILLED + NUMBERS:
         table[name] = table[name].astype(np.float32)
@@ -41,7 +41,7 @@ def read_table(path):
 
 
 def make():
-    """The forest routes missing numbers itself, and splits the last two columns by sets."""
+    """Return the transformer and a forest, which handles missing numbers and splits sets."""
     columns = ColumnTransformer(
         [
             ("filled", SimpleImputer(strategy="median"), FILLED),
@@ -71,7 +71,7 @@ def main():
         labels, shares = answers(run_without_treekit(RUNNER, path, demo_table()))
     assert labels == pipeline.predict(rows).tolist()
     assert shares == pipeline.predict_proba(rows).tolist()
-    print(f"{len(labels)} raw rows: the pipeline without treekit answers bit for bit")
+    print(f"{len(labels)} raw rows: predictions of ONNX equal the pipeline's, bit for bit")
 
 
 if __name__ == "__main__":

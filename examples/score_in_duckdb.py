@@ -1,10 +1,10 @@
-"""A forest of 100 trees scores a million rows inside DuckDB, and a query does without treekit.
+"""Score a million rows inside DuckDB with a forest of 100 trees, by a function and by a query.
 
     pip install '.[sql,duckdb]'
     python examples/score_in_duckdb.py
 
-The function is treekit's own scorer, over Arrow arrays.  The exported query
-needs nothing but DuckDB.  Both must say what the model says, bit for bit.
+The function is treekit's scorer on Arrow arrays. The exported query only needs DuckDB.
+Both must give the model's predictions, bit for bit.
 """
 
 import tempfile
@@ -22,7 +22,7 @@ FEW = 5_000
 
 
 def fill(connection):
-    """A table of horses, over and over, each with a number."""
+    """Create a table that repeats the horses, with a row number."""
     connection.execute("CREATE TABLE horses AS FROM read_csv(?)", [str(demo_table())])
     count = connection.execute("SELECT count(*) FROM horses").fetchall()[0][0]
     connection.execute(
@@ -61,12 +61,12 @@ def main():
     print(f"the query:    {FEW:,} rows in {seconds:.1f} s")
     query = f"SELECT id, {label}, {share} FROM few"  # noqa: S608
     shares = connection.execute(query).fetchall()
-    assert sorted(answers) == sorted((row, said, *own) for row, said, own in shares)
+    assert sorted(answers) == sorted((row, name, *own) for row, name, own in shares)
     assert [own for _, _, own in sorted(shares)[:count]] == (
         model.predict_proba(demo_table()).tolist()
     )
-    print("both say what the model says, bit for bit")
-    for name in ("lesion", "lesion_shares"):  # else DuckDB complains of them at the end
+    print("predictions of both equal the model's, bit for bit")
+    for name in ("lesion", "lesion_shares"):  # avoids errors of DuckDB at exit
         connection.remove_function(name)
     connection.close()
 

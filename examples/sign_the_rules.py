@@ -1,9 +1,9 @@
-"""An expert reads rules, changes one, signs them; what runs is what was signed.
+"""Let an expert read, edit and sign rules, and deploy exactly the signed rules.
 
     python examples/sign_the_rules.py
 
-A tree of sick horses becomes a short list of rules: in English, in Chinese and as a page to
-print.  A line of the text is edited; the edited text is a model that exports and verifies.
+A tree of sick horses becomes a rule list: in English, in Chinese and as a page to print. A
+rule is added to the text; the edited text is read as a model, exported and verified.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from treekit.rules.revise import changed, edits
 
 
 def main() -> None:
-    """Learn, write, edit, read back, prove, explain."""
+    """Learn, write, edit, read, verify and explain rules."""
     horses = demo_table()
     tree = treekit.train(horses, DEMO_TARGET, algorithm="c45", max_depth=4, seed=0)
     found = treekit.c45rules(tree, horses)
-    print(f"the list of rules:\n{found}\n")
+    print(f"rule list:\n{found}\n")
     signed = found.rules.model()
     with tempfile.TemporaryDirectory() as folder:
         text = treekit.write_rules(signed, Path(folder) / "horses.txt")
@@ -31,7 +31,7 @@ def main() -> None:
         lines = text.read_text(encoding="utf-8").splitlines()
         first = next(i for i, line in enumerate(lines) if line.startswith("rule 1 of"))
         lines[first:first] = [
-            "# The vet: up to 44 the pulse says there is no need.",
+            "# The vet: no surgery if the pulse is at most 44.",
             "rule",
             "  if pulse <= 44",
             "  then no",
@@ -40,7 +40,7 @@ def main() -> None:
         text.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
         revised = treekit.revise(signed, text)
-        print("what was edited:")
+        print("edits:")
         print(*edits(signed.rules(), revised.rules()), sep="\n")
         for change in changed(signed, revised, horses):
             print(*change.lines(), sep="\n")
@@ -52,7 +52,7 @@ def main() -> None:
             if path.suffix != ".h"
         ]
         report = treekit.verify(revised, artifacts, random_rows=200)
-        print(f"\nC, ONNX and Python equal the signed rules bit for bit: {report.equal}\n")
+        print(f"\nC, ONNX and Python equal the signed rules, bit for bit: {report.equal}\n")
         print(revised.explain({"pulse": 28, "age": "adult"}, changes=0))
 
 

@@ -1,10 +1,10 @@
-"""Chapter 4 of Zhou's *Machine Learning* (2016) by treekit: its figures, tables and trees.
+"""Reproduce chapter 4 of Zhou's *Machine Learning* (2016): its figures, tables and trees.
 
-    python examples/watermelon_book.py           # do the pages say what treekit says?
-    python examples/watermelon_book.py --write   # make their tables, rules and pictures anew
+    python examples/watermelon_book.py           # check that the pages are up to date
+    python examples/watermelon_book.py --write   # write their tables, rules and pictures
 
-The pages are examples/watermelon_book/README.md and, in Chinese, README.zh.md.
-What stands between two marks there is made here, from examples/tables/watermelon.
+The pages are examples/watermelon_book/README.md and, in Chinese, README.zh.md. The text
+between two marks there is made here, from examples/tables/watermelon.
 """
 
 import csv
@@ -22,12 +22,12 @@ TABLES = HERE / "tables" / "watermelon"
 BOOK = HERE / "watermelon_book"
 NUMBERS = ("density", "sugar", "密度", "含糖率")
 NAVEL_FIRST = ("navel", "脐部")
-"""Of the equal gains of navel and color in table 4.2 the book takes the navel's."""
+"""Navel and color have equal gains in table 4.2; the book takes the navel."""
 
 
 @dataclass(frozen=True)
 class Edition:
-    """One language: its page, the endings of its tables, and the words of the made parts."""
+    """A language: its page, the file name suffix of its tables, and the texts of made parts."""
 
     language: str
     page: str
@@ -49,8 +49,8 @@ ENGLISH = Edition(
     ("attribute", "gain", "IV", "gain ratio", "Gini index", "threshold"),
     "Ent(D) = {:.3f}, Gini(D) = {:.3f}",
     "The gain ratio, among attributes of at least average gain, picks **{}**.",
-    "right on the validation set: **{}/{}**",
-    ("branch", "melons whose value is known", "part that each of the others sends there"),
+    "correct on the validation set: **{}/{}**",
+    ("branch", "melons with a known value", "weight of each melon without one"),
     "figure",
 )  # fmt: skip
 CHINESE = Edition(
@@ -68,7 +68,7 @@ CHINESE = Edition(
 
 
 def melons(edition, table, *, without=(), first=()):
-    """A table as columns: numbers, texts, None where the cell is empty; `first` columns first."""
+    """Read a table as columns of numbers or texts, None for empty cells; `first` columns first."""
     path = TABLES / f"watermelon_{table}{edition.ending}.csv"
     with path.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
@@ -79,20 +79,20 @@ def melons(edition, table, *, without=(), first=()):
 
 
 def vocabulary(edition, table):
-    """The book's values in the book's order, of the columns that a table has."""
+    """Return the book's values, in the book's order, of a table's columns."""
     book = melons(edition, "2.0", without=[edition.target])
     return {name: list(dict.fromkeys(cells)) for name, cells in book.items() if name in table}
 
 
 def reading(edition, table):
-    """Where equals meet, the good melon and the value named first come first."""
+    """Return settings for ties: the good melon and the book's first value come first."""
     nominal = [name for name in table if name == edition.melon]
     levels = vocabulary(edition, table)
     return {"levels": levels, "nominal": nominal, "classes": [edition.good, edition.bad]}
 
 
 def grown(edition, table, **settings):
-    """A tree by information gain with a branch for each value, as figure 4.2 says."""
+    """Train a tree by information gain with a branch for each value, as in figure 4.2."""
     given = reading(edition, table) | {"algorithm": "id3"} | settings
     return treekit.train(table, edition.target, **given)
 
@@ -102,7 +102,7 @@ def scored(edition, table, criterion, **settings):
     return treekit.split_scores(table, edition.target, criterion=criterion, **given)
 
 
-# ---------------------------------------------------------------- what is made of them
+# ---------------------------------------------------------------- made parts
 
 
 def markdown(head, rows):
@@ -111,12 +111,12 @@ def markdown(head, rows):
 
 
 def figures(number):
-    """Three digits behind the point, as the book prints them."""
+    """Format a number with three decimals, as in the book."""
     return f"{round(number, 3) + 0.0:.3f}"
 
 
 def gains(edition, table, **settings):
-    """Gain, intrinsic value, gain ratio and Gini index of each column."""
+    """Return a table of gain, intrinsic value, gain ratio and Gini index of each column."""
     entropy, ratio, gini = (
         scored(edition, table, criterion, **settings)
         for criterion in ("entropy", "gain_ratio", "gini")
@@ -124,7 +124,7 @@ def gains(edition, table, **settings):
     numeric = any(own.threshold is not None for own in entropy.values())
     rows = []
     for name, own in entropy.items():
-        # Without a gain there is no ratio to divide it by.
+        # The intrinsic value is gain / ratio, which is undefined without a gain.
         intrinsic = figures(own.gain / ratio[name].score) if own.gain > 1e-9 else "—"
         row = [name, figures(own.gain), intrinsic, figures(ratio[name].score)]
         row.append(figures(gini.impurity - gini[name].gain))
@@ -136,37 +136,37 @@ def gains(edition, table, **settings):
 
 
 def choice(edition, table):
-    """The column that gain ratio asks first."""
+    """Return the sentence with the root's split feature by gain ratio."""
     model = grown(edition, table, criterion="gain_ratio", max_depth=1)
     return edition.chosen.format(model.schema.names[model.trees[0].feature[0]])
 
 
 def rule_list(edition, model):
-    """The rules without the header that says how to execute them."""
+    """Return the rules without the header on how to execute them."""
     text = "".join(model.rules().text(language=edition.language))
     *_, rules = text.split("\n\n", 2)
     return f"```text\n{rules.rstrip()}\n```"
 
 
 def figure(edition, model, number, made):
-    """The picture and the rules of a tree."""
+    """Return the picture and the rules of a tree."""
     name = f"{number}.{edition.language}.svg"
     made[f"figures/{name}"] = model.plot(language=edition.language, max_depth=None).svg()
     return f"![{edition.figure} {number}](figures/{name})\n\n{rule_list(edition, model)}"
 
 
 def boundary(edition, model, number, made):
-    """The lines that a tree of two numbers draws between the melons it was grown on."""
+    """Return the picture of the decision regions of a tree on two numbers."""
     name = f"{number}.{edition.language}.svg"
     table = melons(edition, "3.0_alpha")
     labels = [edition.good, edition.bad].index
-    marks = [labels(said) for said in table.pop(edition.target)]
+    marks = [labels(label) for label in table.pop(edition.target)]
     made[f"figures/{name}"] = drawn(model, table, marks, f"{edition.figure} {number}")
     return f"![{edition.figure} {number}](figures/{name})"
 
 
 def right(edition, model):
-    """How many of the melons of the validation set a tree calls by their name."""
+    """Return the sentence with a tree's accuracy on the validation set."""
     valid = melons(edition, "2.0_valid")
     truth = valid[edition.target]
     hits = int((model.predict(valid) == truth).sum())
@@ -174,7 +174,7 @@ def right(edition, model):
 
 
 def parts(edition, model):
-    """Where melons without a texture go at the root."""
+    """Return a table of the weights of melons without a texture in the branches of the root."""
     tree = model.trees[0]
     column = model.schema.columns[tree.feature[0]]
     cells = melons(edition, "2.0_alpha")[column.name]
@@ -187,7 +187,7 @@ def parts(edition, model):
 
 
 def page_parts(edition):
-    """Everything that is made, by its mark, and the pictures by their places."""
+    """Return all made parts by their mark, and the pictures by their path."""
     made = {}
     two, three = melons(edition, "2.0"), melons(edition, "3.0")
     names = [name for name in two if name != edition.target]
@@ -223,15 +223,15 @@ def page_parts(edition):
         ("4.5", {}),
         ("4.7", {"pruner": "reduced_error"}),
     ):
-        held = {"validation": melons(edition, "2.0_valid")} if pruning else {}
-        model = grown(edition, train, **pruning, **held)
-        said = figure(edition, model, number, made)
-        blocks[f"figure {number}"] = f"{said}\n\n{right(edition, model)}"
+        valid = {"validation": melons(edition, "2.0_valid")} if pruning else {}
+        model = grown(edition, train, **pruning, **valid)
+        text = figure(edition, model, number, made)
+        blocks[f"figure {number}"] = f"{text}\n\n{right(edition, model)}"
     return blocks, made
 
 
 def numbered(edition, table):
-    """The table with nothing but the number of each melon to ask."""
+    """Return the table with the number of each melon as its only input."""
     count = len(table[edition.target])
     return {
         edition.melon: [str(i + 1) for i in range(count)],
@@ -243,11 +243,11 @@ def numbered(edition, table):
 
 
 def with_parts(text, blocks):
-    """A page's text with what stands between its marks made anew."""
+    """Replace the text between the marks of a page."""
     for name, block in blocks.items():
         mark = rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)"
         text, count = re.subn(mark, lambda m, b=block: f"{m[1]}{b}\n{m[2]}", text, flags=re.DOTALL)
-        assert count == 1, f"the page has no part {name!r}, or several"
+        assert count == 1, f"expected one part {name!r} in the page, got {count}"
     return text
 
 
@@ -264,7 +264,7 @@ def main():
                 path.parent.mkdir(exist_ok=True)
                 path.write_text(content, encoding="utf-8", newline="\n")
             assert path.read_text(encoding="utf-8") == content, f"{name} is out of date: --write"
-        print(f"{edition.page}: {len(blocks)} tables and trees; the page says the same")
+        print(f"{edition.page}: {len(blocks)} tables and trees; the page is up to date")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the tests of plugins share: models that run where neither plugin nor treekit is."""
+"""Fixtures shared by the plugins' tests: run exported models without treekit or the plugin."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import treekit
 
 ONNX = """
 import sys
-sys.modules["treekit"] = None  # from here on importing it fails
+sys.modules["treekit"] = None  # makes every later import of treekit fail
 import numpy, onnxruntime
 model, rows, answers = sys.argv[1:]
 session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
@@ -51,9 +51,10 @@ int main(void)
 
 @pytest.fixture
 def run_alone(tmp_path):
-    """``run_alone(model, table)``: what ONNX, C and Python say without treekit or a plugin.
+    """Return ``run_alone(model, table)``, which scores exports without treekit or the plugin.
 
-    A dictionary of arrays (rows, outputs): numbers, or the shares of classes.
+    It returns a dictionary from target (``onnx``, ``c``, ``python``) to an array
+    (rows, outputs) of numbers or class shares.
     """
 
     def run(model, table):
@@ -72,7 +73,7 @@ def run_alone(tmp_path):
 
 
 def _codes(model, table):
-    """(rows, columns) float64: numbers, and the codes of categories; NaN is missing."""
+    """Return the table as (rows, columns) float64, categories as codes; NaN is missing."""
     rows = []
     for column in model.schema.columns:
         cells = np.asarray(table[column.name])

@@ -1,1 +1,1 @@
-"""Tests of treekit; `tests.reference` holds plain slow oracles."""
+"""Tests of treekit; `tests.reference` contains simple, slow oracles."""

@@ -1,10 +1,10 @@
-"""Compile the kernels that many tests use, in two processes, before any test runs.
+"""Compile the commonly used kernels once, in two processes, before the tests.
 
     python -m tests.compile_kernels         # all parts, one after the other
-    python -m tests.compile_kernels grow    # one of them
+    python -m tests.compile_kernels grow    # one part
 
-Otherwise every worker would compile the same kernels.  The machine code goes to numba's usual
-cache: beside the sources, or to ``NUMBA_CACHE_DIR``.
+Otherwise every worker would compile the same kernels.  The machine code is stored in numba's
+usual cache: next to the sources, or in ``NUMBA_CACHE_DIR``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["FIRST", "MATRIX", "compile_kernels", "kernels_state"]
 
 
 def compile_kernels(parts: Iterable[str]) -> None:
-    """Run parts at the same time, each in its own process."""
+    """Run parts in parallel, each in its own process."""
     processes = [
         subprocess.Popen(
             [sys.executable, "-m", "tests.compile_kernels", part],
@@ -42,7 +42,7 @@ def compile_kernels(parts: Iterable[str]) -> None:
 
 
 def kernels_state() -> str:
-    """Digest of what the machine code of kernels depends on, but for the machine itself."""
+    """Compute a digest of everything that the kernels' machine code depends on, except the CPU."""
     folder = Path(__file__).parents[1] / "treekit" / "kernels"
     files = [(path.name, path.stat().st_mtime_ns) for path in sorted(folder.glob("*.py"))]
     places = (str(folder), os.environ.get("NUMBA_CACHE_DIR"), sys.version, numba.__version__)
@@ -50,7 +50,7 @@ def kernels_state() -> str:
 
 
 def _table(rows: int = 120) -> dict[str, Any]:
-    """Numbers with gaps, categories, and a target of each task."""
+    """Make a table with missing numbers, categories, and a target of each task."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(2, rows))
     price = x + rng.normal(size=rows) / 2
@@ -69,17 +69,17 @@ def _train(target: str, *, levels: bool = True, **settings: Any) -> Any:
 
 
 def _grow() -> None:
-    """Grow and prune trees of classes and of numbers."""
+    """Grow and prune classification and regression trees."""
     _train("dear", splitter="histogram")
     _train("price", ensemble="forest", trees=3)
     _train("dear", algorithm="c45")
-    _train("dear", levels=False)  # the search without an order of levels
+    _train("dear", levels=False)  # the search without an ordering of categories
 
 
 def _use() -> None:
-    """Predict, write rules, export and verify models built by hand; then grow with surrogates.
+    """Predict, write rules, export and verify hand-built models; then grow with surrogates.
 
-    Training comes last: by then the other process has compiled the kernels that all trees share.
+    Training comes last: by then the other process has compiled the shared kernels.
     """
     import treekit
     from tests.extremes import EXTREMES
@@ -97,13 +97,13 @@ def _use() -> None:
 
 
 def _oblique() -> None:
-    """Grow trees of oblique splits, and by medians."""
+    """Grow trees with oblique splits, and with medians in the leaves."""
     _train("price", splitter="oblique")
     _train("price", criterion="absolute_error")
 
 
 def _random() -> None:
-    """Grow trees of random splits, and of numbers alone with surrogates."""
+    """Grow trees with random splits, and numeric trees with surrogates."""
     _train("dear", algorithm="extra_trees", trees=3)
     _train("price", algorithm="extra_trees", trees=3)
     _train("dear", levels=False, missing="surrogate")
@@ -116,7 +116,7 @@ PARTS: Mapping[str, Callable[[], None]] = {
     "random": _random,
 }
 FIRST, MATRIX = ("grow", "use"), ("oblique", "random")
-"""Parts that every tier needs, and parts that the matrix tier needs, too."""
+"""Parts for every tier, and further parts for the matrix tier."""
 
 if __name__ == "__main__":
     for part in sys.argv[1:] or PARTS:

@@ -1,4 +1,4 @@
-"""Shared fixtures, hypothesis profiles, and the kernels that all workers share."""
+"""Shared fixtures, hypothesis profiles, and compilation of shared kernels."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ settings.register_profile(
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose how many examples hypothesis draws, and let child processes be interrupted."""
+    """Choose hypothesis's number of examples, and make child processes interruptible."""
     few = "not matrix" in config.getoption("markexpr")
     settings.load_profile("few" if few else "many")
     if os.environ.get("CI"):
@@ -41,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Compile the kernels once, before workers start, if the whole suite is to run."""
+    """Compile the kernels once, before workers start, if the complete suite is run."""
     config = session.config
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     if not whole or not config.option.numprocesses or config.option.collectonly:
@@ -63,7 +63,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before tests are deselected by their markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run properties with all their examples in the third tier, too."""
+    """Run hypothesis tests again in the system tier, with all their examples."""
     if config.getoption("markexpr") != "system":
         return
     for item in items:
@@ -74,7 +74,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def fresh_registry() -> Iterator[None]:
-    """Discovery starts anew for this test, and for the one after it."""
+    """Reset plugin discovery before and after the test."""
     from treekit import registry
 
     registry.configure()

@@ -1,4 +1,4 @@
-"""How many examples hypothesis draws for a property."""
+"""Number of hypothesis examples for a property."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows for any model that leave no corner out, and what the model says to them."""
+"""Edge-case rows for any model, and the model's predictions for them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Rows = npt.NDArray[np.float64]
 
 
 def extreme_rows(model: Model, most: int = 250, seed: int = 0) -> Rows:
-    """(rows, features) float64: numbers, and codes of levels, that leave no corner out.
+    """Return edge-case rows of numbers and category codes as (rows, features) float64.
 
-    At, one ulp beside and far from thresholds, infinite, missing, subnormal,
-    negative zero; codes in and out of the vocabulary, and such as are not
-    whole; rows of missing values alone.  Some three times `most` rows.
+    Numbers are at, one ulp from and far from thresholds, infinite, missing, subnormal and
+    negative zero; codes are inside and outside the vocabulary, and fractional; some rows have
+    missing values only.  There are about three times `most` rows.
     """
     rng = np.random.default_rng(seed)
     asked = _thresholds(model)
@@ -30,13 +30,13 @@ def extreme_rows(model: Model, most: int = 250, seed: int = 0) -> Rows:
     longest = max(map(len, choices))
     along = np.stack([np.resize(values, longest) for values in choices], axis=1)
     mixed = np.stack([rng.choice(values, most) for values in choices], axis=1)
-    finite = np.where(np.abs(mixed) < 1e300, mixed, 1.0)  # far fewer are missing or infinite
+    finite = np.where(np.abs(mixed) < 1e300, mixed, 1.0)  # rows with few missing or infinite cells
     alike = np.array([np.nan, np.inf, -np.inf, -0.0, 1.0])
     return np.concatenate([np.tile(alike[:, None], model.schema.n_features), along, mixed, finite])
 
 
 def refused(model: Model, rows: Rows) -> npt.NDArray[np.bool_]:
-    """(rows,) bool: which of them the model's policies refuse."""
+    """Return a (rows,) bool mask of rows that the model's policies reject."""
     missing = np.isnan(rows)
     levels, nominal = model.schema.n_levels, model.schema.nominal
     code = (rows >= 0) & (rows < levels) & (rows == np.floor(rows))
@@ -50,7 +50,7 @@ def refused(model: Model, rows: Rows) -> npt.NDArray[np.bool_]:
 
 
 def wanted(model: Model, rows: Rows) -> Answers:
-    """What the model says to `rows`; `treekit.verify.answers.REFUSED` where it refuses them."""
+    """Return the model's predictions, `treekit.verify.answers.REFUSED` for rejected rows."""
     from treekit.model.scoring import sums
 
     answered = ~refused(model, rows)
@@ -58,7 +58,7 @@ def wanted(model: Model, rows: Rows) -> Answers:
 
 
 def _thresholds(model: Model) -> list[Rows]:
-    """The distinct thresholds of each column, those of surrogates and sums too."""
+    """Return the distinct thresholds of each column, including surrogates and oblique splits."""
     trees = {id(tree): tree for tree in model.trees}.values()
     found: list[list[Rows]] = [[np.array([0.0])] for _ in model.schema.columns]
     for tree in trees:
@@ -90,7 +90,7 @@ def _choices(model: Model, feature: int, at: Rows, most: int, rng: np.random.Gen
 
 
 def _near(t: float) -> Rows:
-    """`t`, its neighbours among floats, the middles between those, and doubles beside all."""
+    """Return `t`, the adjacent float32 numbers, midpoints, and the doubles adjacent to all."""
     with np.errstate(over="ignore", under="ignore"):
         up = float(np.nextafter(np.float32(t), np.float32(np.inf)))
         down = float(np.nextafter(np.float32(t), np.float32(-np.inf)))

@@ -1,10 +1,10 @@
-"""Degenerate and extreme models, and the rows to ask them: every exporter runs the list.
+"""Degenerate and extreme models with edge-case rows, used to test every exporter.
 
 >>> model = EXTREMES["one_leaf"]()
 >>> rows = extreme_rows(model)
 >>> answers = wanted(model, rows)
 
-Models are built by hand and once a process; nothing here trains.
+Models are built by hand, once per process, without training.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TWO = (Column("x"), Column("colour", "nominal", ("red", "green", "blue")))
 
 
 def _leaves(schema: Schema, start: int = 0) -> Iterator[Node]:
-    """Leaves that all say something else."""
+    """Yield leaves with different values."""
     number = start
     while True:
         if schema.task == "regression":
@@ -49,7 +49,7 @@ def _leaves(schema: Schema, start: int = 0) -> Iterator[Node]:
 
 
 def _ascending(feature: int, at: Sequence[float], leaves: Iterator[Node], missing: int = 1) -> Node:
-    """A balanced tree over ascending thresholds of one column, missing sides by turns."""
+    """Build a balanced tree of ascending thresholds on one column, with both missing branches."""
     if not at:
         return next(leaves)
     middle = len(at) // 2
@@ -117,7 +117,7 @@ def _float_extremes(dtype: str) -> Model:
 
 
 def _neighbours(dtype: str) -> Model:
-    """Thresholds one ulp apart, around a number whose halves round to even and to odd."""
+    """Make thresholds one ulp apart, whose midpoints round to even and to odd numbers."""
     at = [np.asarray(0.1, dtype=dtype)[()]]
     for _ in range(8):
         at.append(np.nextafter(at[-1], at[-1].dtype.type(np.inf)))
@@ -158,7 +158,7 @@ def _missing_only() -> Model:
 
 
 def _vanishing() -> Model:
-    """Splits all of whose levels go the missing way, and levels that no node ever saw."""
+    """Make splits that send every category to the missing branch, and a column without any."""
     schema = Schema((*_TWO, Column("void", "nominal")), classes=_LETTERS)
     leaves = _leaves(schema)
     low = subset("void", [], next(leaves), next(leaves), missing=0)
@@ -202,7 +202,7 @@ def _hostile_numbers() -> Model:
 
 
 def _mark_levels() -> Model:
-    """Texts that mean missing elsewhere are levels here; others look like numbers."""
+    """Make categories whose texts usually mark missing values, or look like numbers."""
     levels = ("NA", "", "?", "1", "1.5", "True", " ", "nan")
     schema = Schema((Column("mark", "nominal", levels), Column("x")), classes=_LETTERS)
     leaves = _leaves(schema)
@@ -279,9 +279,9 @@ def _wide_numbers(dtype: str) -> Model:
 
 
 def _boosted(classes: tuple[str, ...], link: str, dtype: str = "float32") -> Model:
-    """A base score, then trees that each add to one class, or to the number, or to nothing.
+    """Make a base score and trees that each add to one class, to the number, or nothing.
 
-    Margins tie, and go beyond what the exponential takes.
+    Some margins tie, and some exceed the domain of the exponential.
     """
     task = "classification" if classes else "regression"
     schema = Schema(_TWO, task=task, classes=classes, dtype=dtype)
@@ -374,4 +374,4 @@ _MAKERS: dict[str, Callable[[], Model]] = {
 EXTREMES: Mapping[str, Callable[[], Model]] = MappingProxyType(
     {name: cache(make) for name, make in _MAKERS.items()}
 )
-"""What to call for each model; a second call gives the same one."""
+"""Function that makes each model; a second call returns the same object."""

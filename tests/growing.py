@@ -1,4 +1,4 @@
-"""Growing one tree from plain lists through the real kernels, for tests."""
+"""Grow one tree from plain lists with the real kernels."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def built_in(
     nominal: bool = True,
     **settings: Any,
 ) -> CompiledCriterion:
-    """A built-in criterion, compiled once for all tests."""
+    """Compile a built-in criterion, once for all tests."""
     dense = name == "squared_error" or blocks is not None
     functions = BUILT_IN[name](**settings)
     origin = Origin("criterion", name)
@@ -81,7 +81,7 @@ def recipe_of(
     fractional: bool = False,
     surrogates: int | SurrogateRule | None = None,
 ) -> Recipe:
-    """All that `grow_tree` needs."""
+    """Make the recipe of a problem for `grow_tree`."""
     columns = [
         np.array([np.nan if v is None else v for v in column], np.float32)
         if size is None
@@ -135,7 +135,7 @@ def recipe_of(
 
 
 def grow(problem: reference.Problem, seed: int = 0, **parts: Any) -> GrownTree:
-    """Grow on all rows."""
+    """Grow a tree on all rows."""
     recipe = recipe_of(problem, **parts)
     ids = np.arange(len(problem.y), dtype=np.uint32)
     rows, none = recipe.target.rows(ids, None), recipe.target.rows(ids[:0], None)
@@ -152,9 +152,9 @@ def same_tree(
     *,
     parts: bool = False,
 ) -> None:
-    """Assert that two trees are equal: structure, thresholds, missing sides, statistics.
+    """Assert that two trees are equal: structure, thresholds, missing branches, statistics.
 
-    With `parts` of rows statistics are equal up to rounding.
+    With `parts` (fractional instances), statistics are equal up to rounding.
     """
     tree = grown.tree
     waiting = [(0, expected)]
@@ -171,7 +171,7 @@ def same_tree(
         assert tree.kind[node] != Split.LEAF, f"node {node} was not split: {cut}"
         found = (kind, tree.feature[node], tree.n_children[node])
         assert found == (cut.kind, cut.feature, cut.branches), cut
-        assert parts or tree.missing[node] == cut.missing  # rows in parts never take it
+        assert parts or tree.missing[node] == cut.missing  # fractional instances do not use it
         assert abs(tree.gain[node] - cut.gain) <= 1e-9 * max(1.0, abs(cut.gain))
         if cut.kind == "threshold":
             assert tree.threshold[node] == cut.threshold
@@ -183,7 +183,7 @@ def same_tree(
 
 
 def level_branches(tree: Tree, node: int) -> dict[int, int]:
-    """Branch of each level that a set split names."""
+    """Return the branch of each category of a subset or multiway split."""
     owned = tree.level_branch[tree.level_start[node] : tree.level_start[node + 1]]
     return {level: int(branch) for level, branch in enumerate(owned) if branch >= 0}
 

@@ -1,7 +1,7 @@
-"""Answers of JPMML, a public engine of PMML: ``python pmml_engine.py < jobs.json``.
+"""Predictions of the PMML engine JPMML: ``python pmml_engine.py < jobs.json``.
 
-In: [{"file": path, "columns": names, "data": [cells of each column]}, ...], null = missing.
-Out: for each file {"error": text} or {name of a result: its values, "errors": of each row}.
+Input: [{"file": path, "columns": names, "data": [cells of each column]}, ...], null = missing.
+Output: for each file {"error": text} or {result name: values, "errors": one per row}.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def main() -> None:
     for job in json.load(sys.stdin):
         try:
             evaluator = make_evaluator(job["file"], backend).verify()
-        except Exception as error:  # noqa: BLE001 - the test shows it
+        except Exception as error:  # noqa: BLE001 - reported by the test
             told.append({"error": f"{error!r} {getattr(error, 'message', '')}"})
             continue
         given = {"columns": job["columns"], "data": job["data"]}

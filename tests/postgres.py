@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own: in a temporary folder, on a socket, as a plain user."""
+"""Temporary PostgreSQL server for tests, on a Unix socket, run by an unprivileged user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FLAGS = ("--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--usern
 
 
 def _programs() -> Path | None:
-    """The folder of initdb and postgres; Debian keeps it off the PATH."""
+    """Find the folder of initdb and postgres, which Debian does not add to the PATH."""
     found = shutil.which("initdb")
     if found:
         return Path(found).resolve().parent
@@ -29,12 +29,12 @@ def _programs() -> Path | None:
 
 @contextmanager
 def server() -> Iterator[str]:
-    """How to reach a server that lives as long as the context; skips where there is none."""
+    """Run a server during the context and yield its connection string; skip if not installed."""
     programs = _programs()
     if programs is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)("PostgreSQL is not installed")
     user = _plain_user()
-    # Its socket's path must be short: 107 bytes.
+    # The path of a Unix socket is limited to 107 bytes.
     with tempfile.TemporaryDirectory(prefix="pg-") as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -46,7 +46,7 @@ def server() -> Iterator[str]:
             os.chown(data, account.pw_uid, account.pw_gid)
 
         def run(program: str, *arguments: str | Path) -> None:
-            # The server keeps the streams that it is started with: none to wait for.
+            # The server inherits the streams: a pipe would never reach its end.
             command = [programs / program, "-D", data, *arguments]
             subprocess.run(command, user=user, cwd=name, stdout=subprocess.DEVNULL, check=True)
 
@@ -60,7 +60,7 @@ def server() -> Iterator[str]:
 
 
 def _plain_user() -> str | None:
-    """Who runs it: PostgreSQL refuses root."""
+    """Return the user to run the server as, None for the current one; PostgreSQL rejects root."""
     if os.geteuid() != 0:
         return None
     names = {entry.pw_name for entry in pwd.getpwall()}

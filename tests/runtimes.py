@@ -1,4 +1,4 @@
-"""Programs and libraries that a machine may lack, and tests must not miss where it counts."""
+"""Optional programs and libraries of tests: required in CI, skipped elsewhere."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pytest
 __all__ = ["JAVA", "need"]
 
 JAVA = {**os.environ, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""An environment for short runs of Java, in which little is worth compiling well."""
+"""Environment for short Java runs, with the fast compiler only."""
 
 
 def need(*names: str) -> None:
-    """Skip a test unless each program or module is there; where ``CI`` is set, fail it.
+    """Skip a test unless each program or module is installed; fail it if ``CI`` is set.
 
-    ``.ci/run`` installs all of them, so that no test is skipped there.
+    ``.ci/run`` installs all of them, so no test is skipped there.
     """
     for name in names:
         if shutil.which(name) is None and importlib.util.find_spec(name) is None:
-            said = f"there is no program and no module {name!r} on this machine"
-            (pytest.fail if os.environ.get("CI") else pytest.skip)(said)
+            reason = f"program or module {name!r} is not installed"
+            (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)

@@ -1,4 +1,4 @@
-"""Servers for tests: in this process, in a thread of it, and `treekit serve` as a process."""
+"""Test servers: in this process, in a thread, and `treekit serve` as a process."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ from treekit.serve.settings import Limits, ServeSettings
 
 ROOT = Path(__file__).parents[1]
 STARTED = 90.0
-"""Seconds that a server has to start: kernels may have to be compiled first."""
+"""Start-up timeout in seconds; kernels may have to be compiled first."""
 
 
 def service_of(*sources: str | Path, control: bool = False, **limits: Any) -> Service:
-    """A service of model files and folders, loaded."""
+    """Create a service with the models of files and folders, loaded."""
     repository = Repository(sources)
     repository.refresh()
     return Service(repository, Runner(Limits(**limits)), control=control)
 
 
 def put_in_service(repository: Repository, *models: Served) -> None:
-    """Have a repository answer with these in place of what its files hold."""
+    """Replace a repository's models by these."""
     by_name = {served.name: {served.version: served} for served in models}
     repository._table = repository._table._replace(models=by_name)
 
 
 def client_of(app: Any) -> httpx.AsyncClient:
-    """An HTTP client of an application in this process; its faults reach the test."""
+    """Create an HTTP client of an application in this process; exceptions reach the test."""
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)
     return httpx.AsyncClient(transport=transport, base_url="http://treekit.test")
 
 
 @contextlib.contextmanager
 def on_a_port(service: Service) -> Iterator[str]:
-    """Serve over HTTP from a thread; gives "host:port"."""
+    """Serve over HTTP from a thread; yields "host:port"."""
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     config = uvicorn.Config(make_app(service), log_level="warning", lifespan="off")
@@ -66,7 +66,7 @@ def on_a_port(service: Service) -> Iterator[str]:
     try:
         end = time.monotonic() + 20
         while not server.started:
-            assert thread.is_alive(), "the server ended before it began"
+            assert thread.is_alive(), "the server stopped during start-up"
             assert time.monotonic() < end, "the server did not start in time"
             time.sleep(0.01)
         yield f"127.0.0.1:{listening.getsockname()[1]}"
@@ -83,13 +83,13 @@ N_ROWS = 240
 
 
 def numbers(rows: int = N_ROWS) -> dict[str, np.ndarray]:
-    """Four columns of numbers."""
+    """Make four numeric columns."""
     x = np.random.default_rng(8).normal(size=(rows, 4)).round(3)
     return {f"x{place}": x[:, place] for place in range(4)}
 
 
 def people(rows: int = N_ROWS) -> dict[str, np.ndarray]:
-    """Columns of numbers, texts and flags, with missing cells."""
+    """Make numeric, text and Boolean columns with missing cells."""
     rng = np.random.default_rng(9)
     age = np.where(rng.random(rows) < 0.15, np.nan, rng.normal(40, 9, rows).round(1))
     towns = np.array(["Ulm", "Bonn", None, "São Paulo"], dtype=object)
@@ -102,7 +102,7 @@ def people(rows: int = N_ROWS) -> dict[str, np.ndarray]:
 
 @functools.cache
 def models() -> dict[str, Model]:
-    """One of each kind of answer, by name."""
+    """Train a model for each kind of prediction, by name."""
     x = numbers()
     third = np.digitize(x["x0"] + x["x1"], [-0.5, 0.5])
     who = people()
@@ -130,17 +130,17 @@ def models() -> dict[str, Model]:
 
 
 def save_models(folder: Path) -> Path:
-    """The files of `models`, for a server; gives the folder."""
+    """Save `models` as files for a server and return the folder."""
     for name, model in models().items():
         model.save(folder / f"{name}.treekit")
     return folder
 
 
 class ServerProcess:
-    """`treekit serve` with these arguments; its stderr is gathered in `lines`."""
+    """`treekit serve` with the given arguments; its stderr is collected in `lines`."""
 
     def __init__(self, *args: object, env: dict[str, str] | None = None) -> None:
-        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as where a shell begins with &
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # background job of a shell (&)
             signal.signal(signal.SIGINT, signal.default_int_handler)  # else the child ignores it
         self.lines: list[str] = []
         self._news = threading.Condition()
@@ -166,11 +166,11 @@ class ServerProcess:
 
     @property
     def said(self) -> str:
-        """All of stderr up to now."""
+        """Complete stderr so far."""
         return "\n".join(self.lines)
 
     def wait_for(self, pattern: str, seconds: float = STARTED) -> re.Match[str]:
-        """The first line that matches, once it is there; AssertionError if it does not come."""
+        """Wait for the first line that matches; raise AssertionError after the timeout."""
         end = time.monotonic() + seconds
         seen = 0
         with self._news:
@@ -187,17 +187,17 @@ class ServerProcess:
 
     @property
     def url(self) -> str:
-        """Where it listens, once it does."""
+        """URL of the server, once it listens."""
         return self.wait_for(r"listening on (https?://[^\s\"]+)")[1]
 
     def end(self, seconds: float = 40.0) -> int:
-        """End it by SIGTERM; its exit code."""
+        """Stop the server by SIGTERM and return its exit code."""
         if self.process.poll() is None:
             self.process.terminate()
         return self.wait(seconds)
 
     def wait(self, seconds: float = 40.0) -> int:
-        """Its exit code, once it has ended by itself."""
+        """Wait until the server exits and return its exit code."""
         code = self.process.wait(seconds)
         self._reader.join(5)
         assert self.process.stderr is not None
@@ -205,7 +205,7 @@ class ServerProcess:
         return code
 
     def stop(self) -> None:
-        """End it, by force where it takes long."""
+        """Stop the server, killing it after a timeout."""
         try:
             self.end(20)
         except subprocess.TimeoutExpired:
@@ -215,9 +215,9 @@ class ServerProcess:
 
 @contextlib.contextmanager
 def server_process(*args: object, env: dict[str, str] | None = None) -> Iterator[ServerProcess]:
-    """`treekit serve ARGS` on a free port of 127.0.0.1 (unless the arguments say where).
+    """Run `treekit serve ARGS` on a free port of 127.0.0.1, unless the arguments give one.
 
-    It listens when this gives it, so that `url` is there at once.
+    The server already listens when it is yielded.
     """
     where = () if "--port" in args else ("--port", 0)
     server = ServerProcess(*args, *where, env=env)
@@ -230,9 +230,9 @@ def server_process(*args: object, env: dict[str, str] | None = None) -> Iterator
 
 @contextlib.contextmanager
 def server_thread(*sources: object, **settings: object) -> Iterator[str]:
-    """A server of `ServeSettings(sources, ...)` in a thread; gives its URL.
+    """Run a server of `ServeSettings(sources, ...)` in a thread; yields its URL.
 
-    Faster than a process, and what the test alters in this process holds for it.
+    A thread starts faster than a process, and the test's patches apply to it.
     """
     from treekit.serve.http.logs import Log
     from treekit.serve.process.startup_log import bind, url_of
@@ -258,11 +258,11 @@ def server_thread(*sources: object, **settings: object) -> Iterator[str]:
     finally:
         process.end()
         thread.join(20)
-        assert not thread.is_alive(), "the server did not end"
+        assert not thread.is_alive(), "the server did not stop"
 
 
 def save_forest(path: Path, seed: int = 0, trees: int = 5) -> None:
-    """Train a forest that tells "no" from "yes" by two numbers, another for each seed."""
+    """Train and save a forest of two numeric columns and labels "no" and "yes", one per seed."""
     import numpy as np
 
     import treekit
@@ -276,14 +276,14 @@ def save_forest(path: Path, seed: int = 0, trees: int = 5) -> None:
 
 
 def infer_body(*rows: tuple[float, float]) -> bytes:
-    """A request of these rows of the columns of `save_forest`."""
+    """Encode a request with rows for a model of `save_forest`."""
     data = [cell for row in rows for cell in row]
     tensor = {"name": "input", "shape": [len(rows), 2], "datatype": "FP32", "data": data}
     return json.dumps({"inputs": [tensor]}).encode()
 
 
 def children(pid: int) -> list[int]:
-    """Workers of a server: its children but for multiprocessing's own."""
+    """List the worker processes of a server, without multiprocessing's helper processes."""
     found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     lines = {int(child): Path(f"/proc/{child}/cmdline").read_bytes() for child in found}
     return [child for child, line in lines.items() if b"spawn_main" in line]

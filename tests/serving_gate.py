@@ -1,4 +1,4 @@
-"""A model that answers as a test wants, behind the gate, in this process or on a port."""
+"""A controllable model behind the middleware, in this process or on a port."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INFER = "/v2/models/twice/infer"
 
 
 class Twice(Served):
-    """Doubles its numbers, in a thread; `meanwhile` is called before it answers."""
+    """Model that doubles its inputs in a thread; `meanwhile` is called before it returns."""
 
     def __init__(self, name: str = "twice", version: str = "1") -> None:
         self.name, self.version = name, version
@@ -49,7 +49,7 @@ class Twice(Served):
 
 
 def service_of(*models: Twice, folder: Path, **limits: Any) -> Service:
-    """A service of these models, loaded; their files in the folder hold nothing."""
+    """Create a service with these models, loaded; their files in the folder are empty."""
     by_name = {model.name: model for model in models}
     for name in by_name:
         (folder / f"{name}.treekit").touch()
@@ -59,7 +59,7 @@ def service_of(*models: Twice, folder: Path, **limits: Any) -> Service:
 
 
 class Lines:
-    """What a log writes."""
+    """Collected output of a log."""
 
     def __init__(self) -> None:
         self.data = b""
@@ -83,13 +83,13 @@ class Lines:
 
 
 def gated(service: Service, lines: Lines | None = None, **settings: Any) -> Any:
-    """The application of a service, as `treekit serve` with these settings has it."""
+    """Create the application of a service, as `treekit serve` with these settings does."""
     asked = ServeSettings(("-",), limits=service.limits, **({"log": "quiet"} | settings))
     return make_app(service, asked, (lines or Lines()).log(asked.log))
 
 
 def rows(*numbers: float, outputs: Sequence[str] = ()) -> dict[str, Any]:
-    """The body of a request."""
+    """Make the body of a request."""
     body: dict[str, Any] = {
         "inputs": [{"name": "x", "shape": [len(numbers)], "datatype": "FP64", "data": numbers}]
     }
@@ -97,7 +97,7 @@ def rows(*numbers: float, outputs: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def ask(app: Any, method: str, path: str, host: str = "localhost", **request: Any) -> Any:
-    """The answer of an application in this process, asked over the name `host`."""
+    """Send a request with host name `host` to an application in this process."""
     return asyncio.run(ask_async(app, method, path, host, **request))
 
 
@@ -109,7 +109,7 @@ async def ask_async(app: Any, method: str, path: str, host: str = "localhost", *
 
 @contextmanager
 def on_port(app: Any, limits: Limits, most: int | None = None, loop: str = "auto") -> Iterator[int]:
-    """The port of a uvicorn server with bounded connections, in a thread."""
+    """Run a uvicorn server with bounded connections in a thread; yields its port."""
     import uvicorn
 
     from treekit.serve.process.uvicorn_server import bounded_protocol
@@ -139,16 +139,16 @@ def on_port(app: Any, limits: Limits, most: int | None = None, loop: str = "auto
     finally:
         server.should_exit = True
         thread.join(15)
-        assert not thread.is_alive(), "the server did not end"
+        assert not thread.is_alive(), "the server did not stop"
 
 
 def connect(port: int, seconds: float = 10.0) -> socket.socket:
-    """A connection to a server of this machine."""
+    """Connect to a server on this machine."""
     return socket.create_connection(("127.0.0.1", port), seconds)
 
 
 def until_closed(connection: socket.socket) -> bytes:
-    """All that comes until the server closes the connection; TimeoutError if it does not."""
+    """Receive until the server closes the connection; raise TimeoutError if it does not."""
     parts = []
     try:
         while part := connection.recv(1 << 16):
@@ -159,7 +159,7 @@ def until_closed(connection: socket.socket) -> bytes:
 
 
 def spoken(port: int, request: bytes, seconds: float = 10.0) -> bytes:
-    """The answer to bytes, after which the connection must close."""
+    """Send bytes and receive the response, after which the server must close the connection."""
     with connect(port, seconds) as connection:
         connection.sendall(request)
         return until_closed(connection)

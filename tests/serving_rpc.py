@@ -1,4 +1,4 @@
-"""Servers over gRPC, over TLS and of no good, for tests; on ports that are free."""
+"""Test servers over gRPC and TLS, and scripted faulty servers, on free ports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from treekit.serve.scheduling import Service
 from treekit.serve.settings import ServeSettings
 
 LOOP = "the event loop"
-"""Name of the thread that runs it."""
+"""Name of the event loop's thread."""
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def grpc_server(
     note: Callable[[Any], None] | None = None,
     **settings: Any,
 ) -> Iterator[int]:
-    """The port of a gRPC server on an event loop of its own."""
+    """Run a gRPC server on its own event loop; yields its port."""
     from treekit.serve.grpc import start_grpc
 
     with event_loop() as run:
@@ -41,7 +41,7 @@ def grpc_server(
 
 @contextmanager
 def event_loop() -> Iterator[Callable[[Any], Any]]:
-    """What runs a coroutine on an event loop in a thread, and gives its result."""
+    """Run an event loop in a thread; yields a function that runs a coroutine on it."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name=LOOP, daemon=True)
     thread.start()
@@ -55,7 +55,7 @@ def event_loop() -> Iterator[Callable[[Any], Any]]:
 
 @contextmanager
 def app_server(app: Any, **options: Any) -> Iterator[int]:
-    """The port of a uvicorn server of an ASGI application, with its options."""
+    """Run a uvicorn server of an ASGI application; yields its port."""
     config = uvicorn.Config(
         app, host="127.0.0.1", port=0, log_config=None, lifespan="off", **options
     )
@@ -64,7 +64,7 @@ def app_server(app: Any, **options: Any) -> Iterator[int]:
     thread.start()
     try:
         while not server.started:
-            assert thread.is_alive(), "the server ended before it began"
+            assert thread.is_alive(), "the server stopped during start-up"
             thread.join(0.01)
         yield server.servers[0].sockets[0].getsockname()[1]
     finally:
@@ -74,9 +74,9 @@ def app_server(app: Any, **options: Any) -> Iterator[int]:
 
 @contextmanager
 def scripted_server(*connections: Sequence[bytes]) -> Iterator[int]:
-    """The port of a server that answers with these bytes, whatever it is asked.
+    """Run a server that sends these bytes regardless of the requests; yields its port.
 
-    Each connection has its answers, one a request; then it is closed.
+    Each connection has its own responses, one per request, and is then closed.
     """
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(20)
@@ -99,7 +99,7 @@ def scripted_server(*connections: Sequence[bytes]) -> Iterator[int]:
 
 
 def certificate(folder: Path) -> tuple[str, str]:
-    """A certificate of this machine's names, signed by itself, and its key, as PEM files."""
+    """Create a self-signed certificate for this machine and its key, as PEM files."""
     cert, key = str(folder / "cert.pem"), str(folder / "key.pem")
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",

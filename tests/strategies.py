@@ -1,4 +1,4 @@
-"""Hypothesis strategies: schemas, trees of every split kind, models, and rows that probe them."""
+"""Hypothesis strategies for schemas, trees of every kind of split, models, and probing rows."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ SPECIAL = [0.0, -0.0, 1.0, -1.0, 1e-45, -1e-45, 2.0**-126, FLOAT32_MAX, -FLOAT32
 NEVER_CODES = [math.nan, -1.0, 0.5, 1e6, math.inf, -math.inf]
 
 ALL_KINDS = frozenset({"oblique", "surrogates", "fractional", "outputs", "costs", "hard", "rules"})
-"""What `models` may draw beside plain trees of one output, voted softly."""
+"""Features that `models` may draw in addition to plain trees of one output with soft voting."""
 
 
 def finite(dtype: Dtype) -> st.SearchStrategy[float]:
-    """Finite numbers of the input type, the awkward ones often."""
+    """Draw finite numbers of the input type, often special ones."""
     width = 32 if dtype == "float32" else 64
     numbers = st.floats(allow_nan=False, allow_infinity=False, width=width)
     return st.one_of(st.sampled_from(SPECIAL), numbers).map(
@@ -47,7 +47,7 @@ def finite(dtype: Dtype) -> st.SearchStrategy[float]:
 
 @st.composite
 def schemas(draw: st.DrawFn, max_outputs: int = 1) -> Schema:
-    """One to four columns of both kinds; both tasks; both input types."""
+    """Draw one to four columns of both kinds, a task and an input type."""
     sizes = draw(st.lists(st.sampled_from([-1, -1, -1, 0, 1, 3, 6, 40]), min_size=1, max_size=4))
     columns = tuple(
         Column(f"x{i}")
@@ -72,7 +72,7 @@ def schemas(draw: st.DrawFn, max_outputs: int = 1) -> Schema:
 
 @st.composite
 def leaves(draw: st.DrawFn, schema: Schema, weighed: bool = False) -> Node:
-    """A leaf with whole or fractional class weights, or a number, for each output."""
+    """Draw a leaf with integer or fractional class weights, or a number, for each output."""
     weights_of_nodes = st.one_of(st.none(), st.integers(0, 9).map(float), st.floats(0, 1e6))
     weight = draw(weights_of_nodes) if weighed else None
     if schema.task == "regression":
@@ -95,7 +95,7 @@ def leaves(draw: st.DrawFn, schema: Schema, weighed: bool = False) -> Node:
 
 @st.composite
 def nodes(draw: st.DrawFn, schema: Schema, depth: int = 4, kinds: Collection[str] = ()) -> Node:
-    """A node with up to `depth` levels below it, of every kind of split."""
+    """Draw a node of any kind of split, with up to `depth` levels below it."""
     if depth == 0 or draw(st.integers(0, 5)) == 0:
         return draw(leaves(schema, "fractional" in kinds))
     feature = draw(st.integers(0, schema.n_features - 1))
@@ -122,7 +122,7 @@ def nodes(draw: st.DrawFn, schema: Schema, depth: int = 4, kinds: Collection[str
 
 @st.composite
 def terms(draw: st.DrawFn, schema: Schema) -> dict[int | str, float]:
-    """Some numeric columns with weights, small whole ones and awkward ones."""
+    """Draw numeric columns with weights, small integers and special numbers."""
     numeric = np.flatnonzero(~schema.nominal).tolist()
     chosen = draw(st.lists(st.sampled_from(numeric), min_size=1, unique=True))
     weight = st.one_of(st.sampled_from([1.0, -1.0, 2.0, 0.1]), finite("float32")).filter(bool)
@@ -131,7 +131,7 @@ def terms(draw: st.DrawFn, schema: Schema) -> dict[int | str, float]:
 
 @st.composite
 def surrogates(draw: st.DrawFn, schema: Schema) -> Sequence[Surrogate]:
-    """One to three surrogates on any columns."""
+    """Draw one to three surrogates on any columns."""
     made = []
     for feature in draw(st.lists(st.integers(0, schema.n_features - 1), min_size=1, max_size=3)):
         column = schema.columns[feature]
@@ -145,7 +145,7 @@ def surrogates(draw: st.DrawFn, schema: Schema) -> Sequence[Surrogate]:
 
 @st.composite
 def rule_lists(draw: st.DrawFn, schema: Schema, max_rules: int = 4) -> Node:
-    """A chain of up to `max_rules` rules and the leaf behind them."""
+    """Draw a chain of up to `max_rules` rules and the default leaf."""
     node = draw(leaves(schema, weighed=True))
     for _ in range(draw(st.integers(0, max_rules))):
         asked = draw(st.lists(conditions(schema), min_size=1, max_size=3))
@@ -155,7 +155,7 @@ def rule_lists(draw: st.DrawFn, schema: Schema, max_rules: int = 4) -> Node:
 
 @st.composite
 def conditions(draw: st.DrawFn, schema: Schema) -> Surrogate:
-    """What fails on any side: of numbers, of levels, of missing values."""
+    """Draw a condition that may fail for any numbers, categories or missing values."""
     fails = st.sampled_from([-1, 1])
     feature = draw(st.integers(0, schema.n_features - 1))
     column = schema.columns[feature]
@@ -168,12 +168,12 @@ def conditions(draw: st.DrawFn, schema: Schema) -> Surrogate:
 
 @st.composite
 def models(draw: st.DrawFn, max_trees: int = 3, kinds: Collection[str] = ()) -> Model:
-    """A model of one to `max_trees` random trees.
+    """Draw a model of one to `max_trees` random trees.
 
     Parameters
     ----------
     kinds : collection of str
-        What else may be drawn, some of `ALL_KINDS`.  Default: plain models.
+        Additional features to draw, some of `ALL_KINDS`.  Default: plain models.
     """
     schema = draw(schemas(3 if "outputs" in kinds and draw(st.booleans()) else 1))
     policies: dict[str, Any] = {}
@@ -194,7 +194,7 @@ def models(draw: st.DrawFn, max_trees: int = 3, kinds: Collection[str] = ()) -> 
 
 @st.composite
 def costs(draw: st.DrawFn, n_classes: int) -> np.ndarray:
-    """(classes, classes) int64 costs, 0 on the diagonal."""
+    """Draw misclassification costs as (classes, classes) int64, 0 on the diagonal."""
     cost = st.sampled_from([0, 1, 1, 2, 5, 16384])
     size = n_classes * n_classes
     table = np.array(draw(st.lists(cost, min_size=size, max_size=size)), dtype=np.int64)
@@ -204,7 +204,7 @@ def costs(draw: st.DrawFn, n_classes: int) -> np.ndarray:
 
 
 def cells(model: Model, feature: int) -> st.SearchStrategy[float]:
-    """Cells of a column: its thresholds, an ulp to either side in both types, and odd ones."""
+    """Draw cells of a column: thresholds, their neighbours in both types, and special numbers."""
     column = model.schema.columns[feature]
     if column.kind == "nominal":
         codes = [*NEVER_CODES, -0.0, *(float(k) for k in range(len(column.levels) + 2))]
@@ -221,7 +221,7 @@ def cells(model: Model, feature: int) -> st.SearchStrategy[float]:
 
 
 def _asked(tree: Tree, feature: int) -> list[float]:
-    """Numbers of a column at which some test of the tree turns, or may."""
+    """List the numbers of a column at which the outcome of some test may change."""
     asked = (tree.kind == Split.THRESHOLD) & (tree.feature == feature)
     instead = ~np.isnan(tree.surrogate_threshold) & (tree.surrogate_feature == feature)
     terms = np.flatnonzero(tree.term_feature == feature)
@@ -234,7 +234,7 @@ def _asked(tree: Tree, feature: int) -> list[float]:
 
 @st.composite
 def matrices(draw: st.DrawFn, model: Model, max_rows: int = 12) -> np.ndarray:
-    """(rows, features) float64, not yet rounded to the input type; 0 to `max_rows` rows."""
+    """Draw 0 to `max_rows` rows as (rows, features) float64, not rounded to the input type."""
     row = st.tuples(*(cells(model, f) for f in range(model.schema.n_features)))
     rows = draw(st.lists(row, max_size=max_rows))
     return np.array(rows, dtype=np.float64).reshape(len(rows), model.schema.n_features)

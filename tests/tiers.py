@@ -1,4 +1,4 @@
-"""Which parameters of a test belong to the matrix tier."""
+"""Marks for test parameters of the matrix tier."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 __all__ = ["LARGE", "by_size", "later"]
 
 later = partial(pytest.param, marks=pytest.mark.matrix)
-"""Parameters of a test that the matrix tier runs; others belong to the first tier."""
+"""Test parameters run in the matrix tier only; others belong to the first tier."""
 
 LARGE = frozenset({
     *("thousand_classes", "five_thousand_trees", "deep_right", "deep_left"),
     *("two_thousand_features", "many_levels_each"),
 })  # fmt: skip
-"""Names of the slowest extreme models, with many nodes or columns."""
+"""Slowest extreme models, with many nodes or columns."""
 
 
 def by_size(cases: Iterable[Any]) -> list[Any]:

@@ -1,31 +1,31 @@
 """Measure the structure of the package and print a table.
 
-CI prints the table; a change that makes a figure grow says why in the changelog.
+CI prints the table; a change that makes a figure grow is explained in the changelog.
 
 lines of code
-    Lines that hold code: no blank lines, no lines of comments alone, no docstrings.
-    A bare string below an attribute counts as a docstring.
+    Lines with code: no blank lines, comment lines or docstrings. A bare string below an
+    attribute counts as a docstring.
 room
-    A folder of treekit/ with its subfolders; the modules beside the folders are one room.
+    A folder of treekit/ with its subfolders; the top-level modules are one room.
 modules with one importer
-    Modules that exactly one other module of treekit/ imports.  Imports within functions
+    Modules that exactly one other module of treekit/ imports. Imports within functions
     count; imports under TYPE_CHECKING and imports by a string do not.
 words of a function's name
-    Parts between underscores, over all functions and methods but dunder methods.
+    Parts between underscores, over all functions and methods except dunder methods.
 length of a function
-    Lines of code from `def` to its end, with those of nested functions.
+    Lines of code from `def` to its end, including nested functions.
 files on a path
-    Modules of treekit/ of which a function runs while one tree is trained on the demo
-    table, or while that tree is exported to C, each in a process of its own.  What runs
-    because a module is imported, or inside numba, does not count: a cold cache gives the
-    same figures as a warm one.
+    Modules of treekit/ with a function that runs while one tree is trained on the demo
+    table, or while that tree is exported to C, each in a separate process. Code that runs
+    on import or inside numba does not count, so that a cold cache gives the same figures
+    as a warm one.
 kernels on a path
     Files of the jitted functions that numba compiles or loads in the run, and of all functions
     that they refer to, recursively, called or not: machine code cannot be profiled.
 climbs, calls back
     Pairs of files where a function of one calls a function of the other, directly or through
-    a library.  Climb: the call follows the allowed direction of imports.  Call back: the call
-    goes against it.  Calls of kernels and of treekit/__init__.py are excluded.
+    a library. Climb: the call follows the allowed direction of imports. Call back: the call
+    goes against it. Calls of kernels and of treekit/__init__.py are excluded.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ LISTS = ("one_importer", "long_functions", "train", "export_c")
 
 @dataclass(frozen=True)
 class Function:
-    """A function of the source, and its length in lines of code."""
+    """A function in a source file, and its length in lines of code."""
 
     name: str
     file: str
@@ -81,7 +81,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Source:
-    """A Python file, and how many of its lines are what."""
+    """A Python file, and its numbers of lines by kind."""
 
     path: Path
     text: str
@@ -97,11 +97,11 @@ class Source:
 
     @property
     def module(self) -> str:
-        """Dotted name; a package has that of its folder."""
+        """Dotted name; a package has the name of its folder."""
         return name_module(self.path)
 
     def functions(self) -> list[Function]:
-        """All functions and methods, nested ones too."""
+        """Return all functions and methods, including nested ones."""
         file = str(self.path.relative_to(ROOT))
         return [
             Function(
@@ -134,7 +134,7 @@ def name_module(path: Path) -> str:
 
 
 def read_source(path: Path) -> Source:
-    """Read a Python file and sort its lines into code, docstrings and comments."""
+    """Read a Python file and classify its lines as code, docstrings and comments."""
     text = path.read_text(encoding="utf-8")
     code: set[int] = set()
     docstrings: set[int] = set()
@@ -164,7 +164,7 @@ _LAYOUT = {tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 
 def walk_statements(node: ast.AST, *, typing: bool = True) -> Iterator[ast.AST]:
-    """Yield all statements below a node; without `typing`, none under TYPE_CHECKING."""
+    """Yield all statements below a node; those under TYPE_CHECKING only if `typing`."""
     blocks: tuple[str, ...] = ("body", "handlers", "cases", "orelse", "finalbody")
     if isinstance(node, ast.If) and not typing:
         condition = ast.unparse(node.test).rpartition(".")[2]
@@ -176,7 +176,7 @@ def walk_statements(node: ast.AST, *, typing: bool = True) -> Iterator[ast.AST]:
 
 
 def find_imports(source: Source, modules: set[str]) -> set[str]:
-    """Return which of `modules` a file imports at run time."""
+    """Return the `modules` that a file imports at run time."""
     found: set[str] = set()
     package = source.module.split(".")
     if source.path.name != "__init__.py":
@@ -194,7 +194,7 @@ def find_imports(source: Source, modules: set[str]) -> set[str]:
 
 
 def find_one_importer(sources: list[Source]) -> dict[str, str]:
-    """Return the modules that exactly one other module imports, and that one."""
+    """Return the modules with exactly one importer, and the importer."""
     modules = {source.module for source in sources}
     importers: dict[str, set[str]] = defaultdict(set)
     for source in sources:
@@ -267,26 +267,26 @@ def measure_templates() -> dict[str, int]:
     }
 
 
-# ---------------------------------------------------------------- paths, by running
+# ---------------------------------------------------------------- profiled paths
 
 Place = tuple[str, str]
-"""File below treekit/, and qualified name of the function."""
+"""A function: file below treekit/ and qualified name."""
 
 _COMPREHENSION = re.compile(r"\.<locals>\.<(listcomp|setcomp|dictcomp|genexpr)>")
 
 
 @dataclass
 class _Stack:
-    """The Python frames of a thread: the function of treekit that runs, if any."""
+    """The Python frames of a thread, each with the running function of treekit, if any."""
 
     places: list[Place | None]
     hidden: list[bool] = field(default_factory=list)
     depth: int = 0
-    """Frames that hide what they call."""
+    """Number of frames that hide their calls."""
 
 
 class Profile:
-    """Record which functions of treekit run, which call which, and what numba compiles."""
+    """Recorder of running functions of treekit, their calls, and functions that numba compiles."""
 
     def __init__(self) -> None:
         import numba
@@ -303,7 +303,7 @@ class Profile:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Record what runs in this thread, and in threads that start meanwhile."""
+        """Record this thread and threads started during the block."""
         gc.disable()  # finalisers would run at any moment
         threading.setprofile(self._notice)
         sys.setprofile(self._notice)
@@ -344,7 +344,7 @@ class Profile:
         stack.depth += hides
 
     def _hides_calls(self, frame: FrameType) -> bool:
-        """Whether what this frame calls is part of an import or of numba's compiling."""
+        """Return whether calls of this frame belong to an import or to numba's compilation."""
         code = frame.f_code
         if code.co_name == "<module>" or code.co_filename.startswith(self._numba):
             return True
@@ -361,13 +361,13 @@ class Profile:
                 self.jitted.append(dispatcher)
 
     def _locate(self, code: CodeType) -> Place | None:
-        """Return the function of treekit that a code object is, None for any other."""
+        """Return the function of treekit of a code object, None for other code."""
         # Skip class bodies and profiled kernels, which lack this flag.
         is_function = code.co_flags & inspect.CO_OPTIMIZED
         file = self._find_file(code)
         if not is_function or file is None:
             return None
-        # A comprehension is a frame of its own until Python 3.11 only.
+        # Up to Python 3.11, a comprehension has its own frame.
         return file, _COMPREHENSION.sub("", code.co_qualname)
 
     def _find_file(self, code: CodeType) -> str | None:
@@ -376,7 +376,7 @@ class Profile:
         return path.removeprefix(self._package) if path.startswith(self._package) else None
 
     def list_kernel_files(self) -> set[str]:
-        """Return the files of the jitted functions, and of all functions that those name."""
+        """Return the files of the jitted functions and of all functions that they refer to."""
         waiting = [dispatcher.py_func for dispatcher in self.jitted]
         seen: set[FunctionType] = set()
         files: set[str] = set()
@@ -391,7 +391,7 @@ class Profile:
 
 
 def _named_functions(function: FunctionType) -> list[FunctionType]:
-    """Return the functions that a function names: globals and cells of its closure."""
+    """Return the functions that a function refers to: globals and cells of its closure."""
     values = []
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # an empty cell
@@ -410,7 +410,7 @@ def _named_functions(function: FunctionType) -> list[FunctionType]:
 
 
 def read_layers() -> dict[str, int]:
-    """Return the layer of each room by import-linter's contract; 0 imports from all others."""
+    """Return the layer of each room in import-linter's contract; 0 may import all others."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = settings["tool"]["importlinter"]["contracts"]
     layers = next(
@@ -455,7 +455,7 @@ def summarise_profile(profile: Profile) -> dict[str, Any]:
 
 
 def prepare_process() -> None:
-    """Let a new process use this checkout, without plugins, settings and output of the user's."""
+    """Set up a new process: use this checkout, without the user's plugins, settings and output."""
     sys.path.insert(0, str(ROOT))
     for name in [name for name in os.environ if name.startswith("TREEKIT_")]:
         del os.environ[name]
@@ -471,7 +471,7 @@ def prepare_process() -> None:
 
 
 def trace_train(folder: str) -> dict[str, Any]:
-    """Train a tree on the demo table, save it in the folder, and return what ran."""
+    """Train a tree on the demo table, save it in the folder, and return the profile."""
     import treekit
     from treekit.data import DEMO_TARGET, demo_table
 
@@ -483,7 +483,7 @@ def trace_train(folder: str) -> dict[str, Any]:
 
 
 def trace_export(folder: str) -> dict[str, Any]:
-    """Export the tree of the folder to C and return what ran, with the templates it loads."""
+    """Export the tree in the folder to C and return the profile, with the loaded templates."""
     import jinja2
 
     import treekit
@@ -507,7 +507,7 @@ def trace_export(folder: str) -> dict[str, Any]:
 
 
 def measure_paths() -> dict[str, dict[str, Any]]:
-    """Run the training and the export, each in a new process."""
+    """Profile the training and the export, each in a new process."""
     traces: dict[str, Callable[[str], dict[str, Any]]] = {
         "train": trace_train,
         "export_c": trace_export,
@@ -525,7 +525,7 @@ def measure_paths() -> dict[str, dict[str, Any]]:
 
 
 def format_rooms(rooms: dict[str, dict[str, int]], columns: int = 3) -> list[str]:
-    """Lay out modules and lines of code a room, in columns."""
+    """Format modules and lines of code per room, in columns."""
     cells = [
         f"{name:<12}{room['modules']:>4}{room['code']:>8,}"
         for name, room in sorted(rooms.items(), key=lambda item: (-item[1]["code"], item[0]))
@@ -536,12 +536,12 @@ def format_rooms(rooms: dict[str, dict[str, int]], columns: int = 3) -> list[str
 
 
 def format_path(name: str, path: dict[str, Any]) -> list[tuple[str, str]]:
-    """Word the figures of a run."""
+    """Format the figures of a run."""
     figures = [
         (
             f"{name}: files",
             f"{path['files']} ({len(path['python_files'])} by Python, "
-            f"{path['files'] - len(path['python_files'])} by kernels alone)",
+            f"{path['files'] - len(path['python_files'])} by kernels only)",
         ),
         (
             f"{name}: climbs; calls back",
@@ -556,16 +556,16 @@ def format_path(name: str, path: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def format_report(figures: dict[str, Any]) -> str:
-    """Lay out all figures as a table."""
+    """Format all figures as a table."""
     package, templates = figures["package"], figures["templates"]
     long, long_kernels = len(package["long_functions"]), len(package["long_kernels"])
     rows = [
         ("modules", f"{package['modules']:,}"),
         ("lines of code", f"{package['code']:,} of {package['lines']:,} lines"),
         (
-            "code a module, mean",
+            "code per module, mean",
             f"{package['code_a_module']:.1f} ({package['code_a_module_without_init']:.1f} over "
-            f"the {package['modules_without_init']} that are no __init__)",
+            f"the {package['modules_without_init']} without __init__)",
         ),
         ("modules with one importer", f"{len(package['one_importer'])}"),
         (
@@ -602,7 +602,7 @@ def format_report(figures: dict[str, Any]) -> str:
 
 
 def format_list(figures: dict[str, Any], name: str) -> str:
-    """List what a figure counts, one item a line."""
+    """List the items that a figure counts, one per line."""
     package = figures["package"]
     if name == "one_importer":
         return "\n".join(f"{one} <- {by}" for one, by in package["one_importer"].items())
@@ -625,14 +625,14 @@ def main() -> None:
         nargs="?",
         const=LISTS[0],
         choices=LISTS,
-        help=f"list what a figure counts in place of the table (default: {LISTS[0]})",
+        help=f"list the items of a figure instead of the table (default: {LISTS[0]})",
     )
     parser.add_argument(
-        "--static", action="store_true", help="read the files only; skip the training and export"
+        "--static", action="store_true", help="only read files; skip the training and export"
     )
     arguments = parser.parse_args()
     if arguments.static and arguments.list in ("train", "export_c"):
-        parser.error(f"--list {arguments.list} needs the run that --static skips")
+        parser.error(f"--list {arguments.list} needs a profile; remove --static")
     gc.disable()  # scanning the syntax trees is slow and frees nothing
     figures: dict[str, Any] = {
         "package": measure_package([read_source(path) for path in list_files(PACKAGE, "*.py")]),

@@ -5,8 +5,7 @@
 >>> treekit.export(model, "c", "out/adult.c")
 >>> treekit.verify(model, ["out/adult.c"])
 
-This is the front door.  Every name below is imported when it is first used,
-so that ``import treekit`` costs next to nothing.
+Public names are imported on first use, so ``import treekit`` is fast.
 """
 
 from __future__ import annotations
@@ -142,17 +141,16 @@ __all__ = [*_MODULE_OF, *_CALLABLE_ROOMS]  # noqa: PLE0604 - one list of names, 
 
 
 class _CallableRoom(ModuleType):
-    """A module that is called by its own name: ``treekit.export(...)``."""
+    """A module that calls its function of the same name: ``treekit.export(...)``."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return getattr(self, self.__name__.rpartition(".")[2])(*args, **kwargs)
 
 
 class _FrontDoor(ModuleType):
-    """Lets ``treekit.export`` be both the room and its one public function.
+    """Make ``treekit.export`` both a package and its public function.
 
-    Importing the room binds the module to that name, whoever imports it first;
-    a module that can be called is right in either role.
+    Importing the package binds the module to that name; a callable module serves as both.
     """
 
     def __setattr__(self, name: str, value: Any) -> None:

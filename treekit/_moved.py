@@ -1,4 +1,4 @@
-"""Former import paths of public modules, which work for one release with a warning.
+"""Former import paths of public modules, supported for one release with a warning.
 
 A module that is not found under its former path is looked up here.
 """
@@ -36,10 +36,10 @@ MOVED = {
 
 
 class _Finder:
-    """Fill a module under a former path with the names of the present one.
+    """Finder and loader of modules under their former paths.
 
-    It finds and loads (`importlib.abc.MetaPathFinder`, `importlib.abc.Loader`); what it needs
-    is imported when it is used, because ``import treekit`` installs it.
+    Implements `importlib.abc.MetaPathFinder` and `importlib.abc.Loader` without importing them:
+    ``import treekit`` installs it, and must stay fast.
     """
 
     def find_spec(
@@ -52,7 +52,7 @@ class _Finder:
         return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Let Python make the module."""
+        """Use the default module object."""
 
     def exec_module(self, module: ModuleType) -> None:
         import importlib
@@ -69,6 +69,6 @@ class _Finder:
 
 
 def install() -> None:
-    """Look up modules under their former paths, after all other ways of finding them."""
-    if not any(type(one) is _Finder for one in sys.meta_path):
+    """Register the finder of former paths, after all others."""
+    if not any(type(finder) is _Finder for finder in sys.meta_path):
         sys.meta_path.append(_Finder())

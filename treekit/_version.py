@@ -1,3 +1,3 @@
-"""The version, in one place: the build and `treekit.__version__` both read it here."""
+"""The version, read by the build and by `treekit.__version__`."""
 
 __version__ = "0.1.0"

@@ -1,6 +1,6 @@
-"""What a plugin provides: one small frozen record for each kind of component.
+"""Plugin contract: one small frozen record for each kind of component.
 
-This page is the whole contract.  A plugin is a package with an entry point in
+This page is the complete contract.  A plugin is a package with an entry point in
 the group ``treekit`` whose module implements some of the hooks in
 `treekit.hookspecs`; each hook returns a list of these records.
 
@@ -13,33 +13,33 @@ make : callable
 settings : tuple of Setting
     The keywords of ``make`` (of ``export``, of ``read``), checked before it is called.
 summary : str
-    A few words for the listing ``treekit plugins``.
+    A few words for the output of ``treekit plugins``.
 exempt : mapping of str to str
-    Laws of `treekit.testing` that by its nature do not hold for the component, each
-    with the reason.
+    Laws of `treekit.testing` that do not apply to the component, each with the
+    reason.
 
 Versions
 --------
-The contract has a version of its own, `CONTRACT_VERSION`, a whole number that grows
-when something in it is taken away or changes its meaning; what is only added, with a
-default that keeps old plugins as they were, does not change it.  The module that an
-entry point names says which version it was written for::
+The contract has its own version, `CONTRACT_VERSION`, an integer that increases
+when something is removed or changes its meaning; additions with a backward-compatible
+default do not change it.  The module that an entry point names declares the version
+that it was written for::
 
     treekit_contract = 2
 
-and without that line version 1 is assumed.  Of a plugin
+Without that line version 1 is assumed.  A plugin
 
-- for this version, everything is promised that this page says;
-- for an older one, what changed since is adapted for as long as that version is
-  supported: at least two minor releases of treekit, and a year, after the release
-  that replaced it.  Where something that is gone is really used, one warning names
-  the plugin and what to write instead; what still holds is used without a word;
-- for a version that is no longer supported, or that is newer than this treekit knows,
-  or that is no whole number, it is left out, under its name.
+- for this version gets everything that this page promises;
+- for an older version is adapted for as long as that version is supported: at least
+  two minor releases of treekit, and a year, after the release that replaced it.  If a
+  removed feature is used, one warning names the plugin and the replacement; there is
+  no warning for features that still work;
+- for a version that is no longer supported, is newer than this treekit supports, or
+  is not an integer, is left out, and named in a warning.
 
-A change of the contract raises the number, adds a line below, and one function to
-`treekit.discovery`, the only module that knows older versions; a plugin of the
-former version stays in the tests and must train what its successor trains.
+A change of the contract increments the number, adds a line below, and a function to
+`treekit.discovery`, the only module that handles older versions; a plugin of the
+former version stays in the tests and must train the same models as its successor.
 
 2
     `CriterionFunctions.choose` takes ``(gains, scores, levels)``.  In version 1 it could
@@ -79,7 +79,7 @@ __all__ = [
 ]
 
 CONTRACT_VERSION = 2
-"""Of this page; a plugin's module says ``treekit_contract = 2``."""
+"""Current version; a plugin's module declares it as ``treekit_contract = 2``."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Setting:
     default : object
         None, bool, int, float or str.
     help : str
-        What it does, units included.
+        Meaning of the setting, units included.
     type : type or tuple of types
         Accepted Python types; defaults to the default's own type.
     choices : tuple
@@ -101,7 +101,7 @@ class Setting:
     minimum, maximum : float, optional
         Inclusive bounds of a number.
     above : float, optional
-        A lower bound that is itself outside.
+        An exclusive lower bound.
     """
 
     name: str
@@ -116,15 +116,15 @@ class Setting:
 
 @dataclass(frozen=True)
 class Sums:
-    """Statistics of a number that add up: ``(weight, sum of weight * y)``.
+    """Additive statistics of a number: ``(weight, sum of weight * y)``.
 
     Attributes
     ----------
     centred : bool
-        Whether y is taken from its median, which leaves the finest grid; a
+        Whether the median is subtracted from y, which gives the finest fixed-point unit; a
         criterion that does more than compare means (a logarithm) needs y itself.
     smallest : float, optional
-        The least y that the criterion is defined for; less is refused by name.
+        The smallest y for which the criterion is defined; smaller values are refused.
     """
 
     centred: bool = True
@@ -137,9 +137,9 @@ class Ranks:
 
     q is the weighted quantile of y; ``below`` the sum of
     ``weight * (q - y)`` over the rows below it and ``above`` that of
-    ``weight * (y - q)`` over those above.  Where a whole interval qualifies,
-    q is its middle: the median of an even number of rows is the mean of the
-    middle two.  Of held-out rows, q is that of the training rows.
+    ``weight * (y - q)`` over those above.  If an interval of values qualifies,
+    q is its midpoint: the median of an even number of rows is the mean of the
+    middle two.  For held-out rows, q is that of the training rows.
 
     Attributes
     ----------
@@ -152,21 +152,20 @@ class Ranks:
 
 @dataclass(frozen=True)
 class CriterionFunctions:
-    """What ``Criterion.make`` returns: plain Python over small float64 arrays.
+    """Result of ``Criterion.make``: plain Python functions of small float64 arrays.
 
     numba compiles them on first use (``error_model="numpy"``, read-only
-    arrays); what it cannot compile still works, slower, with a warning.
+    arrays); functions that it cannot compile still work, slower, with a warning.
 
-    Statistics of a node, shape (S,): classification, the weight of each
-    class in the schema's order; regression, as `statistics` says; a `Task`, as its
-    layout places rows.
+    Statistics of a node have shape (S,): for classification, the weight of each
+    class in the schema's order; for regression, as defined by `statistics`; for a `Task`,
+    as defined by its layout.
 
-    Where rows with missing values go down every branch (``missing="fractional"``),
-    splits are judged by the rows whose value is known: a gain, or a score that
-    decides alone, is computed for them and multiplied by their share of the
-    weight (Quinlan 1993, p. 28).  With `choose`, the score is the criterion's own
-    affair: `parent` then includes the missing rows, which are in none of the
-    `children`, so that gain ratio can count them as a branch of its split
+    With fractional instances (``missing="fractional"``), splits are judged by the rows
+    whose value is known: a gain, or a score without `choose`, is computed for them and
+    multiplied by their share of the weight (Quinlan 1993, p. 28).  With `choose`, the
+    score is passed unscaled: `parent` then includes the missing rows, which are in none
+    of the `children`, so that gain ratio can count them as a branch of its split
     information.  Otherwise `parent` is the sum of `children`.
 
     Attributes
@@ -180,44 +179,43 @@ class CriterionFunctions:
         given.
     choose : callable, optional
         ``choose(gains, scores, levels) -> int`` picks among the best splits of several
-        features (arrays of one entry a feature, ascending; NaN = no split); needs both
-        `impurity` (whose decrease is the gain and picks within a feature, but for
-        `levels_by_score`) and `score`.  ``levels`` is the number of declared levels of a
-        nominal feature, per training weight (0.3: three levels for ten rows); 0 for a
-        number.  -1 = none.
+        features (arrays with one entry per feature, ascending; NaN = no split); needs both
+        `impurity` (whose decrease is the gain and picks within a feature, except with
+        `levels_by_score`) and `score`.  ``levels`` is the number of declared categories of a
+        nominal feature, per training weight (0.3: three categories for ten rows); 0 for a
+        numeric feature.  -1 = none.
     penalty : callable, optional
-        ``penalty(candidates, weight) -> float``: what is taken off the gain of
-        the best cut of a number that was found among so many candidates at a
-        node of this weight; without a gain left there is no cut.  With
-        `choose`, its score shrinks in the same proportion.
+        ``penalty(candidates, weight) -> float`` is subtracted from the gain of the best cut
+        of a numeric feature, given the number of candidate cuts and the weight of the node;
+        without a positive gain left there is no cut.  With `choose`, the score is reduced
+        in the same proportion.
     tolerance : float
-        Gains (or scores) of the cuts of one feature that differ by no more are
+        Gains (or scores) of the cuts of one feature that differ by at most this much are
         ties, besides those within 1e-9, relative, and the first of them wins.
     levels_by_score : bool
-        With `choose`: of the splits of one level from the rest of its feature the
-        one of the largest score stands for the feature, not that of the largest gain.
+        With `choose`: among splits of one category from the rest of its feature, pick the
+        one with the largest score, not the one with the largest gain.
     order : callable, optional
         ``order(stats) -> float``: sort key of a category for subset splits,
-        which then run along that order.  Without it levels are ordered by the
+        which then cut along that order.  By default categories are ordered by the
         mean or by the second of two classes' share: the best subset is among
-        them for squared error (Fisher 1958) and for impurities concave in the
+        these cuts for squared error (Fisher 1958) and for impurities concave in the
         class shares (Breiman et al. 1984, theorem 4.5), and may be missed by
-        other criteria.  Of more classes all subsets are tried, for any
-        criterion, up to the setting ``exact_levels``; above it some orders.
+        other criteria.  With more classes all subsets are tried, for any
+        criterion, up to the setting ``exact_levels``; beyond it cuts along some orders.
     leaf_value : callable, optional
         ``leaf_value(stats) -> float`` of a regression leaf, on the scale of
-        the statistics.  Default: the mean, or the quantile.  (A `Task` answers by
-        its layout.)
+        the statistics.  Default: the mean, or the quantile.  (Leaf values of a `Task` are
+        those of its layout.)
     priority : callable, optional
         ``priority(stats) -> float`` of a node in best-first growth, larger first.
     loss : callable, optional
-        ``loss(stats, judged) -> float``: what it costs a regression node that
-        answers as `stats` say to be asked for the rows `judged` (statistics,
-        too), summed over their weight; pruners weigh trees by it.  Default:
-        the squared error, or ``weight * impurity(judged)`` with `Ranks`; a `Task`
-        that answers numbers has none but its own.
+        ``loss(stats, judged) -> float``: loss of a regression node with the value of `stats`
+        on the rows `judged` (statistics, too), summed over their weight; used by pruners.
+        Default: the squared error, or ``weight * impurity(judged)`` with `Ranks`; a `Task`
+        that predicts numbers has no default.
     statistics : Sums or Ranks
-        What a regression criterion is given.
+        Statistics that a regression criterion gets.
     """
 
     impurity: Callable[..., float] | None = None
@@ -235,18 +233,18 @@ class CriterionFunctions:
 
 @dataclass(frozen=True, eq=False)
 class TaskColumn:
-    """The target of a task, or a column that it reads beside the target; no cell is missing.
+    """The target of a task, or an additional column that it reads; no cell is missing.
 
     Attributes
     ----------
     name : str
     values : (rows,) float64 numbers, or int32 codes
     levels : tuple
-        Text, truth values and categories are codes: the label of each, in order.
+        Text, bools and categories are codes: the label of each, in order.
         Empty for numbers.
     weights : (rows,) float64 or None
-        Of a target: what each row weighs; None: 1 each.  A row of whole weight w is
-        to count as w rows of the table, and one of weight 0 as none.
+        Of a target: row weights; None: 1 each.  A row of integer weight w must
+        count as w rows of the table, and one of weight 0 must not count.
     """
 
     name: str
@@ -256,16 +254,16 @@ class TaskColumn:
 
     @property
     def labels(self) -> tuple[Any, ...]:
-        """What its cells hold, in order: the levels, or the distinct numbers ascending."""
+        """The values of the cells, in order: the levels, or the distinct numbers ascending."""
         return self.levels or tuple(sorted(set(self.values.tolist())))
 
     def codes(self, labels: tuple[Any, ...]) -> npt.NDArray[np.int64]:
-        """(rows,) int64: the position of each cell among `labels`.
+        """Return (rows,) int64: the position of each cell among `labels`.
 
         Raises
         ------
         DataError
-            Names the first cell that is none of them.
+            Names the first cell that is not among them.
         """
         import numpy as np
 
@@ -276,35 +274,35 @@ class TaskColumn:
             row = int((codes < 0).argmax())
             value = self.levels[int(self.values[row])] if self.levels else self.values[row].item()
             raise DataError(
-                f"column {self.name!r} holds {value!r} in row {row} (counting from 0); it may be "
-                + ", ".join(map(repr, labels))
+                f"column {self.name!r} holds {value!r} in row {row} (counting from 0); expected "
+                "one of " + ", ".join(map(repr, labels))
             )
         return codes
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How the rows of a task are counted; fitted once, on all training rows.
+    """Layout of the statistics of a task; fitted once, on all training rows.
 
     Attributes
     ----------
     size : int
-        S, cells of a node's statistics.
+        S, the number of cells of a node's statistics.
     place : callable
-        ``place(target, columns) -> (rows,) integers``: the cell, 0 to S - 1, that each
-        row adds its weight to; or ``-> (rows, S) float64``, dense statistics, whose
-        first is 1 and each of which is multiplied by the row's weight, so that cell 0
-        is the weight.  `target` is a `TaskColumn`, `columns` a mapping of the
+        ``place(target, columns) -> (rows,) integers``: the cell, 0 to S - 1, to which each
+        row adds its weight; or ``-> (rows, S) float64``, dense statistics: the first is 1
+        and each is multiplied by the row's weight, so that cell 0
+        is the weight.  `target` is a `TaskColumn`, `columns` a mapping from the
         task's column settings to theirs.  Also called for held-out rows.
     answer : callable
-        ``answer(stats) -> (nodes, V) float64`` of statistics (nodes, S): what nodes
-        say.  The weight of each class of the target, or the V named numbers: finite,
-        and on scales that are not far apart, because all share one grid of 2**-48 of
-        the largest.  Plain NumPy, called once a tree.
+        ``answer(stats) -> (nodes, V) float64`` from statistics (nodes, S): the values of
+        the nodes.  The weight of each class of the target, or the V named numbers: finite,
+        and of similar scale, because all have the same fixed-point unit, 2**-48 of
+        the largest.  Plain NumPy, called once per tree.
     names : tuple of str
-        Of the V numbers; empty where the answer is classes.
+        Names of the V numbers; empty for classes.
     extra : object
-        Whatever ``make`` wants to know.
+        Additional data for ``make``.
     """
 
     size: int
@@ -316,12 +314,12 @@ class Layout:
 
 @dataclass(frozen=True)
 class Task:
-    """What a criterion learns where neither classes nor a number say it.
+    """Learning task of a criterion other than classification and regression.
 
-    Survival, the effect of a treatment, fairness towards groups: the target is
-    read together with other columns, rows are counted in cells of the task's own,
-    and leaves say classes, or a vector of named numbers, which the model file and
-    every exporter carry as they carry several targets.
+    Survival, treatment effects, fairness towards groups: the target is
+    read together with other columns, rows are counted in cells that the task defines,
+    and leaf values are classes, or a vector of named numbers, which the model file and
+    every exporter treat like several targets.
 
     Attributes
     ----------
@@ -329,17 +327,17 @@ class Task:
     target : {"classification", "regression"}
         How the target column is read: as classes, or as a number.
     answers : {"classification", "regression"}
-        Labels and shares of the target's classes, or the layout's named numbers.
+        Predictions: labels and shares of the target's classes, or the layout's named numbers.
     lay_out : callable
         ``lay_out(target, columns, **settings) -> Layout``, of training rows; see
         `Layout.place`.  Raises `treekit.DataError` for columns it cannot use.  The
-        settings that name columns are left out: they come as `columns`.
+        settings that name columns are not passed: their columns are in `columns`.
     columns : tuple of str
-        Those of `settings`, of type str, whose values name columns of the table
-        that are read beside the target.  They are no inputs of the model.
+        Names of those `settings`, of type str, whose values name further columns of the
+        table.  These columns are not inputs of the model.
     settings : tuple of Setting
-        Users give them with the criterion's own, ``criterion.NAME``; they are passed
-        to `lay_out`, not to ``make``, which finds what it needs in `Layout.extra`.
+        Given with the criterion's own settings, ``criterion.NAME``; they are passed
+        to `lay_out`, not to ``make``, which gets data through `Layout.extra`.
     """
 
     name: str
@@ -352,14 +350,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Criterion:
-    """A measure of how good a split is.
+    """A measure of the quality of a split.
 
     Attributes
     ----------
     task : {"classification", "regression"} or Task
     make : callable
         ``make(**settings) -> CriterionFunctions``; with a `Task`
-        ``make(layout, **settings)``, the layout being fitted to the training rows.
+        ``make(layout, **settings)``, with the layout fitted to the training rows.
     """
 
     name: str
@@ -372,22 +370,21 @@ class Criterion:
 
 @dataclass(frozen=True)
 class SplitterFunctions:
-    """What ``Splitter.make`` returns.
+    """Result of ``Splitter.make``.
 
     Attributes
     ----------
     find : callable
         ``find(node, criterion, rng) -> Split | None``; see
-        `treekit.splitting` for `Node` and the makers of splits.
+        `treekit.splitting` for `Node` and the functions that make splits.
         ``rng`` is a `numpy.random.Generator`.
     coding : {"exact", "histogram"}
-        How numeric columns are coded for it: one code for each distinct
-        value, or at most 255 bins.
+        Coding of numeric columns: one code per distinct value, or at most 255 bins.
     sums : bool
         Whether it may split on sums of columns.  These need exact coding and a
         model of input type float32, in which products are exact.
     intervals : bool
-        Whether it may part a number into several intervals at once
+        Whether it may split a number into several intervals at once
         (`treekit.splitting.interval_split`).
     """
 
@@ -399,7 +396,7 @@ class SplitterFunctions:
 
 @dataclass(frozen=True)
 class Splitter:
-    """A way to find the split of a node.  ``make(**settings)`` returns `SplitterFunctions`."""
+    """Search for the split of a node. ``make(**settings)`` returns `SplitterFunctions`."""
 
     name: str
     make: Callable[..., SplitterFunctions]
@@ -410,22 +407,22 @@ class Splitter:
 
 @dataclass(frozen=True)
 class PrunerFunctions:
-    """What ``Pruner.make`` returns: `before`, `after` or both.
+    """Result of ``Pruner.make``: `before`, `after` or both.
 
     Attributes
     ----------
     before : callable
-        ``before(parent, children, held_parent, held_children) -> bool``: may
-        the node be split?  Statistics as a criterion sees them (scaled weights
-        for regression); ``held_*`` are those of the hold-out rows, zeros
-        without a hold-out.
+        ``before(parent, children, held_parent, held_children) -> bool``: whether
+        the node may be split.  Statistics as for a criterion (scaled weights
+        for regression); ``held_*`` are those of the held-out rows, zeros
+        without held-out rows.
     after : callable
         ``after(tree, context) -> Tree``: a pruned tree; see
         `treekit.components.pruning`.
     holdout : float or None
-        Share of the training rows to set aside for `before` and `after`, where
+        Share of the training rows to hold out for `before` and `after`, if
         no validation table is given; 0 = none.  None: held-out rows are not
-        looked at, and a validation table is refused.
+        used, and a validation table is refused.
     """
 
     before: Callable[..., bool] | None = None
@@ -435,15 +432,15 @@ class PrunerFunctions:
 
 @dataclass(frozen=True)
 class Pruner:
-    """A rule that keeps trees small.  ``make(**settings)`` returns `PrunerFunctions`.
+    """A method that limits the size of trees.  ``make(**settings)`` returns `PrunerFunctions`.
 
     Attributes
     ----------
     task : {"classification", "regression"}, Task or None
-        The only task that it is for; None: any.  With a `Task`, it knows what the
-        statistics of that task's layout mean (``context.losses.layout``).
+        The only supported task; None: any.  A pruner for a `Task` can interpret the
+        statistics of that task's layout (``context.losses.layout``).
     costs : bool
-        Whether it judges by what mistakes cost; if not, costs are refused beside it.
+        Whether it uses misclassification costs; if not, it refuses them.
     """
 
     name: str
@@ -457,17 +454,17 @@ class Pruner:
 
 @dataclass(frozen=True)
 class Exporter:
-    """A target that models are written for.
+    """A target format of models.
 
     Attributes
     ----------
     suffix : str
-        File ending that names the target, dot included (``".c"``); or, of a target that is
-        a folder of files, a slash and the name of the main one (``"/config.pbtxt"``).
+        File ending of the target, dot included (``".c"``); or, for a target that is
+        a folder of files, a slash and the name of the main file (``"/config.pbtxt"``).
     export : callable
         ``export(model, name, **settings) -> Mapping[str, bytes]``: `name` is the
         stem of the output file; the result maps file names to contents, the
-        main file (``name + suffix``) first.  Names are plain; only of a folder of files
+        main file (``name + suffix``) first.  Names are plain; for a folder of files
         they are paths, with ``/``, in the folder `name`.
     """
 
@@ -481,13 +478,13 @@ class Exporter:
 
 @dataclass(frozen=True)
 class Importer:
-    """A foreign model that treekit reads.
+    """A reader of models of another library.
 
     Attributes
     ----------
     recognises : callable
-        ``recognises(source) -> bool`` on a fitted object or a `pathlib.Path`;
-        cheap, and never imports what the object's own library is not.
+        ``recognises(source) -> bool`` for a fitted object or a `pathlib.Path`;
+        must be fast, and import no library that the object itself has not imported.
     read : callable
         ``read(source, **settings) -> Model``.
     """

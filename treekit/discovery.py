@@ -1,7 +1,6 @@
-"""Finding plugins and asking them what they provide.
+"""Discovery of plugins and their components.
 
-Every plugin is met alone: whatever goes wrong in one is told by its name and
-costs the others nothing.
+Each plugin is loaded in isolation: a failure names the plugin and does not affect others.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ GROUP = "treekit"
 
 @dataclass(frozen=True)
 class Source:
-    """Where a plugin comes from: an entry point of an installed distribution."""
+    """Origin of a plugin: an entry point of an installed distribution."""
 
     plugin: str
     distribution: str
@@ -66,7 +65,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Component:
-    """A record, and where it comes from.
+    """A record and its origin.
 
     Attributes
     ----------
@@ -76,7 +75,7 @@ class Component:
     plugin, distribution, version : str
         Entry point, and the installed distribution that declares it.
     contract : int
-        The version of the contract that the plugin was written for.
+        The contract version that the plugin was written for.
     """
 
     kind: str
@@ -93,14 +92,14 @@ class Component:
 
 
 Complain = Callable[[Source, str], None]
-"""Told of a fault: the source, and what is wrong, as the end of a sentence."""
+"""Callback for faults: the source, and the fault as the end of a sentence."""
 
 
 @dataclass(frozen=True)
 class Plugin:
     """A plugin whose module was imported.
 
-    It has a hook manager of its own, so that a fault stays with its owner.
+    Each has its own hook manager, so that failures can be attributed.
     """
 
     source: Source
@@ -108,10 +107,10 @@ class Plugin:
     contract: int = CONTRACT_VERSION
 
     def components(self, kind: Kind, complain: Complain) -> list[Component]:
-        """What the plugin provides of one kind; faulty records are left out."""
+        """Return the plugin's components of one kind; invalid records are left out."""
         found: list[Component] = []
-        # Called one by one and not through pluggy, which drops a None, the
-        # result of a hook whose author forgot to return.
+        # Not called through pluggy, which drops a None: the result of a hook without `return`
+        # must be reported.
         for hook in getattr(self.manager.hook, kind.hook).get_hookimpls():
             try:
                 records = isolated(str(self.source), hook.function)
@@ -120,7 +119,9 @@ class Plugin:
                 continue
             if not isinstance(records, list):
                 got = type(records).__name__
-                complain(self.source, f"returned {got} from {kind.hook}, not a list of records")
+                complain(
+                    self.source, f"returned {got} from {kind.hook}, expected a list of records"
+                )
                 continue
             for record in records:
                 self._add(record, kind, found, complain)
@@ -130,10 +131,10 @@ class Plugin:
         try:
             check_record(record, kind)
         except PluginError as error:
-            complain(self.source, f"has a faulty record: {error}")
+            complain(self.source, f"has an invalid record: {error}")
             return
         except FOREIGN as error:  # a field of a type whose comparison fails
-            complain(self.source, f"has a record that cannot be looked at: {cause(error)}")
+            complain(self.source, f"has a record that cannot be checked: {cause(error)}")
             return
         source = self.source
         new = Component(
@@ -145,13 +146,13 @@ class Plugin:
             self.contract,
         )
         if any(new.name == other.name for other in to):
-            complain(source, f"names two {kind.hook[8:]} {new.name!r}; the second is ignored")
+            complain(source, f"has two {kind.hook[8:]} named {new.name!r}; the second is ignored")
             return
         to.append(new)
 
 
 def find_plugins(complain: Complain) -> list[Plugin]:
-    """Import every plugin of the entry-point group, in the order of distribution and name."""
+    """Import every plugin of the entry-point group, sorted by distribution and name."""
     plugins = []
     for source, entry_point in sorted(_entry_points(complain), key=lambda found: str(found[0])):
         try:
@@ -172,15 +173,15 @@ def find_plugins(complain: Complain) -> list[Plugin]:
 
 
 def builtin_plugin(kind: Kind) -> Plugin:
-    """Treekit's own components of one kind, met as those of any plugin."""
+    """Return treekit's own components of one kind as a plugin."""
     module = importlib.import_module(kind.builtin)
     return Plugin(Source("built-in", "treekit", __version__), _manager(module))
 
 
 def _entry_points(complain: Complain) -> Iterator[tuple[Source, metadata.EntryPoint]]:
-    """Entry points of the group, one distribution at a time.
+    """Generate the entry points of the group, one distribution at a time.
 
-    `importlib.metadata.entry_points` would fail as a whole on one malformed file.
+    `importlib.metadata.entry_points` would fail completely on one malformed file.
     """
     seen = set()
     for distribution in metadata.distributions():
@@ -200,7 +201,7 @@ def _entry_points(complain: Complain) -> Iterator[tuple[Source, metadata.EntryPo
 
 
 def _identity(distribution: metadata.Distribution) -> tuple[str, str]:
-    """Name and version; a broken installation may lack either."""
+    """Return name and version; a broken installation may lack either."""
     try:
         name, version = distribution.metadata["Name"], distribution.metadata["Version"]
     except (TypeError, KeyError):
@@ -216,7 +217,7 @@ def _manager(plugin: object) -> pluggy.PluginManager:
 
 
 def _misspelt_hooks(manager: pluggy.PluginManager) -> list[str]:
-    """Hooks of a plugin that treekit would never call."""
+    """Return faults of a plugin's hooks that treekit would never call."""
     known = ", ".join(kind.hook for kind in KINDS.values())
     (plugin,) = manager.get_plugins()
     callers = {caller.name: caller for caller in manager.get_hookcallers(plugin) or []}
@@ -236,62 +237,60 @@ def _misspelt_hooks(manager: pluggy.PluginManager) -> list[str]:
 
 
 # ---------------------------------------------------------------- compatibility
-# Plugins of older contracts: the one module that knows what they may look like.
-#
-# What a version promises, and for how long, is written in `treekit.contracts`.  Here a
-# plugin's version is read, and what it makes is brought to the present one.
+# Only this part of treekit handles plugins of older contracts; the promises of each version
+# are in `treekit.contracts`.
 
 ATTRIBUTE = "treekit_contract"
-"""Of a plugin's module: the version of the contract that it was written for."""
+"""Attribute of a plugin's module: the contract version that it was written for."""
 
 OLDEST_CONTRACT = 1
-"""The oldest version that is still adapted, and that of a module that does not say."""
+"""The oldest supported version, and the default of modules without the attribute."""
 
 
 def contract_of(plugin: object) -> int:
-    """The version of the contract that a plugin was written for.
+    """Return the contract version that a plugin was written for.
 
     Parameters
     ----------
-    plugin : module, or whatever else an entry point names
+    plugin : module, or any other object of an entry point
 
     Raises
     ------
     PluginError
-        If it is no whole number, or one that this treekit does not support; the
-        message is the end of a sentence that begins with the plugin.
+        If it is not an integer, or not supported by this treekit; the message is the
+        end of a sentence that begins with the plugin.
     """
-    said: Any = getattr(plugin, ATTRIBUTE, OLDEST_CONTRACT)
-    if type(said) is not int:
+    version: Any = getattr(plugin, ATTRIBUTE, OLDEST_CONTRACT)
+    if type(version) is not int:
         raise PluginError(
-            f"has {ATTRIBUTE} = {said!r}, which is no whole number; this treekit's contract "
+            f"has {ATTRIBUTE} = {version!r}, which is not an integer; this treekit's contract "
             f"is {CONTRACT_VERSION}"
         )
-    if said > CONTRACT_VERSION:
+    if version > CONTRACT_VERSION:
         raise PluginError(
-            f"was written for version {said} of the contract, and this treekit knows versions "
-            f"up to {CONTRACT_VERSION}; upgrade treekit"
+            f"was written for version {version} of the contract, but this treekit supports "
+            f"versions up to {CONTRACT_VERSION}; upgrade treekit"
         )
-    if said < OLDEST_CONTRACT:
+    if version < OLDEST_CONTRACT:
         raise PluginError(
-            f"was written for version {said} of the contract, and this treekit supports "
+            f"was written for version {version} of the contract, but this treekit supports "
             f"versions {OLDEST_CONTRACT} to {CONTRACT_VERSION}; update the plugin"
         )
-    return said
+    return version
 
 
 def contract_of_maker(make: Callable[..., Any]) -> int:
-    """The version that the module of a record's `make` says, for records no plugin lists."""
+    """Return the contract version of the module of `make`, for records without a plugin."""
     return contract_of(sys.modules.get(getattr(make, "__module__", None) or ""))
 
 
 def adapted(functions: Any, contract: int) -> tuple[Any, str]:
-    """What ``make`` returned, as the present contract has it.
+    """Adapt the result of ``make`` to the current contract.
 
     Parameters
     ----------
     functions : object
-        Not checked yet: anything that needs no adapting is passed through.
+        Not checked yet: objects that need no adapting are returned unchanged.
     contract : int
         The version that its plugin was written for.
 
@@ -299,8 +298,8 @@ def adapted(functions: Any, contract: int) -> tuple[Any, str]:
     -------
     functions : object
     note : str
-        What of an older contract was used, and what to write instead, as the end of a
-        sentence; empty if nothing was.
+        The obsolete feature that was used, and its replacement, as the end of a
+        sentence; empty if there is none.
     """
     if contract < 2 and isinstance(functions, CriterionFunctions):
         return _with_levels(functions)
@@ -308,23 +307,23 @@ def adapted(functions: Any, contract: int) -> tuple[Any, str]:
 
 
 def _with_levels(functions: CriterionFunctions) -> tuple[CriterionFunctions, str]:
-    """Contract 1: `choose` might take two arguments."""
+    """Adapt contract 1, in which `choose` could take two arguments."""
     if not _takes_two(functions.choose):
         return functions, ""
     note = (
-        "gives a choose of two arguments, which is of version 1 of the contract; write "
+        "has a choose with two arguments, as in version 1 of the contract; write "
         "choose(gains, scores, levels), and treekit_contract = 2 in the plugin's module"
     )
     return replace(functions, choose=_ignoring_levels(functions.choose)), note
 
 
 def _takes_two(function: Any) -> bool:
-    """Whether a function can be called with two positional arguments, and not with three."""
+    """Return whether a function can be called with two positional arguments, but not three."""
     if not callable(function):
         return False
     try:
         signature = inspect.signature(getattr(function, "py_func", function))
-    except (TypeError, ValueError):  # some functions written in C do not say
+    except (TypeError, ValueError):  # some C functions have no signature
         return False
     return _binds(signature, 2) and not _binds(signature, 3)
 
@@ -342,59 +341,59 @@ def _ignoring_levels(choose: Any) -> Callable[..., int]:
         result: int = choose(gains, scores)
         return result
 
-    # Of the plugin's own package, so that numba compiles what it calls along with it.
+    # In the plugin's package, so that numba also compiles the functions that it calls.
     of_three.__module__ = getattr(choose, "__module__", None) or __name__
     return of_three
 
 
 # ---------------------------------------------------------------- isolation
-# Calling a stranger's function, so that what it does wrong stays its own.
+# Calls of third-party functions.
 #
-# Isolated is what would change the answers of others, or end the process: exceptions,
+# Isolated is everything that could affect other components or end the process: exceptions,
 # ``sys.exit``, NumPy's error state, and the working directory, from which relative
-# paths are read.  A plugin may print, seed NumPy's global generator, and set filters
-# of warnings as any imported library may; treekit relies on none of them.  A plugin
-# that never returns, or crashes the interpreter, cannot be stopped from within.
+# paths are resolved.  A plugin may print, seed NumPy's global generator, and set warning
+# filters like any imported library; treekit does not depend on them.  A plugin that
+# never returns, or crashes the interpreter, cannot be stopped in the same process.
 
 R = TypeVar("R")
 
 FOREIGN = (Exception, SystemExit)
-"""What a stranger's code may raise that is its fault: all but an interruption."""
+"""Exceptions that are the fault of third-party code: all but an interruption."""
 
 
 def isolated(who: str, function: Callable[..., R], /, *arguments: Any, **settings: Any) -> R:
-    """``function(*arguments, **settings)``, in a context and a folder of its own.
+    """Return ``function(*arguments, **settings)``, called in its own context and directory.
 
     Parameters
     ----------
     who : str
-        Whose function it is, for a warning if it leaves another working directory.
+        Owner of the function, for a warning if it changes the working directory.
 
     Raises
     ------
     Exception, SystemExit
-        Whatever the function raises; `FOREIGN` catches it.
+        Exceptions of the function; `FOREIGN` catches them.
     """
     before = _folder()
     try:
-        # NumPy and decimal keep how they meet errors in context variables.
+        # NumPy and decimal store their error handling in context variables.
         return contextvars.copy_context().run(function, *arguments, **settings)
     finally:
         if before is not None and _folder() != before:
             os.chdir(before)
             warnings.warn(
-                f"{who} changed the working directory; it was changed back",
+                f"{who} changed the working directory; it was restored",
                 TreekitWarning,
                 stacklevel=3,
             )
 
 
 def cause(error: BaseException) -> str:
-    """An exception as ``Type: message``, whatever its own ``__str__`` does."""
+    """Return an exception as ``Type: message``, even if its ``__str__`` fails."""
     name = type(error).__name__
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - a stranger's exception
+    except Exception:  # noqa: BLE001 - an exception class of third-party code
         return name
     return f"{name}: {text}" if text else name
 

@@ -1,7 +1,7 @@
-"""Every exception of treekit.
+"""Exceptions of treekit.
 
-A message names the value, the rule it breaks and the remedy.  All derive from
-`TreekitError`, so that one ``except`` catches what is the user's to mend.
+Messages name the value, the rule it breaks and the remedy.  All derive from
+`TreekitError`, so that one ``except`` catches all errors that users can fix.
 """
 
 from __future__ import annotations
@@ -24,51 +24,51 @@ __all__ = [
 
 
 class TreekitError(Exception):
-    """Base of all errors that treekit raises on purpose."""
+    """Base class of all errors that treekit raises on purpose."""
 
 
 class DataError(TreekitError, ValueError):
-    """A table, column, label or weight that cannot be used."""
+    """Invalid table, column, label or weight."""
 
 
 class SettingError(TreekitError, ValueError):
-    """An unknown setting, or a value outside its range."""
+    """Unknown setting, or value outside its range."""
 
 
 class ModelError(TreekitError, ValueError):
-    """A tree or model that breaks a structural rule."""
+    """Invalid tree or model."""
 
 
 class AbsentError(ModelError, AttributeError):
-    """What an estimator lacks because its model has no such form; ``hasattr`` says so, too."""
+    """Attribute that an estimator's model does not provide; ``hasattr`` returns False."""
 
 
 class ModelFileError(TreekitError, ValueError):
-    """A model file that is truncated, corrupted, hostile or too new."""
+    """Truncated, corrupted, malicious or too recent model file."""
 
 
 class ModelFileAccessError(ModelFileError, OSError):
-    """A model file that the system does not let be read or written."""
+    """Model file that the operating system refuses to read or write."""
 
 
 class ModelFileNotFoundError(ModelFileAccessError, FileNotFoundError):
-    """A model file that is not there."""
+    """Missing model file."""
 
 
 class ExportError(TreekitError, ValueError):
-    """A model that a target cannot express; the message names what."""
+    """Model that a target cannot express; the message names the reason."""
 
 
 class PluginError(TreekitError):
-    """A plugin that failed; the message names plugin, distribution and cause."""
+    """Failure of a plugin; the message names plugin, distribution and cause."""
 
 
 class VerificationError(TreekitError):
-    """An artifact that could not be run."""
+    """Artifact that could not be run."""
 
 
 class MissingExtraError(TreekitError, ImportError):
-    """An optional library is absent; the message names the extra to install."""
+    """Missing optional library; the message names the extra to install."""
 
     def __init__(self, library: str, extra: str) -> None:
         super().__init__(
@@ -77,4 +77,4 @@ class MissingExtraError(TreekitError, ImportError):
 
 
 class TreekitWarning(UserWarning):
-    """Something was done differently than asked, and why."""
+    """Deviation from the request; the message gives the reason."""

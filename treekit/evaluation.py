@@ -1,4 +1,4 @@
-"""Evaluation: the scores of a model on a table, or of settings by cross-validation.
+"""Evaluation of models on a table, and of settings by cross-validation.
 
 Scores are computed by `sklearn.metrics`.  Each has a 95% interval and is compared with a baseline
 that always predicts the class frequencies or the mean, as scikit-learn's `DummyClassifier` and
@@ -41,13 +41,13 @@ __all__ = [
 ]
 
 _PARTS = 10
-"""Parts of the rows, on each of which a score is computed for its interval."""
+"""Number of parts of the rows on which a score is computed for its interval."""
 
 _POINTS = 200
-"""Points of a ROC curve at most."""
+"""Maximum number of points of a ROC curve."""
 
 _BINS = 10
-"""Bins of a calibration curve, of equally many rows."""
+"""Number of bins of a calibration curve, with equal numbers of rows."""
 
 _HEADS = {
     "accuracy": "accuracy",
@@ -84,7 +84,7 @@ _DATASET = (
 
 @dataclass(frozen=True)
 class Score:
-    """Hold a score, its 95% interval and the baseline's score; None where it is undefined."""
+    """A score, its 95% interval and the baseline's score; None where undefined."""
 
     value: float | None
     low: float | None
@@ -118,7 +118,7 @@ class ClassScores:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What `evaluate` returns; ``str()`` gives it as text.
+    """Result of `evaluate`; ``str()`` returns it as text.
 
     Attributes
     ----------
@@ -127,16 +127,16 @@ class Evaluation:
     rows : int
         Rows that were predicted.
     method : {"table", "cross-validation"}
-        Tell how rows were predicted: by the given model, or each by a model not trained on it.
+        How rows were predicted: by the given model, or each by a model not trained on it.
     folds, repeats : int
-        Of a cross-validation; 0 otherwise.
+        Numbers of a cross-validation; 0 otherwise.
     trained_on : bool
-        Tell whether the table is the training table.  Scores are then training scores.
+        Whether the table is the training table.  Scores are then training scores.
     scores : dict of str to Score
         ``accuracy``, ``balanced_accuracy``, ``log_loss``, ``brier``, ``roc_auc`` (mean of each
         class against the rest); or ``r2``, ``rmse``, ``mae``.
     classes : list of ClassScores
-        Of a classification, by class.
+        One for each class; empty for regression.
     confusion : list of lists of int
         Rows, or their weight, of each true class (first index) and predicted class; of a
         repeated cross-validation, the first repeat.
@@ -155,7 +155,7 @@ class Evaluation:
 
     @property
     def title(self) -> str:
-        """How the scores were estimated, in one line."""
+        """Description of the estimation, in one line."""
         rows = f"{self.rows:,} row{'s' * (self.rows != 1)}"
         if self.method == "table":
             return f"{self.target!r} on {rows}"
@@ -164,7 +164,7 @@ class Evaluation:
 
     @property
     def warning(self) -> str:
-        """What to keep in mind; empty if there is nothing."""
+        """Warning about training scores; empty if there is none."""
         if not self.trained_on:
             return ""
         return (
@@ -174,17 +174,17 @@ class Evaluation:
 
     @property
     def baseline(self) -> str:
-        """What the baseline predicts."""
+        """Description of the baseline."""
         what = "the class frequencies" if self.classes else "the mean"
         return f"The baseline predicts {what} of {'the training' if self.folds else 'these'} rows."
 
     def named_scores(self) -> dict[str, Score]:
-        """Return the scores by their names in words, those of training rows as such."""
+        """Return the scores by readable names; training scores are marked as such."""
         before = "training " if self.trained_on else ""
         return {before + _HEADS[name]: score for name, score in self.scores.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
+        """Return plain values for JSON."""
         found = asdict(self)
         if self.trained_on:
             found["training_scores"] = found.pop("scores")
@@ -192,7 +192,7 @@ class Evaluation:
         return found
 
     def to_json(self) -> str:
-        """Return the JSON text."""
+        """Return the evaluation as JSON."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
     def to_html(self, title: str = "") -> str:
@@ -249,9 +249,9 @@ def evaluate(
         ``evaluate(model, table)`` predicts the rows of a table that holds the target;
         ``evaluate(table, target="y")`` trains on a part of the table and predicts the rest.
     table : table, optional
-        Anything `treekit.train` takes.
+        Anything `treekit.train` accepts.
     target : str, optional
-        Column to predict, of a cross-validation.
+        Column to predict in a cross-validation.
     cv : int
         Number of folds.  Folds are stratified for classification.
     repeats : int
@@ -262,7 +262,7 @@ def evaluate(
     progress : callable, optional
         ``progress(done, total)`` after each fold.
     **settings
-        Those of `treekit.train`; ``seed`` also draws the folds.  With a model: only ``weights``.
+        Settings of `treekit.train`; ``seed`` also draws the folds.  With a model: only ``weights``.
 
     Returns
     -------
@@ -279,7 +279,7 @@ def evaluate(
     """
     if target is None:
         if table is None:
-            raise SettingError("give a table and its target, or a model and a table")
+            raise SettingError("give a model and a table, or a table and its target")
         weights = settings.pop("weights", None)
         unused = [*settings, *(["groups"] if groups is not None else [])]
         unused += [name for name, value in (("cv", cv != 10), ("repeats", repeats != 1)) if value]
@@ -287,18 +287,22 @@ def evaluate(
             raise SettingError(f"{unused[0]} is for a cross-validation; give target and no model")
         return evaluate_model(model_of(model), table, weights=weights)
     if table is not None:
-        raise SettingError(f"leave out target={target!r} to score the model, or the model")
+        raise SettingError(
+            f"got a model and target={target!r}; leave out the target to score the model"
+        )
     if groups == target:
         raise SettingError(f"groups={groups!r} is the target; give another column")
-    own = {name: settings.pop(name) for name in _DATASET if name in settings}
-    marks = {"missing": own["missing_marks"]} if "missing_marks" in own else {}
+    options = {name: settings.pop(name) for name in _DATASET if name in settings}
+    marks = {"missing": options["missing_marks"]} if "missing_marks" in options else {}
     rows = read_table(model, **marks)
-    held = group_codes(rows, groups)
+    codes = group_codes(rows, groups)
     if groups is not None:
-        ignored = own.get("ignore", ())
-        own["ignore"] = [*([ignored] if isinstance(ignored, str) else ignored), groups]
-    dataset = make_dataset(rows, target, **reading(settings, settings.pop("task", None)), **own)
-    return cross_validate(dataset, settings, cv=cv, repeats=repeats, groups=held, progress=progress)
+        ignored = options.get("ignore", ())
+        options["ignore"] = [*([ignored] if isinstance(ignored, str) else ignored), groups]
+    dataset = make_dataset(rows, target, **reading(settings, settings.pop("task", None)), **options)
+    return cross_validate(
+        dataset, settings, cv=cv, repeats=repeats, groups=codes, progress=progress
+    )
 
 
 def evaluate_model(model: Model, table: Any, *, weights: str | None = None) -> Evaluation:
@@ -307,7 +311,7 @@ def evaluate_model(model: Model, table: Any, *, weights: str | None = None) -> E
     schema = model.schema
     if schema.more:
         raise SettingError(
-            f"the model has {len(schema.outputs)} targets; evaluate takes one: score its "
+            f"the model has {len(schema.outputs)} targets, but evaluate supports one; score its "
             "predictions with sklearn.metrics"
         )
     dataset = make_validation(
@@ -318,7 +322,7 @@ def evaluate_model(model: Model, table: Any, *, weights: str | None = None) -> E
     rows = _Rows(dataset, predicted.shares, predicted.said, _constant(dataset, dataset))
     parts = [np.arange(part, len(rows.y), _PARTS) for part in range(_PARTS)]
     if not len(rows.y):
-        raise DataError("every row of the table has a weight of 0; give some rows a weight")
+        raise DataError("every row of the table has a weight of 0; give some rows a weight > 0")
     whole, constant = rows.scores(), rows.baseline()
     each = [rows.scores(part) for part in parts] if len(rows.y) >= 10 * _PARTS else []
     found = {
@@ -351,18 +355,18 @@ def cross_validate(
     for the generalization error*).  Folds whose rows all weigh 0 are not scored.
     """
     if dataset.schema.more:
-        raise SettingError("evaluate takes one target; evaluate each by itself")
+        raise SettingError("evaluate supports one target; evaluate each separately")
     if answers_numbers(settings):
         raise SettingError(
-            f"criterion {settings['criterion']!r} answers numbers that no column of a table holds; "
-            "measure its models by the functions of its plugin"
+            f"criterion {settings['criterion']!r} predicts numbers that are not a column of the "
+            "table; score its models with the functions of its plugin"
         )
     seed = int(settings.get("seed") or 0)
     settings = {**settings, "seed": seed}
     folds = list(_folds(dataset, cv, repeats, groups, seed))
     each: list[dict[str, float | None]] = []
     constants: list[dict[str, float | None]] = []
-    shares, said, constant, order = [], [], [], []
+    shares, predictions, constant, order = [], [], [], []
     for done, (grown, held) in enumerate(folds, start=1):
         training, rest = dataset.take(grown), dataset.take(held)
         predicted = _predict(fit(training, settings).model, rest)
@@ -372,7 +376,7 @@ def cross_validate(
             constants.append(rows.baseline())
         if done <= cv:  # each row once
             shares.append(predicted.shares)
-            said.append(predicted.said)
+            predictions.append(predicted.said)
             constant.append(_constant(training, rest))
             order.append(held)
         if progress is not None:
@@ -386,7 +390,7 @@ def cross_validate(
     pooled = _Rows(
         dataset.take(np.concatenate(order)),
         np.concatenate(shares),
-        np.concatenate(said),
+        np.concatenate(predictions),
         np.concatenate(constant),
     )
     return pooled.evaluation(found, "cross-validation", folds=cv, repeats=repeats)
@@ -412,7 +416,7 @@ def _predict(model: Model, dataset: Dataset) -> _Predicted:
 
 
 def _constant(training: Dataset, rows: Dataset) -> Floats:
-    """The same prediction for each row: the shares of the classes, or the mean, in training."""
+    """Return a constant prediction for each row: class frequencies or mean of the training rows."""
     y, weights = training.y, training.weights
     if training.schema.task == "regression":
         value = np.array([np.average(y, weights=weights)])
@@ -428,10 +432,10 @@ class _Rows:
     def __init__(
         self, dataset: Dataset, shares: Floats, said: npt.NDArray[Any], constant: Floats
     ) -> None:
-        if dataset.weights is not None:  # rows of no weight have no part in any score
-            kept = np.flatnonzero(dataset.weights > 0)
+        if dataset.weights is not None:  # rows of weight 0 do not count
+            used = np.flatnonzero(dataset.weights > 0)
             dataset, shares, said, constant = (
-                dataset.take(kept), shares[kept], said[kept], constant[kept]
+                dataset.take(used), shares[used], said[used], constant[used]
             )  # fmt: skip
         self.dataset, self.shares, self.said, self.constant = dataset, shares, said, constant
         self.y = dataset.y
@@ -439,12 +443,12 @@ class _Rows:
         self.classes = dataset.schema.classes
 
     def scores(self, part: Rows | None = None) -> dict[str, float | None]:
-        """Every score of the predictions, on a part of the rows."""
+        """Return all scores of the predictions, on a part of the rows."""
         which = slice(None) if part is None else part
         return self._scores(self.shares[which], self.said[which], which)
 
     def baseline(self) -> dict[str, float | None]:
-        """Every score of the constant prediction."""
+        """Return all scores of the constant prediction."""
         said = self.constant[:, 0] if not self.classes else self.constant.argmax(axis=1)
         return self._scores(self.constant, said, slice(None))
 
@@ -496,12 +500,12 @@ class _Rows:
         repeats: int = 0,
         trained_on: bool = False,
     ) -> Evaluation:
-        """The scores, with what is drawn of the rows."""
+        """Return the evaluation with its scores, confusion matrix and curves."""
         confusion: list[list[float]] = []
         if self.classes:
             from sklearn import metrics
 
-            codes = [*range(len(self.classes)), -1]  # one more: scikit-learn warns of one label
+            codes = [*range(len(self.classes)), -1]  # extra code: scikit-learn warns of one label
             table = metrics.confusion_matrix(
                 self.y, self.said, labels=codes, sample_weight=self.weights
             )
@@ -536,11 +540,11 @@ class _Rows:
             at = np.unique(np.linspace(0, len(false) - 1, _POINTS).round().astype(int))
             roc = list(zip(false[at].tolist(), true[at].tolist(), strict=True))
         calibration: list[tuple[float, float]] = []
-        if self.weights is None:  # scikit-learn's has no weights
-            seen, told = calibration_curve(
+        if self.weights is None:  # scikit-learn's `calibration_curve` has no weights
+            observed, predicted = calibration_curve(
                 mine, share.clip(0, 1), n_bins=_BINS, strategy="quantile"
             )
-            calibration = list(zip(told.tolist(), seen.tolist(), strict=True))
+            calibration = list(zip(predicted.tolist(), observed.tolist(), strict=True))
         return ClassScores(
             label=self.classes[code],
             rows=rows,
@@ -561,7 +565,7 @@ class _Rows:
 
 
 def group_codes(table: Table, name: str | None) -> npt.NDArray[np.int64] | None:
-    """Which rows have the same value in a column."""
+    """Return a code per row, equal for rows with the same value in a column."""
     if name is None:
         return None
     texts = [level_text(cell) for cell in table.column(name).tolist()]
@@ -576,13 +580,13 @@ def group_codes(table: Table, name: str | None) -> npt.NDArray[np.int64] | None:
 def _folds(
     dataset: Dataset, cv: int, repeats: int, groups: npt.NDArray[np.int64] | None, seed: int
 ) -> Sequence[tuple[Rows, Rows]]:
-    """Rows to train on and to predict, of each fold of each repeat."""
+    """Return the rows to train on and to predict, of each fold of each repeat."""
     from sklearn import model_selection as ms
 
     counts: tuple[tuple[str, Any, int], ...] = (("cv", cv, 2), ("repeats", repeats, 1))
     for name, value, least in counts:
         if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-            raise SettingError(f"{name} is {value!r}; give a whole number, at least {least}")
+            raise SettingError(f"{name} is {value!r}; give an integer of at least {least}")
     units = dataset.n_rows if groups is None else len(np.unique(groups))
     if units < cv:
         what = "rows" if groups is None else "groups"
@@ -596,7 +600,7 @@ def _folds(
     }
     made = []
     if nominal and np.bincount(dataset.y).max() < cv:
-        nominal = False  # no class has a row for every fold
+        nominal = False  # no class has enough rows for stratified folds
     for repeat in range(repeats):
         splitter = makers[nominal, groups is not None](
             n_splits=cv, shuffle=True, random_state=(seed + repeat) % 2**32
@@ -610,7 +614,7 @@ def _split(
 ) -> list[tuple[Rows, Rows]]:
     import warnings
 
-    with warnings.catch_warnings():  # a class of fewer rows than folds is in some of them
+    with warnings.catch_warnings():  # scikit-learn warns of classes with fewer rows than folds
         warnings.simplefilter("ignore", UserWarning)
         return list(splitter.split(np.zeros(dataset.n_rows), dataset.y, groups))
 
@@ -619,7 +623,7 @@ def _split(
 
 
 def _wilson(right: int, rows: int) -> tuple[float | None, float | None]:
-    """Wilson's 95% interval of a share."""
+    """Return Wilson's 95% interval of a share."""
     from scipy.stats import binomtest
 
     if rows == 0:
@@ -631,7 +635,7 @@ def _wilson(right: int, rows: int) -> tuple[float | None, float | None]:
 def _over_folds(
     name: str, values: Sequence[float | None], constants: Sequence[float | None], cv: int
 ) -> Score:
-    """The mean over folds, with the interval of the corrected resampled t-test."""
+    """Return the mean over folds, with the interval of the corrected resampled t-test."""
     known = [value for value in values if value is not None]
     if not known:
         return Score(None, None, None, None)
@@ -666,7 +670,7 @@ def _count(rows: float) -> str:
 
 
 def _number(value: float | None) -> str:
-    """Return four digits behind the point, of large numbers six digits in all."""
+    """Return a number with four decimals, or with six digits if it is large."""
     if value is None:
         return "-"
     return f"{value:.4f}" if abs(value) < 100 else f"{value:,.6g}"

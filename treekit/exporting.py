@@ -1,25 +1,25 @@
-"""What an exporter made of templates needs: a model as values that templates write.
+"""Tools for exporters made of templates: a model as values that templates write.
 
 The counterpart of `treekit.splitting` for exporters.  A language that treekit
-does not know becomes a target by a folder that holds jinja2 templates and a small
-profile, ``language.toml`` (`treekit.export.languages` tells what it may say).  A
-user names the folder around it, ``--set templates=DIR`` or ``TREEKIT_TEMPLATES``;
-a plugin is one line::
+does not support becomes a target through a folder of jinja2 templates with a small
+profile, ``language.toml`` (its keys: `treekit.export.languages`).  A user gives
+the folder around it, ``--set templates=DIR`` or ``TREEKIT_TEMPLATES``; a plugin
+is one line::
 
     @hookimpl
     def treekit_exporters():
         return [language_exporter(Path(__file__).with_name("templates") / "zig")]
 
-and `template_exporter` is the same for those who need Python between.
+`template_exporter` is the same with Python code in between.
 
 Templates decide nothing about the model: they loop over the arrays that
-`template_values` describes.  They write integers and `Code`, which is text
-that is source already; names of columns and labels arrive as string literals
-of the language, and a text that no escaper has seen is refused.
+`template_values` describes.  They write integers and `Code`, which is source
+text; names of columns and labels are passed as string literals of the language,
+and unescaped text is refused.
 
-Every tree is a plain binary one here.  As tables a loop of a dozen lines walks it,
-whatever its depth; nested tests come in functions that no compiler finds too deep
-or too long.
+Every tree is a binary tree here.  As tables, it is evaluated by a loop of a dozen
+lines, whatever its depth; as nested tests, it is split into functions that are not
+too deep or too long for any compiler.
 """
 
 from __future__ import annotations
@@ -95,23 +95,23 @@ def template_exporter(
     settings: tuple[Setting, ...] = (),
     summary: str = "",
 ) -> Exporter:
-    """An exporter that is a folder of templates.
+    """Return an exporter made of a folder of templates.
 
     Parameters
     ----------
     name, suffix, summary
         As in `treekit.contracts.Exporter`.
     folder : path
-        Holds the templates, best in a subfolder called `name`.  A user's own
-        folder (``--set templates=DIR``) goes first.
+        The templates, preferably in a subfolder called `name`.  A user's own
+        folder (``--set templates=DIR``) takes precedence.
     files : str or mapping
-        Template of the one file, or of each file by its ending, the main one first.
+        Template of the single file, or of each file by its suffix, the main one first.
     language : Language
     abilities : iterable of str
-        Keys of `ABILITIES` that the templates have; a model that needs another
-        is refused by name.
+        Keys of `ABILITIES` that the templates support; models that need others
+        are refused with a message.
     settings : tuple of Setting
-        More settings; templates find their values under their names.
+        Further settings; templates get their values under their names.
     """
     made = {suffix: files} if isinstance(files, str) else dict(files)
     able = frozenset(abilities)

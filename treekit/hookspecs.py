@@ -1,4 +1,4 @@
-"""The five hooks of treekit, on one screen.
+"""The five hooks of treekit.
 
 A plugin module implements any of them with `treekit.hookimpl` and is named in
 its package's metadata::
@@ -16,33 +16,33 @@ from treekit.contracts import Criterion, Exporter, Importer, Pruner, Splitter
 __all__ = ["PROJECT", "hookimpl", "hookspec"]
 
 PROJECT = "treekit"
-"""The name of pluggy's project, and of the group of entry points."""
+"""Name of the pluggy project and of the entry-point group."""
 hookspec = pluggy.HookspecMarker(PROJECT)
-"""Marks the hooks below; treekit's own."""
+"""Marker of the hooks below, for treekit only."""
 hookimpl = pluggy.HookimplMarker(PROJECT)
-"""Marks a plugin's function of a hook's name: ``@treekit.hookimpl`` above it."""
+"""Marker of a plugin's hook functions: ``@treekit.hookimpl``."""
 
 
 @hookspec
 def treekit_criteria() -> list[Criterion]:  # type: ignore[empty-body]
-    """Split criteria."""
+    """Return split criteria."""
 
 
 @hookspec
 def treekit_splitters() -> list[Splitter]:  # type: ignore[empty-body]
-    """Ways to find a node's split."""
+    """Return splitters, which find a node's split."""
 
 
 @hookspec
 def treekit_pruners() -> list[Pruner]:  # type: ignore[empty-body]
-    """Rules that keep trees small."""
+    """Return pruners."""
 
 
 @hookspec
 def treekit_exporters() -> list[Exporter]:  # type: ignore[empty-body]
-    """Targets that models are written for."""
+    """Return exporters, which write models for a target."""
 
 
 @hookspec
 def treekit_importers() -> list[Importer]:  # type: ignore[empty-body]
-    """Foreign models that treekit reads."""
+    """Return importers, which read models of other libraries."""

@@ -1,8 +1,8 @@
-"""What a well-formed record is: the one place where components are checked.
+"""Check the records of components.
 
-A record comes from a stranger's package, or from a user's own script.  It is
-checked when it is found, so that a mistake is told by its name and not by a
-traceback from the middle of training.
+Records come from third-party packages or a user's own script.  They are checked on
+discovery, so that an error names the mistake and is not a traceback from the middle of
+training.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class Kind:
         As in messages: ``"criterion"``.
     record : type
     hook : str
-        The hook that lists records of this kind.
+        The hook that returns records of this kind.
     builtin : str
-        Module of treekit's own components: a name, because the registry stands
-        above the rooms that implement them, and imported when first asked for.
+        Module of treekit's own components: a name, because the registry is a lower layer
+        than the packages that implement them; imported on first use.
     callables : tuple of (str, int)
         Callable attributes of the record, each with its number of positional
-        arguments; the settings follow by keyword where `settings_go_to` says.
+        arguments; that of `settings_go_to` also takes the settings by keyword.
     settings_go_to : str
     """
 
@@ -103,11 +103,11 @@ _TAKEN: dict[type, tuple[str, ...]] = {
     Exporter: ("model", "target", "path"),
     Importer: ("source",),
 }
-"""Arguments of `treekit.export` and `treekit.read_model`, beside which settings are given."""
+"""Arguments of `treekit.export` and `treekit.read_model`, which settings may not be named like."""
 
 
 def kind_of(record: Record) -> Kind:
-    """The kind of a record."""
+    """Return the kind of a record."""
     return next(kind for kind in KINDS.values() if isinstance(record, kind.record))
 
 
@@ -116,7 +116,7 @@ def check_record(record: Any, kind: Kind) -> None:
 
     Checked: type, name (letters, digits, ``_``, ``-`` and ``.``, in any
     script), task, suffix, settings and their defaults, exempt laws, and that
-    the function they go to accepts them.
+    the function that takes the settings accepts them.
     """
     if not isinstance(record, kind.record):
         raise PluginError(
@@ -132,12 +132,12 @@ def check_record(record: Any, kind: Kind) -> None:
     suffix = getattr(record, "suffix", ".x")
     if not isinstance(suffix, str) or suffix[:1] not in (".", "/") or "/" in suffix[1:]:
         raise PluginError(
-            f"{where} has suffix {suffix!r}; a suffix is a dot and a file ending, or, of a folder "
-            "of files, a slash and the name of the main one"
+            f"{where} has suffix {suffix!r}; it must be a dot and a file ending, or, for a folder "
+            "of files, a slash and the name of the main file"
         )
     summary: Any = record.summary
     if not isinstance(summary, str):
-        raise PluginError(f"{where} has summary {_type_name(summary)}; a summary is a text")
+        raise PluginError(f"{where} has summary {_type_name(summary)}; it must be a str")
     _check_settings(declared_settings(record), where, _TAKEN.get(type(record), ()))
     _check_exempt(record.exempt, where)
     for attribute, arguments in kind.callables:
@@ -148,14 +148,14 @@ def check_record(record: Any, kind: Kind) -> None:
 
 
 def task_of(record: Any) -> Task | None:
-    """The task of a criterion that learns neither classes nor a number."""
+    """Return the custom task of a criterion, or None for classification and regression."""
     if not isinstance(record, Criterion) or not isinstance(record.task, Task):
         return None
     return record.task
 
 
 def declared_settings(record: Record) -> tuple[Setting, ...]:
-    """All settings that users give for a component: its task's, and its own."""
+    """Return all settings of a component: those of its task, then its own."""
     task = task_of(record)
     return record.settings if task is None else (*task.settings, *record.settings)
 
@@ -168,7 +168,7 @@ def _check_task(task: Any, kind: Kind, where: str) -> None:
         raise PluginError(f"{where} has task {task!r}; known: {', '.join(tasks)}, a treekit.Task")
     name: object = task.name
     if not isinstance(name, str) or str(name) in tasks or not _is_name(name):
-        raise PluginError(f"{where} has a task of the name {task.name!r}; name it in one word")
+        raise PluginError(f"{where} has a task named {task.name!r}; the name must be one word")
     where = f"task {task.name!r} of {where}"
     for attribute in ("target", "answers"):
         if getattr(task, attribute) not in tasks:
@@ -176,14 +176,14 @@ def _check_task(task: Any, kind: Kind, where: str) -> None:
                 f"{attribute} of {where} is {getattr(task, attribute)!r}; known: {', '.join(tasks)}"
             )
     if task.answers == "classification" and task.target != "classification":
-        raise PluginError(f"{where} answers classes, but its target is a number")
+        raise PluginError(f"{where} predicts classes, but its target is a number")
     _check_settings(task.settings, where)
     texts = {setting.name for setting in task.settings if isinstance(setting.default, str)}
     columns: object = task.columns
     if not isinstance(columns, tuple) or not texts.issuperset(columns):
         raise PluginError(
-            f"columns of {where} are {task.columns!r}; they are names of its settings whose "
-            "default is a text, the name of a column"
+            f"columns of {where} are {task.columns!r}; they must be names of its settings whose "
+            "default is a str, the name of a column"
         )
     own = tuple(setting for setting in task.settings if setting.name not in task.columns)
     _check_callable(task.lay_out, "lay_out", 2, own, where)
@@ -202,13 +202,13 @@ _ARGUMENTS = {
     "before": 4,
     "after": 2,
 }
-"""Fields that are functions, and with how many positional arguments they are called."""
+"""Fields that are functions, with their number of positional arguments."""
 
 
 def check_functions(functions: Any, record: Record, where: str = "") -> None:
-    """Raise `PluginError` unless `functions` is what ``record.make`` promises to return.
+    """Raise `PluginError` unless `functions` is a valid result of ``record.make``.
 
-    `where` names the component, with where it comes from.
+    `where` names the component and its origin.
     """
     where = where or f"{kind_of(record).name} {record.name!r}"
     expected: Any = {
@@ -231,7 +231,7 @@ def check_functions(functions: Any, record: Record, where: str = "") -> None:
 
 
 def _problem(functions: Functions) -> str:
-    """What is wrong with functions of the right types, or nothing."""
+    """Return what is wrong with functions of the right types, or an empty text."""
     if isinstance(functions, CriterionFunctions):
         if functions.impurity is None and functions.score is None:
             return "gives neither impurity nor score; a criterion needs one of them"
@@ -239,53 +239,59 @@ def _problem(functions: Functions) -> str:
             return "gives choose, which needs both impurity and score"
         tolerance: Any = functions.tolerance
         if not (isinstance(tolerance, int | float) and 0.0 <= tolerance < math.inf):
-            return f"has tolerance {tolerance!r}; it is a number from 0"
+            return f"has tolerance {tolerance!r}; it must be a number >= 0"
         by_score: Any = functions.levels_by_score
         if not isinstance(by_score, bool):
-            return f"has levels_by_score {by_score!r}; it is true or false"
+            return f"has levels_by_score {by_score!r}; it must be True or False"
         if by_score and not functions.choose:
-            return "has levels_by_score, which needs choose: without it the score decides anyway"
+            return "has levels_by_score, which needs choose; without it the score decides anyway"
     elif isinstance(functions, SplitterFunctions):
         return _splitter_problem(functions)
     elif functions.before is None and functions.after is None:
         return "gives neither before nor after; a pruner needs one of them"
     elif functions.holdout is not None and not _is_share(functions.holdout):
-        return f"has holdout {functions.holdout!r}; it is a share from 0 to below 1"
+        return f"has holdout {functions.holdout!r}; it must be a share from 0 to below 1"
     return ""
 
 
 def _splitter_problem(functions: SplitterFunctions) -> str:
-    """What is wrong with a splitter's functions, or nothing."""
+    """Return what is wrong with a splitter's functions, or an empty text."""
     intervals: Any = functions.intervals
     if functions.coding not in ("exact", "histogram"):
         return f"has coding {functions.coding!r}; known: exact, histogram"
     if not isinstance(intervals, bool):
-        return f"has intervals {intervals!r}; it is true or false"
+        return f"has intervals {intervals!r}; it must be True or False"
     if functions.sums is True and functions.coding != "exact":
         return "splits on sums of columns, which needs coding='exact'"
     return ""
 
 
 def _statistics_problem(functions: CriterionFunctions, task: str | Task) -> str:
-    """What is wrong with the statistics that a criterion asks for, or nothing."""
+    """Return what is wrong with the statistics of a criterion, or an empty text."""
     statistics: Any = functions.statistics
     if not isinstance(statistics, Sums | Ranks):
-        return f"asks for statistics {_type_name(statistics)}; known: treekit.Sums, treekit.Ranks"
+        return f"has statistics {_type_name(statistics)}; known: treekit.Sums, treekit.Ranks"
     if isinstance(task, Task):
         if statistics != Sums() or functions.leaf_value is not None:
-            return f"is for the task {task.name!r}, whose layout says what is counted and answered"
+            return (
+                f"is for the task {task.name!r}, whose layout defines statistics and leaf values; "
+                "leave out statistics and leaf_value"
+            )
         if functions.loss is not None and task.answers == "classification":
-            return "gives a loss, but answers classes, which are judged by mistakes"
+            return "gives a loss, but predicts classes, which are judged by misclassification"
         return ""
     if task == "classification" and (statistics != Sums() or functions.loss is not None):
-        return "is for classification, whose statistics are the weights of the classes"
+        return (
+            "is for classification, whose statistics are the weights of the classes; leave out "
+            "statistics and loss"
+        )
     if isinstance(statistics, Ranks):
         if functions.penalty is not None:
-            return "asks for Ranks, whose cuts take no penalty"
+            return "has a penalty, which Ranks do not support"
         if not 0.0 < statistics.quantile < 1.0:
-            return f"asks for the quantile {statistics.quantile!r}; it lies between 0 and 1"
+            return f"has the quantile {statistics.quantile!r}; it must be between 0 and 1"
         if functions.impurity is None and functions.loss is None:
-            return "asks for Ranks and gives neither impurity nor loss, which pruners need"
+            return "has Ranks, but neither impurity nor loss, which pruners need"
     return ""
 
 
@@ -312,7 +318,7 @@ def _check_settings(settings: Any, where: str, taken: tuple[str, ...] = ()) -> N
         raise PluginError(f"{where} declares setting {twice[0]!r} twice")
     if own := [name for name in names if name in taken]:
         raise PluginError(
-            f"{where} declares setting {own[0]!r}, which is treekit's own argument: rename it"
+            f"{where} declares setting {own[0]!r}, which is an argument of treekit; rename it"
         )
 
 
@@ -322,7 +328,8 @@ def _check_exempt(exempt: Any, where: str) -> None:
     for law, reason in exempt.items():
         if not (isinstance(law, str) and isinstance(reason, str) and law and reason.strip()):
             raise PluginError(
-                f"exempt of {where} has {law!r}: {reason!r}; name a law, and say why it cannot hold"
+                f"exempt of {where} has {law!r}: {reason!r}; give a law and the reason why it "
+                "cannot hold"
             )
 
 
@@ -337,14 +344,12 @@ def _check_callable(
         raise PluginError(f"{attribute!r} of {where} is {_type_name(function)}, not a function")
     try:
         signature = inspect.signature(getattr(function, "py_func", function))
-    except (TypeError, ValueError):  # some functions written in C do not say
+    except (TypeError, ValueError):  # some C functions have no signature
         return
     try:
         signature.bind(*[None] * arguments, **{setting.name: None for setting in settings})
     except TypeError as error:
-        raise PluginError(
-            f"{attribute!r} of {where} cannot be called as agreed: {error}"
-        ) from error
+        raise PluginError(f"{attribute!r} of {where} has the wrong parameters: {error}") from error
 
 
 def _type_name(value: object) -> str:

@@ -1,8 +1,8 @@
-"""Names to components: resolved once, at the edge.
+"""Registry of components: resolves names to records.
 
 Components come from treekit itself and from plugins, through the same hooks.
-One broken plugin never takes the tool down: a `TreekitWarning` names plugin,
-distribution, version and cause, and the others work.  Strict discovery, by
+A broken plugin does not affect the others: a `TreekitWarning` names plugin,
+distribution, version and cause.  Strict discovery, by
 `configure`, ``--strict-plugins`` or ``TREEKIT_STRICT_PLUGINS=1``, raises
 `PluginError` instead.
 """
@@ -77,13 +77,13 @@ _host_lock = threading.Lock()
 
 
 def configure(*, strict: bool | None = None) -> None:
-    """Forget what was discovered, and set how faults are met from now on.
+    """Discard discovered components, and set how faulty plugins are treated from now on.
 
     Parameters
     ----------
     strict : bool, optional
-        True: a faulty plugin raises `PluginError`.  None: as the environment
-        variable ``TREEKIT_STRICT_PLUGINS`` says (``1`` is strict).
+        True: a faulty plugin raises `PluginError`.  None: use the environment
+        variable ``TREEKIT_STRICT_PLUGINS`` (``1`` is strict).
     """
     global _host  # noqa: PLW0603 - the one registry of the process
     if strict is None:
@@ -110,8 +110,8 @@ def _resolve(record_type: type[R], wanted: str | R) -> R:
         return wanted
     if not isinstance(wanted, str):
         raise SettingError(
-            f"a {kind.name} is given by name or as a treekit.{record_type.__name__}, "
-            f"not as a {type(wanted).__name__}"
+            f"expected the name of a {kind.name} or a treekit.{record_type.__name__}, "
+            f"got {type(wanted).__name__}"
         )
     catalogue = _catalogue(kind.name)
     if wanted in catalogue:
@@ -126,91 +126,91 @@ def _resolve(record_type: type[R], wanted: str | R) -> R:
 
 
 def criterion(wanted: str | Criterion) -> Criterion:
-    """The criterion of that name; a record passes through, checked.
+    """Return the criterion of that name; a record is checked and returned unchanged.
 
     Raises
     ------
     SettingError
         If no installed component has that name.
     PluginError
-        If two plugins offer it, or a record passed in is malformed.
+        If two plugins provide it, or a given record is malformed.
     """
     return _resolve(Criterion, wanted)
 
 
 def splitter(wanted: str | Splitter) -> Splitter:
-    """The splitter of that name; as `criterion`."""
+    """Return the splitter of that name; see `criterion`."""
     return _resolve(Splitter, wanted)
 
 
 def pruner(wanted: str | Pruner) -> Pruner:
-    """The pruner of that name; as `criterion`."""
+    """Return the pruner of that name; see `criterion`."""
     return _resolve(Pruner, wanted)
 
 
 def exporter(wanted: str | Exporter) -> Exporter:
-    """The exporter of that name; as `criterion`."""
+    """Return the exporter of that name; see `criterion`."""
     return _resolve(Exporter, wanted)
 
 
 def importer(wanted: str | Importer) -> Importer:
-    """The importer of that name; as `criterion`."""
+    """Return the importer of that name; see `criterion`."""
     return _resolve(Importer, wanted)
 
 
 def criteria() -> Catalogue:
-    """All criteria by name."""
+    """Return all criteria by name."""
     return _catalogue("criterion")
 
 
 def splitters() -> Catalogue:
-    """All splitters by name."""
+    """Return all splitters by name."""
     return _catalogue("splitter")
 
 
 def pruners() -> Catalogue:
-    """All pruners by name."""
+    """Return all pruners by name."""
     return _catalogue("pruner")
 
 
 def exporters() -> Catalogue:
-    """All exporters by name."""
+    """Return all exporters by name."""
     return _catalogue("exporter")
 
 
 def importers() -> Catalogue:
-    """All importers by name."""
+    """Return all importers by name."""
     return _catalogue("importer")
 
 
 def components(kind: str | None = None) -> tuple[Component, ...]:
-    """Every component, of one kind or of all, clashing ones included: for listings."""
+    """Return all components, of one kind or of all, including those with clashing names."""
     kinds = KINDS if kind is None else (kind,)
     return tuple(component for name in kinds for component in _catalogue(name).found)
 
 
 def faults() -> tuple[str, ...]:
-    """What was left out so far and why, a sentence each: for listings, after `components`."""
+    """Return what was left out so far and why, one sentence each; call `components` first."""
     return tuple(_discovered().faults)
 
 
 def leave_out(what: str) -> None:
-    """Note a fault of a part of the user's, such as a folder; for hooks of treekit's own.
+    """Report a fault in a user's addition, such as a folder; for hooks of treekit itself.
 
-    It is told as a plugin's faults are, a `TreekitWarning` and one of `faults`, or
-    `PluginError` where discovery is strict, as soon as the hook has returned.
+    It is reported like a plugin's faults, with a `TreekitWarning` and in `faults`, or as
+    `PluginError` in strict discovery, as soon as the hook has returned.
     """
     _discovered().leave_out(what)
 
 
 def origin(record: Record) -> dict[str, str]:
-    """Where a record comes from, as plain values for a model's provenance.
+    """Return the origin of a record as plain values, for a model's provenance.
 
     Returns
     -------
     dict
         ``kind``, ``name``, ``plugin``, ``distribution`` and ``version``; the
-        last three are empty for a record that no installed plugin offers.
+        last three are empty for a record that no installed plugin provides.
     """
     found = _listed(record)
     return {
@@ -223,19 +223,19 @@ def origin(record: Record) -> dict[str, str]:
 
 
 def described(record: Record) -> str:
-    """A component as messages name it: ``criterion 'log_rank' (from treekit-survival 0.1.0)``."""
+    """Return a component's name for messages: ``criterion 'x' (from treekit-survival 0.1.0)``."""
     found, where = _listed(record), f"{kind_of(record).name} {record.name!r}"
     return f"{where} (from {found.distribution} {found.version})" if found else where
 
 
 def is_foreign(record: Record) -> bool:
-    """Whether a record is anything but a component of treekit's own."""
+    """Return whether a record is not one of treekit's own components."""
     found = _listed(record)
     return found is None or found.distribution != "treekit"
 
 
 def _listed(record: Record) -> Component | None:
-    """The component that an installed plugin lists this very record as."""
+    """Return the component of this record object, or None if no plugin provides it."""
     return next((c for c in _catalogue(kind_of(record).name).found if c.record is record), None)
 
 
@@ -244,7 +244,7 @@ def make(
     given: Mapping[str, Any],
     layout: Layout | None = None,
 ) -> tuple[Any, dict[str, Any]]:
-    """The functions of a record under settings.
+    """Return the functions of a record for given settings.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ def make(
     given : mapping
         Settings by name; the others take their defaults.
     layout : Layout, optional
-        Of a criterion's `Task`.
+        Layout of a criterion's `Task`.
 
     Returns
     -------
@@ -289,18 +289,17 @@ def make(
 
 
 def settings_of(record: Criterion | Splitter | Pruner, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Every setting's value of a component, and of its task; see `make`."""
+    """Return every setting's value of a component, and of its task; see `make`."""
     return resolve(declared_settings(record), given, f"{kind_of(record).name} {record.name!r}")
 
 
 # ---------------------------------------------------------------- catalogue
-# Components by kind and name, discovered when they are first asked for.
 
 
 class Catalogue(Mapping[str, Component]):
     """Components of one kind by name.
 
-    A name that two plugins offer is listed, and asking for it raises
+    A name that two plugins provide is listed, and looking it up raises
     `PluginError`; all other names work.
     """
 
@@ -327,7 +326,7 @@ class Catalogue(Mapping[str, Component]):
 
 
 class Host:
-    """What was discovered; each kind when it is first asked for."""
+    """Discovered components; each kind is discovered on first use."""
 
     def __init__(self, strict: bool) -> None:
         self.strict = strict
@@ -336,45 +335,45 @@ class Host:
         self._catalogues: dict[str, Catalogue] = {}
         self._told: set[str] = set()
         self._left_out: list[str] = []
-        # Reentrant: a plugin may ask the registry while it is imported.
+        # Reentrant: a plugin may use the registry while it is imported.
         self._lock = threading.RLock()
 
     def catalogue(self, kind: Kind) -> Catalogue:
-        """All components of one kind."""
+        """Return all components of one kind."""
         with self._lock:
             if kind.name not in self._catalogues:
                 self._catalogues[kind.name] = self._discover(kind)
             return self._catalogues[kind.name]
 
     def first_time(self, who: str) -> bool:
-        """Whether this was not asked before: a component's age is told once."""
+        """Return whether this is the first call for `who`, so that warnings are given once."""
         with self._lock:
             new = who not in self._told
             self._told.add(who)
             return new
 
     def leave_out(self, what: str) -> None:
-        """Note a fault of what the user added to treekit's own, told once that is listed."""
+        """Record a fault in a user's addition to built-in components, reported after listing."""
         with self._lock:
             self._left_out.append(what)
 
     def _discover(self, kind: Kind) -> Catalogue:
         own = builtin_plugin(kind).components(kind, _own_fault)
-        # Not while treekit's own hook runs: a strict error would name that instead.
+        # Reported after treekit's own hook: inside it, a strict error would blame the hook.
         left_out, self._left_out = self._left_out, []
         for what in left_out:
-            self._tell(what, f"{what}. That part is left out")
+            self._tell(what, f"{what}. It is left out")
         taken = {component.name for component in own}
         found = list(own)
         if self._plugins is None:
             self._plugins = find_plugins(self._complain)
         for plugin in self._plugins:
             for component in plugin.components(kind, self._complain):
-                if component.name in taken:  # what everyone's settings name stays what it is
+                if component.name in taken:  # plugins cannot replace treekit's own components
                     self._complain(
                         plugin.source,
-                        f"offers {kind.name} {component.name!r}, the name of treekit's own; "
-                        "its author is to rename it",
+                        f"provides {kind.name} {component.name!r}, the name of treekit's own; "
+                        "its author must rename it",
                     )
                 else:
                     found.append(component)
@@ -386,8 +385,8 @@ class Host:
     def _complain(self, source: Source, what: str) -> None:
         self._tell(
             f"{source} {what}",
-            f"{source} {what}. That part is left out (without {source.distribution}, or with a "
-            "release of it that fits, this goes away)",
+            f"{source} {what}. It is left out (to remove this warning, update or uninstall "
+            f"{source.distribution})",
         )
 
     def _tell(self, fault: str, warning: str) -> None:
@@ -404,6 +403,6 @@ def _own_fault(source: Source, what: str) -> None:
 def _clash(kind: Kind, offers: list[Component]) -> str:
     owners = [str(Source(o.plugin, o.distribution, o.version)) for o in offers]
     return (
-        f"{kind.name} {offers[0].name!r} is offered by {' and by '.join(owners)}; "
+        f"{kind.name} {offers[0].name!r} is provided by {' and by '.join(owners)}; "
         "uninstall one of them"
     )

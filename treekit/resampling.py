@@ -1,4 +1,4 @@
-"""The bootstrap: how much a statistic varies from sample to sample.
+"""The bootstrap: variation of a statistic from sample to sample.
 
 B. Efron, "Bootstrap methods: another look at the jackknife", Annals of
 Statistics 7, 1979, pp. 1-26; Zhou, *Machine Learning*, 2016, section 2.2.3.
@@ -21,7 +21,7 @@ from treekit.errors import DataError, SettingError
 __all__ = ["Bootstrapped", "bootstrap"]
 
 _CELLS = 1 << 21
-"""Numbers that one block of vectorised samples holds at most."""
+"""Maximum number of cells in one block of vectorized samples."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,7 +35,7 @@ class Bootstrapped:
     mean, variance, standard_error : float or array
         Of the replicates; the variance divides by ``B - 1``.
     interval : (low, high)
-        Percentile interval of the confidence asked for (Efron 1981).
+        Percentile interval of the given confidence (Efron 1981).
     replicates : (B, ...) float64
         The statistic of each sample.
     """
@@ -48,7 +48,7 @@ class Bootstrapped:
     replicates: npt.NDArray[np.float64]
 
     def __repr__(self) -> str:
-        """All but the replicates."""
+        """Return all fields but the replicates."""
         names = ("estimate", "mean", "standard_error")
         shown = [f"{name}={_shown(getattr(self, name))}" for name in names]
         low, high = map(_shown, self.interval)
@@ -58,7 +58,7 @@ class Bootstrapped:
 
     @property
     def bias(self) -> Any:
-        """Mean of the replicates less the estimate."""
+        """Mean of the replicates minus the estimate."""
         return self.mean - self.estimate
 
 
@@ -71,35 +71,35 @@ def bootstrap(
     confidence: float = 0.95,
     vectorized: bool | None = None,
 ) -> Bootstrapped:
-    """Mean, variance and interval of a statistic over samples drawn with replacement.
+    """Estimate mean, variance and interval of a statistic over samples drawn with replacement.
 
     Parameters
     ----------
     statistic : callable
         ``statistic(sample)``: a number, or an array of numbers.
     data : (rows, ...) array, dataframe, or tuple of these
-        What is drawn from, row by row.  The parts of a tuple are drawn
-        together and passed one by one, ``statistic(x, y)``.
+        The data, sampled row by row.  The parts of a tuple are sampled
+        together and passed as arguments, ``statistic(x, y)``.
     B : int
         Number of samples, each as large as the data.
     seed : int, optional
-        The same seed draws the same samples.
+        Random seed.
     confidence : float
-        Of the percentile interval.
+        Confidence of the percentile interval.
     vectorized : bool, optional
         Whether ``statistic(samples, axis=1)`` takes many samples at a time,
-        (samples, rows, ...).  Default: where it has a parameter ``axis``, as
+        (samples, rows, ...).  Default: if it has a parameter ``axis``, as
         NumPy's functions do, and the data are arrays.
 
     Raises
     ------
     DataError
-        For data that have no rows or hold what is no table, parts of different
-        lengths, and a statistic that is not finite, no number, or of another
+        For data without rows or of another type, parts of different
+        lengths, and a statistic that is not finite, not a number, or of another
         shape for another sample.
     SettingError
         For a `B` below 2, a `confidence` outside (0, 1), a negative `seed`, or
-        a `statistic` that cannot be called.
+        a `statistic` that is not callable.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def bootstrap(
     if vectorized is None:
         vectorized = arrays and _has_axis(statistic)
     elif vectorized and not arrays:
-        raise SettingError("vectorized statistics take arrays; give arrays, or vectorized=False")
+        raise SettingError("vectorized=True needs arrays; give arrays, or vectorized=False")
     rng = np.random.default_rng(seed)
     estimate = _estimate(statistic, parts, vectorized)
     found = _vectorized if vectorized else _one_by_one
@@ -121,7 +121,7 @@ def bootstrap(
     if bad.any():
         raise DataError(
             f"the statistic of sample {int(bad.argmax())} is {replicates[bad.argmax()]}; it must "
-            "be finite for every sample, one that repeats a single row included"
+            "be finite for every sample, including one that repeats a single row"
         )
     tail = (1.0 - confidence) / 2.0
     low, high = np.quantile(replicates, [tail, 1.0 - tail], axis=0)
@@ -137,11 +137,11 @@ def _check(statistic: Any, n_samples: Any, seed: Any, confidence: Any) -> None:
             f"statistic is {statistic!r}; give a function of a sample, such as np.mean"
         )
     if not _whole(n_samples, 2):
-        raise SettingError(f"B is {n_samples!r}; give a whole number of samples, at least 2")
+        raise SettingError(f"B is {n_samples!r}; give an integer of at least 2")
     if seed is not None and not _whole(seed, 0):
-        raise SettingError(f"seed is {seed!r}; give a whole number of at least 0, or None")
+        raise SettingError(f"seed is {seed!r}; give an integer of at least 0, or None")
     if not isinstance(confidence, numbers.Real) or not 0.0 < float(confidence) < 1.0:
-        raise SettingError(f"confidence is {confidence!r}; give a share between 0 and 1")
+        raise SettingError(f"confidence is {confidence!r}; give a number between 0 and 1")
 
 
 def _whole(value: Any, least: int) -> bool:
@@ -150,7 +150,7 @@ def _whole(value: Any, least: int) -> bool:
 
 
 def _numbers(found: Any, of: str) -> npt.NDArray[np.float64]:
-    """What a statistic gave, as numbers."""
+    """Return the result of a statistic as numbers."""
     try:
         values = np.asarray(found)
         objects = values.dtype.kind == "O"  # such as fractions
@@ -175,7 +175,7 @@ def _shown(value: Any) -> str:
 
 
 def _part(part: Any) -> Any:
-    """An array, or a dataframe as narwhals takes it apart."""
+    """Return an array, or a dataframe unchanged."""
     from narwhals.stable.v2.dependencies import is_into_dataframe
 
     if not isinstance(part, np.ndarray) and is_into_dataframe(part):
@@ -183,11 +183,13 @@ def _part(part: Any) -> Any:
     try:
         array = np.asarray(part)
     except ValueError as error:
-        raise DataError(f"data is no array: its rows are of different lengths ({error})") from None
+        raise DataError(
+            f"data is not an array: its rows have different lengths ({error})"
+        ) from None
     if array.ndim == 0:
         raise DataError(
-            f"data holds {reprlib.repr(part)}, of type {type(part).__name__}; give an array or a "
-            "dataframe with at least 1 row, or a tuple of these"
+            f"data contains {reprlib.repr(part)}, of type {type(part).__name__}; give an array or "
+            "a dataframe with at least 1 row, or a tuple of these"
         )
     return array
 
@@ -195,7 +197,7 @@ def _part(part: Any) -> Any:
 def _estimate(
     statistic: Callable[..., Any], parts: list[Any], vectorized: bool
 ) -> npt.NDArray[np.float64]:
-    """The statistic of the data, asked as it is of the samples: the shapes are then alike."""
+    """Return the statistic of the data, computed as for the samples, so that shapes agree."""
     try:
         if vectorized:
             return np.asarray(_vectorized_rows(statistic, [part[None] for part in parts])[0])
@@ -204,8 +206,8 @@ def _estimate(
         if all(not isinstance(part, np.ndarray) or _is_real(part) for part in parts):
             raise
         raise DataError(
-            f"data holds what is no number, and the statistic fails on it ({error}); give numbers, "
-            "or a statistic of such data"
+            f"data contains values that are not numbers, and the statistic fails on them "
+            f"({error}); give numbers, or a statistic of such data"
         ) from error
     return _numbers(found, "the data")
 
@@ -214,8 +216,8 @@ def _length(parts: list[Any]) -> int:
     lengths = {len(part) for part in parts}
     if len(lengths) != 1 or lengths == {0}:
         raise DataError(
-            f"the data have {' and '.join(map(str, sorted(lengths))) or 'no'} rows; all parts need "
-            "the same number of rows, at least 1"
+            f"the data have {' and '.join(map(str, sorted(lengths))) or 'no'} rows; all parts must "
+            "have the same number of rows, at least 1"
         )
     return lengths.pop()
 
@@ -240,13 +242,13 @@ def _vectorized(
 
 
 def _vectorized_rows(statistic: Callable[..., Any], samples: list[Any]) -> npt.NDArray[np.float64]:
-    """(samples, ...) float64: the statistic of samples that stand one behind the other."""
+    """Return (samples, ...) float64: the statistic of stacked samples."""
     n = len(samples[0])
     given = _numbers(statistic(*samples, axis=1), f"{n} samples at a time")
     if given.ndim == 0 or len(given) != n:
         raise DataError(
-            f"the statistic of {n} samples at a time has shape {given.shape}; it must give one row "
-            "for each: mind axis=1, or set vectorized=False"
+            f"the statistic of {n} samples at a time has shape {given.shape}; it must return one "
+            "row per sample: use axis=1, or set vectorized=False"
         )
     return given
 
@@ -261,7 +263,7 @@ def _one_by_one(
         if found[-1].shape != found[0].shape:
             raise DataError(
                 f"the statistic of one sample has shape {found[0].shape}, of another "
-                f"{found[-1].shape}; it must give as many numbers for every sample"
+                f"{found[-1].shape}; it must have the same shape for every sample"
             )
     return np.stack(found)
 

@@ -1,4 +1,4 @@
-"""New plugins: an installable package around a component that works, for its author to change.
+"""Create plugin packages: an installable package around a working component to modify.
 
 >>> from treekit.scaffold import new_plugin
 >>> new_plugin("tsallis", "criterion")
@@ -51,7 +51,7 @@ class NewPlugin:
     folder : Path
     names : PluginNames
     files : tuple of str
-        Paths below `folder`, with ``/``.
+        Paths relative to `folder`, with ``/``.
     """
 
     folder: Path
@@ -60,69 +60,68 @@ class NewPlugin:
 
 
 def new_plugin(name: str, kind: str, directory: str | Path = ".") -> NewPlugin:
-    """Write the package ``treekit-NAME`` into a folder of that name, whole or not at all.
+    """Write the package ``treekit-NAME`` into a folder of that name, completely or not at all.
 
     Parameters
     ----------
     name : str
-        Of the component; see `treekit.scaffold.plugin_names`.
+        Name of the component; see `treekit.scaffold.plugin_names`.
     kind : {"criterion", "splitter", "pruner", "exporter", "importer"}
     directory : str or Path
-        An existing folder, in which the package's own is made.
+        An existing folder, in which the package's folder is created.
 
     Raises
     ------
     SettingError
-        For an unknown kind, a name that cannot be, a folder that is not there,
-        and one that is: nothing is overwritten.
+        For an unknown kind, an invalid name, a missing directory, and a package folder
+        that exists: nothing is overwritten.
     OSError
-        If the disk refuses; then nothing is left behind.
+        If writing fails; then nothing is left behind.
     """
     if kind not in KINDS:
         raise SettingError(f"unknown kind of plugin {kind!r}; known: {', '.join(KINDS)}")
     names = plugin_names(name)
     parent = Path(directory)
     if not parent.is_dir():
-        raise SettingError(f"there is no folder {str(parent)!r} to write the plugin into; make it")
+        raise SettingError(f"folder {str(parent)!r} does not exist; create it, or give another one")
     folder = parent / names.distribution
     if os.path.lexists(folder):
-        raise SettingError(f"{str(folder)!r} exists already; choose another name or folder")
+        raise SettingError(f"{str(folder)!r} already exists; choose another name or folder")
     files = contents(names, kind)
     _write(folder, files)
     return NewPlugin(folder, names, tuple(files))
 
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Make the folder beside its place and move it there as the last step."""
+    """Write into a temporary folder next to the target, and rename it as the last step."""
     draft = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
     try:
         for name, content in files.items():
             place = draft / name
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(content)
-        # Nothing is overwritten by this either: it fails on a file, and on a
-        # folder that holds anything and came into being meanwhile.
+        # `rename` fails on a file or a non-empty folder that was created meanwhile.
         draft.rename(folder)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
 
 # ---------------------------------------------------------------- contents
-# The files of a new plugin, filled in from ``templates/plugin/``.
+# Templates are in ``templates/plugin/``.
 
 
 def contents(names: PluginNames, kind: str) -> dict[str, bytes]:
-    """Every file of the package, by its path with ``/`` below the package's folder.
+    """Return every file of the package, by its path with ``/`` relative to the package's folder.
 
     Parameters
     ----------
     names : PluginNames
-        Checked: they are written into code as they are.
+        Must be valid: they are inserted into code.
     kind : str
         A kind of component.
     """
     module, component = names.module, names.component
-    # A target has templates of its own, which need a folder to be shipped in.
+    # An exporter has templates, and needs a package folder that contains them.
     shipped = f"{module}/__init__.py" if kind == "exporter" else f"{module}.py"
     template_of = {
         "pyproject.toml": "pyproject",
@@ -152,11 +151,9 @@ def contents(names: PluginNames, kind: str) -> dict[str, bytes]:
 
 
 # ---------------------------------------------------------------- names
-# The names of a new plugin: one word from its author, and all that is called after it.
-#
 # ``tsallis`` becomes the component ``tsallis`` of the distribution
-# ``treekit-tsallis``, whose module is ``treekit_tsallis``: by the prefix one
-# finds plugins on PyPI, and no module hides another's.
+# ``treekit-tsallis``, whose module is ``treekit_tsallis``: the prefix makes
+# plugins easy to find on PyPI and avoids clashes of module names.
 
 _LONGEST = 40
 _PREFIX = "treekit-"
@@ -164,16 +161,16 @@ _PREFIX = "treekit-"
 
 @dataclass(frozen=True)
 class PluginNames:
-    """What a plugin's parts are called.
+    """The names of a plugin.
 
     Attributes
     ----------
     component : str
         As users type it: ``--criterion my_entropy``.
     distribution : str
-        As pip knows it: ``treekit-my-entropy``.
+        On PyPI: ``treekit-my-entropy``.
     module : str
-        As Python imports it: ``treekit_my_entropy``.
+        In Python: ``treekit_my_entropy``.
     """
 
     component: str
@@ -182,27 +179,26 @@ class PluginNames:
 
 
 def plugin_names(name: str) -> PluginNames:
-    """All names of the plugin `name`; a leading ``treekit-`` is not repeated.
+    """Return all names of the plugin `name`; a leading ``treekit-`` is not repeated.
 
     Raises
     ------
     SettingError
-        Unless `name` is a name on PyPI and, with ``_`` for ``-``, of a Python
+        Unless `name` is a valid name on PyPI and, with ``_`` for ``-``, of a Python
         module: ASCII letters, digits, single ``-`` or ``_`` between them, a
-        letter first; no keyword, no module of the standard library, and
-        nothing that is installed already.
+        letter first; not a keyword, a module of the standard library, or
+        the name of anything installed.
     """
     stem = name.lower().replace("_", "-").removeprefix(_PREFIX)
     if not name.isascii() or not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", stem):
         raise SettingError(
-            f"{name!r} cannot name a plugin: the name is part of one on PyPI and of a Python "
-            "module, so it is made of ASCII letters, digits and single '-' or '_' between them, "
-            "and begins with a letter"
+            f"{name!r} cannot name a plugin: it must be valid on PyPI and in Python; use ASCII "
+            "letters, digits and single '-' or '_' between them, and begin with a letter"
         )
     if len(stem) > _LONGEST:
         raise SettingError(
-            f"{name[:80]!r} cannot name a plugin: it has {len(stem)} characters, and people type "
-            f"it; use {_LONGEST} at most"
+            f"{name[:80]!r} cannot name a plugin: it has {len(stem)} characters; use at most "
+            f"{_LONGEST}"
         )
     names = PluginNames(stem.replace("-", "_"), _PREFIX + stem, f"treekit_{stem.replace('-', '_')}")
     if taken := _taken(names):
@@ -211,14 +207,14 @@ def plugin_names(name: str) -> PluginNames:
 
 
 def _taken(names: PluginNames) -> str:
-    """What else is called so, or nothing."""
+    """Return what already has the name, or an empty text."""
     word = names.component
     if keyword.iskeyword(word) or keyword.issoftkeyword(word):
-        return f"{word!r} is a keyword of Python"
+        return f"{word!r} is a Python keyword"
     if word in sys.stdlib_module_names:
         return f"{word!r} is a module of Python's standard library"
     if word == "treekit":
-        return "that is treekit's own name"
+        return "it is treekit's own name"
     for component in _installed():
         if component.name.replace("-", "_").lower() == word:
             return (
@@ -227,12 +223,12 @@ def _taken(names: PluginNames) -> str:
     if _is_distribution(names.distribution):
         return f"the distribution {names.distribution!r} is installed"
     if importlib.util.find_spec(names.module) is not None:
-        return f"a module {names.module!r} can be imported already"
+        return f"a module {names.module!r} already exists"
     return ""
 
 
 def _installed() -> tuple[Component, ...]:
-    """Every component; what is wrong with other plugins is not told here."""
+    """Return every component, ignoring warnings about other plugins."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TreekitWarning)
         return registry.components()

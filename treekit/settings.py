@@ -1,8 +1,8 @@
 """Settings: declared once, checked in one place, given by keyword or as ``KEY=VALUE``.
 
 A `Setting` declares name, default, type, choices and bounds.  The same
-declaration checks a Python value (`resolve`), reads a command-line text
-(`parse_assignments`) and prints itself (`help_rows`).
+declaration checks Python values (`resolve`), parses command-line texts
+(`parse_assignments`) and generates help (`help_rows`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["check_declaration", "help_rows", "parse_assignments", "resolve", "su
 
 _TYPE_NAMES: dict[type, str] = {
     bool: "true or false",
-    int: "a whole number",
+    int: "an integer",
     float: "a number",
     str: "text",
 }
@@ -28,16 +28,16 @@ _BOOLS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "o
 
 
 def resolve(settings: tuple[Setting, ...], given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Every setting's value: what was given, checked, and defaults for the rest.
+    """Check the given values and return every setting's value, with defaults for the rest.
 
     Parameters
     ----------
     settings : tuple of Setting
     given : mapping
-        Python values by name; a whole number is accepted where a number is
-        asked, and NumPy scalars become plain values.
+        Python values by name; an integer is accepted for a float, and NumPy scalars
+        become plain values.
     where : str
-        Whose settings these are, for messages: ``"criterion 'gini'"``.
+        Owner of the settings, for messages: ``"criterion 'gini'"``.
 
     Returns
     -------
@@ -61,13 +61,13 @@ def resolve(settings: tuple[Setting, ...], given: Mapping[str, Any], where: str)
 def parse_assignments(
     settings: tuple[Setting, ...], assignments: Iterable[str], where: str
 ) -> dict[str, Any]:
-    """Typed values of ``KEY=VALUE`` texts; only of those given.
+    """Parse ``KEY=VALUE`` texts and return the typed values of the given settings.
 
     Choices restrict values of their own type only: ``"sqrt"`` or any fraction is
     choices ``("sqrt",)`` with types ``(str, float)``.  ``none`` is None where a
-    setting accepts it; ``true``, ``yes`` and ``on`` are True.  What a text means
-    depends on the declaration alone: ``1`` is a number for an ``int`` setting and
-    text for a ``str`` setting.
+    setting accepts it; ``true``, ``yes`` and ``on`` are True.  A text is interpreted
+    by the declaration alone: ``1`` is a number for an ``int`` setting and text for a
+    ``str`` setting.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def parse_assignments(
 
 
 def help_rows(settings: tuple[Setting, ...]) -> list[tuple[str, str, str, str]]:
-    """Rows of a help table: name, what it accepts, default, meaning."""
+    """Return rows of a help table: name, accepted values, default, meaning."""
     return [
         (setting.name, _accepts(setting), _value_text(setting.default), setting.help)
         for setting in settings
@@ -98,21 +98,21 @@ def help_rows(settings: tuple[Setting, ...]) -> list[tuple[str, str, str, str]]:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'gini'?"`` if one of `known` is close to `name`, else nothing."""
-    by_case = {other.casefold(): other for other in known}  # "CART" is as near as can be
+    """Return ``"; did you mean 'gini'?"`` if one of `known` is close to `name`, else ``""``."""
+    by_case = {other.casefold(): other for other in known}  # "CART" matches "cart" exactly
     close = difflib.get_close_matches(name.casefold(), list(by_case), n=1)
     return f"; did you mean {by_case[close[0]]!r}?" if close else ""
 
 
 def check_declaration(setting: Setting) -> None:
-    """Raise `SettingError` unless `setting` is well declared and its default obeys it."""
+    """Raise `SettingError` unless `setting` is well-formed and its default is valid."""
     name: object = setting.name
     if not isinstance(name, str) or not name.isidentifier():
         raise SettingError(f"setting name {name!r} is not a Python identifier")
     if unknown := [t for t in _types(setting) if t not in _TYPE_NAMES]:
         raise SettingError(
-            f"setting {name!r} has type {unknown[0]!r}; settings are bool, int, float or str, "
-            "and a default of None needs one of them as its type"
+            f"setting {name!r} has type {unknown[0]!r}; use bool, int, float or str, and give the "
+            "type if the default is None"
         )
     if not setting.help:
         raise SettingError(f"setting {name!r} has no help text")
@@ -121,7 +121,7 @@ def check_declaration(setting: Setting) -> None:
         plain = isinstance(end, Real) and not isinstance(end, bool)
         if end is not None and not (plain and end == end):
             raise SettingError(
-                f"{bound} of setting {name!r} is {end!r}, which is no number; give one, or None"
+                f"{bound} of setting {name!r} is {end!r}; it must be a number or None"
             )
     _checked(setting, setting.default, "its own declaration")
 
@@ -137,7 +137,7 @@ def _takes_none(setting: Setting) -> bool:
 
 
 def _types(setting: Setting) -> tuple[type, ...]:
-    """Accepted types but None's, in the order in which a text is tried."""
+    """Return the accepted types other than None, in the order in which a text is tried."""
     order = list(_TYPE_NAMES)
     declared = _declared_types(setting)
     types = [t for t in declared if t is not type(None)] or declared
@@ -147,7 +147,7 @@ def _types(setting: Setting) -> tuple[type, ...]:
 def _declared(declared: Mapping[str, Setting], name: str, where: str) -> Setting:
     if name in declared:
         return declared[name]
-    known = f"settings: {', '.join(declared)}" if declared else "it takes none"
+    known = f"settings: {', '.join(declared)}" if declared else "it has no settings"
     raise SettingError(
         f"{where} has no setting {name!r}{suggestion(name, declared) or ';'} {known}"
     )

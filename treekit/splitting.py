@@ -1,7 +1,7 @@
-"""What a splitter plugin works with: the node it sees and the splits it proposes.
+"""Tools for splitter plugins: the node to split and the splits to propose.
 
-A splitter's ``find(node, criterion, rng)`` looks at one node
-(`treekit.kernels.records.Node`) and returns a `Split`, or None to leave it a leaf.
+A splitter's ``find(node, criterion, rng)`` examines one node
+(`treekit.kernels.records.Node`) and returns a `Split`, or None to make it a leaf.
 It is compiled by numba where possible, and these functions compile with it::
 
     split = threshold_split(feature, cut)
@@ -42,11 +42,11 @@ __all__ = [
 ]
 
 HEAVIEST = -1
-"""As the branch of missing values: the one of largest weight at the node."""
+"""Branch of missing values: the one with the largest weight at the node."""
 
 
 class Split(NamedTuple):
-    """A proposed split; make it with the functions of this module.
+    """A proposed split; created by the functions of this module.
 
     Attributes
     ----------
@@ -56,14 +56,14 @@ class Split(NamedTuple):
     cut : int
         Threshold splits: codes up to it go to branch 0.
     threshold : float
-        The number that the model stores; NaN: the midpoint above the cut.
+        The threshold that the model stores; NaN: the midpoint above the cut.
     missing : int
         Branch of missing values; -1: the heaviest.
     branches : int
     levels : (levels,) int32
-        Level splits: branch of each level, -1 the missing way.  Interval splits:
+        Level splits: branch of each category, -1 = as missing values.  Interval splits:
         the cuts, codes in ascending order.  Oblique splits: columns and the bits
-        of their weights, by turns.  Else empty.
+        of their weights, alternating.  Otherwise empty.
     score : float
     """
 
@@ -78,30 +78,30 @@ class Split(NamedTuple):
 
 
 def threshold_split(feature: int, cut: int, threshold: float = np.nan) -> Split:
-    """Codes up to `cut` go to branch 0, greater ones to branch 1.
+    """Return a split that sends codes up to `cut` to branch 0, greater ones to branch 1.
 
     `threshold` must lie between the values of codes `cut` and ``cut + 1``; it
-    is rounded down to the model's input type.  NaN: the midpoint is taken.
+    is rounded down to the model's input type.  NaN: the midpoint.
     """
     return Split(1, feature, cut, threshold, HEAVIEST, 2, np.empty(0, np.int32), 0.0)
 
 
 def interval_split(feature: int, cuts: npt.NDArray[np.int32], missing_apart: bool = False) -> Split:
-    """A branch for each interval of a numeric column, the lowest values first.
+    """Return a split with a branch for each interval of a numeric column, lowest values first.
 
     For splitters that declare ``SplitterFunctions(intervals=True)``.  The tree
-    holds such a split as a nest of thresholds on the one column; nothing is
-    searched within it, and `max_depth` counts it as one level.
+    stores such a split as nested thresholds on the column; no further search takes place
+    within it, and `max_depth` counts it as one level.
 
     Parameters
     ----------
     feature : int
     cuts : (intervals - 1,) int32
-        Ascending codes, at least one; codes up to a cut lie below it, and every
-        interval has known rows at the node: some whose value lies in it.
+        Ascending codes, at least one; codes up to a cut are below it, and every
+        interval must contain known rows: rows of the node with a value in it.
     missing_apart : bool
-        Whether missing values have a branch of their own, which is branch 0, with
-        the intervals behind it.  Otherwise they join an interval (`missing_to`).
+        Whether missing values have a separate branch, which is branch 0, followed by
+        the intervals.  Otherwise they join an interval (`missing_to`).
     """
     first = 1 if missing_apart else 0
     missing = 0 if missing_apart else HEAVIEST
@@ -109,23 +109,23 @@ def interval_split(feature: int, cuts: npt.NDArray[np.int32], missing_apart: boo
 
 
 def level_split(feature: int, levels: npt.NDArray[np.int32], branches: int) -> Split:
-    """Level c of a nominal column goes to branch ``levels[c]``, -1 the missing way."""
+    """Return a split that sends category c to branch ``levels[c]``, -1 = as missing values."""
     return Split(2 if branches == 2 else 3, feature, 0, np.nan, HEAVIEST, branches, levels, 0.0)
 
 
 def missing_split(feature: int) -> Split:
-    """Rows whose value is missing go to branch 0, all others to branch 1."""
+    """Return a split that sends missing values to branch 0, all others to branch 1."""
     return Split(4, feature, 0, np.nan, 0, 2, np.empty(0, np.int32), 0.0)
 
 
 def oblique_split(
     features: npt.NDArray[np.int64], weights: npt.NDArray[np.float64], threshold: float
 ) -> Split:
-    """Rows with ``sum(weights * x) <= threshold`` go to branch 0, others to branch 1.
+    """Return a split that sends ``sum(weights * x) <= threshold`` to branch 0, others to branch 1.
 
     For splitters that declare ``SplitterFunctions(sums=True)``.  `features` are
-    numeric columns, ascending; weights are rounded to float32 and not 0.  A row
-    without one of the values is missing.
+    numeric columns, ascending; weights are rounded to float32 and must not be 0.  A row
+    that lacks one of the values is missing.
     """
     terms = np.empty(2 * len(features), np.int32)
     bits = terms.view(np.float32)
@@ -136,7 +136,7 @@ def oblique_split(
 
 
 def missing_to(split: Split, branch: int) -> Split:
-    """The same split with missing values sent to `branch`."""
+    """Return the split with missing values sent to `branch`."""
     return Split(
         split.kind, split.feature, split.cut, split.threshold, branch, split.branches,
         split.levels, split.score,
@@ -144,7 +144,7 @@ def missing_to(split: Split, branch: int) -> Split:
 
 
 def scored(split: Split, score: float) -> Split:
-    """The same split with its score, larger is better."""
+    """Return the split with a score; larger is better."""
     return Split(
         split.kind, split.feature, split.cut, split.threshold, split.missing, split.branches,
         split.levels, score,
@@ -152,21 +152,21 @@ def scored(split: Split, score: float) -> Split:
 
 
 def branch_stats(node: Node, split: Split) -> npt.NDArray[np.float64]:
-    """Statistics of each branch of a proposed split.
+    """Return the statistics of each branch of a proposed split.
 
-    Rows whose value is missing count where the split sends them, and nowhere
-    while that is "the heaviest".
+    Rows with missing values count in the branch to which the split sends them, and in none
+    if that is "the heaviest".
 
     Returns
     -------
     (branches, S) float64
-        Cost: one pass over the node's rows, for a rank target one a branch.
+        Cost: one pass over the node's rows, for a rank target one per branch.
     """
     return _branch_stats(node, split, node.quantile)
 
 
 def _branch_stats(node: Node, split: Split, quantile: float | None) -> npt.NDArray[np.float64]:
-    # `quantile` apart from its node: numba drops the branch of the other type.
+    # `quantile` is a separate argument: numba then drops the branch of the other type.
     children = np.zeros((split.branches, len(node.stats)))
     rows = node.rows
     codes = node.table.codes[split.feature]
@@ -203,9 +203,9 @@ def summarise_ranks(
     quantile: float,
     stats: npt.NDArray[np.float64],
 ) -> None:
-    """Rank statistics of the rows ``order[:count]`` into `stats`; a compiled find has its own."""
+    """Write rank statistics of the rows ``order[:count]`` into `stats`, in Python."""
     from treekit.kernels.quantile_statistics import (
-        summarise,  # numba: only for criteria that ask for ranks
+        summarise,  # imports numba; only needed for rank statistics
     )
 
     summarise(values, order, 0, count, quantile, stats)
@@ -214,7 +214,7 @@ def summarise_ranks(
 def _branch_of(
     code: int, n_codes: int, sums: npt.NDArray[np.float64], row: int, split: Split
 ) -> int:
-    """The branch of a code, or of the sum at a row's position; -1 while nobody knows."""
+    """Return the branch of a code, or of the sum at a row's position; -1 if not yet known."""
     if split.kind == 5:
         if math.isnan(sums[row]):
             return split.missing
@@ -234,7 +234,7 @@ def _branch_of(
 
 
 def _sums(node: Node, terms: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
-    """(rows,) float64: the sum of each row as every artifact takes it; NaN = missing."""
+    """Return (rows,) float64: each row's sum, computed as in every artifact; NaN = missing."""
     sums = np.zeros(len(node.rows.ids))
     bits = terms.view(np.float32)
     for j in range(0, len(terms), 2):
@@ -249,7 +249,7 @@ def _sums(node: Node, terms: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
 
 
 def heavy_enough(node: Node, children: npt.NDArray[np.float64]) -> bool:
-    """Whether at least two branches reach ``node.min_weight_leaf``, and none of two misses it."""
+    """Return whether at least two branches have a weight of ``node.min_weight_leaf`` or more."""
     heavy = 0
     for b in range(children.shape[0]):
         weight = children[b, 0]
@@ -260,7 +260,7 @@ def heavy_enough(node: Node, children: npt.NDArray[np.float64]) -> bool:
 
 
 def draw_features(node: Node, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """All columns in random order: try them until ``node.n_try`` were not constant.
+    """Return all columns in random order: try them until ``node.n_try`` were not constant.
 
     Returns
     -------
@@ -274,7 +274,7 @@ def draw_features(node: Node, rng: np.random.Generator) -> npt.NDArray[np.int64]
 
 
 def code_range(node: Node, feature: int) -> tuple[int, int, int]:
-    """Smallest and largest known code of a column at the node, and its missing rows.
+    """Return the smallest and largest known code of a column at the node, and its missing rows.
 
     ``(0, -1, missing rows)`` if no value is known.
     """
@@ -294,12 +294,12 @@ def code_range(node: Node, feature: int) -> tuple[int, int, int]:
 
 
 def value_of(node: Node, feature: int, code: int) -> float:
-    """The smallest training value of a numeric column's code."""
+    """Return the smallest training value of a numeric column's code."""
     return node.table.low[node.table.value_start[feature] + code]
 
 
 def cut_below(node: Node, feature: int, low: int, high: int, value: float) -> int:
-    """The largest code in ``low .. high - 1`` whose values do not exceed `value`.
+    """Return the largest code in ``low .. high - 1`` whose values do not exceed `value`.
 
     Parameters
     ----------
@@ -317,4 +317,4 @@ def cut_below(node: Node, feature: int, low: int, high: int, value: float) -> in
 
 
 HELPERS = (_branch_stats, _branch_of, _sums)
-"""What these functions call, to be compiled with them."""
+"""Functions that the public functions call, to be compiled with them."""

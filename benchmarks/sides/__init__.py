@@ -1,7 +1,7 @@
-"""Who learns: treekit and its peers, one module each, asked for the same work.
+"""Learners to compare: treekit and its peers, one module each.
 
-Every setting that makes the work the same is in the module of its side, with
-the reason.  A peer is optional: `absent` says which are not installed.
+Settings that make the work equal are in the module of their side, with the reason. Peers
+are optional: `absent` checks whether one is installed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LIBRARIES = {
         ("imodels RuleFit", "imodels FIGS", "imodels BoostedRules", "imodels SkopeRules"), "imodels"
     ),
 }
-"""What is imported for each peer, and for a side of treekit that needs a plugin."""
+"""Module to import for each peer, and for a side of treekit that needs a plugin."""
 
 _MODULES = {
     "sklearn": "scikit", "ydf": "yggdrasil", "ydf discretized": "yggdrasil",
@@ -40,7 +40,7 @@ _MODULES = {
 
 
 def absent(side: str) -> str:
-    """Why a side cannot take part; empty if it can."""
+    """Return the reason why a side is not available; empty if it is."""
     library = LIBRARIES.get(side)
     if library is None or importlib.util.find_spec(library) is not None:
         return ""
@@ -48,6 +48,6 @@ def absent(side: str) -> str:
 
 
 def learner(side: str) -> Learner:
-    """The side of that name."""
+    """Return the learner of a side."""
     module = importlib.import_module(f"benchmarks.sides.{_MODULES[side]}")
     return module.made(side)

@@ -1,11 +1,11 @@
-"""XGBoost: its forests of one round, and one tree; binning is on the clock.
+"""XGBoost: forests of one round, and one tree; binning is timed.
 
-- ``num_parallel_tree`` trees in one round of rate 1, which divides by them; rows
-  are sampled without replacement (0.632, as LightGBM's), columns at each node.
-- ``max_depth=0`` with ``tree_method="hist"`` has no bound; ``min_child_weight=0``,
-  ``reg_lambda=0``: fully grown.
-- ``gamma=1e-4``: at 0 rounding makes gains where a node is pure (see `light`).
-- 256 bins, its default.
+- ``num_parallel_tree`` trees in one round of rate 1, which averages them. Rows are
+  sampled without replacement (0.632, as for LightGBM), columns at each node.
+- ``max_depth=0`` with ``tree_method="hist"`` is unbounded; with ``min_child_weight=0`` and
+  ``reg_lambda=0``, trees are fully grown.
+- ``gamma=1e-4``: at 0, rounding gives pure nodes a gain (see `light`).
+- 256 bins, the default.
 """
 
 from __future__ import annotations
@@ -62,18 +62,18 @@ class XgBoost(Learner):
     def answers(self, model: Any, given: Any) -> Any:
         import xgboost
 
-        asked = xgboost.DMatrix(given, enable_categorical=hasattr(given, "columns"))
-        said = model.predict(asked)
-        if said.ndim == 2:
-            return said.argmax(axis=1)
+        data = xgboost.DMatrix(given, enable_categorical=hasattr(given, "columns"))
+        values = model.predict(data)
+        if values.ndim == 2:
+            return values.argmax(axis=1)
         if '"reg:squarederror"' in model.save_config():
-            return said
-        return (said > 0.5).astype(np.int64)
+            return values
+        return (values > 0.5).astype(np.int64)
 
     def leaves(self, model: Any) -> int:
         text = model.save_raw("json").decode()
         return sum((int(n) + 1) // 2 for n in re.findall(r'"num_nodes":"(\d+)"', text))
 
 
-def made(side: str) -> Learner:  # noqa: ARG001 - there is one
+def made(side: str) -> Learner:  # noqa: ARG001 - the module has one side
     return XgBoost()

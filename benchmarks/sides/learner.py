@@ -1,4 +1,4 @@
-"""What is asked of every side that learns."""
+"""Interface of the learners, and the work they do."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ __all__ = ["Learner", "Work"]
 
 @dataclass(frozen=True)
 class Work:
-    """A model to be grown, said without any library's words.
+    """Description of a model to grow, independent of a library.
 
     Attributes
     ----------
     trees : int
-        1: one tree on all rows.  More: a forest, each tree on a bootstrap sample.
+        1: one tree on all rows. More: a forest, each tree on a bootstrap sample.
     depth : int or None
         None: fully grown, every leaf pure or of one row.
     tried : {"sqrt", "all"}
         Columns that each node tries.
     random : bool
-        Extremely randomised: one random threshold a column, no bootstrap.
+        Extremely randomised: one random threshold per column, no bootstrap.
     absolute : bool
-        Numbers: least absolute error in place of least squares.
+        For regression: least absolute error instead of least squares.
     threads, seed : int
     """
 
@@ -39,47 +39,47 @@ class Work:
     seed: int = 0
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the fields as JSON values."""
         return asdict(self)
 
     @property
     def forest(self) -> bool:
-        """Whether many trees are asked for, each on a sample."""
+        """Whether the model is a forest."""
         return self.trees > 1 or self.random
 
 
 class Learner(ABC):
-    """One side.  Only `fit` is on the clock; its cost includes all the side makes of `given`.
+    """Learner of one side. Only `fit` is timed, including its preparation of `given`.
 
     Attributes
     ----------
     whole_warm_up : bool
-        The warm-up sees all rows, since what is compiled depends on how many
-        different numbers a column has; else the first thousand.
+        Whether the warm-up needs all rows, because compiled code depends on the number of
+        distinct values of a column; else it gets the first thousand.
     """
 
     whole_warm_up = False
 
     def refuses(self, work: Work) -> str:  # noqa: ARG002 - most do all work
-        """Why the side cannot do this work; empty if it can."""
+        """Return the reason why the side does not support this work; empty if it does."""
         return ""
 
     @abstractmethod
     def given(self, rows: Rows) -> Any:
-        """The table as the library's users hold it, before the clock starts."""
+        """Return the table in the library's usual input format, before timing."""
 
     @abstractmethod
     def fit(self, work: Work, given: Any, rows: Rows) -> Any:
-        """A fitted model; `rows` tells the target and its kind."""
+        """Fit a model; `rows` holds the target and its kind."""
 
     @abstractmethod
     def answers(self, model: Any, given: Any) -> Any:
-        """(rows,) labels or numbers."""
+        """Predict labels or numbers, (rows,)."""
 
     @abstractmethod
     def leaves(self, model: Any) -> int:
-        """Leaves of all trees."""
+        """Count the leaves of all trees."""
 
     def megabytes(self, model: Any) -> float | None:  # noqa: ARG002 - not all can tell
-        """What the arrays of the trees hold; None if the library does not tell."""
+        """Return the megabytes of the trees' arrays; None if the library does not expose them."""
         return None

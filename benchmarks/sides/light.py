@@ -1,17 +1,16 @@
-"""LightGBM: its forest mode, and one tree; binning is on the clock.
+"""LightGBM: its forest mode, and one tree; binning is timed.
 
-- ``boosting="rf"`` for forests; its rows are sampled without replacement, and
-  0.632 of them are as many different ones as a bootstrap sample has.  One tree
-  on all rows is one round of boosting of rate 1.
-- ``feature_fraction_bynode``: columns a node tries; the library tries
-  a rounded number of them.
+- ``boosting="rf"`` for forests. Rows are sampled without replacement; 0.632 of them are
+  the distinct rows of a bootstrap sample. One tree on all rows is one boosting round of
+  rate 1.
+- ``feature_fraction_bynode``: columns that a node tries, rounded by the library.
 - ``min_data_in_leaf=1``, ``min_sum_hessian_in_leaf=0``, no penalties: fully grown.
-  ``num_leaves`` has the rows for its bound, and 131,072 at most.
-- ``min_gain_to_split=1e-6``: at 0 rounding makes gains where a node is pure, and a third
-  more leaves than scikit-learn's; with it the trees have as many.
-- ``histogram_pool_size=256``: without a bound on what it keeps of histograms, that many
-  leaves took it 2.2 GB and 2 to 10 times the CPU seconds.
-- 255 bins, of all rows (``bin_construct_sample_cnt`` stays: 200,000 rows make them).
+  ``num_leaves`` is bounded by the number of rows and by 131,072.
+- ``min_gain_to_split=1e-6``: at 0, rounding gives pure nodes a gain, and a third more
+  leaves than scikit-learn's; with it, the numbers of leaves are equal.
+- ``histogram_pool_size=256``: without a bound of its histogram cache, so many leaves took
+  2.2 GB and 2 to 10 times the CPU seconds.
+- 255 bins from 200,000 rows (default ``bin_construct_sample_cnt``).
 """
 
 from __future__ import annotations
@@ -65,15 +64,15 @@ class LightGbm(Learner):
         return lightgbm.train(settings, data, num_boost_round=work.trees)
 
     def answers(self, model: Any, given: Any) -> Any:
-        said = model.predict(given)
-        if said.ndim == 2:
-            return said.argmax(axis=1)
+        values = model.predict(given)
+        if values.ndim == 2:
+            return values.argmax(axis=1)
         regression = model.params["objective"] == "regression"
-        return said if regression else (said > 0.5).astype(np.int64)
+        return values if regression else (values > 0.5).astype(np.int64)
 
     def leaves(self, model: Any) -> int:
         return sum(map(int, re.findall(r"^num_leaves=(\d+)", model.model_to_string(), re.M)))
 
 
-def made(side: str) -> Learner:  # noqa: ARG001 - there is one
+def made(side: str) -> Learner:  # noqa: ARG001 - the module has one side
     return LightGbm()

@@ -1,9 +1,8 @@
 """treekit: by histogram, and by exact search (`treekit exact`).
 
-`treekit entropy` is the histogram side by the criterion that YDF has, without
-which the two grow trees of other sizes.  `treekit hellinger` is it with a third
-party's criterion, the plugin `treekit-hellinger`; its trees differ, so its cost
-is no peer's.
+`treekit entropy` uses histograms and YDF's criterion, as trees by other criteria have
+other sizes. `treekit hellinger` uses a third party's criterion, the plugin
+`treekit-hellinger`; its trees differ, so its cost is not comparable with peers'.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Treekit(Learner):
 
     splitter: str = "histogram"
     criterion: str | None = None
-    whole_warm_up = True  # the codes of the exact splitter are as wide as the columns ask
+    whole_warm_up = True  # the exact splitter's code type depends on the distinct values
 
     def given(self, rows: Rows) -> Any:
         return rows.frame() if rows.levels else rows.x
@@ -50,7 +49,7 @@ class Treekit(Learner):
         return make(work.trees, n_jobs=work.threads, **settings).fit(given, rows.y).model_
 
     def _settings(self, work: Work, rows: Rows) -> dict[str, Any]:
-        """The same in the words of `treekit.train`."""
+        """Return the work as settings of `treekit.train`."""
         settings: dict[str, Any] = {
             "task": "regression" if rows.regression else "classification",
             "splitter": self.splitter,

@@ -1,4 +1,4 @@
-"""scikit-learn: its defaults are the work; nominal columns come as codes."""
+"""scikit-learn: its defaults define the work; nominal columns are codes."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ def _trees(model: Any) -> list[Any]:
     return [one.tree_ for one in getattr(model, "estimators_", [model])]
 
 
-def made(side: str) -> Learner:  # noqa: ARG001 - there is one
+def made(side: str) -> Learner:  # noqa: ARG001 - the module has one side
     return ScikitLearn()

@@ -1,19 +1,19 @@
-"""YDF (Yggdrasil Decision Forests), as it is and with numbers in 255 bins.
+"""YDF (Yggdrasil Decision Forests), with exact search and with numbers in 255 bins.
 
-Its defaults stop at depth 16 and at five rows, vote by winners and judge rows
-out of bag; none of this is the work of the others:
+Its defaults stop at depth 16 and at five rows, use hard votes and score rows out of bag,
+which differs from the work of the others:
 
-- ``max_depth=-1``, ``min_examples=1``: fully grown.  Its depth counts nodes,
-  the others' edges: one more.
-- ``num_candidate_attributes=0`` is the square root (the default of classes),
-  -1 all columns.
-- ``winner_take_all=False``: leaves give shares, as scikit-learn's do.
-- ``compute_oob_performances=False``: nobody is asked for them here.
-- It splits classes by information gain and by nothing else: its fully grown
-  trees have an eighth fewer leaves than those of the Gini index, as scikit-learn's have
-  with ``criterion="entropy"``.  The side of treekit that does its work is `treekit entropy`.
-- one tree: a forest of one without bootstrap, so that no rows are held out.
-- nominal columns as they are, every level kept.
+- ``max_depth=-1``, ``min_examples=1``: fully grown. Its depth counts nodes, the others'
+  counts edges: one less.
+- ``num_candidate_attributes=0`` is the square root (the default for classes), -1 all
+  columns.
+- ``winner_take_all=False``: leaves give shares, as in scikit-learn.
+- ``compute_oob_performances=False``: no other side computes them here.
+- It only splits classes by information gain: its fully grown trees have an eighth fewer
+  leaves than with the Gini index, as scikit-learn's with ``criterion="entropy"``. The side
+  of treekit with the same work is `treekit entropy`.
+- One tree is a forest of one without bootstrap, so that no rows are held out.
+- Nominal columns are passed unchanged, with all categories.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Ydf(Learner):
     Attributes
     ----------
     discretized : bool
-        Numbers in 255 bins, as histograms have them.
+        Whether numbers are put into 255 bins, as in histograms.
     """
 
     discretized: bool = False
@@ -66,7 +66,7 @@ class Ydf(Learner):
 
 
 def fitted(work: Work, given: Any, rows: Rows, **settings: Any) -> Any:
-    """A model of YDF."""
+    """Fit a model of YDF."""
     import ydf
 
     ydf.verbose(0)

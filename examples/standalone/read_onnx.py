@@ -2,8 +2,8 @@
 
     python read_onnx.py MODEL.onnx TABLE.csv
 
-What the model's metadata says is all there is to know: the columns in order,
-and the categories of each in the order of their codes.
+The model's metadata holds the columns in order, and the categories of each in the order
+of their codes.
 """
 
 import csv
@@ -16,7 +16,7 @@ import onnxruntime
 
 
 def read_rows(path, columns):
-    """(rows, columns) float32: numbers, codes of categories, NaN for empty and unknown cells."""
+    """Read a table as float32: numbers, category codes, NaN for empty cells and unseen values."""
     with Path(path).open(encoding="utf-8", newline="") as stream:
         cells = list(csv.DictReader(stream))
     matrix = np.full((len(cells), len(columns)), np.nan, dtype=np.float32)

@@ -1,8 +1,8 @@
-"""Execute the text of exported rules: the standard library, and what the text says of itself.
+"""Execute the text of exported rules, as its header specifies, with the standard library.
 
     python read_rules.py MODEL.rules.txt TABLE.csv
 
-Prints the label and each class's probability, or the number, of every row.
+Prints for every row the label and the class probabilities, or the number.
 """
 
 import csv
@@ -26,7 +26,7 @@ THEN = re.compile(rf"  then ({TOKEN})   support \S+(?:   (.+))?")
 
 
 def plain(token):
-    """A name or label without its quotes."""
+    """Return a name or label without its quotes."""
     if not token.startswith('"'):
         return token
     short = {"n": "\n", "r": "\r", "t": "\t"}
@@ -36,12 +36,12 @@ def plain(token):
 
 
 def texts(levels):
-    """The texts of a list, without their quotes."""
+    """Return the items of a list without their quotes."""
     return [plain(token) for token in LEVEL.findall(levels)]
 
 
 def single(x):
-    """The float32 nearest to x, ties to even."""
+    """Return the float32 nearest to x, ties to even."""
     try:
         return struct.unpack("f", struct.pack("f", x))[0]
     except OverflowError:
@@ -49,7 +49,7 @@ def single(x):
 
 
 class Rules:
-    """The facts of the header, and the rules of each tree."""
+    """The header of a rule text and the rules of each tree."""
 
     def __init__(self, text):
         head, *blocks = text.removesuffix("\n").split("\n\nrule ")
@@ -72,7 +72,7 @@ class Rules:
             self.trees[int(tree[1]) - 1 if tree else 0].append((conditions, self.then(then)))
 
     def condition(self, line):
-        """A column, whether a missing cell of it fits, and what says whether a known one does."""
+        """Parse a condition: the column, whether missing values meet it, and the test of others."""
         name, gone, known, levels, low, between, high, or_gone = CONDITION.fullmatch(line).groups()
         above = low and self.round(float(low))
         upto = self.round(float(between or high or "inf"))
@@ -85,16 +85,16 @@ class Rules:
         return plain(name), bool(gone or or_gone), fits
 
     def then(self, line):
-        """Votes of the classes in order, or the one number."""
+        """Parse a conclusion: the votes of the classes in order, or the number."""
         number, shares = THEN.fullmatch(line).groups()
         if not self.classes:
             return [Fraction(float(number))]
-        said, votes = dict(re.findall(rf"({TOKEN}): ([0-9.]+)", shares)), int(self.facts["votes"])
+        share, votes = dict(re.findall(rf"({TOKEN}): ([0-9.]+)", shares)), int(self.facts["votes"])
         half = Fraction(1, 2)
-        return [math.floor(Fraction(said.get(name, 0)) * votes + half) for name in self.classes]
+        return [math.floor(Fraction(share.get(name, 0)) * votes + half) for name in self.classes]
 
     def cell(self, name, text):
-        """A cell as the rules see it; None = missing."""
+        """Return a cell as a value for the rules; None = missing."""
         levels = self.columns[name]
         if text and levels is not None and text not in levels:
             if self.facts["unknown"] == "error":
@@ -107,11 +107,11 @@ class Rules:
         return text if levels is not None else self.round(float(text))
 
     def answer(self, row):
-        """Label and probabilities, or the number twice."""
+        """Return the label and the probabilities, or the number twice."""
         cells = {name: self.cell(name, row[name]) for name in self.columns}
         total = [0] * max(len(self.classes), 1)
         for tree in self.trees:
-            # Of one tree a single rule fits; of an ordered list the first one answers.
+            # A tree has exactly one matching rule; in an ordered list the first match counts.
             units = next(units for rule, units in tree if all(met(cells, part) for part in rule))
             total = [a + b for a, b in zip(total, units, strict=True)]
         if not self.classes:
@@ -123,7 +123,7 @@ class Rules:
 
 
 def met(cells, condition):
-    """Whether the cells of a row meet a condition."""
+    """Return whether the cells of a row meet a condition."""
     name, missing, fits = condition
     return missing if cells[name] is None else fits(cells[name])
 

@@ -2,8 +2,8 @@
 
     python run_pipeline.py PIPELINE.onnx TABLE.csv
 
-The pipeline has an input for each column that it uses, of the column's name and
-type; an empty cell is NaN in a column of numbers and None in one of text.
+The pipeline has an input for each column that it uses, with the column's name and type.
+An empty cell is NaN in a numeric column and None in a text column.
 """
 
 import csv
@@ -15,7 +15,7 @@ import onnxruntime
 
 
 def read_inputs(path, inputs):
-    """A tensor (rows, 1) for each input, by name."""
+    """Return a tensor (rows, 1) for each input, by name."""
     with Path(path).open(encoding="utf-8", newline="") as stream:
         cells = list(csv.DictReader(stream))
     tensors = {}

@@ -1,9 +1,9 @@
-/* Score melons with the exported C: a compiler and nothing else.
+/* Score melons with the exported C; needs only a compiler.
  *
  *     cc -std=c99 score.c melons.c -o score && ./score < melons.tsv
  *
- * A line holds the cells of a melon between tabs: six categories, then two
- * numbers.  An empty cell is missing.
+ * A line holds the cells of a melon, separated by tabs: six categories, then two
+ * numbers. An empty cell is missing.
  */
 #include <math.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@ int main(void)
             if (length == 0)
                 x[f] = NAN;
             else if (f < CATEGORIES)
-                x[f] = melons_level_code(f, cell); /* -1, not in the vocabulary: missing */
+                x[f] = melons_level_code(f, cell); /* -1 is unseen, scored as missing */
             else
                 x[f] = strtod(cell, NULL);
             cell = next;

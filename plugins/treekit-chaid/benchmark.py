@@ -1,8 +1,8 @@
-"""treekit-chaid beside the package CHAID of PyPI: the same trees, how fast, how good.
+"""Compare treekit-chaid with the package CHAID of PyPI: trees, speed and accuracy.
 
-Needs the extra `benchmark`; prints the tables of the README.  The package knows
-neither Bonferroni multipliers nor a test of the whole split, so that both are
-off where trees are compared.
+Needs the extra `benchmark`; prints the tables of the README. The package has neither
+Bonferroni multipliers nor a test of the complete split, so both are off where trees
+are compared.
 """
 
 import time
@@ -28,7 +28,7 @@ MISSING = "<missing>"
 
 
 def read(name):
-    """A table whose columns are all nominal, and the name of its target; numbers in quartiles."""
+    """Read a table as nominal columns, numbers in quartiles; return it and its target's name."""
     table = pd.read_csv(DATA / f"{name}.csv.gz", keep_default_na=False, na_values=[""])
     target, _ = TABLES[name]
     for column in table.columns.drop(target):
@@ -65,7 +65,7 @@ def timed(function, *arguments, **settings):
 
 
 def leaves_alike(model, tree, table):
-    """Leaves of ours, of theirs, and the share of rows whose two leaves hold the same rows."""
+    """Return both trees' numbers of leaves, and the share of rows whose two leaves are equal."""
     codes = [
         [column.levels.index(cell) for cell in table[column.name]]
         for column in model.schema.columns
@@ -83,7 +83,7 @@ def leaves_alike(model, tree, table):
 
 
 def main():
-    print("| table | leaves | theirs | rows in equal leaves | seconds | theirs | ratio |")
+    print("| table | leaves | CHAID | rows in equal leaves | seconds | CHAID | ratio |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     for name, (_, depth) in TABLES.items():
         table, target = read(name)
@@ -113,13 +113,13 @@ WAYS = (
 
 
 def accuracy(table, target, **settings):
-    """Accuracy, its spread over ten splits, and mean leaves, as cells of a table."""
+    """Return accuracy, its spread over ten splits, and mean leaves as cells of a table."""
     folds = RepeatedStratifiedKFold(n_splits=2, n_repeats=5, random_state=0)
     right, leaves = [], []
     for fit, test in folds.split(table, table[target]):
         model = treekit.train(table.iloc[fit], target, seed=0, **settings)
-        said = model.predict(table.iloc[test].drop(columns=target))
-        right.append(np.mean(said == table[target].to_numpy()[test]))
+        predicted = model.predict(table.iloc[test].drop(columns=target))
+        right.append(np.mean(predicted == table[target].to_numpy()[test]))
         leaves.append(model.n_leaves)
     return f"{np.mean(right):.3f} ± {np.std(right, ddof=1):.3f} | {np.mean(leaves):.0f}"
 

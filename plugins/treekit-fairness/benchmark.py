@@ -1,11 +1,11 @@
-"""Accuracy against disparity beside fairlearn, on random halves of one table, in one process.
+"""Compare accuracy and disparity with fairlearn on random halves of a table, in one process.
 
     pip install treekit-fairness fairlearn
     python benchmark.py                                  # the sample of adult in the package
     python benchmark.py adult_train.csv adult_test.csv   # all of adult, from files
 
-Depth and leaf sizes are the same on both sides; fairlearn is left out where it is not
-installed.  CPU seconds are over all threads; kernels are compiled before the clock starts.
+Depth and leaf sizes are the same on both sides; fairlearn is skipped if it is not
+installed. CPU seconds are over all threads; kernels are compiled before timing.
 """
 
 import argparse
@@ -60,7 +60,7 @@ def _measures(said, test):
 
 
 def _treekits():
-    """Name to ``fit(train, test) -> (rows,) labels``."""
+    """Return a dictionary from name to ``fit(train, test) -> (rows,) labels``."""
     sides = {"treekit gini, without sex": _train(criterion="gini", ignore=[GROUP])}
     for combine, strengths in (("difference", (0.5, 1.0, 2.0, 3.0, 4.0)), ("ratio", (0.5, 1.0))):
         for strength in strengths:
@@ -111,7 +111,7 @@ def _fairlearns():
         return _labels(model.predict(other, sensitive_features=test[GROUP], random_state=0))
 
     sides = {f"fairlearn reduction {bound:g}": reduced(bound) for bound in BOUNDS}
-    return {**sides, "fairlearn thresholds (asks sex)": thresholds}
+    return {**sides, "fairlearn thresholds (needs sex)": thresholds}
 
 
 def _labels(said):
@@ -119,7 +119,7 @@ def _labels(said):
 
 
 def _matrices(train, test):
-    """Numbers, and a column of 0 and 1 for each category; without the group."""
+    """Return numeric columns and one-hot categories as matrices, without the group."""
     parts = ([], [])
     for name in train:
         if name in (TARGET, GROUP):

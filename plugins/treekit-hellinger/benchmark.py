@@ -1,8 +1,8 @@
-"""How high hellinger ranks a rare class: mammography, 5 x 2 splits, beside other tools.
+"""Compare the ranking of a rare class with other tools: mammography, 5 x 2 splits.
 
-Needs the extra `benchmark`; prints the table of the README.  Trees of one are
-read with Laplace's correction, (minority + 1) / (weight + 2) in a leaf, as
-Cieslak and Chawla do: shares of pure leaves alone rank nothing.
+Needs the extra `benchmark`; prints the table of the README. Leaves of single trees
+have Laplace's correction, (minority + 1) / (weight + 2), as in Cieslak and Chawla:
+the shares of pure leaves give no ranking.
 """
 
 import time
@@ -31,24 +31,24 @@ SHAPES = {
 
 
 def read():
-    """The measures (rows, 6) and whether each row is of the minority."""
+    """Return the features (rows, 6) and a mask of the minority rows."""
     table = pd.read_csv(TABLE)
     return table.drop(columns="class"), (table["class"] == 1).to_numpy()
 
 
 def halves(x, y, repeats=5):
-    """Rows to fit and to test, twice five times."""
+    """Return the training and test rows of 2 folds, repeated 5 times."""
     return list(RepeatedStratifiedKFold(n_splits=2, n_repeats=repeats, random_state=0).split(x, y))
 
 
 def laplace(at, y, new):
-    """Corrected share of the minority in the leaf of each new row."""
+    """Return the Laplace-corrected minority share in the leaf of each new row."""
     rare = np.bincount(at, y, minlength=new.max() + 1)
     return ((rare + 1) / (np.bincount(at, minlength=new.max() + 1) + 2))[new]
 
 
 def ours(criterion, shape):
-    """Scores of the rows `test` by a model of the rows `fit`."""
+    """Return a function that fits treekit on the rows `fit` and scores the rows `test`."""
 
     def score(x, y, fit, test):
         table = x.iloc[fit].assign(y=y[fit])
@@ -78,11 +78,11 @@ def of_forest(forest):
 
 
 def measured(score, x, y, folds):
-    """(folds, 2): area under the ROC curve and average precision; and seconds a fold."""
+    """Return ROC AUC and average precision (folds, 2), and seconds per fold."""
     start = time.perf_counter()
-    told = [(y[test], score(x, y, fit, test)) for fit, test in folds]
+    scored = [(y[test], score(x, y, fit, test)) for fit, test in folds]
     seconds = (time.perf_counter() - start) / len(folds)
-    ranks = [(roc_auc_score(t, s), average_precision_score(t, s)) for t, s in told]
+    ranks = [(roc_auc_score(t, s), average_precision_score(t, s)) for t, s in scored]
     return np.array(ranks), seconds
 
 

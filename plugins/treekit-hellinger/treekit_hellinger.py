@@ -10,12 +10,12 @@ from treekit import Criterion, CriterionFunctions, hookimpl
 
 
 def score(parent, children):
-    """Distance between how two classes spread over the branches, 0 to sqrt(2).
+    """Return the Hellinger distance of two classes' distributions over the branches, 0 to sqrt(2).
 
     For two classes, with p and n their rows in the node and p_b and n_b those in
-    branch b: ``sqrt(sum_b (sqrt(p_b / p) - sqrt(n_b / n))**2)``.  The rows of a
-    class count by their share of that class, so that a rare one weighs as much as
-    a frequent one.  With more classes: the largest distance of any two.
+    branch b: ``sqrt(sum_b (sqrt(p_b / p) - sqrt(n_b / n))**2)``. Rows count by their
+    share of their class, so that a rare class weighs as much as a frequent one. With
+    more classes, the largest distance of any two.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def score(parent, children):
     Returns
     -------
     float
-        0 where the node does not hold two classes.
+        0 if the node holds fewer than two classes.
     """
     best = 0.0
     for i in range(parent.shape[0]):
@@ -35,7 +35,7 @@ def score(parent, children):
             apart = 0.0
             for b in range(children.shape[0]):
                 # Both roots times sqrt(p * n): no division, and exactly 0 for equal
-                # shares.  A weight got by subtraction may be a rounding below 0.
+                # shares. A weight computed by subtraction may be slightly negative.
                 p = math.sqrt(max(children[b, i], 0.0) * parent[j])
                 n = math.sqrt(max(children[b, j], 0.0) * parent[i])
                 apart += (p - n) ** 2
@@ -45,11 +45,11 @@ def score(parent, children):
 
 
 def make():
-    """The functions of the criterion, which has no settings."""
+    """Return the criterion's functions."""
     return CriterionFunctions(score=score)
 
 
 @hookimpl
 def treekit_criteria():
-    """Offer the criterion to treekit."""
+    """Register the criterion."""
     return [Criterion("hellinger", "classification", make, summary="imbalanced classes")]

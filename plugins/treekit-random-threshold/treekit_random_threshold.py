@@ -1,8 +1,8 @@
 """The splitter of extremely randomised trees (Geurts, Ernst and Wehenkel 2006).
 
 P. Geurts, D. Ernst and L. Wehenkel, "Extremely randomized trees", Machine
-Learning 63, 2006, pp. 3-42, table 1: at each node K columns that are not
-constant, one cut of each drawn at random, the best of the K kept.
+Learning 63, 2006, pp. 3-42, table 1: at each node, draw K non-constant columns
+and one random cut of each, and keep the best of the K.
 """
 
 import numpy as np
@@ -24,9 +24,9 @@ from treekit.splitting import (
 
 
 def draw_sides(node, feature, rng):
-    """A random side for each level present at the node, both sides taken; others -1.
+    """Draw a side for each category present at the node, neither side empty; -1 for others.
 
-    Drawn in the order of the levels, so that the order of the rows changes nothing.
+    Sides are drawn in the order of the categories, independent of the order of the rows.
     """
     codes = node.table.codes[feature]
     n_levels = node.table.n_codes[feature]
@@ -47,12 +47,12 @@ def draw_sides(node, feature, rng):
 
 
 def find(node, criterion, rng):
-    """Propose the best of one random cut a column.
+    """Return the best split among one random cut per column.
 
     Numeric columns: a threshold drawn uniformly between the smallest and the
-    largest value at the node.  Nominal columns: a side drawn for each level.
-    Missing rows take the side that scores better; a column of one value and
-    missing cells is split into missing or not.
+    largest value at the node. Nominal columns: a side drawn for each category.
+    Missing values take the side with the better score; a column with one value and
+    missing values is split into missing or not.
 
     Parameters
     ----------
@@ -94,16 +94,13 @@ def find(node, criterion, rng):
 
 
 def make():
-    """The functions of the splitter, which has no settings of its own.
-
-    K is treekit's ``max_features``.
-    """
+    """Return the splitter's functions; K is treekit's ``max_features``."""
     return SplitterFunctions(find=find, coding="exact")
 
 
 @hookimpl
 def treekit_splitters():
-    """Offer the splitter to treekit."""
+    """Register the splitter."""
     return [
-        Splitter("random_threshold", make, summary="one random cut a column (Geurts et al. 2006)")
+        Splitter("random_threshold", make, summary="one random cut per column (Geurts et al. 2006)")
     ]

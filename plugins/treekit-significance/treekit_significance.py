@@ -1,9 +1,9 @@
-"""A split only where a chi-squared test calls for it (Quinlan 1986, section 5).
+"""Pruner that makes only significant splits (Quinlan 1986, section 5).
 
 J. R. Quinlan, "Induction of decision trees", Machine Learning 1, pp. 81-106:
-a split is made only if the hypothesis that class and branch are independent
-can be rejected.  The p-value is the finite sum of Abramowitz and Stegun 1964,
-26.4.4 and 26.4.5.
+a split is made only if a chi-squared test rejects the independence of class and
+branch. The p-value is the finite sum of Abramowitz and Stegun 1964, 26.4.4 and
+26.4.5.
 """
 
 import math
@@ -12,7 +12,7 @@ from treekit import Pruner, PrunerFunctions, Setting, hookimpl
 
 
 def make(alpha):
-    """The test at a level of significance.
+    """Return the pruner's functions for a significance level.
 
     Parameters
     ----------
@@ -25,13 +25,13 @@ def make(alpha):
     """
 
     def before(parent, children, held_parent, held_children):  # noqa: ARG001 - the contract's
-        """Whether class and branch are dependent at the level `alpha`.
+        """Return whether class and branch are dependent at the level `alpha`.
 
         Parameters
         ----------
         parent : (S,) float64
-            Weight of each class at the node; rows of weight 1 are what the test
-            counts on.  Not used: rows that no branch holds say nothing.
+            Weight of each class at the node; not used, as rows in no branch carry no
+            evidence. The test assumes rows of weight 1.
         children : (branches, S) float64
             The same in each branch.
         held_parent, held_children : float64
@@ -53,8 +53,8 @@ def make(alpha):
         freedom = (branches - 1) * (classes - 1)
         if freedom < 1 or chi <= 0.0:
             return alpha >= 1.0
-        # P(chi-squared > chi), a term for each second degree of freedom; in
-        # logarithms, because the terms of a wide table leave the range of doubles.
+        # P(chi-squared > chi), one term per two degrees of freedom; in logarithms,
+        # because with many degrees of freedom the terms leave the range of doubles.
         half, step, p_value = chi / 2.0, 0.0, 0.0
         if freedom % 2 == 1:
             p_value, step = math.erfc(math.sqrt(half)), 0.5
@@ -71,7 +71,7 @@ ALPHA = Setting("alpha", 0.05, "largest p-value at which a split is made", minim
 
 @hookimpl
 def treekit_pruners():
-    """Offer the pruner to treekit."""
+    """Register the pruner."""
     return [
         Pruner(
             "significance",

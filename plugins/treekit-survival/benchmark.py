@@ -1,4 +1,4 @@
-"""Survival trees and forests beside those of scikit-survival, on its table GBSG2.
+"""Compare survival trees and forests with scikit-survival, on its table GBSG2.
 
     pip install treekit-survival[benchmark]
     python benchmark.py                         # 10 times 5-fold cross-validation, 100 trees
@@ -6,9 +6,9 @@
     python benchmark.py --rows 10000            # one fold of a simulated table of that size
 
 686 women with breast cancer (Schumacher et al. 1994), recurrence-free survival in
-days, 299 events.  Both sides see the same folds and the same numbers: levels as codes
-in their order.  Kernels and criteria are compiled before the clock starts; times are
-CPU seconds over all threads, one thread each.
+days, 299 events. Both sides get the same folds and the same numbers, categories as
+ordered codes. Kernels and criteria are compiled before timing; times are CPU seconds
+over all threads, one thread each.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ LEVELS = {"menostat": ("Pre", "Post"), "horTh": ("no", "yes"), "tgrade": ("I", "
 
 @dataclass(frozen=True)
 class Told:
-    """What a model says of test rows: risk (rows,), and curves (rows, times)."""
+    """Predictions for test rows: risk (rows,) and curves (rows, times)."""
 
     risk: Any
     survival: Any
 
 
 def gbsg() -> Arrays:
-    """Inputs as numbers, ``time`` and ``event``."""
+    """Load GBSG2: inputs as numbers, ``time`` and ``event``."""
     frame, outcome = load_gbsg2()
     columns = {
         name: np.array([LEVELS[name].index(cell) for cell in cells], dtype=np.float64)
@@ -54,7 +54,7 @@ def gbsg() -> Arrays:
 
 
 def simulated(rows: int) -> Arrays:
-    """Ten inputs of which three change the hazard; exponential times, a third censored."""
+    """Simulate exponential times, a third censored; three of ten inputs change the hazard."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(rows, 10)).astype(np.float32)
     rate = np.exp(0.7 * x[:, 0] - 0.5 * x[:, 1] * (x[:, 2] > 0))
@@ -64,24 +64,24 @@ def simulated(rows: int) -> Arrays:
 
 
 def inputs(table: Arrays) -> Any:
-    """(rows, inputs) the matrix that scikit-survival is given."""
+    """Return the inputs as a matrix (rows, inputs) for scikit-survival."""
     return np.column_stack([v for k, v in table.items() if k not in ("time", "event")])
 
 
 def by_treekit(**settings: Any) -> Callable[..., Told]:
-    """Train and ask treekit."""
+    """Return a function that trains treekit and predicts."""
 
     def run(train: Arrays, test: Arrays, times: Any, seed: int) -> Told:
         own = {key.replace("__", "."): value for key, value in settings.items()}
         model = treekit.train(train, "time", seed=seed, n_jobs=1, **own)
-        said = curves(model, test)
-        return Told(said.risk, said.at(times))
+        predicted = curves(model, test)
+        return Told(predicted.risk, predicted.at(times))
 
     return run
 
 
 def by_scikit(make: Callable[..., Any], **settings: Any) -> Callable[..., Told]:
-    """Train and ask scikit-survival."""
+    """Return a function that trains scikit-survival and predicts."""
 
     def run(train: Arrays, test: Arrays, times: Any, seed: int) -> Told:
         y = np.array(
@@ -98,9 +98,9 @@ def by_scikit(make: Callable[..., Any], **settings: Any) -> Callable[..., Told]:
 
 
 def sides(trees: int) -> dict[str, Callable[..., Told]]:
-    """All models, by name."""
+    """Return all models by name."""
     tree = {"max_depth": 4, "min_weight_leaf": 20}
-    # Six rows of a bootstrap sample weigh 9.5: treekit counts a row drawn twice as two.
+    # Six distinct rows of a bootstrap sample weigh 9.5: treekit counts a row drawn twice as two.
     forest = {"ensemble": "forest", "trees": trees, "min_weight_leaf": 9.5, "max_features": "sqrt"}
     exact, scikit = {"criterion": "log_rank", "criterion__bins": 0}, "scikit-survival"
     return {
@@ -137,10 +137,10 @@ def measure(table: Arrays, repeats: int, trees: int, folds_run: int = 5) -> None
                 if not scores[name]:
                     run(train, test, times, repeat)  # compiles
                 begin = time.process_time()
-                told = run(train, test, times, repeat)
+                predicted = run(train, test, times, repeat)
                 spent = time.process_time() - begin
-                score = integrated_brier_score(told.survival, times, *outcome, censoring=known)
-                scores[name].append((concordance(*outcome, told.risk), score, spent))
+                score = integrated_brier_score(predicted.survival, times, *outcome, censoring=known)
+                scores[name].append((concordance(*outcome, predicted.risk), score, spent))
     _show(scores)
 
 
@@ -151,8 +151,8 @@ def _show(scores: dict[str, list[tuple[float, float, float]]]) -> None:
         own = np.array(found)
         kind = name.partition(",")[0]
         other = np.array(scores[f"{kind}, scikit-survival"])
-        # Folds of one repetition share their training rows: the spread is that of the
-        # repetitions' means.
+        # Folds of one repetition share training rows, so the spread is over the means of
+        # repetitions.
         apart = (own - other).reshape(-1, min(5, len(own)), 3).mean(axis=1)
         spread = apart.std(axis=0, ddof=1) if len(apart) > 1 else np.full(3, np.nan)
         ratio = np.median(own[:, 2] / other[:, 2])

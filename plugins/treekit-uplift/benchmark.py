@@ -1,11 +1,11 @@
-"""Trees and forests of effects beside those of causalml, on one experiment, in one process.
+"""Compare trees and forests of effects with causalml on one experiment, in one process.
 
     pip install treekit-uplift causalml
     python benchmark.py                        # simulated: new rows for each seed
     python benchmark.py --train sim_pte_train.csv --test sim_pte_test.csv
 
-Both sides get the same rows and limits, in turn; causalml is left out where it is not
-installed.  CPU seconds are over all threads; kernels are compiled before the clock starts.
+Both sides get the same rows and limits, in turn; causalml is skipped if it is not
+installed. CPU seconds are over all threads; kernels are compiled before timing.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--train", help="CSV with columns y, treat and X1, X2, ...")
     parser.add_argument("--test")
-    parser.add_argument("--rows", type=int, default=2000, help="of a simulated table")
+    parser.add_argument("--rows", type=int, default=2000, help="rows of a simulated table")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--trees", type=int, default=100)
     parser.add_argument("--divergence", default="euclidean", choices=tuple(CAUSALML))
@@ -51,7 +51,7 @@ def main(arguments=None):
 
 
 def _sides(options):
-    """Name to ``fit(train, test, seed) -> (rows,) effects``."""
+    """Return a dictionary from name to ``fit(train, test, seed) -> (rows,) effects``."""
     forest = {**FOREST, "trees": options.trees, "n_jobs": 1}
     sides = {
         "treekit tree": _treekit(options.divergence, TREE),
@@ -97,9 +97,9 @@ def _causalml(make):
         x, other = (np.column_stack([table[name] for name in names]) for table in (train, test))
         model = make(seed)
         model.fit(X=x, treatment=np.asarray(train["treat"]), y=np.asarray(train["y"]))
-        said = np.asarray(model.predict(other))
-        # A tree says the rate of each arm, control first; a forest the effect.
-        return said[:, 1] - said[:, 0] if said.shape[1] == 2 else said[:, 0]
+        values = np.asarray(model.predict(other))
+        # A tree predicts the rate of each arm, control first; a forest the effect.
+        return values[:, 1] - values[:, 0] if values.shape[1] == 2 else values[:, 0]
 
     return fit
 
@@ -111,7 +111,7 @@ def _tables(options, seed):
 
 
 def _read(path):
-    """A table of sim_pte, whose ``y`` and ``treat`` are 1 or 2; 2 is taken for yes and treated."""
+    """Read a table of sim_pte, whose ``y`` and ``treat`` are 1 or 2; 2 is yes or treated."""
     with open(path, encoding="utf-8", newline="") as stream:  # noqa: PTH123 - a path as given
         rows = list(csv.DictReader(stream))
     table = {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}

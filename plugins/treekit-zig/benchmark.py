@@ -1,4 +1,4 @@
-"""Rows a second of one forest: Zig, C, onnxruntime and scikit-learn, in one run.
+"""Compare rows per second of one forest in Zig, C, onnxruntime and scikit-learn, in one run.
 
 Needs the extra `test` (ziglang) and gcc; prints the table of the README.
 """
@@ -29,7 +29,7 @@ REPEATS = 20
 
 
 def best(function):
-    """Seconds of the fastest of five calls."""
+    """Return the seconds of the fastest of five calls."""
     times = []
     for _ in range(5):
         start = time.perf_counter()
@@ -39,7 +39,7 @@ def best(function):
 
 
 def shared(folder, command):
-    """The library that a compiler makes in `folder`."""
+    """Run a compiler command in `folder` and load the shared library it writes."""
     subprocess.run(command, cwd=folder, check=True)
     return ctypes.CDLL(str(folder / command[-1]))
 
@@ -74,7 +74,7 @@ def main():
             "onnxruntime, one thread": lambda: session.run(None, {"X": narrow}),
             "scikit-learn, one thread": lambda: forest.predict_proba(rows),
         }
-        print("| what | rows a second |\n|---|---:|")
+        print("| tool | rows per second |\n|---|---:|")
         for what, call in ways.items():
             out[:] = -1.0
             seconds = best(call)

@@ -1,4 +1,4 @@
-// The page: which model, which row, which answer; what is asked of the server, and when.
+// State of the page: model, row, prediction, and the order of requests to the server.
 import { el, find, name, visible } from "./page/dom.js";
 import { language, learn, preferred, say, speak, whole, number } from "./page/words.js";
 import { Refused, ask, picture, useToken } from "./page/server.js";
@@ -7,7 +7,7 @@ import { answersOf, sentence, showAnswers, showCompared } from "./page/answer.js
 import { noPicture, showAdds, showChange, showPicture, showRule, showSteps, showVotes } from "./page/reasons.js";
 import { Rules } from "./page/rules.js";
 
-const TYPING = 250, LATER = 500, SETTLED = 1000;         // ms until an answer, and the search for changes, is asked for
+const TYPING = 250, LATER = 500, SETTLED = 1000;         // ms before a prediction, the counterfactual search and a reload
 const LONGEST_LINK = 6000, MANY_MODELS = 12, FEW_VALUES = 30;
 
 const state = { models: [], model: null, form: null, tree: 1, kept: null, answers: null, row: null, said: null, sum: null };
@@ -101,7 +101,7 @@ function valuesOf(column) {
   return say(low === high ? "serve_asked_at" : "serve_asked", { at: low, low, high });
 }
 
-// A graph that is not treekit's has inputs and outputs, and an endpoint for programs.
+// Foreign ONNX models have inputs and outputs, and an endpoint for programs.
 async function showForeign(model) {
   const place = find("foreign"), path = `/v2/models/${encodeURIComponent(model.name)}`;
   place.replaceChildren(el("h2", {}, say("serve_foreign_title")), el("p", {}, say("serve_foreign")));
@@ -115,13 +115,13 @@ async function showForeign(model) {
   } catch (error) { fail(error); }
 }
 
-// ---------------------------------------------------------------- the way here: the address
+// ---------------------------------------------------------------- address
 
 function link() {
   clearTimeout(linkTimer);
   const before = location.hash;
   linkTimer = setTimeout(() => {
-    if (location.hash !== before) return;  // the user went elsewhere: "hashchange" comes next
+    if (location.hash !== before) return;  // the user navigated: "hashchange" follows
     const parts = new URLSearchParams({ model: state.model.name, lang: language() });
     if (state.tree !== 1) parts.set("tree", String(state.tree));
     if (state.form) {
@@ -136,7 +136,7 @@ function link() {
 function linked() {
   const parts = new URLSearchParams(location.hash.slice(1));
   let row = {};
-  try { row = JSON.parse(parts.get("row") ?? "{}"); } catch { /* somebody's own */ }
+  try { row = JSON.parse(parts.get("row") ?? "{}"); } catch { /* an invalid, hand-edited address */ }
   return { model: parts.get("model"), lang: parts.get("lang"), tree: Number(parts.get("tree") ?? 1),
     row: row !== null && typeof row === "object" ? row : {} };
 }
@@ -177,7 +177,7 @@ function open(model, row, tree = 1) {
   predict();
 }
 
-// ---------------------------------------------------------------- answers
+// ---------------------------------------------------------------- predictions
 
 function later() {
   clearTimeout(timer);
@@ -266,14 +266,14 @@ async function draw(signal) {
   }
 }
 
-// ---------------------------------------------------------------- another version, or none
+// ---------------------------------------------------------------- replaced and unloaded models
 
 const isOther = (version) => version !== state.model.version;
 
-// The model was replaced: its schema is read again, and the row is kept as far as it fits.
+// Reload a replaced model's schema, keeping the row's values that still fit.
 async function anew() {
   const before = state.model, texts = state.form?.texts() ?? {};
-  // Processes of one server may change over one after the other: not too often, then.
+  // Workers of one server may switch versions one after another: limit the reload rate.
   if (Date.now() - renewed < 2 * SETTLED) await new Promise((go) => { setTimeout(go, SETTLED); });
   renewed = Date.now();
   await readModels();
@@ -298,10 +298,10 @@ async function lookAgain() {
     await readModels();
     const model = current();
     if (!model || keyOf(model) !== before) await anew();
-  } catch { /* the next answer tells */ }
+  } catch { /* the next request reports the error */ }
 }
 
-// ---------------------------------------------------------------- what went wrong
+// ---------------------------------------------------------------- errors
 
 async function fail(error) {
   if (error.name === "AbortError") return;
@@ -326,7 +326,7 @@ function complain(...parts) {
   find("trouble").hidden = false;
 }
 
-// Whether the model is no longer there, or no longer the one that the form was made from.
+// Whether the model was unloaded or replaced since the form was built.
 async function wentAway() {
   const before = state.model;
   if (!before) return false;
@@ -348,7 +348,7 @@ function askToken() {
   find("token-text").focus();
 }
 
-// ---------------------------------------------------------------- what if
+// ---------------------------------------------------------------- comparison
 
 function showKept() {
   showAnswers(find("answer"), state.answers ?? [], state.kept?.answers ?? null);
@@ -428,7 +428,7 @@ function listen() {
     find("token").hidden = true;
     start();
   });
-  find("skip").addEventListener("click", (event) => {  // the address is for the model and its row
+  find("skip").addEventListener("click", (event) => {  // the fragment holds the model and its row
     event.preventDefault();
     find("main").focus();
   });

@@ -187,7 +187,7 @@ def test_a_criterion_may_ask_for_the_target_as_it_is() -> None:
     ("task", "functions", "complaint"),
     [
         ("regression", {"statistics": "sums"}, "known: treekit.Sums, treekit.Ranks"),
-        ("regression", {"statistics": treekit.Ranks(1.0)}, "lies between 0 and 1"),
+        ("regression", {"statistics": treekit.Ranks(1.0)}, "must be between 0 and 1"),
         ("classification", {"statistics": treekit.Ranks()}, "weights of the classes"),
         ("regression", {"statistics": treekit.Ranks()}, "neither impurity nor loss"),
     ],
@@ -354,7 +354,7 @@ def test_a_splitter_of_ones_own_gets_the_statistics_of_ranks() -> None:
 def test_settings_that_need_sums_are_refused_with_ranks(settings: dict[str, Any]) -> None:
     table = {"x": [1.0, 2.0, 3.0], "y": [1.0, 2.0, 4.0]}
     name = next(iter(settings))
-    with pytest.raises(treekit.SettingError, match=f"{name}=.*'absolute_error' looks at quantiles"):
+    with pytest.raises(treekit.SettingError, match=f"{name}=.*'absolute_error' uses quantiles"):
         treekit.train(table, "y", task="regression", criterion="absolute_error", **settings)
 
 
@@ -372,7 +372,7 @@ def test_empty_levels_have_a_branch_of_the_parents_median() -> None:
 def test_splitters_that_add_statistics_up_are_refused_with_ranks(splitter: str) -> None:
     x, y = skewed(60)
     table = {"x": x[:, 0], "y": y}
-    with pytest.raises(treekit.SettingError, match=f"'{splitter}'.* adds statistics up"):
+    with pytest.raises(treekit.SettingError, match=f"'{splitter}'.* needs additive statistics"):
         treekit.train(table, "y", criterion="absolute_error", splitter=splitter)
 
 

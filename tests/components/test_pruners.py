@@ -255,7 +255,7 @@ def test_a_pruner_without_its_holdout_says_what_to_raise(name):
     grown = random_grown(0, "gini")
     without = replace(grown, held_stats=np.zeros_like(grown.held_stats))
     empty = context_of(without, "classification")
-    with pytest.raises(DataError, match="no hold-out rows: raise its setting holdout"):
+    with pytest.raises(DataError, match="no hold-out rows: increase its setting holdout"):
         pruned(name, grown, empty, holdout=0.5)
 
 
@@ -547,7 +547,7 @@ def subtree_size(tree: Tree, node: int) -> int:
 
 def test_the_record_s_functions_take_no_held_out_rows() -> None:
     assert error_based(0.25, True, True, "j48").holdout is None
-    with pytest.raises(SettingError, match="does not judge by held-out rows"):
+    with pytest.raises(SettingError, match="does not use held-out rows"):
         treekit.train(noisy(0), target="y", pruner="error_based", validation=noisy(1))
     assert json.loads(json.dumps(treekit.train(
         noisy(0), target="y", pruner="error_based", seed=0
@@ -707,7 +707,7 @@ def test_the_shortest_of_all_pruned_trees_is_taken(nominal_splits):
 
 @pytest.mark.parametrize("pruner", ["mdl", "holdout"])
 def test_pruners_that_do_not_know_costs_refuse_them_by_name(pruner):
-    with pytest.raises(treekit.SettingError, match=f"pruner '{pruner}' does not judge by what"):
+    with pytest.raises(treekit.SettingError, match=f"pruner '{pruner}' does not support misc"):
         treekit.train(table(60), "y", pruner=pruner, costs="yes>no=3")
 
 

@@ -401,7 +401,7 @@ def test_what_cannot_be_trained_on_gets_an_error_with_a_remedy(source, settings,
 
 
 def test_inputs_and_target_of_different_lengths_are_refused():
-    with pytest.raises(DataError, match="target has 2 rows but the inputs have 3"):
+    with pytest.raises(DataError, match="target has 2 rows, but the inputs have 3"):
         make_dataset_xy(np.zeros((3, 1)), [0, 1])
     with pytest.raises(DataError, match=r"shape \(3, 2, 1\)"):
         make_dataset_xy(np.zeros((3, 1)), np.zeros((3, 2, 1)))
@@ -652,7 +652,7 @@ def test_estimators_take_a_validation_pair():
     tree.fit(x, table["y"], validation=(held, other["y"]))
     assert tree.get_n_leaves() == expected.n_leaves
     assert (tree.predict(held) == expected.predict(other)).all()
-    with pytest.raises(DataError, match="'sideways', which is no label of the training rows"):
+    with pytest.raises(DataError, match="'sideways', which is not a label of the training rows"):
         tree.fit(x, table["y"], validation=(held[:1], ["sideways"]))
     with pytest.raises(SettingError, match=r"give a pair \(X, y\)"):
         tree.fit(x, table["y"], validation=held)

@@ -695,7 +695,7 @@ def test_types_that_a_batch_does_not_tell_are_read_at_once(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a,b\n1,2\n3\n", "line 3 has 1 cells but the header has 2"),
+        ("a,b\n1,2\n3\n", "line 3 has 1 cells, but the header has 2"),
         ("a,b\n1,2\n3,4,5\n", "line 3 has 3 cells"),
         ('a\n"1', "line 2: .*check the quotes"),
         ("a,b\n", "has a header but no rows"),
@@ -751,7 +751,7 @@ def test_a_full_folder_for_temporary_files_is_named(tmp_path):
 
     with patch("tempfile.TemporaryFile", lambda **_: Full()):
         column = StoredColumn(Spill())
-    with pytest.raises(DataError, match="No space left on device; make room there, or set TMPDIR"):
+    with pytest.raises(DataError, match="No space left on device; free space there, or set TMPDIR"):
         column.append(np.arange(3))
 
 
@@ -781,7 +781,7 @@ def test_a_csv_file_that_changes_between_readings_is_refused(tmp_path):
         assert len(make_dataset(table, "c1", nominal=["c0"]).y) == 40
         table = read_table(path)
         path.write_text(text + '"3","q"\n', encoding="utf-8")
-        with pytest.raises(DataError, match="has changed since treekit began"):
+        with pytest.raises(DataError, match="has changed while treekit was reading it"):
             make_dataset(table, "c1", nominal=["c0"])
 
 

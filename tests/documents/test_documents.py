@@ -110,23 +110,23 @@ def first_fits(listed):
 
 
 CANNOT_SAY = {
-    "sql": {"oblique": "adds up columns"},
-    "sql-duckdb": {"oblique": "adds up columns"},
-    "sql-postgres": {"oblique": "adds up columns"},
-    "dmn": {"oblique": "adds up columns", "divided": "cannot divide a row"},
+    "sql": {"oblique": "sums columns"},
+    "sql-duckdb": {"oblique": "sums columns"},
+    "sql-postgres": {"oblique": "sums columns"},
+    "dmn": {"oblique": "sums columns", "divided": "do not support fractional instances"},
     "pmml": {
-        "oblique": "ask single columns",
-        "surrogates": "ask single columns",
-        "divided": "cannot divide rows",
+        "oblique": "split on single columns",
+        "surrogates": "split on single columns",
+        "divided": "cannot represent fractional instances",
         "weighted": "only rules",
         "ordered": "only rules",
     },
     "pmml-rules": {
-        "oblique": "beyond single columns",
-        "surrogates": "beyond single columns",
-        "divided": "cannot divide rows",
-        "numbers": "answers classes",
-        "weighted": "answers classes",
+        "oblique": "on more than one column",
+        "surrogates": "on more than one column",
+        "divided": "cannot represent fractional instances",
+        "numbers": "predicts classes",
+        "weighted": "predicts classes",
         "forest": "is one list",
     },
 }
@@ -261,7 +261,7 @@ def test_shortened_thresholds_and_lists_of_labels_are_said_in_documents():
 
 
 def test_a_form_that_there_is_not_is_named():
-    with pytest.raises(SettingError, match="there is no form 'pdf'; known: text, markdown"):
+    with pytest.raises(SettingError, match="unknown form 'pdf'; known: text, markdown"):
         written("pdf", listing(fruit_model()))
 
 
@@ -540,7 +540,7 @@ def put(*path):
     ("change", "said"),
     [
         (put("format", "other"), r"\$\.format .*'other' is not one of"),
-        (put("version", 2), r"\$\.version .*whole number from 1 to 1, not 2"),
+        (put("version", 2), r"\$\.version .*an integer from 1 to 1, not 2"),
         (put("unheard", 1), r"\$ .*the key 'unheard' is not known"),
         (put("type", "float16"), r"\$\.type .*float32, float64"),
         (put("trees", 0), r"\$\.trees .*not 0"),
@@ -553,37 +553,37 @@ def put(*path):
         (put("rounding", {"digits": 3}), r"\$\.rounding .*'thresholds' is missing"),
         (put("rounding", shortened(digits=0)), r"\$\.rounding\.digits .*not 0"),
         (put("rounding", shortened(digits=18)), r"\$\.rounding .*at most 17"),
-        (put("rounding", shortened(longer=9)), r"\$\.rounding .*no count is beyond thresholds"),
-        (put("order", "first"), r"\$\.rules\[2\]\.if .*the last rule .* asks nothing"),
+        (put("rounding", shortened(longer=9)), r"\$\.rounding .*counts at most thresholds"),
+        (put("order", "first"), r"\$\.rules\[2\]\.if .*the last rule .* no conditions"),
         (put("columns", []), r"\$\.columns .*at least one"),
         (put("columns", 1, "name", "density"), "appears twice"),
-        (put("columns", 2, "levels", 0, 7), r"\$\.columns\[2\] .*expected a text"),
+        (put("columns", 2, "levels", 0, 7), r"\$\.columns\[2\] .*expected a string"),
         (put("targets", 0, "classes", ["a", 1]), "one type"),
         (put("costs", [[0, 1]]), r"\$\.costs"),
-        (put("costs", [[0, 1], [2, 3]]), r"\$\.costs .*right answer is 0"),
+        (put("costs", [[0, 1], [2, 3]]), r"\$\.costs .*correct prediction must be 0"),
         (put("tests", [[]]), r"\$\.tests\[0\]"),
         (put("tests", [[{"sum": [["colour", 1]], "at_most": 1}]]), r"sum\[0\] .*not numeric"),
         (put("tests", [[{"column": "size", "above": 1}]]), r"'size' is not a column"),
         (put("rules", {}), r"\$\.rules .*expected an array, not an object"),
         (put("rules", 1, "tree", 2), r"\$\.rules\[1\]\.tree"),
         (put("rules", 1, "support", -1), r"\$\.rules\[1\]\.support"),
-        (put("rules", 1, "as_parent", True), r"\$\.rules\[1\] .*with support"),
+        (put("rules", 1, "as_parent", True), r"\$\.rules\[1\] .*the rule has support"),
         (put("rules", 1, "if", 0, "column", "size"), r"rules\[1\]\.if\[0\]\.column .*'size'"),
         (
             put("rules", 1, "if", 0, "above", "3"),
-            r"above .*expected a number, not the text",
+            r"above .*expected a number, not the string",
         ),
         (put("rules", 1, "if", 0, "above", 1e300), r"above .*not a finite float32"),
         (put("rules", 1, "if", 0, "part", [0, 5]), r"if\[0\]\.part"),
-        (put("rules", 1, "if", 0, "in", ["red"]), r"if\[0\] .*states above, at_most"),
+        (put("rules", 1, "if", 0, "in", ["red"]), r"if\[0\] .*needs above, at_most"),
         (put("rules", 1, "if", 1, "in", ["red", "red"]), r"if\[1\]\.in .*twice"),
-        (put("rules", 1, "if", 1, "in", ["rot"]), r"if\[1\]\.in\[0\] .*'rot' is not a level"),
-        (put("rules", 1, "if", 1, {"column": "density", "at_most": 1}), "asked twice"),
+        (put("rules", 1, "if", 1, "in", ["rot"]), r"if\[1\]\.in\[0\] .*'rot' is not a category"),
+        (put("rules", 1, "if", 1, {"column": "density", "at_most": 1}), "two conditions on one"),
         (put("rules", 1, "if", 1, {"test": 1, "holds": True}), r"if\[1\]\.test"),
         (put("rules", 1, "then", {}), r"then .*'ripe' is missing"),
         (put("rules", 1, "then", "ripe", "label", "rotten"), r"then\.ripe\.label .*'rotten'"),
         (put("rules", 1, "then", "ripe", "label", "unripe"), r"not the class with the largest"),
-        (put("rules", 1, "then", "ripe", "shares", {"ripe": 0.5}), r"the shares add to 0\.5"),
+        (put("rules", 1, "then", "ripe", "shares", {"ripe": 0.5}), r"the shares sum to 0\.5"),
         (put("rules", 1, "then", "ripe", "shares", {"ripe": 1e-300}), r"shares .*decimal"),
         (put("rules", 1, "then", "ripe", "value", 1), r"'value' is not known"),
     ],
@@ -596,17 +596,17 @@ def test_json_that_is_wrong_is_refused_and_its_place_named(change, said):
 def test_json_that_is_hostile_is_refused():
     text = text_of("json", fruit_model())
     for broken, said in (
-        ("[" * 100_000, "nested too deep"),
-        (text.replace("2.5", "NaN", 1), "NaN is not a number"),
-        (text.replace("2.5", "-Infinity", 1), "-Infinity is not a number"),
+        ("[" * 100_000, "nested too deeply"),
+        (text.replace("2.5", "NaN", 1), "NaN is not a JSON number"),
+        (text.replace("2.5", "-Infinity", 1), "-Infinity is not a JSON number"),
         (text.replace("2.5", "1" * 5000, 1), "more than 400 digits"),
         (text.replace("2.5", "1e999", 1), "not a finite"),
         (text.replace('"missing": true', '"missing": true, "missing": false', 1), "appears twice"),
         (text.replace('"unripe": 0.75', '"unripe": 0.75, "unripe": 0.75'), "appears twice"),
-        (text[:-4], "is not JSON"),
-        (text + "{}", "is not JSON"),
+        (text[:-4], "not valid JSON"),
+        (text + "{}", "not valid JSON"),
         ("null", "expected an object, not null"),
-        ("", "is not JSON"),
+        ("", "not valid JSON"),
     ):
         assert broken != text
         with pytest.raises(ModelFileError, match=said):

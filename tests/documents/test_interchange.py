@@ -230,8 +230,8 @@ def test_files_are_valid_against_the_schema_of_dmn(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("oblique", "adds up columns"),
-        ("fractional", "cannot divide a row"),
+        ("oblique", "sums columns"),
+        ("fractional", "do not support fractional instances"),
         ("boosted_counts", "the link 'exp'"),
     ],
 )
@@ -446,15 +446,15 @@ def test_the_first_rule_that_is_met_answers_where_order_counts(
     [
         ("oblique", "pmml", "single columns"),
         ("surrogates", "pmml", "single columns"),
-        ("fractional", "pmml", "cannot divide rows"),
+        ("fractional", "pmml", "cannot represent fractional instances"),
         ("boosted_four", "pmml", "margins and links"),
         ("costs", "pmml", "least cost"),
         ("several_labels", "pmml", "has one target"),
         ("deep_right", "pmml", "depth 3000"),
-        ("int_labels", "pmml", "beyond an integer"),
-        ("hostile_names", "pmml", "XML 1.0 cannot"),
+        ("int_labels", "pmml", "exceeds PMML's 32-bit integers"),
+        ("hostile_names", "pmml", "XML 1.0 does not allow"),
         ("mixed", "pmml-rules", "rules of 3 trees"),
-        ("one_number", "pmml-rules", "answers classes"),
+        ("one_number", "pmml-rules", "predicts classes"),
     ],
 )
 def test_what_pmml_cannot_say_exactly_is_refused_by_name(

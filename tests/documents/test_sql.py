@@ -108,7 +108,7 @@ def test_predicates_select_the_rows_that_rules_fit(name: str, engine: Any) -> No
     model = EXTREMES[name]()
     rules = model.rules()
     if engine.dialect == "postgres" and name.startswith("hostile"):
-        with pytest.raises(ExportError, match="bytes, and PostgreSQL cuts names at 63"):
+        with pytest.raises(ExportError, match="bytes, and PostgreSQL truncates names at 63"):
             selected(engine, rules, 0)
         return
     rows = some(extreme_rows(model))
@@ -197,7 +197,7 @@ def test_sums_of_columns_are_refused_by_name() -> None:
     need("sqlglot")
     from treekit.documents.sql import predicates
 
-    with pytest.raises(SettingError, match="adds up columns"):
+    with pytest.raises(SettingError, match="sums columns"):
         list(predicates(EXTREMES["oblique"]().rules()))
 
 

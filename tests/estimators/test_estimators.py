@@ -447,11 +447,11 @@ def test_without_nominal_columns_text_is_an_error():
     [
         ("town", r"as in \['town'\]"),
         (["twon"], "did you mean 'town'"),
-        ([3], "position 3; those of X go from 0 to 2"),
+        ([3], "position 3; valid positions are 0 to 2"),
         ([-1], "position -1"),
         ([True], "mask of 1 columns"),
-        ([1.5], "holds 1.5"),
-        (5, "holds 5"),
+        ([1.5], "contains 1.5"),
+        (5, "contains 5"),
     ],
 )
 def test_a_wrong_list_of_nominal_columns_is_told(categorical, message):
@@ -599,7 +599,7 @@ def test_out_of_bag_attributes_of_a_regressor():
 
 def test_rows_that_every_tree_saw_have_no_out_of_bag_prediction():
     frame, y, _ = table()
-    with pytest.warns(TreekitWarning, match="raise n_estimators"):
+    with pytest.warns(TreekitWarning, match="increase n_estimators"):
         forest = RandomForestClassifier(2, oob_score=True, random_state=0).fit(frame, y)
     gone = np.isnan(forest.oob_decision_function_[:, 0])
     assert 0 < gone.sum() < 250

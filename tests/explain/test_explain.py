@@ -458,11 +458,11 @@ def test_wishes_are_labels_or_ranges() -> None:
     row = cells(model, [0.5, 1.0, 2.0, 3.0, NAN])
     said = explain(model, row).says[0].label
     assert explain(model, row, wish=str(said)).changes.met  # type: ignore[union-attr]
-    with pytest.raises(SettingError, match="'d' is no class of 'target'"):
+    with pytest.raises(SettingError, match="'d' is not a class of 'target'"):
         explain(model, row, wish="d")
     numbers = oblique_model()
     assert explain(numbers, {"x": 1}).changes is None
-    with pytest.raises(SettingError, match="no range of numbers"):
+    with pytest.raises(SettingError, match="not a numeric range"):
         explain(numbers, {"x": 1}, wish="about 3")
     with pytest.raises(SettingError, match="no target 'w'"):
         explain(numbers, {"x": 1}, wish="> 3", target="w")
@@ -487,9 +487,9 @@ def test_rows_of_many_kinds_say_the_same() -> None:
     assert said == explain(model, frame.iloc[0]).says == explain(model, frame).says
     with pytest.raises(DataError, match="no column 'xx'"):
         explain(model, {"xx": 1})
-    with pytest.raises(DataError, match="one row can be explained at a time, not 2"):
+    with pytest.raises(DataError, match="expected one row to explain, got 2"):
         explain(model, np.zeros((2, 3)))
-    with pytest.raises(DataError, match="names no column"):
+    with pytest.raises(DataError, match="the row has no column of the model"):
         explain(model, {"target": 1})
 
 
@@ -601,17 +601,17 @@ def test_the_command_reads_json_and_rows_of_a_table(saved: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ((), "say which row: --row 'age=..."),
+        ((), "no row is given; use --row 'age=..."),
         (("--row", "agee=41"), "did you mean 'age'?"),
         (("--row", "age=41,age=42"), "names 'age' twice"),
-        (("--row", "41"), "with --table a number chooses a row"),
-        (("--row", "{"), "no JSON object"),
-        (("--row", '{"age":' + "[" * 50_000), "no JSON object"),
-        (("--row", '{"age": [1]}'), "a cell is one value"),
+        (("--row", "41"), "add --table to choose a row by number"),
+        (("--row", "{"), "not a JSON object"),
+        (("--row", '{"age":' + "[" * 50_000), "not a JSON object"),
+        (("--row", '{"age": [1]}'), "a cell must be a single value"),
         (("--row", "age=old"), "numeric but row 0"),
         (("--row", "age=1", "--tree", 2), "there is no tree 2"),
-        (("--row", "age=1", "--wish", "perhaps"), "is no class"),
-        (("--row", "age=1", "--lang", "tlh"), "no catalogue of the language"),
+        (("--row", "age=1", "--wish", "perhaps"), "is not a class"),
+        (("--row", "age=1", "--lang", "tlh"), "unknown language 'tlh'"),
         (("--row", "age=1", "--fixed", "ag"), "did you mean 'age'?"),
     ],
 )

@@ -439,7 +439,7 @@ def test_a_user_template_comes_first_and_cannot_write_raw_text(tmp_path):
     assert made == f"# {len(HOSTILE)} {HOSTILE[0]!r}\n".encode()
     assert export_c(MODEL, "m", templates=str(tmp_path)) == export_c(MODEL, "m")
     for source, message in [
-        ("{{ name }}", "no escaper has seen"),
+        ("{{ name }}", "which is unescaped text"),
         ("{{ nothing }}", "'nothing' is undefined"),
         ("{% oops %}", "unknown tag 'oops'"),
     ]:

@@ -335,7 +335,7 @@ def test_file_names_that_no_include_line_can_hold_are_refused(name):
 
 
 def test_integer_keys_leave_no_choice_of_cells():
-    with pytest.raises(ExportError, match="rows are integer keys: leave input out"):
+    with pytest.raises(ExportError, match="rows are integer keys: leave out input"):
         export_c(random_model(0, mixed_schema()), "m", arithmetic="integer", input="float")
 
 
@@ -359,7 +359,7 @@ MOST_NODES = 400
 def refusal(model: Model, way: str) -> str | None:
     """A word of the reason for which a model has no such source."""
     if model.missing == "fractional" and way.endswith(("if_else", "hybrid")):
-        return "rows divide"
+        return "fractional instances"
     if model.schema.dtype == "float64" and "float" in way:
         return "would round"
     sums_of_columns = any(

@@ -399,7 +399,7 @@ def test_what_treekit_does_not_write_is_refused(table):
 
 def test_a_table_counts_once():
     table = source_of(c_table("t", np.arange(3)))
-    with pytest.raises(VerificationError, match="two tables 't'"):
+    with pytest.raises(VerificationError, match="duplicate table 't'"):
         tables_in(table + table, "m")
 
 

@@ -115,7 +115,7 @@ def test_an_ending_of_two_parts_may_have_been_begun(tmp_path, name):
 @pytest.mark.parametrize("name", ["../m.a", "/m.a", "folder/m.a", "..", "", "a\\b"])
 def test_an_exporter_cannot_write_elsewhere(tmp_path, name):
     exporter = Exporter("sly", ".a", lambda *_: {name: b""})
-    with pytest.raises(PluginError, match=r"exporter .sly. .* plain names"):
+    with pytest.raises(PluginError, match=r"exporter .sly. .* file names must be plain"):
         export(MODEL, exporter, tmp_path / "inner" / "m.a")
     assert list(tmp_path.rglob("*.a")) == []
 
@@ -215,7 +215,7 @@ def test_a_model_that_templates_have_no_words_for_is_refused_by_name(folder, tab
     )
     model = treekit.train(table, "y", max_depth=2, costs={("no", "yes\u2028"): 3.0})
     assert needs(model) == ["costs"]
-    with pytest.raises(ExportError, match="'json' cannot write costs of mistakes"):
+    with pytest.raises(ExportError, match="'json' does not support misclassification costs"):
         exporter.export(model, "m")
     assert able.export(model, "m")
     with pytest.raises(ValueError, match="unknown ability 'speed'; known: sums"):
@@ -253,7 +253,7 @@ def test_a_template_cannot_write_text_that_no_escaper_has_seen(folder, table):
     (folder / "model.jinja").write_text("{{ note }}\n", encoding="utf-8")
     note = Setting("note", "x; y", "text that nobody escaped")
     exporter = template_exporter("json", ".json", folder, "model.jinja", JSON, settings=(note,))
-    with pytest.raises(ExportError, match="text that no escaper has seen"):
+    with pytest.raises(ExportError, match="which is unescaped text"):
         exporter.export(treekit.train(table, "y", max_depth=1), "m", note="x; y")
 
 
@@ -389,7 +389,7 @@ def derived_value(model: Model, columns: DerivedColumns, number: int, row: list[
 
 def test_rows_that_divide_are_refused_by_name():
     model = make_model(SCHEMA, [build_tree(A, SCHEMA)], missing="fractional")
-    with pytest.raises(ExportError, match="'fractional': rows divide"):
+    with pytest.raises(ExportError, match=r"uses fractional instances \(missing='fractional'\)"):
         lower(model)
 
 
@@ -471,5 +471,5 @@ def test_a_tree_that_a_chain_of_sets_makes_too_deep_is_refused_by_name():
         )
     trees = lower(make_model(SCHEMA, [build_tree(node, SCHEMA)]))
     assert trees[0].depth > 5000
-    with pytest.raises(ExportError, match="onnx handles trees up to 5000 binary splits deep"):
+    with pytest.raises(ExportError, match="onnx supports trees up to 5000 binary splits deep"):
         require_depth(trees, "onnx")

@@ -142,11 +142,11 @@ def without_names(source: str) -> str:
 
 def test_what_a_language_s_limits_forbid_is_refused_by_name(tmp_path):
     java, deep = SHIPPED["java"], chain(3000, mixed_schema())
-    with pytest.raises(ExportError, match=r"writes up to 4000 nodes.*the model has 6001"):
+    with pytest.raises(ExportError, match=r"supports up to 4000 nodes.*the model has 6001"):
         java.export(deep, "m", form="if_else")
-    with pytest.raises(ExportError, match=r"'a-b\.java'.*call it 'a_b\.java'"):
+    with pytest.raises(ExportError, match=r"'a-b\.java'.*rename it to 'a_b\.java'"):
         java.export(deep, "a-b")
-    with pytest.raises(ExportError, match=r"call it 'class_\.java'"):
+    with pytest.raises(ExportError, match=r"rename it to 'class_\.java'"):
         java.export(deep, "class")
     for package in ("com..x", "1x", "com.x;", "a b", "com.int"):
         with pytest.raises(ExportError, match="package="):
@@ -155,7 +155,7 @@ def test_what_a_language_s_limits_forbid_is_refused_by_name(tmp_path):
     assert b"\npackage type_\n" in SHIPPED["go"].export(deep, "type")["type.go"]
     narrow = replace(java.export.profile.literals.limits, table_bytes=10_000)
     tables = Tables(replace(java.export.profile.literals, limits=narrow))
-    with pytest.raises(ExportError, match="more than the 10000 bytes that this target compiles"):
+    with pytest.raises(ExportError, match="exceed 10000 bytes, the limit of this target"):
         tables(np.zeros(2000))
 
 
@@ -596,7 +596,7 @@ def test_faults_of_the_variable_s_folders_are_told_and_cost_nothing_else(faulty,
             "summary is missing",
             "cannot read",
             "is not a word",
-            "rename its",
+            "rename the folder",
         ),
         strict=True,
     ):
@@ -627,9 +627,9 @@ def test_a_setting_that_names_no_folder_of_the_language_says_so(folder, model, t
     gone = str(tmp_path / "gone")
     with pytest.raises(ExportError, match=r"templates: '.*gone' is not a folder"):
         treekit.export(model, "perl", tmp_path / "m", templates=gone)
-    with pytest.raises(SettingError, match=r"'perl'; .* holds no perl/language\.toml"):
+    with pytest.raises(SettingError, match=r"'perl'; .* has no perl/language\.toml"):
         treekit.export(model, "perl", tmp_path / "m", templates=str(tmp_path))
-    with pytest.raises(SettingError, match=r"'raku'; .*perl' holds no raku/language\.toml"):
+    with pytest.raises(SettingError, match=r"'raku'; .*perl' has no raku/language\.toml"):
         treekit.export(model, "raku", tmp_path / "m", templates=str(folder / "perl"))
 
 
@@ -670,16 +670,16 @@ def test_verify_says_what_keeps_it_from_running_a_language(folder, faulty, model
     (tmp_path / "empty").mkdir()
     for templates, said in (
         (tmp_path / "gone", "templates: .*gone' is not a folder"),
-        (tmp_path / "empty", "'lua' has no \\[verify\\] in '.*lua/language.toml'"),
+        (tmp_path / "empty", "'lua' has no \\[verify\\] section in '.*lua/language.toml'"),
         (faulty, "'q.lua'; .*'lua' has no \\[verify\\]"),
     ):
         with pytest.raises(VerificationError, match=said):
             treekit.verify(model, [file], templates=templates)
     other = file.rename(tmp_path / "q.tcl")
     for templates, said in (
-        (tmp_path / "empty", "'q.tcl'; .*empty' holds no language, NAME/language.toml"),
+        (tmp_path / "empty", "'q.tcl'; .*no language in .*empty': expected NAME/language.toml"),
         (faulty, "'q.tcl'; .*broken/language.toml': summary is missing"),
-        (folder, "'q.tcl'; it runs files that end in .*\\.pl"),
+        (folder, "'q.tcl'; supported endings: .*\\.pl"),
     ):
         with pytest.raises(VerificationError, match=said):
             treekit.verify(model, [other], templates=templates)
@@ -688,23 +688,23 @@ def test_verify_says_what_keeps_it_from_running_a_language(folder, faulty, model
 def test_what_its_templates_have_no_words_for_is_refused(folder):
     schema = mixed_schema(())
     number = make_model(schema, [build_tree(leaf(1.0), schema)], combine="sum", link="exp")
-    with pytest.raises(ExportError, match="'perl' cannot write trees whose values add up"):
+    with pytest.raises(ExportError, match="'perl' does not support additive trees and link"):
         treekit.export(number, "perl", "m.pl", templates=str(folder))
 
 
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ('suffix = ".pl"', "suffix = 3", "suffix is 3; it is str"),
+        ('suffix = ".pl"', "suffix = 3", "suffix is 3; expected str"),
         ('suffix = ".pl"', "", "suffix is missing"),
-        ('"bytes"', '"klingon"', "literals.strings is 'klingon'; it is one of 'bytes'"),
-        ("[literals]", "[literals]\nspeed = 1", "literals.speed is not known; known here: strings"),
+        ('"bytes"', '"klingon"', "literals.strings is 'klingon'; expected one of 'bytes'"),
+        ("[literals]", "[literals]\nspeed = 1", "literals.speed is unknown; known here: strings"),
         ('needs = ["perl"]', "", "verify.needs is missing"),
-        ('{ ".pl" = "module.jinja" }', "{}", "forms and files is too few"),
-        ('suffix = ".pl"', 'suffix = ".plx"', "suffix is '.plx', not the ending"),
+        ('{ ".pl" = "module.jinja" }', "{}", "form 'table' or files is missing"),
+        ('suffix = ".pl"', 'suffix = ".plx"', "suffix is '.plx', not the suffix"),
         ("[limits]", "forms = [", "cannot read"),
-        ("[limits]\n", "[limits]\nabilities = 1\n", "literals.limits.abilities is not known"),
-        ("[limits]", '[settings.form]\nhelp = "x"\n[limits]', "settings.form is treekit's own"),
+        ("[limits]\n", "[limits]\nabilities = 1\n", "literals.limits.abilities is unknown"),
+        ("[limits]", '[settings.form]\nhelp = "x"\n[limits]', "settings.form is a built-in"),
         ('summary = "Perl', 'abilities = ["speed"]\nsummary = "Perl', "unknown ability 'speed'"),
     ],
 )

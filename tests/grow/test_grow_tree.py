@@ -628,5 +628,5 @@ def test_a_criterion_without_impurity_has_no_least_impurity() -> None:
         lambda: CriterionFunctions(score=lambda parent, children: children[0, 0]),
     )  # fmt: skip
     table = {"a": [1.0, 2.0, 3.0, 4.0], "y": list("abab")}
-    with pytest.raises(SettingError, match="'balance' measures no impurity"):
+    with pytest.raises(SettingError, match="'balance' defines no impurity"):
         treekit.train(table, "y", criterion=only_score, min_impurity=0.1)

@@ -189,7 +189,7 @@ def test_a_splitter_declares_that_it_makes_intervals():
 
 
 def test_intervals_are_declared_by_true_or_false():
-    with pytest.raises(PluginError, match="has intervals 'yes'; it is true or false"):
+    with pytest.raises(PluginError, match="has intervals 'yes'; it must be True or False"):
         treekit.train(table(), "y", splitter=quarters(False, 2, intervals="yes"))
 
 
@@ -255,7 +255,8 @@ def test_one_heavy_interval_is_not_enough_whoever_asks():
     hasty = Splitter("hasty", lambda: SplitterFunctions(find=find, intervals=True))
     data = light_within()
     with pytest.raises(
-        PluginError, match=r"branches of the weights \[.*ask treekit.splitting.heav"
+        PluginError,
+        match=r"branches of the weights \[.*check candidate splits with treekit.splitting.heav",
     ):
         treekit.train(data, "y", splitter=hasty, min_weight_leaf=11)
     splitter = parted((2, 3, 4), False)
@@ -275,7 +276,7 @@ def test_a_splitter_is_told_that_intervals_need_known_rows():
 
     wrong = Splitter("wrong", lambda: SplitterFunctions(find=find, intervals=True))
     assert treekit.train(light_within(9), "y", splitter=wrong).n_leaves == 4
-    told = "every branch has rows whose value is known: with missing='fractional'"
+    told = "every branch has rows whose value is known: missing='fractional'"
     with pytest.raises(PluginError, match=told):
         treekit.train(light_within(9), "y", splitter=wrong, missing="fractional")
-    assert "every\n        interval has known rows" in interval_split.__doc__
+    assert "every\n        interval must contain known rows" in interval_split.__doc__

@@ -167,9 +167,9 @@ TABLE = {"x": [1.0, 2.0, 3.0, 4.0], "colour": ["a", "b", "a", "b"], "y": ["n", "
     [
         ({"monotonic": "z=1"}, "column 'z'"),
         ({"monotonic": "x=2"}, "'x' is 2"),
-        ({"monotonic": "colour=1"}, "have no order"),
-        ({"monotonic": "x=1", "nominal_splits": "multiway"}, "splits in two"),
-        ({"monotonic": "x=1", "splitter": "oblique"}, "not to 'oblique'"),
+        ({"monotonic": "colour=1"}, "without an order"),
+        ({"monotonic": "x=1", "nominal_splits": "multiway"}, "binary splits"),
+        ({"monotonic": "x=1", "splitter": "oblique"}, "splitter 'oblique' does not support"),
         ({"monotonic": "x=1", "classes": ["n", "p", "q"]}, "has 3"),
     ],
 )
@@ -182,10 +182,10 @@ def test_constraints_that_cannot_hold_are_refused_by_name(
 
 def test_criteria_of_ranks_and_foreign_splitters_are_refused() -> None:
     table = {"x": TABLE["x"], "y": [1.0, 2.0, 3.0, 5.0]}
-    with pytest.raises(treekit.SettingError, match="'absolute_error' answer otherwise"):
+    with pytest.raises(treekit.SettingError, match="'absolute_error' computes other leaf values"):
         treekit.train(table, "y", monotonic={"x": 1}, criterion="absolute_error")
     own = treekit.Splitter("own", lambda: treekit.SplitterFunctions(lambda node, c, rng: None))
-    with pytest.raises(treekit.SettingError, match="not to 'own'"):
+    with pytest.raises(treekit.SettingError, match="splitter 'own' does not support monotonic"):
         treekit.train(table, "y", monotonic={"x": 1}, splitter=own)
 
 

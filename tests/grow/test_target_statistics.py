@@ -441,12 +441,14 @@ def test_a_validation_table_is_placed_by_the_layout_of_training():
     )
     assert model.n_leaves < trained(PRUNABLE).n_leaves
     held["given"] = np.full(len(held["given"]), "maybe")
-    with pytest.raises(DataError, match=r"treatment column 'given' holds 'maybe', which training"):
+    with pytest.raises(
+        DataError, match=r"treatment column 'given' holds 'maybe', which is not a category seen in"
+    ):
         trained(PRUNABLE, pruner="reduced_error", validation=held)
 
 
 def test_a_pruner_needs_a_loss():
-    with pytest.raises(SettingError, match="task has no loss that pruners could judge by"):
+    with pytest.raises(SettingError, match="task has no loss for pruners"):
         trained(UPLIFT, pruner="cost_complexity")
     assert trained(PRUNABLE, pruner="cost_complexity").n_leaves >= 1
 
@@ -483,9 +485,10 @@ def test_inspect_and_predict_tell_the_task_and_its_answers(tmp_path: Path):
     trained(UPLIFT, max_depth=1).save(path)
     rows.write_text("a,b,c,colour\n1,,2,red\n", encoding="utf-8")
     said = CliRunner().invoke(main, ["inspect", path]).output
-    assert (
-        "target     'cured'\n  treatment  'given'\n  task       uplift\n  answers    'eff" in said
-    )
+    lines = [line.split(maxsplit=1) for line in said.splitlines()]
+    assert [["target", "'cured'"], ["treatment", "'given'"], ["task", "uplift"]] == lines[2:5]
+    assert lines[5][0] == "predictions"
+    assert lines[5][1].startswith("'effect'")
     said = CliRunner().invoke(main, ["predict", path, str(rows)]).output.splitlines()
     assert said[0] == 'effect,"rate, treated","rate ""control""",standard error'
     assert len(said[1].split(",")) == 4
@@ -494,16 +497,16 @@ def test_inspect_and_predict_tell_the_task_and_its_answers(tmp_path: Path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"class_weight": "balanced"}, "class_weight is set, but criterion 'apart' is for uplift"),
+        ({"class_weight": "balanced"}, "class_weight is set, but it is not defined for uplift"),
         ({"costs": "ill>cured=2"}, "costs is set"),
         ({"priors": "ill=0.5,cured=0.5"}, "priors is set"),
-        ({"voting": "hard", "ensemble": "forest"}, "voting='hard' is for classes"),
+        ({"voting": "hard", "ensemble": "forest"}, "voting='hard' is for classification"),
         ({"oob": True, "ensemble": "forest"}, "oob is set"),
         ({"monotonic": "a=1"}, "monotonic is set"),
         ({"numeric_side": "c45"}, "numeric_side is set"),
         ({"pruner": "mdl"}, "pruner 'mdl' is for classification, but criterion 'apart' is for"),
-        ({"task": "regression"}, "whose target is read for classification, not for regression"),
-        ({"min_impurity": 0.1}, "measures no impurity"),
+        ({"task": "regression"}, "is read as one for classification, not for regression"),
+        ({"min_impurity": 0.1}, "defines no impurity"),
         ({"criterion.treatment": "nowhere"}, "no treatment column 'nowhere'"),
         ({"criterion.treatment": "cured"}, "column 'cured' is the target"),
         ({"criterion.treatment": "days"}, "and there are 8 arms"),
@@ -532,18 +535,18 @@ def test_a_pruner_may_be_for_a_task_whose_cells_it_knows():
         trained(UPLIFT, pruner=pruner)
     with pytest.raises(PluginError, match="target of task 'groups' of pruner 'leading' is 'time'"):
         trained(APART_GINI, pruner=replace(pruner, task=replace(GROUPS, target="time")))
-    with pytest.raises(SettingError, match="is for groups, and no installed criterion is"):
+    with pytest.raises(SettingError, match="is for groups, but no installed criterion is"):
         check_pruner(pruner)
 
 
 def test_several_targets_and_estimators_are_refused():
     data = table()
-    with pytest.raises(SettingError, match="has one target, but 2 are given"):
+    with pytest.raises(SettingError, match="needs one target, but 2 are given"):
         treekit.train(data, ["cured", "group"], criterion=UPLIFT)
     x = np.column_stack([data["a"], data["c"]])
-    with pytest.raises(SettingError, match=r"reads the column of its setting 'protected' beside"):
+    with pytest.raises(SettingError, match=r"needs the column of its setting 'protected'"):
         DecisionTreeClassifier(criterion=APART_GINI).fit(x, data["cured"])
-    with pytest.raises(SettingError, match="answers numbers of its own, and this is a classifier"):
+    with pytest.raises(SettingError, match="predicts numbers instead of classes"):
         DecisionTreeClassifier(criterion=UPLIFT).fit(x, data["cured"])
 
 
@@ -557,7 +560,8 @@ def test_an_estimator_takes_a_task_that_reads_the_target_alone():
 
 def test_scores_that_compare_with_a_column_are_refused_for_named_numbers():
     model = trained(UPLIFT)
-    with pytest.raises(DataError, match=r"answers 'effect', .* it has no accuracy or R squared"):
+    words = r"predicts 'effect', .* accuracy or R squared is not defined"
+    with pytest.raises(DataError, match=words):
         treekit.permutation_importances(model, table())
     assert treekit.gain_importances(model).sum() == pytest.approx(1.0)
 
@@ -584,9 +588,9 @@ LAYOUT = effects(
     ("layout", "message"),
     [
         ("cells", "laid out a str, not a treekit.Layout"),
-        (replace(LAYOUT, size=0), "wants 0 cells"),
-        (replace(LAYOUT, size=MOST_CELLS + 1), f"have 1 to {MOST_CELLS}"),
-        (replace(LAYOUT, size=4.0), r"wants 4\.0 cells"),
+        (replace(LAYOUT, size=0), "a layout of 0 cells"),
+        (replace(LAYOUT, size=MOST_CELLS + 1), f"from 1 to {MOST_CELLS}"),
+        (replace(LAYOUT, size=4.0), r"a layout of 4\.0 cells"),
         (replace(LAYOUT, place=None), "'place' of the layout"),
         (replace(LAYOUT, names=()), "names its answers"),
         (replace(LAYOUT, names=("a", "a")), "names its answers"),
@@ -598,7 +602,7 @@ LAYOUT = effects(
         (replace(LAYOUT, place=lambda t, c: 1 / 0), "failed in place: ZeroDivisionError"),
         (replace(LAYOUT, place=lambda t, c: np.put(t.values, 0, 1)), "failed in place: ValueError"),
         (replace(LAYOUT, answer=lambda s: s[:, :3]), r"shape \(\d+, 3\), not \(\d+, 4\)"),
-        (replace(LAYOUT, answer=lambda s: s * math.nan), "it is to answer numbers that are finite"),
+        (replace(LAYOUT, answer=lambda s: s * math.nan), "answer must return finite numbers"),
         (replace(LAYOUT, answer=lambda s: s["x"]), "raised IndexError: .* in answer"),
     ],
     ids=itertools.count(),
@@ -622,11 +626,11 @@ def test_a_failing_lay_out_is_named_and_its_own_refusals_pass():
     ("task", "message"),
     [
         ("survival", "has task 'survival'; known: classification, regression, a treekit.Task"),
-        (replace(EFFECT, name="two words"), "has a task of the name 'two words'"),
-        (replace(EFFECT, name="regression"), "has a task of the name 'regression'"),
+        (replace(EFFECT, name="two words"), "has a task named 'two words'"),
+        (replace(EFFECT, name="regression"), "has a task named 'regression'"),
         (replace(EFFECT, target="survival"), "target of task 'uplift' of criterion 'apart' is"),
         (replace(EFFECT, answers=None), "answers of task"),
-        (replace(MEAN, answers="classification"), "answers classes, but its target is a number"),
+        (replace(MEAN, answers="classification"), "predicts classes, but its target is a number"),
         (replace(EFFECT, columns=("treatment", "time")), "columns of task"),
         (replace(EFFECT, columns="treatment"), "columns of task"),
         (replace(EFFECT, lay_out=lambda target: None), "'lay_out' of task"),
@@ -640,13 +644,13 @@ def test_a_malformed_task_is_refused_before_training(task, message):
 
 
 def test_make_takes_the_layout_and_its_functions_fit_the_task():
-    with pytest.raises(PluginError, match="'make' of criterion 'apart' cannot be called as agreed"):
+    with pytest.raises(PluginError, match="'make' of criterion 'apart' has the wrong parameters"):
         trained(replace(UPLIFT, make=lambda: CriterionFunctions(score=further_apart)), data=table())
 
     def ranks(layout: Layout) -> CriterionFunctions:
         return CriterionFunctions(score=further_apart, statistics=Ranks())
 
-    with pytest.raises(PluginError, match="whose layout says what is counted and answered"):
+    with pytest.raises(PluginError, match="whose layout defines statistics and leaf values"):
         trained(replace(UPLIFT, make=ranks), data=table())
     twice = replace(UPLIFT, settings=(TREATMENT,), make=lambda layout, treatment: None)
     with pytest.raises(PluginError, match="declares setting 'treatment' twice"):
@@ -932,7 +936,7 @@ def test_forests_score_the_rows_out_of_bag_by_all_targets() -> None:
     [
         (CLASSES, {"criterion": "gain_ratio"}, "'gain_ratio' chooses between columns"),
         (CLASSES, {"algorithm": "c45"}, "'gain_ratio' of algorithm 'c45'"),
-        (NUMBERS, {"criterion": "absolute_error"}, "'absolute_error' looks at the order"),
+        (NUMBERS, {"criterion": "absolute_error"}, "'absolute_error' uses the order"),
         (CLASSES, {"pruner": "error_based"}, "'error_based' is for one target"),
         (CLASSES, {"pruner": "chi_squared"}, "'chi_squared' is for one target"),
         (CLASSES, {"class_weight": "balanced"}, "class_weight is for one target"),
@@ -954,9 +958,9 @@ def test_targets_are_named_once_and_are_of_one_kind() -> None:
         treekit.train(own, ["label", "label"])
     with pytest.raises(DataError, match="'label' is for classification and 'sum' for regression"):
         treekit.train(own, ["label", "sum"])
-    with pytest.raises(DataError, match="no target is named"):
+    with pytest.raises(DataError, match="no target is given"):
         treekit.train(own, [])
-    with pytest.raises(SettingError, match=r"give those of each by name, such as \{'label'"):
+    with pytest.raises(SettingError, match=r"give the classes of each by name, such as \{'label'"):
         train(CLASSES, classes=["no", "yes"])
     declared = train(CLASSES, classes={"kind": ["hi", "mid", "lo"]}, max_depth=1)
     assert [o.classes for o in declared.schema.outputs] == [("no", "yes"), ("hi", "mid", "lo")]
@@ -1086,8 +1090,8 @@ def test_a_validation_target_has_as_many_outputs() -> None:
     tree = DecisionTreeClassifier(pruner="reduced_error", random_state=0)
     tree.fit(x[:180], labels[:180], validation=(x[180:], labels[180:]))
     assert tree.get_n_leaves() < 60
-    with pytest.raises(DataError, match="1 columns and that of the training rows 2"):
+    with pytest.raises(DataError, match="1 columns, but the training target has 2"):
         tree.fit(x[:180], labels[:180], validation=(x[180:], labels[180:, 0]))
     strange = np.where(np.arange(60)[:, None] == 3, "other", labels[180:])
-    with pytest.raises(DataError, match="'other', which is no label"):
+    with pytest.raises(DataError, match="'other', which is not a label"):
         tree.fit(x[:180], labels[:180], validation=(x[180:], strange))

@@ -180,19 +180,19 @@ def test_what_cannot_be_expressed_is_refused_by_name() -> None:
     y = dyed(table)
     few = {"n_estimators": 2}
     by_row = GradientBoostingRegressor(init=LinearRegression(), **few).fit(table, y)
-    with pytest.raises(ModelError, match=r"predictions of a LinearRegression.*init='zero'"):
+    with pytest.raises(ModelError, match=r"a LinearRegression as init.*init='zero'"):
         read_sklearn(by_row)
     first = DummyClassifier(strategy="uniform")
-    with pytest.raises(ModelError, match="predictions of a DummyClassifier"):
+    with pytest.raises(ModelError, match="a DummyClassifier as init"):
         read_sklearn(GradientBoostingClassifier(init=first, **few).fit(table, y))
     with pytest.raises(ModelError, match="GradientBoostingClassifier is not fitted"):
         treekit.read_model(GradientBoostingClassifier())
-    with pytest.raises(ModelError, match="rounds numbers to float32 itself"):
+    with pytest.raises(ModelError, match="rounds numbers to float32"):
         read_sklearn(GradientBoostingRegressor(**few).fit(table, y), dtype="float64")
     infinite = table.assign(width=np.where(table["width"] > 0, 1.0, -np.inf))
     endless = HistGradientBoostingRegressor(max_iter=2).fit(infinite[["width"]], table["width"])
     if np.any(np.isneginf(thresholds_of(endless))):
-        with pytest.raises(ModelError, match="below every finite"):
+        with pytest.raises(ModelError, match="below all finite"):
             read_sklearn(endless)
 
 
@@ -393,7 +393,7 @@ def test_estimators_keep_their_labels_and_their_best_round() -> None:
     fewer = treekit.read_model(estimator, iterations=2)
     theirs = estimator.predict_proba(table, num_iteration=2)
     np.testing.assert_allclose(fewer.predict_proba(table), theirs, rtol=1e-13)
-    with pytest.raises(ModelError, match="iterations, not 9999; ask for fewer"):
+    with pytest.raises(ModelError, match="iterations, not 9999; request fewer"):
         treekit.read_model(estimator, iterations=9999)
     estimator.booster_.best_iteration = 3
     assert treekit.read_model(estimator.booster_).n_trees == 3 * 3
@@ -454,22 +454,22 @@ def test_what_cannot_be_expressed_is_refused_by_name_import_lightgbm(
     ("old", "new", "message"),
     [
         ("version=v4", "version=v9", "version 'v9'"),
-        ("end of trees", "", "cut off"),
-        ("Tree=1", "Tree=2", "tree 1 should be next"),
+        ("end of trees", "", "truncated"),
+        ("Tree=1", "Tree=2", "expected tree 1"),
         ("num_leaves=", "num_leaves=9", "damaged: split_feature has"),
         ("num_leaves=", "num_leaves=-", "damaged: a tree has"),
         ("left_child=", "left_child=-99 ", "damaged: left_child has"),
         (r"left_child=\S+", "left_child=0", "has a parent|several parents"),
         (r"left_child=\S+", "left_child=99999", "child does not exist"),
         (r"split_feature=\S+", "split_feature=77", "column that it does not have"),
-        (r"split_feature=\S+", "split_feature=1e300", "no whole number"),
+        (r"split_feature=\S+", "split_feature=1e300", "a non-integer"),
         (r"leaf_value=\S+", "leaf_value=nan", "leaf's value is not finite"),
         (r"leaf_value=\S+", "leaf_value=one", "could not convert"),
         (r"threshold=\S+", "threshold=nan", "threshold is NaN"),
         ("num_tree_per_iteration=1", "num_tree_per_iteration=5", "num_tree_per_iteration is '5'"),
         ("objective=binary", "objective=multiclass", "damaged: objective 'multiclass'"),
         ("sigmoid:1", "sigmoid:-3", "sigmoid is '-3'"),
-        ("feature_names=", "feature_names=a b ", "not as many names"),
+        ("feature_names=", "feature_names=a b ", "distinct names"),
     ],
 )
 def test_a_damaged_text_is_refused_by_name(
@@ -622,7 +622,7 @@ def test_training_that_stopped_early_is_read_up_to_its_best_round(tmp_path: Path
     base = 1  # the base score is a tree of one leaf
     assert read_changed("three", stop, tmp_path).n_trees == base + 3 * 2
     assert read_changed("three", stop, tmp_path, iterations=4).n_trees == base + 3 * 4
-    with pytest.raises(ModelError, match="has 5 iterations, not 6; ask for fewer"):
+    with pytest.raises(ModelError, match="has 5 iterations, not 6; request fewer"):
         read_changed("three", stop, tmp_path, iterations=6)
 
     def older(learner: dict[str, Any]) -> None:
@@ -669,28 +669,28 @@ def into(*path: str, value: Any) -> Any:
     [
         (put("left_children", 0, 0), "a root has a parent|several parents"),
         (put("left_children", 10**6, 0), "child does not exist"),
-        (put("left_children", 10**30, 0), r"damaged, or none.*left_children\[0\]"),
+        (put("left_children", 10**30, 0), r"damaged, or not an XGBoost model.*left_children\[0\]"),
         (put("right_children", -7, 0), "child does not exist"),
         (put("left_children", [], None), "a tree has no node"),
         (put("split_indices", 99, 0), "column that it does not have"),
         (put("split_indices", [0]), "split_indices has 1 entries"),
         (put("split_conditions", 1e300, -1), "not finite"),
         (put("split_type", 1, 0), "column that it does not have"),
-        (put("categories_nodes", [0]), "sets of categories do not fit"),
-        (put("default_left", "x"), "damaged, or none: Expected `array`"),
-        (into("gradient_booster", "name", value="gblinear"), "linear one.*booster='gbtree'"),
+        (put("categories_nodes", [0]), "inconsistent sets of categories"),
+        (put("default_left", "x"), "not an XGBoost model: Expected `array`"),
+        (into("gradient_booster", "name", value="gblinear"), "is linear.*booster='gbtree'"),
         (into("gradient_booster", "name", value="gbforest"), "unknown booster 'gbforest'"),
         (into("gradient_booster", "model", "tree_info", value=[]), "0 entries"),
-        (into("gradient_booster", "model", "tree_info", value=[10**30]), "damaged, or none"),
-        (into("gradient_booster", "model", "tree_info", value=[9] * 5), "none of the 1 margins"),
-        (into("objective", "name", value="own:loss"), "'own:loss', which treekit does not know"),
+        (into("gradient_booster", "model", "tree_info", value=[10**30]), "not an XGBoost model"),
+        (into("gradient_booster", "model", "tree_info", value=[9] * 5), "outside the 1 margins"),
+        (into("objective", "name", value="own:loss"), "unknown objective 'own:loss'"),
         (into("learner_model_param", "base_score", value="[1.5]"), "base_score is '\\[1.5\\]'"),
         (into("learner_model_param", "base_score", value="x"), "base_score is 'x'"),
         (into("learner_model_param", "num_feature", value="-1"), "num_feature is '-1'"),
-        (into("learner_model_param", "num_feature", value="2"), "not as many names"),
+        (into("learner_model_param", "num_feature", value="2"), "distinct names"),
         (into("learner_model_param", "num_feature", value="999999999"), "999999999 columns"),
         (into("learner_model_param", "num_class", value="999999999"), "999999999 margins"),
-        (into("gradient_booster", value=3), "damaged, or none"),
+        (into("gradient_booster", value=3), "damaged, or not an XGBoost model"),
     ],
 )
 def test_a_damaged_file_is_refused_by_name(change: Any, message: str, tmp_path: Path) -> None:
@@ -706,16 +706,16 @@ def test_a_set_of_another_file_s_categories_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "cut off"),
-        (b"{", "cut off"),
-        (b"{L\x7f\xff\xff\xff\xff\xff\xff\xff", "a length of 9223372036854775807"),
-        (b"[$d#L\x00\x00\x00\x00\x00\x00\x00\x09", "cut off"),
-        (b"[" * 10_000, "nests too deep"),
+        (b"", "truncated"),
+        (b"{", "truncated"),
+        (b"{L\x7f\xff\xff\xff\xff\xff\xff\xff", "an invalid length 9223372036854775807"),
+        (b"[$d#L\x00\x00\x00\x00\x00\x00\x00\x09", "truncated"),
+        (b"[" * 10_000, "nested too deep"),
         (b"[$S#i\x01", "type b'S'"),
         (b"[$d]", "a type without a count"),
-        (b"{U\x01\xffT}", "no UTF-8"),
+        (b"{U\x01\xffT}", "not UTF-8"),
         (b"[Q]", "unknown marker b'Q'"),
-        (b"{Z", "no length where one must be"),
+        (b"{Z", "lacks a length"),
     ],
 )
 def test_damaged_ubjson_is_refused_by_name(content: bytes, message: str) -> None:

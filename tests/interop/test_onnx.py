@@ -287,7 +287,7 @@ def test_other_operators_are_refused_by_name() -> None:
         read_onnx(graph([plain], [scores()]))
     behind = regressor(random_trees(1, ("LEQ",), 1))
     behind.graph.node.append(helper.make_node("Exp", ["Y"], ["Z"]))
-    with pytest.raises(ModelError, match="operator 'Exp' behind its trees"):
+    with pytest.raises(ModelError, match="operator 'Exp' after its trees"):
         read_onnx(behind)
 
 
@@ -303,15 +303,15 @@ def test_other_operators_are_refused_by_name() -> None:
             lambda: classifier(random_trees(1, ("LEQ",), 1), 3, 3, post_transform="SOFTMAX_ZERO"),
             "'SOFTMAX_ZERO'; read it with answer='margins'",
         ),
-        (lambda: classifier(random_trees(1, ("LEQ",), 1), 3, 3), "no shares of votes; read it"),
+        (lambda: classifier(random_trees(1, ("LEQ",), 1), 3, 3), "not shares of votes; read it"),
         (
             lambda: regressor(random_trees(3, ("LEQ",), 1) | {"nodes_featureids": [2] * 93}
                               | {"nodes_modes": random_trees(3, ("EQ", "LT"), 1)["nodes_modes"]}),
-            "column 2 by order and by equality",
+            "column 2 both by order and by equality",
         ),
         (
             lambda: regressor(random_trees(1, ("EQ",), 1) | {"nodes_values": [-0.5] * 31}),
-            "equals -0.5; treekit reads whole numbers",
+            "equals -0.5; treekit reads integers",
         ),
         (lambda: with_changes(nodes_values=[-np.inf] * 14), "minus infinity"),
     ],
@@ -326,13 +326,13 @@ def test_what_cannot_be_expressed_is_refused_by_name(make: Any, message: str) ->
     [
         ({"nodes_modes": ["LEAF"]}, "nodes_modes has 1 entries of 14"),
         ({"nodes_modes": ["BRANCH_WILD"] * 14}, "unknown mode 'BRANCH_WILD'"),
-        ({"nodes_truenodeids": [999] * 14}, "leads to none of its tree"),
-        ({"nodes_nodeids": [0] * 14}, "a node is there twice"),
-        ({"nodes_falsenodeids": [0] * 14}, "no root|circles"),
+        ({"nodes_truenodeids": [999] * 14}, "child is not in its tree"),
+        ({"nodes_nodeids": [0] * 14}, "duplicate nodes"),
+        ({"nodes_falsenodeids": [0] * 14}, "no root|cycles"),
         ({"nodes_values": [np.nan] * 14}, "threshold is NaN"),
-        ({"nodes_featureids": [77] * 14}, "asks none of the 3 columns"),
+        ({"nodes_featureids": [77] * 14}, "uses none of the 3 columns"),
         ({"n_targets": 0}, "0 targets"),
-        ({"base_values": [1.0, 2.0]}, "2 base values of 1 margins"),
+        ({"base_values": [1.0, 2.0]}, "2 base values for 1 margins"),
     ],
 )
 def test_a_damaged_graph_is_refused_by_name(changes: dict[str, Any], message: str) -> None:
@@ -425,7 +425,7 @@ def test_own_graphs_that_lost_what_they_asked_are_refused_by_name(
     name: str, tmp_path: Path
 ) -> None:
     (path,) = treekit.export(EXTREMES[name](), "onnx", tmp_path / "m")
-    with pytest.raises(ModelError, match="cannot be had back"):
+    with pytest.raises(ModelError, match="cannot be imported"):
         treekit.read_model(Path(path))
 
 
@@ -440,7 +440,7 @@ def test_own_graphs_that_lost_what_they_asked_are_refused_by_name(
             "treekit.policies",
             '{"missing": "direction", "unknown": "missing", "voting": "soft", '
             '"combine": "mean", "costs": [[0], [1, 0]]}',
-            "costs are no table",
+            "costs are not a matrix",
         ),
     ],
 )
@@ -460,5 +460,5 @@ def test_own_graphs_with_other_integers_are_refused_by_name(tmp_path: Path) -> N
     proto = onnx.load(path)
     (units,) = (one for one in proto.graph.initializer if one.name == "units")
     units.raw_data = bytes(len(units.raw_data))
-    with pytest.raises(ModelError, match="the votes of a leaf do not share"):
+    with pytest.raises(ModelError, match="the votes of a leaf do not sum"):
         read_onnx(proto)

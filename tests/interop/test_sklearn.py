@@ -220,9 +220,9 @@ def test_missing_values_to_the_left_of_minus_infinity_are_a_missing_split() -> N
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"threshold": np.array([np.inf, -2, -2])}, "every value to one side"),
-        ({"missing_go_to_left": np.zeros(3, dtype=np.uint8)}, "every value to one side"),
-        ({"threshold": np.array([np.nan, -2, -2])}, "every value to one side"),
+        ({"threshold": np.array([np.inf, -2, -2])}, "all values to one side"),
+        ({"missing_go_to_left": np.zeros(3, dtype=np.uint8)}, "all values to one side"),
+        ({"threshold": np.array([np.nan, -2, -2])}, "all values to one side"),
         ({"children_left": np.array([0, -1, -1])}, "damaged"),
         ({"children_left": np.array([2, -1, -1])}, "damaged"),
         ({"children_left": np.array([7, -1, -1])}, "damaged"),
@@ -325,7 +325,7 @@ def test_bagged_trees_are_read(features: float) -> None:
     np.testing.assert_allclose(
         read_sklearn(numbers).predict(rows), numbers.predict(rows), rtol=0, atol=1e-11
     )
-    with pytest.raises(ModelError, match="bags what is no tree"):
+    with pytest.raises(ModelError, match="not decision trees with one output"):
         read_sklearn(BaggingRegressor(RandomForestRegressor(2), n_estimators=2).fit(X, y))
 
 
@@ -338,7 +338,7 @@ def test_an_unfitted_estimator_is_refused(kind: type) -> None:
 @pytest.mark.parametrize("other", [AdaBoostClassifier(), RandomTreesEmbedding(), 3, "x"])
 def test_other_objects_are_not_recognised(other: Any) -> None:
     assert not recognises_sklearn(other)
-    with pytest.raises(ModelError, match="is no tree or forest"):
+    with pytest.raises(ModelError, match="expected a tree or forest"):
         read_sklearn(other)
     with pytest.raises(ModelError, match=r"no importer recognises.*installed: .*scikit-learn"):
         read_model(other)
@@ -376,7 +376,7 @@ def test_read_model_finds_the_importer_of_an_estimator() -> None:
 def test_pickles_are_refused_by_name_and_never_opened(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(b"cos\nsystem\n(S'false'\ntR.")
-    with pytest.raises(ModelError, match=r"'model\..*' is a pickle, which runs what it holds"):
+    with pytest.raises(ModelError, match=r"'model\..*' is a pickle, which can execute code"):
         read_model(path)
 
 
@@ -501,8 +501,8 @@ def in_headers(old: bytes, new: bytes) -> Callable[[dict[str, bytes]], None]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (in_schema('"RandomForestRegressor"', '"Popen"'), "holds a .*Popen; treekit reads"),
-        (in_schema('"sklearn.ensemble._forest"', '"os"'), "holds a os.RandomForestRegressor"),
+        (in_schema('"RandomForestRegressor"', '"Popen"'), "contains a .*Popen; treekit reads"),
+        (in_schema('"sklearn.ensemble._forest"', '"os"'), "contains a os.RandomForestRegressor"),
         (in_schema('"protocol": 2', '"protocol": 9'), "protocol 9"),
         (in_schema('"TreeNode"', '"FunctionNode"'), "damaged"),
         (in_schema('"JsonNode"', '"CodeNode"'), "damaged"),
@@ -512,10 +512,10 @@ def in_headers(old: bytes, new: bytes) -> Callable[[dict[str, bytes]], None]:
         (in_nodes("left_child", 0, 0), "damaged"),
         (in_nodes("right_child", 0, 10**9), "damaged"),
         (in_nodes("feature", 0, 99), "column that the schema does not have"),
-        (in_nodes("threshold", 0, np.nan), "every value to one side"),
-        (in_headers(b"'shape': (", b"'shape': (9"), "is not of the shape|no array"),
-        (in_headers(b"'descr': '<f8'", b"'descr': '|O8'"), "no array of plain numbers"),
-        (in_headers(b"'descr': '<f8'", b"'descr': exit()"), "no array of plain numbers"),
+        (in_nodes("threshold", 0, np.nan), "all values to one side"),
+        (in_headers(b"'shape': (", b"'shape': (9"), "does not fit shape|not an array"),
+        (in_headers(b"'descr': '<f8'", b"'descr': '|O8'"), "not an array of plain numbers"),
+        (in_headers(b"'descr': '<f8'", b"'descr': exit()"), "not an array of plain numbers"),
     ],
 )
 def test_a_hostile_file_is_refused_by_name(
@@ -542,5 +542,5 @@ def test_a_text_of_characters_that_are_none_is_refused():
     whole = content.getvalue()
     assert stored_array({"a.npy": whole}, "a.npy").tolist() == ["yes", "no"]
     beyond = (sys.maxunicode + 1).to_bytes(4, "little")
-    with pytest.raises(ModelFileError, match="holds no text"):
+    with pytest.raises(ModelFileError, match="contains invalid text"):
         stored_array({"a.npy": whole[:-4] + beyond}, "a.npy")

@@ -110,7 +110,7 @@ def test_missing_values_go_where_the_arrays_say():
     ("parameters", "said"),
     [
         ({}, "sets of categories"),
-        ({"nominal_splits": "multiway"}, "one branch a category"),
+        ({"nominal_splits": "multiway"}, "one branch per category"),
     ],
 )
 def test_what_scikit_learn_s_trees_cannot_say_is_refused_by_name(parameters, said):
@@ -208,7 +208,7 @@ def test_the_trees_of_a_forest_are_estimators(cls):
     assert isinstance(tree, DecisionTreeRegressor)
     assert (tree.max_depth, tree.get_depth()) == (4, 4)
     assert tree.tree_.n_node_samples[0] == 250
-    with pytest.raises(AttributeError, match="do not keep the spread"):
+    with pytest.raises(AttributeError, match="do not store the variance"):
         _ = tree.tree_.impurity
     assert "value" in sklearn.tree.export_text(tree.to_sklearn())
 
@@ -250,7 +250,7 @@ def test_a_warm_start_that_would_not_be_the_same_forest_is_refused():
     forest.set_params(max_depth=None)
     with pytest.raises(treekit.DataError, match="other columns, levels or classes"):
         forest.fit(IRIS[0][:, :3], IRIS[1])
-    with pytest.raises(SettingError, match="not scored out of bag"):
+    with pytest.raises(SettingError, match="has no out-of-bag votes"):
         forest.set_params(oob_score=True).fit(*IRIS)
 
 

@@ -559,8 +559,8 @@ def test_forged_rules_of_margins_are_refused():
         ({"link": "exp"}, "does not fit"),
         ({"link": "identity"}, "does not fit"),
         ({"link": "cloglog"}, "unknown link"),
-        ({"combine": "product"}, "unknown way to combine"),
-        ({"missing": "fractional"}, "do not divide"),
+        ({"combine": "product"}, "unknown combination of trees"),
+        ({"missing": "fractional"}, "does not support missing='fractional'"),
         ({"voting": "hard"}, "hard voting"),
         ({"costs": np.array([[0, 1], [1, 0]])}, "hard voting and costs"),
     ],
@@ -594,7 +594,7 @@ def test_integers_that_add_up_to_more_than_a_double_holds_are_refused(tmp_path):
     model = boosted((), "identity")
     forged = replace(model, units=model.units * 4)
     forged.save(tmp_path / "m.treekit")
-    with pytest.raises(ModelFileError, match="grid"):
+    with pytest.raises(ModelFileError, match="exceeds the maximum"):
         treekit.load(tmp_path / "m.treekit")
 
 

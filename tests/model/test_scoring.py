@@ -456,14 +456,14 @@ def test_a_row_may_be_one_of_a_matrix_a_column_of_one_unaligned_or_read_only():
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ([0.0, 0.0], r"a plain array of float32, not list; use rows\(\)"),
-        (np.zeros(2), "a plain array of float32, not ndarray of float64"),
-        (np.zeros(2, np.int32), "not ndarray of int32"),
-        (np.ma.zeros(2, np.float32), "not MaskedArray of float32"),
-        (np.zeros(3, np.float32), r"shape \(3,\); the model needs \(2,\) or \(1, 2\)"),
+        ([0.0, 0.0], r"a plain array of float32, got list; encode a table with rows\(\)"),
+        (np.zeros(2), "a plain array of float32, got ndarray of float64"),
+        (np.zeros(2, np.int32), "got ndarray of int32"),
+        (np.ma.zeros(2, np.float32), "got MaskedArray of float32"),
+        (np.zeros(3, np.float32), r"shape \(3,\); the model requires \(2,\) or \(1, 2\)"),
         (np.zeros((2, 2), np.float32), r"shape \(2, 2\)"),
         (np.zeros((2, 1), np.float32), r"shape \(2, 1\)"),
-        (np.float32(0), "not float32"),
+        (np.float32(0), "got float32"),
     ],
 )
 def test_what_is_no_row_is_refused(row, words):

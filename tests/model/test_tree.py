@@ -163,7 +163,7 @@ MALFORMED = [
     ("kind", 3, Split.RULE + 1, "unknown kind"),
     ("kind", 3, 200, "unknown kind"),
     ("n_children", 3, 1, "leaf has children"),
-    ("feature", 3, 0, "leaf asks a column"),
+    ("feature", 3, 0, "leaf has a split column"),
     ("n_children", 2, 0, "inner node has no children"),
     ("n_children", 2, -1, "inner node has no children"),
     ("n_children", 0, 3, "two-way split"),
@@ -177,18 +177,18 @@ MALFORMED = [
     ("first_child", 4, 7, "no parent or several"),
     ("first_child", 1, 5, "no parent or several"),
     ("n_children", 2, 2, "no parent or several"),
-    ("missing", 0, 2, "missing values go to no branch"),
-    ("missing", 2, 3, "missing values go to no branch"),
-    ("missing", 1, -1, "missing values go to no branch"),
+    ("missing", 0, 2, "missing values take an invalid branch"),
+    ("missing", 2, 3, "missing values take an invalid branch"),
+    ("missing", 1, -1, "missing values take an invalid branch"),
     ("feature", 0, 2, "a column that the schema does not have"),
     ("feature", 1, -1, "a column that the schema does not have"),
     ("threshold", 0, np.nan, "threshold is not finite"),
     ("threshold", 0, np.inf, "threshold is not finite"),
     ("threshold", 0, 0.1, "not a float32"),
     ("threshold", 0, 1e300, "not a float32"),
-    ("feature", 0, 1, "threshold split asks a nominal column"),
-    ("feature", 1, 0, "one branch entry for each level"),
-    ("level_start", 1, 1, "one branch entry for each level"),
+    ("feature", 0, 1, "threshold split uses a nominal column"),
+    ("feature", 1, 0, "one branch entry for each category"),
+    ("level_start", 1, 1, "one branch entry for each category"),
     ("level_start", 0, 1, "level_branch has shape"),
     ("level_start", -1, 7, "level_branch has shape"),
     ("level_start", -1, -1, "level_branch has shape"),
@@ -238,19 +238,19 @@ MALFORMED_WIDE = [
     ("threshold", 0, np.inf, "threshold is not finite"),
     ("term_feature", 0, 2, "terms are not in column order"),
     ("term_feature", 1, 3, "a column that the schema does not have"),
-    ("term_feature", 1, 1, "a term asks a nominal column"),
-    ("feature", 0, 2, "does not name its first column"),
+    ("term_feature", 1, 1, "a term uses a nominal column"),
+    ("feature", 0, 2, "is not that of its first term"),
     ("term_weight", 0, 0.0, "weight is 0"),
     ("term_weight", 0, 0.1, "not a float32"),
     ("term_weight", 0, np.nan, "not finite"),
-    ("surrogate_start", 1, 1, "surrogates that is no threshold"),
+    ("surrogate_start", 1, 1, "surrogates is not a threshold"),
     ("surrogate_feature", 0, 3, "a column that the schema does not have"),
     ("surrogate_feature", 0, 1, "threshold|branch entry"),
     ("surrogate_threshold", 0, 0.1, "not a float32"),
     ("surrogate_threshold", 0, np.nan, "not finite"),
-    ("surrogate_below", 0, 2, "a surrogate leads to no branch"),
-    ("surrogate_level_branch", 0, 2, "a surrogate leads to no branch"),
-    ("surrogate_level_branch", 0, -2, "a surrogate leads to no branch"),
+    ("surrogate_below", 0, 2, "a surrogate has an invalid branch"),
+    ("surrogate_level_branch", 0, 2, "a surrogate has an invalid branch"),
+    ("surrogate_level_branch", 0, -2, "a surrogate has an invalid branch"),
 ]
 
 
@@ -335,7 +335,7 @@ def test_a_level_split_of_a_numeric_column_is_refused():
     schema = Schema(columns=(Column("age"),), classes=("no", "yes"))
     tree = build_tree(threshold("age", 1, leaf([1, 0]), leaf([0, 1])), schema)
     tree = changed(changed(tree, "kind", 0, Split.SUBSET), "threshold", 0, np.nan)
-    with pytest.raises(ModelError, match="level split asks a numeric column"):
+    with pytest.raises(ModelError, match="category split uses a numeric column"):
         check_tree(tree, schema)
 
 
@@ -354,9 +354,12 @@ def test_a_double_threshold_is_fine_where_the_input_type_is_double():
     ("node", "words"),
     [
         (threshold("height", 1, leaf([1, 0]), leaf([0, 1])), "no column 'height'; columns: age"),
-        (subset("colour", ["pink"], leaf([1, 0]), leaf([0, 1])), "'pink'.*not levels of 'colour'"),
-        (leaf([1, 2, 3]), "3 values; the schema needs 2"),
-        (leaf(1.0), "1 values; the schema needs 2"),
+        (
+            subset("colour", ["pink"], leaf([1, 0]), leaf([0, 1])),
+            "'pink'.*not categories of column 'colour'",
+        ),
+        (leaf([1, 2, 3]), "3 values; the schema requires 2"),
+        (leaf(1.0), "1 values; the schema requires 2"),
         (multiway("colour", {}), "inner node has no children"),
     ],
 )
@@ -375,7 +378,7 @@ def test_deep_chains_are_built_checked_and_measured(depth):
 
 
 def test_a_tree_deeper_than_the_bound_is_refused_by_name():
-    with pytest.raises(ModelError, match="5000 deep"):
+    with pytest.raises(ModelError, match="deeper than 5000"):
         chain(MAX_DEPTH + 1)
 
 
@@ -575,7 +578,7 @@ def test_a_branch_that_does_not_exist_is_found_wherever_it_is(entry, branch):
     tree = many_levels(200, 0)
     wrong = tree.level_branch.copy()
     wrong[entry] = branch
-    with pytest.raises(ModelError, match="a level goes to a branch that does not exist"):
+    with pytest.raises(ModelError, match="a category takes a branch that does not exist"):
         check_trees([many_levels(200, 0, level_branch=wrong)], LEVEL_TABLES_SCHEMA)
 
 

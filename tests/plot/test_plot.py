@@ -586,20 +586,20 @@ def test_an_estimator_is_drawn_by_its_model():
     x = np.array([[0.0], [1.0], [2.0], [3.0]])
     estimator = treekit.DecisionTreeClassifier(random_state=0).fit(x, ["a", "a", "b", "b"])
     assert treekit.plot(estimator).svg() == estimator.model_.plot().svg()
-    with pytest.raises(TypeError, match="a treekit model is needed"):
+    with pytest.raises(TypeError, match="expected a Model or a fitted estimator"):
         treekit.plot("model.treekit")
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"tree": 1}, "no tree 1; the model has 1"),
+        ({"tree": 1}, "there is no tree 1: trees are numbered from 0 to 0"),
         ({"tree": -1}, "no tree -1"),
         ({"max_depth": -1}, "max_depth of a picture is -1"),
         ({"max_depth": "way"}, "'way' with marked nodes"),
-        ({"marked": [9]}, "there is no node 9; the tree has"),
+        ({"marked": [9]}, "there is no node 9: nodes are numbered from 0 to"),
         ({"marked": [-1]}, "there is no node -1"),
-        ({"max_depth": "deep"}, "give a depth from 0, 'auto', 'way'"),
+        ({"max_depth": "deep"}, "expected a depth from 0, 'auto', 'way'"),
         ({"language": "fr"}, "unknown language 'fr'"),
         ({"path": "tree.png"}, "must end in .svg or .dot"),
     ],

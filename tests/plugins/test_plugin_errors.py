@@ -182,17 +182,26 @@ FILES = {
     "an array for bytes": (lambda m, n: {f"{n}.out": np.zeros(2)}, "a ndarray for 'm.out'"),
     "nothing": (lambda m, n: None, "export returned a NoneType, not a mapping"),
     "bytes alone": (lambda m, n: b"text", "export returned a bytes, not a mapping"),
-    "no file": (lambda m, n: {}, "of which the first is to be 'm.out'"),
-    "another main file": (lambda m, n: {"other.out": b""}, "first is to be 'm.out'"),
-    "an absolute path": (lambda m, n: {f"{n}.out": b"", "/tmp/x": b""}, "wants to write '/tmp/x'"),
-    "a path outside": (lambda m, n: {f"{n}.out": b"", "../x": b""}, "wants to write '../x'"),
-    "a path of Windows": (lambda m, n: {f"{n}.out": b"", "..\\x": b""}, "files need plain names"),
-    "the folder itself": (lambda m, n: {f"{n}.out": b"", "..": b""}, r"wants to write '\.\.'"),
-    "a null character": (lambda m, n: {f"{n}.out": b"", "a\0b": b""}, "files need plain names"),
-    "a name that is none": (lambda m, n: {f"{n}.out": b"", 7: b""}, "wants to write 7"),
+    "no file": (lambda m, n: {}, "; the first must be 'm.out'"),
+    "another main file": (lambda m, n: {"other.out": b""}, "first must be 'm.out'"),
+    "an absolute path": (
+        lambda m, n: {f"{n}.out": b"", "/tmp/x": b""},
+        "returned the file name '/tmp/x'",
+    ),
+    "a path outside": (
+        lambda m, n: {f"{n}.out": b"", "../x": b""},
+        "returned the file name '../x'",
+    ),
+    "a path of Windows": (lambda m, n: {f"{n}.out": b"", "..\\x": b""}, "names must be plain"),
+    "the folder itself": (
+        lambda m, n: {f"{n}.out": b"", "..": b""},
+        r"returned the file name '\.\.'",
+    ),
+    "a null character": (lambda m, n: {f"{n}.out": b"", "a\0b": b""}, "names must be plain"),
+    "a name that is none": (lambda m, n: {f"{n}.out": b"", 7: b""}, "returned the file name 7"),
     "names of one file": (
         lambda m, n: {f"{n}.out": b"", "Read.me": b"", "read.ME": b""},
-        "'Read.me' and 'read.ME', which some file systems take for one",
+        "'Read.me' and 'read.ME', which are the same file on some systems",
     ),
     "an exception": (raises, "failed with RuntimeError: lost"),
     "an exit": (exits, "failed with SystemExit: 4"),
@@ -293,10 +302,10 @@ MODELS = {
         "malformed model .*a child does not come after its parent",
     ),
     "units of another shape": (lambda m: malformed(m, units=m.units[:-1]), "units has shape"),
-    "units that share nothing": (lambda m: malformed(m, units=m.units * 0), "do not share"),
+    "units that share nothing": (lambda m: malformed(m, units=m.units * 0), "do not sum"),
     "an unknown policy": (lambda m: malformed(m, missing="guess"), "unknown missing policy"),
-    "no schema": (lambda m: malformed(m, schema=None), "a model's schema is a Schema"),
-    "settings of objects": (lambda m: malformed(m, settings={"a": {1}}), "hold plain values"),
+    "no schema": (lambda m: malformed(m, schema=None), "a model's schema must be a Schema"),
+    "settings of objects": (lambda m: malformed(m, settings={"a": {1}}), "must be plain values"),
 }
 
 
@@ -325,7 +334,7 @@ def test_an_importer_that_fails_to_look_is_passed_over(importing):
 
     importing(lambda source: None, recognises=exits)
     with (
-        pytest.warns(TreekitWarning, match="'faulty' of their-package 1.2 failed to look.*Exit: 1"),
+        pytest.warns(TreekitWarning, match="'faulty' of their-package 1.2 failed to inspect .*Exit: 1"),
         pytest.raises(ModelError, match="no importer recognises"),
     ):
         treekit.read_model(object())
@@ -387,7 +396,8 @@ def test_the_command_line_tells_a_faulty_plugin_and_writes_nothing(plugin, model
     model.save(plugin / "m.treekit")
     told = run("export", "m.treekit", "--to", "half", "-o", "m.half")
     assert told.exit_code == 2
-    assert "exporter 'half' (from their-plugin 3.1) wants to write" in " ".join(told.output.split())
+    said = " ".join(told.output.split())
+    assert "exporter 'half' (from their-plugin 3.1) returned the file name" in said
     assert sorted(path.name for path in plugin.iterdir()) == ["m.treekit", "old.treekit", "t.csv"]
     assert np.geterr()["divide"] != "raise"
 
@@ -869,14 +879,15 @@ def test_a_choice_that_is_no_whole_number_is_told():
     for wrong in (lambda g, s, levels: 0.5, Called(lambda g, s, levels: 0.0)):
         parts = {**PARTS, "choose": wrong}
         bad = Criterion("faulty", "classification", lambda p=parts: CriterionFunctions(**p))
-        with pytest.raises(PluginError, match=r"'faulty' return.* choose.*whole|whole.* choose"):
+        words = r"'faulty' return.* choose.*integer|integer.* choose"
+        with pytest.raises(PluginError, match=words):
             treekit.train(table(), "y", ignore=["w"], criterion=bad)
 
 
 @pytest.mark.filterwarnings(
     "ignore:.*does not compile and runs as Python.* not a function:treekit.TreekitWarning"
 )
-@pytest.mark.filterwarnings("ignore:.*returns None now and then:treekit.TreekitWarning")
+@pytest.mark.filterwarnings("ignore:.*returns None on some paths:treekit.TreekitWarning")
 def test_an_answer_that_is_none_now_and_then_runs_as_python_and_is_told():
     def forgetful(stats):
         return plugin_guards_gini(stats) if stats.sum() > 50 else None

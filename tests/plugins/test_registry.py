@@ -130,7 +130,7 @@ def test_a_record_passes_through_unchanged():
 
 def test_a_record_of_another_kind_is_refused():
     pruner = Pruner("mine", lambda: PrunerFunctions(before=max))
-    with pytest.raises(SettingError, match=r"given by name or as a treekit\.Criterion"):
+    with pytest.raises(SettingError, match=r"the name of a criterion or a treekit\.Criterion"):
         registry.criterion(pruner)  # type: ignore[arg-type]
 
 
@@ -177,7 +177,7 @@ BROKEN = {
         def treekit_criteria():
             pass
         """,
-        "returned NoneType from treekit_criteria, not a list",
+        "returned NoneType from treekit_criteria, expected a list",
     ),
     "a record of the wrong type": (
         """
@@ -190,7 +190,7 @@ BROKEN = {
     ),
     "one name twice": (
         GOOD.format(name="twin").rstrip() + " * 2\n",
-        "names two criteria 'twin'; the second is ignored",
+        "has two criteria named 'twin'; the second is ignored",
     ),
 }
 
@@ -259,7 +259,7 @@ def test_two_plugins_with_one_name_are_an_error_only_for_that_name(install: Inst
     assert registry.criterion("free").name == "free"
     assert "same" in registry.criteria()
     for ask in (lambda: registry.criterion("same"), lambda: dict(registry.criteria())):
-        with pytest.raises(PluginError, match=r"offered by .*good-one 1\.0 and by .*other-one 5"):
+        with pytest.raises(PluginError, match=r"provided by .*good-one 1\.0 and by .*other-one 5"):
             ask()
     offered = [c.distribution for c in registry.components("criterion") if c.name == "same"]
     assert offered == ["good-one", "other-one"]
@@ -268,7 +268,7 @@ def test_two_plugins_with_one_name_are_an_error_only_for_that_name(install: Inst
 def test_a_plugin_cannot_take_a_built_in_name(install: Install):
     install("good-one", GOOD.format(name="gini"))
     (told,) = warned(registry.criteria)
-    assert "good-one 1.0 offers criterion 'gini', the name of treekit's own; its author" in told
+    assert "good-one 1.0 provides criterion 'gini', the name of treekit's own; its author" in told
     assert registry.origin(registry.criterion("gini"))["distribution"] == "treekit"
     registry.configure(strict=True)
     with pytest.raises(PluginError, match="the name of treekit's own"):
@@ -279,7 +279,7 @@ def test_strict_discovery_refuses_a_clash_at_once(install: Install):
     install("good-one", GOOD.format(name="same"))
     install("other-one", GOOD.format(name="same"))
     registry.configure(strict=True)
-    with pytest.raises(PluginError, match="'same' is offered by"):
+    with pytest.raises(PluginError, match="'same' is provided by"):
         registry.criterion("gini")
 
 
@@ -306,7 +306,7 @@ RECORDS = {
     ),
     "a make that does not take its setting": (
         Criterion("a", "classification", lambda: None, (Setting("q", 1, "x"),)),
-        "cannot be called as agreed: got an unexpected keyword argument 'q'",
+        "has the wrong parameters: got an unexpected keyword argument 'q'",
     ),
     "a make with an undeclared parameter": (
         Criterion("a", "classification", lambda q: None),
@@ -316,9 +316,9 @@ RECORDS = {
     "a suffix that leaves the folder": (Exporter("a", ".c/../x", noop), "suffix"),
     "a setting called as an argument of the front door": (
         Exporter("a", ".c", noop, (Setting("path", "", "x"),)),
-        "declares setting 'path', which is treekit's own argument",
+        "declares setting 'path', which is an argument of treekit",
     ),
-    "an export of one argument": (Exporter("a", ".c", lambda model: {}), "as agreed"),
+    "an export of one argument": (Exporter("a", ".c", lambda model: {}), "the wrong parameters"),
 }
 
 
@@ -371,7 +371,7 @@ FUNCTIONS = {
         Criterion(
             "a", "classification", lambda: CriterionFunctions(impurity=max, levels_by_score="gain")
         ),
-        "levels_by_score 'gain'; it is true or false",
+        "levels_by_score 'gain'; it must be True or False",
     ),
     "a number for a function": (
         Criterion("a", "classification", lambda: CriterionFunctions(impurity=0.5)),
@@ -514,7 +514,7 @@ def test_a_record_given_directly_is_adapted_by_its_own_module():
         "classification",
         lambda: CriterionFunctions(lambda s: 0.0, lambda p, c: 0.0, choose),
     )
-    with pytest.warns(TreekitWarning, match="criterion 'mine' gives a choose of two arguments"):
+    with pytest.warns(TreekitWarning, match="criterion 'mine' has a choose with two arguments"):
         functions, _ = registry.make(record, {})
     assert functions.choose(np.array([1.0, 2.0]), np.array([3.0, 1.0]), np.zeros(2)) == 0
 
@@ -523,7 +523,7 @@ def test_a_plugin_of_this_contract_is_held_to_it(former, monkeypatch):
     monkeypatch.setattr(former, "treekit_contract", 2, raising=False)
     with pytest.raises(
         PluginError,
-        match=r"'choose' of criterion 'former_ratio' \(from treekit-former 1.4.0\) cannot be",
+        match=r"'choose' of criterion 'former_ratio' \(from treekit-former 1.4.0\) has the wrong",
     ):
         treekit.train(DATA, "y", criterion="former_ratio")
 
@@ -531,8 +531,8 @@ def test_a_plugin_of_this_contract_is_held_to_it(former, monkeypatch):
 UNSUPPORTED = {
     "newer": (CONTRACT_VERSION + 1, "for version 3 of the contract, .* upgrade treekit"),
     "too old": (OLDEST_CONTRACT - 1, "for version 0 of the contract, .* update the plugin"),
-    "no whole number": ("2", "treekit_contract = '2', which is no whole number"),
-    "a truth value": (True, "treekit_contract = True, which is no whole number"),
+    "no whole number": ("2", "treekit_contract = '2', which is not an integer"),
+    "a truth value": (True, "treekit_contract = True, which is not an integer"),
 }
 
 
@@ -562,7 +562,7 @@ def test_the_age_is_told_once_whatever_the_filters_of_warnings(former):
         warnings.simplefilter("always")
         treekit.train(DATA, "y", criterion="former_ratio", max_depth=1)
         treekit.train(DATA, "y", criterion="former_ratio", max_depth=1)
-    assert len([w for w in caught if "choose of two arguments" in str(w.message)]) == 1
+    assert len([w for w in caught if "choose with two arguments" in str(w.message)]) == 1
 
 
 def test_a_module_that_says_nothing_is_of_the_first_contract():

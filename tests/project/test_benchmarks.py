@@ -116,8 +116,8 @@ def test_an_absent_peer_stands_in_the_table_as_such():
 def test_the_table_of_probes_is_measured(tmp_path, monkeypatch, capsys):
     copy = tmp_path / "README.md"
     copy.write_text(f"before\n{equality.BEGIN}\nold\n{equality.END}\nafter\n", encoding="utf-8")
-    monkeypatch.setattr(equality, "README", copy)
-    small = ["--rows", "200", "--kinds", "several targets", "C4.5, rows divided", "--write"]
+    monkeypatch.setattr(equality, "PAGE", copy)
+    small = ["--rows", "200", "--kinds", "several targets", "C4.5, fractional instances", "--write"]
     cells = equality.main([*small, "--targets", "Python", "rules"])
     assert {len(own) for own in cells.values()} == {2}
     assert all(cell.probes > 100 for own in cells.values() for cell in own.values())

@@ -1,4 +1,4 @@
-"""Exported source, compiled or imported, and run."""
+"""Compile or import exported source, and run it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wconversion"
 
 
 class Compiled:
-    """A compiled model; see the header that `export_c` writes."""
+    """Compiled model; see the header written by `export_c`."""
 
     def __init__(self, library: Path, prefix: str, model: Model, cells: str = "double") -> None:
         self.library, self.prefix, self.model = ctypes.CDLL(str(library)), prefix, model
@@ -34,7 +34,7 @@ class Compiled:
 
     @property
     def number(self) -> Any:
-        """Type of the numbers that it answers."""
+        """Type of the predicted numbers."""
         if self.cells in ("double", "float"):
             return np.float64
         votes = self.model.schema.task == "classification" and not self.model.margins
@@ -42,7 +42,7 @@ class Compiled:
         return np.int32 if narrow else np.int64
 
     def rows(self, rows: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
-        """Rows as it takes them."""
+        """Convert rows to the model's input type."""
         x = np.array(rows, dtype=np.float64)
         if self.cells == "double":
             return x
@@ -62,7 +62,7 @@ class Compiled:
         return keys
 
     def answers(self, rows: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Labels (rows, labels), -1 = refused, and numbers, those of refused rows untouched."""
+        """Return labels (rows, labels), -1 = rejected, and numbers, unwritten for rejected rows."""
         x, schema = self.rows(rows), self.model.schema
         n_labels = len(schema.outputs) if schema.task == "classification" else 1
         labels = np.full((len(x), n_labels), 99, dtype=np.intc)
@@ -76,7 +76,7 @@ class Compiled:
         return labels, out
 
     def leaves(self, rows: Any) -> np.ndarray:
-        """(rows, trees): the node of each tree in which each row ends; -1 where refused."""
+        """Return the leaf node of each row in each tree as (rows, trees), -1 if rejected."""
         x = self.rows(rows)
         nodes = np.full((len(x), self.model.n_trees), -1, dtype=np.intc)
         leaf = self.function("leaf", ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
@@ -86,7 +86,7 @@ class Compiled:
         return nodes
 
     def run(self, rows: Sequence[Sequence[float]]) -> tuple[list[Any], list[list[float]]]:
-        """Labels (-1 = refused; a list of them for several) and outputs (NaN where refused)."""
+        """Return labels (-1 = rejected; lists for several targets) and outputs (NaN = rejected)."""
         labels, out = self.answers(rows)
         several = bool(self.model.schema.more) and self.model.schema.task == "classification"
         numbers = np.where(labels[:, :1] == -1, np.nan, out)
@@ -96,10 +96,10 @@ class Compiled:
 def compile_c(
     model: Model, folder: Path, name: str = "m", optimise: str = "-O0", **settings: Any
 ) -> Compiled:
-    """Export, compile without a warning under strict flags, and load."""
+    """Export, compile with strict flags and without warnings, and load."""
     for file, content in export_c(model, name, **settings).items():
         (folder / file).write_bytes(content)
-    # A loaded library must never be written again under its own name.
+    # Use a new name each time: overwriting a loaded library can crash the process.
     library = folder / f"{name}-{secrets.token_hex(4)}.so"
     command = ["gcc", *STRICT, optimise, "-shared", "-fPIC", f"{name}.c", "-o", library.name]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
@@ -111,9 +111,9 @@ def compile_c(
 def compile_together(
     sources: Mapping[str, tuple[Model, Mapping[str, Any]]], folder: Path, optimise: str = "-O0"
 ) -> dict[str, Compiled]:
-    """Compile many models, each with its settings, in one go: starting a compiler takes time.
+    """Compile many models, each with its settings, in one compiler run to save time.
 
-    The key of a source is the name of its file.
+    The keys are the names of the files.
     """
     for name, (model, settings) in sources.items():
         for file, content in export_c(model, name, **settings).items():
@@ -133,12 +133,12 @@ def compile_together(
 
 
 def _cells_of(header: Path) -> str:
-    """The type of the cells of a row, as a header tells it."""
+    """Read the type of input cells from a header."""
     return header.read_text().split('_INPUT "')[1].split('"')[0]
 
 
 def import_python(model: Model, **settings: Any) -> dict[str, Any]:
-    """The names of the exported module, run in an empty namespace."""
+    """Run the exported module in an empty namespace and return the namespace."""
     (source,) = export_python(model, "m", **settings).values()
     namespace: dict[str, Any] = {"__name__": "exported"}
     exec(compile(source.decode("ascii"), "m.py", "exec"), namespace)

@@ -1,8 +1,7 @@
-"""Chromium without a window, driven through a pipe: its DevTools protocol, and nothing else.
+"""Headless Chromium, driven through a pipe by its DevTools protocol.
 
-Messages are JSON texts that end in a zero byte (``--remote-debugging-pipe``): the browser
-reads them from file descriptor 3 and writes to 4, so that no port, no driver and no library
-is needed.
+Messages are JSON texts ending in a zero byte (``--remote-debugging-pipe``).  The browser
+reads them from file descriptor 3 and writes to 4, so no port, driver or library is needed.
 """
 
 from __future__ import annotations
@@ -36,25 +35,25 @@ for place, end in enumerate(ends, 3):
     os.dup2(end, place)
 os.execvp(sys.argv[3], sys.argv[3:])
 """
-"""Becomes the browser, whose pipes are descriptors 3 and 4 (shells name but ten of them)."""
+"""Script that moves the pipes to descriptors 3 and 4, then becomes the browser."""
 
 
 class Browser:
-    """One page of one browser, without any network unless it is to ask a server.
+    """One page of one browser, by default without a network.
 
     Parameters
     ----------
     folder : Path
-        For the browser's own files.
+        Folder of the browser's own files.
     online : bool
-        Whether pages may use the network: for pages of a server on this machine.
+        Whether pages may use the network, for pages of a server on this machine.
 
     Attributes
     ----------
     requests : list of str
-        Addresses that pages asked for since `open`, whether they were answered or not.
+        Addresses requested since `open`, successfully or not.
     complaints : list of str
-        Dialogs that opened, exceptions of scripts, and what the console was told.
+        Opened dialogs, script exceptions and console messages since `open`.
     """
 
     def __init__(self, folder: Path, *, online: bool = False) -> None:
@@ -86,7 +85,7 @@ class Browser:
         self.online(online)
 
     def close(self) -> None:
-        """End the browser."""
+        """Stop the browser."""
         self._process.terminate()
         self._process.wait(_PATIENCE)
         self._selector.close()
@@ -107,14 +106,14 @@ class Browser:
                 return said["result"]
 
     def online(self, yes: bool) -> None:
-        """Whether there is a network from now on."""
+        """Switch the network on or off."""
         self.call("Network.emulateNetworkConditions", offline=not yes, latency=0,
                   downloadThroughput=-1, uploadThroughput=-1)  # fmt: skip
 
     def open(self, place: Path | str) -> None:
-        """Load a file, or an address, anew, and wait until all of it is there."""
+        """Load a file or an address, and wait until loading is complete."""
         address = place if isinstance(place, str) else place.resolve().as_uri()
-        # From one fragment to another of a page there is no load.
+        # Navigating between fragments of one page does not load it again.
         self.call("Page.navigate", url="about:blank")
         self.wait("document.readyState === 'complete' && location.href === 'about:blank'")
         self.requests.clear()
@@ -124,14 +123,14 @@ class Browser:
         self.wait(f"document.readyState === 'complete' && {there}")
 
     def wait(self, condition: str) -> None:
-        """Return when an expression is true."""
+        """Wait until an expression is true."""
         end = time.monotonic() + _PATIENCE
         while not self.ask(condition):
             assert time.monotonic() < end, f"never true: {condition}"
             time.sleep(0.02)
 
     def ask(self, expression: str) -> Any:
-        """The value of an expression of JavaScript in the page."""
+        """Evaluate a JavaScript expression in the page."""
         said = self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
@@ -139,41 +138,41 @@ class Browser:
         return said["result"].get("value")
 
     def press(self, key: str, text: str = "") -> None:
-        """Press a key and let it go: ``Tab``, ``Enter``."""
+        """Press and release a key: ``Tab``, ``Enter``."""
         pressed = {"key": key, "windowsVirtualKeyCode": _KEYS.get(key, 32)}
         self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **pressed)
         self.call("Input.dispatchKeyEvent", type="keyUp", **pressed)
 
     def type(self, text: str) -> None:
-        """Enter text where the cursor is."""
+        """Enter text at the cursor."""
         self.call("Input.insertText", text=text)
 
     def show(self, width: int, height: int = 800, *, dark: bool = False, media: str = "") -> None:
-        """Change size, colours and medium of the page."""
+        """Set the page's size, colour scheme and medium."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
                   deviceScaleFactor=1, mobile=False)  # fmt: skip
         feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", media=media, features=[feature])
 
     def scripts(self, *, run: bool) -> None:
-        """Whether pages opened from now on may run scripts."""
+        """Enable or disable scripts of pages opened afterwards."""
         self.call("Emulation.setScriptExecutionDisabled", value=not run)
 
     def picture(self, *, whole: bool = False) -> bytes:
-        """A PNG of what is seen, or of the whole page."""
+        """Return a PNG of the visible part, or of the complete page."""
         said = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         return base64.b64decode(said["data"])
 
     def printed(self) -> bytes:
-        """A PDF."""
+        """Return the page as a PDF."""
         said = self.call("Page.printToPDF", preferCSSPageSize=True, printBackground=False)
         return base64.b64decode(said["data"])
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._unread:
-            assert self._selector.select(_PATIENCE), "the browser says nothing"
+            assert self._selector.select(_PATIENCE), "the browser does not respond"
             piece = os.read(self._read, 1 << 20)
-            assert piece, "the browser has ended"
+            assert piece, "the browser has exited"
             self._unread += piece
         line, self._unread = self._unread.split(b"\0", 1)
         said: dict[str, Any] = json.loads(line)

@@ -1,6 +1,6 @@
-"""C4.5rules, slowly: rules are lists of questions, and each is put to each row.
+"""Slow C4.5rules: rules are lists of conditions, each evaluated on each row.
 
-Rows are lists of codes and numbers (NaN = missing); tables have one row for each of weight 1.
+Rows are lists of codes and numbers (NaN = missing) of weight 1.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Question = Callable[[Sequence[float]], bool]
 
 @dataclass(frozen=True)
 class Table:
-    """Rows, the class of each, and how many classes there are."""
+    """Rows, the class of each, and the number of classes."""
 
     rows: list[list[float]]
     y: list[int]
@@ -43,7 +43,7 @@ class Table:
 
 @dataclass
 class Rule:
-    """A row meets the rule if it says yes to all questions."""
+    """Rule, met by a row if all its conditions hold."""
 
     questions: list[Question]
     label: int
@@ -57,7 +57,7 @@ class Rule:
 
 
 def paths(model: Model, tree: Tree, node: int = 0) -> list[Rule]:
-    """The rules of the leaves below a node, each with a question a split."""
+    """List the rules of the leaves below a node, with a condition for each split."""
     first, count = int(tree.first_child[node]), int(tree.n_children[node])
     if count == 0:
         weights = tree.value[node].tolist()
@@ -89,7 +89,7 @@ def question(model: Model, tree: Tree, node: int, branch: int) -> Question:
 
 
 def rate(table: Table, covered: frozenset[int], label: int, cf: float) -> float:
-    """Pessimistic error rate of saying `label` of some rows."""
+    """Compute the pessimistic error rate of predicting `label` for some rows."""
     if not covered:
         return 1.0
     wrong = sum(table.y[i] != label for i in covered)
@@ -97,7 +97,7 @@ def rate(table: Table, covered: frozenset[int], label: int, cf: float) -> float:
 
 
 def dropped(table: Table, rule: Rule, cf: float) -> Rule:
-    """Without the questions that make it no surer."""
+    """Drop the conditions of a rule that do not lower its error rate."""
     rule = Rule(list(rule.questions), rule.label)
     while rule.questions:
         shorter = [
@@ -112,7 +112,7 @@ def dropped(table: Table, rule: Rule, cf: float) -> Rule:
 
 
 def length(table: Table, rules: Sequence[Rule], label: int) -> float:
-    """Description length of rules for a class: half their bits, and the exceptions'."""
+    """Compute the description length of a class's rules: half their bits plus the exceptions."""
     covered = frozenset().union(*(rule.covers(table) for rule in rules))
     wrong = sum(table.y[i] != label for i in covered)
     lost = table.count(label) - (len(covered) - wrong)
@@ -123,7 +123,7 @@ def length(table: Table, rules: Sequence[Rule], label: int) -> float:
 
 
 def best_subset(table: Table, rules: Sequence[Rule], label: int) -> float:
-    """The least length of any subset."""
+    """Compute the minimum description length of any subset of the rules."""
     some = itertools.chain.from_iterable(
         itertools.combinations(rules, n) for n in range(len(rules) + 1)
     )
@@ -131,7 +131,7 @@ def best_subset(table: Table, rules: Sequence[Rule], label: int) -> float:
 
 
 def in_order(table: Table, rules: Sequence[Rule]) -> list[Rule]:
-    """By classes: fewest false positives first, among rows that no class before covers."""
+    """Order rules by class, fewest false positives among the uncovered rows first."""
     left, order = set(range(len(table.rows))), []
     waiting = sorted({rule.label for rule in rules})
     while waiting:
@@ -149,7 +149,7 @@ def in_order(table: Table, rules: Sequence[Rule]) -> list[Rule]:
 
 
 def shares(table: Table, rules: Sequence[Rule]) -> list[list[int]]:
-    """Rows of each class that each rule is the first to meet, and last that none does."""
+    """Count the rows of each class by their first matching rule; the last entry is no rule."""
     counts = [[0] * table.k for _ in range(len(rules) + 1)]
     for row, label in zip(table.rows, table.y, strict=True):
         first = next((i for i, rule in enumerate(rules) if rule.meets(row)), len(rules))
@@ -158,14 +158,14 @@ def shares(table: Table, rules: Sequence[Rule]) -> list[list[int]]:
 
 
 def errors(table: Table, rules: Sequence[Rule]) -> int:
-    """Mistakes of the list, with the class that is most frequent beside it by default."""
+    """Count the errors of the list, with the most frequent uncovered class as default."""
     counts = shares(table, rules)
     said = [sum(n) - n[rule.label] for n, rule in zip(counts, rules, strict=False)]
     return sum(said) + sum(counts[-1]) - max(counts[-1])
 
 
 def shortened(table: Table, rules: Sequence[Rule], most: int | None = None) -> list[Rule]:
-    """Without the rules that it errs no more without, or that say another class than their rows."""
+    """Drop rules that do not reduce errors, or whose class is not the majority of their rows."""
     rules = list(rules)
     while rules:
         without = [errors(table, rules[:i] + rules[i + 1 :]) for i in range(len(rules))]

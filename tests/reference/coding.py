@@ -1,4 +1,4 @@
-"""Columns as codes, the plain way: sorted Python lists and nothing clever."""
+"""Slow binning of columns with sorted Python lists."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from itertools import accumulate
 def code_column(
     column: list[float], max_bins: int | None, weights: list[float] | None = None
 ) -> tuple[list[int], list[float], list[float]]:
-    """Code of each cell, and the smallest and largest training value of each code.
+    """Return the code of each cell, and the smallest and largest training value of each code.
 
-    `max_bins` None gives each value a code of its own.  Rows without weight
-    shape no code.
+    With `max_bins` None, each distinct value has its own code.  Rows of weight 0 do not
+    influence the codes.
     """
     w = [1.0] * len(column) if weights is None else weights
     rows = [i for i, x in enumerate(column) if not math.isnan(x) and w[i] > 0]

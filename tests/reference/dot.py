@@ -1,10 +1,10 @@
-r"""A strict reader of the part of the DOT language that pictures use.
+r"""Strict parser of the subset of the DOT language used by pictures.
 
     graph : 'digraph' ID '{' (ID attributes ';' | ID '->' ID attributes ';')* '}'
     attributes : '[' ID '=' ID (',' ID '=' ID)* ']'
 
-An ID is a plain word, a numeral or a quoted string; of a label's escapes only
-``\\``, ``\"`` and ``\n`` are known, and every ``&`` must begin ``&amp;``.
+An ID is a plain word, a numeral or a quoted string.  The only escapes are ``\\``, ``\"`` and
+``\n``, and every ``&`` must be part of ``&amp;``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Attributes = dict[str, str]
 
 
 def read_dot(text: str) -> tuple[dict[str, Attributes], dict[tuple[str, str], Attributes]]:
-    """Nodes and edges with their attributes; labels as lists of lines joined by newlines."""
+    """Parse nodes and edges with their attributes; lines of a label are joined by newlines."""
     tokens = _tokens(text)
     assert [next(tokens)[1] for _ in range(3)] == ["digraph", "tree", "{"]
     nodes: dict[str, Attributes] = {}

@@ -1,4 +1,4 @@
-"""Encoding, one cell at a time: the plain meaning of `treekit.data.encoding`."""
+"""Slow encoding, one cell at a time, as specified by `treekit.data.encoding`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNOREC
 
 
 def value_of(text):
-    """The bool or number that a text is, with its type; None for other text."""
+    """Parse a text as a type and a bool or number; None for other texts."""
     text = text.strip()
     if text.lower() in ("true", "false"):
         return bool, text.lower() == "true"
@@ -21,7 +21,7 @@ def value_of(text):
 
 
 def level_of(cell, levels, marks=MISSING_MARKS):
-    """Position of a cell's level: the one of its text, else the one of its value; or None."""
+    """Find a cell's category index by its text, else by its value; None if there is none."""
     text = level_text(cell)
     if text is None or text in levels:
         return None if text is None else levels.index(text)
@@ -30,13 +30,13 @@ def level_of(cell, levels, marks=MISSING_MARKS):
     value = value_of(text)
     named = [level for level in levels if not re.match(r"\s*[+-]?0\d", level)]
     same = [level for level in named if value is not None and value_of(level) == value]
-    if len(same) > 1:  # the one that Python writes, if it is among them
+    if len(same) > 1:  # prefer Python's notation of the number
         same = [level for level in same if level == level_text(value[1])]
     return levels.index(same[0]) if same else None
 
 
 def encode_cell(cell, column, dtype):
-    """The number that an artifact gets for one typed cell (None or NaN = missing)."""
+    """Encode one typed cell as an artifact's input number (None or NaN = missing)."""
     if cell is None or cell != cell:
         return float("nan")
     if column.kind == "nominal":
@@ -52,7 +52,7 @@ def encode_cell(cell, column, dtype):
 
 
 def encode(rows: list[dict], schema: Schema) -> list[list[float]]:
-    """Rows of named cells as lists of numbers."""
+    """Encode rows of named cells as lists of numbers."""
     return [
         [encode_cell(row.get(column.name), column, schema.dtype) for column in schema.columns]
         for row in rows

@@ -1,4 +1,4 @@
-"""Error-based pruning of C4.5, slowly: nested nodes, lists of rows, one rule after the other."""
+"""Slow error-based pruning of C4.5, with nested nodes and lists of rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = tuple[int, float]
 
 
 def added_errors(n: float, e: float, cf: float) -> float:
-    """Errors to expect beyond the `e` seen of `n`: the rule of J48, from its description."""
+    """Compute the expected errors beyond the `e` observed in `n`, by J48's documented rule."""
     if e < 1.0:
         none = n * (1.0 - cf ** (1.0 / n))
         return none if e == 0.0 else none + e * (added_errors(n, 1.0, cf) - none)
@@ -31,7 +31,7 @@ def added_errors(n: float, e: float, cf: float) -> float:
 
 @dataclass
 class Node:
-    """A node with what it asks (the number of a node of the tree) and its rows."""
+    """Node with the id of the tree node that defines its split (`asks`), and its rows."""
 
     asks: int
     children: list[Node] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Node:
 
 @dataclass
 class Table:
-    """Rows of values (NaN = missing), and the class of each."""
+    """Rows of values (NaN = missing) and their classes."""
 
     tree: Tree
     x: np.ndarray
@@ -49,7 +49,7 @@ class Table:
     fractional: bool
 
     def parts(self, node: int, rows: list[Row], branches: int) -> list[list[Row]]:
-        """The rows that go down each branch of a split."""
+        """Distribute rows over the branches of a split."""
         tree = self.tree
         known: list[list[Row]] = [[] for _ in range(branches)]
         lost: list[Row] = []
@@ -78,20 +78,20 @@ class Table:
         return known
 
     def wrong(self, rows: list[Row]) -> tuple[float, float]:
-        """Errors of a leaf with these rows, and their weight."""
+        """Compute the errors of a leaf with these rows, and their weight."""
         by_class = [0.0] * self.n_classes
         for row, weight in rows:
             by_class[self.y[row]] += weight
         return sum(by_class) - max(by_class), sum(by_class)
 
     def expected(self, rows: list[Row], cf: float) -> float:
-        """Pessimistic errors of a leaf with these rows."""
+        """Compute the pessimistic errors of a leaf with these rows."""
         wrong, weight = self.wrong(rows)
         return 0.0 if weight < 1e-6 else wrong + added_errors(weight, wrong, cf)
 
 
 def nested(table: Table, node: int, rows: list[Row]) -> Node:
-    """The tree below a node, with the rows of each node."""
+    """Build the subtree of a node, with the rows of each node."""
     first, count = int(table.tree.first_child[node]), int(table.tree.n_children[node])
     made = Node(node, rows=rows)
     if count:
@@ -101,7 +101,7 @@ def nested(table: Table, node: int, rows: list[Row]) -> Node:
 
 
 def prune(table: Table, node: Node, cf: float, raising: bool, collapsing: bool) -> Node:
-    """The pruned tree."""
+    """Prune a tree in place and return its root."""
     if collapsing:
         _collapse(table, node)
     _prune(table, node, cf, raising)
@@ -151,7 +151,7 @@ def _expected(table: Table, node: Node, cf: float) -> float:
 
 
 def _led(table: Table, node: Node, rows: list[Row]) -> Node:
-    """A copy of a subtree with other rows led through it."""
+    """Copy a subtree and route other rows through it."""
     made = Node(node.asks, rows=rows)
     if node.children:
         parts = table.parts(node.asks, rows, len(node.children))
@@ -160,7 +160,7 @@ def _led(table: Table, node: Node, rows: list[Row]) -> Node:
 
 
 def shape(tree: Tree, node: int = 0) -> tuple[object, ...]:
-    """What a tree asks and how much weight each node has, to compare with `nested` ones."""
+    """Return split features and node weights of a tree, for comparison with `shape_of`."""
     first, count = int(tree.first_child[node]), int(tree.n_children[node])
     return (
         int(tree.feature[node]) if count else -1,
@@ -170,7 +170,7 @@ def shape(tree: Tree, node: int = 0) -> tuple[object, ...]:
 
 
 def shape_of(table: Table, node: Node) -> tuple[object, ...]:
-    """The same of nested nodes."""
+    """Return split features and node weights of nested nodes, as `shape` does."""
     return (
         int(table.tree.feature[node.asks]) if node.children else -1,
         round(sum(w for _, w in node.rows), 6),

@@ -1,7 +1,7 @@
-"""The slow oracle: one row through one model, straight from the definition.
+"""Slow oracle of predictions: one row through one model, directly by the definition.
 
-Works on the n-ary trees with Python numbers only; shares no code with the
-scorer, the lowering or the exporters.
+It works on the n-ary trees with Python numbers, and shares no code with the scorer, the
+lowering or the exporters.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ __all__ = ["Refused", "leaf_masses", "leaf_rows", "predict", "probabilities", "s
 
 
 class Refused(Exception):
-    """The model's policies refuse the row."""
+    """Row rejected by the model's policies."""
 
 
 def to_float32(x: float) -> float:
-    """The nearest float32, ties to even, infinities on overflow."""
+    """Round to the nearest float32, ties to even, to infinity on overflow."""
     if math.isnan(x) or math.isinf(x):
         return x
     try:
@@ -42,20 +42,20 @@ def to_float32(x: float) -> float:
 
 
 def leaf_rows(model: Model, row: Sequence[float]) -> list[int]:
-    """Row of ``model.units`` that each tree reaches; nominal inputs are codes.
+    """Return the row of ``model.units`` reached in each tree; nominal inputs are codes.
 
-    Where the row divides: that of the largest part, of equal ones the first.
+    For fractional instances, it is that of the largest part, the first one of equals.
     """
     return [max(masses, key=lambda leaf: (masses[leaf], -leaf)) for masses in _all(model, row)]
 
 
 def leaf_masses(model: Model, row: Sequence[float]) -> dict[int, int]:
-    """Mass of the row in every row of ``model.units`` that it reaches: 1, or parts of 2**24."""
+    """Return the instance's mass in each row of ``model.units``: 1, or parts of 2**24."""
     return {leaf: mass for masses in _all(model, row) for leaf, mass in masses.items()}
 
 
 def sums(model: Model, row: Sequence[float]) -> list[int]:
-    """Exact integer sum of the leaf vectors of all trees, each times the mass that reached it."""
+    """Sum the integer leaf vectors of all trees, weighted by mass, exactly."""
     total = [0] * model.schema.n_values
     for leaf, mass in leaf_masses(model, row).items():
         total = [a + mass * int(b) for a, b in zip(total, model.units[leaf], strict=True)]
@@ -63,9 +63,9 @@ def sums(model: Model, row: Sequence[float]) -> list[int]:
 
 
 def probabilities(model: Model, row: Sequence[float]) -> list[float]:
-    """The probability of each class of each output.
+    """Compute the probability of each class of each output.
 
-    Its share of the votes, rounded once, or what the link makes of the margins.
+    It is the class's share of the votes, rounded once, or the link function of the margins.
     """
     total = sums(model, row)
     if model.combine == "mean":
@@ -74,9 +74,9 @@ def probabilities(model: Model, row: Sequence[float]) -> list[float]:
 
 
 def predict(model: Model, row: Sequence[float]) -> Any:
-    """Class number, or the number of a regression; a list of them for several outputs.
+    """Predict a class index or a number, or a list for several outputs.
 
-    The class is the first of most votes, of least expected cost, or of the largest margin.
+    The class is the first with most votes, minimum expected cost, or the largest margin.
     """
     total = sums(model, row)
     schema = model.schema
@@ -92,7 +92,7 @@ def predict(model: Model, row: Sequence[float]) -> Any:
 
 
 def _linked(model: Model, numbers: list[float]) -> list[float]:
-    """What the link makes of numbers or margins; every operation rounds once, none is fused."""
+    """Apply the link function; every operation rounds once, none is fused."""
     if model.link == "exp":
         return [_exp(x) for x in numbers]
     if model.link == "sigmoid":
@@ -107,7 +107,7 @@ def _linked(model: Model, numbers: list[float]) -> list[float]:
 
 
 def _exp(x: float) -> float:
-    """2**n times the Taylor polynomial of degree 13 at what is left of x, by Horner's scheme."""
+    """Compute exp(x) as 2**n times a Taylor polynomial of degree 13 by Horner's scheme."""
     x = min(max(x, -700.0), 700.0)
     n = math.floor(x * 1.4426950408889634 + 0.5)
     r = (x - n * 0.6931471803691238) - n * 1.9082149292705877e-10
@@ -123,7 +123,7 @@ def _sigmoid(m: float) -> float:
 
 
 def _label(model: Model, votes: list[int]) -> int:
-    if model.costs is None or model.voting == "hard":  # hard votes weighed costs in their leaves
+    if model.costs is None or model.voting == "hard":  # leaves of hard votes include costs
         return votes.index(max(votes))
     costs = model.costs.tolist()
     classes = range(len(votes))
@@ -132,7 +132,7 @@ def _label(model: Model, votes: list[int]) -> int:
 
 
 def _all(model: Model, row: Sequence[float]) -> list[dict[int, int]]:
-    """For each tree, the mass in each row of ``model.units`` that is not 0."""
+    """Return for each tree the positive masses by row of ``model.units``."""
     cells = [_cell(model, feature, float(x)) for feature, x in enumerate(row)]
     divides = model.missing == "fractional"
     found, offset = [], 0
@@ -145,7 +145,7 @@ def _all(model: Model, row: Sequence[float]) -> list[dict[int, int]]:
 
 
 def _cell(model: Model, feature: int, x: float) -> float | None:
-    """The value of a cell as the trees see it; None = missing."""
+    """Convert a cell to the trees' input value; None = missing."""
     column = model.schema.columns[feature]
     if math.isnan(x):
         if model.missing == "error":
@@ -174,7 +174,7 @@ def _walk(tree: Tree, cells: Cells) -> int:
 
 
 def _masses(tree: Tree, cells: Cells) -> dict[int, int]:
-    """Parts of the mass 2**24 in the leaves where rows divide at unknown values."""
+    """Distribute a fractional instance's mass of 2**24 over the leaves."""
     nodes = _plain(tree)
     reached, found = [(0, MASS)], {}
     for node, mass in reached:
@@ -196,7 +196,7 @@ def _masses(tree: Tree, cells: Cells) -> dict[int, int]:
 
 
 def _branch(nodes: dict[str, list[Any]], node: int, cells: Cells) -> int | None:
-    """The branch that the row's own values decide, None if they are unknown."""
+    """Return the branch decided by the row's values, None if they are unknown."""
     x = cells[nodes["feature"][node]]
     kind = nodes["kind"][node]
     if kind == MISSING:
@@ -244,8 +244,8 @@ def _surrogate(nodes: dict[str, list[Any]], number: int, cells: Cells) -> int | 
 
 
 def _plain(tree: Tree) -> dict[str, list[Any]]:
-    """The arrays of a tree as lists, made once: NumPy scalars are slow."""
+    """Convert the arrays of a tree to lists, once: NumPy scalars are slow."""
     if id(tree) not in _PLAIN:
         lists = {name: getattr(tree, name).tolist() for name in DTYPES}
-        _PLAIN[id(tree)] = tree, lists  # the tree stays alive, so does its id
+        _PLAIN[id(tree)] = tree, lists  # keeps the tree alive, so its id stays unique
     return _PLAIN[id(tree)][1]

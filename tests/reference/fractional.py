@@ -1,7 +1,7 @@
-"""C4.5's growth with parts of rows, in plain Python with exact fractions (Quinlan 1993).
+"""Slow growth of C4.5 trees with fractional instances and exact arithmetic (Quinlan 1993).
 
-A row is a pair (number, weight).  At a split, rows whose value is missing go
-down every branch, with the branch's share of the known weight.
+An instance is a pair (row, weight).  At a split, instances with a missing value go down every
+branch, weighted by the branch's share of the known weight.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tests.reference import grow as plain
 from tests.reference.grow import Cut, Grown, Problem
 
 NEARLY = 1 - 1e-6
-"""Weights of parts reach a limit up to their rounding."""
+"""Factor of weight limits that allows for rounding of fractional weights."""
 
 Part = tuple[int, Fraction]
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Settings beside those of the `Problem`."""
+    """Settings in addition to those of the `Problem`."""
 
     empty: bool = False
     c45_side: bool = False
@@ -36,7 +36,7 @@ class Rules:
 
 
 def grow(p: Problem, rules: Rules = Rules()) -> Grown:
-    """The tree; leaves have no `cut`; `rows` of a node are left empty."""
+    """Grow the tree; leaves have no `cut`, and `rows` of all nodes are empty."""
     weights = p.weights or [1] * len(p.y)
     parts = [(i, Fraction(w)) for i, w in enumerate(weights) if w > 0]
     return _node(p, rules, parts, 0)
@@ -68,7 +68,7 @@ def _known_weight(parts: list[Part], column: list[Any], cut: Cut, branch: int) -
 
 
 def stats_of(p: Problem, parts: Sequence[Part]) -> list[Fraction]:
-    """Class weights, or weight and weighted sum of a number."""
+    """Return class weights, or the weight and the weighted sum of a numeric target."""
     zero = Fraction(0)
     if p.n_classes:
         return [sum((w for i, w in parts if p.y[i] == k), zero) for k in range(p.n_classes)]
@@ -125,7 +125,7 @@ def _by_ratio(p: Problem, rules: Rules, offers: list[Cut]) -> Cut | None:
 
 
 def _first_best(cuts: list[Cut], slack: float, key: Any) -> Cut:
-    """The first of the best, one after the other: a better one is better by more than ties are."""
+    """Return the best cut; a later one must be better by more than the tolerance of ties."""
     best = cuts[0]
     for cut in cuts[1:]:
         if key(cut) > key(best) + max(slack, 1e-9 * abs(key(best))):
@@ -136,7 +136,7 @@ def _first_best(cuts: list[Cut], slack: float, key: Any) -> Cut:
 def _cuts(
     p: Problem, rules: Rules, parts: list[Part], feature: int, weight: float
 ) -> Iterator[Cut]:
-    """Every admissible split of one column at one node, in the order of the kernel's search."""
+    """Yield the admissible splits of a column at a node, in the kernel's search order."""
     column, levels = p.columns[feature], p.levels[feature]
     groups: dict[Any, list[Part]] = {}
     for i, w in parts:

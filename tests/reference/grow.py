@@ -1,4 +1,4 @@
-"""One tree from raw columns, in plain Python with exact fractions: slow, and easy to believe."""
+"""Slow growth of one tree from raw columns, in plain Python with exact fractions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOLERANCE = 1e-9
 
 @dataclass
 class Problem:
-    """A table and all settings; columns hold None for a missing value."""
+    """A table and all settings; None in a column is a missing value."""
 
     columns: list[list[Any]]
     y: list[Any]
@@ -27,7 +27,7 @@ class Problem:
     multiway: bool = False
     one_vs_rest: bool = False
     level_by: str = "gain"
-    """Whether levels told from the rest compete by gain or by ratio."""
+    """Whether one-vs-rest splits of a column compete by gain or by gain ratio."""
     exact_levels: int = 10
     known_only: bool = False
     """Score splits on the rows whose value is known."""
@@ -39,15 +39,15 @@ class Problem:
     min_gain: float = 0.0
     max_leaves: int = 0
     quantile: Fraction | None = None
-    """Level of the criterion "quantile", whose statistics are those of a rank target."""
+    """Level of the criterion "quantile", which uses the statistics of a rank target."""
     several: tuple[int, ...] = ()
-    """Classes of each target, where y holds a tuple a row; 0 for a number."""
+    """Number of classes of each target, 0 if numeric; `y` then has a tuple for each row."""
     signs: list[int] | None = None
-    """Monotonic constraints of a number or of the share of the second of two classes."""
+    """Monotonic constraints on a number, or on the share of the second of two classes."""
 
     @property
     def nominal_splits(self) -> Any:
-        """The setting of that name."""
+        """Value of the setting ``nominal_splits``."""
         return "multiway" if self.multiway else "one_vs_rest" if self.one_vs_rest else "subset"
 
 
@@ -76,14 +76,14 @@ class Grown:
 
 
 def grow(problem: Problem) -> Grown:
-    """The tree; leaves have no `cut`."""
+    """Grow the tree; leaves have no `cut`."""
     p = problem
     weights = p.weights or [1] * len(p.y)
     root = _node(p, weights, [i for i in range(len(p.y)) if weights[i] > 0], 0)
     waiting = [node for node in [root] if _prepare(p, weights, node)]
     leaves = 1
     while waiting:
-        if p.max_leaves:  # best first; among equals the one made first
+        if p.max_leaves:  # best first; the oldest one of equals
             most = max(n.priority for n in waiting)
             node = next(n for n in waiting if n.priority >= most * (1 - TOLERANCE))
         else:
@@ -104,12 +104,12 @@ def grow(problem: Problem) -> Grown:
 
 
 def says(p: Problem, stats: Sequence[Fraction]) -> Fraction:
-    """What a node answers: a mean, or the share of the second class."""
+    """Compute a node's value: a mean, or the share of the second class."""
     return stats[1] / weight_of(p, stats)
 
 
 def says_within(p: Problem, node: Grown) -> float:
-    """The same, within the node's bounds."""
+    """Compute a node's value, clipped to the node's bounds."""
     return float(min(max(says(p, node.stats), node.bounds[0]), node.bounds[1]))
 
 
@@ -135,7 +135,7 @@ def _fits(p: Problem, node: Grown, kind: str, feature: int, children: Any) -> bo
 
 
 def side(cut: Cut, value: Any) -> int:
-    """The branch that a value takes."""
+    """Return the branch of a value."""
     return cut.missing if value is None else cut.branch_of.get(value, cut.missing)
 
 
@@ -144,7 +144,7 @@ def _node(p: Problem, weights: Sequence[int], rows: list[int], depth: int) -> Gr
 
 
 def _stats(p: Problem, weights: Sequence[int], rows: Sequence[int]) -> list[Fraction]:
-    """Class weights, weight and sum of a number, or weight, quantile and what lies about it."""
+    """Compute class weights, the weight and sum of a number, or `quantile_stats`."""
     if p.quantile is not None:
         return quantile_stats([(Fraction(p.y[i]), weights[i]) for i in rows], p.quantile)
     if p.several:
@@ -159,19 +159,19 @@ def _stats(p: Problem, weights: Sequence[int], rows: Sequence[int]) -> list[Frac
 
 
 def one_target(p: Problem, k: int) -> Problem:
-    """The same problem with target k alone."""
+    """Return the problem restricted to target `k`."""
     return replace(p, several=(), n_classes=p.several[k], y=[row[k] for row in p.y])
 
 
 def own_stats(p: Problem, stats: Sequence[Fraction], k: int) -> Sequence[Fraction]:
-    """The part of target k in statistics of several targets."""
+    """Return the statistics of target `k` from those of several targets."""
     first = 1 + sum(size or 1 for size in p.several[:k])
     size = p.several[k]
     return stats[first : first + size] if size else [stats[0], stats[first]]
 
 
 def quantile_stats(rows: list[tuple[Fraction | int, int]], level: Fraction) -> list[Fraction]:
-    """Weight, the middle of all weighted quantiles, and weighted distances below and above it."""
+    """Compute the weight, the midpoint of the quantiles, and the distances below and above it."""
     copies = sorted(y for y, w in rows for _ in range(w))
     if not copies:
         return [Fraction(0)] * 4
@@ -192,7 +192,7 @@ def weight_of(p: Problem, stats: Sequence[Fraction]) -> Fraction:
 
 
 def _prepare(p: Problem, weights: Sequence[int], node: Grown) -> bool:
-    """Find the node's split, if it may have one."""
+    """Find the node's split and return whether there is one."""
     weight = weight_of(p, node.stats)
     if (
         node.depth >= p.max_depth
@@ -231,13 +231,13 @@ def _prepare(p: Problem, weights: Sequence[int], node: Grown) -> bool:
 
 
 def within(p: Problem, feature: int) -> Callable[[Cut], float]:
-    """What the splits of one column compete by."""
+    """Return the key by which the splits of one column are compared."""
     by_ratio = p.level_by == "ratio" and p.one_vs_rest and p.levels[feature] is not None
     return lambda cut: cut.score if by_ratio else cut.gain
 
 
 def _variance(p: Problem, weights: Sequence[int], node: Grown) -> float:
-    """Mean squared error of a number at a node, the mean over several."""
+    """Compute the mean squared error of a node, averaged over several targets."""
     if p.several:
         each = [
             replace(node, stats=own_stats(p, node.stats, k), children=[])
@@ -257,7 +257,7 @@ def _best(cuts: list[Cut], own: float, key: Callable[[Cut], float]) -> Cut:
 
 
 def _cuts(p: Problem, weights: Sequence[int], node: Grown, feature: int) -> Any:
-    """Every admissible split of one column at one node."""
+    """Yield the admissible splits of a column at a node."""
     column = p.columns[feature]
     groups: dict[Any, list[int]] = {}
     for i in node.rows:
@@ -300,7 +300,7 @@ def _cuts(p: Problem, weights: Sequence[int], node: Grown, feature: int) -> Any:
 def _known(
     p: Problem, weights: Sequence[int], groups: dict[Any, list[int]]
 ) -> list[Fraction] | None:
-    """What `scores` needs to be told of the rows whose value is known: quantiles do not add up."""
+    """Compute the statistics of rows with known values for `scores`, as quantiles do not add up."""
     if p.quantile is None:
         return None
     return _stats(
@@ -347,7 +347,11 @@ def _branches(
 def _searches(
     p: Problem, feature: int, known: list[Any], stats: dict[Any, list[Fraction]]
 ) -> list[list[list[Any]]]:
-    """Left sides to try: along a number, single levels, all subsets, or along orders of levels."""
+    """List the left sides to try.
+
+    They are prefixes of sorted numbers or of orderings of categories, single categories, or all
+    subsets.
+    """
     if p.levels[feature] is not None and p.one_vs_rest:
         return [[[value] for value in known]]
     several_keys = p.n_classes > 2 or bool(p.several)
@@ -357,7 +361,7 @@ def _searches(
 
 
 def _subsets(known: list[Any]) -> list[list[Any]]:
-    """All subsets without the last level, in the order of the reflected Gray code."""
+    """List all subsets without the last category, in the order of the reflected Gray code."""
     if len(known) == 1:
         return []
     codes = [0, 1]
@@ -367,7 +371,11 @@ def _subsets(known: list[Any]) -> list[list[Any]]:
 
 
 def _orders(p: Problem, feature: int, stats: dict[Any, list[Fraction]]) -> list[list[Any]]:
-    """A number's own order, levels by mean, or by each class's share and along components."""
+    """Return the orderings of a column's values.
+
+    Numbers are sorted; categories are ordered by mean, or by each class's share and by principal
+    components.
+    """
     known = sorted(stats)
     if p.levels[feature] is None:
         return [known]
@@ -389,7 +397,7 @@ def _orders(p: Problem, feature: int, stats: dict[Any, list[Fraction]]) -> list[
 
 
 def component(table: Any, *, scaled: bool) -> list[float]:
-    """Scores of rows (levels, classes) on the first principal component of their shares."""
+    """Compute scores of the rows of (levels, classes) on the first component of their shares."""
     weights, mean = table.sum(axis=1), table.sum(axis=0) / table.sum()
     apart = table / weights[:, None] - mean
     if scaled:
@@ -407,7 +415,7 @@ def component(table: Any, *, scaled: bool) -> list[float]:
 
 
 def _bin(p: Problem, feature: int, value: Any) -> Any:
-    """The value itself, or the smallest training value of its bin."""
+    """Return the value itself, or the smallest training value of its bin."""
     if value is None or p.max_bins is None or p.levels[feature] is not None:
         return value
     known = sorted(v for v in p.columns[feature] if v is not None)
@@ -420,7 +428,7 @@ def _bin(p: Problem, feature: int, value: Any) -> Any:
 
 
 def threshold(below: float, above: float) -> float:
-    """The largest float32 not above the midpoint."""
+    """Return the largest float32 not above the midpoint."""
     middle = (Fraction(below) + Fraction(above)) / 2
     t = np.float32(float(middle))
     while Fraction(float(t)) > middle:
@@ -449,10 +457,10 @@ def scores(
     children: Sequence[Sequence[Fraction]],
     of_known: Sequence[Fraction] | None = None,
 ) -> tuple[float, float]:
-    """Decrease of the impurity, and the criterion's score.
+    """Compute the decrease of the impurity, and the criterion's score.
 
-    `of_known` are the statistics of rows whose value is known, where they are
-    not the sum of those of the children.
+    `of_known` are the statistics of rows with known values, needed if they are not the sum of
+    the children's.
     """
     if p.several:
         each = [
@@ -464,7 +472,7 @@ def scores(
         gain, score = (math.fsum(part) / len(each) for part in zip(*each, strict=True))
         return gain, score
     total = weight_of(p, parent)
-    if p.known_only:  # the gain of the known rows counts as much as they weigh
+    if p.known_only:  # weight the gain by the share of known rows
         known = of_known or [sum(cells, Fraction(0)) for cells in zip(*children, strict=True)]
         part = float(weight_of(p, known) / total)
         if part < 1:

@@ -1,4 +1,4 @@
-"""Where the nodes of a drawing stand, the slow way: whole subtrees, level by level."""
+"""Slow layout of tree drawings, which moves complete subtrees level by level."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 __all__ = ["tidy"]
 
 Levels = list[list[tuple[int, float]]]
-"""For each level of a subtree its nodes from left to right, with their centres."""
+"""Nodes of a subtree from left to right, with their centres, for each level."""
 
 
 def tidy(
@@ -17,7 +17,7 @@ def tidy(
     gap: float,
     stranger_gap: float,
 ) -> list[float]:
-    """Centres as `treekit.plot.layout.tidy` must find them."""
+    """Compute the node centres expected from `treekit.plot.layout.tidy`."""
     children = [
         list(range(first, first + n)) for first, n in zip(first_child, n_children, strict=True)
     ]
@@ -44,7 +44,7 @@ def tidy(
                 move = left[1] + distance(left[0], right[0]) - right[1]
                 if move > 0:
                     parts[i] = moved(parts[i], move)
-                    for k in range(j + 1, i):  # those between share the new space
+                    for k in range(j + 1, i):  # distribute the gap among those between
                         spread[k] += move * (k - j) / (i - j)
         parts = [moved(part, by) for part, by in zip(parts, spread, strict=True)]
         middle = (parts[0][0][0][1] + parts[-1][0][0][1]) / 2

@@ -1,4 +1,4 @@
-"""Models and rows that leave no corner out, for tests of exporters."""
+"""Random models and edge-case rows for tests of exporters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAN, INF = float("nan"), float("inf")
 
 
 def mixed_schema(classes: Sequence[Any] = ("no", "yes"), **other: Any) -> Schema:
-    """Two numeric columns, nominal ones of 3, 70 and no levels."""
+    """Make a schema of two numeric columns, and nominal ones of 3, 70 and 0 categories."""
     columns = (
         Column("size"),
         Column("colour", "nominal", ("red", "green", "blue")),
@@ -37,14 +37,14 @@ def mixed_schema(classes: Sequence[Any] = ("no", "yes"), **other: Any) -> Schema
 def random_model(
     seed: int, schema: Schema, n_trees: int = 3, n_splits: int = 25, **policies: Any
 ) -> Model:
-    """Trees of all kinds of splits, both missing sides, absent levels, odd thresholds."""
+    """Make trees of all kinds of splits, missing branches, absent categories, odd thresholds."""
     rng = np.random.default_rng(seed)
     trees = [build_tree(_random_node(rng, schema, n_splits), schema) for _ in range(n_trees)]
     return make_model(schema, trees, **policies)
 
 
 def chain(depth: int, schema: Schema, side: int = 1) -> Model:
-    """One tree, a spine of thresholds on column 0 that deepens on one side."""
+    """Make a degenerate tree, a chain of thresholds on column 0."""
     node = _leaf_of(depth, schema)
     for level in range(depth - 1, -1, -1):
         other, at = _leaf_of(level, schema), float(level if side else depth - level)
@@ -54,7 +54,7 @@ def chain(depth: int, schema: Schema, side: int = 1) -> Model:
 
 
 def probe_rows(model: Model, n_random: int = 60, seed: int = 0) -> list[list[float]]:
-    """Rows at, beside and far from every threshold, and with every sort of code."""
+    """Make rows at, next to and far from every threshold, with valid and invalid codes."""
     rng = np.random.default_rng(seed)
     choices = [_probes(model, feature) for feature in range(model.schema.n_features)]
     rows = [[values[i % len(values)] for values in choices] for i in range(max(map(len, choices)))]
@@ -63,7 +63,7 @@ def probe_rows(model: Model, n_random: int = 60, seed: int = 0) -> list[list[flo
 
 
 def text_row(schema: Schema, row: Sequence[float]) -> list[Any]:
-    """A row of codes as a person gives it: texts of categories, None for missing."""
+    """Decode a row: categories as text, missing values as None."""
     return [_cell(column, x) for column, x in zip(schema.columns, row, strict=True)]
 
 
@@ -135,7 +135,7 @@ def _probes(model: Model, feature: int) -> list[float]:
 
 
 def _near(t: float) -> list[float]:
-    """`t`, and its neighbours among doubles and floats and at the middle between floats."""
+    """Return `t`, the adjacent float32 numbers, midpoints, and the doubles adjacent to all."""
     with np.errstate(over="ignore", under="ignore"):
         up = float(np.nextafter(np.float32(t), np.float32(INF)))
         down = float(np.nextafter(np.float32(t), np.float32(-INF)))

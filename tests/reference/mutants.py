@@ -1,8 +1,8 @@
-"""Small faults put into exported artifacts, one at a time.
+"""Mutants of exported artifacts, each with one small fault.
 
-Each function yields (what was done, content of the file).  A fault is one of:
-a threshold moved by one ulp of the input type or of a double, a leaf by one
-unit, the side of missing values flipped, one category flipped.
+Each function yields (kind of fault, content of the file).  Faults are a threshold moved by one
+ulp of the input type or of a double, a leaf value moved by one unit, a flipped branch of missing
+values, and a flipped category.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Mutants = Iterator[tuple[str, bytes]]
 
 
 def moved(edge: float) -> list[float]:
-    """Thresholds in double next to that of a float32: one double, and one float32, away."""
+    """Return the double thresholds one double and one float32 away from a threshold."""
     doubles = [math.nextafter(edge, s) for s in (-math.inf, math.inf)]
     singles = beside(float(floor_to(edge, "float32")))
     return doubles + [float(double_threshold(t)) for t in singles]
 
 
 def beside(t: float) -> list[float]:
-    """The finite float32 numbers next to one."""
+    """Return the finite float32 numbers adjacent to a number."""
     with np.errstate(over="ignore", under="ignore"):
         found = [float(np.nextafter(np.float32(t), np.float32(s))) for s in (-np.inf, np.inf)]
     return [t for t in found if math.isfinite(t)]
@@ -44,7 +44,7 @@ def _replaced(text: str, match: re.Match[str], new: str, group: int = 0) -> byte
 
 
 def source_mutants(text: str) -> Mutants:
-    """Faults in a C or Python file, in either of its forms."""
+    """Yield mutants of a C or Python file in any form."""
     for match in re.finditer(r"<= (-?[0-9.]+(?:e[+-]?[0-9]+)?)\b", text):
         for edge in moved(float(match[1])):
             yield "threshold", _replaced(text, match, repr(edge), 1)
@@ -55,7 +55,7 @@ def source_mutants(text: str) -> Mutants:
 
 
 def _flipped_tests(text: str) -> Mutants:
-    """Nested form: ``x <= t`` is false for NaN, ``not x > t`` is true."""
+    """Flip tests of the nested form: for NaN, ``x <= t`` is false and ``not x > t`` is true."""
     for match in re.finditer(r"if (\()?(x\[\w+\]) <= (-?[0-9.e+-]+)(\) \{|:)", text):
         test = (
             f"if (!({match[2]} > {match[3]})) {{"
@@ -81,7 +81,7 @@ def _flipped_tests(text: str) -> Mutants:
 
 
 def _nodes_of_c(text: str) -> Mutants:
-    """Table form: a node is ``test << 32 | key``, and branches of levels are bits or numbers."""
+    """Mutate the table form: nodes are ``test << 32 | key``; branches are bits or integers."""
     nodes = re.search(r"_nodes\[\d+\] = \{\n([0-9a-fx, \n]+)\n\}", text)
     shift = re.search(r"_STEP\(test\) .*\(test\) >> ([0-9]+)\)", text)
     if nodes is None or shift is None:
@@ -94,7 +94,7 @@ def _nodes_of_c(text: str) -> Mutants:
             continue  # a leaf
         if test & 2:
             levels.append(key)
-        elif key > 1:  # else it asks what is missing
+        elif key > 1:  # otherwise it tests for missing values
             other = key - 1 if test & 1 else key + 1
             for fault, changed in (
                 ("threshold", word - 1),
@@ -107,7 +107,7 @@ def _nodes_of_c(text: str) -> Mutants:
 
 
 def _levels_of_c(text: str, starts: list[int]) -> Mutants:
-    """Each of three levels takes another branch, of those that its node has."""
+    """Send each of three categories to each other branch of its node."""
     table = re.search(r"_(sets|branches)\[\d+\] = \{\n([0-9, \n]+)\n\}", text)
     if table is None:
         return
@@ -130,7 +130,10 @@ def _levels_of_c(text: str, starts: list[int]) -> Mutants:
 
 
 def _nodes_of_python(text: str) -> Mutants:
-    """Table form: parallel arrays; cells behind the row's are of columns that miss low."""
+    """Mutate the table form of parallel arrays.
+
+    Cells after the row's own are copies of columns whose missing values go to the low branch.
+    """
     value, asks, low = (array_in(text, name) for name in ("_VALUE", "_ASKS", "_LOW"))
     features = text.count('            "kind": ')
     for i, asked in enumerate(asks.tolist()):
@@ -155,7 +158,7 @@ def _nodes_of_python(text: str) -> Mutants:
 
 
 def _votes(text: str) -> Mutants:
-    """One unit more or less in the table of leaves."""
+    """Change a leaf value by one unit."""
     c = re.search(r"_leaf_units\[\d+\] = \{\n([0-9, \n-]+)\n\}", text)
     if c is not None:
         for match in re.finditer(r"-?[0-9]+", c[1]):
@@ -180,7 +183,7 @@ def _votes(text: str) -> Mutants:
 
 
 def onnx_mutants(content: bytes) -> Mutants:
-    """Faults in the attributes of the ensemble of trees."""
+    """Yield mutants of the attributes of an ONNX tree ensemble."""
     import onnx
 
     proto = onnx.load_from_string(content)
@@ -214,7 +217,7 @@ def onnx_mutants(content: bytes) -> Mutants:
 
 
 def rules_mutants(text: str) -> Mutants:
-    """Faults in single conditions and answers of a text of rules."""
+    """Yield mutants of single conditions and predictions of a rule text."""
     read = parse_rules(text)
     for match in re.finditer(r"(?:>|<=) (-?[0-9.]+(?:e-?[0-9]+)?)", text):
         for new in beside(float(match[1])):
@@ -240,7 +243,7 @@ def rules_mutants(text: str) -> Mutants:
 
 
 def _answers(text: str, read: RuleList) -> Mutants:
-    """The share of one class, or the number of a leaf, by one unit."""
+    """Change the share of one class, or the number of a leaf, by one unit."""
     units = read.units_each
     for match in re.finditer(r"^  then (\S+) .*$", text, re.MULTILINE):
         if read.schema.task == "regression":

@@ -1,9 +1,9 @@
-"""Small faults in what artifacts say of sums, surrogates, divided rows and costs.
+"""Mutants of oblique splits, surrogates, fractional instances and costs in artifacts.
 
-Each function yields (what was done, content of the file), as in
-`tests.reference.mutants`.  A fault is one of: a weight of a sum moved by
-one float32, or its threshold by that or by one double, a number or a branch of a surrogate
-test, an end of the shares by one part of the mass, one cost by one.
+Each function yields (kind of fault, content of the file), as in `tests.reference.mutants`.
+Faults are a weight moved by one float32, a threshold of an oblique split moved by one float32 or
+double, a changed number or branch of a surrogate, a bound of a share moved by one unit of mass,
+and a cost changed by one.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ NUMBER = r"(?<![\w.])(-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)(?![\w.])"
 
 
 def near(number: float) -> list[float]:
-    """One double, and one float32, away."""
+    """Return the adjacent doubles and float32 numbers."""
     doubles = [math.nextafter(number, to) for to in (-math.inf, math.inf)]
     return [*doubles, *beside(number)]
 
 
 def other_sides(side: float) -> list[float]:
-    """What a test may wrongly say instead: the other branch, or a branch where it says nothing."""
+    """Return the wrong outcomes of a test: another branch, or undecided (-1)."""
     return [0, 1] if side == -1 else [1 - side, -1]
 
 
@@ -40,7 +40,7 @@ def _replaced(text: str, at: tuple[int, int], new: str) -> bytes:
 
 
 def _moved(fault: str, text: str, spans: Iterable[tuple[int, int]]) -> Mutants:
-    """Each real number one float32, and, but for weights, which are floats, one double away."""
+    """Move each real number by one float32 and, except for weights, by one double."""
     for first, last in spans:
         number = float(text[first:last])
         for new in beside(number) if fault == "weight" else near(number):
@@ -50,7 +50,7 @@ def _moved(fault: str, text: str, spans: Iterable[tuple[int, int]]) -> Mutants:
 def _stepped(
     fault: str, text: str, spans: Iterable[tuple[int, int]], lowest: int = 0, highest: int = 2**24
 ) -> Mutants:
-    """Each whole number one lower and one higher."""
+    """Change each integer by one."""
     for first, last in spans:
         for new in (int(text[first:last]) - 1, int(text[first:last]) + 1):
             if lowest <= new <= highest:
@@ -58,21 +58,21 @@ def _stepped(
 
 
 def _inside(text: str, begin: str, end: str, number: str = NUMBER) -> Iterator[tuple[int, int]]:
-    """Places of the numbers between two patterns, wherever they stand."""
+    """Yield the positions of all numbers between two patterns."""
     for block in re.finditer(f"{begin}(.*?){end}", text, re.DOTALL):
         for match in re.finditer(number, block[1]):
             yield block.start(1) + match.start(1), block.start(1) + match.end(1)
 
 
 def _sums(text: str, times: str) -> Mutants:
-    """Sums in the nested form: ``w * x + ... <= t``."""
+    """Mutate oblique splits of the nested form: ``w * x + ... <= t``."""
     yield from _moved("weight", text, (m.span(1) for m in re.finditer(NUMBER + times, text)))
     whole = times + r"[^;:{}]*?(?:<=|>) " + NUMBER
     yield from _moved("threshold", text, (m.span(1) for m in re.finditer(whole, text)))
 
 
 def c_mutants(text: str) -> Mutants:
-    """Faults in a C file, in either of its forms."""
+    """Yield mutants of a C file in any form."""
     yield from _sums(text, r" \* \w+_float32\(x\[")
     tests = re.search(r"_tests\[\d+\] = \{\n(.*?)\};", text, re.DOTALL)
     start = tests.start(1) if tests else 0
@@ -98,7 +98,7 @@ def c_mutants(text: str) -> Mutants:
 
 
 def python_mutants(text: str) -> Mutants:
-    """Faults in a Python file, in either of its forms."""
+    """Yield mutants of a Python file in any form."""
     yield from _sums(text, r" \* _float32\(x\[")
     counts = np.diff(array_in(text, "_TERM_START"))
     levels = array_in(text, "_LEVEL_COLUMN") >= 0
@@ -117,7 +117,7 @@ def python_mutants(text: str) -> Mutants:
 
 
 def _within(lowest: int, highest: int) -> Callable[[float], list[float]]:
-    """One lower, and one higher, within bounds."""
+    """Return a function that changes a number by one, within bounds."""
     return lambda number: [n for n in (number - 1, number + 1) if lowest <= n <= highest]
 
 
@@ -128,7 +128,7 @@ def _steps(
     step: Callable[[float], list[float]],
     chosen: np.ndarray | None = None,
 ) -> Mutants:
-    """Each number of an array, or each of those chosen, changed."""
+    """Change each number of an array, or each chosen one."""
     numbers = array_in(text, name)
     for i in np.flatnonzero(np.ones(len(numbers)) if chosen is None else chosen).tolist():
         for new in step(numbers[i].item()):
@@ -138,7 +138,7 @@ def _steps(
 
 
 def text_mutants(text: str) -> Mutants:
-    """Faults in a text of rules."""
+    """Yield mutants of a rule text."""
     for line in re.finditer(r"^  test \d+: (.*)$", text, re.MULTILINE):
         several = " * " in line[1] or " + " in line[1]
         for match in re.finditer(NUMBER, line[1]):
@@ -161,7 +161,7 @@ def text_mutants(text: str) -> Mutants:
 
 
 def _conditions(text: str) -> Mutants:
-    """Faults in the conditions of an ordered list."""
+    """Yield mutants of the conditions of an ordered list."""
     for line in re.finditer(r"^  (?:if |and) .*$", text, re.MULTILINE):
         for match in re.finditer(NUMBER, line[0]):
             first = line.start()
@@ -175,12 +175,12 @@ def _conditions(text: str) -> Mutants:
 
 
 def _other_sides(side: float) -> list[float]:
-    """As `other_sides`, where NaN says nothing."""
+    """Return the wrong outcomes of a test as `other_sides` does, with NaN for undecided."""
     return [0.0, 1.0] if math.isnan(side) else [1.0 - side, math.nan]
 
 
 def graph_mutants(content: bytes) -> Mutants:
-    """Faults in the numbers of an ONNX graph."""
+    """Yield mutants of the numbers of an ONNX graph."""
     import onnx
     from onnx import numpy_helper
 

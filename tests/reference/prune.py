@@ -1,4 +1,4 @@
-"""Pruning, slowly: every pruned tree is looked at, in exact fractions."""
+"""Slow pruning by enumeration of all pruned trees, in exact fractions."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ __all__ = ["best_prunings", "cuts", "leaves_under", "prunings", "weakest_links"]
 
 
 def children(tree: Tree, node: int) -> list[int]:
-    """Child nodes of a node; none of a leaf."""
+    """List the children of a node."""
     first = int(tree.first_child[node])
     return list(range(first, first + int(tree.n_children[node])))
 
 
 def leaves_under(tree: Tree, node: int, cut: frozenset[int]) -> list[int]:
-    """Leaves at or below a node when the nodes `cut` are leaves."""
+    """List the leaves at or below a node if the nodes `cut` are leaves."""
     if node in cut or not children(tree, node):
         return [node]
     return [leaf for child in children(tree, node) for leaf in leaves_under(tree, child, cut)]
 
 
 def prunings(tree: Tree, node: int = 0) -> Iterator[frozenset[int]]:
-    """Every way to cut the tree below a node, each as the set of its leaves."""
+    """Yield all prunings of the subtree of a node, as sets of leaves."""
     yield frozenset([node])
     below = [list(prunings(tree, child)) for child in children(tree, node)]
     if below:
@@ -35,20 +35,20 @@ def prunings(tree: Tree, node: int = 0) -> Iterator[frozenset[int]]:
 
 
 def best_prunings(tree: Tree, risk: Sequence[Fraction]) -> list[frozenset[int]]:
-    """The leaf sets of least total risk."""
+    """List the leaf sets with minimum total risk."""
     every = list(prunings(tree))
     unit = math.lcm(*(part.denominator for part in risk))
-    whole = [int(part * unit) for part in risk]  # sums of integers are exact, and quick
+    whole = [int(part * unit) for part in risk]  # integer sums are exact and fast
     costs = [sum(whole[leaf] for leaf in leaves) for leaves in every]
     least = min(costs)
     return [leaves for leaves, cost in zip(every, costs, strict=True) if cost == least]
 
 
 def weakest_links(tree: Tree, risk: Sequence[Fraction]) -> list[tuple[Fraction, list[int]]]:
-    """Alphas and leaves of the nested sequence (Breiman et al. 1984, section 3.3).
+    """Return alphas and leaves of the nested sequence (Breiman et al. 1984, section 3.3).
 
-    Begins with alpha 0 and the smallest tree that costs no more than the full
-    one; at each step every link of the least strength is cut.
+    It starts with alpha 0 and the smallest tree with the risk of the full one; each step cuts
+    all weakest links.
     """
     cut: frozenset[int] = frozenset()
     alpha = Fraction(0)
@@ -69,7 +69,7 @@ def weakest_links(tree: Tree, risk: Sequence[Fraction]) -> list[tuple[Fraction, 
 
 
 def open_nodes(tree: Tree, node: int, cut: frozenset[int]) -> list[int]:
-    """Inner nodes at or below a node that are not cut off."""
+    """List the inner nodes at or below a node that are not cut off."""
     if node in cut or not children(tree, node):
         return []
     below = [open_nodes(tree, child, cut) for child in children(tree, node)]
@@ -77,5 +77,5 @@ def open_nodes(tree: Tree, node: int, cut: frozenset[int]) -> list[int]:
 
 
 def cuts(tree: Tree, leaves: Sequence[int] | frozenset[int]) -> list[int]:
-    """The inner nodes among `leaves`, ascending."""
+    """List the inner nodes of the full tree among `leaves`, ascending."""
     return sorted(leaf for leaf in leaves if children(tree, leaf))

@@ -1,4 +1,4 @@
-"""The arrays of an exported Python file: read, and written back changed."""
+"""Read and replace the arrays of an exported Python file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _found(text: str, name: str) -> re.Match[str] | None:
 
 
 def array_in(text: str, name: str) -> npt.NDArray[np.generic]:
-    """The numbers of an array, to be changed; none if there is no such array."""
+    """Return a copy of an array, empty if there is no such array."""
     found = _found(text, name)
     if found is None:
         return np.empty(0)
@@ -26,7 +26,7 @@ def array_in(text: str, name: str) -> npt.NDArray[np.generic]:
 
 
 def with_arrays(text: str, **arrays: npt.NDArray[np.generic]) -> bytes:
-    """The file with other numbers in some of its arrays."""
+    """Return the file with replaced arrays."""
     for name, numbers in arrays.items():
         found = _found(text, name)
         content = base64.encodebytes(numbers.astype(_TYPES[found[1]]).tobytes()).decode().rstrip()

@@ -1,4 +1,4 @@
-"""Which rules fit a row, condition by condition, as the records of the rules say."""
+"""Rules matching a row, evaluated condition by condition from the rule records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["fitting"]
 
 
 def fitting(rules: RuleList, rows: Any) -> npt.NDArray[np.bool_]:
-    """(rows, rules) bool: whether a row that is not refused meets all conditions of a rule."""
+    """Return as (rows, rules) bool whether a row is accepted and meets all conditions of a rule."""
     matrix = np.array(rows, dtype=np.float64)
     if rules.schema.dtype == "float32":
         with np.errstate(over="ignore", under="ignore"):

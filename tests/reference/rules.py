@@ -1,4 +1,4 @@
-"""The slow oracle of rules: each rule against each row, as a person would read them."""
+"""Slow oracle of rules: every rule is evaluated on every row by its definition."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Cell = float | str | None
 
 
 def fitting(rules: RuleList, row: Sequence[float]) -> list[Rule]:
-    """All rules in which something of the row is left."""
+    """List the rules that the row matches at least in part."""
     return [rule for rule, mass in masses(rules, row) if mass > 0]
 
 
 def masses(rules: RuleList, row: Sequence[float]) -> list[tuple[Rule, int]]:
-    """Every rule, and what its conditions leave of the row's mass.
+    """Return every rule with the mass of the instance that matches it.
 
-    Of an ordered list nothing is left behind the first rule of a tree that is met.
+    In an ordered list, the first matching rule of a tree takes all of the mass.
     """
     cells: dict[str | int, Cell] = {}
     for column, x in zip(rules.schema.columns, row, strict=True):
@@ -48,7 +48,7 @@ def masses(rules: RuleList, row: Sequence[float]) -> list[tuple[Rule, int]]:
 
 
 def sums(rules: RuleList, row: Sequence[float]) -> list[int]:
-    """Units of all fitting rules, summed, times the mass where the model divides rows."""
+    """Sum the units of all matching rules, weighted by mass for fractional instances."""
     total = [0] * rules.schema.n_values
     for rule, mass in masses(rules, row):
         weight = mass if rules.missing == "fractional" else mass // MASS

@@ -1,4 +1,4 @@
-"""Weighted rule lists said plainly: conditions asked one by one, values added up."""
+"""Slow evaluation of weighted rule lists: check conditions one by one, and add values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def meets(rule: Rule, row: dict[str, Any]) -> bool:
 
 
 def adds(rules: RuleList, row: dict[str, Any]) -> list[Rule]:
-    """The rule of each tree that answers a row: the first that it meets."""
+    """Return the first matching rule of each tree."""
     return [
         next(rule for rule in rules.of_tree(tree) if meets(rule, row))
         for tree in range(rules.n_trees)
@@ -37,5 +37,5 @@ def adds(rules: RuleList, row: dict[str, Any]) -> list[Rule]:
 
 
 def table_of(columns: dict[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """The rows of a table of columns."""
+    """Convert a table of columns to rows."""
     return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]

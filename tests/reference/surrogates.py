@@ -1,4 +1,4 @@
-"""Surrogates of a test, candidate by candidate: slow, and easy to believe."""
+"""Slow search for surrogates of a test, one candidate at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from treekit.grow.recipe import SurrogateRule
 
 @dataclass
 class Surrogate:
-    """A test by another column; `branch_of` for levels, `threshold` and `below` for numbers."""
+    """Test of another column: `branch_of` of categories, `threshold` and `below` of numbers."""
 
     feature: int
     agreement: Fraction
@@ -21,7 +21,7 @@ class Surrogate:
     branch_of: dict[int, int] | None = None
 
     def branch(self, value: float | None) -> int | None:
-        """The branch of a value, None if it cannot tell."""
+        """Return the branch of a value, None if undecided."""
         if value is None:
             return None
         if self.branch_of is not None:
@@ -33,9 +33,9 @@ class Surrogate:
 def surrogates(
     p: Problem, feature: int, side: dict[int, int], rule: SurrogateRule, node: list[int]
 ) -> list[Surrogate]:
-    """The best surrogates of a test by column `feature`.
+    """Find the best surrogates of a test of column `feature`.
 
-    `side` is the branch of each row that the test can tell, `node` are all rows.
+    `side` is the branch of each row decided by the test, `node` are all rows of the node.
     """
     weight = {i: Fraction(p.weights[i] if p.weights else 1) for i in side}
     least = min(Fraction(2), 2 * min(weight.values()))
@@ -50,7 +50,7 @@ def surrogates(
             candidates = _cuts(p, f, rows, side, weight, least, node)
         else:
             candidates = _by_level(p, f, rows, side, weight, least, heavier, rule.right_and_wrong)
-        best = max(candidates, key=lambda s: s.agreement, default=None)  # the first of equals
+        best = max(candidates, key=lambda s: s.agreement, default=None)  # first one of equals
         told = sides
         if rule.of_known:
             told = [sum((weight[i] for i in rows if side[i] == b), Fraction(0)) for b in (0, 1)]

@@ -398,8 +398,8 @@ def test_what_is_no_list_of_rules_for_classes_is_refused_by_name() -> None:
     for refused, word in [
         (make_model(two, [plain, slanted]), "tree 1 has oblique splits"),
         (make_model(two, [plain], costs=costs), "costs"),
-        (make_model(two, [a_list]), "a list of rules already"),
-        (make_model(numbers, [build_tree(leaf(3.0), numbers)]), "numbers"),
+        (make_model(two, [a_list]), "a rule list already"),
+        (make_model(numbers, [build_tree(leaf(3.0), numbers)]), "needs a classifier"),
     ]:
         with pytest.raises(ModelError, match=word):
             c45rules(refused, table)

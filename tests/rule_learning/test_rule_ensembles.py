@@ -164,7 +164,7 @@ def test_thresholds_of_coded_rows_are_cuts_of_the_rows_also_in_surrogates():
     (tree,) = cuts.decoded(forest(asks, missing="surrogate")).trees
     assert tree.threshold[0] == cuts.at[0][1]
     assert tree.surrogate_threshold.tolist() == [cuts.at[2][0]]
-    with pytest.raises(SettingError, match="the splitter adds columns up"):
+    with pytest.raises(SettingError, match="the splitter makes oblique splits"):
         cuts.decoded(forest(oblique({"size": 1.0, "other": 2.0}, 0.5, leaf([1, 2]), leaf([2, 1]))))
 
 
@@ -346,7 +346,7 @@ def test_what_cannot_be_drawn_is_refused_by_name():
     a_list = forest(
         build.rule([Surrogate("size", 0.0, below=-1, above=1, lost=1)], leaf([3, 1]), leaf([1, 3]))
     )
-    with pytest.raises(ModelError, match="a list of rules already"):
+    with pytest.raises(ModelError, match="a rule list already"):
         sirus(inputs(), model=a_list)
     with pytest.raises(SettingError, match="name the target column"):
         sirus(inputs())
@@ -354,9 +354,9 @@ def test_what_cannot_be_drawn_is_refused_by_name():
         sirus(inputs(), "kind", model=model)
     with pytest.raises(SettingError, match="min_gain is a setting of a new forest"):
         sirus(inputs(), model=model, min_gain=1.0)
-    with pytest.raises(SettingError, match="nominal says how to read a table"):
+    with pytest.raises(SettingError, match="nominal configures how to read a table"):
         sirus(inputs(), model=model, reading={"nominal": ["size"]})
-    with pytest.raises(SettingError, match="rules is 0; give a whole number from 1"):
+    with pytest.raises(SettingError, match="rules is 0; expected an integer from 1"):
         sirus(inputs(), "truth", rules=0)
     with pytest.raises(SettingError, match="above is 1"):
         sirus(inputs(), "truth", above=1)
@@ -589,7 +589,7 @@ def test_what_cannot_be_weighed_is_refused_by_name():
         rulefit(rulefit_inputs("two"), "two", candidates=0)
     with pytest.raises(SettingError, match="max_bins is a setting of a new forest"):
         rulefit(rulefit_inputs("two"), model=given_forest(), max_bins=9)
-    with pytest.raises(DataError, match="one target"):
+    with pytest.raises(DataError, match="a single target"):
         rulefit(
             {**rulefit_inputs("two"), "three": rulefit_concept()["truth"]},
             ["two", "three"],

@@ -164,7 +164,7 @@ def test_a_list_is_the_model_that_it_was_read_from(data):
     wanted = [evaluate.sums(model, row) for row in rows.tolist()]
     assert listed.sums(rows).tolist() == parse_rules(str(listed)).sums(rows).tolist() == wanted
     if has_vacuous_rules(listed):
-        with pytest.raises(ModelError, match="has no conditions, so that no later one answers"):
+        with pytest.raises(ModelError, match="has no conditions and hides all later rules"):
             listed.model()
         return
     again = listed.model()
@@ -218,7 +218,7 @@ def test_a_disjoint_list_with_a_last_rule_without_conditions_is_a_model():
     schema = mixed_schema()
     tree = build_tree(threshold("size", 2.5, leaf([3, 1]), leaf([0, 4]), missing=1), schema)
     listed = make_model(schema, [tree]).rules()
-    with pytest.raises(ModelError, match=r"rule 2, the last one, .* add a last rule without"):
+    with pytest.raises(ModelError, match=r"rule 2, the last one, .* add a default rule without"):
         listed.model()
     cut = listed.conditions._replace(
         **{n: getattr(listed.conditions, n)[:1] for n in ConditionTable._fields if n != "levels"}
@@ -264,27 +264,27 @@ def test_what_is_no_list_is_refused_by_name():
     schema = mixed_schema()
     chain = build_tree(ordered_short(schema), schema)
     for field, at, value, words in (
-        ("surrogate_lost", 0, 0, "a condition of a rule decides for it"),
-        ("surrogate_below", 0, 0, "a condition of a rule decides for it"),
-        ("surrogate_above", 0, 2, "leads to no branch"),
-        ("missing", 0, 1, "conditions are met unless one fails"),
-        ("feature", 0, 2, "does not name the column of its first condition"),
-        ("kind", 2, Split.MISSING, "a tree of rules has no other splits|no threshold, no subset"),
+        ("surrogate_lost", 0, 0, "a condition of a rule gives branch 0"),
+        ("surrogate_below", 0, 0, "a condition of a rule gives branch 0"),
+        ("surrogate_above", 0, 2, "has an invalid branch"),
+        ("missing", 0, 1, "missing branch of a rule must be 0"),
+        ("feature", 0, 2, "is not that of its first condition"),
+        ("kind", 2, Split.MISSING, "a tree of rules has other splits|not a threshold split"),
     ):
         array = getattr(chain, field).copy()
         array[at] = value
         with pytest.raises(ModelError, match=words):
             check_tree(replace(chain, **{field: array}), schema)
     branched = rule([known("age")], ordered_short(schema), leaf([1, 1]))
-    with pytest.raises(ModelError, match="a rule leads to a leaf"):
+    with pytest.raises(ModelError, match="branch 0 is not a leaf"):
         build_tree(branched, schema)
     plain = build_tree(threshold("size", 1.0, leaf([1, 2]), leaf([2, 1])), schema)
-    with pytest.raises(ModelError, match="all of its trees are lists of rules"):
+    with pytest.raises(ModelError, match="all trees must be rule lists"):
         make_model(schema, [chain, plain])
-    with pytest.raises(ModelError, match="rows do not divide at the conditions of rules"):
+    with pytest.raises(ModelError, match="rules do not support missing='fractional'"):
         make_model(schema, [chain], missing="fractional")
     loose = threshold("size", 1.0, leaf([1, 2]), leaf([2, 1]), 1, [known("age")])
-    with pytest.raises(ModelError, match="does not say one branch and else the other"):
+    with pytest.raises(ModelError, match="opposite branches below and above"):
         build_tree(loose, schema)
 
 
@@ -296,10 +296,10 @@ def ordered_short(schema: Schema) -> Node:
 def test_conditions_that_no_list_can_ask_are_refused_by_name():
     schema = mixed_schema()
     split = oblique({"size": 0.5, "age": -1.25}, 0.875, leaf([3, 1]), leaf([0, 4]))
-    with pytest.raises(ModelError, match=r"rule 1 asks a test of several columns.*without oblique"):
+    with pytest.raises(ModelError, match=r"rule 1 has a test of several columns.*without oblique"):
         make_model(schema, [build_tree(split, schema)]).rules().model()
     divided = build_tree(threshold("size", 1.0, leaf([1, 2]), leaf([2, 1])), schema)
-    with pytest.raises(ModelError, match=r"divide between these rules.*missing='direction'"):
+    with pytest.raises(ModelError, match=r"rules have fractional instances.*missing='direction'"):
         make_model(schema, [divided], missing="fractional").rules().model()
 
 
@@ -330,9 +330,9 @@ def test_thousands_of_rules_are_one_list_and_more_are_refused():
     rows = np.array([[0.0], [0.5], [4999.5], [2500.0], [np.nan], [-1.0]])
     wanted = [evaluate.sums(model, row) for row in rows.tolist()]
     assert sums(model, rows).tolist() == model.rules().sums(rows).tolist() == wanted
-    with pytest.raises(ModelError, match="more than 5000 rules, the bound: leave some out"):
+    with pytest.raises(ModelError, match="more than 5000 rules, the maximum: remove some"):
         thousands(MAX_DEPTH + 1)
-    with pytest.raises(ModelError, match="a bound of a condition is no number"):
+    with pytest.raises(ModelError, match="a bound of a condition is not a number"):
         rule_model(
             model.schema, [0, 0], [1, 1], table([INF]), np.ones((2, 2)), np.ones(2), settings={}
         )
@@ -344,7 +344,7 @@ def test_thousands_of_rules_are_exported_without_recursion(target, tmp_path):
 
 
 def test_training_like_a_list_is_refused():
-    with pytest.raises(SettingError, match="is a list of rules, which no training made"):
+    with pytest.raises(SettingError, match="is a rule list, which has no training settings"):
         treekit.train({"x": [1, 2], "y": ["a", "b"]}, "y", like=classes_model())
 
 

@@ -220,36 +220,39 @@ def test_an_older_text_is_refused_with_the_remedy():
 
 
 def test_a_language_that_there_is_not_is_named():
-    with pytest.raises(SettingError, match=r"'xx'; known: en, zh; or name a file"):
+    with pytest.raises(SettingError, match=r"'xx'; known: en, zh; or give a catalogue file"):
         language("xx")
 
 
 # ------------------------------------------------------------------ a user's file is checked
 
 FAULTS = {
-    "a key left out": ({"if_is": None}, "it lacks if_is"),
-    "another field": ({"if_is": "{name} est {niveaux}"}, r"if_is .* needs \{levels\}, \{name\}"),
-    "a field in a word": ({"if_is": "{name}est {levels}"}, "a space or a sign stands between"),
-    "fields that touch": ({"rule_share": "{share}{label}"}, "a space or a sign stands between"),
+    "a key left out": ({"if_is": None}, "missing keys if_is"),
+    "another field": ({"if_is": "{name} est {niveaux}"}, r"if_is .* be \{levels\}, \{name\}"),
+    "a field in a word": ({"if_is": "{name}est {levels}"}, "put a space or a sign between"),
+    "fields that touch": ({"rule_share": "{share}{label}"}, "put a space or a sign between"),
     "a line break": ({"rule_if": "si\n{condition}"}, "rule_if .* line break"),
-    "a hidden character": ({"if_is": "{name} \u200best {levels}"}, "does not print"),
+    "a hidden character": ({"if_is": "{name} \u200best {levels}"}, "unprintable character"),
     "a quote": ({"if_is": '{name} "est" {levels}'}, "double quotes"),
     "a long phrase": ({"note_step": "x" * 401}, "note_step is longer than 400"),
     "many lines": ({"note_step": ["x"] * 13}, "note_step has 13 lines"),
-    "a number": ({"note_step": 3}, "note_step is 3; it is a text"),
-    "the same twice": ({"if_fails": "l'{test} réussit"}, "if_fails says, is read as if_holds"),
+    "a number": ({"note_step": 3}, "note_step is 3; give a text"),
+    "the same twice": ({"if_fails": "l'{test} réussit"}, "text of if_fails, is parsed as if_holds"),
     "one fact twice": ({"fact_type": "pas"}, "fact_type and fact_step are both 'pas'"),
     "a wide fact": ({"fact_type": " type"}, "fact_type is ' type'"),
-    "no separator": ({"if_or": " "}, "if_or is ' '; it is more than a space"),
-    "a touching separator": ({"if_or": " ou"}, "if_or .* stands beside names"),
-    "a share said twice": ({"rule_share": "{share} de {share} pour {label}"}, "says {share} once"),
+    "no separator": ({"if_or": " "}, "if_or is ' '; it must be more than a space"),
+    "a touching separator": ({"if_or": " ou"}, "if_or .* must begin and end with a space"),
+    "a share said twice": (
+        {"rule_share": "{share} de {share} pour {label}"},
+        "must contain {share} once",
+    ),
     "a code that is taken": ({"code": "zh"}, "code is 'zh'"),
     "a code that is none": ({"code": "../fr"}, "code is '../fr'"),
     "a code that browsers cannot sort by": ({"code": "fr-a"}, "code is 'fr-a'"),
     "no code": ({"code": None}, "code is None"),
-    "HTML": ({"page_and": "<img src=x onerror=alert(1)>"}, "page_and is .*; documents take none"),
-    "a link": ({"page_rules": "[règles](http://x)"}, "page_rules is .*; documents take none"),
-    "a formula": ({"page_always": "=1+1"}, "page_always is '=1.1'; .* no sign of a formula"),
+    "HTML": ({"page_and": "<img src=x onerror=alert(1)>"}, "page_and is .*; leave out \\* <"),
+    "a link": ({"page_rules": "[règles](http://x)"}, "page_rules is .*; leave out \\* <"),
+    "a formula": ({"page_always": "=1+1"}, "page_always is '=1.1'; leave out .* formula signs"),
 }
 
 
@@ -444,8 +447,8 @@ def test_supports_and_numbers_may_be_left_out():
     ("shares", "said"),
     [
         ("no   no: 0.75, yes: 0.2", "line 27 .* the shares add to 0.95; they must add to 1"),
-        ("no   no: 0.2, yes: 0.8", "line 27 .* not the class with the largest share: change"),
-        ("maybe", "line 27 .* 'maybe' is no class; there are: no, yes"),
+        ("no   no: 0.2, yes: 0.8", "line 27 .* not the class with the largest share; change"),
+        ("maybe", "line 27 .* unknown class 'maybe'; known: no, yes"),
         ("no   support 4   no: three", "line 27 .* is not a class and its number"),
     ],
 )
@@ -508,7 +511,7 @@ def test_each_of_several_targets_is_edited_apart():
     after = edited(model, ("       size: 1   1: 1", "  size: 2"))
     assert [rule.answers[1].label for rule in after.rules()] == [2, 2]
     assert [rule.answers[0].label for rule in after.rules()] == ["no", "yes"]
-    assert "answers 1 targets of 2" in refusal(model, ("       size: 1   1: 1", ""))
+    assert "the rule predicts 1 of 2 targets" in refusal(model, ("       size: 1   1: 1", ""))
 
 
 # ------------------------------------------------------------------ conditions
@@ -527,9 +530,9 @@ def test_a_row_that_no_rule_answers_is_named_and_fits_none():
     model = rules_edited_melons()
     blocks = text_of(model).split("\n\n")
     listed = read_edited("\n\n".join(blocks[:3] + blocks[4:]))
-    with pytest.raises(ModelError, match=r"no rule answers a row of (.+); add a last") as caught:
+    with pytest.raises(ModelError, match=r"no rule matches the row (.+); add a last") as caught:
         revised(model, listed)
-    said = str(caught.value).partition(" row of ")[2].partition(";")[0]
+    said = str(caught.value).partition(" the row ")[2].partition(";")[0]
     row = dict(pair.split("=") for pair in said.split(", "))
     cells = {column.name: _cell(column, row.get(column.name)) for column in COLUMNS}
     assert not [rule for rule in listed if _fits(rule, cells)]
@@ -590,7 +593,7 @@ def test_conditions_on_one_column_are_met_together():
     low = float(np.float32(0.1))
     assert [(c.low, c.high) for c in first.conditions if c.column == "sugar"] == [(low, 0.25)]
     said = refusal(rules_edited_melons(), ("  and colour is red or green", "  and sugar > 0.5"))
-    assert "no value meets all conditions on one column; delete the rule" in said
+    assert "no value satisfies all conditions on one column; delete the rule" in said
 
 
 def test_a_level_may_be_added():
@@ -616,7 +619,7 @@ def test_other_trees_of_a_forest_answer_as_before():
     ]
     assert sums(after, rows) / after.rules().unit_total == pytest.approx(sum(shares) / 2, abs=1e-6)
     gone = text_of(model).partition("rule 5 of")[0]
-    with pytest.raises(ModelFileError, match="tree 2 of 2 has no rule left; give it one"):
+    with pytest.raises(ModelFileError, match="tree 2 of 2 has no rules left; add a rule"):
         read_edited(gone)
 
 
@@ -660,15 +663,15 @@ def test_decisions_keep_the_shares_of_labels_that_stay():
     [
         ("colour is blue,", "color is blue,", "names 'color'.*did you mean 'colour'"),
         ("is blue,", "is bleu,", "names 'bleu'.*did you mean 'blue'"),
-        ("  and size <= 5", "  und size <= 5", "begins with none of 'if', 'and', 'then'"),
-        ("  and size <= 5", "  and size <= five", "such are 'x <= 3', 'x > 3'"),
+        ("  and size <= 5", "  und size <= 5", "must begin with one of 'if', 'and', 'then'"),
+        ("  and size <= 5", "  and size <= five", "such as 'x <= 3', 'x > 3'"),
         ("  and size <= 5", "  and size is red", "does not suit the kind"),
-        ("rule 3 of 4, node 5", "rule three", "'rule three' is no part of a rule"),
-        ("classes  no, yes", "classes  yes, no", "the targets of the edited rules are not those"),
+        ("rule 3 of 4, node 5", "rule three", "unexpected line 'rule three'"),
+        ("classes  no, yes", "classes  yes, no", "the targets of the edited rules differ"),
         ("missing  direction", "missing  error", "the policies of the edited rules"),
         ("votes    16777216", "votes    7", "'votes    7' should be 'votes    16777216'"),
         ("trees    1", "trees    2", "2 trees"),
-        ("treekit rules, format 2", "rules", "begins with"),
+        ("treekit rules, format 2", "rules", "must begin with"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_refused_with_its_line(old, new, said):
@@ -889,7 +892,7 @@ def test_what_changed_is_told_in_chinese() -> None:
 
 
 def test_models_of_other_targets_cannot_be_compared() -> None:
-    with pytest.raises(DataError, match="other targets"):
+    with pytest.raises(DataError, match="different targets"):
         changed(_classes(1.5), _numbers(1.0), TABLE)
 
 

@@ -445,15 +445,15 @@ HOSTILE = {
     ),
     "too many bytes": (
         {"inputs": [raw("x", "INT8", [1])], "raw_input_contents": [b"12"]},
-        "takes 1",
+        "requires 1",
     ),
     "a huge shape": (
         {"inputs": [raw("x", "FP64", [9, 2**20, 2**20])], "raw_input_contents": [b""]},
-        "takes 79,164,837,199,872",
+        "requires 79,164,837,199,872",
     ),
     "a huge empty shape": (
         {"inputs": [raw("x", "FP64", [0, 2**62])], "raw_input_contents": [b""]},
-        "larger than any",
+        "too large for an array",
     ),
     "a huge shape of texts": (
         {"inputs": [raw("x", "BYTES", [9, 2**40])], "raw_input_contents": [b""]},
@@ -489,12 +489,12 @@ HOSTILE = {
     ),
     "a text that is none": (
         {"inputs": [raw("x", "BYTES", [1])], "raw_input_contents": [text_bytes(b"\xff")]},
-        "no UTF-8",
+        "not UTF-8",
     ),
-    "a typed text that is none": ({"inputs": [typed("x", "BYTES", [1], [b"\xc3"])]}, "no UTF-8"),
+    "a typed text that is none": ({"inputs": [typed("x", "BYTES", [1], [b"\xc3"])]}, "not UTF-8"),
     "raw and typed": (
         {"inputs": [typed("x", "INT8", [1], [1])], "raw_input_contents": [b"1"]},
-        "beside",
+        "both contents and raw_input_contents",
     ),
     "raw for some": (
         {"inputs": [raw("x", "INT8", [1]), raw("y", "INT8", [1])], "raw_input_contents": [b"1"]},
@@ -505,8 +505,8 @@ HOSTILE = {
         "fp64_contents",
     ),
     "half typed": ({"inputs": [typed("x", "FP16", [1], [1])]}, "raw_input_contents"),
-    "a value beyond its type": ({"inputs": [typed("x", "INT8", [2], [1, 128])]}, "holds 128"),
-    "an unsigned value beyond": ({"inputs": [typed("x", "UINT16", [1], [65536])]}, "holds 65536"),
+    "a value beyond its type": ({"inputs": [typed("x", "INT8", [2], [1, 128])]}, "value 128, out"),
+    "an unsigned value beyond": ({"inputs": [typed("x", "UINT16", [1], [65536])]}, "value 65536"),
     "no values": ({"inputs": [raw("x", "FP32", [3])]}, "0 values"),
     "shared memory": (
         {
@@ -543,7 +543,7 @@ def test_bytes_that_are_no_message_are_refused(server: SimpleNamespace, rows: An
     deep = b"".join(b"\x2a" + bytes([n]) for n in range(120, 0, -2))
     for data in (b"\xff" * 9, good[:-1], b"\x0a\x01\xff", b"\x0a\xff\xff\xff\xff\x0f", deep):
         code, said = refused(call, server.address, "ModelInfer", data)
-        assert (code, "no ModelInferRequest" in said) == ("INVALID_ARGUMENT", True)
+        assert (code, "not a ModelInferRequest" in said) == ("INVALID_ARGUMENT", True)
     assert call(server.address, "ModelInfer", good).model_name == "echo"
 
 
@@ -605,7 +605,7 @@ def test_an_unforeseen_error_tells_nothing_but_its_id(
     code, text = refused(call, server.address, "ModelInfer", data)
     assert code == "INTERNAL"
     assert "secret" not in text
-    (number,) = re.findall(r"request (\w{16})$", text)
+    (number,) = re.findall(r"request id (\w{16})$", text)
     assert number in caplog.text
     assert "the secret of the house" in caplog.text
 
@@ -680,7 +680,7 @@ def test_more_calls_than_the_limit_are_told_to_come_again(slow: SimpleNamespace)
         for _ in works:
             assert slow.started.acquire(timeout=10)
         code, text = refused(call, address, "ModelInfer", ONE)
-        assert (code, "2 requests are in the works" in text) == ("RESOURCE_EXHAUSTED", True)
+        assert (code, "2 requests are in progress" in text) == ("RESOURCE_EXHAUSTED", True)
         assert call(address, "ServerLive", b"").live  # how it is can be asked all the same
         slow.go.set()
         assert [work.result().model_name for work in works] == ["echo", "echo"]
@@ -1227,7 +1227,7 @@ def test_what_does_not_fit_together_is_said_before_anything_is_sent(
 ):
     model = serve_rpc_client_folder / "bool.treekit"
     for option in ("--token-file", "--ca-file"):
-        assert "give its --url" in predict(model, table, option, table).error
+        assert "add --url" in predict(model, table, option, table).error
     for url in (
         "127.0.0.1:80",
         "ftp://x",
@@ -1239,8 +1239,8 @@ def test_what_does_not_fit_together_is_said_before_anything_is_sent(
         assert repr(url) in refusal("bool", table, "--url", url)
         with pytest.raises(SettingError):
             Client(url)
-    assert "without TLS" in refusal("bool", table, "--url", "http://x", "--ca-file", table)
-    assert "no file of certificates" in refusal(
+    assert "does not use TLS" in refusal("bool", table, "--url", "http://x", "--ca-file", table)
+    assert "is not a certificate file" in refusal(
         "bool", table, "--url", "https://x", "--ca-file", table
     )
 
@@ -1271,13 +1271,13 @@ def test_a_certificate_is_trusted_where_its_file_is_given(
     with app_server(app, ssl_certfile=cert, ssl_keyfile=key) as port:
         url = f"https://localhost:{port}"
         assert predict("bool", table, "--url", url, "--ca-file", cert).out == here
-        assert "not accepted: self-signed certificate" in refusal("bool", table, "--url", url)
+        assert "is not trusted: self-signed certificate" in refusal("bool", table, "--url", url)
         (tmp_path / "other").mkdir()
         stranger, _ = certificate(tmp_path / "other")
-        assert "not accepted" in refusal("bool", table, "--url", url, "--ca-file", stranger)
+        assert "not trusted" in refusal("bool", table, "--url", url, "--ca-file", stranger)
         assert refusal("bool", table, "--url", f"http://localhost:{port}")
     with on_a_port(service_of(serve_rpc_client_folder)) as place:
-        assert "no TLS" in refusal("bool", table, "--url", f"https://{place}")
+        assert "TLS handshake" in refusal("bool", table, "--url", f"https://{place}")
 
 
 def guarded(app: Any, refuse: Callable[[Any], tuple[int, dict[str, str]] | None]) -> Any:
@@ -1311,7 +1311,7 @@ def test_the_token_of_a_file_opens_the_server(
         here = predict(serve_rpc_client_folder / "bool.treekit", table).out
         assert predict("bool", table, "--url", url, "--token-file", token).out == here
         assert refusal("bool", table, "--url", url) == (
-            "Error: refused with 401; give its file by --token-file\n"
+            "Error: refused with 401; give the token file with --token-file\n"
         )
 
 
@@ -1319,15 +1319,15 @@ def test_the_token_of_a_file_opens_the_server(
 def test_a_file_of_no_token_is_refused(content: str, tmp_path: Path, table: Path):
     path = tmp_path / "token"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(SettingError, match="holds no token"):
+    with pytest.raises(SettingError, match="does not contain a valid token"):
         read_token(path)
     arguments = ("x", table, "--url", "http://127.0.0.1:1", "--token-file")
-    assert "holds no token" in refusal(*arguments, path)
+    assert "does not contain a valid token" in refusal(*arguments, path)
     assert "cannot read" in refusal(*arguments, tmp_path / "nothing")
 
 
 def test_a_token_is_not_sent_in_clear_without_a_warning():
-    with pytest.warns(treekit.errors.TreekitWarning, match="ask https"):
+    with pytest.warns(treekit.errors.TreekitWarning, match="use https"):
         Client("http://example.invalid", token="t")
 
 
@@ -1412,7 +1412,7 @@ def test_a_model_that_is_replaced_meanwhile_gives_no_mixed_file(
     with on_a_port(service) as address:
         said = refusal("bool", table, "--url", f"http://{address}", "-o", out)
     assert "has no version" in said
-    assert "was replaced while it was asked" in said
+    assert "was replaced during prediction" in said
     assert not out.exists()
 
 
@@ -1444,23 +1444,23 @@ def answer(data: bytes = b"", size: int | None = None, **changes: Any) -> list[b
 
 
 BAD = {
-    "no JSON": ([said(b"<html>")], "no JSON object"),
-    "a list": ([said(b"[1]")], "no JSON object"),
-    "deep JSON": ([said(b"[" * 100_000)], "no JSON object"),
-    "no HTTP": ([b"SSH-2.0-OpenSSH\r\n\r\n"], "no HTTP"),
-    "nothing": ([b""], "If it speaks TLS, its URL begins with https://"),
+    "no JSON": ([said(b"<html>")], "expected a JSON object"),
+    "a list": ([said(b"[1]")], "expected a JSON object"),
+    "deep JSON": ([said(b"[" * 100_000)], "expected a JSON object"),
+    "no HTTP": ([b"SSH-2.0-OpenSSH\r\n\r\n"], "does not respond with HTTP"),
+    "nothing": ([b""], "If it uses TLS, give a URL with https://"),
     "half an answer": ([said(b'{"name": "m"}')[:-4]], "ended early"),
     "an error of no JSON": ([said(b"oops", status="500 Oops")], "status 500"),
     "an error of control characters": (
         [said(b'{"error": "\\u001b[31mred"}', status="400 Bad")],
         "\\x1b[31mred",
     ),
-    "versions of no list": ([metadata(versions=7)], "cannot be used"),
-    "a schema without columns": (schema(columns=[]), "cannot be used"),
-    "a schema of one name twice": (schema(columns=[COLUMN, COLUMN]), "cannot be used"),
-    "a schema of no such member": (schema(nonsense=1), "cannot be used"),
-    "no policies": ([metadata(parameters={"schema": json.dumps(SCHEMA)})] * 2, "cannot be used"),
-    "no inputs": ([metadata(parameters={}, inputs=None)] * 2, "cannot be used"),
+    "versions of no list": ([metadata(versions=7)], "invalid metadata"),
+    "a schema without columns": (schema(columns=[]), "invalid metadata"),
+    "a schema of one name twice": (schema(columns=[COLUMN, COLUMN]), "invalid metadata"),
+    "a schema of no such member": (schema(nonsense=1), "invalid metadata"),
+    "no policies": ([metadata(parameters={"schema": json.dumps(SCHEMA)})] * 2, "invalid metadata"),
+    "no inputs": ([metadata(parameters={}, inputs=None)] * 2, "invalid metadata"),
     "no bytes": (answer(parameters={}, data=b"", size=0), "binary data"),
     "an answer as JSON": (answer(parameters=None, data=b""), "binary data"),
     "too few rows": (answer(b"\1\0\0\0q", shape=[1]), "1 rows"),

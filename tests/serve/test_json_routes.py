@@ -158,10 +158,10 @@ def test_a_bare_list_names_its_model_in_the_url(service: Service) -> None:
     same = ask(service, "POST", f"/predict?model=pulse&version={version}", rows)
     assert same.json() == answer.json()
     said = refusal(ask(service, "POST", "/predict", rows))
-    assert "names no model" in said
+    assert "does not name a model" in said
     assert "/predict?model=NAME" in said
     body = {"model": "dose", "rows": rows}
-    assert "the URL says model" in refusal(ask(service, "POST", "/predict?model=pulse", body))
+    assert "the URL has model" in refusal(ask(service, "POST", "/predict?model=pulse", body))
 
 
 def test_nan_is_null_and_infinity_a_number(service: Service) -> None:
@@ -177,7 +177,7 @@ def test_nan_is_null_and_infinity_a_number(service: Service) -> None:
         json.loads(answer.content, parse_constant=pytest.fail)
     strict = Rows(pulse_model(missing="error"), "m")
     nan = read_json(b'[{"pulse": NaN, "pain": "mild"}]')
-    with pytest.raises(InvalidRequestError, match="column 'pulse' holds a missing value"):
+    with pytest.raises(InvalidRequestError, match="column 'pulse' has a missing value"):
         strict.batch(nan)
 
 
@@ -219,12 +219,12 @@ def test_outputs_are_those_that_are_asked_for(service: Service) -> None:
 @pytest.mark.parametrize(
     ("outputs", "said"),
     [
-        (["lable"], "no output 'lable'; did you mean 'label'"),
-        (["label", "label"], "each output once"),
-        ([], "one at least"),
-        ([3], "no output 3"),
-        ([["label"]], "no output a list"),
-        ("label", "'outputs' is a list, not 'label'"),
+        (["lable"], "unknown output 'lable'; did you mean 'label'"),
+        (["label", "label"], "each only once"),
+        ([], "one output or more"),
+        ([3], "unknown output 3"),
+        ([["label"]], "unknown output a list"),
+        ("label", "'outputs' must be a list, got 'label'"),
     ],
 )
 def test_outputs_that_are_none_are_refused(service: Service, outputs: Any, said: str) -> None:
@@ -247,7 +247,7 @@ def test_bodies_of_far_too_many_objects_are_refused_before_they_are_read(
 ) -> None:
     unread = b"[" + b"{}," * 7001
     assert "more objects than" in refusal(ask(service, "POST", "/predict", unread), 413)
-    assert "no JSON" in refusal(ask(service, "POST", "/predict", b"[" + b"{}," * 7000))
+    assert "not JSON" in refusal(ask(service, "POST", "/predict", b"[" + b"{}," * 7000))
 
 
 def test_a_large_body_is_answered_as_small_ones_are(service: Service) -> None:
@@ -264,7 +264,7 @@ def test_a_large_body_is_answered_as_small_ones_are(service: Service) -> None:
 
 def test_one_row_without_its_list_is_told_of_the_list(service: Service) -> None:
     said = refusal(ask(service, "POST", "/predict?model=pulse", ROW))
-    assert "write rows as a list, [{...}], also if it is one" in said
+    assert "give a list of rows, [{...}]" in said
     assert "did you mean 'rows'" in refusal(ask(service, "POST", "/predict", {"row": [ROW]}))
     assert "the body is empty" in refusal(ask(service, "POST", "/predict?model=pulse"))
 
@@ -282,19 +282,19 @@ ROW = {"pulse": 70, "pain": "mild"}
     ("row", "said"),
     [
         ({"pain": None}, "row 1 (counting from 0) has no column 'pulse'"),
-        ({"puls": 1, "pain": None}, "no column 'pulse' (it has 'puls'"),
+        ({"puls": 1, "pain": None}, "no column 'pulse' (it has the unknown column 'puls'"),
         (
             {**ROW, "pian": 1},
             "column 'pian', which model 'pulse' does not have; did you mean 'pain'",
         ),
-        ({**ROW, "where": "home"}, "what the model predicts: leave it out"),
-        ({**ROW, "pulse": "fast"}, "row 1 (counting from 0): column 'pulse' holds the text 'fast'"),
-        ({**ROW, "pulse": "1_000"}, "holds the text '1_000'"),
-        ({**ROW, "pulse": "４１"}, "holds the text '４１'"),
-        ({**ROW, "pulse": True}, "column 'pulse' holds true"),
-        ({**ROW, "pulse": [1]}, "column 'pulse' holds a list"),
-        ({**ROW, "pain": {"a": 1}}, "column 'pain' holds an object"),
-        ({**ROW, "pulse": 10**400}, "beyond the largest"),
+        ({**ROW, "where": "home"}, "it is the target of the model: leave it out"),
+        ({**ROW, "pulse": "fast"}, "row 1 (counting from 0): column 'pulse' has the string 'fast'"),
+        ({**ROW, "pulse": "1_000"}, "has the string '1_000'"),
+        ({**ROW, "pulse": "４１"}, "has the string '４１'"),
+        ({**ROW, "pulse": True}, "column 'pulse' has true"),
+        ({**ROW, "pulse": [1]}, "column 'pulse' has a list"),
+        ({**ROW, "pain": {"a": 1}}, "column 'pain' has an object"),
+        ({**ROW, "pulse": 10**400}, "exceeds the largest double"),
         ({**ROW, "pain": 10**30}, "beyond 64 bits"),
         ([1, 2], "row 1 (counting from 0) is a list; a row is an object"),
         (None, "row 1 (counting from 0) is null"),
@@ -311,21 +311,21 @@ def test_a_row_that_does_not_fit_is_refused_by_row_column_and_value(
     ("body", "said"),
     [
         (b"", "the body is empty"),
-        (b'{"rows": [{"pulse": 1, "pai', "no JSON"),
-        (b"\xff\xfe{}", "no UTF-8 from byte 0 on"),
-        (b'{"rows": [{"pulse": nan}]}', "no JSON: Expecting value"),
-        (b'{"model": "pulse", "rows": [{"pulse": 1e999, "pain": null}]}', "beyond the largest"),
-        (b'[{"pulse": 1, "pain": null, "pulse": 2}]', "the key 'pulse' twice"),
-        (b'["\\ud800"]', "half a surrogate"),
+        (b'{"rows": [{"pulse": 1, "pai', "not JSON"),
+        (b"\xff\xfe{}", "not UTF-8 from byte 0 on"),
+        (b'{"rows": [{"pulse": nan}]}', "not JSON: Expecting value"),
+        (b'{"model": "pulse", "rows": [{"pulse": 1e999, "pain": null}]}', "exceeds the largest"),
+        (b'[{"pulse": 1, "pain": null, "pulse": 2}]', "the duplicate key 'pulse'"),
+        (b'["\\ud800"]', "a lone surrogate"),
         (b"[" * 200_000, "nested too deeply"),
         (b'{"rows": [{"pulse": ' + b"9" * 5000 + b"}]}", "thousands of digits"),
-        (b'"rows"', "the body is a JSON object, not 'rows'"),
-        (b"null", "not null"),
+        (b'"rows"', "the body must be a JSON object, got 'rows'"),
+        (b"null", "got null"),
         (b'{"model": "pulse"}', "no 'rows'"),
-        (b'{"model": "pulse", "rows": []}', "holds no row"),
-        (b'{"model": "pulse", "rows": {}}', "'rows' is a list"),
-        (b'{"model": 3, "rows": []}', "'model' is a text, not 3"),
-        (b'{"model": "pulse", "row": []}', "the body has no 'row'; did you mean 'rows'"),
+        (b'{"model": "pulse", "rows": []}', "'rows' is empty"),
+        (b'{"model": "pulse", "rows": {}}', "'rows' must be a list"),
+        (b'{"model": 3, "rows": []}', "'model' must be a string, got 3"),
+        (b'{"model": "pulse", "row": []}', "unknown key 'row' in the body; did you mean 'rows'"),
     ],
 )
 def test_a_body_that_is_no_request_is_refused(service: Service, body: bytes, said: str) -> None:
@@ -340,8 +340,9 @@ def test_models_and_versions_that_are_not_there_are_named(service: Service) -> N
     assert "no version '7'" in refusal(answer, 404)
     answer = ask(service, "POST", "/predict", {"model": "p" * 100_000, "rows": rows})
     assert len(refusal(answer, 404)) < 200
-    assert "no parameter 'modell'" in refusal(ask(service, "POST", "/predict?modell=a", rows))
-    assert "given twice" in refusal(ask(service, "POST", "/predict?model=a&model=b", rows))
+    assert "unknown parameter 'modell'" in refusal(ask(service, "POST", "/predict?modell=a", rows))
+    refused = ask(service, "POST", "/predict?model=a&model=b", rows)
+    assert "duplicate parameter 'model'" in refusal(refused)
     assert "cannot be read" in refusal(ask(service, "POST", "/predict?model=%ff", rows))
 
 
@@ -349,11 +350,11 @@ def test_policies_that_refuse_name_the_cell() -> None:
     strict = Rows(pulse_model(missing="error", unknown="error"), "m")
     assert strict.batch([ROW]).rows == 1
     for row, said in (
-        ({"pulse": None, "pain": "mild"}, "row 1 .* column 'pulse' holds a missing value"),
-        ({"pulse": "NA", "pain": "mild"}, "column 'pulse' holds a missing value"),
-        ({"pulse": 1, "pain": "?"}, "column 'pain' holds a missing value"),
-        ({"pulse": 1, "pain": "milt"}, "'pain' holds 'milt', a category .* did you mean 'mild'"),
-        ({"pulse": 1, "pain": 3}, "'pain' holds 3, a category"),
+        ({"pulse": None, "pain": "mild"}, "row 1 .* column 'pulse' has a missing value"),
+        ({"pulse": "NA", "pain": "mild"}, "column 'pulse' has a missing value"),
+        ({"pulse": 1, "pain": "?"}, "column 'pain' has a missing value"),
+        ({"pulse": 1, "pain": "milt"}, "'milt', an unseen category; did you mean 'mild'"),
+        ({"pulse": 1, "pain": 3}, "'pain' has 3, an unseen category"),
     ):
         with pytest.raises(InvalidRequestError, match=said):
             strict.batch([ROW, row])
@@ -492,28 +493,28 @@ def test_rows_that_the_model_refuses_are_explained(tmp_path: Path) -> None:
     answer = ask(Service(repository), "POST", "/explain", {"row": {"pulse": None, "pain": "mild"}})
     assert answer.json()["explanation"]["refused"] is True
     refused = ask(Service(repository), "POST", "/predict", [{"pulse": None, "pain": "mild"}])
-    assert "column 'pulse' holds a missing value" in refusal(refused)
+    assert "column 'pulse' has a missing value" in refusal(refused)
 
 
 @pytest.mark.parametrize(
     ("other", "said"),
     [
         ({"row": {"pulse": 70}}, "no column 'pain'"),
-        ({"row": {"pulse": "fast", "pain": None}}, "the text 'fast'"),
+        ({"row": {"pulse": "fast", "pain": None}}, "the string 'fast'"),
         ({"row": None}, "no 'row'"),
-        ({"row": [ROW]}, "'row' is an object, not a list"),
-        ({"rows": [ROW]}, "the body has no 'rows'; did you mean 'row'"),
-        ({"lang": "fr"}, "no language 'fr'"),
-        ({"lang": "/etc/passwd.toml"}, "no language '/etc/passwd.toml'"),
-        ({"tree": 0}, "no tree 0; they are 1 to 1"),
-        ({"tree": True}, "'tree' is a whole number, not true"),
-        ({"changes": 3}, "'changes' is 0, 1 or 2, not 3"),
-        ({"wish": "hom"}, "'hom' is no class of 'where'; did you mean 'home'"),
+        ({"row": [ROW]}, "'row' must be an object, got a list"),
+        ({"rows": [ROW]}, "unknown key 'rows' in the body; did you mean 'row'"),
+        ({"lang": "fr"}, "unknown language 'fr'"),
+        ({"lang": "/etc/passwd.toml"}, "unknown language '/etc/passwd.toml'"),
+        ({"tree": 0}, "'tree' must be 1 to 1, got 0"),
+        ({"tree": True}, "'tree' must be an integer, got true"),
+        ({"changes": 3}, "'changes' must be 0, 1 or 2, got 3"),
+        ({"wish": "hom"}, "'hom' is not a class of 'where'; did you mean 'home'"),
         ({"wish": "x" * 20_000}, "'wish' has more than"),
         ({"target": "wher"}, "did you mean 'where'"),
         ({"fixed": ["puls"]}, "did you mean 'pulse'"),
-        ({"fixed": [3]}, "'fixed' lists names of columns, and holds 3"),
-        ({"fixed": "pulse"}, "'fixed' is a list"),
+        ({"fixed": [3]}, "'fixed' must be a list of column names, got 3"),
+        ({"fixed": "pulse"}, "'fixed' must be a list"),
     ],
 )
 def test_a_question_that_cannot_be_answered_is_refused(
@@ -660,12 +661,12 @@ def test_lists_say_otherwise_and_several_targets_their_names(service: Service) -
 @pytest.mark.parametrize(
     ("query", "status", "said"),
     [
-        ("count=0", 400, "'count' is 1 to 500, not '0'"),
-        ("count=501", 400, "'count' is 1 to 500"),
-        ("first=-1", 400, "'first' is 0 to"),
-        ("first=%D9%A3", 400, "'first' is 0 to"),
-        ("tree=2", 404, "no tree 2; they are 1 to 1"),
-        ("lang=x.toml", 400, "no language 'x.toml'"),
+        ("count=0", 400, "'count' must be 1 to 500, got '0'"),
+        ("count=501", 400, "'count' must be 1 to 500"),
+        ("first=-1", 400, "'first' must be 0 to"),
+        ("first=%D9%A3", 400, "'first' must be 0 to"),
+        ("tree=2", 404, "no tree 2; its trees are 1 to 1"),
+        ("lang=x.toml", 400, "unknown language 'x.toml'"),
         ("search=" + "a" * 201, 400, "more than 200 characters"),
         ("serch=a", 400, "did you mean 'search'"),
         ("version=9", 404, "no version '9'"),
@@ -811,19 +812,19 @@ def test_rows_of_foreign_models_go_by_the_names_of_inputs(tmp_path: Path) -> Non
     body = {"model": "foreign", "rows": rows, "outputs": ["long"]}
     assert ask(service, "POST", "/predict", body).json()["rows"][0] == {"long": True}
     for other, said in (
-        ([{"number": "1", "text": ""}], "input 'number' holds '1', and its type is FP32"),
+        ([{"number": "1", "text": ""}], "input 'number' has '1', but its type is FP32"),
         ([{"number": 10**400, "text": ""}], "its type is FP32"),
-        ([{"number": 1, "text": 3}], "input 'text' holds 3, and its type is BYTES"),
+        ([{"number": 1, "text": 3}], "input 'text' has 3, but its type is BYTES"),
         ([{"number": 1}], "has no 'text', an input of model 'foreign'"),
-        ([{"number": 1, "text": "", "txt": 1}], "'txt', which is no input .* did you mean 'text'"),
+        ([{"number": 1, "text": "", "txt": 1}], "'txt', which is not an input .* mean 'text'"),
     ):
         with pytest.raises(InvalidRequestError, match=said):
             foreign_tensors(Foreign(NUMBER, TEXT), other)
     refused = ask(service, "POST", "/predict", body | {"outputs": ["lng"]})
     assert "no output 'lng'" in refusal(refused)
     explained = ask(service, "POST", "/explain", {"model": "foreign", "row": rows[0]})
-    assert "cannot explain" in refusal(explained)
-    assert "does not know" in refusal(ask(service, "GET", "/models/foreign/rules"))
+    assert "cannot be explained" in refusal(explained)
+    assert "are not available" in refusal(ask(service, "GET", "/models/foreign/rules"))
 
 
 def test_whole_numbers_and_truth_of_foreign_inputs_are_checked_and_nulls_kept() -> None:
@@ -836,9 +837,9 @@ def test_whole_numbers_and_truth_of_foreign_inputs_are_checked_and_nulls_kept() 
     assert math.isnan(whole.cells[0])
     assert flags.cells.tolist() == [[None]]
     for row in ({"small": 128, "truth": True}, {"small": 1.0, "truth": True}):
-        with pytest.raises(InvalidRequestError, match=r"'small' holds .* its type is INT8"):
+        with pytest.raises(InvalidRequestError, match=r"'small' has .* its type is INT8"):
             foreign_tensors(served, [row])
-    with pytest.raises(InvalidRequestError, match="'truth' holds 1, and its type is BOOL"):
+    with pytest.raises(InvalidRequestError, match="'truth' has 1, but its type is BOOL"):
         foreign_tensors(served, [{"small": 1, "truth": 1}])
 
 
@@ -1159,7 +1160,7 @@ def test_contributions_that_do_not_add_up_are_never_said(monkeypatch: pytest.Mon
     climb = added._climb
     assert climb is not None
     monkeypatch.setattr(climb, "_change", climb._change + 1)
-    with pytest.raises(ModelError, match="a fault of treekit"):
+    with pytest.raises(ModelError, match="a bug in treekit"):
         added.contributions(np.array([[70.0, 1.0]], dtype=np.float32))
 
 
@@ -1182,7 +1183,7 @@ def test_answers_that_would_be_huge_are_refused(monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(TooLargeError, match="fewer rows"):
             Reasons(model).output(name, matrix)
         Reasons(model).output(name, matrix[:2])
-    with pytest.raises(InvalidRequestError, match="no reason 'rules'"):
+    with pytest.raises(InvalidRequestError, match="unknown explanation output 'rules'"):
         Reasons(model).output("rules", matrix)
 
 

@@ -84,7 +84,7 @@ def test_a_request_is_a_line_of_json(service: Any) -> None:
         "rows": 3,
     }
     assert (bad["level"], bad["status"]) == ("warning", 403)
-    assert "'evil.example' is no name of this server" in bad["error"]
+    assert "'evil.example' is not a name of this server" in bad["error"]
     assert none["status"] == 404
     assert "there is no model 'none'" in none["error"]
 
@@ -159,7 +159,7 @@ def test_changes_of_models_are_lines(service: Any) -> None:
     log.changed([Change("m", "v1", "kept", "it is no model")])
     line = lines.json[-1]
     assert (line["level"], line["reason"]) == ("error", "it is no model")
-    assert line["message"] == "model 'm' v1 goes on as it was: it is no model"
+    assert line["message"] == "model 'm' v1 is kept, as its new file was rejected: it is no model"
 
 
 def test_a_log_of_another_kind_is_refused() -> None:
@@ -587,7 +587,7 @@ def test_a_file_that_cannot_be_used_is_seen_until_it_is_mended(tmp_path: Path) -
     repository.refresh()
     assert "treekit_model_refused{" not in ask(app, "GET", "/metrics").text
     answer = ask(app, "POST", "/predict", json=[{"x": 1}])
-    assert (answer.status_code, "no model on this server yet" in answer.text) == (404, True)
+    assert (answer.status_code, "this server has no model yet" in answer.text) == (404, True)
 
 
 def test_openmetrics_is_given_where_it_is_asked_for(serve_gate_metrics_service: Any) -> None:

@@ -290,8 +290,9 @@ def test_grpc_checks_the_same_token(token_file: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("", "no token"), ("\n", "no token"), ("short", "5 characters"), ("a b" * 9, "no token"),
-     ("x" * 20 + "\n" + "y" * 20, "no token"), ("é" * 20, "no token"), ("x" * 9000, "no token")],
+    [("", "valid token"), ("\n", "valid token"), ("short", "5 characters"),
+     ("a b" * 9, "valid token"), ("x" * 20 + "\n" + "y" * 20, "valid token"),
+     ("é" * 20, "valid token"), ("x" * 9000, "valid token")],
 )  # fmt: skip
 def test_a_token_file_that_holds_none_is_refused(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "token"
@@ -383,12 +384,12 @@ def test_what_is_not_there_is_said_as_json(service: Any) -> None:
     missing = ask(app, "GET", "/nothing")
     assert missing.status_code == 404
     assert missing.json() == {
-        "error": "GET /nothing: there is no such path; /openapi.json describes all that there are"
+        "error": "GET /nothing: unknown path; see /openapi.json for all paths"
     }
     wrong = ask(app, "GET", INFER)
     assert wrong.status_code == 405
     assert wrong.headers["allow"] == "POST"
-    assert wrong.json()["error"] == f"GET {INFER}: this path takes POST"
+    assert wrong.json()["error"] == f"GET {INFER}: this path requires POST"
     assert "application/json" in wrong.headers["content-type"]
 
 

@@ -135,12 +135,18 @@ def test_two_files_of_one_name_do_not_keep_others_from_being_loaded(folder: Path
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (b"[]", "no request to the model repository: Expected `object`"),
+        (b"[]", "invalid request to the model repository: Expected `object`"),
         (b"{", "truncated"),
         (b"\xff", "malformed"),
-        (b'{"parameters": {"config": "{}"}}', "'config' is not for this server"),
-        (b'{"parameters": {"file:1/model.onnx": "AA=="}}', "'file:1/model.onnx' is not for"),
-        (b'{"parameters": {"unload_dependents": 1}}', "'unload_dependents' is 1"),
+        (b'{"parameters": {"config": "{}"}}', "unsupported parameter 'config'"),
+        (
+            b'{"parameters": {"file:1/model.onnx": "AA=="}}',
+            "unsupported parameter 'file:1/model.onnx'",
+        ),
+        (
+            b'{"parameters": {"unload_dependents": 1}}',
+            "'unload_dependents' must be true or false, got 1",
+        ),
         (b'{"parameters": 7}', "Expected `object"),
     ],
 )

@@ -305,18 +305,18 @@ def test_a_picture_marks_the_way_and_can_do_nothing(served):
 @pytest.mark.parametrize(
     ("query", "status", "said"),
     [
-        ({"tree": "0"}, 400, "'tree' is 1 to 1, not '0'"),
-        ({"tree": "2"}, 400, "'tree' is 1 to 1, not '2'"),
-        ({"tree": "²"}, 400, "'tree' is 1 to 1, not '²'"),
-        ({"tree": ["1", "1"]}, 400, "'tree' is given twice"),
+        ({"tree": "0"}, 400, "'tree' must be 1 to 1, got '0'"),
+        ({"tree": "2"}, 400, "'tree' must be 1 to 1, got '2'"),
+        ({"tree": "²"}, 400, "'tree' must be 1 to 1, got '²'"),
+        ({"tree": ["1", "1"]}, 400, "duplicate parameter 'tree'"),
         ({"trees": "1"}, 400, "did you mean 'tree'?"),
         ({f"p{k}": "" for k in range(30)}, 400, "cannot be read"),
         ({"path": "99"}, 400, "there is no node 99"),
-        ({"path": "-1"}, 400, "'path' is 0 to"),
+        ({"path": "-1"}, 400, "'path' must be 0 to"),
         ({"path": ",".join(["1"] * 501)}, 400, "at most 500"),
-        ({"view": "<b>"}, 400, "give auto or way"),
+        ({"view": "<b>"}, 400, "view must be auto or way, got"),
         ({"view": "way"}, 400, "'way' with marked nodes"),
-        ({"lang": "../en"}, 400, "there is no language"),
+        ({"lang": "../en"}, 400, "unknown language"),
         ({"version": "1"}, 404, "has no version '1'"),
     ],
 )
@@ -411,7 +411,7 @@ def test_values_that_training_did_not_see_are_taken_where_the_model_takes_them(p
     page.ask("document.getElementById('field-2').select()")
     page.browser.type("nowhere")
     page.wait("document.getElementById('field-2').ariaInvalid === 'true'")
-    assert "refuses categories" in page.text("#field-2-fault")
+    assert "rejects categories" in page.text("#field-2-fault")
 
 
 @pytest.mark.system
@@ -422,7 +422,7 @@ def test_what_is_no_number_is_told_at_its_field_and_sent_nowhere(page):
     page.browser.type("1,5")
     page.press("Enter", "\r")
     page.wait("document.activeElement.ariaInvalid === 'true'")
-    assert page.text("#field-0-fault") == "This is no number; write one as 12.5 or 1e-3."
+    assert page.text("#field-0-fault") == "This is not a number; write, for example, 12.5 or 1e-3."
     assert len(page.served.moods.asked) == before
 
 
@@ -473,7 +473,7 @@ def test_a_forest_shows_its_votes_and_the_way_through_any_tree(page):
     page.answered()
     page.wait(f"{PICTURE} === 2")
     assert page.texts("#rule .clauses li") == ["density <= 0.875"]
-    assert page.text("#rule-title") == "The rule of tree 5"
+    assert page.text("#rule-title") == "Matching rule of tree 5"
     page.wait("location.hash.includes('tree=5')")
 
 
@@ -482,7 +482,7 @@ def test_a_number_is_answered_exactly(page):
     page.open("price", row=json.dumps({"rooms": "3"}))
     value = float(page.served.models["price"].predict([{"rooms": 3.0, "floor": 0.0}])[0])
     assert float(page.text("#answer .is")) == value
-    assert page.text("#field-0-hint") == "decides at 2.7", "in single precision, to the last digit"
+    assert page.text("#field-0-hint") == "threshold at 2.7", "shortest text of the float32"
     assert not page.seen("#change-part")
     page.fill(0, "1")
     assert float(page.text("#answer .is")) == pytest.approx(4 / 3)
@@ -591,7 +591,7 @@ def test_an_address_brings_back_the_model_and_the_row(page):
 def test_an_address_of_nothing_is_answered_with_what_there_is(page):
     page.open("no<b>body", wait=False, row="{")
     page.wait("!document.getElementById('empty').hidden")
-    assert "There is no model no<b>body here" in page.text("#empty")
+    assert "Model no<b>body not found" in page.text("#empty")
     page.click("#model-list a")
     page.settle()
 
@@ -727,7 +727,7 @@ def test_a_server_that_is_gone_is_named_and_tried_again(faulty):
     faulty.ask("document.getElementById('field-0').select()")
     faulty.browser.type("0.1")
     faulty.wait("!document.getElementById('trouble').hidden")
-    assert "does not answer" in faulty.text("#trouble")
+    assert "does not respond" in faulty.text("#trouble")
     faulty.browser.online(True)
     faulty.click("#trouble button")
     faulty.settle()
@@ -777,7 +777,7 @@ def test_a_replaced_model_is_read_again_and_the_row_stays(page):
     assert f"version {version} is now" in page.text("#changed")
     assert page.text("#facts dd") != version
     assert page.shares() == shares_of(melon(at=0.5), **ROW | {"density": 0.45}) != before
-    assert page.text("#field-0-hint") == "decides at 0.5"
+    assert page.text("#field-0-hint") == "threshold at 0.5"
 
 
 @pytest.mark.system

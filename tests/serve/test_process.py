@@ -117,7 +117,7 @@ def test_help_says_the_limits_that_hold():
 
 def test_help_is_one_paragraph_without_gaps():
     told = click.testing.CliRunner().invoke(main, ["serve", "--help"]).output
-    about = told.split("  A folder holds")[1].split("Examples:")[0]
+    about = told.split("  A folder contains")[1].split("Examples:")[0]
     assert "   " not in " ".join(line.strip() for line in about.splitlines())
 
 
@@ -159,7 +159,7 @@ def test_what_is_not_there_is_refused_by_name(tmp_path, model):
 def test_what_is_no_model_is_refused_with_the_reason(tmp_path, model):
     other = tmp_path / "notes.txt"
     other.write_text("no model")
-    assert "is no model: give .treekit or .onnx files" in serve_refused(other)
+    assert "is not a model; give .treekit or .onnx files" in serve_refused(other)
     bad = tmp_path / "bad.treekit"
     bad.write_bytes(model.read_bytes()[:1000])
     said = serve_refused(model, bad, "--port", 0)
@@ -182,18 +182,18 @@ def test_a_port_that_is_taken_is_told(model):
 
 
 def test_a_host_that_is_none_of_this_machine_is_told(model):
-    assert "no address of this machine" in serve_refused(model, "--host", "192.0.2.1")
+    assert "is not an address of this machine" in serve_refused(model, "--host", "192.0.2.1")
     assert "has no address" in serve_refused(model, "--host", "nobody.invalid")
     # An unset variable of a script must not open a server to all.
     assert "the host is empty" in serve_refused(model, "--host", "")
 
 
 def test_a_folder_that_stays_empty_is_refused(tmp_path):
-    assert "nothing would load one" in serve_refused(tmp_path, "--reload", 0)
+    assert "reloading is disabled" in serve_refused(tmp_path, "--reload", 0)
 
 
 def test_http_and_grpc_need_two_ports(model):
-    assert "both to listen on port 18599" in serve_refused(
+    assert "HTTP and gRPC have the same port 18599" in serve_refused(
         model, "--port", 18599, "--grpc-port", 18599
     )
 
@@ -259,11 +259,11 @@ def test_a_server_says_its_models_its_page_that_it_listens_and_that_it_has_stopp
         url = running.url
         assert running.end() == 0
     said = [line.split(maxsplit=2)[1:] for line in running.lines]
-    said = [one for one in said if "are being loaded" not in one[1]]  # a machine that is slow
+    said = [one for one in said if "loading models" not in one[1]]  # a machine that is slow
     assert [level for level, _ in said] == ["info"] * 4
     assert re.fullmatch(r"model 'said' [0-9a-f]{12}: 5 trees", said[0][1])
     assert [message for _, message in said[1:]] == [
-        f"the page is {url}/",
+        f"web page at {url}/",
         f"listening on {url}",
         "the server has stopped",
     ]
@@ -343,7 +343,7 @@ def test_a_bad_file_in_a_folder_keeps_readiness_away_and_not_the_others(tmp_path
     shutil.copy(model, tmp_path / "said.treekit")
     (tmp_path / "bad.treekit").write_text("no model")
     with server_process(tmp_path, "--reload", 0.05) as running:
-        assert "error   model 'bad' is refused: " in running.said
+        assert "error   model 'bad' was rejected: " in running.said
         assert httpx.get(f"{running.url}/v2/health/live").status_code == 200
         assert httpx.get(f"{running.url}/v2/health/ready").status_code == 503
         assert ask_once(running.url)[0] == 200
@@ -355,7 +355,7 @@ def test_a_bad_file_in_a_folder_keeps_readiness_away_and_not_the_others(tmp_path
 @pytest.mark.system
 def test_an_empty_folder_waits_for_its_first_model(tmp_path, model):
     with server_process(tmp_path, "--reload", 0.05) as running:
-        assert "warning there is no model yet" in running.said
+        assert "warning no model found yet" in running.said
         assert httpx.get(f"{running.url}/v2/health/ready").status_code == 503
         shutil.copy(model, tmp_path / ".draft")
         (tmp_path / ".draft").rename(tmp_path / "said.treekit")
@@ -400,17 +400,17 @@ def test_a_server_with_a_certificate_serves_https(model, certificates):
 @pytest.mark.system
 def test_certificates_that_do_not_fit_are_refused(model, certificates, tmp_path):
     cert, key = certificates / "one.pem", certificates / "one.key"
-    assert "there is a TLS certificate alone; give --tls-key" in serve_refused(
+    assert "a TLS certificate was given without --tls-key" in serve_refused(
         model, "--tls-cert", cert
     )
-    assert "there is a TLS key alone; give --tls-cert" in serve_refused(model, "--tls-key", key)
+    assert "a TLS key was given without --tls-cert" in serve_refused(model, "--tls-key", key)
     for pair in (
         (cert, certificates / "two.key"),
         (cert, certificates / "locked.key"),
         (key, cert),
     ):
         said = serve_refused(model, "--tls-cert", pair[0], "--tls-key", pair[1])
-        assert "are no certificate and its key" in said
+        assert "are not a certificate and its key" in said
     gone = tmp_path / "gone.pem"
     said = serve_refused(model, "--tls-cert", gone, "--tls-key", key)
     assert f"cannot read {str(gone)!r}: No such file" in said
@@ -564,9 +564,9 @@ def two_workers(model: Path) -> Iterator[ServerProcess]:
 def test_a_worker_that_dies_is_told_of_and_started_again(two_workers):
     _, second = children(two_workers.process.pid)
     os.kill(second, signal.SIGKILL)
-    two_workers.wait_for("error   worker . ended: signal 9; it is started again")
+    two_workers.wait_for("error   worker . ended: signal 9; restarting")
     assert ask_once(two_workers.url)[0] == 200  # the other one answers
-    two_workers.wait_for("worker . answers")
+    two_workers.wait_for("worker . is ready")
     now = children(two_workers.process.pid)
     assert len(now) == 2
     assert second not in now

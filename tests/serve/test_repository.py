@@ -141,7 +141,7 @@ def test_names_and_versions_that_are_not_there_are_told_with_those_that_are(tmp_
         models.get("wime")
     with pytest.raises(NotFoundError, match="no version '2'; it has: 1"):
         models.get("iris", "2")
-    with pytest.raises(InvalidRequestError, match="there are: 'iris', 'wine'"):
+    with pytest.raises(InvalidRequestError, match="give one of 'iris', 'wine'"):
         models.get()
 
 
@@ -760,11 +760,11 @@ def test_a_bad_file_is_told_once_and_its_model_goes_on(tmp_path, forests):
     bad.write_bytes(forests[1].read_bytes()[:-100])
     with server_process(target, "--reload", 0.02) as running, Clients(running.url, 1) as clients:
         put(bad, target)
-        running.wait_for("error   model 'said' .* goes on as it was: ")
+        running.wait_for("error   model 'said' .* is kept, as its new file was rejected: ")
         time.sleep(0.3)
-        assert running.said.count("goes on as it was") == 1
+        assert running.said.count("is kept, as its new file was rejected") == 1
         put(forests[1], target)
-        running.wait_for(f"model 'said' is replaced by {version_of(forests[1])}")
+        running.wait_for(f"model 'said' is replaced by version {version_of(forests[1])}")
         wait_until(lambda: version_of(forests[1]) in clients.answers)
     assert clients.trouble == []
     assert set(clients.answers) == {version_of(path) for path in forests}
@@ -915,7 +915,7 @@ def test_a_worker_that_begins_later_knows_what_was_unloaded(workers, forests):
     for pid in children(running.process.pid):
         os.kill(pid, 9)
     for number in (1, 2, 3):
-        running.wait_for(f"worker {number} answers")
+        running.wait_for(f"worker {number} is ready")
     assert many(running.url) == {(503, "")}
     assert request(running.url, "POST", "/v2/repository/models/said/load")[0] == 200
     assert many(running.url) == {(200, version_of(forests[0]))}

@@ -1,7 +1,7 @@
-"""Committed texts of what treekit shows to its users, so that no change of it goes unnoticed.
+"""Committed snapshots of treekit's public interfaces and outputs, to detect every change.
 
-``python -m tests.snapshots [NAME...]`` writes them anew; the change is then part of the commit
-and is reviewed as one.
+``python -m tests.snapshots [NAME...]`` updates them; the differences are reviewed as part of
+the commit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parent
 
 
 def _make(module: str, function: str) -> str:
-    """Call a function of a module, which is imported only now."""
+    """Import a module and call one of its functions."""
     text: str = getattr(importlib.import_module(module), function)()
     return text
 
@@ -29,4 +29,4 @@ SNAPSHOTS: dict[str, Callable[[], str]] = {
     "server.txt": partial(_make, "tests.snapshots.server_api", "server"),
     "settings.txt": partial(_make, "tests.snapshots.public_api", "settings"),
 }
-"""File name to the function that returns its text."""
+"""Function that returns the text of each file."""

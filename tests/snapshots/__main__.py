@@ -1,4 +1,4 @@
-"""Write the snapshots anew: ``python -m tests.snapshots [NAME...]``."""
+"""Update the snapshots: ``python -m tests.snapshots [NAME...]``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Rows for the stored models, and the answers of the models, to the last bit.
+"""Rows for the stored models, and the models' exact predictions.
 
-``models/NAME.npz`` holds the rows and all answers; ``models/answers.txt`` holds a few answers of
-`Model.predict` as text, for review.
+``models/NAME.npz`` contains the rows and all predictions; ``models/answers.txt`` contains a few
+results of `Model.predict` as text, for review.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ Answers = dict[str, npt.NDArray[Any]]
 
 
 def rows_for(model: Model) -> Rows:
-    """(rows, features) float64: distinct rows at, beside and far from thresholds and levels."""
+    """Return distinct edge-case rows of a model as (rows, features) float64."""
     rows = extreme_rows(model, most=16)
     return np.stack([*{row.tobytes(): row for row in rows}.values()])  # by bytes: keep -0.0 and 0.0
 
 
 def answer_rows(model: Model, rows: Rows) -> Answers:
-    """Return the answers of a model to encoded rows.
+    """Return the predictions of a model for encoded rows.
 
     Returns
     -------
     dict
-        ``labels`` (rows, outputs), the class number, 0 for numbers, -1 where the row is refused;
+        ``labels`` (rows, outputs), class indices, 0 for numbers, -1 for rejected rows;
         ``numbers`` (rows, values), probabilities or predicted numbers; ``leaves`` (rows, trees),
-        the node of the leaf in each tree, -1 where the row is refused.
+        the leaf node in each tree, -1 for rejected rows.
     """
     answers = wanted(model, rows)
     answered = ~refused(model, rows)
@@ -67,7 +67,7 @@ def answer_rows(model: Model, rows: Rows) -> Answers:
 
 
 def differences(model: Model, rows: Rows, stored: Mapping[str, npt.NDArray[Any]]) -> list[str]:
-    """List where a model's answers differ from the stored ones, up to three rows of each kind."""
+    """List differences from the stored predictions, up to three rows of each kind."""
     answers = answer_rows(model, rows)
     found = []
     for kind, now in answers.items():
@@ -87,9 +87,9 @@ def differences(model: Model, rows: Rows, stored: Mapping[str, npt.NDArray[Any]]
 
 
 def shown_answers(model: Model, rows: Rows) -> list[str]:
-    """Return the answers of `Model.predict` and `Model.predict_proba` to some rows, a line each.
+    """Return results of `Model.predict` and `Model.predict_proba` for some rows, one line each.
 
-    Categories are passed as text; a code outside the vocabulary becomes an unseen text.
+    Categories are passed as text; a code outside the vocabulary becomes an unseen category.
     """
     answered = np.flatnonzero(~refused(model, rows))
     finite = answered[np.isfinite(rows[answered]).any(axis=1)]
@@ -99,21 +99,21 @@ def shown_answers(model: Model, rows: Rows) -> list[str]:
 
 
 def write_answers(path: Path, model: Model) -> Rows:
-    """Make rows and store them with the model's answers."""
+    """Make rows and store them with the model's predictions."""
     rows = rows_for(model)
     np.savez_compressed(path, allow_pickle=False, rows=rows, **answer_rows(model, rows))
     return rows
 
 
 def read_answers(path: Path) -> tuple[Rows, Answers]:
-    """Read the stored rows and answers."""
+    """Read the stored rows and predictions."""
     with np.load(path, allow_pickle=False) as file:
         stored = {name: file[name] for name in file.files}
     return stored.pop("rows"), stored
 
 
 def read_sections(path: Path) -> dict[str, list[str]]:
-    """Read a text of sections, each a name and indented lines."""
+    """Read a file of sections, each a name followed by indented lines."""
     sections: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -125,7 +125,7 @@ def read_sections(path: Path) -> dict[str, list[str]]:
 
 
 def write_sections(head: str, sections: Mapping[str, list[str]]) -> str:
-    """Write sections as `read_sections` reads them, below a head of comment lines."""
+    """Format sections for `read_sections`, after a head of comment lines."""
     text = "".join(f"# {line}\n" for line in head.splitlines())
     for name, lines in sections.items():
         text += f"\n{name}\n" + "".join(f"  {line}\n" for line in lines)
@@ -151,7 +151,7 @@ def _shown(model: Model, row: Rows) -> str:
 
 
 def _shortened(what: Any) -> str:
-    """Cut a text at 200 characters; the digest of the whole text follows."""
+    """Truncate a text of over 200 characters, and append the digest of the full text."""
     text = what if isinstance(what, str) else ascii(what)
     if len(text) <= 200:
         return text

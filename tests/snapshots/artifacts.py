@@ -1,9 +1,9 @@
-"""Digests of every artifact of every stored model: ``artifacts.txt``.
+"""Digests of all artifacts of the stored models: ``artifacts.txt``.
 
     python -m tests.snapshots.artifacts NAME FOLDER
 
-writes the artifacts themselves, each form into a folder of its own, to compare those of two
-versions of treekit with ``diff -r``.
+writes the artifacts of a model, each form into its own folder, to compare two versions of
+treekit with ``diff -r``.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ LIBRARIES: Mapping[str, tuple[str, ...]] = {
     "protobuf": ("onnx", "triton"),
     "sqlglot": ("sql", "document form=sql"),
 }
-"""Libraries whose version can change bytes, and prefixes of the forms concerned."""
+"""Libraries whose version can change bytes, with prefixes of the affected forms."""
 
-# In memory if possible: writing the files to a disk took as long as rendering them.
+# In memory if possible: writing to disk takes as long as rendering.
 _SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 _STEM = "Model"
 _PLACEHOLDER = "VERSION"
@@ -86,7 +86,7 @@ _EXPORTS: Mapping[str, tuple[dict[str, Any], ...]] = {
     ),
     "rules": ({}, {"language": "zh"}),
 }
-"""Settings of each target; each choice changes the bytes."""
+"""Settings of each target; each combination gives different bytes."""
 
 _LISTS: tuple[dict[str, Any], ...] = ({"join": False}, {"decisions": True})
 """Settings of `Model.rules`; the target "rules" covers the default."""
@@ -104,7 +104,7 @@ _PICTURES: tuple[dict[str, Any], ...] = (
 )
 
 Write = Callable[[Model, Path], Any]
-"""Writes one form of a model into a folder."""
+"""Function that writes one form of a model into a folder."""
 
 
 def _export(target: str, **settings: Any) -> Write:
@@ -125,7 +125,7 @@ def _document(**settings: Any) -> Write:
 
 @lru_cache(maxsize=1)
 def _rules_of(model: Model) -> RuleList:
-    """Make the rules once for all documents of a model."""
+    """Make the rules of a model, once for all its documents."""
     return model.rules()
 
 
@@ -146,11 +146,11 @@ def _name(target: str, settings: Mapping[str, Any]) -> str:
 
 
 FORMS: Mapping[str, Write] = dict(_forms())
-"""Every form of an artifact by its name: the target and its settings."""
+"""All forms of artifacts by name, which is the target and its settings."""
 
 
 def text() -> str:
-    """Return ``artifacts.txt``: a section for each model, with a line for each form."""
+    """Return the text of ``artifacts.txt``: a section per model, a line per form."""
     versions = installed_versions().items()
     head = "First 16 hexadecimal digits of the SHA-256 of each artifact of the stored models.\n"
     head += "Written by: python -m tests.snapshots\n"
@@ -163,7 +163,7 @@ def text() -> str:
 
 
 def stored_lines() -> dict[str, dict[str, str]]:
-    """Read ``artifacts.txt``: for each model the line of each form."""
+    """Read the line of each form of each model from ``artifacts.txt``."""
     sections = read_sections(ARTIFACTS)
     return {name: dict(line.split(" | ", 1) for line in lines) for name, lines in sections.items()}
 
@@ -180,7 +180,7 @@ def installed_versions() -> dict[str, str]:
 
 
 def recorded_versions() -> dict[str, str]:
-    """Return the versions of the libraries that ``artifacts.txt`` was written with."""
+    """Return the library versions recorded in ``artifacts.txt``."""
     with ARTIFACTS.open(encoding="utf-8") as lines:
         recorded = next(line for line in lines if line.startswith("# Versions: "))
     pairs = recorded.removeprefix("# Versions: ").strip().split(", ")
@@ -188,18 +188,18 @@ def recorded_versions() -> dict[str, str]:
 
 
 def uses(form: str, libraries: Collection[str]) -> bool:
-    """Return whether the version of one of the libraries can change a form's bytes."""
+    """Whether the version of one of the libraries can change a form's bytes."""
     return any(form.startswith(LIBRARIES[library]) for library in libraries)
 
 
 def digest_lines(model: Model, without: Collection[str] = ()) -> dict[str, str]:
-    """Return for each form of a model its file names with digests, or the refusal.
+    """Return the file names with digests, or the error, for each form of a model.
 
     Parameters
     ----------
     model : Model
     without : collection of str
-        Libraries whose forms are left out.
+        Libraries whose forms are skipped.
     """
     lines = {}
     with tempfile.TemporaryDirectory(dir=_SCRATCH) as place:
@@ -213,7 +213,7 @@ def digest_lines(model: Model, without: Collection[str] = ()) -> dict[str, str]:
 
 
 def write_artifacts(model: Model, folder: Path) -> None:
-    """Write all artifacts of a model, each form into a folder of its own."""
+    """Write all artifacts of a model, each form into its own folder."""
     for form in FORMS:
         own = folder / form.replace(" ", ",")
         if refusal := _write(form, model, own):
@@ -222,9 +222,9 @@ def write_artifacts(model: Model, folder: Path) -> None:
 
 
 def _write(form: str, model: Model, folder: Path) -> str:
-    """Write one form of a model; returns the refusal if there is one."""
+    """Write one form of a model; return the error if it cannot be exported."""
     try:
-        with mock.patch("os.fsync", _skip):  # temporary files
+        with mock.patch("os.fsync", _skip):  # unnecessary for temporary files
             FORMS[form](model, folder)
     except treekit.TreekitError as error:
         return f"refused: {ascii(str(error))[1:-1]}"
@@ -232,7 +232,7 @@ def _write(form: str, model: Model, folder: Path) -> str:
 
 
 def _skip(file: int) -> None:
-    """Do nothing, in the place of `os.fsync`."""
+    """Do nothing, as a replacement for `os.fsync`."""
 
 
 def _digests(folder: Path) -> Iterator[str]:
@@ -243,7 +243,7 @@ def _digests(folder: Path) -> Iterator[str]:
 
 
 def _without_version(path: Path) -> bytes:
-    """The content of a file, with a placeholder for treekit's version."""
+    """Read a file, replacing treekit's version by a placeholder."""
     content = path.read_bytes()
     if path.suffix != ".onnx":
         return content.replace(f'"{treekit.__version__}"'.encode(), f'"{_PLACEHOLDER}"'.encode())

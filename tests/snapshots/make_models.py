@@ -1,8 +1,8 @@
-"""The definitions of the model files in ``models/``, and the command that writes new ones.
+"""Definitions of the model files in ``models/``, and the command that writes them.
 
     python -m tests.snapshots.make_models [NAME...]
 
-writes the named models, by default all that have no file yet.  An existing file was written by
+writes the named models, by default all without a file.  An existing file was written by
 an earlier treekit and must still load: only ``--replace`` overwrites it.
 """
 
@@ -56,7 +56,7 @@ _BANDS = {
     ],
     "inv-nodes": ["0-2", "12-14", "15-17", "24-26", "3-5", "6-8", "9-11"],
 }
-"""Levels in the order of the stored models: treekit sorted them by code point then."""
+"""Categories in the order of the stored models, which sorted them by code point."""
 
 _FROM_EXTREMES = (
     *("one_leaf", "one_number", "one_class"),
@@ -73,7 +73,7 @@ _FROM_EXTREMES = (
 
 
 def _train(table: tuple[Path, Any], **settings: Any) -> Callable[[], Model]:
-    """Train on a shipped table; settings that are not given have their defaults."""
+    """Train on an included table, with default settings unless given."""
     return lambda: treekit.train(*table, seed=0, **settings)
 
 
@@ -83,7 +83,7 @@ def _read(name: str, **settings: Any) -> Callable[[], Model]:
 
 
 def _ordered_rules() -> Model:
-    """Learn a short ordered list of rules; the last one has no conditions."""
+    """Learn a short ordered rule list, whose last rule has no conditions."""
     tree = treekit.train(*_HORSES, algorithm="c45", seed=0)
     return treekit.c45rules(tree, _HORSES[0]).rules.model()
 
@@ -103,11 +103,11 @@ def _weighted_rules() -> Model:
 
 
 def _hostile_names() -> Model:
-    """Use every short hostile text as the name of a column, a level and a class."""
+    """Use every short hostile text as a column name, category and class label."""
     from tests.export.test_all_targets import HOSTILE
 
     texts = [text for text in HOSTILE if len(text) < 100]
-    names = [text for text in texts if text.strip()]  # a table refuses a blank name
+    names = [text for text in texts if text.strip()]  # tables reject blank names
     columns = (*map(Column, names), Column("levels", "nominal", tuple(texts)))
     schema = Schema(columns, target=texts[5], classes=tuple(texts))
     trees = []
@@ -153,26 +153,23 @@ TRAINED: Mapping[str, Callable[[], Model]] = MappingProxyType(
         "read_boosting": _read("sklearn_boosted.skops"),
     }
 )
-"""Models trained by treekit or read from files of other libraries.
-
-Making one again must give the same model.
-"""
+"""Models trained by treekit or read from files of other libraries; making them is reproducible."""
 
 MODELS: Mapping[str, Callable[[], Model]] = MappingProxyType(
     {name: EXTREMES[name] for name in _FROM_EXTREMES}
     | {"hostile_names": _hostile_names, "weighted_rules": _weighted_rules}
     | dict(TRAINED)
 )
-"""Name of each model to the function that makes it."""
+"""Function that makes each model, by name."""
 
 
 def model_path(name: str, suffix: str = ".treekit") -> Path:
-    """Path of a file of a model."""
+    """Return the path of a model's file."""
     return MODELS_FOLDER / f"{name}{suffix}"
 
 
 def write_model(name: str) -> None:
-    """Make a model, and write its file, its rows and its answers."""
+    """Make a model, and write its file, rows and predictions."""
     path = model_path(name)
     MODELS[name]().save(path)
     model = treekit.load(path)

@@ -1,10 +1,10 @@
 """The public API of treekit as text: names, commands, settings.
 
-Each function returns one snapshot of short, sorted lines, so that a change reads well in a
-diff: an entry begins with a line that is not indented, which git repeats above each hunk.
-Nothing in them depends on installed plugins, on the terminal or the environment.
+Each function returns one snapshot of short, sorted lines for readable diffs: an entry starts
+with an unindented line, which git shows in the header of each hunk.  The texts do not depend on
+installed plugins, the terminal or the environment.
 
-Only `RECORDS` and `PLACES` name private modules.  After moving one, update its line there; the
+Only `RECORDS` and `PLACES` name private modules.  Update them after moving a module; the
 snapshots do not change.
 """
 
@@ -39,7 +39,7 @@ __all__ = ["commands", "plain_environment", "public_names", "section", "settings
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(treekit.__file__).parent
 WIDTH = 98
-"""Columns of help texts: those of a terminal of 100, less click's margin."""
+"""Width of help texts: a terminal of 100 columns minus click's margin."""
 
 PUBLIC_MODULES = (
     "treekit",
@@ -70,7 +70,7 @@ PUBLIC_MODULES = (
     "treekit.training",
     "treekit.verify",
 )
-"""Modules that users and plugins import by path: every name in their ``__all__`` is public."""
+"""Modules imported by users and plugins; every name in their ``__all__`` is public."""
 
 RECORDS = (
     "treekit.estimators.tree_arrays:TreeArrays",
@@ -92,7 +92,7 @@ RECORDS = (
     "treekit.training.split_scores:SplitScore",
     "treekit.training.split_scores:SplitScores",
 )
-"""Classes used by public functions or ``language.toml``, listed without their module."""
+"""Classes used by public functions or in ``language.toml``, listed without their modules."""
 
 PLACES = {
     "algorithms": "treekit.training.settings:PRESETS",
@@ -104,7 +104,7 @@ PLACES = {
     "oldest contract": "treekit.discovery:OLDEST_CONTRACT",
     "runners of verify": "treekit.verify.run_artifact:runners",
 }
-"""Parts that commands show and that have no public path."""
+"""Objects shown by commands that have no public path."""
 
 
 def _load(place: str) -> Any:
@@ -129,7 +129,7 @@ def plain_environment() -> Iterator[None]:
 
 
 def small_model(**policies: Any) -> Any:
-    """Build a tree of one split by hand."""
+    """Build a tree with one split."""
     from treekit.data.schema import Column, Schema
     from treekit.model.builder import build_tree, leaf, threshold
 
@@ -139,7 +139,7 @@ def small_model(**policies: Any) -> Any:
 
 
 def section(title: str, lines: Iterable[str], indent: str = "") -> Iterator[str]:
-    """Write lines under a title in brackets."""
+    """Yield a title in brackets, followed by lines."""
     yield from ["", f"[{title}]", *(f"{indent}{line}" for line in lines)]
 
 
@@ -151,7 +151,7 @@ def _text(title: str, lines: Iterable[str]) -> str:
 
 
 def public_names() -> str:
-    """Every public name with its signature."""
+    """Return all public names with their signatures."""
     with plain_environment():
         named = [
             (f"{path}.{name}", _value(f"{path}.{name}"))
@@ -169,7 +169,7 @@ def public_names() -> str:
 
 
 def _value(name: str) -> Any:
-    """The object of a dotted name; of a module that can be called, its function."""
+    """Return the object of a dotted name, or the function of a callable module."""
     value = pkgutil.resolve_name(name)
     if isinstance(value, types.ModuleType) and callable(value):  # treekit.export
         value = getattr(value, name.rpartition(".")[2])
@@ -177,7 +177,7 @@ def _value(name: str) -> Any:
 
 
 def _names(module: types.ModuleType) -> list[str]:
-    """Return the public names of a module, hooks included."""
+    """Return the public names of a module, including hooks."""
     return sorted({*module.__all__, *(name for name in vars(module) if _is_hook(name))})
 
 
@@ -186,15 +186,15 @@ def _is_hook(name: str) -> bool:
 
 
 def _entry(name: str, value: Any, public: Mapping[int, str], shown: dict[int, str]) -> list[str]:
-    """The lines of a name, or the name under which the same object is shown above."""
-    lasting = isinstance(value, type) or inspect.isroutine(value)  # an identity of its own
+    """Return the lines of a name, or a reference to the same object shown before."""
+    lasting = isinstance(value, type) or inspect.isroutine(value)  # compared by identity
     if lasting and shown.setdefault(id(value), name) != name:
         return [f"{name} is {shown[id(value)]}"]
     return entry_lines(name, value, public)
 
 
 def _spaced(entries: Iterable[list[str]]) -> Iterator[str]:
-    """The lines of entries, with an empty line around those of several lines."""
+    """Yield the lines of entries, with empty lines around entries of several lines."""
     before = 2
     for entry in entries:
         if before > 1 or len(entry) > 1:
@@ -208,7 +208,7 @@ _FILES_OUTSIDE = {
     "examples": (".py", ".md", "Containerfile", ".yaml", ".service"),
     "templates/plugin": (".jinja",),
 }
-"""Folders where people read what to import, and how names of files end there."""
+"""Folders of files that show users what to import, with their suffixes."""
 
 _IMPORT = re.compile(r"^\s*from\s+(treekit(?:\.\w+)*)\s+import\s+(\([^)]*\)|[^\n;#]*)", re.M)
 _RUN = re.compile(r"-m\W{1,4}(treekit(?:\.\w+)*)")
@@ -226,7 +226,7 @@ def _files_outside() -> Iterator[Path]:
 
 
 def _names_used_outside() -> list[str]:
-    """Dotted names that files outside the package import or quote, and modules they run."""
+    """List names imported or quoted, and modules run, in files outside the package."""
     found: set[str] = set()
     for path in _files_outside():
         text = path.read_text(encoding="utf-8")
@@ -259,7 +259,7 @@ def _used_entry(name: str, public: Mapping[int, str], shown: dict[int, str]) -> 
 
 
 def commands() -> str:
-    """The help of every command, and the tables of ``--help-settings``."""
+    """Return the help of all commands, and the tables of ``--help-settings``."""
     from treekit.cli import main
 
     with plain_environment():
@@ -278,7 +278,7 @@ def _command_lines(
         words = [*context.command_path.split()[1:], "--help-settings"]
         result = CliRunner().invoke(context.find_root().command, words, catch_exceptions=False)
         assert result.exit_code == 0, result.output
-        # Collapse the padding of columns, so that one changed cell does not change every line.
+        # Collapse the padding of columns, so one changed cell does not change every line.
         yield from _indented(re.sub(r"(?<=\S) {2,}", "  ", result.output))
     if isinstance(command, click.Group):
         for inner in sorted(command.commands):
@@ -293,7 +293,7 @@ def _indented(text: str) -> Iterator[str]:
 
 
 def settings() -> str:
-    """Settings, components, hooks, forms of rules, algorithms, environment variables."""
+    """Return settings, components, hooks, forms of rules, algorithms, environment variables."""
     with plain_environment():
         return _text("Settings", _settings_lines())
 
@@ -372,7 +372,7 @@ def _contract_lines() -> list[str]:
 
 
 def _template_lines() -> list[str]:
-    """Names that templates of a user's may write, in any form of a model."""
+    """List the variables of user templates in any form of a model."""
     from treekit.exporting import Language, template_values
 
     names: set[str] = set()
@@ -392,7 +392,7 @@ def _form_lines() -> Iterator[str]:
 
 
 def _language_lines() -> Iterator[str]:
-    """The languages, and the phrases with their fields, which catalogues of users' have, too."""
+    """Yield the languages, and the phrases with fields that user catalogues also have."""
     yield f"first line: {_load(PLACES['first line of rules'])}"
     yield f"codes: {', '.join(sorted(_load(PLACES['languages of rules'])()))}"
     phrases = _load(PLACES["language of rules"])("en").phrases

@@ -1,7 +1,7 @@
-"""The public face of the server as text: routes, description, metrics, gRPC, settings.
+"""The public API of the server as text: routes, description, metrics, gRPC, settings.
 
-The application runs in this process and answers one request for each route.  The modules of
-treekit that it takes are those of ``examples/ask_a_server.py``.
+The application runs in this process and handles one request for each route.  It uses the
+modules of treekit that ``examples/ask_a_server.py`` uses.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _ROW = b'{"model": "m", "rows": [{"x": 1}]}'
 
 
 class Reply(NamedTuple):
-    """An answer of the application."""
+    """Response of the application."""
 
     status: int
     body: bytes
 
 
 def server() -> str:
-    """Routes, OpenAPI description, metrics, gRPC methods and settings of the server."""
+    """Return routes, OpenAPI description, metrics, gRPC methods and settings of the server."""
     with plain_environment():
         return "\n".join(["# Server, written by: python -m tests.snapshots", *_lines(), ""])
 
@@ -45,12 +45,12 @@ def server() -> str:
 def _lines() -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         small_model().save(Path(folder) / "m.treekit")
-        # One that is refused, for metrics; the log has two lines of it on stderr.
+        # A rejected file, for metrics; it causes two log lines on stderr.
         (Path(folder) / "faulty.treekit").write_bytes(b"no model")
         repository = Repository((folder,))
         service = Service(repository)
         app = make_app(service)
-        repository.refresh()  # only now: metrics count what became of both files
+        repository.refresh()  # after make_app, so metrics count both files
         try:
             routes = _routes(app)
             description, metrics = asyncio.run(_ask_all(app, routes))
@@ -69,7 +69,7 @@ def _lines() -> Iterator[str]:
 
 
 def _routes(app: Any) -> list[tuple[str, str]]:
-    """Paths and methods of every router that stands behind the layers of the application."""
+    """List paths and methods of all routers behind the application's middleware."""
     found: set[tuple[str, str]] = set()
     seen: set[int] = set()
     waiting = [app]
@@ -84,7 +84,7 @@ def _routes(app: Any) -> list[tuple[str, str]]:
             slots = (getattr(base, "__slots__", ()) for base in type(thing).__mro__)
             names = {*getattr(thing, "__dict__", ()), *(name for own in slots for name in own)}
             waiting += [getattr(thing, name) for name in names if hasattr(thing, name)]
-    assert found, "no router of Starlette is found behind the application"
+    assert found, "found no Starlette router behind the application"
     return sorted(found)
 
 
@@ -93,7 +93,7 @@ def _routes_below(before: str, routes: Iterable[Any]) -> Iterator[tuple[str, str
         if hasattr(route, "routes"):
             yield from _routes_below(before + route.path, route.routes or ())
         else:
-            methods = set(route.methods or ()) - {"HEAD"}  # Starlette's own, with each GET
+            methods = set(route.methods or ()) - {"HEAD"}  # Starlette adds it to each GET
             yield from ((before + route.path, method) for method in methods)
 
 
@@ -101,7 +101,7 @@ def _routes_below(before: str, routes: Iterable[Any]) -> Iterator[tuple[str, str
 
 
 async def _ask_all(app: Any, routes: Iterable[tuple[str, str]]) -> tuple[Any, str]:
-    """Ask every route once; the description, and the metrics, which then have samples."""
+    """Request every route once; return the description and the metrics, which then have samples."""
     for path, method in routes:
         place = path.replace("{name}", "m").replace("{version}", "1")
         await _ask(app, place, method, b"{}" if method == "POST" else b"")
@@ -133,7 +133,7 @@ async def _ask(app: Any, path: str, method: str = "GET", body: bytes = b"") -> R
 
     async def receive() -> dict[str, Any]:
         if not arriving:
-            await asyncio.Event().wait()  # the client stays
+            await asyncio.Event().wait()  # the client stays connected
         return arriving.pop()
 
     async def send(message: Any) -> None:
@@ -164,7 +164,7 @@ def _operation_lines(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _content_texts(content: Mapping[str, Any]) -> Iterator[str]:
-    """Media types with the properties of what they hold; a schema with a name ends a path."""
+    """Yield media types with property paths; a named schema ends a path."""
     for media, item in sorted(content.items()):
         yield media
         yield from sorted({f"{media} {path}" for path in _property_paths(item.get("schema", {}))})
@@ -184,7 +184,7 @@ def _property_paths(schema: Mapping[str, Any], before: str = "") -> Iterator[str
 
 
 def _schema_lines(document: Mapping[str, Any]) -> Iterator[str]:
-    """Schemas with their properties; those that may be absent have a question mark."""
+    """Yield schemas with their properties; optional ones have a question mark."""
     for name, schema in sorted(document["components"]["schemas"].items()):
         yield name
         required = schema.get("required", ())
@@ -193,7 +193,7 @@ def _schema_lines(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _metric_lines(text: str) -> Iterator[str]:
-    """Name, type, labels and meaning of each metric of treekit; others are of a library."""
+    """Yield name, type, labels and meaning of treekit's own metrics."""
     kinds = dict(re.findall(r"^# TYPE (treekit_\w+) (\w+)$", text, re.M))
     meanings = dict(re.findall(r"^# HELP (treekit_\w+) (.*)$", text, re.M))
     labels: dict[str, set[str]] = {}
@@ -204,7 +204,7 @@ def _metric_lines(text: str) -> Iterator[str]:
         labels.setdefault(family, set()).update(name for name, _ in pairs)
         endpoints |= {value for name, value in pairs if name == "endpoint"}
     for name in sorted(kinds):
-        if name.endswith("_created"):  # prometheus_client's own, with each counter
+        if name.endswith("_created"):  # added by prometheus_client to each counter
             continue
         yield f"{name}: {kinds[name]}, {meanings[name]}"
         assert name in labels, f"no request makes a sample of {name}"
@@ -218,7 +218,7 @@ def _metric_lines(text: str) -> Iterator[str]:
 
 
 def _grpc_lines() -> Iterator[str]:
-    """Services, methods and messages of the descriptions that ship."""
+    """Yield services, methods and messages of the included descriptions."""
     for path in sorted(PACKAGE.rglob("*.binpb")):
         file = FileDescriptorProto.FromString(path.read_bytes())
         for service in sorted(file.service, key=lambda one: one.name):

@@ -1,7 +1,7 @@
-"""Functions, classes and values as lines of text that stay the same when modules move.
+"""Functions, classes and values as text lines that are independent of module paths.
 
-Classes appear by their names alone, without module paths and addresses.  Objects that have no
-form in source appear by the names of their types.
+Classes are shown by name, without modules and addresses.  Objects without a source
+representation are shown by the names of their types.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from treekit.contracts import Setting
 __all__ = ["call_lines", "class_lines", "entry_lines", "is_own", "value_text"]
 
 LINE = 100
-"""Columns up to which a signature is one line; above, each parameter has its own."""
+"""Maximum length of a one-line signature; longer ones have one parameter per line."""
 
 _SPECIAL_METHODS = frozenset(
     (
@@ -33,7 +33,7 @@ _UNKNOWN = object()
 
 
 def value_text(value: Any) -> str:
-    """Write a value as source has it, or the name of its type in angle brackets."""
+    """Format a value as in source code, or as the name of its type in angle brackets."""
     if isinstance(value, enum.Enum):
         return value.name
     if value is None or isinstance(value, bool | int | float | str | bytes):
@@ -55,12 +55,12 @@ def value_text(value: Any) -> str:
 
 
 def annotation_text(annotation: Any) -> str:
-    """Write an annotation without the modules of its names."""
+    """Format an annotation without module names."""
     if isinstance(annotation, ForwardRef):
         annotation = annotation.__forward_arg__
     if not isinstance(annotation, str):
         annotation = inspect.formatannotation(annotation)
-    parts = re.split(r"('[^']*'|\"[^\"]*\")", annotation)  # texts of a Literal stay
+    parts = re.split(r"('[^']*'|\"[^\"]*\")", annotation)  # keep strings of a Literal
     parts[::2] = [re.sub(r"\b(?:[A-Za-z_]\w*\.)+(?=[A-Za-z_])", "", part) for part in parts[::2]]
     return "".join(parts)
 
@@ -69,21 +69,21 @@ def annotation_text(annotation: Any) -> str:
 
 
 def call_lines(head: str, function: Any, *, bound: bool = False, ends: bool = True) -> list[str]:
-    """Write a head and the signature of a callable.
+    """Format a head and the signature of a callable.
 
     Parameters
     ----------
     head : str
-        Stands before the parenthesis; its indentation is kept.
+        Text before the parenthesis, with its indentation.
     function : callable
     bound : bool
-        Leave out the first parameter, ``self`` or ``cls``.
+        Omit the first parameter, ``self`` or ``cls``.
     ends : bool
-        Write the type of what it returns.
+        Include the return type.
     """
     try:
         signature = inspect.signature(getattr(function, "py_func", function))
-    except (TypeError, ValueError):  # written in C, without a signature
+    except (TypeError, ValueError):  # C function without a signature
         return [f"{head}(...)"]
     if bound:
         signature = signature.replace(parameters=list(signature.parameters.values())[1:])
@@ -98,7 +98,7 @@ def call_lines(head: str, function: Any, *, bound: bool = False, ends: bool = Tr
 
 
 def _parameter_texts(signature: inspect.Signature) -> list[str]:
-    """The parameters, with ``/`` and ``*`` as separate entries."""
+    """Format the parameters, with ``/`` and ``*`` as separate entries."""
     parameters = list(signature.parameters.values())
     kinds = [parameter.kind for parameter in parameters]
     texts = [_parameter_text(parameter) for parameter in parameters]
@@ -130,15 +130,15 @@ def is_own(cls: type) -> bool:
 
 
 def class_lines(head: str, cls: type, public: Mapping[int, str]) -> list[str]:
-    """Write a class: kind, bases, constructor, fields and members.
+    """Format a class: kind, bases, constructor, fields and members.
 
     Parameters
     ----------
     head : str
     cls : type
     public : mapping of int to str
-        Identities of public classes; a base of treekit's that is not among them gives way to
-        its own bases.
+        Identities of public classes; a private base class of treekit is replaced by its own
+        bases.
     """
     bases = ", ".join(_base_names(cls, public))
     lines = [f"{head}: {_kind(cls)}" + (f" of {bases}" if bases else "")]
@@ -158,7 +158,7 @@ def class_lines(head: str, cls: type, public: Mapping[int, str]) -> list[str]:
 
 
 def field_names(cls: type) -> tuple[str, ...]:
-    """Names of the fields of a dataclass, a NamedTuple or a msgspec Struct."""
+    """Return the field names of a dataclass, a NamedTuple or a msgspec Struct."""
     if dataclasses.is_dataclass(cls):
         return tuple(field.name for field in dataclasses.fields(cls))
     names = getattr(cls, "__struct_fields__", getattr(cls, "_fields", ()))
@@ -187,7 +187,7 @@ def _base_names(cls: type, public: Mapping[int, str]) -> list[str]:
 
 
 def _members(cls: type) -> dict[str, Any]:
-    """Members by name, inherited ones too, that treekit's own classes define."""
+    """Return the members defined by treekit's classes by name, including inherited ones."""
     found: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         if is_own(base):
@@ -198,7 +198,7 @@ def _members(cls: type) -> dict[str, Any]:
         for name, value in found.items()
         if (not name.startswith("_") or name in _SPECIAL_METHODS)
         and name not in fields
-        # scikit-learn adds methods to estimators, not the same ones in each version.
+        # scikit-learn adds methods to estimators, which depend on its version.
         and not type(value).__module__.startswith("sklearn")
     }
 
@@ -228,7 +228,7 @@ def _after_colon(annotation: Any) -> str:
 
 
 def _documented_attributes(cls: type) -> list[str]:
-    """Names in the section Attributes of a docstring in NumPy's style."""
+    """List the names in the Attributes section of a NumPy-style docstring."""
     doc = inspect.cleandoc(vars(cls).get("__doc__") or "")
     section = re.search(r"^Attributes\n-+\n(.*?)(?=^\S[^\n]*\n-+\n|\Z)", doc, re.M | re.S)
     heads = re.findall(r"^(\w[\w, ]*?)(?: : .*)?$", section[1], re.M) if section else []
@@ -239,7 +239,7 @@ def _documented_attributes(cls: type) -> list[str]:
 
 
 def entry_lines(name: str, value: Any, public: Mapping[int, str]) -> list[str]:
-    """Write what a public name stands for."""
+    """Format the object of a public name."""
     if isinstance(value, type):
         return class_lines(name, value, public)
     if isinstance(value, types.ModuleType):

@@ -78,7 +78,7 @@ def test_a_breach_names_the_law_the_smallest_example_and_where_to_look():
     assert head.startswith("criterion 'own' breaks 1 of ")
     assert breach == (
         "doubling-weights-changes-nothing: With every weight doubled, impurity, score and leaf "
-        "value stay as they are.\n"
+        "value stay the same.\n"
         "  smallest example: impurity([1, 1])\n"
         "  got:              1.0, and 2.0 for impurity([2, 2])\n"
         "  expected:         the same\n"

@@ -235,7 +235,7 @@ def test_a_breach_shows_the_smallest_model_the_row_and_both_answers():
     with pytest.raises(ConformanceError) as failure:
         check_exporter(Shifted(".py").record())
     text = str(failure.value)
-    assert "smallest example: export(<a threshold>), asked for the row {'size': 0.1" in text
+    assert "smallest example: export(<a threshold>), run on the row {'size': 0.1" in text
     assert "got:              'yes', probabilities [0.1999" in text
     assert "expected:         'no', probabilities [0.75, 0.25]" in text
 
@@ -258,14 +258,14 @@ def test_files_that_nobody_can_run_are_judged_by_all_other_laws():
 @pytest.mark.parametrize(
     ("run", "what"),
     [
-        (lambda path, schema, rows: [(["?"], [1, 0])] * len(rows), "none of the classes"),
+        (lambda path, schema, rows: [(["?"], [1, 0])] * len(rows), "not one of the classes"),
         *(
             pytest.param(run, what, marks=MATRIX)
             for run, what in (
-                (lambda path, schema, rows: [], "run gave 0 answers"),
+                (lambda path, schema, rows: [], "run gave 0 predictions"),
                 (lambda path, schema, rows: [1] * len(rows), "a pair of 1 labels and 2"),
                 (lambda path, schema, rows: 1 / 0, "ZeroDivisionError"),
-                (lambda path, schema, rows: [None] * len(rows), "that it refuses the row"),
+                (lambda path, schema, rows: [None] * len(rows), "row refused"),
             )
         ),
     ],

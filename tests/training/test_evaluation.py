@@ -339,7 +339,7 @@ def test_the_command_s_two_forms_are_not_mixed(tmp_path: Path) -> None:
         told = run("evaluate", path, *words, code=2)
         assert "one table and one --target" in told
     assert "one table and one --target" in run("evaluate", path, path, code=2)
-    assert "--cv is for a cross-validation" in run("evaluate", path, path, "--cv", 3, code=2)
+    assert "--cv is for cross-validation" in run("evaluate", path, path, "--cv", 3, code=2)
     assert "--groups 'kind' is the target" in run(
         "evaluate", path, "--target", "kind", "--groups", "kind", code=2
     )

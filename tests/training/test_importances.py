@@ -162,7 +162,7 @@ def test_what_cannot_be_asked_is_refused_with_a_remedy():
         ask(forest, changed, out_of_bag=True)
     for settings in ({}, {"ensemble": "forest", "bootstrap": False, "trees": 2}):
         model = treekit.train(rows, "y", seed=0, **settings)
-        with pytest.raises(SettingError, match="no rows out of bag"):
+        with pytest.raises(SettingError, match="no out-of-bag rows"):
             ask(model, rows, out_of_bag=True)
     for name, value in [
         ("repeats", 0),
@@ -172,7 +172,7 @@ def test_what_cannot_be_asked_is_refused_with_a_remedy():
         ("n_jobs", 0),
         ("seed", -1),
     ]:
-        with pytest.raises(SettingError, match=f"^{name} is {value!r}; give a whole number"):
+        with pytest.raises(SettingError, match=f"^{name} is {value!r}; give an integer"):
             ask(forest, rows, **{name: value})
     with pytest.raises(DataError, match="'y'"):
         ask(forest, {name: rows[name] for name in rows if name != "y"})
@@ -183,7 +183,7 @@ def test_importances_show_the_largest_first():
     decreases[3], decreases[5] = (0.5, 0.3), 0.1
     names = (*(f"c{i}" for i in range(11)), "line\nbreak")
     lines = repr(Importances(names, "accuracy", 0.9, decreases)).splitlines()
-    assert lines[0] == "Importances: accuracy 0.9000, and what it loses by a column"
+    assert lines[0] == "Importances: accuracy 0.9000, and its decrease per column"
     assert lines[1].split() == ["c3", "0.4000", "+-", "0.1000"]
     assert lines[2].split() == ["c5", "0.1000", "+-", "0.0000"]
     assert lines[-1] == "  and 2 more columns"
@@ -484,29 +484,29 @@ def test_replicates_of_an_extreme_lie_within_the_data(values, size):
     [
         ({"data": []}, DataError, "at least 1"),
         ({"data": (DATA, DATA[:3])}, DataError, "3 and 60 rows"),
-        ({"data": 3.0}, DataError, "holds 3.0, of type float; give an array or a dataframe"),
+        ({"data": 3.0}, DataError, "contains 3.0, of type float; give an array or a dataframe"),
         ({"data": {"x": [1.0]}}, DataError, "of type dict; give an array or a dataframe"),
-        ({"data": [[1.0], [1.0, 2.0]]}, DataError, "rows are of different lengths"),
-        ({"data": ["a", "b"], "statistic": np.mean}, DataError, "data holds what is no number"),
-        ({"B": "10"}, SettingError, "B is '10'; give a whole number"),
-        ({"B": True}, SettingError, "B is True; give a whole number"),
-        ({"seed": -1}, SettingError, "seed is -1; give a whole number of at least 0"),
+        ({"data": [[1.0], [1.0, 2.0]]}, DataError, "rows have different lengths"),
+        ({"data": ["a", "b"], "statistic": np.mean}, DataError, "values that are not numbers"),
+        ({"B": "10"}, SettingError, "B is '10'; give an integer"),
+        ({"B": True}, SettingError, "B is True; give an integer"),
+        ({"seed": -1}, SettingError, "seed is -1; give an integer of at least 0"),
         ({"confidence": "x"}, SettingError, "confidence is 'x'"),
         ({"statistic": 3.0}, SettingError, "statistic is 3.0; give a function"),
         ({"statistic": lambda rows: "x"}, DataError, "statistic of the data is 'x'; it must be a"),
         ({"statistic": lambda rows: 1j}, DataError, "is 1j; it must be a number"),
         ({"statistic": lambda rows: [[1], [1, 2]]}, DataError, "parts are of equal lengths"),
-        ({"statistic": np.unique, "vectorized": False}, DataError, "as many numbers for every"),
+        ({"statistic": np.unique, "vectorized": False}, DataError, "the same shape for every"),
         (
             {"statistic": lambda rows, axis=0: 1.0},
             DataError,
-            r"has shape \(\); it must give one row",
+            r"has shape \(\); it must return one row",
         ),
         ({"B": 1}, SettingError, "at least 2"),
         ({"B": 2.5}, SettingError, "at least 2"),
         ({"confidence": 1.0}, SettingError, "between 0 and 1"),
         ({"statistic": lambda rows: np.nan}, DataError, "sample 0 is nan"),
-        ({"data": pd.DataFrame({"x": DATA}), "vectorized": True}, SettingError, "take arrays"),
+        ({"data": pd.DataFrame({"x": DATA}), "vectorized": True}, SettingError, "needs arrays"),
     ],
 )
 def test_mistakes_are_told(change, error, said):

@@ -99,7 +99,7 @@ def test_the_refusal_says_what_is_accepted():
     with pytest.raises(SettingError) as error:
         resolved(max_depth=0)
     assert str(error.value) == (
-        "setting 'max_depth' of training must be a whole number of at least 1 or none, not 0"
+        "setting 'max_depth' of training must be an integer of at least 1 or none, not 0"
     )
 
 
@@ -129,7 +129,7 @@ def test_an_unknown_setting_gets_a_suggestion_and_the_list():
 
 
 def test_a_component_without_settings_says_so():
-    with pytest.raises(SettingError, match="criterion 'gini' has no setting 'q'; it takes none"):
+    with pytest.raises(SettingError, match="'gini' has no setting 'q'; it has no settings"):
         resolve((), {"q": 1}, "criterion 'gini'")
 
 
@@ -206,12 +206,12 @@ def test_a_value_written_as_text_reads_back_as_itself(values):
 
 def test_help_rows_tell_type_default_and_meaning():
     rows = {row[0]: row[1:] for row in help_rows(SETTINGS_SETTINGS)}
-    assert rows["max_depth"] == ("a whole number of at least 1 or none", "none", "deepest leaf")
+    assert rows["max_depth"] == ("an integer of at least 1 or none", "none", "deepest leaf")
     assert rows["rate"] == ("a number from 0 to 1", "0.5", "share of rows")
     assert rows["bootstrap"] == ("true or false", "true", "draw rows with replacement")
     assert rows["form"][0] == "one of auto, table"
     assert rows["features"][0] == (
-        "a whole number of at least 0 or a number of at least 0 or one of sqrt, all"
+        "an integer of at least 0 or a number of at least 0 or one of sqrt, all"
     )
 
 
@@ -229,11 +229,11 @@ def test_a_sound_declaration_passes(setting):
         (Setting("a", 1, ""), "no help"),
         (Setting("a", 5, "x", maximum=4), "at most 4, not 5"),
         (Setting("a", "z", "x", choices=("x", "y")), "one of x, y, not 'z'"),
-        (Setting("a", 0.5, "x", type=int), "whole number, not 0.5"),
-        (Setting("a", 1, "x", minimum="a"), "minimum of setting 'a' is 'a', which is no number"),
-        (Setting("a", "text", "x", maximum="b"), "maximum of setting 'a' is 'b', which is no num"),
-        (Setting("a", 1.0, "x", above=float("nan")), "above of setting 'a' is nan, which is no"),
-        (Setting("a", 1, "x", minimum=True), "minimum of setting 'a' is True, which is no number"),
+        (Setting("a", 0.5, "x", type=int), "an integer, not 0.5"),
+        (Setting("a", 1, "x", minimum="a"), "minimum of setting 'a' is 'a'; it must be a number"),
+        (Setting("a", "text", "x", maximum="b"), "maximum of setting 'a' is 'b'; it must be a num"),
+        (Setting("a", 1.0, "x", above=float("nan")), "above of setting 'a' is nan; it must be"),
+        (Setting("a", 1, "x", minimum=True), "minimum of setting 'a' is True; it must be a number"),
     ],
 )
 def test_a_faulty_declaration_is_told(setting, cause):
@@ -328,7 +328,7 @@ def test_an_algorithm_for_classes_refuses_a_number_by_name():
     for name in ("id3", "c45"):
         with pytest.raises(SettingError, match=f"of algorithm '{name}' is for classification"):
             treekit.train(table, "y", algorithm=name)
-    with pytest.raises(SettingError, match="voting='hard' is for classes"):
+    with pytest.raises(SettingError, match="voting='hard' is for classification"):
         treekit.train(table, "y", algorithm="bagging", voting="hard")
 
 
@@ -350,7 +350,7 @@ def test_a_stump_has_one_split_whatever_the_task():
 
 def test_the_command_line_s_help_names_every_algorithm():
     told = " ".join(CliRunner().invoke(main, ["train", "--help"]).stdout.split())
-    assert f"Settings to start from: {', '.join(PRESETS)}." in told
+    assert f"Preset of settings: {', '.join(PRESETS)}." in told
 
 
 def test_weka_s_j48_is_c45_with_three_settings_changed():

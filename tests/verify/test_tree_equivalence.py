@@ -84,7 +84,9 @@ def test_packed_tables_of_c_are_read_back_and_proved(tmp_path, name, form):
     model = EXTREMES[name]()
     structure = structure_of_c(c_of(tmp_path, model, form=form), model)
     if name in ("oblique", "surrogates") or model.missing == "fractional":
-        assert structure.words.startswith("not proved: its tables cannot be read (of C source")
+        assert structure.words.startswith(
+            "not proved: its tables cannot be read (unsupported C source"
+        )
     else:
         assert structure.proved, structure.words
 
@@ -107,9 +109,11 @@ def test_votes_of_onnx_are_read_back_and_proved(tmp_path, name):
 def test_graphs_of_other_kinds_are_left_to_rows(tmp_path, name):
     model = EXTREMES[name]()
     structure = structure_of_onnx(export(model, "onnx", tmp_path / "m")[0], model)
-    assert structure.words.startswith("not proved: its trees cannot be read (of ONNX verify reads")
+    assert structure.words.startswith(
+        "not proved: its trees cannot be read (unsupported ONNX graph"
+    )
     (tmp_path / "m.onnx").write_bytes(b"nothing")
-    assert "it is no graph" in structure_of_onnx(tmp_path / "m.onnx", model).words
+    assert "not an ONNX file" in structure_of_onnx(tmp_path / "m.onnx", model).words
 
 
 def test_every_fault_in_a_graph_that_rows_could_show_is_found(tmp_path):
@@ -386,7 +390,7 @@ def test_no_letter_of_the_files_of_c_may_change(tmp_path, make):
         file.write_bytes(text.replace("\n", "\r\n").encode())  # as git writes it on Windows
         assert structure_of_c(path, model).proved
     path.with_suffix(".h").unlink()
-    assert "its files are not what this version" in structure_of_c(path, model).words
+    assert "its files differ from those that this version" in structure_of_c(path, model).words
 
 
 # ------------------------------------------------------------------ faults
@@ -472,7 +476,7 @@ def test_another_tree_of_the_same_function_is_proved():
     )
     assert proved(model, lowered(same)).proved
     structure = proved(model, lowered(differs))
-    assert structure.words == "NOT the model's: 1 paths of the tree lead elsewhere"
+    assert structure.words == "NOT the model's: 1 paths of the tree lead to different leaves"
     assert np.isnan(structure.rows).all()
 
 
@@ -482,10 +486,10 @@ def test_tables_that_are_no_trees_are_not_walked():
     loop = tables.yes.copy()
     loop[3] = 2
     for broken, message in (
-        (replace(tables, yes=loop), "no order"),
-        (replace(tables, root=tables.root[:-1]), "another number of trees"),
-        (replace(tables, feature=tables.feature + 90), "columns or leaves that are not there"),
-        (replace(tables, leaves=tables.leaves[:3]), "columns or leaves that are not there"),
+        (replace(tables, yes=loop), "tables are not trees"),
+        (replace(tables, root=tables.root[:-1]), "a different number of trees"),
+        (replace(tables, feature=tables.feature + 90), "columns or leaves that do not exist"),
+        (replace(tables, leaves=tables.leaves[:3]), "columns or leaves that do not exist"),
     ):
         structure = proved(model, broken)
         assert not structure.proved
@@ -511,7 +515,7 @@ def test_a_fault_that_no_row_was_made_for_is_shown_by_the_proof(tmp_path):
     assert artifact.structure.startswith("NOT the model's: 1 paths")
     assert artifact.differing == 1
     told = json.loads(proof.read_text())
-    assert told["lowering"].startswith("proved: every path of the tree, 301 in all")
+    assert told["lowering"].startswith("proved: every path of the tree, 301 in total")
     assert told["artifacts"][0]["structure"] == artifact.structure
 
 

@@ -70,7 +70,7 @@ def small_model(**policies):
 
 
 def test_nothing_to_verify_is_no_proof():
-    with pytest.raises(VerificationError, match=r"no artifact to verify; give .*treekit\.export"):
+    with pytest.raises(VerificationError, match=r"no artifacts to verify; pass .*treekit\.export"):
         verify(small_model(), [])
 
 
@@ -232,7 +232,7 @@ def test_rules_left_without_rows_at_their_bounds_are_reported(tmp_path):
     (path,) = exported(model, tmp_path, "rules")
     report = verify(model, [path], max_rows=1000)
     assert report.equal
-    assert re.search(r"bounds of \d+ of 301 rules; raise max_rows", str(report))
+    assert re.search(r"bounds probed for \d+ of 301 rules; raise max_rows", str(report))
     assert verify(model, [path]).artifacts[0].note == ""
 
 
@@ -306,7 +306,7 @@ def test_an_artifact_that_answers_where_the_model_refuses_differs(tmp_path):
     artifacts = exported(small_model(), tmp_path, "onnx", "c", "python", "rules")
     report = verify(small_model(missing="error"), artifacts)
     assert [artifact.equal for artifact in report.artifacts] == [False] * 4
-    assert report.artifacts[1].first.expected == "that it refuses the row"
+    assert report.artifacts[1].first.expected == "row refused"
 
 
 @pytest.mark.matrix
@@ -339,7 +339,7 @@ def test_the_first_differing_row_is_shown_by_column_names(tmp_path):
     said = str(report)
     assert "NOT equal" in said
     assert "first differing row" in said
-    assert "the model says     'no', probabilities [0.75, 0.25]" in said
+    assert "model:     'no', probabilities [0.75, 0.25]" in said
 
 
 def test_a_threshold_in_the_c_file_moved_by_one_double_is_seen(tmp_path):
@@ -404,19 +404,19 @@ def test_an_artifact_of_another_model_is_called_that(tmp_path, schema):
     other = random_model(0, schema)
     report = verify(small_model(), exported(other, tmp_path, "onnx", "c", "python", "rules"))
     for artifact in report.artifacts:
-        assert "has other columns or classes than the model" in artifact.error
+        assert "differs from the model in columns or classes" in artifact.error
 
 
 def test_an_estimator_stands_for_its_model_and_nothing_else_does(tmp_path):
     estimator = treekit.DecisionTreeClassifier()
-    with pytest.raises(TypeError, match="not DecisionTreeClassifier; fit"):
+    with pytest.raises(TypeError, match="got DecisionTreeClassifier; fit"):
         export(estimator, "rules", tmp_path / "m")
     estimator.fit([[0.0], [1.0]], [0, 1])
     (path,) = export(estimator, "rules", tmp_path / "m")
     assert verify(estimator, [path]).equal
-    with pytest.raises(TypeError, match=r"not str; .* treekit\.load"):
+    with pytest.raises(TypeError, match=r"got str; .* treekit\.load"):
         verify("m.treekit", [path])
-    with pytest.raises(TypeError, match="not NoneType; give what treekit"):
+    with pytest.raises(TypeError, match="got NoneType; pass the result of treekit"):
         export(None, "rules", tmp_path / "m")
 
 
@@ -438,7 +438,7 @@ def test_a_c_file_without_its_header_says_what_it_needs(tmp_path):
     model = small_model()
     (path,) = exported(model, tmp_path, "c")
     path.with_suffix(".h").unlink()
-    assert "header 'model.h' beside it" in verify(model, [path]).artifacts[0].error
+    assert "header 'model.h' in its folder" in verify(model, [path]).artifacts[0].error
 
 
 @pytest.mark.parametrize(
@@ -465,16 +465,16 @@ def test_a_label_of_another_type_is_not_equal(tmp_path):
     path.write_text(path.read_text().replace("    1,\n", "    True,\n"))
     (artifact,) = verify(model, [path]).artifacts
     assert artifact.differing == artifact.rows
-    assert artifact.first.given.startswith("a label that is none of the classes")
+    assert artifact.first.given.startswith("a label that is not one of the classes")
 
 
 def test_unknown_kinds_and_absent_files_are_named(tmp_path):
     model = small_model()
     with pytest.raises(VerificationError, match=r"cannot run 'model\.exe'.*\.onnx, \.c, \.py"):
         verify(model, [tmp_path / "model.exe"])
-    with pytest.raises(VerificationError, match="there is no file"):
+    with pytest.raises(VerificationError, match="no such file"):
         verify(model, [tmp_path / "model.c"])
-    with pytest.raises(VerificationError, match="max_rows of at least 1"):
+    with pytest.raises(VerificationError, match="max_rows must be at least 1"):
         verify(model, exported(model, tmp_path, "rules"), max_rows=0)
 
 
@@ -541,7 +541,7 @@ def test_the_report_never_rounds_coverage_up_to_all_of_it(tmp_path):
     assert isinstance(report, Report)
     share = report.coverage.part("one step above it").share
     assert share < 1.0
-    assert "some splits got no rows: raise max_rows" in str(report)
+    assert "some splits got no rows; raise max_rows" in str(report)
     assert [_percent(x) for x in (0.9996, 0.9994, 1.0, 0.5)] == ["<100%", "99.9%", "100%", "50%"]
 
 
@@ -582,7 +582,7 @@ def test_an_artifact_of_several_targets_is_asked_for_each(tmp_path, target, task
     text = path.read_text()
     path.write_text(text.replace("second", "other"))
     if target == "c":
-        with pytest.raises(VerificationError, match="names its columns or classes otherwise"):
+        with pytest.raises(VerificationError, match="from the model in column or class names"):
             list(runner_of(path).run(path, model.schema, rows))
 
 
@@ -860,7 +860,7 @@ def test_runtimes_are_chosen_by_name_for_their_kind_alone(tmp_path):
     assert [artifact.runtime for artifact in report.artifacts] == ["clang", "python"]
     report = verify(verify_runtimes_small_model(), paths[:1], without=["gcc"])
     assert [artifact.runtime for artifact in report.artifacts] == ["clang"]
-    assert "gcc (left out, as asked)" in str(report)
+    assert "gcc (excluded on request)" in str(report)
 
 
 def test_a_machine_without_a_compiler_says_so_and_proves_nothing(tmp_path, monkeypatch):
@@ -886,7 +886,7 @@ def test_the_command_line_chooses_runtimes_and_bounds_the_time(tmp_path):
     done = CliRunner().invoke(main, [*command, "--with", "python"])
     assert (done.exit_code, "equal to the model" in done.output) == (0, True)
     done = CliRunner().invoke(main, [*command, "--without", "python"])
-    assert (done.exit_code, "left out, as asked" in done.output) == (1, True)
+    assert (done.exit_code, "excluded on request" in done.output) == (1, True)
 
 
 # ------------------------------------------------------------------ time
@@ -915,7 +915,7 @@ def test_without_time_the_first_rows_are_asked_and_the_rest_is_said_to_be_left_o
     result = asked_of(right, 20_000, time.monotonic(), tmp_path)
     assert result.equal
     assert result.rows == 2000
-    assert "2,000 of 20,000 rows were asked on fake within the budget of time" in result.note
+    assert "2,000 of 20,000 rows were run on fake within the time budget" in result.note
     assert asked_of(right, 20_000, math.inf, tmp_path).rows == 20_000
 
 
@@ -950,13 +950,13 @@ def test_a_program_that_hangs_is_stopped(tmp_path):
     job = Job(
         tmp_path / "m", verify_runtimes_small_model().schema, tmp_path, time.monotonic() + 0.2
     )
-    with pytest.raises(OutOfTimeError, match="'m' did not end within the time"):
+    with pytest.raises(OutOfTimeError, match="'m' did not end within the remaining time"):
         job.call(["sleep", "20"])
     path = verify_runtimes_exported(verify_runtimes_small_model(), tmp_path, "python")
     path.write_text(path.read_text() + "\nwhile True: pass\n")
     began = time.monotonic()
     report = verify(verify_runtimes_small_model(), [path], budget=0.5)
-    assert "did not end within the time" in report.artifacts[0].error
+    assert "did not end within the remaining time" in report.artifacts[0].error
     assert time.monotonic() - began < 10
 
 
@@ -971,7 +971,7 @@ def oblique_model():
 )
 def test_construction_of_rows_that_time_cuts_is_said(model):
     probes = make_probes(model, 10, 0, 10**6, until=time.monotonic())
-    assert "within the budget of time: raise it" in probes.cut
+    assert "within the time budget; raise budget" in probes.cut
 
 
 def test_a_budget_is_a_positive_number_and_shares_itself():
@@ -987,6 +987,6 @@ def test_a_cut_verification_is_not_called_complete(tmp_path):
     model = chain(300, Schema((Column("x"),), classes=("no", "yes")))
     report = verify(model, [verify_runtimes_exported(model, tmp_path, "rules")], budget=1e-6)
     assert report.equal
-    assert "on the rows tried; coverage is incomplete" in str(report)
-    assert "raise it" in str(report)
-    assert report.lowering.startswith("not tried within the budget of time")
+    assert "on the rows run; coverage is incomplete" in str(report)
+    assert "raise budget" in str(report)
+    assert report.lowering.startswith("not tried within the time budget")

@@ -1,11 +1,10 @@
-"""The command line: arguments only; what they ask for is done by the rooms above.
+"""The command line interface.
 
-Nothing heavy is imported before a command runs, so that ``treekit --help`` is
-there at once.
+Heavy modules are imported only when a command runs, so that ``treekit --help`` is fast.
 
-Exit codes: 0, done; 1, ``verify`` found a difference or ``plugin check`` a breach;
-2, a command, table or file that cannot be used, with one message on stderr that says why;
-128 and a signal's number: it was ended by Ctrl-C, SIGTERM or SIGHUP.
+Exit codes: 0, success; 1, ``verify`` found a difference or ``plugin check`` a violation;
+2, an invalid command, table or file, with one message on stderr; 128 plus a signal number,
+ended by Ctrl-C, SIGTERM or SIGHUP.
 """
 
 from __future__ import annotations
@@ -52,11 +51,13 @@ __all__ = ["main"]
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, message="%(prog)s %(version)s", prog_name="treekit")
-@click.option("--strict-plugins", is_flag=True, help="A faulty plugin is an error, not a warning.")
-@click.option("--debug", is_flag=True, help="Show where an error came from.")
+@click.option(
+    "--strict-plugins", is_flag=True, help="Treat a faulty plugin as an error, not a warning."
+)
+@click.option("--debug", is_flag=True, help="Print the traceback of an error.")
 @click.pass_context
 def main(ctx: click.Context, strict_plugins: bool, debug: bool) -> None:
-    """Train decision trees and forests, export them, and prove every export equal."""
+    """Train decision trees and forests, export them, and verify every export bit for bit."""
     del debug  # read by `Commands`
     ctx.color = colour_default()
     if strict_plugins:

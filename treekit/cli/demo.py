@@ -1,4 +1,4 @@
-"""``treekit demo``: the whole way from a table to proven artifacts, in under a minute."""
+"""``treekit demo``: from a table to verified artifacts in under a minute."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _TARGETS = ("onnx", "c", "python", "rules")
 _SHARE_HELD = 0.25
 
 
-@click.command("demo", short_help="Show treekit at work on a table that comes with it.")
+@click.command("demo", short_help="Run a demo on a table that ships with treekit.")
 @click.option(
     "--out",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("treekit-demo"),
     show_default=True,
-    help="Where to write models and artifacts.",
+    help="Folder to write models and artifacts to.",
 )
 @click.pass_context
 def demo_command(ctx: click.Context, out: Path) -> None:
-    """Train a tree and a forest on 368 horses with colic, export both, and prove all equal."""
+    """Train a tree and a forest on 368 horses with colic, export both, and verify the exports."""
     from treekit.cli.model_summary import counted, estimate_of
     from treekit.data import DEMO_TARGET, demo_table
     from treekit.data.dataset import make_dataset
@@ -42,7 +42,7 @@ def demo_command(ctx: click.Context, out: Path) -> None:
 
     table = read_table(demo_table())
     dataset = make_dataset(table, DEMO_TARGET)
-    heading("The table: horses with colic; is the lesion surgical?")
+    heading("Data: horses with colic; target: is the lesion surgical?")
     click.echo(f"  {_described(dataset)}\n")
 
     heading("A tree, pruned by cross-validation")
@@ -50,7 +50,7 @@ def demo_command(ctx: click.Context, out: Path) -> None:
     accuracy, held = _held_out(table, DEMO_TARGET)
     alpha = tree.provenance["pruner"]["alpha"]
     click.echo(f"  {counted(tree.n_leaves, 'leaf')}, depth {tree.depth}, alpha {alpha:.4g}")
-    click.echo(f"  accuracy {accuracy:.3f} on {held} rows held out of a training like it\n")
+    click.echo(f"  accuracy {accuracy:.3f} on {held} rows held out, trained on the others\n")
 
     heading("A forest of 100 trees")
     forest = _trained(dataset, _FOREST)
@@ -62,7 +62,7 @@ def demo_command(ctx: click.Context, out: Path) -> None:
     artifacts = {name: _written(model, out, name) for name, model in _named(tree, forest)}
     click.echo()
 
-    heading("The rules of the tree")
+    heading("Rules of the tree")
     click.echo("\n".join(f"  {line}".rstrip() for line in _rule_lines(tree)) + "\n")
 
     reports = [_verified(model, name, artifacts[name]) for name, model in _named(tree, forest)]
@@ -80,7 +80,7 @@ def _described(dataset: Dataset) -> str:
     )
     numeric = dataset.schema.n_features - nominal
     return (
-        f"{dataset.n_rows} rows, {numeric} columns of numbers, {nominal} of categories, "
+        f"{dataset.n_rows} rows, {numeric} numeric and {nominal} nominal columns, "
         f"{gone:,} missing cells"
     )
 
@@ -92,7 +92,7 @@ def _trained(dataset: Dataset, settings: dict[str, Any]) -> Model:
 
 
 def _held_out(table: Table, target: str) -> tuple[float, int]:
-    """Accuracy of a tree of three quarters of the rows on the last quarter, and its size."""
+    """Train on three quarters of the rows; return accuracy and size of the last quarter."""
     import numpy as np
 
     from treekit.cli.predict import quality
@@ -105,7 +105,7 @@ def _held_out(table: Table, target: str) -> tuple[float, int]:
 
 
 def _written(model: Model, folder: Path, name: str) -> list[Path]:
-    """Write the model file and every artifact; the main files of the artifacts."""
+    """Write the model file and all artifacts; return the main file of each artifact."""
     from treekit.export import export
 
     model.save(folder / f"{name}.treekit")
@@ -122,24 +122,24 @@ def _file_name(name: str, target: str) -> str:
 
 
 def _rule_lines(model: Model) -> list[str]:
-    """The rules, without the words before them."""
+    """Return the lines of the rules, without the header."""
     _, first, others = str(model.rules()).partition("rule 1 of ")
     return (first + others).splitlines()
 
 
 def _verified(model: Model, name: str, artifacts: list[Path]) -> Report:
-    """Prove the artifacts that this machine can run; name those that it cannot."""
+    """Verify the artifacts that this machine can run, and name the others."""
     from treekit.cli.terminal import print_report
     from treekit.kernels.compile import compile_notice
     from treekit.verify import verify
     from treekit.verify.run_artifact import runner_of
 
     untried = {path: why for path in artifacts if (why := runner_of(path).lacking(path))}
-    heading(f"Is every artifact of the {name} equal to the model?")
+    heading(f"Verification of the {name}'s artifacts")
     with compile_notice():
         report = verify(model, [path for path in artifacts if path not in untried])
     print_report(report)
     for path, why in untried.items():
-        click.secho(f"{shown(path)} is written but not tried: {why}", fg="yellow")
+        click.secho(f"{shown(path)} was written but not verified: {why}", fg="yellow")
     click.echo()
     return report

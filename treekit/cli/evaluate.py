@@ -1,4 +1,4 @@
-"""``treekit evaluate``: the scores of a model on a table, or of settings by cross-validation."""
+"""``treekit evaluate``: score a model on a table, or settings by cross-validation."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _OF_FOLDS = (
 )
 
 
-@click.command("evaluate", short_help="Score a model on a table, or settings by cross-validation.")
+@click.command("evaluate", short_help="Score a model on a table, or cross-validate settings.")
 @click.argument("inputs", nargs=-1, required=True, metavar="[MODEL] TABLE")
 @click.option(
     *("--target", "targets"),
     multiple=True,
     metavar="COL",
-    help="Column to predict: cross-validate.",
+    help="Column to predict; selects cross-validation.",
 )
 @click.option(
     "--cv",
@@ -43,21 +43,21 @@ _OF_FOLDS = (
     type=click.IntRange(1),
     help="Number of cross-validations, each with new folds.  [default: 1]",
 )
-@click.option("--groups", metavar="COL", help="Column whose groups of rows stay in one fold.")
-@click.option("--like", metavar="MODEL", help="Settings to start from: those of this model.")
+@click.option("--groups", metavar="COL", help="Keep rows with equal values of COL in one fold.")
+@click.option("--like", metavar="MODEL", help="Start from the settings of this model.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--html",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Also write a page with confusion matrix, ROC and calibration curves.",
+    help="Also write an HTML report with confusion matrix, ROC and calibration curves.",
 )
 @settings_options
 @table_options
 def evaluate_command(**given: Any) -> None:
-    """Score MODEL on a TABLE that holds its target; with --target, cross-validate on TABLE.
+    """Score MODEL on a TABLE that contains its target; with --target, cross-validate on TABLE.
 
-    Each score has a 95% interval and is compared with a baseline that always
+    Each score has a 95% confidence interval and is compared with a baseline that always
     predicts the class frequencies or the mean.
     """
     inputs = given["inputs"]
@@ -86,9 +86,9 @@ def _score_model(given: dict[str, Any]) -> Evaluation:
     for name in _OF_FOLDS:
         if given[name] not in (None, ()):
             option = "--set" if name == "assignments" else f"--{name}"
-            raise click.UsageError(f"{option} is for a cross-validation: use it with --target")
+            raise click.UsageError(f"{option} is for cross-validation: use it with --target")
     if given["dtype"] != "auto":
-        raise click.UsageError("--dtype is for a cross-validation: use it with --target")
+        raise click.UsageError("--dtype is for cross-validation: use it with --target")
     path, table = given["inputs"]
     try:
         model = load(path)
@@ -120,8 +120,8 @@ def _cross_validate(given: dict[str, Any]) -> Evaluation:
         raise click.UsageError(f"--groups {groups!r} is the target; give another column")
     codes = group_codes(table, groups)
     ignore = [*given["ignore"], *([] if groups is None else [groups])]
-    asked = given | {"targets": target, "ignore": ignore}
-    dataset = read_dataset(asked, settings, table)
+    options = given | {"targets": target, "ignore": ignore}
+    dataset = read_dataset(options, settings, table)
     with compile_notice(), fold_progress() as progress:
         return cross_validate(
             dataset,

@@ -1,4 +1,4 @@
-"""``treekit explain``: why a model answers one row as it does."""
+"""``treekit explain`` and ``treekit plot``: explain a prediction, draw a tree."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- explain
+# ---------------------------------------------------------------- treekit explain
 
 _EXAMPLES = """\b
 Examples:
@@ -32,37 +32,48 @@ Examples:
 """
 
 
-@click.command("explain", short_help="Say why a model answers a row as it does.", epilog=_EXAMPLES)
+@click.command("explain", short_help="Explain the prediction for one row.", epilog=_EXAMPLES)
 @click.argument("model")
 @click.option(
     "--row",
     metavar="COL=VALUE,...|JSON|N",
-    help="The row: cells as in a CSV line, a JSON object, or, with --table, its number from 0.",
+    help="The row: cells as in a CSV line, a JSON object, or its number in --table, from 0.",
 )
 @click.option(
     *("--set", "assignments"),
     multiple=True,
     metavar="COL=VALUE",
-    help="A cell of the row, whatever its value holds; may be repeated.",
+    help="Cell of the row; the value is used literally.  May be repeated.",
 )
 @click.option(
-    "--table", metavar="TABLE", help="Rows: for --row N, and to measure changes of numbers by."
+    "--table",
+    metavar="TABLE",
+    help="Table for --row N; also used to scale changes of numeric columns.",
 )
-@click.option("--tree", metavar="N", type=click.IntRange(1), help="Tell the way through this tree.")
+@click.option(
+    "--tree", metavar="N", type=click.IntRange(1), help="Show the decision path of this tree."
+)
 @click.option(
     "--changes",
     metavar="N",
     type=click.IntRange(0, 2),
     default=2,
     show_default=True,
-    help="Most columns to change for another answer; 0: no search.",
+    help="Maximum number of columns that a counterfactual changes; 0: no search.",
 )
-@click.option("--wish", metavar="ANSWER", help="Answer to look for: a label, or such as '>= 10'.")
-@click.option("--target", metavar="COL", help="Target that the wish is about.  [default: first]")
 @click.option(
-    "--fixed", callback=listed, metavar="A,B,...", help="Columns that must stay as they are."
+    "--wish",
+    metavar="ANSWER",
+    help="Prediction that a counterfactual must reach: a label, or a bound such as '>= 10'.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Everything, for programs.")
+@click.option("--target", metavar="COL", help="Target of --wish.  [default: first]")
+@click.option(
+    "--fixed",
+    callback=listed,
+    metavar="A,B,...",
+    help="Columns that counterfactuals must not change.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print all details as JSON.")
 @click.option(
     "--lang",
     metavar="en|zh|FILE",
@@ -71,7 +82,11 @@ Examples:
     help="Language of the text, or a catalogue file (.toml).",
 )
 @click.option(
-    "-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Default: stdout."
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="File to write.  [default: standard output]",
 )
 def explain_command(
     model: str,
@@ -85,13 +100,12 @@ def explain_command(
     fixed: list[str] | None,
     **options: Any,
 ) -> None:
-    """Say why MODEL answers a row as it does, and what would alter the answer.
+    """Explain the prediction of MODEL for one row, and find changes that would alter it.
 
-    Columns that the row leaves out are missing.  Of a tree the way is told, node by
-    node; of a forest the votes; of both what each column adds to the answer (Saabas
-    2014), in integers that add up exactly, and the nearest change of one or two
-    columns to another answer, which is searched exactly and predicted before it is
-    said.
+    Columns not given are missing.  The output contains the decision path of a tree, or the
+    votes of a forest; the feature contributions (Saabas 2014), in integers that add up
+    exactly; and the nearest counterfactual: the smallest change of one or two columns to
+    another prediction, found by an exact search and checked with the model.
     """
     from treekit.explain import explain
     from treekit.model.model_file import load
@@ -130,11 +144,11 @@ def _rows(model: Model, table: str) -> Any:
 
 
 def _row(model: Model, row: str | None, assignments: Sequence[str], rows: Any) -> Any:
-    """The row that the options mean: a mapping, or a table of one row."""
+    """Return the row given by the options: a mapping, or a table of one row."""
     numbered = row is not None and row.strip().isdigit() and row.isascii()
     if rows is not None and numbered and row is not None:
         if assignments:
-            raise click.UsageError("--set gives cells of a row of your own; leave --row N out")
+            raise click.UsageError("--set and --row N cannot be combined; leave one of them out")
         number = int(row)
         if number >= rows.n_rows:
             raise click.UsageError(f"there is no row {number}; the table has {rows.n_rows}, from 0")
@@ -147,7 +161,7 @@ def _row(model: Model, row: str | None, assignments: Sequence[str], rows: Any) -
     cells |= _once(assignments, "--set")
     if not cells:
         names = ", ".join(f"{name}=..." for name in model.schema.names[:3])
-        raise click.UsageError(f"say which row: --row '{names}', or --table TABLE --row N")
+        raise click.UsageError(f"no row is given; use --row '{names}', or --table TABLE --row N")
     return cells
 
 
@@ -172,12 +186,12 @@ def _cells_of(text: str) -> list[str]:
 
 
 def _once(texts: Sequence[str], option: str) -> dict[str, str]:
-    """Columns and their values, each column named once."""
+    """Parse columns and their values; raise if a column is repeated."""
     cells: dict[str, str] = {}
     for text in texts:
         name, value = _pair(text, option)
         if name in cells:
-            raise click.UsageError(f"{option} names {name!r} twice; say its value once")
+            raise click.UsageError(f"{option} names {name!r} twice; give one value")
         cells[name] = value
     return cells
 
@@ -185,8 +199,12 @@ def _once(texts: Sequence[str], option: str) -> dict[str, str]:
 def _pair(text: str, option: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        remedy = "with --table a number chooses a row" if text.strip().isdigit() else "as in age=39"
-        raise click.UsageError(f"{option} {text!r} is no COLUMN=VALUE; {remedy}")
+        remedy = (
+            "add --table to choose a row by number"
+            if text.strip().isdigit()
+            else "write it as in age=39"
+        )
+        raise click.UsageError(f"{option} {text!r} is not COLUMN=VALUE; {remedy}")
     return name.strip(), value
 
 
@@ -194,19 +212,18 @@ def _json_cells(text: str) -> dict[str, Any]:
     try:
         cells = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise click.UsageError(f"--row is no JSON object: {error}") from None
+        raise click.UsageError(f"--row is not a JSON object: {error}") from None
     for name, value in cells.items():
         if isinstance(value, list | dict):
-            raise click.UsageError(f"--row: {name!r} holds {value!r}; a cell is one value")
+            raise click.UsageError(f"--row: {name!r} is {value!r}; a cell must be a single value")
     return dict(cells)
 
 
-# ---------------------------------------------------------------- picture
-# ``treekit plot``: a tree of a model file as a picture.
+# ---------------------------------------------------------------- treekit plot
 
 
 def _depth(_: click.Context, __: click.Parameter, value: str | None) -> int | str | None:
-    """A number of levels, or None for ``all``; without one, as much as a page holds."""
+    """Parse a depth: an integer, None for ``all``, or ``auto`` by default."""
     if value is None:
         return "auto"
     if value == "all":
@@ -216,23 +233,28 @@ def _depth(_: click.Context, __: click.Parameter, value: str | None) -> int | st
     return int(value)
 
 
-@click.command("plot", short_help="Draw a tree: .svg, or .dot for Graphviz.")
+@click.command("plot", short_help="Draw a tree as SVG, or as DOT for Graphviz.")
 @click.argument("model")
 @click.option(
     *("-o", "--output"),
     required=True,
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Picture to write; its ending, .svg or .dot, says in which form.",
+    help="Picture to write; the suffix, .svg or .dot, selects the format.",
 )
 @click.option(
-    "--tree", metavar="N", type=click.IntRange(1), default=1, help="Tree of a forest.  [default: 1]"
+    "--tree",
+    metavar="N",
+    type=click.IntRange(1),
+    default=1,
+    help="Number of the tree in a forest.  [default: 1]",
 )
 @click.option(
     "--max-depth",
     metavar="N",
     callback=_depth,
-    help="Deepest level to draw, the root being 0, or 'all'; default: as much as reads well.",
+    help="Maximum depth to draw, where the root has depth 0, or 'all'.  [default: as much as is "
+    "readable]",
 )
 @click.option(
     "--lang",
@@ -240,12 +262,12 @@ def _depth(_: click.Context, __: click.Parameter, value: str | None) -> int | st
     type=click.Choice(["en", "zh"]),
     default="en",
     show_default=True,
-    help="Of the picture's own words.",
+    help="Language of the picture.",
 )
 def plot_command(model: str, output: Path, tree: int, max_depth: int | None, language: str) -> None:
-    """Draw a tree of MODEL: questions, shares of the training rows, classes or values.
+    """Draw a tree of MODEL, with its tests, shares of training rows, and classes or values.
 
-    What the picture leaves out stands in it: how many leaves a cut hides.
+    Where subtrees are omitted, the picture shows their number of leaves.
     """
     from treekit.model.model_file import load
     from treekit.plot import plot, suffix_of, written

@@ -1,4 +1,4 @@
-"""``treekit export`` and ``treekit verify``: artifacts, and the proof that they are equal."""
+"""``treekit export``, ``verify`` and ``import``: artifacts and models of other libraries."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- artifacts
+# ---------------------------------------------------------------- export and verify
 
 
 class _ExportCommand(click.Command):
-    """A target's settings are options of their own; ``--help-settings`` needs nothing else."""
+    """A command that accepts a target's settings as options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments; ``--target-runtime 1.20`` is ``--set target_runtime=1.20``."""
+        """Parse arguments, with ``--target-runtime 1.20`` as ``--set target_runtime=1.20``."""
         ctx.resilient_parsing = "--help-settings" in args
         known = {name for option in self.params for name in option.opts} | {"--help"}
         words, rest = [], iter(args)
@@ -38,7 +38,7 @@ class _ExportCommand(click.Command):
 
 
 def _print_settings(target: str | None) -> None:
-    """The settings of a target, or of all."""
+    """Print the settings of a target, or of all targets."""
     from treekit import registry
     from treekit.cli.terminal import print_table
     from treekit.contracts import Exporter
@@ -60,7 +60,7 @@ def _print_settings(target: str | None) -> None:
 
 
 @click.command(
-    "export", cls=_ExportCommand, short_help="Write a model for another language or runtime."
+    "export", cls=_ExportCommand, short_help="Export a model to another language or runtime."
 )
 @click.argument("model")
 @click.option(
@@ -68,13 +68,13 @@ def _print_settings(target: str | None) -> None:
     "target",
     required=True,
     metavar="TARGET",
-    help="c, go, java, onnx, ... (treekit plugins).",
+    help="Format to write: c, go, java, onnx, ... ('treekit plugins' lists all).",
 )
 @click.option(
     *("--set", "assignments"),
     multiple=True,
     metavar="KEY=VALUE",
-    help="A setting of the target; --KEY VALUE does as well.",
+    help="Setting of the target; same as --KEY VALUE.  May be repeated.",
 )
 @click.option("--help-settings", is_flag=True, help="List the settings of targets and exit.")
 @click.option(
@@ -82,12 +82,15 @@ def _print_settings(target: str | None) -> None:
     required=True,
     metavar="PATH",
     type=click.Path(path_type=Path),
-    help="Main file to write; its ending may be left out.",
+    help="Main file to write; its suffix may be omitted.",
 )
 def export_command(
     model: str, target: str, assignments: tuple[str, ...], output: Path, help_settings: bool
 ) -> None:
-    """Write MODEL for a target: all of its files, or none."""
+    """Export MODEL to a target, and print the files written.
+
+    If the export fails, no file is changed.
+    """
     if help_settings:
         _print_settings(target)
         return
@@ -109,12 +112,12 @@ def export_command(
         click.echo(shown(path))
     for header in paths:
         text = header.read_bytes().decode(errors="replace") if header.suffix == ".h" else ""
-        if said := sizes_in(text):
-            click.echo(said, err=True)  # not a file, so it stands beside their list
+        if sizes := sizes_in(text):
+            click.echo(sizes, err=True)  # stdout lists files only
 
 
 def _places(output: Path, suffix: str) -> list[Path]:
-    """Where an export may write, whatever is left out of `output`."""
+    """Return the files that an export may write, also if `output` has no suffix."""
     if suffix.startswith("/"):
         folder = output.parent if output.name == suffix[1:] else output
         return [folder / suffix[1:]]
@@ -122,14 +125,14 @@ def _places(output: Path, suffix: str) -> list[Path]:
     return [output.with_name(name) for name in (output.name, stem + suffix, f"{stem}.h")]
 
 
-@click.command("verify", short_help="Prove artifacts equal to a model, bit for bit.")
+@click.command("verify", short_help="Verify that artifacts equal a model, bit for bit.")
 @click.argument("model")
 @click.argument("artifacts", nargs=-1, required=True, metavar="ARTIFACT...")
 @click.option(
     "--certificate",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Write the outcome as JSON, with digests of the artifacts.",
+    help="Write the result as JSON, with digests of the artifacts.",
 )
 @click.option(
     "--rows",
@@ -137,10 +140,15 @@ def _places(output: Path, suffix: str) -> list[Path]:
     type=click.IntRange(0),
     default=2000,
     show_default=True,
-    help="Random rows besides those constructed for each split and leaf.",
+    help="Number of random rows, besides those constructed for each split and leaf.",
 )
 @click.option(
-    "--seed", metavar="N", type=click.IntRange(0), default=0, show_default=True, help="Of the rows."
+    "--seed",
+    metavar="N",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Seed of the random rows.",
 )
 @click.option(
     "--max-rows",
@@ -148,7 +156,7 @@ def _places(output: Path, suffix: str) -> list[Path]:
     type=click.IntRange(1),
     default=500_000,
     show_default=True,
-    help="Most rows to construct; large forests may need more.",
+    help="Maximum number of rows to construct; large forests may need more.",
 )
 @click.option(
     "--budget",
@@ -156,20 +164,20 @@ def _places(output: Path, suffix: str) -> list[Path]:
     type=click.FloatRange(0, min_open=True),
     default=1800.0,
     show_default=True,
-    help="Time that it may take, about; what is left out for it is said.",
+    help="Approximate time limit; the report lists what was left out.",
 )
 @click.option(
     *("--with", "runtimes"),
     multiple=True,
     metavar="NAME",
-    help="What to run artifacts with, or all; default: the first that can, of each kind.",
+    help="Runtime to use, or 'all'.  [default: the first available for each kind of artifact]",
 )
-@click.option("--without", multiple=True, metavar="NAME", help="What not to run artifacts with.")
+@click.option("--without", multiple=True, metavar="NAME", help="Runtime not to use.")
 @click.option(
     "--templates",
     metavar="DIR",
     default="",
-    help="A folder of languages besides those that are known.",
+    help="Folder of templates for additional languages.",
 )
 @click.pass_context
 def verify_command(
@@ -187,14 +195,13 @@ def verify_command(
 ) -> None:
     """Run artifacts of MODEL (.onnx, .c, .py, .sql, .rules.txt, .mjs, .java, .rs, .go).
 
-    Every bit of their answers is compared with the model's.
+    Their predictions are compared with the model's, bit for bit.
 
-    Artifacts are executed: verify only files that you trust.  The exit code
-    is 0 if all are equal, and 1 if any differs or could not be run; the first
-    row that shows a difference is printed.
+    Artifacts are executed: verify only files that you trust.  The exit code is 0 if all
+    are equal, and 1 if any differs or cannot be run; the first differing row is printed.
 
-    MODEL itself, a .h beside its .c and certificates may be among the
-    artifacts, so that a pattern such as out/m.* will do; they are passed over.
+    MODEL itself, the .h of a .c artifact and certificates are skipped, so that a pattern
+    such as out/m.* can be given.
     """
     from treekit.cli.terminal import print_report
     from treekit.kernels.compile import compile_notice
@@ -203,7 +210,7 @@ def verify_command(
 
     paths = [path for path in map(Path, artifacts) if not _passed_over(path, model, artifacts)]
     if not paths:
-        raise click.UsageError("there is no artifact among the files given; name at least one")
+        raise click.UsageError("no artifact among the given files; name at least one")
     if certificate is not None:
         headers = [path.with_suffix(".h") for path in paths if path.suffix == ".c"]
         check_place(certificate, model, *paths, *headers)
@@ -225,7 +232,7 @@ def verify_command(
 
 
 def _passed_over(path: Path, model: str, artifacts: tuple[str, ...]) -> bool:
-    """Whether a file stands beside the artifacts but is none itself."""
+    """Check for a file that accompanies artifacts: a header, a certificate or the model."""
     if path.suffix == ".h":
         return path.with_suffix(".c") in map(Path, artifacts)
     if not path.is_file():
@@ -236,31 +243,30 @@ def _passed_over(path: Path, model: str, artifacts: tuple[str, ...]) -> bool:
     return Path(model).is_file() and path.samefile(model)
 
 
-# ---------------------------------------------------------------- importing
-# ``treekit import``: another library's model file as one of treekit's.
+# ---------------------------------------------------------------- import
 
 
-@click.command("import", short_help="Read another library's model file.")
+@click.command("import", short_help="Convert a model file of another library.")
 @click.argument("source", metavar="FILE")
 @click.option(
     *("-o", "--output"),
     required=True,
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="The model file to write.",
+    help="Model file to write.",
 )
 @click.option(
     *("--set", "assignments"),
     multiple=True,
     metavar="KEY=VALUE",
-    help="A setting of the importer: answer=margins, dtype=float64, iterations=N.",
+    help="Setting of the importer: answer=margins, dtype=float64, iterations=N.",
 )
 def import_command(source: str, output: Path, assignments: tuple[str, ...]) -> None:
-    """Read FILE, another library's model, and write it as a model file of treekit's.
+    """Convert FILE, a model of another library, to a treekit model file.
 
-    LightGBM's text, XGBoost's JSON and UBJSON, ONNX graphs of one tree operator and
-    scikit-learn's trees in a file of skops are read; never a pickle.  All other commands
-    take the model file: export, rules, verify, predict, inspect.
+    Supported are LightGBM text files, XGBoost JSON and UBJSON, ONNX graphs with one tree
+    operator, and scikit-learn trees saved by skops; pickles are never read.  The result
+    can be used by all other commands, such as export, rules, verify and predict.
     """
     from treekit.cli.terminal import shown
     from treekit.interop import importer_of, read_model

@@ -1,4 +1,4 @@
-"""``treekit importances``: how much a model owes to each column."""
+"""``treekit importances``: feature importances."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 __all__ = ["importances_command"]
 
 
-@click.command("importances", short_help="Say how much a model owes to each column.")
+@click.command("importances", short_help="Print feature importances.")
 @click.argument("model")
 @click.argument("table", required=False)
 @click.option(
     "--out-of-bag",
     is_flag=True,
-    help="TABLE trained the forest: ask each tree about the rows it has not seen.",
+    help="Score each tree on its out-of-bag rows; TABLE must be the training table.",
 )
 @click.option(
     "--repeats",
@@ -30,9 +30,16 @@ __all__ = ["importances_command"]
     type=click.IntRange(1),
     default=5,
     show_default=True,
-    help="Shuffles of each column.",
+    help="Number of shuffles of each column.",
 )
-@click.option("--seed", metavar="N", type=click.IntRange(0), default=0, show_default=True)
+@click.option(
+    "--seed",
+    metavar="N",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Seed of the shuffles.",
+)
 @click.option("--weights", metavar="COL", help="Column of row weights.")
 @click.option(
     "--missing-marks",
@@ -43,11 +50,11 @@ __all__ = ["importances_command"]
 def importances_command(
     model: str, table: str | None, missing_marks: list[str] | None, **options: Any
 ) -> None:
-    """Print each column's share of the gain of MODEL's splits, largest first.
+    """Print the share of each column in the gain of MODEL's splits, largest first.
 
-    With a TABLE that holds the target: first of all what the score (accuracy,
-    or R squared) on it loses when the column's cells are shuffled among the
-    rows, and the standard error of that.
+    With a TABLE that contains the target, also print permutation importances, and sort by
+    them: the decrease of the score (accuracy, or R squared) on TABLE when the column is
+    shuffled, with its standard error.
     """
     from treekit.cli.predict import read_rows
     from treekit.model.model_file import load
@@ -57,7 +64,7 @@ def importances_command(
     names, gains = loaded.schema.names, gain_importances(loaded)
     if table is None:
         if options["out_of_bag"] or options["weights"] is not None:
-            raise click.UsageError("--out-of-bag and --weights are about a TABLE; give one")
+            raise click.UsageError("--out-of-bag and --weights need a TABLE; give one")
         order = (-gains).argsort(kind="stable").tolist()
         print_table(["column", "gain"], [(names[f], f"{gains[f]:.4f}") for f in order])
         return
@@ -65,7 +72,7 @@ def importances_command(
     found = permutation_importances(loaded, read_rows(table, marks), **options)
     _print(loaded, found, gains.tolist())
     if options["out_of_bag"]:
-        click.echo("(the mean of single trees, each on the rows that it has not seen)")
+        click.echo("(mean of the single trees, each on its out-of-bag rows)")
 
 
 def _print(model: Model, found: Importances, gains: list[float]) -> None:
@@ -73,7 +80,7 @@ def _print(model: Model, found: Importances, gains: list[float]) -> None:
     rows = zip(model.schema.names, found.mean, found.standard_error, gains, strict=True)
     ordered = sorted(rows, key=lambda row: (-row[1], -row[3]))
     print_table(
-        ["column", f"{name} lost", "standard error", "gain"],
+        ["column", f"{name} decrease", "standard error", "gain"],
         [(column, *(f"{number:.4f}" for number in numbers)) for column, *numbers in ordered],
     )
     click.echo(f"\n{name}: {found.score:.4f}")

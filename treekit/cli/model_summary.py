@@ -1,4 +1,4 @@
-"""What a model is, in words and numbers."""
+"""Printed summaries of models."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _LEVELS_SHOWN = 8
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 tree``, ``12,082 trees``; nouns whose plural ends in s, and leaf."""
+    """Format a number with a noun: ``1 tree``, ``12,082 trees``, ``2 leaves``."""
     plural = "leaves" if noun == "leaf" else f"{noun}s"
     return f"{number:,} {noun if number == 1 else plural}"
 
 
 def size(model: Model) -> list[tuple[str, str]]:
-    """Trees, nodes, leaves and depth."""
+    """Return the numbers of trees, nodes and leaves, and the depth."""
     return [
         ("trees", f"{model.n_trees:,}"),
         ("nodes", f"{model.n_nodes:,}"),
@@ -50,9 +50,9 @@ def _schema_facts(model: Model) -> list[tuple[str, str]]:
     names = [repr(output.name) for output in schema.outputs]
     if (
         isinstance(task, dict) and schema.task == "regression"
-    ):  # a plugin's, with answers of its own
+    ):  # a plugin's task, which predicts named numbers
         facts += [(shown(str(role)), repr(name)) for role, name in task.items() if role != "name"]
-        return [*facts, ("task", shown(str(task.get("name")))), ("answers", _some(names))]
+        return [*facts, ("task", shown(str(task.get("name")))), ("predictions", _some(names))]
     facts += [("target", name) for name in names]
     if schema.task == "regression":
         return [*facts, ("task", "regression")]
@@ -63,7 +63,7 @@ def _schema_facts(model: Model) -> list[tuple[str, str]]:
 
 
 def _policies(model: Model) -> list[tuple[str, str]]:
-    """What a model does with rows and votes; costs are those of mistakes, true>said."""
+    """Return the policies for cells, votes and misclassification costs (true>predicted)."""
     facts: list[tuple[str, str]] = [("missing", model.missing), ("unknown", model.unknown)]
     if model.combine == "sum":
         facts.append(("trees add up to", "margins" if model.margins else "numbers"))
@@ -74,9 +74,9 @@ def _policies(model: Model) -> list[tuple[str, str]]:
     if model.costs is not None:
         labels = [repr(label) for label in model.schema.classes]
         costs = [
-            f"{true}>{said}={model.costs[i, j]}"
+            f"{true}>{predicted}={model.costs[i, j]}"
             for i, true in enumerate(labels[: _LEVELS_SHOWN + 1])
-            for j, said in enumerate(labels[: _LEVELS_SHOWN + 1])
+            for j, predicted in enumerate(labels[: _LEVELS_SHOWN + 1])
             if i != j
         ]
         facts.append(("costs", _some(costs)))
@@ -89,39 +89,39 @@ def _some(texts: list[str]) -> str:
 
 
 def print_training(model: Model, dataset: Dataset) -> None:
-    """Print what the model was trained on."""
+    """Print a summary of the training table."""
     heading("trained on")
     print_facts([("rows", f"{dataset.n_rows:,}"), *_schema_facts(model)])
 
 
 def print_model(model: Model) -> None:
-    """Print size, the settings that matter, and what training chose and found."""
+    """Print the size, the main settings and the results of training."""
     heading("model")
     print_facts(size(model))
     heading("settings")
     print_facts(_chosen(model))
     found = list(provenance(model.provenance, components=False))
     if found:
-        heading("found by training")
+        heading("training results")
         print_facts(found)
-    heading("score on rows that were not trained on")
+    heading("estimated score on new rows")
     click.echo(f"  {estimate_of(model)}")
 
 
 def estimate_of(model: Model) -> str:
-    """What training itself estimated of the score on other rows, and by which rows."""
+    """Return the estimate of the score on new rows made in training, and its method."""
     found, schema = model.provenance, model.schema
     oob, pruned = found.get("oob"), found.get("pruner")
     if isinstance(oob, dict) and oob.get("rows"):
         if "accuracy" in oob:
-            said = f"accuracy {oob['accuracy']:.4f}"
+            score = f"accuracy {oob['accuracy']:.4f}"
             if "majority" in oob:
-                said += f" (most frequent class: {oob['majority']:.4f})"
+                score += f" (most frequent class: {oob['majority']:.4f})"
         else:
-            said = f"R squared {oob['r2']:.4f} (mean: 0)"
+            score = f"R squared {oob['r2']:.4f} (mean: 0)"
         pruned_on = "pruned_by_the_same_rows" in oob
         also = " (optimistic: trees were pruned on them)" if pruned_on else ""
-        return f"{said}, out of bag on {oob['rows']:,} rows{also}"
+        return f"{score}, out of bag on {oob['rows']:,} rows{also}"
     if isinstance(pruned, dict):
         risk, how = _pruner_risk(found, pruned)
         weighed = model.settings.get("class_weight") or model.settings.get("priors")
@@ -143,7 +143,7 @@ def _estimate_remedy(model: Model) -> str:
 
 
 def _pruner_risk(found: dict[str, Any], pruned: dict[str, Any]) -> tuple[float | None, str]:
-    """The risk that a pruner of treekit reported of the tree it chose, and on which rows."""
+    """Return the risk that a built-in pruner reported for the chosen tree, and its method."""
     optimistic = "optimistic: it selected the pruned tree"
     if "weight_judged_by" in pruned:
         grown, judged = pruned["weight_grown_on"], pruned["weight_judged_by"]
@@ -161,7 +161,7 @@ def _pruner_risk(found: dict[str, Any], pruned: dict[str, Any]) -> tuple[float |
 
 
 def _chosen(model: Model) -> list[tuple[str, str]]:
-    """Settings that are not at their defaults, and the components and seed in any case."""
+    """Return the settings with other values than the defaults, and components and seed."""
     from treekit.training.settings import SETTINGS
 
     settings = model.settings
@@ -176,7 +176,7 @@ def _chosen(model: Model) -> list[tuple[str, str]]:
 
 
 def _settings(model: Model) -> list[tuple[str, str]]:
-    """All settings, in words that ``--set`` takes."""
+    """Return all settings, as values that ``--set`` accepts."""
     return [(key, _setting(model, key, value)) for key, value in model.settings.items()]
 
 
@@ -187,18 +187,20 @@ def _setting(model: Model, key: str, value: Any) -> str:
         names = label_names(model.schema.classes)
         rows = zip(names, model.costs.tolist(), strict=True)
         pairs = (
-            (true, said, cost) for true, row in rows for said, cost in zip(names, row, strict=True)
+            (true, predicted, cost)
+            for true, row in rows
+            for predicted, cost in zip(names, row, strict=True)
         )
-        value = {f"{true}>{said}": cost for true, said, cost in pairs if true != said}
+        value = {f"{true}>{other}": cost for true, other, cost in pairs if true != other}
     if isinstance(value, dict) and all(type(number) in (int, float) for number in value.values()):
         return shown(written(value))
     return _value(value)
 
 
 def provenance(found: dict[str, Any], *, components: bool = True) -> Iterator[tuple[str, str]]:
-    """Pairs of names and values, with the parts of parts under dotted names.
+    """Yield pairs of names and values, those of nested objects under dotted names.
 
-    A file's provenance may hold any JSON: nothing is taken for granted.
+    A file's provenance may be any JSON: no structure is assumed.
     """
     for key, value in found.items():
         if key in ("components", "treekit", "training_table") and not components:
@@ -208,14 +210,14 @@ def provenance(found: dict[str, Any], *, components: bool = True) -> Iterator[tu
         elif isinstance(value, dict):
             for name, part in value.items():
                 size = _n_rows(part)
-                said = _value(part) if size is None else counted(size, "row")
-                yield f"{key}.{name}", said
+                text = _value(part) if size is None else counted(size, "row")
+                yield f"{key}.{name}", text
         else:
             yield key, _value(value)
 
 
 def _n_rows(value: Any) -> int | None:
-    """Length of a table, that is a dict of equally long lists; None for anything else."""
+    """Return the length of a table (a dict of lists of equal length), None for anything else."""
     if not isinstance(value, dict) or not all(isinstance(part, list) for part in value.values()):
         return None
     lengths = {len(part) for part in value.values()}
@@ -223,7 +225,7 @@ def _n_rows(value: Any) -> int | None:
 
 
 def _print_tables(found: dict[str, Any]) -> None:
-    """Print the tables among the parts of a provenance, such as the sequence of pruned trees."""
+    """Print the tables in a provenance, such as the sequence of pruned trees."""
     for key, parts in found.items():
         for name, table in parts.items() if isinstance(parts, dict) else ():
             if _n_rows(table) is not None:
@@ -236,9 +238,9 @@ def _print_tables(found: dict[str, Any]) -> None:
 def _component(value: Any) -> tuple[str, str]:
     if not isinstance(value, dict):
         return "component", _value(value)
-    said = {key: str(value.get(key, "")) for key in ("kind", "name", "distribution", "version")}
-    source = f"{said['distribution']} {said['version']}".strip()
-    return said["kind"] or "component", f"{said['name']} ({source or 'given as a record'})"
+    part = {key: str(value.get(key, "")) for key in ("kind", "name", "distribution", "version")}
+    source = f"{part['distribution']} {part['version']}".strip()
+    return part["kind"] or "component", f"{part['name']} ({source or 'given as a record'})"
 
 
 def _value(value: Any) -> str:
@@ -248,7 +250,7 @@ def _value(value: Any) -> str:
 
 
 def print_columns(schema: Schema) -> None:
-    """Print the table of a model's inputs."""
+    """Print the input columns of a model."""
     heading("columns")
     print_table(
         ["column", "kind", "levels"],
@@ -257,7 +259,7 @@ def print_columns(schema: Schema) -> None:
 
 
 def print_inspection(model: Model) -> None:
-    """Print all that a model file says, the trees themselves left out."""
+    """Print the contents of a model file, except for the trees."""
     heading("schema")
     print_facts([*_schema_facts(model), ("type", model.schema.dtype), *_policies(model)])
     click.echo()

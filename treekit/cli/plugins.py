@@ -1,4 +1,4 @@
-"""``treekit plugin``: what authors of plugins need."""
+"""``treekit plugins`` and ``treekit plugin``: list, create and check plugins."""
 
 from __future__ import annotations
 
@@ -24,59 +24,59 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- plugin
+# ---------------------------------------------------------------- treekit plugin
 
 KINDS = ("criterion", "splitter", "pruner", "exporter", "importer")
 
 
-@click.group("plugin", short_help="Start a plugin of your own, or check one.")
+@click.group("plugin", short_help="Create or check a plugin.")
 def plugin_group() -> None:
-    """Write plugins and check them; `treekit plugins` lists those that are installed."""
+    """Create or check a plugin; `treekit plugins` lists those installed."""
 
 
-@plugin_group.command("new", short_help="Write a package that works, for you to change.")
+@plugin_group.command("new", short_help="Create a working plugin package to start from.")
 @click.argument("name")
 @click.option(
     *("--kind", "kind"),
     required=True,
     metavar="KIND",
-    help="criterion, splitter, pruner, exporter or importer.",
+    help="Component to create: criterion, splitter, pruner, exporter or importer.",
 )
 @click.option(
     *("--dir", "directory"),
     default=".",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="An existing folder to write the package's folder into; default: here.",
+    help="Existing folder in which to create the package folder.  [default: current folder]",
 )
 def new_command(name: str, kind: str, directory: Path) -> None:
-    """Write treekit-NAME, an installable package with one working component and its tests."""
+    """Create treekit-NAME, an installable package with one working component and its tests."""
     from treekit.scaffold import new_plugin
 
     made = new_plugin(name, kind, directory)
     for file in made.files:
         click.echo(shown(made.folder / file))
-    click.echo("\nIt works as it stands. Next:\n")
+    click.echo("\nThe package works as created. Next steps:\n")
     click.echo(f"  cd {_quoted(made.folder)}")
     click.echo("  pip install -e '.[test]'")
     click.echo("  pytest")
 
 
 def _quoted(path: Path) -> str:
-    """A path as a shell takes it: as one word that is no option."""
+    """Quote a path for a shell, so that it is one word and not an option."""
     text = str(path)
     return shlex.quote(f"./{text}" if text.startswith("-") else text)
 
 
-@plugin_group.command("check", short_help="Judge components by the laws of their contract.")
+@plugin_group.command("check", short_help="Check components against their contract.")
 @click.argument("name")
-@click.option("--kind", type=click.Choice(KINDS), help="Check components of this kind only.")
+@click.option("--kind", type=click.Choice(KINDS), help="Check only components of this kind.")
 @click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE",
-    help="A setting of the component; may be repeated.",
+    help="Setting of the component; may be repeated.",
 )  # fmt: skip
-@click.option("--strict", is_flag=True, help="A declared law that holds is a breach, too.")
-@click.option("--verbose", is_flag=True, help="Show every law, not only what is worth a look.")
+@click.option("--strict", is_flag=True, help="Also fail if a law declared exempt holds.")
+@click.option("--verbose", is_flag=True, help="Show all laws, not only those that need attention.")
 @click.pass_context
 def check_command(
     ctx: click.Context,
@@ -86,10 +86,10 @@ def check_command(
     strict: bool,
     verbose: bool,
 ) -> None:
-    """Judge components by the laws of their contract.
+    """Check components against the laws of their contract.
 
-    NAME is a component, or an entry point or a distribution, all of whose
-    components are judged.  Exit code 1: a law is broken.
+    NAME is a component, an entry point or a distribution; all components of the latter two
+    are checked.  The exit code is 1 if a law is violated.
     """
     from treekit.kernels.compile import compile_notice
     from treekit.testing.report import worded
@@ -97,7 +97,7 @@ def check_command(
     found = _components(name, kind)
     if assignments and len(found) > 1:
         raise SettingError(
-            f"--set is for one component, and {name!r} brings {len(found)}; name one of "
+            f"--set needs a single component, but {name!r} provides {len(found)}; name one of "
             + ", ".join(component.name for component in found)
         )
     broken = 0
@@ -112,7 +112,7 @@ def check_command(
 
 
 def _components(name: str, kind: str | None) -> list[Component]:
-    """The components that a name stands for: their own, their plugin's or their distribution's."""
+    """Return the components with this name, else those of this plugin or distribution."""
     from treekit import registry
 
     every = [c for c in registry.components() if kind in (None, c.kind)]
@@ -124,7 +124,7 @@ def _components(name: str, kind: str | None) -> list[Component]:
     faults = [fault for fault in registry.faults() if name in fault]
     left_out = f"; left out: {'; '.join(faults)}" if faults else ""
     raise SettingError(
-        f"no component, plugin or distribution is called {name!r}"
+        f"no component, plugin or distribution is named {name!r}"
         f"{suggestion(name, known)}{left_out}; treekit plugins lists them"
     )
 
@@ -154,17 +154,16 @@ def _painted(text: str, role: str) -> str:
     return click.style(shown(text), **_STYLES[role])
 
 
-# ---------------------------------------------------------------- listing
-# ``treekit plugins``: every component, where it comes from, and what was left out.
+# ---------------------------------------------------------------- treekit plugins
 
 
-@click.command("plugins", short_help="List criteria, splitters, pruners, exporters, importers.")
+@click.command("plugins", short_help="List criteria, splitters, pruners, exporters and importers.")
 def plugins_command() -> None:
-    """List all components with the distribution that brings them, and the faults of plugins."""
+    """List all components with their distributions, and the faults of plugins."""
     from treekit import registry
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TreekitWarning)  # listed below, once
+        warnings.simplefilter("ignore", TreekitWarning)  # faults are listed below
         found = registry.components()
     print_table(
         ["kind", "name", "distribution", "version", "contract", "summary"],
@@ -175,7 +174,7 @@ def plugins_command() -> None:
     )
     offers = Counter((component.kind, component.name) for component in found)
     faults = [
-        f"{kind} {name!r} is offered {times} times and cannot be chosen; uninstall all but one"
+        f"{kind} {name!r} is provided {times} times and cannot be chosen; uninstall all but one"
         for (kind, name), times in offers.items()
         if times > 1
     ]

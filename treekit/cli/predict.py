@@ -1,4 +1,4 @@
-"""``treekit inspect`` and ``predict``: a model file and what it says."""
+"""``treekit inspect`` and ``predict``: show a model file, and predict rows of a table."""
 
 from __future__ import annotations
 
@@ -30,45 +30,50 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- model
+# ---------------------------------------------------------------- inspect and predict
 
 _ROWS_A_PIECE = 10_000
+"""Number of rows formatted as CSV at once."""
 _ROWS_A_BLOCK = 200_000
-"""Rows of a large file that are scored together."""
+"""Number of rows of a large file scored at once."""
 
 _output = click.option(
-    "-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Default: stdout."
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="File to write.  [default: standard output]",
 )
 
 
-@click.command("inspect", short_help="Say what a model file holds.")
+@click.command("inspect", short_help="Show the contents of a model file.")
 @click.argument("model")
 def inspect_command(model: str) -> None:
-    """Say what the file MODEL holds: columns, policies, size, settings, provenance."""
+    """Show the columns, policies, size, settings and provenance of MODEL."""
     from treekit.cli.model_summary import print_inspection
     from treekit.model.model_file import load
 
     print_inspection(load(model))
 
 
-@click.command("predict", short_help="Answer for each row of a table.")
+@click.command("predict", short_help="Predict the rows of a table.")
 @click.argument("model")
 @click.argument("table")
 @_output
-@click.option("--proba", is_flag=True, help="Add each class's probability.")
+@click.option("--proba", is_flag=True, help="Add the probability of each class.")
 @click.option(
     "--missing-marks",
     callback=listed,
     metavar="A,B,...",
-    help="Texts that mean missing, instead of the model's own.",
+    help="Texts that mean missing, instead of those of the model.",
 )
 @click.option(
     "--url",
     metavar="URL",
-    help="Ask the server there, http://host:port or https://...; MODEL is a name on it.",
+    help="Send rows to a server, http://host:port or https://...; MODEL is a name on it.",
 )
-@click.option("--token-file", metavar="FILE", help="The server's bearer token, one line.")
-@click.option("--ca-file", metavar="FILE", help="Authorities to trust for https, PEM.")
+@click.option("--token-file", metavar="FILE", help="File with the server's bearer token.")
+@click.option("--ca-file", metavar="FILE", help="PEM file of certificate authorities for https.")
 def predict_command(
     model: str,
     table: str,
@@ -79,27 +84,27 @@ def predict_command(
     token_file: str | None,
     ca_file: str | None,
 ) -> None:
-    """Write what MODEL says of each row of TABLE, as CSV.
+    """Predict each row of TABLE with MODEL, and write the predictions as CSV.
 
-    Each column is named as its target was; probabilities are in columns named
-    TARGET=CLASS behind them.  Numbers are the shortest that read back to the same double.
+    Prediction columns have the names of the targets; columns TARGET=CLASS with
+    probabilities follow.  Numbers have the fewest digits that identify the double.
 
-    With --url the file is the same, to the byte, for models of treekit; of others, which an
-    ONNX file has, the outputs are the columns.
+    With --url the output for a treekit model is identical, byte for byte; for other ONNX
+    models the columns are the outputs of the model.
     """
     if url is not None:
         _predict_there(model, table, output, proba, missing_marks, (url, token_file, ca_file))
         return
     for name, given in (("--token-file", token_file), ("--ca-file", ca_file)):
         if given is not None:
-            raise click.UsageError(f"{name} is for a server; give its --url")
+            raise click.UsageError(f"{name} is for a server; add --url")
     from treekit.model.model_file import load
 
     if output is not None:
         check_place(output, model, table)
     loaded = load(model)
     if proba and loaded.schema.task == "regression":
-        raise click.UsageError(f"{model!r} predicts a number, without classes; leave --proba out")
+        raise click.UsageError(f"{model!r} predicts a number, not classes; leave --proba out")
     marks = loaded.schema.missing_marks if missing_marks is None else missing_marks
     write_text(_answers(loaded, read_rows(table, marks), proba), output)
 
@@ -112,7 +117,7 @@ def _predict_there(
     missing_marks: list[str] | None,
     server: tuple[str, str | None, str | None],
 ) -> None:
-    """Ask the model of a name on a server: its URL, the file of its token, and whom to trust."""
+    """Predict with a model on a server, given by URL, token file and CA file."""
     from treekit.serve.client import Client, read_token, remote_model
 
     url, token_file, ca_file = server
@@ -122,7 +127,7 @@ def _predict_there(
     try:
         model = remote_model(client, name)
         if proba and not model.proba:
-            raise click.UsageError(f"{name!r} has no classes that are known; leave --proba out")
+            raise click.UsageError(f"{name!r} has no known classes; leave --proba out")
         marks = model.marks if missing_marks is None else missing_marks
         lines = model.lines(read_rows(table, marks), proba=proba)
         write_text(map(_csv_lines, lines), output)
@@ -145,11 +150,11 @@ def _answers(model: Model, table: Table, proba: bool) -> Iterator[str]:
 
 
 def _lines(model: Model, sums: npt.NDArray[np.int64], proba: bool) -> str:
-    """What the model says of rows with these (rows, outputs) sums, a line each."""
+    """Format predictions as CSV lines, from summed leaf values (rows, outputs)."""
     from treekit.model.scoring import decide, probabilities
 
-    said = decide(model, sums)
-    columns = said.T.tolist() if model.schema.more else [said.tolist()]
+    predicted = decide(model, sums)
+    columns = predicted.T.tolist() if model.schema.more else [predicted.tolist()]
     if proba:
         shares = probabilities(model, sums)
         for block in shares if model.schema.more else [shares]:
@@ -158,23 +163,27 @@ def _lines(model: Model, sums: npt.NDArray[np.int64], proba: bool) -> str:
 
 
 class _Lines(list[str]):
-    """Lines of a file."""
+    """A list of lines that `csv.writer` can write to."""
 
     write = list.append
 
 
 def _csv_lines(rows: list[Any]) -> str:
     lines = _Lines()
-    csv.writer(lines).writerows(rows)  # with a line end of "\n" it would leave "\r" without quotes
+    csv.writer(lines).writerows(rows)  # with lineterminator="\n" a "\r" would not be quoted
     return "".join([line[:-2] + "\n" for line in lines])
 
 
 # ---------------------------------------------------------------- scoring
-# A model asked about the rows of a file.
 
 
 def summed(model: Model, table: Table) -> npt.NDArray[np.int64]:
-    """(rows, outputs) int64: summed leaf units, the table's own marks of missing cells kept."""
+    """Compute summed leaf values in fixed-point units, using the table's marks of missing cells.
+
+    Returns
+    -------
+    (rows, outputs) int64
+    """
     from treekit.data.encoding import encode_rows
     from treekit.model.scoring import sums
 
@@ -189,19 +198,19 @@ def summed(model: Model, table: Table) -> npt.NDArray[np.int64]:
 
 
 def answers(model: Model, table: Table) -> npt.NDArray[Any]:
-    """(rows,) labels or numbers."""
+    """Predict labels or numbers: (rows,)."""
     from treekit.model.scoring import decide
 
     return decide(model, summed(model, table))
 
 
 def quality(model: Model, table: Table) -> list[tuple[str, float]]:
-    """``("accuracy", share)`` or ``("R squared", value)`` of each target, on rows that have it.
+    """Compute ``("accuracy", share)`` or ``("R squared", value)`` for each target.
 
     Raises
     ------
     DataError
-        If the table lacks a target, in a row or as a whole.
+        If the table lacks a target column, or a target cell is missing.
     """
     from treekit.training.tasks import refuse_answers
 
@@ -219,7 +228,7 @@ def quality(model: Model, table: Table) -> list[tuple[str, float]]:
 
 
 def _quality(model: Model, table: Table, k: int, given: npt.NDArray[Any]) -> tuple[str, float]:
-    """The figure of target k, whose answers are `given` (rows,)."""
+    """Compute the score of target k for the predictions `given` (rows,)."""
     import numpy as np
 
     from treekit.data.features import level_codes, numeric_cells
@@ -228,7 +237,7 @@ def _quality(model: Model, table: Table, k: int, given: npt.NDArray[Any]) -> tup
     output = model.schema.outputs[k]
     target = output.name
     if model.schema.task == "classification":
-        # As texts: a file knows no types, and a label that the model lacks is just wrong.
+        # Compared as text: files have no types, and labels unknown to the model count as wrong.
         texts = [level_text(label) or "" for label in output.classes]
         actual = level_codes(table, target, texts)
         gone = actual == -1
@@ -238,8 +247,8 @@ def _quality(model: Model, table: Table, k: int, given: npt.NDArray[Any]) -> tup
         gone = np.isnan(number)
     if gone.any():
         raise DataError(
-            f"the target {target!r} is missing in {int(gone.sum())} rows, the first is row "
-            f"{int(gone.argmax())} (counting from 0); a test needs every target: drop those rows"
+            f"the target {target!r} is missing in {int(gone.sum())} rows, first in row "
+            f"{int(gone.argmax())} (counting from 0); drop these rows"
         )
     if model.schema.task == "classification":
         return "accuracy", float(right.mean())
@@ -249,7 +258,7 @@ def _quality(model: Model, table: Table, k: int, given: npt.NDArray[Any]) -> tup
 
 
 def read_rows(path: str, marks: Collection[str] | None) -> Table:
-    """The table in a file; `marks` are texts that mean missing."""
+    """Read the table in a file; `marks` are texts that mean missing."""
     from treekit.cli.terminal import reading_progress
     from treekit.data.cells import MISSING_MARKS
     from treekit.data.table import read_table

@@ -1,4 +1,4 @@
-"""``treekit rules``: a model as rules, their forms, and how they fare on other rows."""
+"""``treekit rules``, ``simplify`` and ``revise``: print, shorten and edit rules."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- rules
+# ---------------------------------------------------------------- treekit rules
 
 language_option = click.option(
     *("--lang", "lang"),
     default="en",
     show_default=True,
     metavar="CODE",
-    help="Language of the words: en, zh, or a catalogue file that ends with .toml.",
+    help="Language of the text: en, zh, or a catalogue file (.toml).",
 )
 
 
 def _forms(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
-    """The name of a form; the forms are known when one is asked for."""
+    """Check the name of an output form; the forms are imported only when one is given."""
     del ctx
     from treekit.documents import FORMS
 
     if name is not None and name not in FORMS:
         known = "; ".join(f"{form} ({what.summary})" for form, what in FORMS.items())
-        raise click.BadParameter(f"{name!r} is no form; there are: {known}", param=param)
+        raise click.BadParameter(f"unknown form {name!r}; known: {known}", param=param)
     return name
 
 
@@ -56,7 +56,7 @@ def _forms(ctx: click.Context, param: click.Parameter, name: str | None) -> str 
     *("-o", "--output"),
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Default: stdout.",
+    help="File to write.  [default: standard output]",
 )
 @click.option(
     *("--as", "form"),
@@ -67,41 +67,43 @@ def _forms(ctx: click.Context, param: click.Parameter, name: str | None) -> str 
     "else text.",
 )
 @language_option
-@click.option("--tree", metavar="N", type=click.IntRange(1), help="Only those of one tree.")
+@click.option("--tree", metavar="N", type=click.IntRange(1), help="Only the rules of this tree.")
 @click.option(
     "--table",
     metavar="TABLE",
-    help="Rows to measure the rules on, in the place of those of training.",
+    help="Measure the rules on this table, instead of the training rows.",
 )
-@click.option("--against", metavar="TABLE", help="Report how each rule fares on these rows.")
+@click.option("--against", metavar="TABLE", help="Report the performance of each rule on TABLE.")
 @click.option("--overlaps", is_flag=True, help="Report rules that overlap or are never reached.")
-@click.option("--decisions", is_flag=True, help="Join rules of one label; their shares are lost.")
+@click.option(
+    "--decisions", is_flag=True, help="Merge rules with the same label; drops class shares."
+)
 @click.option(
     "--digits",
     metavar="N",
     type=click.IntRange(1, 17),
-    help="Round thresholds, where no row of --table changes its rule by it.",
+    help="Round thresholds to N digits, or more if a row of --table would change its rule.",
 )
-@click.option("--title", default="", metavar="TEXT", help="Heading of a document.")
+@click.option("--title", default="", metavar="TEXT", help="Title of the document.")
 @click.option(
     "--missing-marks",
     callback=listed,
     metavar="A,B,...",
-    help="Texts that mean missing in tables, instead of the model's own.",
+    help="Texts that mean missing in tables, instead of those of the model.",
 )
 def rules_command(**given: Any) -> None:
-    """Print MODEL as rules that people read: one for each leaf, or those of a rule list.
+    """Print MODEL as readable rules: one for each leaf, or those of a rule list.
 
-    The text of all trees executes exactly: 'treekit verify' proves it.  'treekit simplify'
-    makes a short list of rules from a tree or a forest; 'treekit revise' reads rules back
-    that were edited by hand.
+    Rules of all trees, as text, are an exact copy of the model: 'treekit verify' can run
+    them.  'treekit simplify' makes a short rule list from a tree or a forest; 'treekit
+    revise' turns rules edited by hand back into a model.
 
     \b
     Examples:
       treekit rules m.treekit --lang zh
       treekit rules m.treekit -o rules.html --table new.csv
       treekit rules m.treekit --against new.csv
-    """  # noqa: D301  # click's mark of lines that stay
+    """  # noqa: D301  # \b keeps click from rewrapping the lines
     from treekit.model.model_file import load
 
     given["form"] = _form(given)
@@ -118,7 +120,7 @@ def rules_command(**given: Any) -> None:
 
 
 def _form(given: dict[str, Any]) -> str:
-    """The form asked for, or that the suffix of the output says; reports are text."""
+    """Return the given form, or the one of the output's suffix; reports are text."""
     from treekit.documents.files import form_of
 
     if given["form"] is not None or given["output"] is None or _reports(given):
@@ -131,19 +133,19 @@ def _reports(given: dict[str, Any]) -> list[str]:
 
 
 def _check(given: dict[str, Any]) -> None:
-    """Refuse options that say nothing together."""
+    """Raise `click.UsageError` for options that cannot be combined."""
     reports = _reports(given)
     if len(reports) == 2:
-        raise click.UsageError("--against and --overlaps are two reports; ask for one at a time")
+        raise click.UsageError("--against and --overlaps are two reports; choose one at a time")
     if reports and given["form"] != "text":
-        raise click.UsageError(f"--{reports[0]} writes a report as text; leave --as out")
+        raise click.UsageError(f"--{reports[0]} writes a text report; leave --as out")
     if given["table"] and given["form"] == "text" and not (given["digits"] or given["overlaps"]):
         raise click.UsageError(
-            "the text says what executes, and no measures: --table needs --as markdown, html, "
-            "json or csv, or one of --digits, --overlaps and --against"
+            "rules as text contain no measures: use --table with --as markdown, html, json or "
+            "csv, with --digits or --overlaps, or use --against instead"
         )
     if given["digits"] is not None and given["table"] is None:
-        raise click.UsageError("--digits needs the rows that must keep their rules: add --table")
+        raise click.UsageError("--digits needs rows that must keep their rules: add --table")
 
 
 def _table(given: dict[str, Any], model: Model, name: str) -> Table:
@@ -183,17 +185,16 @@ def _pieces(model: Model, given: dict[str, Any]) -> Iterator[str]:
 
 
 def _matrix(model: Model, table: Table) -> npt.NDArray[np.float64]:
-    """Rows as the model reads them; those that a policy refuses, too."""
+    """Encode rows for the model, also those that its policies reject."""
     from treekit.data.encoding import encode_rows
 
     return encode_rows(table, model.schema, missing_marks=table.missing)
 
 
-# ---------------------------------------------------------------- simplify
-# ``treekit simplify``: a short list of rules in the place of a model.
+# ---------------------------------------------------------------- treekit simplify
 
 
-@click.command("simplify", short_help="Make a short list of rules from a model.")
+@click.command("simplify", short_help="Make a short rule list from a model.")
 @click.argument("model")
 @click.argument("table")
 @click.option(
@@ -201,40 +202,40 @@ def _matrix(model: Model, table: Table) -> npt.NDArray[np.float64]:
     required=True,
     metavar="LIST",
     type=click.Path(path_type=Path),
-    help="Model file of the list to write.",
+    help="Model file of the rule list to write.",
 )
 @click.option(
     "--method",
     type=click.Choice(["c45rules", "sirus", "rulefit"]),
     default="c45rules",
     show_default=True,
-    help="c45rules: ordered, the first rule that fits answers.  sirus: the paths that most "
-    "trees have; their mean answers.  rulefit: few rules with weights, which are added.",
+    help="c45rules: an ordered list; the first matching rule predicts.  sirus: the most frequent "
+    "paths of the trees; the mean of their rules predicts.  rulefit: a weighted sum of few rules.",
 )
 @click.option(
     "--rules",
     metavar="N",
     type=click.IntRange(1),
-    help="So many rules at most: by default 10 of sirus, 20 of rulefit.",
+    help="Maximum number of rules.  [default: 10 for sirus, 20 for rulefit]",
 )
-@click.option("--test", metavar="TABLE", help="Report on these rows, not on those of TABLE.")
+@click.option("--test", metavar="TABLE", help="Report on this table instead of the training one.")
 @language_option
 @click.option(
     "--missing-marks",
     callback=listed,
     metavar="A,B,...",
-    help="Texts that mean missing in tables, instead of the model's own.",
+    help="Texts that mean missing in tables, instead of those of the model.",
 )
 def simplify_command(**given: Any) -> None:
-    """Make a short list of rules from MODEL and the TABLE that it was trained on.
+    """Make a short rule list from MODEL and its training TABLE.
 
-    The list is a model: 'treekit rules', 'predict', 'export' and 'verify' take it.  How far
-    it agrees with MODEL, and how right both are, is printed beside its size.
+    The rule list is a model for 'treekit rules', 'predict', 'export' and 'verify'.  Its size,
+    its agreement with MODEL and the accuracy of both are printed.
 
     \b
     Example:
       treekit simplify forest.treekit train.csv -o list.treekit --method sirus --rules 20
-    """  # noqa: D301  # click's mark of lines that stay
+    """  # noqa: D301  # \b keeps click from rewrapping the lines
     from treekit.model.model_file import load
     from treekit.rules.language import language
 
@@ -273,11 +274,10 @@ def _learned(
         return rulefit(table, model=model, test=test, **most)
 
 
-# ---------------------------------------------------------------- revise
-# ``treekit revise``: rules that were edited by hand become a model again.
+# ---------------------------------------------------------------- treekit revise
 
 
-@click.command("revise", short_help="Read rules that were edited by hand back as a model.")
+@click.command("revise", short_help="Turn rules edited by hand back into a model.")
 @click.argument("model")
 @click.argument("rules")
 @click.option(
@@ -290,28 +290,28 @@ def _learned(
 @click.option(
     "--table",
     metavar="TABLE",
-    help="Show what the edit changes on these rows, and measure the new rules on them.",
+    help="Show the effect of the edit on this table, and measure the new rules on it.",
 )
 @language_option
 @click.option(
     "--missing-marks",
     callback=listed,
     metavar="A,B,...",
-    help="Texts that mean missing in the table, instead of the model's own.",
+    help="Texts that mean missing in the table, instead of those of the model.",
 )
 def revise_command(**given: Any) -> None:
-    """Read RULES, text or JSON of MODEL that was edited by hand, back as a model.
+    """Turn RULES, the edited text or JSON rules of MODEL, back into a model.
 
-    Conditions, answers and the order of rules may be changed, and rules added or deleted;
-    numbers of rules and nodes, supports and shares may be left out.  In each tree the first
-    rule that fits then answers; where answers alone were changed, the trees stay.  What the
-    edit changed is printed.
+    Conditions, predictions and the order of rules may be changed, and rules added or
+    deleted; rule and node numbers, supports and class shares may be omitted.  In each tree
+    the first matching rule then predicts; if only predictions were changed, the trees are
+    kept.  The changes are printed.
 
     \b
     Example:
       treekit rules m.treekit -o rules.txt   (then edit rules.txt)
       treekit revise m.treekit rules.txt -o new.treekit --table rows.csv
-    """  # noqa: D301  # click's mark of lines that stay
+    """  # noqa: D301  # \b keeps click from rewrapping the lines
     from treekit.documents.files import edited_rules
     from treekit.model.model_file import load
     from treekit.rules.language import language

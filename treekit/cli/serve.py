@@ -1,4 +1,4 @@
-"""``treekit serve``: models behind the Open Inference Protocol v2."""
+"""``treekit serve``: serve models by the Open Inference Protocol v2."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ __all__ = ["serve_command"]
 
 _EXAMPLES = """\b
 Examples:
-  treekit serve iris.treekit                       the page: http://127.0.0.1:8080/
-  treekit serve models/ --workers 2 --control      a folder; clients load and unload
+  treekit serve iris.treekit                       web page: http://127.0.0.1:8080/
+  treekit serve models/ --workers 2 --control      a folder; clients may load and unload models
   treekit serve models/ --host 0.0.0.0 --token-file token \\
       --tls-cert cert.pem --tls-key key.pem        for other machines
 
 \b
-Ask it by rows, with every column, and read the rule that answered ("model" is for several):
+Predict rows, and get the rule for each ("model" is needed only if there are several):
   curl http://127.0.0.1:8080/predict -d '{"model": "iris", "rows": [{"petal_length": 1.4,
       "petal_width": null}], "outputs": ["label", "probabilities", "rule"]}'
 
 \b
-Ask it by the Open Inference Protocol v2 (/openapi.json describes all paths, /metrics is for
-Prometheus; "outputs" also gives leaf, rule, contributions and bias):
+Predict by the Open Inference Protocol v2 (/openapi.json describes all paths, /metrics is for
+Prometheus; "outputs" may also name leaf, rule, contributions and bias):
   curl http://127.0.0.1:8080/v2/models/iris/infer -d '{"inputs": [{"name": "input",
       "shape": [1, 2], "datatype": "FP32", "data": [1.4, 0.2]}]}'
 """
 
 _CLOSE = """\b
-Exit codes: 0, ended by Ctrl-C or SIGTERM after all that had begun was answered; 2, it
-cannot start, and says why; 130 or 143, a second signal ended it at once, or one came
-before it listened.
+Exit codes: 0, stopped by Ctrl-C or SIGTERM after answering all requests in progress; 2, the
+server cannot start, for the reason printed; 130 or 143, stopped at once by a second signal,
+or by a signal before it was listening.
 """
 
 
@@ -41,7 +41,7 @@ def _milliseconds(_: click.Context, __: click.Parameter, value: float) -> float:
 
 @click.command(
     "serve",
-    short_help="Serve models over HTTP and gRPC, with a page.",
+    short_help="Serve models over HTTP and gRPC, with a web page.",
     epilog=_CLOSE,
 )
 @click.argument("sources", metavar="MODEL_OR_FOLDER...", nargs=-1, required=True)
@@ -52,7 +52,7 @@ def _milliseconds(_: click.Context, __: click.Parameter, value: float) -> float:
     type=click.IntRange(0, 65535),
     default=8080,
     show_default=True,
-    help="Of HTTP; 0: any that is free.",
+    help="HTTP port; 0 picks a free one.",
 )
 @click.option(
     "--workers",
@@ -60,36 +60,36 @@ def _milliseconds(_: click.Context, __: click.Parameter, value: float) -> float:
     type=click.IntRange(1, 256),
     default=1,
     show_default=True,
-    help="Processes that share the port; each holds all models.",
+    help="Number of processes that share the port; each loads all models.",
 )
 @click.option(
     "--grpc-port",
     metavar="N",
     type=click.IntRange(0, 65535),
-    help="Serve gRPC here, too; 0: any port that is free.",
+    help="Also serve gRPC on this port; 0 picks a free one.",
 )
 @click.option(
     "--allow-host",
     "allow_hosts",
     metavar="NAME",
     multiple=True,
-    help="A name that clients may call this server by, besides its address; '*': any.",
+    help="Host name that clients may use besides the address; '*' allows any.",
 )
 @click.option(
     "--allow-origin",
     "allow_origins",
     metavar="ORIGIN",
     multiple=True,
-    help="A site whose pages may ask, such as https://example.org; '*': any.",
+    help="Site whose pages may send requests, such as https://example.org; '*' allows any.",
 )
 @click.option(
     "--token-file",
     metavar="FILE",
-    help="Answer only requests with the bearer token that is the file's one line.",
+    help="Require the bearer token in this file (a single line).",
 )
-@click.option("--tls-cert", metavar="FILE", help="Certificate chain in PEM: serve https.")
-@click.option("--tls-key", metavar="FILE", help="Its key, not encrypted.")
-@click.option("--control", is_flag=True, help="Let clients load and unload models.")
+@click.option("--tls-cert", metavar="FILE", help="Certificate chain (PEM), to serve https.")
+@click.option("--tls-key", metavar="FILE", help="Unencrypted private key of the certificate.")
+@click.option("--control", is_flag=True, help="Allow clients to load and unload models.")
 @click.option(
     "--reload",
     "reload_seconds",
@@ -97,7 +97,7 @@ def _milliseconds(_: click.Context, __: click.Parameter, value: float) -> float:
     type=click.FloatRange(0),
     default=1.0,
     show_default=True,
-    help="How often to look whether model files changed; 0: never.",
+    help="Interval of checks for changed model files; 0 disables them.",
 )
 @click.option(
     "--batch-rows",
@@ -105,7 +105,7 @@ def _milliseconds(_: click.Context, __: click.Parameter, value: float) -> float:
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="Answer small requests together, up to so many rows; 0: each by itself.",
+    help="Combine small requests into batches of up to N rows; 0 disables batching.",
 )
 @click.option(
     "--batch-delay",
@@ -114,43 +114,52 @@ def _milliseconds(_: click.Context, __: click.Parameter, value: float) -> float:
     default=2.0,
     show_default=True,
     callback=_milliseconds,
-    help="Milliseconds that a small request waits for others at most.",
+    help="Maximum time in milliseconds that a small request waits for a batch.",
 )
 @click.option(
-    "--max-body", metavar="BYTES", type=click.IntRange(1), help="Of a request.  [default: 16777216]"
+    "--max-body",
+    metavar="BYTES",
+    type=click.IntRange(1),
+    help="Maximum size of a request body.  [default: 16777216]",
 )
 @click.option(
-    "--max-rows", metavar="N", type=click.IntRange(1), help="Of a request.  [default: 100000]"
+    "--max-rows",
+    metavar="N",
+    type=click.IntRange(1),
+    help="Maximum number of rows in a request.  [default: 100000]",
 )
 @click.option(
     "--max-explained",
     metavar="N",
     type=click.IntRange(1),
-    help="Rows of a request that asks for rules or contributions.  [default: 100]",
+    help="Maximum number of rows in a request for rules or contributions.  [default: 100]",
 )
 @click.option(
     "--max-seconds",
     metavar="S",
     type=click.FloatRange(0, min_open=True),
-    help="For a request to arrive, again for its answer, and for the last ones at the end.  "
-    "[default: 30]",
+    help="Time limit for receiving a request, for answering it, and for requests in progress at "
+    "shutdown.  [default: 30]",
 )
 @click.option(
-    "--max-requests", metavar="N", type=click.IntRange(1), help="At once, a worker.  [default: 256]"
+    "--max-requests",
+    metavar="N",
+    type=click.IntRange(1),
+    help="Maximum number of concurrent requests per worker.  [default: 256]",
 )
 @click.option(
     "--log",
     type=click.Choice(["text", "json", "quiet"]),
     default="text",
     show_default=True,
-    help="Lines on stderr; quiet: of what befalls the server, and not of requests.",
+    help="Log format on stderr; quiet logs server events but no requests.",
 )
 def serve_command(sources: tuple[str, ...], **options: Any) -> None:
-    """Serve .treekit and .onnx files, and folders of them, until Ctrl-C or SIGTERM.
+    """Serve .treekit and .onnx files, or folders of them, until Ctrl-C or SIGTERM.
 
-    A folder holds NAME.treekit and NAME.onnx, or NAME/VERSION/model.treekit as Triton has
-    it.  A changed file replaces its model without a lost answer; one that cannot be used
-    leaves the model before it in service, and the log says why.
+    A folder contains NAME.treekit and NAME.onnx, or NAME/VERSION/model.treekit as in a
+    Triton model repository.  Changed files are reloaded without dropping requests; if a
+    file cannot be loaded, the previous version stays in service and the reason is logged.
     """
     from treekit.serve.process.run import serve
 
@@ -158,7 +167,7 @@ def serve_command(sources: tuple[str, ...], **options: Any) -> None:
 
 
 def settings_of(sources: tuple[str, ...], options: dict[str, Any]) -> Any:
-    """The settings that a command line asks for; what it leaves out is the settings' own."""
+    """Return the server settings for command line options, with defaults for those not given."""
     from treekit.serve.settings import Limits, ServeSettings
 
     bounds = {

@@ -1,4 +1,4 @@
-"""``KEY=VALUE`` texts to typed settings, of training and of the chosen components."""
+"""Parse ``KEY=VALUE`` texts as settings of training and of the chosen components."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ PARTS = ("criterion", "splitter", "pruner")
 def training_settings(
     options: Mapping[str, str | None], assignments: Sequence[str]
 ) -> dict[str, Any]:
-    """Typed settings, as `treekit.train` takes them.
+    """Return typed settings, as accepted by `treekit.train`.
 
     Parameters
     ----------
     options : mapping
-        Settings that have an option of their own; None = not given.
+        Settings with an option of their own; None = not given.
     assignments : sequence of str
-        ``KEY=VALUE``; a component's own settings as ``criterion.KEY=VALUE``.
+        ``KEY=VALUE``; settings of components as ``criterion.KEY=VALUE``.
 
     Raises
     ------
     SettingError
-        For unknown names, components and settings, for values out of range,
-        and for settings of a component that is not chosen by name.
+        For unknown names, components and settings, values out of range, and settings of a
+        component that is not chosen by name.
     """
     from treekit.training.settings import SETTINGS
 
@@ -61,7 +61,7 @@ def training_settings(
 
 
 def _chosen(kind: str, settings: Mapping[str, Any]) -> str | None:
-    """The component of a kind that is named, or that the named algorithm takes."""
+    """Return the name of the chosen component of a kind, given or set by the algorithm."""
     from treekit.training.settings import PRESETS
 
     if kind in settings or settings.get("algorithm") is None:
@@ -76,7 +76,7 @@ def _component_settings(kind: str, name: str | None, assignments: list[str]) -> 
     if declared is None:
         if assignments:
             raise SettingError(
-                f"'{kind}.{assignments[0].partition('=')[0]}' is given but no {kind} is chosen; "
+                f"'{kind}.{assignments[0].partition('=')[0]}' is given, but no {kind} is chosen; "
                 f"add --{kind} NAME"
             )
         return {}
@@ -85,7 +85,7 @@ def _component_settings(kind: str, name: str | None, assignments: list[str]) -> 
 
 
 def _declared(kind: str, name: str | None) -> tuple[Setting, ...] | None:
-    """Settings of the component of that name; None where none is chosen by name."""
+    """Return the settings of the named component; None if none is chosen by name."""
     if name is None or name == "none" or (kind, name) == ("splitter", "auto"):
         return None
     from treekit.training.plan import component_settings
@@ -94,7 +94,7 @@ def _declared(kind: str, name: str | None) -> tuple[Setting, ...] | None:
 
 
 def settings_help(settings: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """Rows of the table of settings: name, what it accepts, default, meaning.
+    """Return the rows of the settings table: name, accepted values, default, meaning.
 
     The defaults are those of the algorithm in `settings`, if one is named.
     """
@@ -118,7 +118,7 @@ def settings_help(settings: Mapping[str, Any]) -> list[tuple[str, str, str, str]
 
 
 def algorithms_help() -> list[tuple[str, str, str]]:
-    """Rows of the table of algorithms: name, meaning, and the settings that it stands for."""
+    """Return the rows of the table of algorithms: name, meaning, settings."""
     from treekit.training.settings import PRESETS
 
     return [
@@ -135,7 +135,7 @@ def _settings_of(algorithm: Preset) -> Iterator[str]:
 
 
 def _by_task(by_task: Mapping[Any, Mapping[str, Any]], key: str) -> str:
-    """The values that a setting has for each task, in one text."""
+    """Format the values of a setting for each task as one text."""
     return ", ".join(
         f"{_text(values[key])} ({task})" for task, values in by_task.items() if key in values
     )

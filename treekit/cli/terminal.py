@@ -1,4 +1,4 @@
-"""What every command shares: safe text, colours, warnings on one line, exit codes."""
+"""Terminal output, warnings, progress bars and exit codes of all commands."""
 
 from __future__ import annotations
 
@@ -39,33 +39,33 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- terminal
+# ---------------------------------------------------------------- output
 
 
 def shown(text: object) -> str:
-    """Text of a stranger as a terminal may print it: controls and such as escapes.
+    """Escape characters that are not printable, for safe output on a terminal.
 
-    Names, labels and messages may hold what moves the cursor, or turns the
-    direction of the text around.
+    Names, labels and messages may contain characters that move the cursor or change the
+    direction of text.
     """
-    said = str(text)
-    if said.isprintable():
-        return said
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in said)
+    string = str(text)
+    if string.isprintable():
+        return string
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in string)
 
 
 def colour_default() -> bool | None:
-    """False where the user wants no colours (https://no-color.org); None: on terminals only."""
+    """Return False if colours are disabled (https://no-color.org), else None: on terminals only."""
     return False if os.environ.get("NO_COLOR") else None
 
 
 def heading(text: str) -> None:
-    """Print a line that begins a part."""
+    """Print a heading."""
     click.secho(text, bold=True)
 
 
 def print_facts(facts: Iterable[tuple[str, object]]) -> None:
-    """Print names and values, one pair a line, the values in a column."""
+    """Print names and values, one pair per line, with aligned values."""
     rows = [(shown(name), shown(value)) for name, value in facts]
     width = max((len(name) for name, _ in rows), default=0)
     for name, value in rows:
@@ -73,7 +73,7 @@ def print_facts(facts: Iterable[tuple[str, object]]) -> None:
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table: wrapped on a terminal, one line a row elsewhere, for grep and awk."""
+    """Print a table: wrapped on a terminal, else one line per row, for grep and awk."""
     texts = [[shown(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         _print_wrapped(head, texts)
@@ -90,16 +90,16 @@ def _print_wrapped(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     from rich.text import Text
 
     table = Table(*head, box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for row in rows:  # as Text: a name such as [red] is no markup
+    for row in rows:  # as Text, since a name such as [red] must not be parsed as markup
         table.add_row(*(Text(cell, overflow="fold") for cell in row))
     Console(highlight=False).print(table)
 
 
 class Commands(click.Group):
-    """The commands; errors of treekit and of files become a message and exit code 2."""
+    """The command group; turns errors of treekit and of files into a message and exit code 2."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order of use, not of the alphabet."""
+        """List the commands in the order of use, not alphabetically."""
         del ctx
         return list(self.commands)
 
@@ -108,7 +108,7 @@ class Commands(click.Group):
         with _warnings_on_one_line(), _ended_gently():
             try:
                 return super().invoke(ctx)
-            except BrokenPipeError:  # the reader has seen enough; click ends quietly
+            except BrokenPipeError:  # the reader closed the pipe; click exits silently
                 raise
             except KeyboardInterrupt as stop:
                 click.secho("\nstopped", err=True)
@@ -121,7 +121,7 @@ class Commands(click.Group):
 
 
 class _Ended(KeyboardInterrupt):
-    """A signal that ends the process, and which."""
+    """An interrupt by a signal that ends the process, with its number."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ class _Ended(KeyboardInterrupt):
 
 @contextmanager
 def _ended_gently() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end a command as Ctrl-C does: temporary files and bars go with it."""
+    """Handle SIGTERM and SIGHUP like Ctrl-C, so that temporary files and bars are removed."""
 
     def end(number: int, frame: object) -> None:
         del frame
@@ -157,7 +157,7 @@ def _message(error: Exception) -> str:
 
 
 def _complain(what: str, colour: str, message: str) -> None:
-    # Lines of a message stay lines; what stands in them cannot add any effect.
+    # Keep the lines of a message, and escape the text of each.
     text = "\n".join(shown(line) for line in message.splitlines())
     click.echo(f"{click.style(f'{what}:', fg=colour, bold=True)} {text}", err=True)
 
@@ -186,17 +186,16 @@ def _warnings_on_one_line() -> Iterator[None]:
 
 
 # ---------------------------------------------------------------- files
-# Writing results: to a file, whole or not at all, or to the standard output.
 
 
 def check_place(path: Path, *inputs: str | Path) -> None:
-    """Refuse a place for a file that is something else, before any work is done.
+    """Check an output path before any work is done.
 
     Raises
     ------
     click.UsageError
-        For a folder, a device or a pipe, and for one of the command's `inputs`,
-        also by another name.
+        If it is a folder, a device or a pipe, or one of the command's `inputs`, also
+        through a link.
     """
     if any(_is_same(path, Path(given)) for given in inputs):
         raise click.UsageError(
@@ -210,7 +209,7 @@ def check_place(path: Path, *inputs: str | Path) -> None:
 
 
 def _is_same(output: Path, given: Path) -> bool:
-    """Whether two paths lead to one file; one that is not there yet has its place."""
+    """Check whether two paths denote the same file, which need not exist."""
     try:
         return output.samefile(given)
     except OSError:
@@ -219,7 +218,7 @@ def _is_same(output: Path, given: Path) -> bool:
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Let errors of files name the one that was asked for, not a draft beside it."""
+    """Name the requested file in errors, instead of the temporary file written first."""
     try:
         yield
     except OSError as error:
@@ -229,19 +228,19 @@ def _named(path: Path) -> Iterator[None]:
 
 
 def write_text(pieces: Iterable[str], path: Path | None) -> None:
-    """Write UTF-8 text; a reader of `path` sees the old file or the new one, whole.
+    """Write UTF-8 text atomically: readers see the old file or the complete new one.
 
     Parameters
     ----------
     pieces : iterable of str
-        Consumed one by one: the whole is never held.
+        Parts of the text, written one by one to save memory.
     path : Path, optional
-        None: the standard output.  Missing folders are made.
+        None: the standard output.  Missing folders are created.
 
     Raises
     ------
     OSError
-        If the file cannot be written; an existing one is then as it was.
+        If the file cannot be written; an existing file is then unchanged.
     """
     if path is None:
         _to_stdout(pieces)
@@ -266,9 +265,9 @@ def _replace(pieces: Iterable[str], place: Path) -> None:
 
 
 def _to_stdout(pieces: Iterable[str]) -> None:
-    if sys.stdout.isatty():  # a person reads: labels must not act on the terminal
+    if sys.stdout.isatty():  # escape text that could act on the terminal
         for piece in pieces:
-            lines = piece.replace("\r\n", "\n").split("\n")  # CSV ends its lines so
+            lines = piece.replace("\r\n", "\n").split("\n")  # CSV has \r\n
             click.echo("\n".join(map(shown, lines)), nl=False)
         return
     stream = sys.stdout.buffer
@@ -277,27 +276,26 @@ def _to_stdout(pieces: Iterable[str]) -> None:
     stream.flush()
 
 
-# ---------------------------------------------------------------- waiting
-# Progress of reading and training, on stderr.
+# ---------------------------------------------------------------- progress bars
 
 
 @contextmanager
 def tree_progress() -> Iterator[Callable[[int, int], None] | None]:
-    """A callback for `treekit.train` that draws a bar, or None where stderr is no terminal."""
+    """Yield a callback for `treekit.train` that draws a bar, or None without a terminal."""
     with _bar("trees", counted=True) as show:
         yield show
 
 
 @contextmanager
 def fold_progress() -> Iterator[Callable[[int, int], None] | None]:
-    """A callback for `treekit.evaluate`; see `tree_progress`."""
+    """Yield a callback for `treekit.evaluate`; see `tree_progress`."""
     with _bar("folds", counted=True) as show:
         yield show
 
 
 @contextmanager
 def reading_progress() -> Iterator[Callable[[int, int], None] | None]:
-    """A callback for `treekit.data.table.read_table`; see `tree_progress`."""
+    """Yield a callback for `treekit.data.table.read_table`; see `tree_progress`."""
     with _bar("reading", counted=False) as show:
         yield show
 
@@ -315,7 +313,7 @@ def _bar(title: str, *, counted: bool) -> Iterator[Callable[[int, int], None] | 
 
 
 class _Bar:
-    """Drawn from the first step on, so that the notice of compiling stands above it."""
+    """A progress bar drawn from the first step on, so that the compilation notice is above it."""
 
     def __init__(self, title: str, counted: bool) -> None:
         self.title, self.counted = title, counted
@@ -323,7 +321,7 @@ class _Bar:
         self.task: TaskID | None = None
 
     def show(self, done: int, total: int) -> None:
-        """Steps done, of how many."""
+        """Update the bar to `done` of `total` steps."""
         if self.progress is None or self.task is None:
             from rich.console import Console
             from rich.progress import (
@@ -334,25 +332,24 @@ class _Bar:
                 TimeRemainingColumn,
             )
 
-            told = MofNCompleteColumn() if self.counted else TaskProgressColumn()
-            columns = (self.title, BarColumn(), told, TimeRemainingColumn())
+            counter = MofNCompleteColumn() if self.counted else TaskProgressColumn()
+            columns = (self.title, BarColumn(), counter, TimeRemainingColumn())
             self.progress = Progress(*columns, console=Console(stderr=True), transient=True)
             self.task = self.progress.add_task("", total=total)
             self.progress.start()
         self.progress.update(self.task, completed=done)
 
     def stop(self) -> None:
-        """Leave the terminal as it was."""
+        """Remove the bar."""
         if self.progress is not None:
             self.progress.stop()
 
 
-# ---------------------------------------------------------------- report
-# A verification's report on the terminal.
+# ---------------------------------------------------------------- verification report
 
 
 def print_report(report: Report) -> None:
-    """Print the report, its verdict green or red."""
+    """Print a verification report, with its verdict in green or red."""
     verdict, *rest = str(report).split("\n")
     click.secho(shown(verdict), fg="green" if report.equal else "red", bold=True)
     for line in rest:

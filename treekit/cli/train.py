@@ -1,4 +1,4 @@
-"""``treekit train``: a table and settings in, a model file out."""
+"""``treekit train``: train a model on a table."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ __all__ = [
 
 
 _COMPONENTS = (
-    "\nA component's own settings appear here too with --criterion NAME, --splitter NAME or "
-    "--pruner NAME."
+    "\nAdd --criterion NAME, --splitter NAME or --pruner NAME to list the settings of a component "
+    "as well."
 )
 
 
 class _TrainCommand(click.Command):
-    """``--help-settings`` needs no required parameter; a setting is no option, but is known."""
+    """A command that suggests ``--set`` for options that are names of settings."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments; with the flag whatever is there will do."""
+        """Parse arguments; with ``--help-settings`` no parameter is required."""
         ctx.resilient_parsing = "--help-settings" in args
-        asked = list(args)  # the parser consumes its own
+        given = list(args)  # the parser consumes its argument
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            remedy = _as_setting(error.option_name, asked)
+            remedy = _as_setting(error.option_name, given)
             if remedy is None:
                 raise
             message = f"No such option: {error.option_name}; write {remedy}"
@@ -51,7 +51,7 @@ class _TrainCommand(click.Command):
 
 
 def _as_setting(option: str, args: list[str]) -> str | None:
-    """What to write instead of an option that is the name of a setting."""
+    """Return the ``--set`` to use instead of an option that is the name of a setting."""
     from treekit.training.settings import SETTINGS
 
     name = option.lstrip("-").replace("-", "_")
@@ -67,7 +67,7 @@ def _as_setting(option: str, args: list[str]) -> str | None:
 
 
 def listed(ctx: click.Context, param: click.Parameter, text: str | None) -> list[str] | None:
-    """Texts between commas; quotes as in a CSV line keep a comma in one."""
+    """Split text at commas, except within quotes as on a CSV line."""
     del ctx
     if text is None:
         return None
@@ -92,55 +92,62 @@ settings_options = _together(
     click.option(
         "--algorithm",
         metavar="NAME",
-        help="Settings to start from: id3, c45, cart, stump, bagging, random_forest, extra_trees.",
+        help="Preset of settings: id3, c45, cart, stump, bagging, random_forest, extra_trees.",
     ),
     click.option(
-        "--ensemble", metavar="tree|forest", help="One tree (default), or a random forest."
+        "--ensemble", metavar="tree|forest", help="A single tree (default), or a random forest."
     ),
-    click.option("--trees", metavar="N", help="Trees of a forest."),
-    click.option("--criterion", metavar="NAME", help="Measure of a split: gini, entropy, ..."),
-    click.option(
-        "--splitter", metavar="NAME", help="Search of a split: auto, exact, histogram, ..."
-    ),
+    click.option("--trees", metavar="N", help="Number of trees of a forest."),
+    click.option("--criterion", metavar="NAME", help="Split criterion: gini, entropy, ..."),
+    click.option("--splitter", metavar="NAME", help="Split search: auto, exact, histogram, ..."),
     click.option("--pruner", metavar="NAME", help="Pruner: cost_complexity, reduced_error, ..."),
-    click.option("--seed", metavar="N", help="Seed of all randomness."),
+    click.option("--seed", metavar="N", help="Random seed."),
     click.option(
         *("--set", "assignments"),
         multiple=True,
         metavar="KEY=VALUE",
-        help="Any setting; a component's own as criterion.KEY=VALUE.",
+        help="Any setting; those of a component as criterion.KEY=VALUE.  May be repeated.",
     ),
 )
-"""Options of the training settings that people use first."""
+"""Options for the most common training settings."""
 
 table_options = _together(
-    click.option("--nominal", multiple=True, metavar="COL", help="A column of categories."),
-    click.option("--numeric", multiple=True, metavar="COL", help="A column of numbers."),
-    click.option("--ignore", multiple=True, metavar="COL", help="A column that is no input."),
+    click.option(
+        "--nominal", multiple=True, metavar="COL", help="Read COL as categories.  May be repeated."
+    ),
+    click.option(
+        "--numeric", multiple=True, metavar="COL", help="Read COL as numbers.  May be repeated."
+    ),
+    click.option(
+        "--ignore", multiple=True, metavar="COL", help="Do not use COL as input.  May be repeated."
+    ),
     click.option("--weights", metavar="COL", help="Column of row weights."),
     click.option(
         *("--task",),
         type=click.Choice(["classification", "regression"]),
-        help="Default: by the target.",
+        help="Task.  [default: inferred from the target]",
     ),
     click.option(
-        "--classes", callback=listed, metavar="A,B,...", help="Class labels in order of preference."
+        "--classes",
+        callback=listed,
+        metavar="A,B,...",
+        help="All class labels in order; ties go to the first.",
     ),
     click.option(
         "--missing-marks",
         callback=listed,
         metavar="A,B,...",
-        help="Texts that mean missing, instead of the usual ones.",
+        help="Texts that mean missing, instead of the default ones (NA, NaN, null, ?, ...).",
     ),
     click.option(
         "--dtype",
         type=click.Choice(["auto", "float32", "float64"]),
         default="auto",
         show_default=True,
-        help="Type of the model's numbers; auto: float32, unless a column would lose by it.",
+        help="Type of numeric inputs; auto: float32, unless a column would lose precision.",
     ),
 )
-"""Options of how a training table is read."""
+"""Options for reading a training table."""
 
 
 @click.command("train", cls=_TrainCommand, short_help="Train a model on a table.")
@@ -150,7 +157,7 @@ table_options = _together(
     required=True,
     multiple=True,
     metavar="COL",
-    help="Column to predict; more than one make one model of several targets.",
+    help="Column to predict; repeat it for a model with several targets.",
 )
 @click.option(
     *("-o", "--output"),
@@ -162,13 +169,15 @@ table_options = _together(
 @settings_options
 @click.option("--help-settings", is_flag=True, help="List all settings and exit.")
 @table_options
-@click.option("--like", metavar="MODEL", help="Settings to start from: those of this model.")
-@click.option("--validation", metavar="TABLE", help="Rows that pruners judge by, not a share.")
+@click.option("--like", metavar="MODEL", help="Start from the settings of this model.")
+@click.option(
+    "--validation", metavar="TABLE", help="Rows for pruning, instead of a share of TABLE's rows."
+)
 @click.option("--test", "test_table", metavar="TABLE", help="Score the model on this table.")
 def train_command(**given: Any) -> None:
     """Train a model on TABLE (.csv, .csv.gz, .tsv, .parquet, .arrow) and write it to a file.
 
-    Columns of text are categories, others numbers; empty cells are missing.
+    Text columns are categories, others are numeric; empty cells are missing.
     """
     from treekit.cli.settings_arguments import algorithms_help, settings_help, training_settings
 
@@ -196,12 +205,12 @@ def _train(given: dict[str, Any], settings: dict[str, Any]) -> None:
 
     if given["test_table"] and answers_numbers(settings):
         raise SettingError(
-            f"criterion {settings['criterion']!r} answers numbers that no column of a table holds: "
-            "leave --test out, and measure the model by the functions of its plugin"
+            f"the predictions of criterion {settings['criterion']!r} are not columns of a table; "
+            "leave --test out, and use the measures of its plugin"
         )
     test = given["test_table"] and read_rows(given["test_table"], given["missing_marks"])
     for target in given["targets"] if test is not None else ():
-        test.index(target, "target column")  # found out before hours of training
+        test.index(target, "target column")  # fail now, not after hours of training
     dataset = read_dataset(given, settings, read_rows(given["table"], given["missing_marks"]))
     model = fitted(dataset, settings, _validation(given, settings, dataset))
     model.save(given["output"])
@@ -215,13 +224,13 @@ def _train(given: dict[str, Any], settings: dict[str, Any]) -> None:
             click.echo(f"{'training ' * seen}{name} on {rows}: {value:.4f}")
         if seen:
             click.secho(
-                "--test is the training table: other rows will be predicted worse", fg="yellow"
+                "--test is the training table: the score on new rows will be lower", fg="yellow"
             )
     click.echo(f"\nwritten to {str(given['output'])!r}")
 
 
 def read_dataset(given: dict[str, Any], settings: dict[str, Any], table: Table) -> Dataset:
-    """Make the dataset that the options `given` ask for."""
+    """Make the dataset specified by the options `given`."""
     from treekit.data.dataset import make_dataset
     from treekit.training.tasks import reading
 
@@ -244,18 +253,18 @@ def _is_training_table(model: Model, test: Table) -> bool:
     from treekit.training import is_training_table
 
     table = model.provenance.get("training_table", {})
-    if table.get("rows") != test.n_rows:  # spares coding the rows twice
+    if table.get("rows") != test.n_rows:  # avoids encoding the rows twice
         return False
     try:
         return is_training_table(model, make_validation(test, model.schema))
-    except DataError:  # a label, say, that training did not see
+    except DataError:  # for example a label not seen in training
         return False
 
 
 def _validation(
     given: dict[str, Any], settings: dict[str, Any], dataset: Dataset
 ) -> Dataset | None:
-    """The validation table in the terms of the training table."""
+    """Read the validation table, encoded by the schema of the training table."""
     if given["validation"] is None:
         return None
     from treekit.cli.predict import read_rows
@@ -271,7 +280,7 @@ def _validation(
 
 
 def fitted(dataset: Dataset, settings: dict[str, Any], validation: Dataset | None = None) -> Model:
-    """A model trained before the eyes of a person: notices and progress on stderr."""
+    """Train a model, with notices and progress on stderr."""
     from treekit.cli.terminal import tree_progress
     from treekit.kernels.compile import compile_notice
     from treekit.training import fit

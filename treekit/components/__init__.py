@@ -1,1 +1,1 @@
-"""The built-in criteria, splitters and pruners, registered as a plugin's are."""
+"""Built-in criteria, splitters and pruners, registered through the plugin hooks."""

@@ -1,8 +1,8 @@
 """Minimal cost-complexity pruning (Breiman, Friedman, Olshen and Stone 1984, chapter 3).
 
-rpart 4.1.19 goes by the same sequence, but weighs a node whose branches hold links
-of several strengths without the weaker ones: the alpha it prints may then be less
-than that from which on the pruned tree is the better one, which is what is kept here.
+rpart 4.1.19 uses the same sequence, but where links of different strengths lie below a
+node it leaves out the weaker ones: its printed alpha can be lower than the alpha from
+which the pruned tree is the better one, which is the alpha reported here.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Sequence:
-    """The nested trees from which every alpha takes one.
+    """Nested subtrees of the cost-complexity sequence, one for each interval of alpha.
 
     Attributes
     ----------
     alpha_of : (nodes,) float64
-        The alpha from which on a node is a leaf; inf for leaves.
+        Smallest alpha at which a node is a leaf; inf for leaves.
     alphas : (trees,) float64
-        From which alpha on each tree is taken, ascending from 0: risk per leaf
-        and unit of training weight.
+        Smallest alpha of each tree, ascending from 0: risk per leaf and unit of
+        training weight.
     leaves : (trees,) float64
     risk : (trees,) float64
         Training cost of each tree, summed over the rows.
     held_risk, held_squares : (trees,) float64
-        The same of the hold-out rows, and that of squared costs.
+        The same for the hold-out rows, and the sum of their squared costs.
     """
 
     alpha_of: Numbers
@@ -58,27 +58,27 @@ class Sequence:
 def cost_complexity(
     alpha: float | None, rule: str, risk: str, folds: int, holdout: float
 ) -> PrunerFunctions:
-    """Cut every link weaker than alpha; choose alpha by cross-validation or a hold-out.
+    """Prune every link weaker than alpha; choose alpha by cross-validation or a hold-out.
 
-    The risk is the misclassified weight (times the costs), or the squared
-    error, as a share of all training weight; alpha is risk per leaf.  The
-    whole sequence is reported: alphas, leaves, training risk, and the risk on
-    the rows held out with its standard error.
+    The risk is the misclassified weight (times the misclassification costs), or the
+    squared error, as a share of all training weight; alpha is risk per leaf.  The
+    complete sequence is reported: alphas, leaves, training risk, and the hold-out
+    risk with its standard error.
 
     Parameters
     ----------
     alpha : float or None
         None: chosen by `rule`.
     rule : {"min", "one_se"}
-        The tree of least risk on the rows held out, ties to the smaller one;
-        or the smallest tree whose risk is not more than one standard error
-        above that (Breiman et al. 1984, section 3.4.3).
+        The tree of lowest hold-out risk, ties to the smaller tree; or the smallest
+        tree whose risk is within one standard error of that
+        (Breiman et al. 1984, section 3.4.3).
     risk : {"loss", "impurity"}
-        What links are weighed by: what wrong answers cost, or the criterion's
-        impurity.  Rows held out are judged by wrong answers in either case.
+        Weigh links by the cost of wrong predictions, or by the criterion's
+        impurity.  Hold-out rows are always judged by wrong predictions.
     folds : int
-        Folds of the cross-validation, used where there are neither an alpha
-        nor hold-out rows; stratified by class.
+        Folds of the cross-validation, used if neither an alpha nor hold-out rows
+        are given; stratified by class.
     holdout : float
         Share of the rows to choose alpha on instead of cross-validation.
     """
@@ -96,16 +96,16 @@ def cost_complexity(
         }
         chosen = alpha
         if chosen is None and len(full.alphas) == 1:
-            chosen = 0.0  # nothing to choose between
+            chosen = 0.0  # a single tree
         if chosen is None:
             if holdout > 0 or context.validated:
                 context.need_holdout("cost_complexity")
                 name, judged = "held", _held_out(full, context)
                 if rule == "one_se" and np.isnan(judged[1]).all():
                     raise SettingError(
-                        "rule='one_se' on hold-out rows needs the cost of each row, and this "
-                        "criterion judges sums of rows; leave the hold-out away for "
-                        "cross-validation, or set rule='min'"
+                        "rule='one_se' on hold-out rows needs the cost of each row, but this "
+                        "criterion's loss is defined for sums of rows only; drop the hold-out to "
+                        "use cross-validation, or set rule='min'"
                     )
             else:
                 name, judged = "cv", _crossed(full, context, sequence, folds)
@@ -121,22 +121,24 @@ def cost_complexity(
 def pruning_sequence(
     grown: GrownTree, losses: Losses, node_risk: Numbers | None = None
 ) -> Sequence:
-    """The sequence of a grown tree.
+    """Compute the pruning sequence of a grown tree.
 
     Parameters
     ----------
     node_risk : (nodes,) float64, optional
-        What links are weighed by, of each node as a leaf and summed over its
-        rows; default `Losses.risk`.
+        Cost by which links are weighed, of each node as a leaf and summed over
+        its rows; default `Losses.risk`.
     """
     tree = grown.tree
     risk = losses.risk(grown, grown.stats)
     squares = losses.squared_risk(grown)
     held = losses.risk(grown, grown.held_stats)
-    endless = np.isinf(held)  # a count above 0 where a node says 0; such sums are not taken apart
-    sums = [risk, np.where(endless, 0.0, held), endless.astype(float)]
+    # Poisson: a count above 0 where a node predicts 0.  inf - inf is NaN, so that
+    # infinite costs are counted instead of summed.
+    infinite = np.isinf(held)
+    sums = [risk, np.where(infinite, 0.0, held), infinite.astype(float)]
     sums.append(np.full(tree.n_nodes, np.nan) if squares is None else squares)
-    # Not yet as shares: counts are exact, and equal links come out equal.
+    # Sums, not yet shares: they are exact, so that equal links compare equal.
     alpha_of, steps = weakest_links(
         tree.kind, tree.first_child, tree.n_children,
         risk if node_risk is None else node_risk, np.array(sums),
@@ -153,7 +155,7 @@ def pruning_sequence(
 
 
 def _impurity_risk(grown: GrownTree, context: Context) -> Numbers:
-    """(nodes,) the criterion's impurity of each node, times its weight."""
+    """Return (nodes,): the criterion's impurity of each node, times its weight."""
     impurity = context.impurity
     if impurity is None:
         raise SettingError(
@@ -165,7 +167,7 @@ def _impurity_risk(grown: GrownTree, context: Context) -> Numbers:
 
 
 def _choose(risk: Numbers, error: Numbers, rule: str) -> int:
-    """Position of the tree to take; `risk` and its standard error are those of each."""
+    """Return the position of the chosen tree, from each tree's risk and its standard error."""
     best = len(risk) - 1 - int(np.argmin(risk[::-1]))
     if rule == "min":
         return best
@@ -173,7 +175,7 @@ def _choose(risk: Numbers, error: Numbers, rule: str) -> int:
 
 
 def _held_out(full: Sequence, context: Context) -> tuple[Numbers, Numbers]:
-    """Mean risk of each tree on the hold-out rows, and its standard error."""
+    """Return each tree's mean risk on the hold-out rows, and its standard error."""
     weight = context.losses.weight(context.held_stats[0])
     return full.held_risk / weight, _standard_error(full.held_risk, full.held_squares, weight)
 
@@ -181,11 +183,11 @@ def _held_out(full: Sequence, context: Context) -> tuple[Numbers, Numbers]:
 def _crossed(
     full: Sequence, context: Context, sequence: Callable[[GrownTree], Sequence], folds: int
 ) -> tuple[Numbers, Numbers]:
-    """Cross-validated mean risk of each tree, and its standard error.
+    """Return each tree's cross-validated mean risk, and its standard error.
 
-    A tree of the sequence stands for the alphas up to the next tree; the
-    geometric mean of the two finds its like in the trees of the folds (Breiman
-    et al. 1984, section 3.4.2).
+    A tree of the sequence represents the alphas up to the next tree; the geometric
+    mean of the two selects its counterpart among the trees of a fold (Breiman et al.
+    1984, section 3.4.2).
     """
     between = np.append(np.sqrt(full.alphas[:-1] * full.alphas[1:]), np.inf)
     risks, squares, weights = [], [], []
@@ -199,7 +201,7 @@ def _crossed(
     risk = np.sum(risks, axis=0)
     error = _standard_error(risk, np.sum(squares, axis=0), weight)
     if np.isnan(error).all():
-        # Single rows' costs are not known: the spread of the folds' means.
+        # The costs of single rows are unknown: use the spread of the folds' means.
         means = np.array(risks) / np.array(weights)[:, None]
         known = np.isfinite(risk)
         error[known] = means[:, known].std(axis=0, ddof=1) / np.sqrt(len(means))
@@ -208,10 +210,11 @@ def _crossed(
 
 
 def _standard_error(risk: Numbers, squares: Numbers, weight: float) -> Numbers:
-    """Of the mean cost of a row (Breiman et al. 1984, section 3.4.3, and 8.3.2 for numbers).
+    """Return the standard error of the mean cost of a row.
 
-    `risk` and `squares` are sums of ``w * cost`` and ``w * cost**2``, `weight`
-    that of w: a row of weight w counts as w rows.
+    Breiman et al. 1984, section 3.4.3, and 8.3.2 for regression.  `risk` and `squares` are
+    sums of ``w * cost`` and ``w * cost**2``, `weight` is the sum of w: a row of weight w
+    counts as w rows.
     """
     mean = np.where(np.isfinite(risk), risk, np.nan) / weight
     return np.asarray(np.sqrt(np.maximum(squares / weight - mean * mean, 0.0) / weight))

@@ -1,4 +1,4 @@
-"""The criteria that come with treekit, provided through the same hook as everyone's."""
+"""Built-in criteria, registered through the same hook as those of plugins."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- builtin
+# ---------------------------------------------------------------- registration
 
 
 @hookimpl
 def treekit_criteria() -> list[Criterion]:
-    """The criteria of the literature: of classes, then of a number."""
+    """Return the criteria of the literature: classification, then regression."""
     return [
         Criterion("gini", "classification", gini, summary="Gini index (Breiman et al. 1984)"),
         Criterion(
@@ -44,71 +44,68 @@ def treekit_criteria() -> list[Criterion]:
             "misclassification",
             "classification",
             misclassification,
-            summary="share outside the largest class (Breiman et al. 1984)",
+            summary="misclassification rate (Breiman et al. 1984)",
         ),
         Criterion(
             "twoing",
             "classification",
             twoing,
-            summary="distance of the sides' class shares (Breiman et al. 1984)",
+            summary="distance between the class shares of the branches (Breiman et al. 1984)",
         ),
         Criterion(
             "gain_ratio",
             "classification",
             gain_ratio,
             settings=(
-                Setting(
-                    "slack", 0.0, "bits that a column's gain may be below the average", minimum=0
-                ),
-                Setting("mdl", False, "take log2(candidate cuts) / weight off a number's gain"),
+                Setting("slack", 0.0, "bits by which a gain may fall below the average", minimum=0),
+                Setting("mdl", False, "subtract log2(candidate cuts) / weight from numeric gains"),
                 Setting(
                     "missing_branch",
                     True,
-                    "fractional missing values: missing rows are a branch of the split information",
+                    "fractional missing values: count missing rows as a branch in the split "
+                    "information",
                 ),
                 Setting(
                     "many_levels",
                     0.0,
-                    "columns of so many levels for each unit of training weight do not count for "
-                    "the average gain (C4.5: 0.3); 0: no bound",
+                    "exclude columns with at least this many categories per unit of training "
+                    "weight from the average gain (C4.5: 0.3); 0: no bound",
                     minimum=0,
                 ),
-                Setting(
-                    "tolerance", 0.0, "gains and ratios within it are ties, or none", minimum=0
-                ),
+                Setting("tolerance", 0.0, "treat gains and ratios this close as ties", minimum=0),
                 Setting(
                     "level_by",
                     "gain",
-                    "nominal_splits=one_vs_rest: a column offers the level of the largest gain or "
+                    "nominal_splits=one_vs_rest: choose a column's category by gain or by gain "
                     "ratio (J48 -B)",
                     choices=("gain", "ratio"),
                 ),
             ),
-            summary="gain ratio among columns of at least average gain (Quinlan 1993)",
+            summary="gain ratio among columns with at least average gain (Quinlan 1993)",
         ),
         Criterion(
             "squared_error",
             "regression",
             squared_error,
-            summary="decrease of the squared error (Breiman et al. 1984)",
+            summary="decrease in squared error (Breiman et al. 1984)",
         ),
         Criterion(
             "friedman",
             "regression",
             friedman,
-            summary="squared distance of the sides' means (Friedman 2001)",
+            summary="squared distance between the means of the branches (Friedman 2001)",
         ),
         Criterion(
             "poisson",
             "regression",
             poisson,
-            summary="decrease of half the Poisson deviance of counts",
+            summary="decrease in half the Poisson deviance, for counts",
         ),
         Criterion(
             "absolute_error",
             "regression",
             absolute_error,
-            summary="decrease of the distance from the median (Breiman et al. 1984)",
+            summary="decrease in absolute error about the median (Breiman et al. 1984)",
         ),
         Criterion(
             "quantile",
@@ -116,25 +113,25 @@ def treekit_criteria() -> list[Criterion]:
             quantile_loss,
             settings=(
                 Setting(
-                    "quantile", 0.5, "level, between 0 and 1", minimum=1e-6, maximum=1.0 - 1e-6
+                    "quantile", 0.5, "quantile level, 0 to 1", minimum=1e-6, maximum=1.0 - 1e-6
                 ),
             ),
-            summary="decrease of a quantile's loss (Koenker and Bassett 1978)",
+            summary="decrease in quantile loss (Koenker and Bassett 1978)",
         ),
     ]
 
 
-# ---------------------------------------------------------------- cart
-# The other class criteria of CART: misclassification and twoing (Breiman et al. 1984).
+# ---------------------------------------------------------------- classification: CART
+# Misclassification and twoing (Breiman et al. 1984).
 
 Stats = Any
 
 
 def misclassification() -> CriterionFunctions:
-    """Share of the weight outside the largest class, ``1 - max p_k`` (page 98).
+    """Return the misclassification rate, ``1 - max p_k`` (Breiman et al. 1984, page 98).
 
     It is concave but not strictly: a split that changes no label scores 0,
-    even if it makes both sides purer, and then the node stays a leaf.
+    even if it makes both branches purer, and the node then stays a leaf.
     """
 
     def impurity(stats: Stats) -> float:
@@ -163,12 +160,12 @@ def misclassification() -> CriterionFunctions:
 
 
 def twoing() -> CriterionFunctions:
-    """Twoing, ``p_L p_R / 4 * (sum_k |p(k|L) - p(k|R)|)**2`` (Breiman et al. 1984, page 104).
+    """Return twoing, ``p_L p_R / 4 * (sum_k |p(k|L) - p(k|R)|)**2`` (Breiman et al. 1984, p. 104).
 
-    For more branches it is ``sum_b p_b * (sum_k |p(k|b) - p(k)|)**2 / 4`` with
-    p(k) of all branches together, of which the book's formula is the case of
-    two, since there ``p(k|L) - p(k) = p_R * (p(k|L) - p(k|R))``.
-    Twoing judges splits, not nodes: it has no impurity.
+    With more branches: ``sum_b p_b * (sum_k |p(k|b) - p(k)|)**2 / 4``, where p(k) is over
+    all branches.  For two branches this equals the book's formula, because
+    ``p(k|L) - p(k) = p_R * (p(k|L) - p(k|R))``.  Twoing has no impurity: it is defined
+    for splits only.
     """
 
     def score(parent: Stats, children: Stats) -> float:
@@ -193,7 +190,7 @@ def twoing() -> CriterionFunctions:
 
 
 def _apart(children: Stats) -> float:
-    """Twoing of any number of branches, times their weight."""
+    """Compute twoing for any number of branches, times their weight."""
     together = np.zeros(children.shape[1])
     known = 0.0
     for b in range(children.shape[0]):
@@ -213,17 +210,17 @@ def _apart(children: Stats) -> float:
     return 0.25 * total
 
 
-# ---------------------------------------------------------------- classes
-# Criteria of classes: statistics are the weight of each class.
+# ---------------------------------------------------------------- classification: entropy, Gini
+# Statistics are the weight of each class.
 
-_NO_GAIN = 1e-12  # a gain of rounding errors
-_TIE = 1e-9  # gains equal in exact arithmetic differ in their last bits
+_NO_GAIN = 1e-12  # gains up to this are rounding errors
+_TIE = 1e-9  # relative; gains equal in exact arithmetic differ in their last bits
 _KNOWN = 4096.0
 _TIMES_LOG = np.array([0.0] + [n * math.log(n) for n in range(1, int(_KNOWN) + 1)])
 
 
 def gini() -> CriterionFunctions:
-    """Gini index, ``1 - sum p_k**2`` (Breiman, Friedman, Olshen and Stone 1984, p. 38).
+    """Return the Gini index, ``1 - sum p_k**2`` (Breiman, Friedman, Olshen and Stone 1984, p. 38).
 
     The score is the decrease of the index, written so that a cut costs two
     sums of squares and two divisions.
@@ -258,7 +255,7 @@ def gini() -> CriterionFunctions:
 
 
 def _spread(stats: Stats) -> float:
-    """Weight times entropy in nats: ``w log w - sum w_k log w_k``."""
+    """Compute weight times entropy in nats: ``w log w - sum w_k log w_k``."""
     weight = 0.0
     parts = 0.0
     for k in range(stats.shape[0]):
@@ -269,7 +266,10 @@ def _spread(stats: Stats) -> float:
 
 
 def _times_log(weight: float) -> float:
-    """``w log w``; of small whole weights, as most are, from a table: a logarithm takes longer."""
+    """Compute ``w log w``.
+
+    Small integer weights, the common case, are looked up: a logarithm takes longer.
+    """
     whole = np.int64(min(weight, _KNOWN))
     if float(whole) == weight:
         return float(_TIMES_LOG[np.uint64(whole)])
@@ -284,14 +284,14 @@ def _weight(stats: Stats) -> float:
 
 
 def _information(parent: Stats, children: Stats) -> float:
-    """Information gain in nats (Quinlan 1986)."""
+    """Compute the information gain in nats (Quinlan 1986)."""
     total = 0.0
     parts = 0.0
     for k in range(parent.shape[0]):
         total += parent[k]
         parts += _times_log(parent[k])
     after = 0.0
-    for b in range(children.shape[0]):  # `_spread` of each row takes twice the time (measured)
+    for b in range(children.shape[0]):  # calling `_spread` takes twice the time (measured)
         weight = 0.0
         own = 0.0
         for k in range(parent.shape[0]):
@@ -302,7 +302,7 @@ def _information(parent: Stats, children: Stats) -> float:
 
 
 def entropy(base: float = 2.0) -> CriterionFunctions:
-    """Information gain (Quinlan 1986), in bits by default."""
+    """Return the information gain (Quinlan 1986), in bits by default."""
     unit = 1.0 / math.log(base)
 
     def impurity(stats: Stats) -> float:
@@ -322,33 +322,34 @@ def gain_ratio(
     tolerance: float = 0.0,
     level_by: str = "gain",
 ) -> CriterionFunctions:
-    """Gain ratio among the columns of at least average gain (Quinlan 1993, p. 23).
+    """Return the gain ratio among the columns with at least average gain (Quinlan 1993, p. 23).
 
-    Within a column the split of largest gain counts; between columns the largest
-    ratio among those whose gain reaches the average.  Gains are in bits.
+    Within a column the split with the largest gain is chosen; between columns the
+    one with the largest ratio, among those whose gain reaches the average.  Gains
+    are in bits.
 
     Parameters
     ----------
     slack : float
-        How far below the average gain a column may be.
+        Amount by which a column's gain may fall below the average.
     mdl : bool
-        Take ``log2(candidates) / weight`` off the gain of a number's best cut
-        (Quinlan 1996, *Improved use of continuous attributes in C4.5*, p. 81).
+        Subtract ``log2(candidates) / weight`` from the gain of a numeric column's best
+        cut (Quinlan 1996, *Improved use of continuous attributes in C4.5*, p. 81).
     missing_branch : bool
-        Fractional missing values: the rows whose value is missing count as
-        one more branch of the split information (Quinlan 1993, p. 28).
+        Fractional missing values: count the rows whose value is missing as one
+        more branch of the split information (Quinlan 1993, p. 28).
     many_levels : float
-        A column with at least so many levels for each unit of training weight
-        does not count for the average, unless all columns are such; 0 = no bound.
+        Exclude a column with at least this many categories per unit of training
+        weight from the average, unless all columns are excluded; 0 = no bound.
     tolerance : float
-        Gains and ratios within it are ties, and no gain.
+        Gains and ratios that differ by at most this are ties; a gain up to it is none.
     level_by : {"gain", "ratio"}
-        Splits of one level from the rest: a nominal column offers the level of
-        the largest gain, or of the largest ratio.
+        Splits of one category against the rest: choose the category with the largest
+        gain, or with the largest ratio.
 
     Notes
     -----
-    The settings, with those of training, that give
+    Settings that, together with those of training, reproduce
 
     ========= ========= =============== ====================
     setting   Zhou 2016 C4.5, release 8 J48 (Weka 3.9)
@@ -361,8 +362,8 @@ def gain_ratio(
     min_gain  0         -1e-3           0
     ========= ========= =============== ====================
 
-    Release 8 makes splits that gain nothing (and collapses them if nothing
-    comes of them), hence its `min_gain`.
+    Release 8 also makes splits without a gain, and collapses them unless a split
+    below them gains; hence its `min_gain`.
     """
     least = max(tolerance, _NO_GAIN)
 
@@ -376,8 +377,8 @@ def gain_ratio(
             for b in range(children.shape[0]):
                 known[k] += children[b, k]
         total, present = _weight(parent), _weight(known)
-        whole = total if missing_branch else present
-        split = _split_information(children, whole, whole - present)
+        reference = total if missing_branch else present
+        split = _split_information(children, reference, reference - present)
         return _information(known, children) * present / total / split if split > 0.0 else 0.0
 
     def choose(gains: Stats, scores: Stats, levels: Stats) -> int:
@@ -403,7 +404,7 @@ def gain_ratio(
 
 
 def _split_information(children: Stats, whole: float, missing: float) -> float:
-    """Entropy, in nats, of the branches, and of the missing rows as one more."""
+    """Compute the entropy, in nats, of the branches; missing rows count as one more."""
     split = 0.0
     for b in range(children.shape[0]):
         share = _weight(children[b]) / whole
@@ -415,12 +416,15 @@ def _split_information(children: Stats, whole: float, missing: float) -> float:
 
 
 def _is_offered(gain: float, levels: float, least: float) -> bool:
-    """Whether a column has a split: without a gain a number has no cut, a nominal has branches."""
+    """Check whether a column has a split, from its gain.
+
+    Without a gain a numeric column has no cut, but a nominal column still has branches.
+    """
     return gain > least or (levels > 0.0 and gain >= -least)
 
 
 def _average(gains: Stats, levels: Stats, least: float, many_levels: float) -> float:
-    """Average gain of the columns that have a split; infinite if none counts."""
+    """Compute the average gain of the columns that have a split; infinite if all are excluded."""
     crowded = many_levels > 0.0
     for f in range(gains.shape[0]):
         crowded = crowded and levels[f] >= many_levels
@@ -435,18 +439,18 @@ def _average(gains: Stats, levels: Stats, least: float, many_levels: float) -> f
 
 
 def _candidates_penalty(candidates: int, weight: float) -> float:
-    """Bits that it takes to tell which of the candidates was picked, for each unit of weight."""
+    """Compute the bits, per unit of weight, that encode the choice among the candidates."""
     return math.log(candidates) / math.log(2.0) / weight
 
 
-# ---------------------------------------------------------------- numbers
-# Criteria of a number: statistics are ``(weight, weight * y)``.
+# ---------------------------------------------------------------- regression: means
+# Statistics are ``(weight, weight * y)``.
 
 
 def squared_error() -> CriterionFunctions:
-    """Decrease of the mean squared error (Breiman et al. 1984, section 8.3).
+    """Return the decrease in mean squared error (Breiman et al. 1984, section 8.3).
 
-    Written as the weighted variance of the branch means, which needs no sum of
+    Computed as the weighted variance of the branch means, which needs no sum of
     squares, is never negative and does not cancel at large means.
     """
 
@@ -463,13 +467,13 @@ def squared_error() -> CriterionFunctions:
 
 
 def friedman() -> CriterionFunctions:
-    """Friedman's improvement, ``w_l w_r / (w_l + w_r) * (mean_l - mean_r)**2`` (2001, eq. 35).
+    """Return Friedman's improvement (2001, equation 35).
 
-    Divided by the weight of the node, so that scores of different nodes
-    compare, as best-first growth and importances do.  With more branches, the
-    sum over all pairs, which is ``sum_b w_b * (mean_b - mean)**2``.  It then
-    orders splits as the squared error does; only branches that leave out rows
-    of the node tell the two apart.
+    It is ``w_l w_r / (w_l + w_r) * (mean_l - mean_r)**2``, divided by the weight of the
+    node, so that scores of different nodes are comparable, as best-first growth and
+    importances require.  With more branches it is the sum over all pairs,
+    ``sum_b w_b * (mean_b - mean)**2``.  It then ranks splits as the squared error does;
+    the two differ only if some rows of the node are in no branch.
     """
 
     def score(parent: Stats, children: Stats) -> float:
@@ -489,12 +493,11 @@ def friedman() -> CriterionFunctions:
 
 
 def poisson() -> CriterionFunctions:
-    """Decrease of half the mean Poisson deviance, ``y log(y / mean) - y + mean``.
+    """Return the decrease in half the mean Poisson deviance, ``y log(y / mean) - y + mean``.
 
-    Of the deviance only ``mean log(mean)`` differs between two ways to split a
-    node, so that no sum of ``y log y`` is needed.  A branch whose target is 0
-    throughout would predict that nothing can ever be counted there: such a
-    split scores 0.
+    Only ``mean log(mean)`` differs between two splits of a node, so that no sum of
+    ``y log y`` is needed.  A branch whose targets are all 0 would predict 0, which has
+    an infinite deviance for any positive count: such a split scores 0.
     """
 
     def score(parent: Stats, children: Stats) -> float:
@@ -517,12 +520,12 @@ def poisson() -> CriterionFunctions:
     return CriterionFunctions(score=score, loss=loss, statistics=Sums(centred=False, smallest=0.0))
 
 
-# ---------------------------------------------------------------- ranks
-# Criteria of a number's order: statistics are ``(weight, quantile, below, above)``.
+# ---------------------------------------------------------------- regression: quantiles
+# Statistics are ``(weight, quantile, below, above)``.
 
 
 def absolute_error() -> CriterionFunctions:
-    """Mean distance from the median (Breiman et al. 1984, section 8.11)."""
+    """Return the decrease in mean absolute error about the median (Breiman et al. 1984, 8.11)."""
 
     def impurity(stats: Stats) -> float:
         return float((stats[2] + stats[3]) / stats[0])
@@ -531,10 +534,10 @@ def absolute_error() -> CriterionFunctions:
 
 
 def quantile_loss(quantile: float = 0.5) -> CriterionFunctions:
-    """Mean loss of a quantile (Koenker and Bassett 1978).
+    """Return the decrease in mean quantile loss (Koenker and Bassett 1978).
 
-    A number above the answer costs `quantile` a unit, one below it
-    ``1 - quantile``; leaves answer the weighted quantile.
+    A target above the prediction costs `quantile` per unit, a target below it
+    ``1 - quantile``; leaves predict the weighted quantile.
     """
     under, over = 1.0 - quantile, quantile
 
@@ -547,7 +550,7 @@ def quantile_loss(quantile: float = 0.5) -> CriterionFunctions:
 
 
 def _decrease(under: float, over: float) -> Any:
-    """The decrease of the mean loss, without a division for each branch."""
+    """Return a score: the decrease in mean loss, without a division for each branch."""
 
     def score(parent: Stats, children: Stats) -> float:
         saved = under * parent[2] + over * parent[3]

@@ -28,33 +28,33 @@ __all__ = [
 Numbers = npt.NDArray[np.float64]
 
 _WEIGHS_LESS = 1e-3
-"""Rows by which a split must lower the training errors, or it is collapsed."""
+"""Decrease in training errors, in rows, below which a split is collapsed."""
 
 _TOLERANCE = 0.1 + 1e-6
-"""Errors by which a smaller tree may be worse, with J48's margin for rounding."""
+"""Errors by which a smaller tree may be worse, including J48's margin for rounding."""
 
 
 def error_based(
     confidence: float | None, raising: bool, collapsing: bool, limit: str
 ) -> PrunerFunctions:
-    """Replace a subtree by a leaf, or by its largest branch, where that errs less.
+    """Replace a subtree by a leaf, or by its largest branch, if that lowers the expected errors.
 
-    The errors of a leaf are an upper limit: as many as would make those seen
-    unlikely at the confidence factor.  Mistakes count as their costs, as
-    shares of the largest: a cost between 0 and 1 varies no more than an error
-    of the same mean, so that the limit holds.
+    The expected errors of a leaf are an upper confidence limit: the number for which the
+    observed errors would be as unlikely as the confidence factor.  Misclassification
+    costs are scaled to a maximum of 1: a cost between 0 and 1 varies no more than an
+    error of the same mean, so that the limit holds.
 
     Parameters
     ----------
     confidence : float or None
-        Confidence factor, between 0 and 1: less prunes more.  None: subtrees are
-        collapsed, nothing else.
+        Confidence factor, between 0 and 1: a lower one prunes more.  None: only
+        collapse subtrees.
     raising : bool
-        Also replace a subtree by its largest branch, through which its other
-        rows then go.  Of branches that weigh the same it is the last, as in J48.
+        Also replace a subtree by its largest branch, and route its other rows
+        through that branch.  Of branches with equal weight the last, as in J48.
     collapsing : bool
-        First make leaves of the subtrees that lower the training errors by
-        less than 0.001.
+        First replace subtrees that lower the training errors by less than 0.001
+        by leaves.
     limit : {"j48", "release8"}
         The limit with the exact normal quantile, as in Weka's J48; or with the
         table and the upper end of C4.5 release 8.
@@ -66,9 +66,9 @@ def error_based(
         wrong, expected = pessimistic_errors(stats, bound)
         if collapsing:
             below = sums_below(tree.kind, tree.first_child, tree.n_children, wrong)
-            idle = (tree.kind != Split.LEAF) & (below >= wrong - _WEIGHS_LESS)
-            kept = kept_nodes(tree, np.where(idle, -1, np.arange(tree.n_nodes)))
-            tree, stats, expected = collapse(tree, idle), stats[kept], expected[kept]
+            useless = (tree.kind != Split.LEAF) & (below >= wrong - _WEIGHS_LESS)
+            kept = kept_nodes(tree, np.where(useless, -1, np.arange(tree.n_nodes)))
+            tree, stats, expected = collapse(tree, useless), stats[kept], expected[kept]
         if confidence is None:
             return tree
         if raising:
@@ -83,7 +83,7 @@ def error_based(
 
 
 def _raised(tree: Tree, context: Context, bound: Bound, stats: Numbers) -> Tree:
-    """Prune and raise; nodes then say what the rows that now reach them say."""
+    """Prune and raise subtrees; leaf values are those of the rows that then reach each node."""
     rows, table = context.grown.rows, context.table
     stats = stats.copy()
     source = prune_and_raise(
@@ -109,9 +109,9 @@ def _bound(confidence: float, limit: str, context: Context) -> Bound:
 
 
 def quantile_of(confidence: float, release8: bool) -> float:
-    """Return z with ``P(Z > z) = confidence``; of release 8 by a table, linear between points."""
+    """Return z with ``P(Z > z) = confidence``; release 8 interpolates linearly in a table."""
     if not release8:
         return NormalDist().inv_cdf(1.0 - confidence)
-    levels = (0.0, 0.001, 0.005, 0.01, 0.05, 0.10, 0.20, 0.40, 1.00)
+    probabilities = (0.0, 0.001, 0.005, 0.01, 0.05, 0.10, 0.20, 0.40, 1.00)
     quantiles = (4.0, 3.09, 2.58, 2.33, 1.65, 1.28, 0.84, 0.25, 0.00)
-    return float(np.interp(confidence, levels, quantiles))
+    return float(np.interp(confidence, probabilities, quantiles))

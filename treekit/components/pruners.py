@@ -1,4 +1,4 @@
-"""The pruners that come with treekit, provided through the same hook as everyone's."""
+"""Built-in pruners, registered through the same hook as those of plugins."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- builtin
+# ---------------------------------------------------------------- registration
 
-_BY_WEIGHT = {"doubling-weights-changes-nothing": "more rows of a kind are stronger evidence"}
+_BY_WEIGHT = {"doubling-weights-changes-nothing": "a larger weight is stronger evidence"}
 
 
 def _cost_complexity(**settings: Any) -> PrunerFunctions:
@@ -64,26 +64,26 @@ def _chi_squared(**settings: Any) -> PrunerFunctions:
 
 @hookimpl
 def treekit_pruners() -> list[Pruner]:
-    """Pruners of the literature: after growth, then before a split."""
+    """Return the pruners of the literature, for use after and during growth."""
     return [
         Pruner(
             "cost_complexity",
             _cost_complexity,
             settings=(
                 Setting(
-                    "alpha", None, "risk per leaf below which a link is cut; none: chosen",
+                    "alpha", None, "risk per leaf below which a link is cut; none: choose it",
                     type=(float, type(None)), minimum=0.0,
                 ),
                 Setting(
                     "rule", "min",
-                    "alpha of least risk, or of the smallest tree within one standard error of it",
+                    "alpha of lowest risk, or of the smallest tree within one standard error",
                     choices=("min", "one_se"),
                 ),
                 Setting(
-                    "risk", "loss", "weigh links by mistakes (their costs) or by the impurity",
+                    "risk", "loss", "weigh links by misclassification cost or by impurity",
                     choices=("loss", "impurity"),
                 ),
-                Setting("folds", 10, "folds of the cross-validation that chooses alpha", minimum=2),
+                Setting("folds", 10, "cross-validation folds to choose alpha", minimum=2),
                 Setting(
                     "holdout", 0.0, "share of rows to choose alpha on instead of cross-validation",
                     minimum=0.0, maximum=0.9,
@@ -96,9 +96,9 @@ def treekit_pruners() -> list[Pruner]:
             _reduced_error,
             settings=(
                 Setting(
-                    "holdout", 0.25, "share of the rows to prune on", minimum=0.01, maximum=0.9
+                    "holdout", 0.25, "share of rows to prune on", minimum=0.01, maximum=0.9
                 ),
-                Setting("prune_ties", False, "prune where the error stays the same, too"),
+                Setting("prune_ties", False, "also prune if the error stays the same"),
             ),
             summary="reduced-error pruning on a hold-out (Quinlan 1987)",
         ),
@@ -108,13 +108,13 @@ def treekit_pruners() -> list[Pruner]:
             settings=(
                 Setting(
                     "confidence", 0.25,
-                    "confidence factor of the error limit; less prunes more; none: collapsing only",
+                    "confidence factor of the error limit; lower prunes more; none: only collapse",
                     type=(float, type(None)), minimum=1e-6, maximum=1 - 1e-6,
                 ),
                 Setting("raising", True, "also replace a subtree by its largest branch"),
-                Setting("collapsing", True, "first drop splits that lower no training errors"),
+                Setting("collapsing", True, "first collapse splits that lower no training error"),
                 Setting(
-                    "limit", "j48", "exact normal quantile (j48), or C4.5's table (release8)",
+                    "limit", "j48", "exact normal quantile (j48) or C4.5's table (release8)",
                     choices=("j48", "release8"),
                 ),
             ),
@@ -135,11 +135,11 @@ def treekit_pruners() -> list[Pruner]:
             _holdout,
             settings=(
                 Setting(
-                    "holdout", 0.25, "share of the rows to judge splits by",
+                    "holdout", 0.25, "share of rows to validate splits on",
                     minimum=0.01, maximum=0.9,
                 ),
             ),
-            summary="split only on a strict rise of hold-out accuracy (Zhou 2016)",
+            summary="split only if the hold-out accuracy increases (Zhou 2016)",
             task="classification",
             costs=False,
         ),
@@ -152,39 +152,37 @@ def treekit_pruners() -> list[Pruner]:
                     minimum=0.0, maximum=1.0,
                 ),
             ),
-            summary="split only where class and branch depend (Quinlan 1986)",
+            summary="split only if class and branch are dependent (Quinlan 1986)",
             task="classification",
             exempt=_BY_WEIGHT,
         ),
     ]  # fmt: skip
 
 
-# ---------------------------------------------------------------- before
-# Pruners that stop growth: a split must prove itself before it is made.
+# ---------------------------------------------------------------- pre-pruning
 
 Stats = Any
 
 
 def holdout(holdout: float) -> PrunerFunctions:
-    """Split only if that answers more of the hold-out rows right (Zhou 2016, section 4.3.1).
+    """Split only if that increases the hold-out accuracy (Zhou 2016, section 4.3.1).
 
-    The node and its branches answer with their largest class of training
-    weight, ties to the first class; a branch without training rows as the node
-    does.  A split that leaves the accuracy as it is is not made.
+    The node and its branches predict their largest class of training weight, ties to
+    the first class; a branch without training rows predicts the node's class.
 
     Parameters
     ----------
     holdout : float
-        Share of the training rows that are set aside.
+        Share of the training rows to hold out.
     """
 
     def before(parent: Stats, children: Stats, held_parent: Stats, held_children: Stats) -> bool:
-        said = np.argmax(parent)
+        node_label = np.argmax(parent)
         right = 0.0
         for b in range(children.shape[0]):
-            label = np.argmax(children[b]) if children[b].sum() > 0.0 else said
+            label = np.argmax(children[b]) if children[b].sum() > 0.0 else node_label
             right += held_children[b, label]
-        return bool(right > held_parent[said])
+        return bool(right > held_parent[node_label])
 
     return PrunerFunctions(before=before, holdout=holdout)
 
@@ -192,17 +190,17 @@ def holdout(holdout: float) -> PrunerFunctions:
 def chi_squared(alpha: float) -> PrunerFunctions:
     """Split only if class and branch are dependent (Quinlan 1986, section 4).
 
-    Pearson's test of independence without a correction: the split is made if
-    the p-value is not above `alpha`.  It counts a row of weight w as w rows,
-    and rows that no branch holds not at all.
+    Pearson's test of independence, without a continuity correction: the split is made
+    if the p-value is at most `alpha`.  A row of weight w counts as w rows; rows that
+    are in no branch do not count.
 
     Parameters
     ----------
     alpha : float
-        Level of significance.
+        Significance level.
     """
 
-    def before(  # the statistics of the contract, of which one is all it needs
+    def before(  # the contract passes four arrays; the test needs one
         parent: Stats,  # noqa: ARG001
         children: Stats,
         held_parent: Stats,  # noqa: ARG001
@@ -231,11 +229,11 @@ def chi_squared(alpha: float) -> PrunerFunctions:
 
 
 def _upper_tail(a: float, x: float) -> float:
-    """The regularised upper incomplete gamma function Q(a, x), a > 0, x >= 0.
+    """Compute the regularised upper incomplete gamma function Q(a, x), a > 0, x >= 0.
 
     P(chi-squared with f degrees of freedom > c) is ``Q(f / 2, c / 2)``.  Below
-    a + 1 one minus the series of P (Abramowitz and Stegun 1964, 6.5.29), above
-    the continued fraction (6.5.31), evaluated forwards (Lentz 1976).
+    a + 1 it is one minus the series of P (Abramowitz and Stegun 1964, 6.5.29), above
+    that the continued fraction (6.5.31), evaluated forwards (Lentz 1976).
     """
     if x <= 0.0:
         return 1.0
@@ -269,15 +267,15 @@ def _upper_tail(a: float, x: float) -> float:
 
 
 def reduced_error(holdout: float, prune_ties: bool) -> PrunerFunctions:
-    """Bottom up, replace a subtree by a leaf where that lowers the hold-out error.
+    """Replace subtrees by leaves, bottom up, where that lowers the hold-out error.
 
     Parameters
     ----------
     holdout : float
-        Share of the training rows that are set aside.
+        Share of the training rows to hold out.
     prune_ties : bool
-        Also where the error stays the same (Quinlan's rule); otherwise only
-        on a strict rise of accuracy (Zhou, *Machine Learning*, section 4.3).
+        Also prune if the error stays the same (Quinlan's rule); otherwise only if
+        the accuracy increases (Zhou, *Machine Learning*, section 4.3).
     """
 
     def after(tree: Tree, context: Context) -> Tree:
@@ -293,33 +291,32 @@ def reduced_error(holdout: float, prune_ties: bool) -> PrunerFunctions:
         leaves = kept_nodes(tree, np.where(cut, -1, np.arange(tree.n_nodes)))[pruned.leaves]
         context.report["weight_grown_on"] = grown
         context.report["weight_judged_by"] = judged
-        if context.task == "classification":  # the loss of numbers lacks a constant
+        if context.task == "classification":  # in regression `risk` leaves out a constant
             context.report["held_risk"] = float(risk[leaves].sum()) / judged
         return pruned
 
     return PrunerFunctions(after=after, holdout=holdout)
 
 
-# ---------------------------------------------------------------- mdl
-# Pruning by minimum description length (Mehta, Rissanen and Agrawal 1995).
+# ---------------------------------------------------------------- minimum description length
+# Mehta, Rissanen and Agrawal 1995.
 
 Numbers = npt.NDArray[np.float64]
 
 
 def mdl() -> PrunerFunctions:
-    """Bottom up, make a node a leaf where tree and classes are then written in no more bits.
+    """Replace subtrees by leaves, bottom up, where that does not lengthen the description.
 
-    A node costs one bit (leaf or not), a leaf `class_bits`, a split
-    `split_bits`: the code of Mehta, Rissanen and Agrawal, *MDL-based decision
-    tree pruning* (KDD 1995), with the splits as Rastogi and Shim write them
-    (*PUBLIC*, VLDB 1998, section 2.3).
+    The description encodes tree and classes.  A node costs one bit (leaf or not), a leaf
+    `class_bits`, a split `split_bits`: the code of Mehta, Rissanen and Agrawal,
+    *MDL-based decision tree pruning* (KDD 1995), with splits encoded as by Rastogi and
+    Shim (*PUBLIC*, VLDB 1998, section 2.3).
     """
 
     def after(tree: Tree, context: Context) -> Tree:
         cut = cheapest_cuts(
             tree.kind, tree.first_child, tree.n_children, class_bits(context.stats),
-            # Of the two kinds of node each costs its one bit.
-            split_bits(tree, context), 0.0, True,
+            split_bits(tree, context), 0.0, True,  # both include the bit "leaf or not"
         )  # fmt: skip
         return collapse(tree, cut)
 
@@ -327,11 +324,12 @@ def mdl() -> PrunerFunctions:
 
 
 def class_bits(stats: Numbers) -> Numbers:
-    """(nodes,) one bit, and the classes of the rows of a leaf: their stochastic complexity.
+    """Compute (nodes,) bits of each node as a leaf: one, plus the bits of its rows' classes.
 
+    The latter are the stochastic complexity,
     ``sum n_k log(n / n_k) + (K - 1) / 2 log(n / 2) + log(pi**(K / 2) / gamma(K / 2))``
-    (Mehta et al. 1995, equation 3), in bits; the last two terms, which hold
-    for many rows, at least 0.
+    (Mehta et al. 1995, equation 3), in bits; the sum of the last two terms, an
+    approximation for many rows, is at least 0.
 
     Parameters
     ----------
@@ -349,12 +347,12 @@ def class_bits(stats: Numbers) -> Numbers:
 
 
 def split_bits(tree: Tree, context: Context) -> Numbers:
-    """(nodes,) one bit, and which column a node asks, and where it divides it; leaves 1.
+    """Compute (nodes,) bits of each node as a split: one, its feature and its test; 1 for leaves.
 
-    Of a column with v values in the training table a threshold is one of v - 1,
-    a set of levels one of ``2**v - 2``; one branch a level, and missing or
-    not, are one each.  A linear combination takes as much for each of its terms
-    as a threshold of that column.
+    For a column with v values in the training table, a threshold is one of v - 1 and a
+    category set one of ``2**v - 2``; a multiway split and a missing-value test have no
+    alternatives.  Each term of a linear combination costs as much as a threshold on its
+    column.
     """
     values = context.table.n_codes.astype(np.float64)
     column = math.log2(len(values))

@@ -1,4 +1,4 @@
-"""What a pruner may ask about a grown tree."""
+"""Context and tools for pruners: statistics, losses, and edits of a grown tree."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Context:
-    """A grown tree's statistics, node by node, in the grown tree's numbering.
+    """Statistics of a grown tree, by node, in the grown tree's numbering.
 
     Attributes
     ----------
@@ -44,18 +44,18 @@ class Context:
     table : Table
         Codes of the training columns.
     losses : Losses
-        What a wrong answer costs: `costs` of a classification among them.
+        Costs of wrong predictions, including the misclassification `costs`.
     folds : callable
         ``folds(k)``: k trees, each grown without one k-th of the rows, which
-        are its hold-out.  Raises `DataError` where trees cannot be regrown.
+        are its hold-out.  Raises `DataError` if trees cannot be regrown.
     impurity : callable, optional
-        ``impurity(stats)`` of the training's criterion.
+        ``impurity(stats)`` of the training criterion.
     fractional : bool
         Whether rows go down every branch of a split whose value they miss.
     validated : bool
-        Whether the hold-out rows are those of a validation table.
+        Whether the hold-out rows come from a validation table.
     report : dict
-        What the pruner chose (an alpha); it becomes part of the model's provenance.
+        Choices of the pruner (an alpha); stored in the model's provenance.
     """
 
     grown: GrownTree
@@ -74,7 +74,7 @@ class Context:
 
     @property
     def costs(self) -> npt.NDArray[np.int64] | None:
-        """(classes, classes) int64, ``costs[i][j]`` for saying j when it is i; None: all 1."""
+        """(classes, classes) int64, ``costs[i][j]``: cost of predicting j for i; None: all 1."""
         return self.losses.costs
 
     @property
@@ -98,24 +98,23 @@ class Context:
         return self.losses.risk(self.grown, self.held_stats)
 
     def need_holdout(self, pruner: str) -> None:
-        """Raise `DataError` unless some rows were set aside."""
+        """Raise `DataError` unless some rows were held out."""
         if not self.held_stats[0].any():
             raise DataError(
-                f"{pruner} has no hold-out rows: raise its setting holdout, or the rows, or give "
+                f"{pruner} has no hold-out rows: increase its setting holdout, add rows, or pass "
                 "a validation table"
             )
 
 
-# ---------------------------------------------------------------- collapse
-# How pruners cut a tree, and put a subtree in the place of a node.
+# ---------------------------------------------------------------- tree edits
 
 Nodes = npt.NDArray[np.int64]
 
 
 def collapse(tree: Tree, cut: npt.NDArray[np.bool_]) -> Tree:
-    """The tree in which every node of the mask `cut` (nodes,) is a leaf.
+    """Return the tree in which every node of the mask `cut` (nodes,) is a leaf.
 
-    Nodes below a cut go; the others keep their order.
+    Nodes below a cut are removed; the others keep their order.
     """
     source = np.where(cut, -1, np.arange(tree.n_nodes))
     kept = kept_nodes(tree, source)
@@ -123,18 +122,18 @@ def collapse(tree: Tree, cut: npt.NDArray[np.bool_]) -> Tree:
 
 
 def graft(tree: Tree, source: Nodes) -> Tree:
-    """The tree in which node i asks what node ``source[i]`` asked, and has its children.
+    """Return the tree in which node i has the split and the children of node ``source[i]``.
 
     Parameters
     ----------
     source : (nodes,) int64
-        The node itself, one below it, or -1 for a leaf.  A node that takes
-        another's place also says what that one says.
+        The node itself, one below it, or -1 for a leaf.  A node that is replaced
+        by another also takes the other's value.
 
     Returns
     -------
     Tree
-        Of the nodes `kept_nodes`.
+        With the nodes `kept_nodes`.
     """
     kept = kept_nodes(tree, source)
     own = source[kept]
@@ -142,15 +141,15 @@ def graft(tree: Tree, source: Nodes) -> Tree:
 
 
 def kept_nodes(tree: Tree, source: Nodes) -> Nodes:
-    """The nodes of `tree` that are left when ``source`` says what each asks, ascending.
+    """Return the nodes of `tree` that remain under ``source``, ascending; see `graft`.
 
     Children still come after their parents, and siblings stay side by side:
-    a node takes the children of one below it.
+    a node takes the children of one node below it.
     """
     source = np.where(tree.kind[source] == Split.LEAF, -1, source)
     level = np.zeros(1, dtype=np.int64)
     kept = [level]
-    # One level of the tree at a time, so that depth costs no recursion.
+    # One level of the tree at a time: no recursion, however deep the tree.
     while len(level := source[level][source[level] >= 0]):
         counts = tree.n_children[level]
         offset = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -160,32 +159,30 @@ def kept_nodes(tree: Tree, source: Nodes) -> Nodes:
 
 
 # ---------------------------------------------------------------- losses
-# What the answers of nodes cost, in training rows or in others.
 
 Loss = Callable[[Numbers, Numbers], float]
 
 
 @dataclass(frozen=True)
 class Losses:
-    """The costs of wrong answers.
+    """Costs of wrong predictions.
 
     Attributes
     ----------
     task : {"classification", "regression"}
     costs : (classes, classes) int64 or None
-        ``costs[i][j]``: cost of saying class j when it is i; None: 1 for each
+        ``costs[i][j]``: cost of predicting class j for class i; None: 1 for each
         mistake.
     blocks : tuple of int
-        Several targets: where the cells of each begin in the statistics, whose
-        first is the weight, and where the last end.  The cost is the mean over
-        the targets.
+        Several targets: offset of each target's statistics, and the end of the last.
+        Statistic 0 is the weight.  The cost is the mean over the targets.
     loss : callable or None
         A regression criterion's own loss; see `treekit.contracts.CriterionFunctions`.
         None: the squared error.
     layout : Layout or None
-        Of a task, whose answer says what classes its statistics stand for.
+        Layout of a custom task; its ``answer`` converts statistics to class weights.
     dense : bool
-        Whether the first statistic is the weight, which is else the sum of all.
+        Whether the first statistic is the weight; otherwise the weight is their sum.
     """
 
     task: Task
@@ -196,25 +193,25 @@ class Losses:
     dense: bool = False
 
     def risk(self, grown: GrownTree, judged: Numbers) -> Numbers:
-        """(nodes,) cost of `judged` rows (nodes, S) at each node, if it were a leaf.
+        """Compute (nodes,) the cost of the rows `judged` (nodes, S) at each node as a leaf.
 
-        Classes: the weight of rows not of the node's label, times the costs.
-        Numbers: the squared error less ``sum(w * y**2)``, which is the same
-        for every way to cut the tree; or the criterion's own loss.
+        Classification: the weight of rows whose class is not the node's label, times the
+        costs.  Regression: the squared error minus ``sum(w * y**2)``, which is the same
+        for every subtree; or the criterion's own loss.
         """
-        said = grown.said
+        values = grown.said
         if self.task == "classification":
-            return self._of_labels(self._classes(said), self._classes(judged), self.costs)
+            return self._of_labels(self._classes(values), self._classes(judged), self.costs)
         if self.loss is not None:
-            return self._own_losses(self.loss, said, judged)
-        mean = said[:, 1:] / said[:, :1]
+            return self._own_losses(self.loss, values, judged)
+        mean = values[:, 1:] / values[:, :1]
         return np.asarray((mean * (mean * judged[:, :1] - 2.0 * judged[:, 1:])).mean(axis=1))
 
     def squared_risk(self, grown: GrownTree) -> Numbers | None:
-        """(nodes,) sum over the hold-out rows of ``w * cost**2``, if each node were a leaf.
+        """Compute (nodes,) ``sum(w * cost**2)`` over the hold-out rows, each node as a leaf.
 
-        The cost of a row is that of its mistake, or its whole squared error.
-        None where it is not known row by row: criteria with a loss of their own.
+        The cost of a row is its misclassification cost, or its squared error.  None if the
+        criterion has its own loss, which is not defined for single rows.
         """
         if self.loss is not None:
             return None
@@ -227,11 +224,14 @@ class Losses:
         return _fourth_powers(grown)
 
     def _squared_shares(self, grown: GrownTree) -> Numbers:
-        """`squared_risk` of several targets of classes: a row costs the share it has wrong."""
-        said, n_targets = grown.said, len(self.blocks) - 1
-        right = np.zeros_like(said)
+        """Compute `squared_risk` of several class targets.
+
+        The cost of a row is the share of its targets that are predicted wrongly.
+        """
+        values, n_targets = grown.said, len(self.blocks) - 1
+        right = np.zeros_like(values)
         for begin, end in zip(self.blocks[:-1], self.blocks[1:], strict=True):
-            right[np.arange(len(said)), begin + said[:, begin:end].argmax(axis=1)] = 1.0
+            right[np.arange(len(values)), begin + values[:, begin:end].argmax(axis=1)] = 1.0
 
         def cost(row: Numbers, node: npt.NDArray[np.int64]) -> Numbers:
             return np.asarray(1.0 - (row[:, 1:] * right[node, 1:]).sum(axis=1) / n_targets)
@@ -239,7 +239,7 @@ class Losses:
         return _sum_of_squares(grown, cost)
 
     def squares(self, values: Numbers) -> float:
-        """``sum(w * (y - center)**2)``, what `risk` leaves out of squared errors; else 0.
+        """Return ``sum(w * (y - center)**2)``, the constant that `risk` leaves out, or 0.
 
         `values` are the statistics of rows (rows, S).
         """
@@ -248,21 +248,24 @@ class Losses:
         return float((values[:, 1:] ** 2 / values[:, :1]).sum() / (values.shape[1] - 1))
 
     def weight(self, stats: Numbers) -> float:
-        """Weight of the rows that `stats` (S,) are of."""
+        """Return the weight of the rows with the statistics `stats` (S,)."""
         return float(stats[0] if self.dense else stats.sum())
 
     def _classes(self, stats: Numbers) -> Numbers:
-        """The weights of classes that statistics (nodes, S) stand for."""
+        """Convert statistics (nodes, S) to class weights."""
         if self.layout is None:
             return stats
-        held = stats.any(axis=1)
-        answer = np.asarray(self.layout.answer(stats[held] if held.any() else stats[:0]))
+        occupied = stats.any(axis=1)
+        answer = np.asarray(self.layout.answer(stats[occupied] if occupied.any() else stats[:0]))
         weights = np.zeros((len(stats), answer.shape[1]))
-        weights[held] = answer
+        weights[occupied] = answer
         return weights
 
     def labels(self, stats: Numbers) -> npt.NDArray[np.int64]:
-        """(nodes,) the first class that costs least, of one target's statistics (nodes, S)."""
+        """Return (nodes,) the label of each node: the first class of lowest cost.
+
+        `stats` (nodes, S) are the statistics of one target.
+        """
         if self.costs is None:
             return np.asarray(stats.argmax(axis=1))
         return np.asarray((stats @ self.costs).argmin(axis=1))
@@ -295,7 +298,7 @@ def losses_of(
     *,
     dense: bool,
 ) -> Losses:
-    """Return the losses by which a training is judged.
+    """Return the losses by which a training run is judged.
 
     `dense` is that of `treekit.grow.target_statistics.Target`.
     """
@@ -310,13 +313,13 @@ def losses_of(
 
 def _no_loss(stats: Numbers, judged: Numbers) -> float:  # noqa: ARG001 - a loss's
     raise SettingError(
-        "the criterion's task has no loss that pruners could judge by; leave the pruner out, and "
-        "bound the tree by max_depth, max_leaves or min_weight_leaf"
+        "the criterion's task has no loss for pruners; drop the pruner and limit the tree by "
+        "max_depth, max_leaves or min_weight_leaf"
     )
 
 
 def _rank_loss(criterion: CriterionFunctions) -> Loss | None:
-    """The loss about a quantile, which is what a criterion of ranks measures."""
+    """Return the quantile loss of a criterion on ranks: its impurity times the weight."""
     impurity = criterion.impurity
     if impurity is None or not isinstance(criterion.statistics, Ranks):
         return None
@@ -330,7 +333,7 @@ def _rank_loss(criterion: CriterionFunctions) -> Loss | None:
 def _cost_of(
     label: npt.NDArray[np.int64], judged: Numbers, costs: npt.NDArray[np.int64] | None
 ) -> Numbers:
-    """Cost of the rows `judged` (nodes, classes) under one label a node."""
+    """Compute the cost of the rows `judged` (nodes, classes), given one label per node."""
     if costs is None:
         right = np.take_along_axis(judged, label[:, None], axis=1)[:, 0]
         return np.asarray(judged.sum(axis=1) - right)
@@ -338,9 +341,9 @@ def _cost_of(
 
 
 def _fourth_powers(grown: GrownTree) -> Numbers:
-    """(nodes,) sum of ``w * squared error**2`` over the hold-out rows, the mean over targets."""
-    said = grown.said
-    mean = said[:, 1:] / said[:, :1]
+    """Compute (nodes,) ``sum(w * squared error**2)`` over hold-out rows, averaged over targets."""
+    values = grown.said
+    mean = values[:, 1:] / values[:, :1]
 
     def cost(row: Numbers, node: npt.NDArray[np.int64]) -> Numbers:
         return np.asarray(((row[:, 1:] - mean[node]) ** 2).mean(axis=1))
@@ -351,9 +354,9 @@ def _fourth_powers(grown: GrownTree) -> Numbers:
 def _sum_of_squares(
     grown: GrownTree, cost: Callable[[Numbers, npt.NDArray[np.int64]], Numbers]
 ) -> Numbers:
-    """(nodes,) sum of ``w * cost**2`` over the hold-out rows, one level at a time.
+    """Compute (nodes,) ``sum(w * cost**2)`` over the hold-out rows, one tree level at a time.
 
-    ``cost(rows, nodes)`` takes dense statistics of weight 1 (rows, S) and where they are.
+    ``cost(rows, nodes)`` takes dense statistics of weight 1 (rows, S) and the node of each.
     """
     parent, n_nodes = grown.tree.parent, grown.tree.n_nodes
     weight, node = grown.held_values[:, 0], grown.held_leaf

@@ -1,4 +1,4 @@
-"""The splitters that come with treekit, provided through the same hook as everyone's."""
+"""Built-in splitters, registered through the same hook as those of plugins."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- builtin
+# ---------------------------------------------------------------- registration
 
 
 def _exact() -> SplitterFunctions:
@@ -52,57 +52,55 @@ def _random() -> SplitterFunctions:
 
 @hookimpl
 def treekit_splitters() -> list[Splitter]:
-    """The exact and the histogram search, random tests, and tests of sums."""
+    """Return the exact, histogram, random and oblique splitters."""
     return [
         Splitter("exact", _exact, summary="every cut between values present in the node"),
-        Splitter("histogram", _histogram, summary="at most 255 cuts a column, at quantiles"),
-        Splitter("random", _random, summary="one test drawn a column (Geurts et al. 2006)"),
+        Splitter("histogram", _histogram, summary="at most 255 cuts per column, at quantiles"),
+        Splitter("random", _random, summary="one random test per column (Geurts et al. 2006)"),
         Splitter(
             "oblique",
             _oblique,
             settings=(
                 Setting(
-                    "method", "linear", "how weights are found: ridge regression, coordinate "
-                    "search with random restarts (OC1), or principal axes",
+                    "method", "linear", "find weights by ridge regression, coordinate search "
+                    "with random restarts (OC1), or principal axes",
                     choices=("linear", "coordinate", "principal"),
                 ),
-                Setting("terms", 3, "columns in a sum, at most", minimum=2),
-                Setting("restarts", 10, "coordinate: random starts", minimum=0, maximum=1000),
-                Setting("digits", 3, "significant digits of weights", minimum=1, maximum=7),
+                Setting("terms", 3, "maximum number of columns in a sum", minimum=2),
+                Setting("restarts", 10, "coordinate: random restarts", minimum=0, maximum=1000),
+                Setting("digits", 3, "significant digits of the weights", minimum=1, maximum=7),
                 Setting("ridge", 0.01, "linear: penalty on squared weights", minimum=1e-9),
             ),
-            summary="thresholds on sums of columns, and on single ones",
+            summary="thresholds on weighted sums of columns and on single columns",
         ),
     ]  # fmt: skip
 
 
-# ---------------------------------------------------------------- axis
-# The search along single columns, for every kind of statistics.
+# ---------------------------------------------------------------- axis-aligned
 
 AXIS = Finder(find_axis, numbers=find_axis_of_numbers, ranked=find_rank_axis, bounded=True)
 
 
 # ---------------------------------------------------------------- oblique
-# Trees that cut obliquely: thresholds on sums of columns beside those on single ones.
 
 METHODS = {"linear": LINEAR, "coordinate": COORDINATE, "principal": PRINCIPAL}
 
 
 def oblique(method: str, terms: int, restarts: int, digits: int, ridge: float) -> SplitterFunctions:
-    """Search single columns and sums of columns; a sum must score higher to be taken.
+    """Search single columns and sums of columns; a sum is used only if it scores higher.
 
-    Sums have few columns and weights of few digits, so that rules stay
-    readable; the threshold is then chosen anew among all rows of the node.
+    Sums have few columns and weights of few digits, to keep rules readable; the
+    threshold is then chosen again among all rows of the node.
 
     Parameters
     ----------
     method : {"linear", "coordinate", "principal"}
-        A ridge regression of the target; Murthy, Kasif and Salzberg's (1994)
-        coordinate search; or the principal axes of the node's rows.
+        A ridge regression of the target; the coordinate search of Murthy, Kasif and
+        Salzberg (1994); or the principal axes of the node's rows.
     terms : int
-        Columns in a sum, at most.
+        Maximum number of columns in a sum.
     restarts : int
-        ``coordinate``: random starts.
+        ``coordinate``: random restarts.
     digits : int
         Significant decimal digits of the weights.
     ridge : float

@@ -1,4 +1,4 @@
-"""Tables of any kind, turned into named typed columns and codes."""
+"""Read tables of any kind as named, typed and coded columns."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ DEMO_TARGET = "surgical_lesion"
 
 
 def demo_table() -> Path:
-    """Path of the table that ships with treekit: horses with colic (see its README)."""
+    """Return the path of the table that ships with treekit: horses with colic (see its README)."""
     return Path(str(resources.files(__name__) / "tables" / "horse_colic.csv"))

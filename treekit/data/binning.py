@@ -1,8 +1,8 @@
-"""Columns as small integer codes: what growing works on.
+"""Encode columns as small integer codes for growth.
 
-Each column is sorted once.  The exact coding gives every distinct value a
-code; the histogram coding at most 255 codes a numeric column, at quantiles.
-All trees, threads and folds of a training share the one matrix of codes.
+Each column is sorted once.  Exact coding gives every distinct value a code; histogram
+coding uses at most 255 codes per numeric column, at quantiles.  All trees, threads and
+folds of a training share one matrix of codes.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- matrix
+# ---------------------------------------------------------------- codes
 
 Coding = Literal["exact", "histogram"]
 NominalSplits = Literal["subset", "multiway", "one_vs_rest"]
 WAYS: dict[NominalSplits, int] = {"subset": 1, "multiway": 2, "one_vs_rest": 3}
-"""How `Table.nominal` names the ways to split a nominal column."""
+"""Values of `Table.nominal` for each way to split a nominal column."""
 
 MAX_BINS = 255
-"""Codes of a numeric column in the histogram coding; one more means missing."""
+"""Maximum number of codes of a numeric column in histogram coding; one more means missing."""
 
 
 def make_table(
@@ -51,35 +51,35 @@ def make_table(
     n_rows: int | None = None,
     n_jobs: int | None = 1,
 ) -> Table:
-    """Code the training columns.
+    """Encode the training columns.
 
     Parameters
     ----------
     columns : sequence of (rows,) arrays
         Numeric: float32 or float64, NaN = missing.  Nominal: int32 codes, -1 = missing.
-        Each is asked for once, and let go when it is coded.
+        Each is accessed once and released when it is coded.
     n_levels : (features,) int64
-        Vocabulary sizes of nominal columns.
+        Numbers of categories of nominal columns.
     nominal : (features,) bool
     coding : {"exact", "histogram"}
     nominal_splits : {"subset", "multiway", "one_vs_rest"}
-        How nominal columns split: in two sets, in one branch a level, or in
-        one level against the rest.
+        How nominal columns are split: in two sets, in one branch per category, or in
+        one category against the rest.
     max_bins : int
-        Histogram coding: codes a numeric column, 2 to 255.
+        Histogram coding: maximum codes per numeric column, 2 to 255.
     weights : (rows,) float64, optional
-        Quantiles count weight; values of rows without weight shape no code.
+        Quantiles are weighted; values of rows of weight zero have no code of their own.
     n_rows : int, optional
-        Saves asking for a column to see its length.
+        Number of rows; avoids loading a column to find its length.
     n_jobs : int or None
-        joblib's threads; one column each at a time.
+        Number of joblib threads, each coding one column at a time.
 
     Returns
     -------
     Table
-        Cost: one radix sort a numeric column; memory one code a cell, and the
-        keys of one column a thread.  Exact codes of more than 65,535 rows are
-        made in four bytes and then, if a column has not so many values, narrowed.
+        Cost: one radix sort per numeric column; memory of one code per cell and of the
+        keys of one column per thread.  Exact codes of more than 255 rows are created with
+        four bytes, and narrowed to one byte if no column has more than 255 values.
     """
     n_rows = len(columns[0]) if n_rows is None else n_rows
     numeric_most = max_bins if coding == "histogram" else n_rows
@@ -112,7 +112,7 @@ def make_table(
 
 
 def _each(code: Callable[[int], _Coded], n_columns: int, n_jobs: int | None) -> list[_Coded]:
-    """``code(f)`` of each column, by threads."""
+    """Apply ``code(f)`` to each column, in threads."""
     if n_jobs in (None, 1):
         return list(map(code, range(n_columns)))
     from joblib import Parallel, delayed
@@ -121,15 +121,15 @@ def _each(code: Callable[[int], _Coded], n_columns: int, n_jobs: int | None) -> 
 
 
 def _code_type(largest: int) -> type[np.unsignedinteger[Any]]:
-    """Type of codes of so many values, missing not counted.
+    """Return the type of codes for `largest` values, not counting missing.
 
-    Two types, since each is a compilation of its own; 16 bits trained no faster.
+    There are only two types, since kernels are compiled for each; 16 bits were not faster.
     """
     return np.uint8 if largest <= 255 else np.uint32
 
 
 class _Coded(NamedTuple):
-    """What codes of a column mean: how many there are, their smallest and largest values."""
+    """The codes of a column: their number, and the smallest and largest value of each."""
 
     n_codes: int
     low: npt.NDArray[np.float64]
@@ -142,7 +142,7 @@ def _code_numbers(
     max_bins: int | None,
     codes: npt.NDArray[Any],
 ) -> _Coded:
-    """Fill the codes (rows,) of a numeric column: in bins, or one for each value (None)."""
+    """Fill the codes (rows,) of a numeric column: bins, or one per value if `max_bins` is None."""
     form = _FORMS[column.dtype.str]
     bits = _read_only(np.ascontiguousarray(column).view(form.unsigned))
     own = _read_only(np.empty(0) if weights is None else weights.view())
@@ -172,7 +172,7 @@ def _code_the_rest(
     values: npt.NDArray[Any],
     codes: npt.NDArray[Any],
 ) -> None:
-    """Codes of missing rows, and of rows without weight, which shaped no code."""
+    """Fill the codes of missing values, and of rows of weight zero."""
     if weights is not None:
         light = np.flatnonzero(~(weights > 0))
         codes[light] = np.minimum(np.searchsorted(values, column[light]), len(values) - 1)
@@ -186,7 +186,7 @@ def _sorted(
     *,
     carried: bool,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint32]]:
-    """Keys of known values of rows with weight, ascending, and (`carried`) their rows."""
+    """Sort the keys of known values of rows with weight, and (`carried`) their row numbers."""
     n = len(bits)
     keys = np.empty((2, n), form.unsigned)
     rows = np.empty((2, n if carried else 0), np.uint32)
@@ -198,13 +198,13 @@ def _sorted(
 
 
 def _read_only(view: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The view, read only as a caller's array may be: kernels are compiled for one kind."""
+    """Make a view read-only, as a caller's array may be: kernels are compiled for one kind."""
     view.flags.writeable = False
     return view
 
 
 class _Form(NamedTuple):
-    """How floats of a width are keys; see `treekit.kernels.feature_codes`."""
+    """The conversion of floats of one width to keys; see `treekit.kernels.feature_codes`."""
 
     unsigned: Any
     float: Any
@@ -213,7 +213,7 @@ class _Form(NamedTuple):
     infinity: np.uint64
 
     def floats(self, keys: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        """What keys are keys of."""
+        """Convert keys back to values."""
         sign = self.unsigned(self.sign)
         bits = np.where(keys & sign, keys ^ sign, ~keys)
         values: npt.NDArray[np.float64] = bits.view(self.float).astype(np.float64)
@@ -231,10 +231,10 @@ _FORMS = {
 
 
 # ---------------------------------------------------------------- keys
-# Columns of float32 as order-preserving integers, for splitters that sort nothing.
+# Columns of float32 as order-preserving integers, for splitters that do not sort.
 #
-# A key is a code that says its value itself: it costs no sort to make, and no
-# look-up of the value to compare with a threshold that lies anywhere.
+# A key encodes the value itself: it needs no sort to create, and no table of values to
+# compare with an arbitrary threshold.
 
 _TOP = np.uint32(0x80000000)
 
@@ -247,7 +247,7 @@ def make_key_table(
     nominal_splits: NominalSplits = "subset",
     n_rows: int | None = None,
 ) -> Table:
-    """Code the training columns of a float32 model by `keys_of`, the nominal ones as ever.
+    """Encode the numeric columns of a float32 model by `keys_of`, nominal ones as usual.
 
     Parameters are those of `treekit.data.binning.make_table`.
 
@@ -276,10 +276,10 @@ def make_key_table(
 
 
 def keys_of(column: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
-    """Integers that order as the float32 numbers of a column do; NaN is `KEYS`.
+    """Convert float32 numbers to integers of the same order; NaN becomes `KEYS`.
 
-    The bits of a float order as integers do, those of the negative ones
-    backwards; 0.0 and -0.0 are one number and have one key.
+    The bits of floats are ordered like integers, those of negative floats in reverse; 0.0
+    and -0.0 are equal and have the same key.
     """
     bits = np.ascontiguousarray(column, dtype=np.float32).view(np.uint32)
     keys = np.where(bits > _TOP, ~bits, bits | _TOP)

@@ -1,8 +1,8 @@
-"""Cells of one column: what is missing, what is a number, which level a cell is.
+"""Cells of a column: missing values, numbers, bools and categories.
 
-A tidy column is one of: a bool, integer or float array; an object array of
-``str`` and None; an object array of ``bool`` and None.  Nothing else leaves
-`tidy`, so that all that follows may rely on it.
+A tidy column is one of: a bool, integer or float array; an object array of ``str`` and
+None; an object array of ``bool`` and None.  `tidy` returns nothing else, and all other
+code relies on it.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _REMEDIES = {
 
 
 def tidy(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
-    """The column `name` as a tidy array, and whether its types are only a guess.
+    """Convert the column `name` to a tidy array, and report whether its type is a guess.
 
-    Numbers mixed with text become text that may still be a number (the guess):
-    ``[1, 2, "?"]`` reads like the same column of a CSV file.
+    Numbers mixed with text become text that may still be parsed as numbers (the guess):
+    ``[1, 2, "?"]`` is read like the same column of a CSV file.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def _tidy_numbers(values: list[Any], numbers: set[type], gone: set[type]) -> Cel
 def _as_double(value: Any) -> float:
     try:
         return float(value)
-    except OverflowError:  # an int beyond the doubles; rejected later as infinite, by column
+    except OverflowError:  # an int beyond float64: rejected later as infinite, naming the column
         return np.inf if value > 0 else -np.inf
 
 
@@ -146,7 +146,7 @@ def _object_array(values: list[Any]) -> Cells:
 
 
 def is_text(cells: Cells) -> bool:
-    """Tell whether a tidy column holds text, and not numbers or bools (with gaps)."""
+    """Check whether a tidy column holds text rather than numbers or bools with missing cells."""
     if cells.dtype.kind != "O":
         return False
     return isinstance(next((value for value in cells if value is not None), ""), str)
@@ -155,7 +155,7 @@ def is_text(cells: Cells) -> bool:
 def map_cells(
     cells: Cells, function: Callable[[Any], Any], dtype: npt.DTypeLike
 ) -> npt.NDArray[Any]:
-    """``function`` of every cell, called once for each distinct value.
+    """Apply `function` to every cell, calling it once for each distinct value.
 
     Returns
     -------
@@ -180,7 +180,7 @@ def _reads_as_number(mark: str) -> bool:
 
 
 def parse_numbers(cells: Cells, marks: Collection[str]) -> npt.NDArray[Any] | None:
-    """Text as numbers; None unless every cell that is not missing is one.
+    """Parse text as numbers; return None unless all non-missing cells are numbers.
 
     Parameters
     ----------
@@ -192,11 +192,11 @@ def parse_numbers(cells: Cells, marks: Collection[str]) -> npt.NDArray[Any] | No
     Returns
     -------
     (rows,) int64 or float64, or None
-        int64 if every cell is written as a whole number (and fits) and none is
-        missing; each decimal text is the nearest double, NaN = missing.
+        int64 if every cell is written as an integer (and fits) and none is missing;
+        otherwise the nearest double of each decimal text, NaN = missing.
     """
     values: list[Any] = cells.tolist()
-    if any(map(_reads_as_number, marks)):  # -999 must not count as a number below
+    if any(map(_reads_as_number, marks)):  # a mark such as -999 must not count as a number
         values = [None if value is None or value.strip() in marks else value for value in values]
     try:
         numbers = np.array(list(map(float, values)))
@@ -212,22 +212,22 @@ def parse_numbers(cells: Cells, marks: Collection[str]) -> npt.NDArray[Any] | No
             return None
         whole = False
     letters = "".join(values)
-    # float() also reads 1_000 and digits of other scripts; no dataframe does.
+    # float() also accepts 1_000 and digits of other scripts; dataframe libraries do not.
     if not letters.isascii() or "_" in letters:
         return None
     if whole and not any(mark in letters for mark in ".eEiI"):
         try:
             return np.array(list(map(int, values)), dtype=np.int64)
-        except (OverflowError, ValueError):  # ValueError: more digits than Python takes
+        except (OverflowError, ValueError):  # ValueError: more digits than int() accepts
             pass
     return numbers
 
 
 def typed_text(cells: Cells, marks: Collection[str]) -> Cells:
-    """Cells of a source without types (CSV), as what they all look like.
+    """Infer the type of cells of an untyped source (CSV).
 
-    Numbers if every cell that is not missing is one; bools if each is ``true``
-    or ``false`` in any case; else text.  Missing cells are NaN or None.
+    The result is numbers if every non-missing cell is one, bools if each is ``true`` or
+    ``false`` in any case, else text.  Missing cells are NaN or None.
     """
     numbers = parse_numbers(cells, marks)
     if numbers is not None:
@@ -242,9 +242,9 @@ def typed_text(cells: Cells, marks: Collection[str]) -> Cells:
 
 
 def without_marks(cells: Cells, marks: Collection[str]) -> Cells:
-    """Text cells with None for every cell that is a mark of a missing value.
+    """Replace marks of missing values among text cells by None.
 
-    A column without any value becomes one of missing numbers, as from a file.
+    A column without any value becomes missing numbers, as from a file.
     """
     distinct = set(cells)
     gone = _missing_of(distinct, marks)
@@ -256,10 +256,10 @@ def without_marks(cells: Cells, marks: Collection[str]) -> Cells:
 
 
 def value_text(text: str) -> str | None:
-    """The level that a text means if it is a number or a bool, however it is written.
+    """Return the category text of a number or bool in any notation, None for other text.
 
-    ``"3.0"`` is ``"3"`` and ``"TRUE"`` is ``"True"``, as for a dataframe that
-    has read the same file; None for other text.
+    ``"3.0"`` is ``"3"`` and ``"TRUE"`` is ``"True"``, as in a dataframe that has read the
+    same file.
     """
     stripped = text.strip()
     if stripped.casefold() in _TRUTH:
@@ -275,12 +275,12 @@ def value_text(text: str) -> str | None:
     except ValueError:
         return None
     if math.isinf(number) and stripped.lstrip("+-").isdigit():
-        return stripped  # more digits than Python makes a number of
+        return stripped  # more digits than int() accepts
     return level_text(number)
 
 
 def natural_order(texts: Iterable[str]) -> list[str]:
-    """Sort texts by code point, and whole numbers in them by value.
+    """Sort texts by code point, and integers within them by value.
 
     >>> natural_order(["10-14", "5-9", "0-4"])
     ['0-4', '5-9', '10-14']
@@ -290,7 +290,7 @@ def natural_order(texts: Iterable[str]) -> list[str]:
 
 def _natural_key(text: str) -> tuple[list[Any], str]:
     parts: list[Any] = re.split("([0-9]+)", text)
-    for at in range(1, len(parts), 2):  # digits compare by length first: int() takes not all
+    for at in range(1, len(parts), 2):  # compare digits by length first: int() has a limit
         digits = parts[at].lstrip("0")
         parts[at] = len(digits), digits
     return parts, text

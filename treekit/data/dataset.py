@@ -1,4 +1,4 @@
-"""Training data: a schema, coded columns, a target and weights."""
+"""Datasets: a schema with coded columns, a target and weights."""
 
 from __future__ import annotations
 
@@ -34,23 +34,24 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Rows ready to grow trees on.
+    """Coded rows for training.
 
     Attributes
     ----------
     schema : Schema
     columns : sequence of (rows,) arrays
         Numeric: ``schema.dtype``, finite or NaN (missing).  Nominal: int32
-        codes, -1 = missing.  Read only; made anew each time (`treekit.data.features`).
+        codes, -1 = missing.  Read only; each access may create the column again
+        (`treekit.data.features`).
     y : (rows,) int32 class codes or float64
-        (rows, outputs) of several targets.
+        (rows, outputs) for several targets.
     weights : (rows,) float64, or None
-        How many rows each of them is worth.
+        Row weights.
     factors : (rows,) float64, or None
-        What else multiplies a row's weight in the statistics of nodes, as class
-        weights do: neither bootstrap samples nor scores know of it.
+        Additional factors of row weights in node statistics, such as class weights;
+        they do not affect bootstrap samples or scores.
     beside : mapping of str to TaskColumn
-        What a task reads beside the target, by the column's role.
+        Additional columns that a task reads, by role.
     """
 
     schema: Schema
@@ -66,7 +67,7 @@ class Dataset:
         return len(self.y)
 
     def matrix(self) -> npt.NDArray[Any]:
-        """(rows, features) of the input type: codes as numbers, NaN = missing."""
+        """Return the input matrix (rows, features): codes as numbers, NaN = missing."""
         matrix = np.empty((self.n_rows, len(self.columns)), dtype=self.schema.dtype)
         for f, column in enumerate(self.columns):
             matrix[:, f] = column
@@ -82,7 +83,7 @@ class Dataset:
                 rows ^= column.astype(np.int64).view(np.uint64)
             else:
                 number = column.astype(np.float64) + 0.0  # -0.0 is 0.0
-                number[np.isnan(number)] = np.nan  # of many bit patterns one
+                number[np.isnan(number)] = np.nan  # one bit pattern for every NaN
                 rows ^= number.view(np.uint64)
             rows *= np.uint64(0x9E3779B97F4A7C15)
             rows ^= rows >> np.uint64(32)
@@ -91,7 +92,7 @@ class Dataset:
         return hashlib.sha256(names.encode() + b"\0" + rows.astype("<u8").tobytes()).hexdigest()
 
     def take(self, rows: npt.NDArray[Any]) -> Dataset:
-        """The same schema with the given rows (numbers, or a bool for each row)."""
+        """Select rows, by number or by a bool for each row."""
         weights = None if self.weights is None else self.weights[rows]
         factors = None if self.factors is None else self.factors[rows]
         columns = tuple(column[rows] for column in self.columns)
@@ -105,7 +106,7 @@ class Dataset:
 
     @property
     def statistical_weights(self) -> npt.NDArray[np.float64] | None:
-        """(rows,) float64: weights times factors; None = all 1."""
+        """Weights times factors, (rows,) float64; None if all are 1."""
         if self.factors is None or self.weights is None:
             return self.weights if self.factors is None else self.factors
         return np.asarray(self.weights * self.factors)
@@ -126,36 +127,36 @@ def make_dataset(
     missing_marks: Collection[str] = MISSING_MARKS,
     beside: Mapping[str, str] | None = None,
 ) -> Dataset:
-    """Training data from a table that holds the target.
+    """Make training data from a table that contains the target.
 
-    Text, bools and categories are nominal, numbers numeric; a CSV column is
-    numeric if every cell that is not missing is a number.
+    Text, bools and categories are nominal, numbers numeric; a CSV column is numeric if
+    every non-missing cell is a number.
 
     Parameters
     ----------
     source : table
-        Anything `treekit.data.table.read_table` takes.
+        Anything accepted by `treekit.data.table.read_table`.
     target : str, or sequence of str
-        Name of the target column, or of several: all classes or all numbers.
+        Name of the target column, or names of several: all classes or all numbers.
     task : {"classification", "regression"}, optional
-        Default: by the target; see `treekit.data.target.make_target`.
+        Default: inferred from the target; see `treekit.data.target.make_target`.
     nominal, numeric : sequence of str, optional
-        Columns that are so whatever their cells look like.
+        Columns of this kind, whatever their cells are.
     levels : mapping of str to sequence, optional
-        Vocabularies in declared order; makes the columns nominal.
+        Categories in declared order; makes the columns nominal.
     classes : sequence, or mapping of str to sequence, optional
-        All class labels in declared order (ties go to the first); those of
-        several targets by name.
+        All class labels in declared order (ties go to the first); for several targets a
+        mapping by name.
     weights : str or (rows,) array, optional
-        A column of the table (then no input), or the weights themselves.
+        Name of a column (which is then no input), or the weights themselves.
     ignore : collection of str
-        Columns that are no inputs.
+        Columns that are not inputs.
     dtype : {"auto", "float32", "float64"}
-        Input type; ``auto`` is float32 unless a column would lose by it.
+        Input type; ``auto`` is float32 unless a column would lose precision or range.
     missing_marks : collection of str
-        Texts that mean missing, here and in all rows that the model will see.
+        Texts that mean missing, here and in all later inputs of the model.
     beside : mapping of str to str, optional
-        Columns that a task reads beside the target, by their roles; no inputs.
+        Additional columns that a task reads, by role; they are not inputs.
 
     Raises
     ------
@@ -178,7 +179,7 @@ def make_dataset(
     columns = read_beside(table, beside or {})
     for role, column in columns.items():
         if column.name in names:
-            raise DataError(f"column {column.name!r} is the target; name another as {role}")
+            raise DataError(f"column {column.name!r} is the target; choose another as {role}")
         outside.add(column.name)
     inputs = [name for name in table.names if name not in outside]
     kinds = Kinds(nominal or (), numeric or (), levels or {})
@@ -191,7 +192,7 @@ def _target_names(target: str | Sequence[str]) -> list[str]:
         return [str(target)]
     names = [str(name) for name in target]
     if not names:
-        raise DataError("no target is named; name the column to predict")
+        raise DataError("no target is given; name the column to predict")
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError(f"the target {twice!r} is named twice; name each target once")
@@ -212,16 +213,16 @@ def make_dataset_xy(
     dtype: InputType = "auto",
     missing_marks: Collection[str] = MISSING_MARKS,
 ) -> Dataset:
-    """Training data from inputs and target apart, as scikit-learn has them.
+    """Make training data from separate inputs and target, as in scikit-learn.
 
     Parameters
     ----------
     x : table
-        All its columns are inputs; those of a bare array are ``x0, x1, ...``.
+        All columns are inputs; those of a bare array are named ``x0, x1, ...``.
     y : (rows,) or (rows, outputs) array, list, series or dataframe
     target : str, optional
-        Name of the target; default the name of the series, else ``target``.
-        Several: those of the dataframe's columns, else ``target0``, ``target1``, ...
+        Name of the target; default: the name of the series, else ``target``.  Several
+        targets have the names of the dataframe's columns, else ``target0``, ``target1``, ...
 
     The other parameters are those of `make_dataset`.
     """
@@ -230,7 +231,7 @@ def make_dataset_xy(
     named = _named_targets(y, target)
     rows = len(named[0][1])
     if rows != table.n_rows:
-        raise DataError(f"the target has {rows} rows but the inputs have {table.n_rows}")
+        raise DataError(f"the target has {rows} rows, but the inputs have {table.n_rows}")
     names = [name for name, _, _ in named]
     declared = {name: levels for name, _, levels in named if levels is not None}
     column = make_table(names, [cells for _, cells, _ in named], levels=declared or None)
@@ -240,7 +241,7 @@ def make_dataset_xy(
 
 
 def _named_targets(y: Any, target: str | None) -> list[tuple[str, Any, Any]]:
-    """Name, cells and declared levels of each target of `y`."""
+    """Return the name, cells and declared categories of each target of `y`."""
     name = target or getattr(y, "name", None)
     name = name if isinstance(name, str) and name else "target"
     if isinstance(y, (list, tuple)) and y and isinstance(y[0], (list, tuple)):
@@ -249,7 +250,9 @@ def _named_targets(y: Any, target: str | None) -> list[tuple[str, Any, Any]]:
     if cells.ndim == 1:
         return [(name, cells, declared)]
     if cells.ndim != 2 or cells.shape[1] == 0:
-        raise DataError(f"the target has shape {cells.shape}; it is (rows,) or (rows, outputs)")
+        raise DataError(
+            f"the target has shape {cells.shape}; it must be (rows,) or (rows, outputs)"
+        )
     if cells.shape[1] == 1:
         return [(name, cells[:, 0], declared)]
     columns = [str(column) for column in getattr(y, "columns", ())]
@@ -272,7 +275,7 @@ def _assemble(
     dtype: InputType,
 ) -> Dataset:
     if not inputs:
-        raise DataError("no input columns are left beside the target; a model needs at least one")
+        raise DataError("no input columns remain besides the target; a model needs at least one")
     kinds.check(inputs)
     for name in (*inputs, *(output.name for output in target.outputs)):
         check_text(name, "a column name")
@@ -290,26 +293,26 @@ def _assemble(
 
 
 def _marks_in_order(marks: frozenset[str]) -> tuple[str, ...]:
-    """The marks in an order of their own, so that equal models are equal files."""
+    """Sort marks of missing values, so that equal models are equal files."""
     for mark in marks:
         check_text(mark, "a mark of missing values")
     return MISSING_MARKS if marks == frozenset(MISSING_MARKS) else tuple(sorted(marks))
 
 
 def check_weights(weights: Any, n_rows: int) -> npt.NDArray[np.float64] | None:
-    """Weights (rows,) as float64: finite, not negative, one at least positive.
+    """Validate weights (rows,) and convert them to float64.
 
     Raises
     ------
     DataError
-        Says which row is wrong.
+        If a weight is negative or not finite (names the row), or all are zero.
     """
     if weights is None:
         return None
     cells, _ = as_cells("weights", weights)
     if cells.shape != (n_rows,):
         raise DataError(
-            f"weights have shape {cells.shape}; they need one number a row, ({n_rows},)"
+            f"weights have shape {cells.shape}, not ({n_rows},); give one number per row"
         )
     values = numeric_cells(make_table(["weights"], [cells]), "weights").astype(np.float64)
     bad = ~(np.isfinite(values) & (values >= 0))
@@ -325,7 +328,7 @@ def check_weights(weights: Any, n_rows: int) -> npt.NDArray[np.float64] | None:
 
 
 # ---------------------------------------------------------------- validation
-# A second table read as a training table was: its codes, its classes, its input type.
+# Further tables in the codes, classes and input type of a training table.
 
 
 def make_validation(
@@ -338,30 +341,30 @@ def make_validation(
     noun: str = "the validation table",
     beside: Mapping[str, TaskColumn | str] | None = None,
 ) -> Dataset:
-    """Rows to validate a training by, or to score a model on, in the terms of its schema.
+    """Encode rows by a model's schema, to validate a training or to score a model.
 
     Parameters
     ----------
     source : table
-        Anything `treekit.data.table.read_table` takes, target included; other
-        columns than the schema's are ignored.
+        Anything accepted by `treekit.data.table.read_table`, with the target; columns
+        that are not in the schema are ignored.
     schema : Schema
-        Of the training table.
+        Schema of the training table.
     weights : str, optional
-        Column of row weights; without it each row weighs 1.
+        Column of row weights; by default each row has weight 1.
     missing, unknown : str
-        Policies, as in `treekit.data.encoding.encode_rows`: a category that
-        training did not see is missing, or an error.
+        Policies, as in `treekit.data.encoding.encode_rows`: a category not seen in
+        training is missing, or an error.
     noun : str
-        What errors call the table.
+        Name of the table in error messages.
     beside : mapping of str to TaskColumn or str, optional
-        What training read beside the target, or the names of such columns.
+        Additional columns that a task read in training, or their names.
 
     Raises
     ------
     DataError
-        If the table has no rows, lacks a column, or holds a class that the
-        training table does not have.
+        If the table has no rows, lacks a column, or holds a class that is not in the
+        training table.
     """
     table = read_table(source, missing=schema.missing_marks)
     if table.n_rows == 0:
@@ -392,7 +395,7 @@ def coded_dataset(
     schema: Schema,
     weights: npt.NDArray[np.float64] | None = None,
 ) -> Dataset:
-    """A dataset of encoded rows (rows, features), see `encode_rows`, and of a coded target."""
+    """Make a dataset of encoded rows (rows, features), see `encode_rows`, and a coded target."""
     columns = []
     for feature, nominal in enumerate(schema.nominal):
         column = matrix[:, feature]

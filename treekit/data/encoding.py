@@ -1,4 +1,4 @@
-"""Rows of any table as the matrix that every artifact of a model takes."""
+"""Encode rows of any table as the input matrix of a model and its artifacts."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ def encode_rows(
     unknown: Literal["missing", "error"] = "missing",
     missing_marks: Collection[str] | None = None,
 ) -> Floats:
-    """Code the rows of any table for prediction.
+    """Encode the rows of any table for prediction.
 
-    Columns are found by name, in any order, others than the schema's are
-    ignored; those of a bare array or a list of lists by position.
+    Columns are matched by name, in any order, and others are ignored; columns of a bare
+    array or a list of lists are matched by position.
 
     Parameters
     ----------
     rows : table
-        Anything `treekit.data.table.read_table` takes.
+        Anything accepted by `treekit.data.table.read_table`.
     schema : Schema
     missing : str
-        A model's missing policy; ``error`` refuses rows with a missing cell.
+        A model's missing policy; ``error`` rejects rows with a missing cell.
     unknown : {"missing", "error"}
-        What a category outside the vocabulary is.
+        Treatment of a category outside the vocabulary.
     missing_marks : collection of str, optional
-        Texts that mean missing, unless they are levels of the column; default
+        Texts that mean missing, unless they are categories of the column; default:
         those of the schema.
 
     Returns
     -------
     (rows, features) float32 or float64
         C-contiguous, of ``schema.dtype``: numbers (NaN = missing, infinities
-        allowed) and codes of levels.  May be `rows` itself: read only.
+        allowed) and codes of categories.  It may be `rows` itself: do not modify it.
 
     Raises
     ------
     DataError
-        Names the column, and the row and value where there is one.
+        Names the column and, if there is one, the row and value.
     """
     if isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.dtype.names is None:
         _check_width(rows.shape[1], schema)
@@ -79,7 +79,7 @@ def _is_plain(rows: npt.NDArray[Any]) -> bool:
 
 
 def _positions(table: Table, schema: Schema) -> list[int]:
-    """Position in the table of each column of the schema."""
+    """Return the position in the table of each column of the schema."""
     if not table.named:
         _check_width(len(table.names), schema)
         return list(range(schema.n_features))
@@ -111,7 +111,7 @@ def _codes_as_numbers(
         value = table.cells[table.index(name)][row]
         raise DataError(
             f"column {name!r} holds {value!r} in row {table.first_row + row} (counting from 0), a "
-            "category that training did not see; correct it, or train with unknown='missing'"
+            "category not seen in training; correct it, or train with unknown='missing'"
         )
     return np.where(codes < 0, np.nan, codes)
 
@@ -123,7 +123,7 @@ def _checked(matrix: Floats, schema: Schema, missing: str, first_row: int = 0) -
             row, feature = map(int, np.argwhere(gone)[0])
             raise DataError(
                 f"column {schema.names[feature]!r} is missing in row {first_row + row} (counting "
-                "from 0) and the model's policy is missing='error'; fill it in, or train with "
+                "from 0), and the model's policy is missing='error'; fill it in, or train with "
                 "another policy"
             )
     return matrix

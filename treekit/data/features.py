@@ -1,4 +1,4 @@
-"""Input columns of a table: which kind each is, its levels, and what float32 would lose."""
+"""Input columns: numeric or nominal kind, categories, and precision lost in float32."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ Codes = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Kinds:
-    """What the caller says of the columns."""
+    """Kinds and categories of columns declared by the caller."""
 
     nominal: Sequence[str]
     numeric: Sequence[str]
     levels: Mapping[str, Sequence[Any]]
 
     def check(self, inputs: Collection[str]) -> None:
-        """Raise `DataError` for names that are no inputs, or declared as both kinds."""
+        """Raise `DataError` for names that are not inputs, or are declared as both kinds."""
         roles = {"nominal": self.nominal, "numeric": self.numeric, "levels": self.levels}
         for role, names in roles.items():
             for name in names:
                 if name not in inputs:
                     raise DataError(
-                        f"{role} names {name!r}, which is no input column; "
+                        f"{role} names {name!r}, which is not an input column; "
                         + near_names(name, inputs)
                     )
         both = set(self.numeric) & (set(self.nominal) | set(self.levels))
@@ -67,7 +67,7 @@ class Kinds:
             )
 
     def is_nominal(self, table: Table, name: str) -> bool:
-        """Whether the column is one of categories."""
+        """Check whether a column is nominal."""
         if name in self.numeric:
             return False
         if name in self.nominal or name in self.levels or table.levels.get(name):
@@ -78,12 +78,12 @@ class Kinds:
 def read_inputs(
     table: Table, names: Sequence[str], kinds: Kinds, dtype: InputType
 ) -> tuple[tuple[Column, ...], Dtype, Columns]:
-    """The columns of a schema, its input type, and their cells; each column is read once.
+    """Return the columns and input type of a schema, and the cells; read each column once.
 
     Raises
     ------
     DataError
-        For cells that training cannot use; names column, row and value.
+        For cells that training cannot use; names the column, row and value.
     """
     check_input_type(dtype)
     columns: list[Column] = []
@@ -97,7 +97,8 @@ def read_inputs(
             column, values = Column(name), _numeric_column(table, name)
             if dtype == "float32" or (dtype == "auto" and not any(losses.values())):
                 losses[name] = loss_of(values)
-            parsed = table.column(name).dtype.kind == "O"  # not twice: it costs more than memory
+            # Keep numbers parsed from text: parsing them again would cost more than the memory.
+            parsed = table.column(name).dtype.kind == "O"
             makers.append(partial(round_to, values) if parsed else partial(_numbers, table, name))
         columns.append(column)
     input_type = choose_dtype(losses, dtype)
@@ -135,28 +136,28 @@ def _numeric_column(table: Table, name: str) -> Floats:
     if bad.any():
         raise DataError(
             f"column {name!r} is infinite in row {int(bad.argmax())} (counting from 0); training "
-            "needs finite or missing numbers: correct the cell or make it missing"
+            "needs finite or missing numbers: correct the cell, or make it missing"
         )
     warn_if_merged(table, name)
     return values
 
 
-# ---------------------------------------------------------------- columns
-# The input columns of a dataset, each made when it is asked for.
+# ---------------------------------------------------------------- lazy columns
 
 ColumnArray = npt.NDArray[Any]
 
 
 class Columns(Sequence[ColumnArray]):
-    """Columns by position; none is kept.
+    """A sequence of columns, each created on access and not cached.
 
-    A column that must be rounded, or that lies in a file, would take four bytes
-    a cell or more for as long as the dataset lives; coding wants one at a time.
+    A column that must be rounded, or that is in a file, would take four bytes per cell or
+    more for the life of the dataset, and encoding uses one column at a time.
 
     Parameters
     ----------
     makers : sequence of callables
-        ``maker()`` gives the column (rows,): read only, it may be a view of the source.
+        ``maker()`` returns the column (rows,); read only, since it may be a view of the
+        source.
     """
 
     def __init__(self, makers: Sequence[Callable[[], ColumnArray]]) -> None:
@@ -178,7 +179,7 @@ class Columns(Sequence[ColumnArray]):
 
 
 def narrowed(codes: npt.NDArray[np.int32]) -> npt.NDArray[np.signedinteger[Any]]:
-    """Codes of levels (rows,), -1 = missing, in the smallest type that holds them."""
+    """Convert category codes (rows,), -1 = missing, to the smallest sufficient type."""
     most = int(codes.max(initial=0))
     for dtype in (np.int8, np.int16):
         if most <= np.iinfo(dtype).max:
@@ -186,26 +187,25 @@ def narrowed(codes: npt.NDArray[np.int32]) -> npt.NDArray[np.signedinteger[Any]]
     return codes
 
 
-# ---------------------------------------------------------------- levels
-# Vocabularies of nominal columns, and the codes of their cells.
+# ---------------------------------------------------------------- categories
 
 UNSEEN = -2
-"""Code of a cell that is in no vocabulary; -1 is a missing cell."""
+"""Code of a cell that is not in the vocabulary; -1 is a missing cell."""
 
 
 class LevelIndex:
-    """Finds the level that a cell is: the same in tables, requests and settings.
+    """Map cells of tables, requests and settings to categories.
 
-    In this order a cell is
+    The first rule that applies decides; a cell is
 
-    1. the level of exactly its text (`treekit.data.schema.level_text`);
+    1. the category with exactly its text (`treekit.data.schema.level_text`);
     2. missing, if it is None, NaN or a mark of a missing value;
-    3. the level that is the same number or bool: ``True``, ``"TRUE"`` and ``" true"`` are
-       one, as are ``3``, ``3.0`` and ``"3.0"``.
+    3. the category that is the same number or bool: ``True``, ``"TRUE"`` and ``" true"``
+       are equal, as are ``3``, ``3.0`` and ``"3.0"``.
 
-    Other texts that differ in blanks or case are different categories, and so is ``007``,
-    a name, from the number 7. Of several levels that are one number or bool, only the one
-    written as Python writes it (``3``, ``True``) is found by 3.
+    Other texts that differ in white space or case are different categories, and ``007`` (a
+    name) is different from the number 7.  If several categories are the same number or
+    bool, rule 3 finds only the one in Python's notation (``3``, ``True``).
 
     Parameters
     ----------
@@ -217,14 +217,14 @@ class LevelIndex:
     ----------
     levels : tuple of str
     texts : tuple of str
-        Levels and marks, which are read before numbers and bools are.
+        Categories and marks, which are compared before numbers and bools.
     codes : dict of str to int
-        Position of each level, and that of the entries of `aliases`.
+        Position of each category, and of the entries of `aliases`.
     aliases : dict of str to int
-        Position of the levels that are numbers or bools in other words than Python's, by
-        Python's: ``True`` of ``TRUE``.
+        Position of categories that are numbers or bools in another notation than Python's,
+        by Python's notation: ``True`` for ``TRUE``.
     has_values : bool
-        Whether a level is a number or a bool.
+        Whether a category is a number or a bool.
     """
 
     def __init__(self, levels: Sequence[str], marks: Collection[str] = ()) -> None:
@@ -246,7 +246,7 @@ class LevelIndex:
         self.codes = own | self.aliases
 
     def code(self, cell: Any) -> int:
-        """Position of a cell's level; -1 = missing, `UNSEEN` = none of the vocabulary."""
+        """Return the position of a cell's category; -1 = missing, `UNSEEN` = not known."""
         text = level_text(cell)
         if text is None:
             return -1
@@ -259,7 +259,7 @@ class LevelIndex:
 
 
 def level_codes(table: Table, name: str, levels: Sequence[str]) -> npt.NDArray[np.int32]:
-    """Position of each cell of column `name` in a vocabulary; see `LevelIndex`.
+    """Return the category code of each cell of column `name`; see `LevelIndex`.
 
     Returns
     -------
@@ -271,21 +271,23 @@ def level_codes(table: Table, name: str, levels: Sequence[str]) -> npt.NDArray[n
 
 
 def vocabulary(table: Table, name: str, declared: Sequence[Any] | None) -> tuple[str, ...]:
-    """The levels of a nominal column.
+    """Return the categories of a nominal column.
 
-    `declared` first, else the levels of the column's own type, else what is
-    there: numbers and bools ascending, text in `natural_order`.  Bools of a source
-    without types keep its words (``FALSE``, ``TRUE``) if it has one for each.
+    They are the `declared` ones, else those of the column's type, else the values present:
+    numbers and bools ascending, text in `natural_order`.  Bools of an untyped source keep
+    its notation (``FALSE``, ``TRUE``) if it is consistent.
 
     Raises
     ------
     DataError
-        If `declared` repeats a level, or nothing is declared and every cell is missing.
+        If `declared` repeats a category, or nothing is declared and every cell is missing.
     """
     if declared is not None:
         levels = [level_text(level) for level in declared]
         if None in levels:
-            raise DataError(f"the declared levels of {name!r} hold a missing value; leave it out")
+            raise DataError(
+                f"the declared levels of {name!r} include a missing value; leave it out"
+            )
         texts = tuple(level for level in levels if level is not None)
     elif name in table.levels:
         own = [level_text(level) for level in table.levels[name]]
@@ -294,7 +296,7 @@ def vocabulary(table: Table, name: str, declared: Sequence[Any] | None) -> tuple
         texts = tuple(_present_levels(table, name))
     if not texts:
         raise DataError(
-            f"column {name!r} is nominal but has no value; declare its levels or leave it out"
+            f"column {name!r} is nominal but has no value; declare its levels, or leave it out"
         )
     for text in texts:
         check_text(text, f"a level of column {name!r}")
@@ -309,9 +311,9 @@ def _present_levels(table: Table, name: str) -> list[str]:
         raw = set(table.cells[table.index(name)])
         present = {v for v in raw if v is not None and v.strip() not in table.missing}
         if any(map(_has_leading_zero, present)):
-            # 007 is a name, not seven: a forced nominal column keeps it as written.
+            # 007 is a name, not seven: a column declared nominal keeps it as written.
             return natural_order(present)
-        if typed.dtype.kind in "Ob":  # bools, in the words of the file: FALSE before TRUE
+        if typed.dtype.kind in "Ob":  # bools, in the notation of the file: FALSE before TRUE
             words = sorted({text.strip() for text in present}, key=str.casefold)
             if len({word.casefold() for word in words}) == len(words):
                 return words
@@ -326,7 +328,7 @@ def _has_leading_zero(text: str) -> bool:
 
 
 def check_text(text: str, role: str) -> None:
-    """Refuse text that no file could hold (lone surrogates)."""
+    """Raise `DataError` for text that cannot be encoded as UTF-8 (lone surrogates)."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -336,26 +338,25 @@ def check_text(text: str, role: str) -> None:
 
 
 # ---------------------------------------------------------------- numbers
-# Numeric columns: cells to doubles, and the choice of the input type.
 
 Floats: TypeAlias = npt.NDArray[Any]
 """float32 or float64."""
 
 InputType: TypeAlias = Literal["auto", "float32", "float64"]
 Loss: TypeAlias = Literal["values", "range"] | None
-"""What a column would lose as float32: nothing, values apart, or its range."""
+"""Loss of a column in float32: None, distinct values, or range."""
 
 _PART = 1 << 18
-"""Rows that are looked at together."""
+"""Number of rows processed at once."""
 
 _SAMPLE = 1 << 11
-"""Rows that tell whether a column seems to hold few different numbers."""
+"""Number of rows sampled to guess whether a column has many distinct numbers."""
 
 
 def numeric_cells(table: Table, name: str) -> Floats:
-    """Column `name` as numbers, NaN = missing.
+    """Convert column `name` to numbers, NaN = missing.
 
-    Decimal text is read as a double, bools as 0 and 1.
+    Decimal text is parsed as float64; bools become 0 and 1.
 
     Returns
     -------
@@ -365,7 +366,7 @@ def numeric_cells(table: Table, name: str) -> Floats:
     Raises
     ------
     DataError
-        For a cell that is text and no number; names the first.
+        For text that is not a number; names the first such cell.
     """
     cells = table.column(name)
     if cells.dtype.kind != "O":
@@ -385,7 +386,7 @@ def numeric_cells(table: Table, name: str) -> Floats:
 
 
 def warn_if_merged(table: Table, name: str) -> None:
-    """Warn, naming the column, if distinct whole numbers become one double."""
+    """Warn if distinct integers of a column become equal as float64."""
     cells = table.column(name)
     if cells.dtype.kind not in "iu" or cells.dtype.itemsize < 8:
         return
@@ -395,17 +396,17 @@ def warn_if_merged(table: Table, name: str) -> None:
     if merged.any():
         first = int(merged.argmax())
         warnings.warn(
-            f"column {name!r} holds {huge[first]} and {huge[first + 1]}, which are one number as a "
-            "double; subtract a constant from the column, or declare it nominal if it is a name",
+            f"column {name!r} holds {huge[first]} and {huge[first + 1]}, which are equal as "
+            "float64; subtract a constant from the column, or declare it nominal if it is a name",
             TreekitWarning,
             stacklevel=6,
         )
 
 
 def round_to(values: npt.NDArray[Any], dtype: Dtype) -> Floats:
-    """Numbers rounded to the input type; to a double first, as all artifacts do.
+    """Round numbers to the input type, after rounding to float64 as all artifacts do.
 
-    A float array of that type is returned as it is, not copied.
+    A float array of that type is returned without a copy.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         if values.dtype.kind != "f" or values.dtype.itemsize > 8:
@@ -414,20 +415,20 @@ def round_to(values: npt.NDArray[Any], dtype: Dtype) -> Floats:
 
 
 def loss_of(column: Floats) -> Loss:
-    """What rounding a finite numeric column (NaN = missing) to float32 would lose.
+    """Return the loss of rounding a finite numeric column (NaN = missing) to float32.
 
-    ``"range"`` if a number is beyond float32.  ``"values"`` if values that a
-    split could need become one: further apart than a millionth of the column's
-    range, or more than half of the distinct values.  A few neighbours always
-    merge in a long column of real numbers (84 of 100,000 normal ones); no
-    split misses those, and they must not force float64.
+    ``"range"``: a number is out of range for float32.  ``"values"``: values that a split
+    could need to separate become equal, namely values more than a millionth of the column's
+    range apart, or more than half of the distinct values.  In a long column of real numbers
+    a few neighbours always become equal (84 of 100,000 normal ones); no split needs them,
+    so they must not force float64.
     """
     if column.dtype == np.float32 or _is_float32(column):
         return None
     least, most = float(np.fmin.reduce(column)), float(np.fmax.reduce(column))
     if not np.isfinite(round_to(np.array([least, most]), "float32")).all():
         return "range"
-    # Two numbers of one float32 are no further apart than floats are at the largest.
+    # Numbers that round to the same float32 differ by at most the spacing at the largest one.
     apart = max(max(-least, most) * 2.0**-23, 2.0**-149)
     if apart < 0.99e-6 * (most - least) and _has_many_floats(column):
         return None
@@ -440,13 +441,13 @@ def _is_float32(column: Floats) -> bool:
 
 
 def _has_many_floats(column: Floats) -> bool:
-    """Tell, surely, that the column holds half as many different float32 as known numbers.
+    """Check whether at least half of the column's numbers are distinct as float32.
 
-    The slots of a hash table that are taken are never more than the different
-    numbers; slots are multiples of an odd constant (Knuth 1973, section 6.4).
+    True is certain, False is not: the number of used slots of a hash table is a lower bound
+    of the number of distinct values (multiplicative hashing; Knuth 1973, section 6.4).
     """
     if len(column) > 2 * _SAMPLE and not _has_many_floats(column[:_SAMPLE]):
-        return False  # most likely no: the other way of telling is quick then
+        return False  # probably few distinct values, for which the exact check is fast
     shift = 32 - min(max(2 * len(column), 16).bit_length(), 28)
     taken = np.zeros(1 << (32 - shift), dtype=np.bool_)
     for part in _parts(column):
@@ -456,7 +457,7 @@ def _has_many_floats(column: Floats) -> bool:
 
 
 def _distinct(column: Floats) -> npt.NDArray[np.float64]:
-    """The column's different known numbers, some of them more than once; ascending."""
+    """Return the column's known numbers ascending, with most duplicates removed."""
     owner = np.full(1 << 14, np.nan)
     shift = np.uint64(64 - 14)
     found = [owner]
@@ -471,7 +472,7 @@ def _distinct(column: Floats) -> npt.NDArray[np.float64]:
 
 
 def _merges(ordered: npt.NDArray[np.float64]) -> bool:
-    """Tell whether ascending numbers need float64; see `loss_of`."""
+    """Check whether ascending numbers need float64; see `loss_of`."""
     extent = ordered[-1] / 2 - ordered[0] / 2
     widest, n_merged, n_distinct = 0.0, 0, 0
     for first in range(0, len(ordered) - 1, _PART):
@@ -486,16 +487,16 @@ def _merges(ordered: npt.NDArray[np.float64]) -> bool:
 
 
 def _parts(column: Floats) -> Iterator[npt.NDArray[np.float64]]:
-    """The column in stretches whose copies stay small."""
+    """Yield contiguous parts of the column, small enough to copy."""
     for first in range(0, len(column), _PART):
         yield np.ascontiguousarray(column[first : first + _PART])
 
 
 def choose_dtype(losses: Mapping[str, Loss], dtype: InputType) -> Dtype:
-    """The input type for numeric columns that would lose so much by float32.
+    """Choose the input type, given the losses of numeric columns in float32.
 
-    ``auto`` takes float32 unless a column would lose by it; ``float32`` then
-    warns and names the column.
+    ``auto`` chooses float32 unless a column has a loss; ``float32`` warns and names such a
+    column.
     """
     check_input_type(dtype)
     if dtype == "float64":
@@ -519,6 +520,6 @@ def choose_dtype(losses: Mapping[str, Loss], dtype: InputType) -> Dtype:
 
 
 def check_input_type(dtype: InputType) -> None:
-    """Refuse what is no input type; a `SettingError` for it."""
+    """Raise `SettingError` for an unknown input type."""
     if dtype not in ("auto", "float32", "float64"):
         raise SettingError(f"unknown input type {dtype!r}; known: auto, float32, float64")

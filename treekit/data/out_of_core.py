@@ -1,7 +1,7 @@
-"""One temporary file without a name: what is too large for memory, piece by piece.
+"""Tables and code matrices that are too large for memory, in unnamed temporary files.
 
-It lies in the folder for temporary files (``TMPDIR``) but is not listed there.  The
-system frees it when nothing holds it open any more, however the process ends.
+The files are in the folder for temporary files (``TMPDIR``) but are not listed there.  The
+system frees them when they are closed, however the process ends.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- spill
+# ---------------------------------------------------------------- temporary file
 
 
 class Spill:
-    """A file of arrays, written one behind the other and read in any order, by any thread."""
+    """A temporary file of arrays, appended one by one and read in any order, by any thread."""
 
     def __init__(self) -> None:
-        # Unbuffered: pieces are large.  Windows has no file without a name, but takes this
-        # one away when its last handle is closed, if need be by the system.
+        # Unbuffered: pieces are large.  Windows has no unnamed files, but deletes this one
+        # when its last handle is closed, also when the process is killed.
         self._file = tempfile.TemporaryFile(prefix="treekit-table-", buffering=0)  # noqa: SIM115
         self._lock = threading.Lock()
         self._size = 0
         weakref.finalize(self, self._file.close)
 
     def write(self, cells: npt.NDArray[Any], place: int | None = None) -> int:
-        """Write the bytes of an array (n,) at a place, by default behind all others; the place.
+        """Write the bytes of an array (n,) at an offset, by default the end; return the offset.
 
         Raises
         ------
         DataError
-            If there is no room for them.
+            If the disk is full.
         """
         rest = np.ascontiguousarray(cells).view(np.uint8).data
         with self._lock:
@@ -63,35 +63,35 @@ class Spill:
                     rest = rest[self._file.write(rest) :]
             except OSError as error:
                 raise DataError(
-                    f"a table that is too large for memory cannot be stored in the folder for "
+                    f"cannot store a table too large for memory in the folder for "
                     f"temporary files, {tempfile.gettempdir()!r}: {error.strerror or error}; "
-                    "make room there, or set TMPDIR to another folder"
+                    "free space there, or set TMPDIR to another folder"
                 ) from error
             self._size = max(self._size, self._file.tell())
         return start
 
     def read(self, cells: npt.NDArray[Any], place: int) -> None:
-        """Fill a contiguous array (n,) with the bytes from a place on."""
+        """Fill a contiguous array (n,) with the bytes at an offset."""
         rest = cells.view(np.uint8).data
         with self._lock:
             self._file.seek(place)
             while rest:
                 n_bytes = self._file.readinto(rest)
                 if not n_bytes:
-                    raise DataError("the temporary file of a large table ends early; start again")
+                    raise DataError("the temporary file of a large table is truncated; start again")
                 rest = rest[n_bytes:]
 
 
-# ---------------------------------------------------------------- stored
+# ---------------------------------------------------------------- stored columns
 # Columns of a table too large for memory, in a temporary file.
 #
-# Numbers are stored as they are, other cells as positions in a list of the
-# distinct ones.  A column is written piece by piece and read whole or in part;
-# the types it ends with are those that reading it at once would give.
+# Numbers are stored directly, other cells as positions in a list of distinct values.  A
+# column is written in pieces and read completely or in part; its final type is the same as
+# for a table in memory.
 
 
 class StoredColumn:
-    """One column, in pieces of a file that it may share with others."""
+    """A column stored in pieces of a file, which it may share with other columns."""
 
     def __init__(self, spill: Spill) -> None:
         self.n_rows = 0
@@ -99,21 +99,21 @@ class StoredColumn:
         self._dtype: np.dtype[Any] | None = None  # None: all missing so far
         self._position: dict[Any, int] = {}
         self._spill = spill
-        self._ends, self._places = array("q"), array("q")  # of pieces: rows up to it, and bytes
+        self._ends, self._places = array("q"), array("q")  # end row and file offset of each piece
 
     def append(self, cells: Cells) -> None:
-        """Add tidy cells: numbers, or text or bools and None, as the column's others are."""
+        """Append tidy cells: numbers, or text or bools and None, of the column's kind."""
         if cells.dtype.kind in "iuf":
             if self.distinct is None:
                 self._append_numbers(cells)
-            else:  # what cells of text are of which all are missing
+            else:  # a piece of a text column whose cells are all missing is tidied to NaN
                 assert np.isnan(cells).all()  # noqa: S101 - or the source gave two types
                 self.append_missing(len(cells))
         else:
             self._append_values(cells.tolist())
 
     def append_missing(self, n: int) -> None:
-        """Add `n` missing cells, of whatever type the others are or will be."""
+        """Append `n` missing cells, of the type that the other cells have or will have."""
         if n == 0:
             return
         if self.distinct is not None:
@@ -153,7 +153,7 @@ class StoredColumn:
         self._ends.append(self.n_rows)
 
     def _convert(self, dtype: np.dtype[Any]) -> None:
-        """Numbers of another type; of the same width in their old places."""
+        """Convert stored numbers to another type, in place if it has the same width."""
         assert self._dtype is not None  # noqa: S101 - for the type checker
         alike = dtype.itemsize == self._dtype.itemsize
         first = 0
@@ -165,14 +165,14 @@ class StoredColumn:
         self._dtype = dtype
 
     def read(self, first: int = 0, stop: int | None = None) -> Cells:
-        """The tidy cells of the rows `first` to `stop`; all by default."""
+        """Read the tidy cells of the rows `first` to `stop`, by default all."""
         stop = self.n_rows if stop is None else stop
         if self.distinct is None:
             return np.full(stop - first, np.nan) if self._dtype is None else self._read(first, stop)
         return self.read_as(self.values(), first, stop)
 
     def values(self) -> Cells:
-        """The distinct cells, tidy, in the order in which they came."""
+        """Return the distinct cells, tidy, in order of first occurrence."""
         distinct = self.distinct or []
         if all(type(value) is bool for value in distinct):
             return np.array(distinct, dtype=np.bool_)
@@ -181,7 +181,7 @@ class StoredColumn:
         return cells
 
     def read_as(self, values: npt.NDArray[Any], first: int, stop: int) -> npt.NDArray[Any]:
-        """Cells of the rows `first` to `stop`, with ``values[i]`` in place of distinct one i."""
+        """Read the rows `first` to `stop`, with ``values[i]`` in place of distinct value i."""
         return np.asarray(values[self._read(first, stop)])
 
     def _read(self, first: int, stop: int) -> npt.NDArray[Any]:
@@ -199,18 +199,17 @@ class StoredColumn:
 
 @dataclass(frozen=True, eq=False)
 class StoredCells(Sequence[Cells]):
-    """The cells of a `treekit.data.table.Table` in a file: read when asked for, not kept.
+    """The cells of a `treekit.data.table.Table` in a file, read on each access and not cached.
 
     Attributes
     ----------
     columns : tuple of StoredColumn
     marks : frozenset of str
-        Marks of missing values by which text was read as numbers.
+        Marks of missing values with which text was parsed as numbers.
     texts : callable, optional
-        ``texts(position)``: the column as the text it was read from; None: the
-        source has types.
+        ``texts(position)`` returns a column as the original text; None for a typed source.
     first, stop : int
-        The rows.
+        Range of rows.
     """
 
     columns: tuple[StoredColumn, ...]
@@ -244,7 +243,7 @@ class StoredCells(Sequence[Cells]):
         return self.texts(position) if parsed and self.texts is not None else column
 
     def typed(self, position: int, marks: Collection[str], *, untyped: bool) -> Cells:
-        """What `treekit.data.table.Table.column` answers: found out of all rows' distinct cells."""
+        """Return the typed cells of a column; the type is inferred from all its distinct cells."""
         column = self.columns[position]
         if column.distinct is None:
             if self.texts is None or marks == self.marks:
@@ -256,26 +255,24 @@ class StoredCells(Sequence[Cells]):
         return column.read_as(values, self.first, self.stop)
 
     def rows(self, first: int, stop: int) -> StoredCells:
-        """Those of the rows `first` to `stop` of these."""
+        """Select the rows `first` to `stop`, counted from the first row of these cells."""
         return replace(self, first=self.first + first, stop=min(self.first + stop, self.stop))
 
 
-# ---------------------------------------------------------------- room
-# Room for the matrix of codes: in memory, or in a file that the system pages.
+# ---------------------------------------------------------------- code matrix
 
 SPARE = 0.1
-"""Share of the free memory that a copy may take which saves time only."""
+"""Share of the free memory that may be used by a copy that only saves time."""
 
 SHARE = 0.5
-"""Share of the memory that is free above which a matrix lies in a temporary file."""
+"""Share of the free memory above which a matrix is mapped from a temporary file."""
 
 
 def matrix_room(shape: tuple[int, int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """An array to be filled.
+    """Allocate an uninitialised matrix.
 
-    One that is larger than `SHARE` of the free memory is mapped from a file in
-    the folder for temporary files (``TMPDIR``), which goes with the array: the
-    system writes out what is not in use.
+    If it is larger than `SHARE` of the free memory, it is mapped from a temporary file (in
+    ``TMPDIR``), deleted with the array, to which the system writes unused pages.
     """
     size = shape[0] * shape[1] * np.dtype(dtype).itemsize
     if size <= SHARE * _free_memory():
@@ -285,15 +282,15 @@ def matrix_room(shape: tuple[int, int], dtype: npt.DTypeLike) -> npt.NDArray[Any
 
 
 def lines_of(codes: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
-    """A matrix of codes (features, rows) once more, row by row: (rows * features,).
+    """Copy a code matrix (features, rows) to row-major order: (rows * features,).
 
-    None where that would take more than `SPARE` of the free memory: what is read
-    along it may be read down the columns, only more slowly.
+    Return None if that would use more than `SPARE` of the free memory: kernels can use the
+    columns instead, only more slowly.
     """
     if codes.nbytes > SPARE * _free_memory():
         return None
     lines = np.empty(codes.shape[::-1], codes.dtype)
-    for first in range(0, len(lines), _BLOCK):  # of rows that the cache holds
+    for first in range(0, len(lines), _BLOCK):  # blocks of rows that fit into the cache
         lines[first : first + _BLOCK] = codes[:, first : first + _BLOCK].T
     return lines.reshape(-1)
 
@@ -302,7 +299,7 @@ _BLOCK = 2048
 
 
 def _free_memory() -> float:
-    """Bytes that the system could hand out; infinite where it does not say."""
+    """Return the free memory in bytes, infinite if unknown."""
     try:
         with Path("/proc/meminfo").open(encoding="ascii") as lines:
             for line in lines:

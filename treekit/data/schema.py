@@ -1,7 +1,7 @@
-"""What the columns of a table are: names, kinds, vocabularies and the target.
+"""Schemas: names, kinds and vocabularies of columns, and the target.
 
-The schema is part of the model: it alone says how a raw row becomes numbers,
-in this process and in every exported artifact.
+The schema is part of the model.  It alone defines how a raw row becomes numbers, in this
+process and in every exported artifact.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Task = Literal["classification", "regression"]
 Label = bool | int | float | str
 
 MISSING_MARKS = ("", "NA", "NaN", "nan", "null", "None", "?")
-"""Texts that mean "missing", compared after blanks around a cell are dropped."""
+"""Texts that mean "missing", compared without surrounding white space."""
 
 
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,10 +43,10 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes
     ----------
     name : str
-        As in the table; any text (it never becomes code unescaped).
+        Name in the table; any text (generated code always escapes it).
     kind : {"numeric", "nominal"}
     levels : tuple of str
-        The vocabulary of a nominal column, in declared order; a level's code
+        The categories of a nominal column, in declared order; the code of a category
         is its position.  Empty for numeric columns.
     """
 
@@ -62,7 +62,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One target: its column's name, and its labels in order (none for a number)."""
+    """One target: the name of its column, and its class labels in order (empty for regression)."""
 
     name: str
     classes: tuple[Label, ...] = ()
@@ -81,11 +81,11 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     classes : tuple of bool, int, float or str
         Labels in schema order (ties go to the first); empty for regression.
     dtype : {"float32", "float64"}
-        The input type: every numeric input is rounded to it first.
+        The input type, to which every numeric input is rounded first.
     missing_marks : tuple of str
-        Texts that mean missing, unless they are levels of their column.
+        Texts that mean missing, unless they are categories of their column.
     more : tuple of Output
-        Targets after the first, of the same task; `outputs` has them all.
+        Targets after the first, of the same task; `outputs` lists all.
     """
 
     columns: tuple[Column, ...]
@@ -121,7 +121,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """Where the part of each output starts in a leaf's vector, and where the last ends."""
+        """Offset of each output in a leaf's vector, and the end of the last."""
         sizes = [len(output.classes) or 1 for output in self.outputs]
         return tuple(itertools.accumulate(sizes, initial=0))
 
@@ -137,12 +137,12 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def n_levels(self) -> np.ndarray:
-        """(features,) int64: size of each vocabulary, 0 for numeric columns."""
+        """Number of categories of each column, 0 for numeric columns: (features,) int64."""
         return np.array([len(column.levels) for column in self.columns], dtype=np.int64)
 
     @property
     def nominal(self) -> np.ndarray:
-        """(features,) bool: which columns are nominal."""
+        """Mask of nominal columns: (features,) bool."""
         return np.array([column.kind == "nominal" for column in self.columns], dtype=np.bool_)
 
 
@@ -154,16 +154,16 @@ def _check_output(output: Output, task: Task) -> None:
     if len({(type(label), label) for label in output.classes}) != len(output.classes):
         raise DataError("a class label appears twice in the schema")
     if len({type(label) for label in output.classes}) > 1:
-        raise DataError("class labels must all be of one type (text, whole number, number, bool)")
+        raise DataError("class labels must all be of one type (text, integer, float or bool)")
     if any(isinstance(label, float) and not math.isfinite(label) for label in output.classes):
         raise DataError("a class label must be finite")
 
 
 def level_text(value: Any) -> str | None:
-    """The vocabulary text of a cell of a nominal column, None if it is missing.
+    """Return the category text of a cell of a nominal column, None if it is missing.
 
-    Whole numbers read the same whether they come as ``3``, ``3.0`` (an integer
-    column that a dataframe widened because a cell was null) or ``"3"``.
+    Integers have the same text as ``3``, ``3.0`` (an integer column that a dataframe
+    library widened because of a null cell) and ``"3"``.
     """
     if value is None or value != value:
         return None
@@ -180,7 +180,7 @@ def level_text(value: Any) -> str | None:
 
 
 def python_label(value: Any) -> Label:
-    """A class label as the plain Python value that files and artifacts hold."""
+    """Convert a class label to the plain Python value stored in files and artifacts."""
     item = value.item() if isinstance(value, np.generic) else value
     if isinstance(item, (bool, int, float, str)):
         return item

@@ -1,4 +1,4 @@
-"""Any table as named columns: arrays, dicts, rows, dataframes, files.
+"""Read tables as named columns: arrays, dicts, rows, dataframes and files.
 
 >>> read_table({"age": [31, None], "city": ["Oslo", "?"]}).column("city")
 array(['Oslo', None], dtype=object)
@@ -53,7 +53,7 @@ __all__ = [
 # ---------------------------------------------------------------- table
 
 _COMPARED = 200
-"""Characters of an unknown name that are compared with known ones."""
+"""Maximum number of characters of an unknown name compared with known names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,19 +64,19 @@ class Table:
     ----------
     names : tuple of str
     cells : sequence of (rows,) arrays
-        As read, tidy (see `treekit.data.cells`), marks of missing values
-        still in place.  `column` gives them typed.  Those of a large file lie
-        in files (`treekit.data.out_of_core`): ask for one at a time.
+        Tidy cells as read (see `treekit.data.cells`), including marks of missing values;
+        `column` returns typed cells.  Columns of a large file are on disk
+        (`treekit.data.out_of_core`): access one at a time.
     levels : mapping of str to tuple
-        Vocabulary of each column whose source declares one, in its order.
+        Categories, in declared order, of each column whose source declares them.
     untyped : frozenset of str
-        Columns whose source has no types, so that text may mean a number.
+        Columns of an untyped source, whose text may be numbers.
     named : bool
-        False for a bare array, whose columns are known by position.
+        False for a bare array, whose columns are identified by position.
     missing : frozenset of str
         Texts that mean missing.
     first_row : int
-        Number of its first row where it is a part of another, for messages.
+        Number of the first row if the table is a part of another, for messages.
     """
 
     names: tuple[str, ...]
@@ -94,13 +94,13 @@ class Table:
         return self.cells.n_rows if isinstance(self.cells, StoredCells) else len(self.cells[0])
 
     def index(self, name: str, role: str = "column", table: str = "the table") -> int:
-        """Position of a column; an error says what `role` it was wanted for, in which table."""
+        """Return the position of a column; `role` and `table` appear in the error message."""
         if name not in self.names:
             raise DataError(f"{table} has no {role} {name!r}; {near_names(name, self.names)}")
         return self.names.index(name)
 
     def column(self, name: str) -> Cells:
-        """The typed cells of a column.
+        """Return the typed cells of a column.
 
         Returns
         -------
@@ -120,11 +120,11 @@ class Table:
         return self._typed[name]
 
     def take(self, rows: npt.NDArray[Any]) -> Table:
-        """The table of the given rows (numbers, or a bool for each row)."""
+        """Select rows, by number or by a bool for each row."""
         return replace(self, cells=tuple(cells[rows] for cells in self.cells))
 
     def blocks(self, n_rows: int) -> Iterator[Table]:
-        """The table in parts of `n_rows` rows if it lies in files; else as it is, at once."""
+        """Yield parts of `n_rows` rows if the table is on disk, else the complete table."""
         if not isinstance(self.cells, StoredCells):
             yield self
             return
@@ -133,8 +133,8 @@ class Table:
 
 
 def near_names(name: str, names: Collection[str]) -> str:
-    """A hint for an unknown name: what is near it, else some of what there is."""
-    # A name from the network may be of any length, and the comparison is quadratic in it.
+    """Return a hint for an unknown name: similar names, else some of the known names."""
+    # The comparison is quadratic in the length, and a name from a request may be very long.
     near = difflib.get_close_matches(name[:_COMPARED], names, n=3, cutoff=0.6)
     if near:
         return "did you mean " + " or ".join(map(repr, near)) + "?"
@@ -155,13 +155,13 @@ def read_table(
     source : table
         A 2-D or structured NumPy array; a mapping of names to columns; a list
         of mappings (rows); a list of rows of cells; a pandas, polars or Arrow
-        table, or any dataframe that narwhals knows; the path of a ``.csv``,
+        table, or any dataframe supported by narwhals; the path of a ``.csv``,
         ``.tsv`` (also ``.gz``), ``.parquet``, ``.feather`` or ``.arrow`` file;
         a `Table`.
     missing : collection of str
-        Texts that mean missing, compared without the blanks around a cell.
+        Texts that mean missing, compared without surrounding white space.
     progress : callable, optional
-        ``progress(done, total)``, of the bytes or rows of a file that is read in parts.
+        ``progress(done, total)`` in bytes or cells, for a file that is read in parts.
 
     Returns
     -------
@@ -170,14 +170,14 @@ def read_table(
     Raises
     ------
     DataError
-        For what is not a table; the message says why and what to do.
+        If the source is not a usable table; the message gives the reason and a remedy.
     MissingExtraError
         For a Parquet or Feather file if pyarrow is not installed.
     """
     for mark in [missing] if isinstance(missing, str) else missing:
         if isinstance(missing, str) or not isinstance(mark, str):
             raise DataError(
-                f"marks of missing values are a list of texts, but got {mark!r}; "
+                f"expected a list of texts as marks of missing values, got {mark!r}; "
                 f"write [{str(mark)!r}]"
             )
     marks = frozenset(missing)
@@ -217,22 +217,22 @@ def make_table(
     untyped: bool = False,
     named: bool = True,
 ) -> Table:
-    """Check names and lengths, and tidy the columns.
+    """Make a table: check names and lengths, and tidy the columns.
 
     Parameters
     ----------
     names : iterable
-        Anything; turned into text.
+        Column names of any type, converted to text.
     columns : iterable of (rows,) arrays
     untyped : bool
-        The source has no types: text may mean a number.
+        The source is untyped: text may be numbers.
     """
     texts = check_names(names)
     cells, guessed = [], set()
     for name, column in zip(texts, columns, strict=True):
         if column.ndim != 1:
             raise DataError(
-                f"column {name!r} has shape {column.shape}; a column needs one cell a row"
+                f"column {name!r} has shape {column.shape}; a column needs one cell per row"
             )
         tidied, guess = tidy(name, column)
         cells.append(tidied)
@@ -250,7 +250,7 @@ def make_table(
 
 
 def check_names(names: Iterable[Any]) -> tuple[str, ...]:
-    """Column names as text; an error for none at all, empty, blank and repeated ones."""
+    """Convert column names to text; raise `DataError` for no names, and empty or repeated ones."""
     texts = tuple(str(name) for name in names)
     if not texts:
         raise DataError("the table has no columns; it needs at least one")
@@ -321,28 +321,26 @@ def _from_rows(source: Sequence[Any]) -> Table:
 
 
 def objects(values: Sequence[Any]) -> npt.NDArray[Any]:
-    """(rows,) object array of the values, whatever they are."""
+    """Convert values of any type to an object array (rows,), without unpacking sequences."""
     cells = np.empty(len(values), dtype=object)
     for position, value in enumerate(values):
         cells[position] = value
     return cells
 
 
-# ---------------------------------------------------------------- frames
-# Dataframes and single columns of any library, through narwhals.
-#
-# narwhals is imported only when something arrives that is no array, dict, list
-# or path.
+# ---------------------------------------------------------------- dataframes
+# Dataframes and series of any library, through narwhals, which is imported only for sources
+# that are not arrays, dicts, lists or paths.
 
 Declared = tuple[Any, ...] | None
-"""The vocabulary that a column's type declares, in its order, else None."""
+"""The categories that a column's type declares, in order, else None."""
 
 
 def from_frame(source: Any) -> Table | None:
-    """The table of a dataframe; None if it is none.
+    """Convert a dataframe to a table; return None if `source` is not a dataframe.
 
-    A lazy frame is collected.  Objects that only speak the Arrow PyCapsule
-    interface are read through pyarrow.
+    A lazy frame is collected.  Objects that only support the Arrow PyCapsule interface are
+    read through pyarrow.
     """
     import narwhals.stable.v2 as nw
     from narwhals.exceptions import DuplicateError
@@ -368,7 +366,7 @@ def from_frame(source: Any) -> Table | None:
 
 
 def from_arrow(source: Any) -> Table:
-    """The table of anything that pyarrow can make a table of."""
+    """Convert anything supported by ``pyarrow.table`` to a table."""
     import narwhals.stable.v2 as nw
 
     try:
@@ -380,7 +378,7 @@ def from_arrow(source: Any) -> Table:
 
 def _from_narwhals(frame: Any) -> Table:
     columns, levels = [], {}
-    # By position: a frame's name may be a number, which would ask for a row.
+    # By position: a name may be a number, which would select a row.
     for name, series in zip(frame.columns, frame.iter_columns(), strict=True):
         cells, declared = _series_cells(series)
         columns.append(cells)
@@ -390,7 +388,7 @@ def _from_narwhals(frame: Any) -> Table:
 
 
 def as_cells(name: str, values: Any) -> tuple[npt.NDArray[Any], Declared]:
-    """One column of any kind: an array, a list, or a series of any library."""
+    """Convert an array, a list, or a series of any library to cells and declared categories."""
     if isinstance(values, np.ndarray):
         return values, None
     if isinstance(values, (list, tuple, range)):
@@ -400,7 +398,7 @@ def as_cells(name: str, values: Any) -> tuple[npt.NDArray[Any], Declared]:
     series = nw.from_native(values, pass_through=True, allow_series=True)
     if isinstance(series, nw.Series):
         return _series_cells(series)
-    if type(values).__module__.startswith("pyarrow"):  # an Array; narwhals knows ChunkedArray
+    if type(values).__module__.startswith("pyarrow"):  # narwhals supports ChunkedArray only
         import pyarrow as pa
 
         return _series_cells(nw.from_native(pa.chunked_array([values]), series_only=True))
@@ -431,16 +429,16 @@ def _series_cells(series: Any) -> tuple[npt.NDArray[Any], Declared]:
     if dtype.is_numeric():
         return np.asarray(series.to_numpy()), None
     if isinstance(dtype, (nw.Datetime, nw.Date, nw.Time)):
-        return np.empty(0, dtype="datetime64[s]"), None  # refused by name in `tidy`
+        return np.empty(0, dtype="datetime64[s]"), None  # `tidy` rejects it, naming the column
     if isinstance(dtype, nw.Duration):
         return np.empty(0, dtype="timedelta64[s]"), None
     return objects(series.to_list()), None
 
 
 def _declared_levels(series: Any, values: list[Any]) -> tuple[Any, ...]:
-    """Levels in declared order; in `natural_order` where the type's is only that of appearance.
+    """Return the categories in declared order, or in `natural_order` if the type declares none.
 
-    pandas categories, polars enums and ordered Arrow dictionaries are declared.
+    pandas categories, polars enums and ordered Arrow dictionaries declare an order.
     """
     import narwhals.stable.v2 as nw
 
@@ -455,7 +453,6 @@ def _declared_levels(series: Any, values: list[Any]) -> tuple[Any, ...]:
 
 
 # ---------------------------------------------------------------- files
-# Tables in files: what a file is by its ending, and who reads it.
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 _ARROW = {".parquet": "parquet", ".feather": "feather", ".arrow": "feather", ".ipc": "feather"}
@@ -466,14 +463,14 @@ def read_file(
     marks: frozenset[str],
     progress: Callable[[int, int], None] | None = None,
 ) -> Table:
-    """The table in a file, by its ending.
+    """Read a file by its suffix.
 
-    ``.csv`` (commas) and ``.tsv`` or ``.tab`` (tabs), also with ``.gz``:
-    UTF-8 with or without a byte order mark, a header line, quotes as in
-    RFC 4180.  Blank lines are skipped (in a file of one column they are a
-    missing cell).  ``.parquet``, ``.feather``, ``.arrow``, ``.ipc``: pyarrow.
-    The columns of a large file are stored in a temporary file without a name
-    (in ``TMPDIR``, as long as the table lives) and read from there one at a time.
+    ``.csv`` (commas) and ``.tsv`` or ``.tab`` (tabs), also with ``.gz``: UTF-8 with or
+    without a byte order mark, a header line, quotes as in RFC 4180.  Blank lines are
+    skipped (in a file of one column they are missing cells).  ``.parquet``, ``.feather``,
+    ``.arrow`` and ``.ipc`` are read by pyarrow.  The columns of a large file are stored in
+    an unnamed temporary file (in ``TMPDIR``, for the life of the table) and read from it
+    one at a time.
 
     Parameters
     ----------
@@ -488,7 +485,7 @@ def read_file(
     ending = (suffixes[:-1] if packed else suffixes)[-1:] or [""]
     if ending[0] not in _SEPARATORS and (packed or ending[0] not in _ARROW):
         known = ", ".join([*_SEPARATORS, ".csv.gz", *_ARROW])
-        raise DataError(f"cannot tell what {path.name!r} is by its ending; known: {known}")
+        raise DataError(f"unknown file suffix of {path.name!r}; known: {known}")
     if not path.is_file():
         raise DataError(f"there is no file {os.fspath(source)!r}; check the path")
     if ending[0] in _ARROW:
@@ -497,20 +494,22 @@ def read_file(
     return read_csv(path, _SEPARATORS[ending[0]], packed, marks, progress)
 
 
-# ---------------------------------------------------------------- csv files
-# CSV files with the standard library: small ones as lists of text, large ones by chunks.
+# ---------------------------------------------------------------- CSV files
+# CSV files with the standard library: small ones in memory, large ones in chunks.
 
 LARGE = 1 << 25
-"""Bytes above which columns go to a file: as lists of text they would take twenty times that."""
+"""Size (bytes of CSV, cells of Arrow files) above which columns are stored in a temporary file.
+
+As lists of text, CSV columns would take twenty times that in memory."""
 
 _CHUNK = 16_384
-"""Rows read at once: their cells are turned into columns while still in the cache."""
+"""Number of rows read at once, few enough to become columns while still in the cache."""
 
 _READ_REMEDY = "save it as UTF-8, or read it with a dataframe library and pass the dataframe"
 
 Progress = Callable[[int, int], None]
 Chunk = list[tuple[str, ...]]
-"""Some rows, column by column."""
+"""Some rows, as columns."""
 
 
 def read_csv(
@@ -520,16 +519,16 @@ def read_csv(
     marks: frozenset[str],
     progress: Progress | None = None,
 ) -> Table:
-    """The table in a file of separated cells.
+    """Read a file of separated cells.
 
     Parameters
     ----------
     packed : bool
-        The file is one of gzip.
+        The file is compressed by gzip.
     marks : frozenset of str
         Texts that mean missing.
     progress : callable, optional
-        ``progress(done, total)`` of the bytes of a file that is read by chunks.
+        ``progress(done, total)`` in bytes, for a file that is read in chunks.
     """
     source = _Source(path, separator, packed)
     large = path.stat().st_size > (LARGE // 4 if packed else LARGE)
@@ -537,31 +536,31 @@ def read_csv(
 
 
 class _RaggedError(Exception):
-    """A row of another length than the header; located in a second reading."""
+    """A row whose length differs from the header's; located by reading the file again."""
 
 
 class _Source:
-    """A file of separated cells, which may be read more than once, but is to stay the same."""
+    """A file of separated cells, which may be read repeatedly and must not change meanwhile."""
 
     def __init__(self, path: Path, separator: str, packed: bool) -> None:
         self.path, self.separator, self.packed = path, separator, packed
         self._state = self._state_now()
 
     def _state_now(self) -> tuple[int, int]:
-        """Size of the file, and when it was written."""
+        """Return the size and modification time of the file."""
         state = self.path.stat()
         return state.st_size, state.st_mtime_ns
 
     def _check_state(self) -> None:
-        """Raise `DataError` if the file is not what it was: rows of two files would be mixed."""
+        """Raise `DataError` if the file has changed: rows of two versions would be mixed."""
         if self._state_now() != self._state:
             raise DataError(
-                f"{self.path.name!r} has changed since treekit began to read it; start again, "
-                "once nothing writes to it any more"
+                f"{self.path.name!r} has changed while treekit was reading it; start again when "
+                "no program writes to it"
             )
 
     def open(self) -> IO[str]:
-        """The file's text."""
+        """Open the file as text."""
         if self.packed:
             return io.TextIOWrapper(gzip.open(self.path, "rb"), encoding="utf-8-sig", newline="")
         return self.path.open(encoding="utf-8-sig", newline="")
@@ -569,12 +568,12 @@ class _Source:
     def chunks(
         self, columns: Callable[[list[str]], None], progress: Progress | None = None
     ) -> Iterator[Chunk]:
-        """The rows by chunks, after ``columns(header)`` has been called.
+        """Call ``columns(header)``, then yield the rows in chunks.
 
         Raises
         ------
         DataError
-            For a file that is no table; names the line.
+            If the file is not a table; names the line.
         """
         try:
             self._check_state()
@@ -595,7 +594,7 @@ class _Source:
         reader = csv.reader(stream, delimiter=self.separator, strict=True)
         header: list[str] = []
         try:
-            header = next((row for row in reader if row), [])  # blank lines may come first
+            header = next((row for row in reader if row), [])  # skip blank lines
             if not header:
                 raise DataError(
                     f"{self.path.name!r} is empty; a table needs a header line and rows"
@@ -613,16 +612,16 @@ class _Source:
         except _RaggedError as error:
             line, cells = self._find_ragged(len(header))
             raise DataError(
-                f"{self.path.name!r}, line {line} has {cells} cells but the header has "
+                f"{self.path.name!r}, line {line} has {cells} cells, but the header has "
                 f"{len(header)}; check its separators and quotes"
             ) from error
 
     def _position(self, stream: Any) -> int:
-        """Bytes of the file that have been read; a stream of text in use does not tell."""
+        """Return the number of bytes read; a text stream cannot report it during iteration."""
         return int((stream.buffer.fileobj if self.packed else stream.buffer).tell())
 
     def _find_ragged(self, width: int) -> tuple[int, int]:
-        """Line number and length of the first row of another length."""
+        """Return the line number and length of the first row whose length is not `width`."""
         with self.open() as stream:
             reader = csv.reader(stream, delimiter=self.separator, strict=True)
             for row in reader:
@@ -632,7 +631,7 @@ class _Source:
         return 0, 0
 
     def refuse_no_rows(self) -> None:
-        """Raise the `DataError` of a file without rows."""
+        """Raise the `DataError` for a file without rows."""
         raise DataError(f"{self.path.name!r} has a header but no rows; it needs at least one")
 
 
@@ -644,13 +643,13 @@ def _check_header(path: Path, header: list[str], separator: str) -> None:
     others = [mark for mark in ";\t|," if mark != separator and mark in header[0]]
     if len(header) == 1 and others:
         raise DataError(
-            f"{path.name!r} has one column {header[0]!r}: its cells seem to be separated by "
-            f"{others[0]!r}; treekit reads commas in .csv and tabs in .tsv"
+            f"{path.name!r} has one column {header[0]!r}, whose cells seem to be separated by "
+            f"{others[0]!r}; treekit expects commas in .csv and tabs in .tsv"
         )
 
 
 def _columns(reader: Iterator[list[str]], width: int) -> Iterator[Chunk]:
-    """The rows of the file column by column, a chunk of rows at a time."""
+    """Yield chunks of rows as columns."""
     while chunk := list(islice(reader, _CHUNK)):
         lengths = set(map(len, chunk))
         if 0 in lengths:
@@ -664,7 +663,7 @@ def _columns(reader: Iterator[list[str]], width: int) -> Iterator[Chunk]:
 
 
 def _parsed(source: _Source) -> Table:
-    """The table with all its text in memory."""
+    """Read the table with all its text in memory."""
     names: list[str] = []
     parts: list[Chunk] = list(source.chunks(names.extend))
     if not parts:
@@ -683,12 +682,12 @@ def _joined(parts: tuple[tuple[str, ...], ...]) -> np.ndarray[Any, Any]:
 
 
 def _stored(source: _Source, marks: frozenset[str], progress: Progress | None) -> Table:
-    """The table with its columns in a file: numbers where all cells are, else texts."""
+    """Read the table with its columns on disk: as numbers if all cells are, else as text."""
     spill = Spill()
     names: list[str] = []
     columns: list[StoredColumn] = []
     texts: set[int] = set()
-    late: set[int] = set()  # found to be text after numbers had been stored
+    late: set[int] = set()  # columns found to be text after some cells were stored as numbers
     for chunk in source.chunks(names.extend, progress):
         columns = columns or [StoredColumn(spill) for _ in names]
         for i, cells in enumerate(chunk):
@@ -702,8 +701,8 @@ def _stored(source: _Source, marks: frozenset[str], progress: Progress | None) -
                 late.add(i)
     if not columns:
         source.refuse_no_rows()
-    # Only another reading knows the text of numbers: of all late columns at once, and of one
-    # that is declared nominal when it is asked for.
+    # The text of cells stored as numbers must be read again: at once for all late columns,
+    # and on access for a column that is declared nominal.
     as_text = dict(zip(late, _texts(source, spill, late, progress), strict=True))
 
     @cache
@@ -718,7 +717,7 @@ def _stored(source: _Source, marks: frozenset[str], progress: Progress | None) -
 def _texts(
     source: _Source, spill: Spill, positions: Collection[int], progress: Progress | None
 ) -> list[StoredColumn]:
-    """Columns as the texts that they are written as."""
+    """Read columns as text."""
     columns = [StoredColumn(spill) for _ in positions]
     header: list[str] = []
     for chunk in source.chunks(header.extend, progress) if columns else ():
@@ -733,31 +732,29 @@ def _objects(cells: tuple[str, ...]) -> np.ndarray[Any, Any]:
     return column
 
 
-# ---------------------------------------------------------------- arrow files
-# Parquet and Arrow files, with pyarrow: small ones at once, large ones by parts of columns.
-
-"""Cells above which columns go to a file: in memory they would take 256 MB and copies of that."""
+# ---------------------------------------------------------------- Arrow files
+# Parquet and Arrow files, with pyarrow: small ones in memory, large ones in parts of columns.
 
 _BATCH = 1 << 16
-"""Rows that are decoded together."""
+"""Number of rows decoded at once."""
 
 _BROKEN = (OSError, ValueError, NotImplementedError, MemoryError, OverflowError)
-"""What pyarrow was seen to raise for damaged files, beside exceptions of its own."""
+"""Exceptions observed from pyarrow for damaged files, besides its own."""
 Parts = Iterator[tuple[int, Any]]
-"""Positions of columns, and Arrow's arrays of cells: of each column one behind the other."""
+"""Column positions with Arrow arrays of cells; the parts of a column are in row order."""
 
 
 def read_arrow(
     path: Path, form: str, marks: frozenset[str], progress: Progress | None = None
 ) -> Table:
-    """The table in a file of the form ``parquet`` or ``feather`` (Arrow's own).
+    """Read a file of format ``parquet`` or ``feather`` (Arrow IPC).
 
     Parameters
     ----------
     marks : frozenset of str
         Texts that mean missing.
     progress : callable, optional
-        ``progress(done, total)`` of the cells of a file that is read in parts.
+        ``progress(done, total)`` in cells, for a file that is read in parts.
     """
     try:
         import pyarrow as pa
@@ -771,7 +768,7 @@ def read_arrow(
             return _store_arrow(*large, marks, progress)
         read = pyarrow.parquet.read_table if form == "parquet" else pyarrow.feather.read_table
         table = read(path)
-        # Offsets of texts are believed otherwise, and point anywhere in a damaged file.
+        # Text offsets are not validated otherwise, and may point anywhere in a damaged file.
         table.validate(full=True)
 
         return from_arrow(table)
@@ -782,16 +779,16 @@ def read_arrow(
 
 
 def _large(path: Path, form: str) -> tuple[Any, int, Parts] | None:
-    """Schema, number of rows and parts of columns of a large file; None for one to be read at once.
+    """Return the schema, row count and column parts of a large file; None if it fits in memory.
 
-    Of all columns of Parquet side by side pyarrow holds more than what is asked for, a row
-    group of the file at worst (106 MB where this is 4).
+    Parquet columns are read one after the other: for all columns together pyarrow holds more
+    than the requested batch, at worst a row group of the file (106 MB instead of 4).
     """
     import pyarrow as pa
     import pyarrow.parquet
 
     if form == "parquet":
-        # Without these two settings pyarrow keeps a row group of the column.
+        # Without these two settings pyarrow holds a complete row group of the column.
         file = pyarrow.parquet.ParquetFile(path, buffer_size=1 << 18, pre_buffer=False)
         schema, n_rows = file.schema_arrow, file.metadata.num_rows
         batches = (
@@ -805,7 +802,7 @@ def _large(path: Path, form: str) -> tuple[Any, int, Parts] | None:
                 return None
 
         def mapped() -> Any:
-            """Anew for each batch: what was read of a file in memory stays there with it."""
+            """Open the file again for each batch: pages read through one mapping stay in memory."""
             return pa.ipc.open_file(pa.memory_map(str(path)))
 
         schema, numbers = mapped().schema, range(mapped().num_record_batches)
@@ -822,13 +819,13 @@ def _parts(batches: Iterator[tuple[Any, Sequence[int]]], names: Sequence[str]) -
     for batch, positions in batches:
         batch.validate(full=True)
         for position in positions:
-            cells = batch.column(names[position])  # asked for "a", Parquet reads "a.b", too
+            cells = batch.column(names[position])  # Parquet's selection of "a" includes "a.b"
             for first in range(0, len(cells), _BATCH):
                 yield position, cells.slice(first, _BATCH)
 
 
 def _is_plain(dtype: Any) -> bool:
-    """Whether the cells of a type in one batch tell what they would be in the whole column."""
+    """Check whether the type of tidy cells of a batch is that of the complete column."""
     from pyarrow import types
 
     if types.is_dictionary(dtype):
@@ -855,7 +852,7 @@ def _store_arrow(
     marks: frozenset[str],
     progress: Progress | None,
 ) -> Table:
-    """The table with its columns in a file."""
+    """Store the columns on disk and return the table."""
     import pyarrow as pa
 
     names = check_names(schema.names)
@@ -866,7 +863,7 @@ def _store_arrow(
         name, column = names[position], columns[position]
         coded = pa.types.is_dictionary(values.type)
         plain = values.dictionary_decode() if coded else values
-        if plain.null_count == len(plain):  # of codes of a missing level none is null
+        if plain.null_count == len(plain):  # count after decoding: a null category has a code
             column.append_missing(len(plain))
         else:
             column.append(tidy(name, as_cells(name, plain)[0])[0])

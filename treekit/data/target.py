@@ -1,4 +1,4 @@
-"""The target: which task it is, its classes in order, and its codes or numbers."""
+"""Targets: the task, the classes in order, and the class codes or numbers."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ __all__ = [
 # ---------------------------------------------------------------- target
 
 MAX_INTEGER_CLASSES = 20
-"""Whole numbers with more distinct values than this are a regression target."""
+"""An integer column with more distinct values than this is a regression target."""
 
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """One target column or several, coded.
+    """One or several coded target columns.
 
     Attributes
     ----------
     task : {"classification", "regression"}
     outputs : tuple of Output
-        Names, and labels (none for regression).
+        Names, and class labels (none for regression).
     y : (rows,) int32 or float64
-        Class codes, or numbers; (rows, outputs) of several targets.
+        Class codes, or numbers; (rows, outputs) for several targets.
     """
 
     task: Task
@@ -56,19 +56,19 @@ def make_targets(
     task: Task | None = None,
     classes: Sequence[Any] | Mapping[str, Sequence[Any]] | None = None,
 ) -> Target:
-    """Code the target columns `names`, all classes or all numbers; see `make_target`.
+    """Encode the target columns `names`, all classes or all numbers; see `make_target`.
 
     Parameters
     ----------
     classes : sequence, or mapping of str to sequence
-        Declared classes; of several targets those of each by its name.
+        Declared classes; for several targets a mapping by name.
 
     Raises
     ------
     DataError
         If some targets are classes and others numbers.
     SettingError
-        If `classes` do not say of which target they are.
+        If there are several targets and `classes` is not a mapping by name.
     """
     if len(names) == 1:
         own = classes.get(names[0]) if isinstance(classes, Mapping) else classes
@@ -79,7 +79,7 @@ def make_targets(
         if other.task != targets[0].task:
             raise DataError(
                 f"the target {names[0]!r} is for {targets[0].task} and {name!r} for {other.task}; "
-                "one model learns one kind: set task, or train a model for each"
+                "all targets of a model need the same task: set task, or train a model for each"
             )
     outputs = tuple(target.outputs[0] for target in targets)
     y: Any = np.stack([target.y for target in targets], axis=1)
@@ -93,27 +93,27 @@ def _classes_by_name(
         return {}
     if not isinstance(classes, Mapping):
         raise SettingError(
-            f"classes are declared, but there are {len(names)} targets; give those of each by "
-            f"name, such as {{{names[0]!r}: [...]}}"
+            f"classes are declared, but there are {len(names)} targets; give the classes of each "
+            f"by name, such as {{{names[0]!r}: [...]}}"
         )
     if strangers := [name for name in classes if name not in names]:
-        raise SettingError(f"classes are declared for {strangers[0]!r}, which is no target")
+        raise SettingError(f"classes are declared for {strangers[0]!r}, which is not a target")
     return classes
 
 
 def make_target(
     table: Table, name: str, task: Task | None = None, classes: Sequence[Any] | None = None
 ) -> Target:
-    """Code the target column `name`.
+    """Encode the target column `name`.
 
-    Without `task`, text, bools and categories are classes, floats numbers, and
-    whole numbers classes if there are at most `MAX_INTEGER_CLASSES`.
+    Without `task`, text, bools and categories are classes, floats are numbers, and integers
+    are classes if there are at most `MAX_INTEGER_CLASSES` different ones.
 
     Raises
     ------
     DataError
-        For missing or infinite values (count and first row), and for labels
-        that `classes` does not declare.
+        For missing or infinite values (gives count and first row), and for labels not
+        declared in `classes`.
     """
     if task not in (None, "classification", "regression"):
         raise SettingError(f"unknown task {task!r}; known: classification, regression")
@@ -123,13 +123,13 @@ def make_target(
         task = _infer_task(table, name, cells, classes)
     if task == "regression":
         if classes is not None:
-            raise SettingError("classes are declared but the task is regression; drop one of them")
+            raise SettingError("classes are declared, but the task is regression; drop one of them")
         return Target(task, (Output(name),), _numbers(table, name))
     return _classification(table, name, cells, classes)
 
 
 def refuse_missing(name: str, cells: Cells, role: str = "the target") -> None:
-    """Raise `DataError` if a cell of a column that training answers by is missing."""
+    """Raise `DataError` if a cell of a target, or of another column of `role`, is missing."""
     gone = cells == None if cells.dtype.kind == "O" else cells != cells  # noqa: E711
     if gone.any():
         raise DataError(
@@ -176,21 +176,21 @@ def _classification(table: Table, name: str, cells: Cells, classes: Sequence[Any
 
 
 def _refuse_huge(table: Table, name: str, cells: npt.NDArray[np.floating[Any]]) -> None:
-    """Labels that a double cannot tell from their neighbours may be merged already."""
+    """Raise `DataError` for labels from 2**53 on: as float64, different ones may be equal."""
     huge = np.abs(cells) >= 2.0**53
     if huge.any():
         row = int(huge.argmax())
         value = table.cells[table.index(name)][row : row + 1].tolist()[0]
         raise DataError(
             f"the target {name!r} holds the label {value!r} in row {row} (counting from 0); from "
-            "2**53 on, numbers that differ may be one as a double: give the labels as text"
+            "2**53 on, different numbers may be equal as float64: give the labels as text"
         )
 
 
 def _ordered(
     table: Table, name: str, present: list[Any], classes: Sequence[Any] | None
 ) -> list[Any]:
-    """Labels in declared order, as values of the column's own type."""
+    """Return the labels in declared order, as values of the column's type."""
     by_text = {level_text(label): label for label in present}
     if classes is None:
         order = [level_text(level) for level in table.levels.get(name, ())]
@@ -207,7 +207,7 @@ def _ordered(
     if unknown:
         raise DataError(
             f"the target {name!r} holds {unknown[0]!r}, which is not among the declared classes "
-            f"{list(classes)!r}; declare it or drop its rows"
+            f"{list(classes)!r}; declare it, or drop its rows"
         )
     return [
         by_text[text] if text in by_text else _cast(text, kind)
@@ -217,7 +217,7 @@ def _ordered(
 
 
 def _declared_text(label: Any, index: LevelIndex, kind: type) -> str | None:
-    """The text of a declared class: that of the label in `index` that it means, if there is one.
+    """Return the text of a declared class, or that of the equal label in `index`, if any.
 
     3.0 and "3" declare the label 3, "true" the label True.
     """
@@ -228,10 +228,10 @@ def _declared_text(label: Any, index: LevelIndex, kind: type) -> str | None:
 
 
 def _cast(text: str, kind: type) -> Any:
-    """A declared class without rows, as a label of the others' type.
+    """Convert a declared class without rows to the type of the other labels.
 
-    Only if that label is written just so: 3.5 is no whole number, and no text but
-    ``True`` and ``False`` is a bool.
+    The text must be that label's exact notation: 3.5 is not an integer, and only ``True``
+    and ``False`` are bools.
     """
     try:
         label = text == "True" if kind is bool else kind(text)
@@ -239,31 +239,31 @@ def _cast(text: str, kind: type) -> Any:
         label = None
     if level_text(label) != text:
         raise DataError(
-            f"the declared class {text!r} is no {kind.__name__}, as the labels of the rows are; "
-            "correct it or leave it out"
+            f"the declared class {text!r} is not of type {kind.__name__} like the labels of the "
+            "rows; correct it, or leave it out"
         )
     return label
 
 
-# ---------------------------------------------------------------- beside
-# Columns that a task reads beside the target: an event, a treatment, a protected group.
+# ---------------------------------------------------------------- additional columns
+# Columns that a task reads besides the target: an event, a treatment, a protected group.
 
 
 def read_beside(
     table: Table, names: Mapping[str, str], known: Mapping[str, TaskColumn] | None = None
 ) -> dict[str, TaskColumn]:
-    """The columns `names` (role to name) of a table, by their roles.
+    """Read the columns `names` (role to name) of a table, by role.
 
     Parameters
     ----------
     known : mapping of str to TaskColumn, optional
-        Those of the training table: text is coded by their levels.
+        The columns of the training table, whose categories define the codes of text.
 
     Raises
     ------
     DataError
-        If a column is not there, a cell is missing or infinite, or not among
-        the levels of training.
+        If a column does not exist, or a cell is missing, infinite, or a category not seen
+        in training.
     """
     known = known or {}
     return {role: _read(table, role, name, known.get(role)) for role, name in names.items()}
@@ -277,7 +277,7 @@ def _read(table: Table, role: str, name: str, known: TaskColumn | None) -> TaskC
     if known is not None and labelled != bool(known.levels):
         raise DataError(
             f"the {role} column {name!r} held {'labels' if known.levels else 'numbers'} in "
-            f"training and holds {'labels' if labelled else 'numbers'} here; write them alike"
+            f"training and holds {'labels' if labelled else 'numbers'} here; use the same type"
         )
     if not labelled:
         values = numeric_cells(table, name).astype(np.float64)
@@ -293,7 +293,7 @@ def _read(table: Table, role: str, name: str, known: TaskColumn | None) -> TaskC
     code = {level: position for position, level in enumerate(levels)}
     if strange := [level for level in present if level not in code]:
         raise DataError(
-            f"the {role} column {name!r} holds {strange[0]!r}, which training did not see: it saw "
-            + ", ".join(map(repr, levels))
+            f"the {role} column {name!r} holds {strange[0]!r}, which is not a category seen in "
+            "training: " + ", ".join(map(repr, levels))
         )
     return TaskColumn(name, map_cells(cells, code.__getitem__, np.int32), levels)

@@ -1,4 +1,4 @@
-"""Rules as documents and tables for other tools: one module for each form.
+"""Export of rules as documents and tables for other tools, one module for each form.
 
 >>> written("markdown", listing(model))
 """
@@ -33,7 +33,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Listing:
-    """What a form writes; made by `listing`.
+    """Rules with their measures, as input of a form; made by `listing`.
 
     Attributes
     ----------
@@ -41,11 +41,11 @@ class Listing:
     measures : Measures
         Of the rules, in their order.
     language : Language
-        Of the words; names and values stay as they are.
+        Language of the wording; names and values are not translated.
     title : str
         Heading of documents; default the target's name.
     model : Model, optional
-        What the rules are of, for forms that write trees.
+        Source of the rules, for forms that write trees.
     model_digest : str
         `treekit.verify.report.model_sha256` of the model, for documents; default none.
     table_name : str
@@ -62,16 +62,16 @@ class Listing:
 
 
 class Form(NamedTuple):
-    """One way to write a listing.
+    """A way to write a listing.
 
     Attributes
     ----------
     suffix : str
-        Of its files: ``.html``.
+        File suffix: ``.html``.
     summary : str
         One line for lists of the forms.
     pieces : callable
-        From a listing to its text in pieces.
+        Maps a listing to its text in pieces.
     """
 
     suffix: str
@@ -90,31 +90,31 @@ def listing(
     model_digest: str = "",
     table_name: str = "",
 ) -> Listing:
-    """The rules of a model, or some rules, with what rows say of them.
+    """Make a listing of the rules of a model, or of given rules, with their measures.
 
     Parameters
     ----------
     source : Model or RuleList
     table : table, optional
-        Rows that the rules are measured on; default those of training, as the model keeps them.
+        Rows to measure the rules on; default the training measures stored in the model.
     tree : int, optional
-        Only the rules of one tree, from 0.
+        Restrict to the rules of one tree, from 0.
     words : Language or str
-        The language, or its code or file.
+        Language, its code or its catalogue file.
     title, model_digest : str
         See `Listing`.
     model : Model, optional
-        That some rules are of, for forms that write trees (``pmml``).  It is left out where the
-        rules are not all that it says: of one tree, with shortened thresholds, of labels alone.
+        Source of given rules, for forms that write trees (``pmml``).  Dropped where the rules do
+        not represent it completely: one tree only, shortened thresholds, or labels alone.
     table_name : str
-        See `Listing`; default the name of the file if `table` is the path of one.
+        See `Listing`; default the file name if `table` is a path.
 
     Raises
     ------
     DataError
         If the table lacks a column of the rules.
     SettingError
-        If there is no such language.
+        If the language is unknown.
     """
     from treekit.rules.measure import measured
     from treekit.rules.rule_list import taken
@@ -129,7 +129,7 @@ def listing(
         rules, measures = taken(rules, mine), measures.of(mine)
     whole = tree is None and rules.rounding is None and not rules.decisions
     own = model if whole else None
-    digest = model_digest if rules.rounding is None else ""  # they are no longer the model's
+    digest = model_digest if rules.rounding is None else ""  # shortened rules are not the model's
     if not table_name and isinstance(table, (str, os.PathLike)):
         table_name = Path(table).name
     return Listing(rules, measures, language(words), title, own, digest, table_name)
@@ -138,12 +138,12 @@ def listing(
 def _from(
     module: str, function: str = "pieces", **options: Any
 ) -> Callable[[Listing], Iterator[str]]:
-    """A function of a module of this room, which is imported when it is used."""
+    """Return a function that renders with a module of this package, imported on first call."""
 
     def pieces(listing: Listing) -> Iterator[str]:
         write = getattr(import_module(f"treekit.documents.{module}"), function)
-        said: Iterator[str] = write(listing, **options)
-        return said
+        text: Iterator[str] = write(listing, **options)
+        return text
 
     return pieces
 
@@ -153,36 +153,34 @@ def _text(listing: Listing) -> Iterator[str]:
 
 
 FORMS: dict[str, Form] = {
-    "text": Form(".txt", "plain text that executes exactly", _text),
+    "text": Form(".txt", "plain text that can be executed exactly", _text),
     "markdown": Form(".md", "tables for GitHub and other readers of Markdown", _from("markdown")),
     "html": Form(".html", "a page to sort, search, print and sign", _from("html")),
-    "json": Form(".json", "all of the rules, to edit and read back", _from("write_json")),
-    "csv": Form(".csv", "a line for each rule, for spreadsheets", _from("dataframe")),
-    "sql": Form(".sql", "a query for each rule, for SQLite", _from("sql", "sql_pieces")),
+    "json": Form(".json", "all rules, to edit and read back", _from("write_json")),
+    "csv": Form(".csv", "one line per rule, for spreadsheets", _from("dataframe")),
+    "sql": Form(".sql", "one query per rule, for SQLite", _from("sql", "sql_pieces")),
     "sql-duckdb": Form(".sql", "the same for DuckDB", _from("sql", "sql_pieces", dialect="duckdb")),
     "sql-postgres": Form(
         ".sql", "the same for PostgreSQL", _from("sql", "sql_pieces", dialect="postgres")
     ),
-    "dmn": Form(
-        ".dmn", "a decision table of DMN 1.3, for engines of rules", _from("dmn", "dmn_pieces")
-    ),
+    "dmn": Form(".dmn", "a DMN 1.3 decision table, for rule engines", _from("dmn", "dmn_pieces")),
     "pmml": Form(
-        ".pmml", "the trees in PMML 4.4, for engines of models", _from("pmml", "model_pieces")
+        ".pmml", "the trees in PMML 4.4, for model engines", _from("pmml", "model_pieces")
     ),
     "pmml-rules": Form(
-        ".pmml", "a rule set of PMML 4.4, of classes", _from("pmml", "ruleset_pieces")
+        ".pmml", "a PMML 4.4 rule set, for classes", _from("pmml", "ruleset_pieces")
     ),
 }
 
 
 def written(form: str, listing: Listing) -> Iterator[str]:
-    """The text of `listing` in a form, in pieces.
+    """Return the text of `listing` in a form, in pieces.
 
     Raises
     ------
     SettingError
-        For a form that there is not, or that cannot say these rules.
+        If the form is unknown, or cannot represent these rules.
     """
     if form not in FORMS:
-        raise SettingError(f"there is no form {form!r}; known: {', '.join(FORMS)}")
+        raise SettingError(f"unknown form {form!r}; known: {', '.join(FORMS)}")
     return FORMS[form].pieces(listing)

@@ -1,4 +1,4 @@
-"""Rules as dataframes: one line for each rule, and one for each condition."""
+"""Rules as dataframes, CSV and notebook tables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def to_frame(listing: Listing) -> pd.DataFrame:
-    """A line for each rule, with the columns of the CSV form, typed.
+    """Return a dataframe with one line per rule and the typed columns of the CSV form.
 
     Raises
     ------
@@ -47,19 +47,19 @@ def to_frame(listing: Listing) -> pd.DataFrame:
     )
     series = {k: pandas.Series(values) for k, values in enumerate(block)}
     frame: pd.DataFrame = pandas.DataFrame(series)
-    frame.columns = columns.names  # set at last: hostile names may be equal
+    frame.columns = columns.names  # set last: column names may repeat
     return frame
 
 
 def conditions_frame(rules: RuleList) -> pd.DataFrame:
-    """A line for each condition.
+    """Return a dataframe with one line per condition.
 
     Returns
     -------
     DataFrame
         ``rule`` (from 1), ``column`` (a name, or ``test 1``), ``low`` and ``high`` (``low < x <=
         high``, infinite where there is no bound), ``levels`` (tuples; None for numbers),
-        ``known``, ``missing`` (whether such values fit).
+        ``known``, ``missing`` (whether known and missing values fit).
 
     Raises
     ------
@@ -70,15 +70,15 @@ def conditions_frame(rules: RuleList) -> pd.DataFrame:
     table, schema = rules.conditions, rules.schema
     names = [column.name for column in schema.columns]
     names += [f"test {number + 1}" for number in range(len(rules.tests))]
-    asked = table.column.tolist()
-    levels: list[Any] = [None] * len(asked)
+    column_ids = table.column.tolist()
+    levels: list[Any] = [None] * len(column_ids)
     for at in np.flatnonzero(np.append(schema.nominal, [False] * len(rules.tests))[table.column]):
-        vocabulary = schema.columns[asked[at]].levels
+        vocabulary = schema.columns[column_ids[at]].levels
         levels[at] = tuple(vocabulary[code] for code in table.codes(int(at))[0])
     frame: pd.DataFrame = pandas.DataFrame(
         {
             "rule": np.repeat(np.arange(len(rules)) + 1, np.diff(rules.end, prepend=0)),
-            "column": [names[column] for column in asked],
+            "column": [names[column] for column in column_ids],
             "low": table.low,
             "high": table.high,
             "levels": pandas.Series(levels, dtype=object),
@@ -98,17 +98,16 @@ def _pandas() -> Any:
 
 
 # ---------------------------------------------------------------- csv
-# Rules as a table of comma-separated values (RFC 4180), a line for each rule.
+# Comma-separated values (RFC 4180), one line per rule.
 #
-# A spreadsheet takes a cell that begins with ``=``, ``+``, ``-`` or ``@`` for a formula.  No
-# text of a name does so here: what could be taken for one, or could be mistaken for a quoted
-# text, is quoted as the text form quotes it.
+# Spreadsheets read a cell that begins with ``=``, ``+``, ``-`` or ``@`` as a formula.  Names
+# that could be read so, or mistaken for quoted text, are quoted as in the text form.
 
 _RULES_A_PIECE = 2048
 
 
 def pieces(listing: Listing) -> Iterator[str]:
-    """A line of names, and one for each rule; numbers are exact, what is not known is empty."""
+    """Return a line of column names and one line per rule; numbers are exact, NaN is empty."""
     columns = Columns(listing)
     lines = io.StringIO()
     writer = csv.writer(lines)
@@ -122,15 +121,15 @@ def pieces(listing: Listing) -> Iterator[str]:
 
 
 def _texts(values: list[Any]) -> list[Any]:
-    """Numbers as ``repr`` writes them; NaN empty."""
+    """Replace NaN by empty text; ``csv`` writes other numbers as ``repr``."""
     return ["" if isinstance(value, float) and math.isnan(value) else value for value in values]
 
 
 # ---------------------------------------------------------------- notebook
-# What a notebook shows of a list: its first rules in a small table, without any script.
+# The first rules of a list in a small HTML table, without scripts.
 
 SHOWN = 50
-"""Rules at most; the page has them all."""
+"""Maximum number of rules in a notebook table; the HTML page has all of them."""
 
 _STYLE = (
     ".treekit-rules{border-collapse:collapse}"
@@ -141,7 +140,7 @@ _STYLE = (
 
 
 def notebook(rules: RuleList) -> str:
-    """A table of at most `SHOWN` rules; what they say is escaped, and styles reach no further."""
+    """Return an HTML table of at most `SHOWN` rules, with escaped text and scoped styles."""
     listing = Listing(rules, training_measures(rules))
     say, page = listing.language.say, sheet(listing)
     figures = page.figures

@@ -1,8 +1,8 @@
-"""Rules as decision tables of DMN 1.3 (OMG formal/2021-01-02).
+"""Rules as DMN 1.3 decision tables (OMG formal/2021-01-02).
 
-A list of one tree is one table: hit policy UNIQUE, or FIRST where order counts.  Of several
-trees each is a table of whole numbers, and a decision sums them.  A test is a decision that
-a table takes in, and so is the refusal of rows by a policy.
+The rules of one tree are one table: hit policy UNIQUE, or FIRST where order counts.  With
+several trees each is a table of integers, and a further decision sums them.  Tests, and the
+refusal of rows by a policy, are decisions used by the tables.
 """
 
 from __future__ import annotations
@@ -54,22 +54,22 @@ _RULES_A_PIECE = 1024
 
 
 def dmn_pieces(listing: Listing) -> Iterator[str]:
-    """The XML of `listing`.
+    """Return the XML of `listing` in pieces.
 
-    Inputs have the names of the columns, or ``x1``, ``x2``, ... where FEEL cannot carry a
-    name; their labels are the names.  A missing value is null.
+    Inputs are named as the columns, or ``x1``, ``x2``, ... where FEEL does not allow a name;
+    their labels are the column names.  A missing value is null.
 
     Raises
     ------
     SettingError
-        For rules that divide rows, that add up columns, or whose numbers go through a link.
+        For rules with fractional instances, sums of columns, or a link function for numbers.
     """
     check_sayable(listing.rules)
     yield from _Document(listing).pieces()
 
 
 class _Document:
-    """One file: what is written, and what its decisions are called."""
+    """One DMN file: its rules, input entries and XML."""
 
     def __init__(self, listing: Listing) -> None:
         self.listing, self.rules = listing, listing.rules
@@ -105,8 +105,8 @@ class _Document:
         columns = zip(self.rules.schema.columns, self.entries.variables, strict=False)
         for place, (column, name) in enumerate(columns, 1):
             kind = "number" if column.kind == "numeric" else "string"
-            told = {"id": f"input_{place}", "name": name, "label": visible(column.name)}
-            self.xml.begin("inputData", told)
+            attributes = {"id": f"input_{place}", "name": name, "label": visible(column.name)}
+            self.xml.begin("inputData", attributes)
             own = {"id": f"variable_{place}", "name": name, "typeRef": kind}
             self.xml.leaf("variable", "", own)
             self.xml.end()
@@ -114,7 +114,7 @@ class _Document:
     def _decision(
         self, name: str, columns: Sequence[int], decisions: Sequence[str], kind: str, told: str
     ) -> None:
-        """Begin a decision up to its logic; it asks columns and other decisions."""
+        """Open a decision, up to its logic, with the columns and decisions that it requires."""
         xml = self.xml
         xml.begin("decision", {"id": f"d_{name}", "name": name})
         if told:
@@ -162,32 +162,32 @@ class _Document:
         outputs: Sequence[tuple[str, str, str]],
         answers: Iterator[list[str]],
     ) -> Iterator[str]:
-        """The table of the rules from `first` to `last`; takes as many `answers`."""
+        """Write the table of the rules from `first` to `last`, taking one of `answers` per rule."""
         rules, xml, n = self.rules, self.xml, self.rules.schema.n_features
-        asked = self.entries.asked(first, last)
+        inputs = self.entries.asked(first, last)
         variables = self.entries.variables
-        decisions = [variables[c] for c in asked if c >= n]
+        decisions = [variables[c] for c in inputs if c >= n]
         if self.refusals:
             decisions.append(REFUSED)
         kind = outputs[0][1] if len(outputs) == 1 else "Any"
-        self._decision(name, [c for c in asked if c < n], decisions, kind, "")
+        self._decision(name, [c for c in inputs if c < n], decisions, kind, "")
         policy = "UNIQUE" if rules.order == "disjoint" else "FIRST"
         xml.begin("decisionTable", {"id": f"t_{name}", "hitPolicy": policy})
-        for column in asked:
+        for column in inputs:
             self._input(column)
         if self.refusals:
             self._clause(REFUSED, "boolean", REFUSED)
         for output, type_of, label in outputs:
-            told = {"name": output, "typeRef": type_of, "label": visible(label)}
-            xml.leaf("output", "", {key: text for key, text in told.items() if text})
+            attributes = {"name": output, "typeRef": type_of, "label": visible(label)}
+            xml.leaf("output", "", {key: text for key, text in attributes.items() if text})
         said = ("rule", "conditions", "support", "confidence")
         for key in said:
             xml.leaf("annotation", "", {"name": self._say(f"dmn_{key}")})
-        place = {column: at for at, column in enumerate(asked)}
+        place = {column: at for at, column in enumerate(inputs)}
         for begin in range(first, last, _RULES_A_PIECE):
             end = min(begin + _RULES_A_PIECE, last)
-            for rule, told_of in zip(range(begin, end), self._annotations(begin, end), strict=True):
-                self._rule(rule, place, next(answers), told_of)
+            for rule, notes in zip(range(begin, end), self._annotations(begin, end), strict=True):
+                self._rule(rule, place, next(answers), notes)
             yield xml.take()
         xml.end()
         xml.end()
@@ -197,9 +197,9 @@ class _Document:
         if column >= schema.n_features:
             self._clause(variable, "number", variable)
             return
-        told = schema.columns[column]
-        kind = "number" if told.kind == "numeric" else "string"
-        self._clause(variable, kind, visible(told.name))
+        described = schema.columns[column]
+        kind = "number" if described.kind == "numeric" else "string"
+        self._clause(variable, kind, visible(described.name))
 
     def _clause(self, variable: str, kind: str, label: str) -> None:
         self.xml.begin("input", {"label": label})
@@ -229,27 +229,26 @@ class _Document:
         xml.end()
 
     def _annotations(self, first: int, last: int) -> Iterator[tuple[str, str, str, str]]:
-        """Number, conditions in words, support and confidence of some rules."""
+        """Yield number, conditions in words, support and confidence of some rules."""
         measures = self.listing.measures
-        asked = rules_said(self.listing, first, last)
+        conditions = rules_said(self.listing, first, last)
         support = numerals(measures.weight[first:last])
         confidence = [
             "" if np.isnan(x) else f"{x:.4g}" for x in measures.confidence[first:last, 0].tolist()
         ]
         for number in range(first, last):
             at = number - first
-            yield str(number + 1), asked[at], support[at], confidence[at]
+            yield str(number + 1), conditions[at], support[at], confidence[at]
 
 
-# ---------------------------------------------------------------- dmn answers
-# What decisions answer: literals of each rule, and sums over the trees in FEEL.
+# ---------------------------------------------------------------- dmn outputs
 
 Output = tuple[str, str, str]
 """Name, type and label of an output."""
 
 
 def outputs_of(rules: RuleList) -> list[Output]:
-    """What the answer holds: labels and probabilities of each target, or numbers."""
+    """Return the outputs: labels and probabilities of each target, or numbers."""
     schema, made = rules.schema, []
     for place, output in enumerate(schema.outputs, 1):
         own = f"_{place}" if schema.more else ""
@@ -270,16 +269,16 @@ def _type(label: object) -> str:
 
 
 def rule_answers(rules: RuleList) -> Iterator[list[str]]:
-    """For each rule of one tree the literals of `outputs_of`."""
+    """Yield, for each rule of one tree, the literals of `outputs_of`."""
     if rules.schema.task == "regression":
         yield from ([number(x) for x in row] for row in numbers(rules).tolist())
         return
-    said: dict[float, str] = {}
+    cache: dict[float, str] = {}
     values = numbers(rules) if rules.margins else shares(rules)
     labels = [[literal(v) for v in output.classes] for output in rules.schema.outputs]
     codes, blocks = label_codes(rules), list(itertools.pairwise(rules.schema.blocks))
     for place, row in enumerate(values.tolist()):
-        texts = [said[x] if x in said else said.setdefault(x, number(x)) for x in row]
+        texts = [cache[x] if x in cache else cache.setdefault(x, number(x)) for x in row]
         answer = []
         for own, code, (first, last) in zip(labels, codes, blocks, strict=True):
             answer += [own[int(code[place])], *texts[first:last]]
@@ -287,14 +286,14 @@ def rule_answers(rules: RuleList) -> Iterator[list[str]]:
 
 
 def votes_of(rules: RuleList) -> Iterator[list[str]]:
-    """For each rule its whole numbers, to be summed over the trees."""
+    """Yield the fixed-point units of each rule, to be summed over the trees."""
     return ([str(unit) for unit in row] for row in rules.units.tolist())
 
 
 def summed(rules: RuleList) -> str:
-    """An expression from the trees' decisions to the answer, a context.
+    """Return an expression that combines the trees' decisions into the output, a context.
 
-    Sums are of whole numbers, so that they are exact; one division follows.
+    Sums of integers are exact; a single division follows.
     """
     schema = rules.schema
     single = schema.n_values == 1
@@ -329,7 +328,7 @@ def _label(rules: RuleList, classes: tuple[bool | int | float | str, ...], sums:
 
 
 def _scaled(rules: RuleList, total: str) -> str:
-    """A sum as the answer's number."""
+    """Return the expression that scales a sum to the predicted number."""
     if rules.schema.task == "classification" and not rules.margins:
         return f"{total} / {rules.unit_total}"
     above, below = 1, 1 if rules.margins else rules.divisor
@@ -341,7 +340,7 @@ def _scaled(rules: RuleList, total: str) -> str:
 
 
 def check_sayable(rules: RuleList) -> None:
-    """Refuse what FEEL cannot say exactly.
+    """Check that FEEL can represent the rules exactly.
 
     Raises
     ------
@@ -349,31 +348,30 @@ def check_sayable(rules: RuleList) -> None:
     """
     if rules.mass > 1:
         raise SettingError(
-            "a decision table cannot divide a row among rules, and the rules' missing policy is "
-            "'fractional': write form 'text'"
+            "DMN decision tables do not support fractional instances (missing policy "
+            "'fractional'); write form 'text'"
         )
     if rules.link != "identity" and rules.schema.task == "regression":
         raise SettingError(
-            f"FEEL cannot work out the link {rules.link!r} as the model does: write form 'text'"
+            f"FEEL cannot evaluate the link {rules.link!r} exactly; write form 'text'"
         )
     if not np.isfinite(numbers(rules)).all():
-        raise SettingError("FEEL has no infinite numbers: write form 'text'")
+        raise SettingError("FEEL has no infinite numbers; write form 'text'")
 
 
 # ---------------------------------------------------------------- dmn entries
-# What decision tables say: the entries of rules, tests and refusals in FEEL.
 
 REFUSED = "refused"
-"""The decision that says whether a policy refuses a row."""
+"""Name of the decision that is true if a policy refuses the row."""
 
 
 class Entries:
-    """The input entries of a list's rules, each distinct one made once.
+    """Input entries of the rules in FEEL; each distinct one is made once.
 
     Attributes
     ----------
     variables : list of str
-        Of the columns, and behind them of the tests.
+        Names of the columns, followed by those of the tests.
     """
 
     def __init__(self, rules: RuleList) -> None:
@@ -394,7 +392,7 @@ class Entries:
         self.sets: dict[tuple[int, bool, tuple[int, ...]], str] = {}
 
     def entry(self, at: int) -> tuple[int, str]:
-        """The column of condition `at`, and its unary tests."""
+        """Return the column of condition `at`, and its unary tests."""
         table, schema = self.rules.conditions, self.rules.schema
         number, missing = int(table.column[at]), bool(table.missing[at])
         if number < schema.n_features and schema.columns[number].kind == "nominal":
@@ -422,7 +420,7 @@ class Entries:
         return ",".join(["null"] * missing + sides) or "false"
 
     def test(self, number: int) -> str:
-        """An expression: 0 where a test holds, 1 where it fails, null if it is unknown."""
+        """Return an expression: 0 where a test holds, 1 where it fails, null if it is unknown."""
         text = "null"
         for clause in reversed(self.rules.tests[number]):
             text = self._clause(clause, number, text)
@@ -432,8 +430,8 @@ class Entries:
         if isinstance(clause, Linear):
             if clause.weights != (1.0,):
                 raise SettingError(
-                    f"test {number + 1} of the rules adds up columns in double precision, which "
-                    "FEEL's decimals cannot: write form 'text'"
+                    f"test {number + 1} of the rules sums columns in double precision, which "
+                    "FEEL's decimals cannot reproduce; write form 'text'"
                 )
             variable = self.variables[clause.features[0]]
             decimal, closed = self.bounds[clause.threshold + 0.0]
@@ -450,7 +448,7 @@ class Entries:
         return otherwise
 
     def refusals(self) -> str:
-        """When a policy refuses a row; nothing if none does."""
+        """Return the condition under which a policy refuses a row; empty if none does."""
         rules, found = self.rules, []
         for column, variable in zip(rules.schema.columns, self.variables, strict=False):
             absent = f"{variable} = null"
@@ -462,13 +460,13 @@ class Entries:
         return " or ".join(found)
 
     def asked(self, first: int, last: int) -> list[int]:
-        """Columns and tests that some rules ask, in order."""
+        """Return the columns and tests used by some rules, ascending."""
         start, stop = self.rules.bounds(first)[0], self.rules.bounds(last - 1)[1]
         numbers: list[int] = np.unique(self.rules.conditions.column[start:stop]).tolist()
         return numbers
 
     def columns_of(self, test: int) -> list[int]:
-        """Columns that a test asks."""
+        """Return the columns used by a test."""
         parts: list[Sequence[int]] = [
             clause.features if isinstance(clause, Linear) else (clause.feature,)
             for clause in self.rules.tests[test]
@@ -477,14 +475,14 @@ class Entries:
 
 
 # ---------------------------------------------------------------- feel
-# FEEL, the language of DMN: names, literals, and tests of one input.
+# Names, literals and unary tests in FEEL, the expression language of DMN.
 #
-# FEEL's numbers are decimals of 34 digits (DMN 1.3, section 10.3.4.2: IEEE 754-2008), while
-# a model reads a decimal as the nearest double, and rounds that to its input type.  A bound
-# is written so that both ways agree for every number that FEEL holds.
+# FEEL numbers are decimals of 34 digits (DMN 1.3, section 10.3.4.2: IEEE 754-2008), while
+# a model reads a decimal as the nearest double and rounds that to its input type.  Bounds
+# are written so that both agree for every FEEL number.
 
 Bound = tuple[str, bool]
-"""A decimal, and whether what equals it is below the bound (or at it), as what is less."""
+"""A decimal, and whether the bound includes a number equal to it."""
 
 _EXACT = Context(prec=2000)  # doubles have up to 767 digits
 _FEEL = Context(prec=34, rounding=ROUND_FLOOR)
@@ -508,13 +506,13 @@ _WORDS = frozenset(
 
 
 def feel_names(names: Sequence[str], taken: Collection[str]) -> list[str]:
-    """Variables for some columns: a plain word stays, for any other there is ``x1``, ``x2``, ...
+    """Return variable names: plain words stay, any other column becomes ``x1``, ``x2``, ...
 
     Parameters
     ----------
     names : sequence of str
     taken : collection of str
-        Variables that there are already.
+        Variables already in use.
     """
     plain = [
         bool(_NAME.fullmatch(name)) and name.lower() not in _WORDS and name not in taken
@@ -532,7 +530,7 @@ def feel_names(names: Sequence[str], taken: Collection[str]) -> list[str]:
 
 
 def string(text: str) -> str:
-    """A string literal in printable characters."""
+    """Return a string literal in printable characters."""
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return '"' + "".join(_character(c) for c in text) + '"'
@@ -541,29 +539,29 @@ def string(text: str) -> str:
 def _character(char: str) -> str:
     if char in '"\\':
         return "\\" + char
-    # Always six digits: engines disagree on where four of them end.
+    # Always six digits: engines disagree on where a four-digit escape ends.
     return char if char.isprintable() else f"\\U{ord(char):06x}"
 
 
 def number(value: float) -> str:
-    """A decimal that reads back to a double; FEEL 1.3 has no exponents."""
+    """Return a decimal that reads back to the same double; FEEL 1.3 has no exponents."""
     return _plain(Decimal(repr(float(value))))
 
 
 def literal(label: Label) -> str:
-    """A class label."""
+    """Return the literal of a class label."""
     if isinstance(label, bool):
         return "true" if label else "false"
     return string(label) if isinstance(label, str) else _plain(Decimal(repr(label)))
 
 
 def bounds(thresholds: npt.NDArray[np.float64], dtype: Dtype) -> dict[float, Bound]:
-    """For each finite threshold the bound that decimals must not exceed.
+    """Return, for each finite threshold, the equivalent bound for decimals.
 
-    The model takes x for the double d nearest to it, ties to even, and asks, for an equal
-    t' (see `double_threshold`), whether d <= t'.  That is to ask whether x is below the
-    middle of t' and the next double, or at it if t' is even.  Where the middle has more than
-    34 digits no x lies between it and the decimal below.
+    The model rounds x to the nearest double d, ties to even, and tests d <= t' for an
+    equivalent double t' (see `double_threshold`).  This holds if x is below the midpoint of t'
+    and the next double, or equals it and t' is even.  Where the midpoint has more than 34
+    digits, no x lies between it and the decimal below.
     """
     distinct = np.unique(thresholds[np.isfinite(thresholds)]) + 0.0
     doubles = double_threshold(distinct) if dtype == "float32" else distinct
@@ -588,7 +586,7 @@ def _plain(value: Decimal) -> str:
 
 
 def interval(low: Bound | None, high: Bound | None, *, known: bool, missing: bool) -> str:
-    """A unary test of a number above `low` and not above `high`, or missing."""
+    """Return a unary test for a number above `low` and not above `high`, or missing."""
     if not known:
         return "null" if missing else "false"
     if low and high:
@@ -603,7 +601,7 @@ def interval(low: Bound | None, high: Bound | None, *, known: bool, missing: boo
 
 
 def levels_test(fits: Sequence[str], others: Sequence[str], *, missing: bool) -> str:
-    """A unary test of a text that is one of `fits`; or missing, or in neither list."""
+    """Return a unary test for a category in `fits`; if `missing`, for one not in `others`."""
     if not missing:
         return ",".join(map(string, fits)) or "false"
     if not others:

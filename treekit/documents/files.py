@@ -1,4 +1,4 @@
-"""Rules in files: written in a form, edited by a person, and read back as a model."""
+"""Reading and writing of rule files: write in a form, edit by hand, read back as a model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 def form_of(path: str | Path, default: str = "text") -> str:
-    """The form that the name of a file asks for by its suffix, or `default`."""
+    """Return the form that matches the suffix of a file name, or `default`."""
     suffix = Path(path).suffix.lower()
     return next((name for name, form in FORMS.items() if form.suffix == suffix), default)
 
@@ -44,14 +44,14 @@ def write_rules(
     ----------
     source : Model or RuleList
     path : str or Path
-        Missing folders are made; a file that is there is replaced, whole or not at all.
+        Missing folders are created; an existing file is replaced atomically.
     form : str, optional
-        One of `treekit.documents.FORMS`; by default what the suffix of `path` says (``.md``,
+        One of `treekit.documents.FORMS`; inferred by default from the suffix of `path` (``.md``,
         ``.html``, ``.json``, ``.csv``, ``.sql``, ``.dmn``, ``.pmml``), else text.
     language : str or Language
-        Code, or a catalogue file that ends with ``.toml``.
+        Language, its code, or a catalogue file that ends with ``.toml``.
     **options
-        As `treekit.documents.listing` takes them: `table`, `tree`, `title`, `table_name`.
+        Parameters of `treekit.documents.listing`: `table`, `tree`, `title`, `table_name`.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def write_rules(
     Raises
     ------
     SettingError
-        If there is no such form or language, or the form cannot say these rules.
+        If the form or language is unknown, or the form cannot represent these rules.
     """
     place = Path(path)
     made = written(form or form_of(place), listing(source, words=language, **options))
@@ -69,24 +69,23 @@ def write_rules(
 
 
 def edited_rules(path: str | Path, language: str | Path | Language = "en") -> RuleList:
-    """The rules in a file that a person has edited: JSON, by its suffix, or text.
+    """Read the rules of an edited file: JSON if the suffix is ``.json``, else text.
 
     Parameters
     ----------
     path : str or Path
     language : str, Path or Language
-        Needed for a text in the words of a catalogue of one's own; a text in a language that
-        treekit brings names it.
+        Needed for text worded by a custom catalogue; text in a built-in language names it.
 
     Raises
     ------
     ModelFileError
-        For what cannot be read; names the line, or the place in the JSON.
+        If the file cannot be parsed; names the line, or the path in the JSON.
     """
     try:
         text = Path(path).read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DataError(f"{str(path)!r} is no text in UTF-8; save it as such") from error
+        raise DataError(f"{str(path)!r} is not UTF-8 text; save it as UTF-8") from error
     if Path(path).suffix.lower() == ".json":
         return read_json(text)
     words = languages.language(language)
@@ -100,7 +99,7 @@ def revise(
     table: Any = None,
     language: str | Path | Language = "en",
 ) -> Model:
-    """The model that answers as rules of `model` say that a person has edited.
+    """Return a model that predicts as the edited rules of `model` do.
 
     >>> treekit.write_rules(model, "melons.txt")
     >>> # melons.txt is edited: a threshold, a label, a new rule on top, ...
@@ -109,19 +108,19 @@ def revise(
     Parameters
     ----------
     model : Model
-        What the rules were written of.
+        Model that the rules were written from.
     path : str or Path
-        Text, or JSON where the name ends with ``.json``.
+        Text, or JSON if the name ends with ``.json``.
     table : table, optional
-        With targets: what rules of new conditions are measured on; else nothing stands
-        behind them.
+        Rows with targets, to measure rules with new conditions; without it these rules have
+        no support.
     language : str, Path or Language
         See `edited_rules`.
 
     Raises
     ------
     ModelFileError
-        For what cannot be read; names the line.
+        If the file cannot be parsed; names the line.
     DataError, ModelError
         See `treekit.rules.revise.revised`.
     """

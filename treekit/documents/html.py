@@ -1,8 +1,8 @@
-"""Rules as one page that needs nothing beside itself: to sort, search, print and sign.
+"""Rules as one self-contained HTML page to sort, search, print and sign.
 
-The table is in the page; a script, whose hash the page's own policy names, adds sorting,
-search and filters.  Names are escaped by the template, and none reaches script or style
-but in the escapes of `_css_string`.
+The table is in the page; a script adds sorting, search and filters, and the page's content
+security policy allows it by its hash.  The template escapes all names; only `_css_string`
+puts names into the style, escaped, and none reaches a script.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ __all__ = [
 ]
 
 SHOWN = 200
-"""Rows that the script shows at once: a page of 20,000 rules stays quick."""
+"""Rows that the script shows at first, so that a page of 20,000 rules stays fast."""
 
 _FIRST = 'document.documentElement.classList.add("js")'
-"""Before any row is there: a browser would lay out the whole table again and again."""
+"""Runs before the rows are parsed: later, browsers would lay out the table repeatedly."""
 
-_PIECES = 512  # of the template's output that are joined to one text
+_PIECES = 512  # pieces of template output joined into one text
 
 
 class _Head(NamedTuple):
-    """A column: its heading, how it sorts, whether search reads it."""
+    """Column heading: its text, sort kind, and whether search reads the column."""
 
     name: str
     kind: str
@@ -62,7 +62,7 @@ class _Head(NamedTuple):
 
 
 class _Cell(NamedTuple):
-    """A figure: as shown, exactly, and the length of its bar in per cent ("" for none)."""
+    """Cell of a figure: text shown, exact value, and bar length in per cent ("" for none)."""
 
     text: str
     exact: str
@@ -70,7 +70,7 @@ class _Cell(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """What the template shows of one rule."""
+    """Table row of one rule, for the template."""
 
     number: int
     tree: int
@@ -84,7 +84,7 @@ class _Row(NamedTuple):
 
 
 def pieces(listing: Listing) -> Iterator[str]:
-    """The page."""
+    """Return the page in pieces."""
     page = sheet(listing)
     heads = list(_heads(page))
     style = _resource("page.css") + _labels(heads)
@@ -98,9 +98,9 @@ def pieces(listing: Listing) -> Iterator[str]:
             lang=listing.language.code,
             title=title(listing),
             policy=_policy(style, _FIRST, script),
-            style=Markup(style),  # noqa: S704 - ours, and `_css_string`
-            first=Markup(_FIRST),  # noqa: S704 - ours
-            script=Markup(script),  # noqa: S704 - ours
+            style=Markup(style),  # noqa: S704 - page.css, and names escaped by `_css_string`
+            first=Markup(_FIRST),  # noqa: S704 - constant
+            script=Markup(script),  # noqa: S704 - page.js
             facts=list(facts(page)),
             notes=list(notes(page)),
             tests=tests_said(listing),
@@ -174,7 +174,7 @@ def _cells(figure: Figure) -> list[_Cell]:
 
 
 def _labels(heads: list[_Head]) -> str:
-    """On a narrow screen each cell carries the heading of its column."""
+    """Return CSS that repeats the column heading in each cell on narrow screens."""
     labels = "".join(
         f"tbody td:nth-child({k})::before{{content:{_css_string(head.name)}}}"
         for k, head in enumerate(heads, 1)
@@ -183,13 +183,13 @@ def _labels(heads: list[_Head]) -> str:
 
 
 def _css_string(text: str) -> str:
-    """A string of CSS (Syntax level 3, 4.3.7): all but ASCII letters and digits escaped."""
+    """Return a CSS string (Syntax level 3, 4.3.7): all but ASCII letters and digits escaped."""
     plain = (c if c.isascii() and c.isalnum() else f"\\{ord(c):06x}" for c in text)
     return f'"{"".join(plain)}"'
 
 
 def _policy(style: str, *scripts: str) -> str:
-    """What the page may do: apply its own style, run its own scripts, and nothing else."""
+    """Return a content security policy that allows only the page's own style and scripts."""
     hashes = " ".join(f"'{_hash(script)}'" for script in scripts)
     return (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src {hashes}; "
@@ -198,7 +198,7 @@ def _policy(style: str, *scripts: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """A source of a content security policy (level 3, 2.3.1)."""
+    """Return a hash source of a content security policy (level 3, 2.3.1)."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 

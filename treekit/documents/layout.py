@@ -1,7 +1,7 @@
-"""What documents show of a list: a row for each rule, and figures beside it.
+"""Layout of rule documents: one row per rule, measures, header facts and wording.
 
-A weighted list, whose trees are a rule and what holds where it does not fit, is shown
-with one row a tree: Markdown, pages and notebooks all read their rows here.
+A weighted list, whose trees consist of a rule and its "otherwise", is shown with one row
+per tree; Markdown, HTML pages and notebooks share these rows.
 """
 
 from __future__ import annotations
@@ -61,8 +61,7 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- says
-# What each rule says of each target, as texts that stand in documents and tables.
+# ---------------------------------------------------------------- outcome texts
 
 _TAME = re.compile(r"[\w<>=+-](?:[\w<>=+\-./%()&' ]*[\w<>=+\-.%)])?")
 
@@ -70,23 +69,23 @@ Units = npt.NDArray[np.int64]
 
 
 def shown(label: Label) -> str:
-    """A name or a label that stands by itself: as it is, or quoted where that might mislead."""
+    """Return a name or label for display on its own, quoted where it might be misread."""
     if not isinstance(label, str):
         return label_text(label)
     return label if label.isprintable() and _TAME.fullmatch(label) else quote(label)
 
 
 class Said(NamedTuple):
-    """What one rule says of one target.
+    """Outcome of one rule for one target.
 
     Attributes
     ----------
     target : str
-        Its name, where there are several; else empty.
+        Name of the target if there are several; else empty.
     text : str
         The label, or the number.
     shares : tuple of (str, str)
-        Labels that have any votes with their shares, or with what is added to their margins.
+        Labels with votes and their shares, or margins with the amounts added to them.
     label : int
         Number of the class; -1 if the rule names none.
     """
@@ -98,12 +97,12 @@ class Said(NamedTuple):
 
     @property
     def pairs(self) -> str:
-        """The shares in one line."""
+        """Labels and shares in one line."""
         return ", ".join(f"{label}: {share}" for label, share in self.shares)
 
 
 class Says:
-    """The answers of a listing; each distinct share is written once."""
+    """Texts of the outcomes of a listing; each distinct share is formatted once."""
 
     def __init__(self, listing: Listing) -> None:
         self.rules = rules = listing.rules
@@ -118,7 +117,7 @@ class Says:
             self.share = {units: share_text(units, total) for units in distinct}
 
     def of(self, first: int, last: int) -> Iterator[tuple[Said, ...]]:
-        """For each rule from `first` to `last` what it says of each target."""
+        """Return the outcomes for each target of the rules from `first` to `last`."""
         units = self.rules.units[first:last]
         if self.rules.margins:
             return zip(self._margins(units), strict=True)
@@ -129,11 +128,11 @@ class Says:
 
     def _shares(self, k: int, votes: Units) -> list[Said]:
         labels, share, name = self.labels[k], self.share, self.names[k]
-        said = least_cost(votes, self.rules.costs).tolist()
+        codes = least_cost(votes, self.rules.costs).tolist()
         texts = []
-        for label, row in zip(said, votes.tolist(), strict=True):
-            named = zip(labels, row, strict=True)
-            pairs = tuple((text, share[units]) for text, units in named if units)
+        for label, row in zip(codes, votes.tolist(), strict=True):
+            labelled = zip(labels, row, strict=True)
+            pairs = tuple((text, share[units]) for text, units in labelled if units)
             texts.append(Said(name, labels[label], pairs, label))
         return texts
 
@@ -142,12 +141,12 @@ class Says:
 
     def _margins(self, units: Units) -> list[Said]:
         texts = iter(self._on_grid(units[units != 0]))
-        said = []
+        outcomes = []
         for row in units:
             added = tuple((self.labels[0][k], next(texts)) for k in np.flatnonzero(row).tolist())
             text = ", ".join(f"{label}: {number}" for label, number in added)
-            said.append(Said(self.names[0], text or self.nothing, added))
-        return said
+            outcomes.append(Said(self.names[0], text or self.nothing, added))
+        return outcomes
 
     def _on_grid(self, units: Units) -> list[str]:
         return numerals(np.ldexp(units.astype(np.float64), self.rules.exponent))
@@ -158,22 +157,22 @@ class Says:
 Numbers = npt.NDArray[np.float64]
 _RULES_A_BLOCK = 2048
 _DIGITS, _LIFT_DIGITS = 6, 3
-"""Significant digits of numbers, and of lift, a quotient of two parts of the rows."""
+"""Significant digits of numbers, and of lift, a ratio of two shares."""
 
 
 class Figure(NamedTuple):
-    """A column of numbers beside the rules.
+    """A column of measures of the rules.
 
     Attributes
     ----------
     key : str
-        Of the measure: ``support``.
+        Name of the measure: ``support``.
     heading : str
-        In the reader's language.
+        In the language of the document.
     kind : {"number", "part"}
-        Parts of a whole are shown in per cent, with a bar.
+        Parts are shown in per cent, with a bar.
     values : (rules,) float64
-        NaN where there is none.
+        NaN where undefined.
     """
 
     key: str
@@ -184,7 +183,7 @@ class Figure(NamedTuple):
 
 @dataclass(frozen=True)
 class Sheet:
-    """How a list is laid out.
+    """Layout of a listing.
 
     Attributes
     ----------
@@ -193,7 +192,7 @@ class Sheet:
     shown : (entries,) int64
         The rules that have a row.
     figures : tuple of Figure
-        Those with any data.
+        Measures with any data.
     says : Says
     """
 
@@ -213,9 +212,9 @@ class Entry(NamedTuple):
         From 0.
     conditions : list of Asked
     last : bool
-        Whether the rule has no conditions and answers what the rules before it leave.
+        Whether the rule has no conditions and covers the rows that earlier rules leave.
     said, otherwise : tuple of Said
-        For each target; `otherwise` is empty but in weighted lists.
+        Outcomes for each target; `otherwise` is empty except in weighted lists.
     as_parent : bool
     """
 
@@ -229,7 +228,7 @@ class Entry(NamedTuple):
 
 
 def sheet(listing: Listing) -> Sheet:
-    """The layout of a listing."""
+    """Return the layout of a listing."""
     rules = listing.rules
     first = np.flatnonzero(np.diff(rules.tree, prepend=-1))
     in_pairs = len(rules) <= 2 * len(first) and np.bincount(rules.tree).max(initial=0) <= 2
@@ -239,12 +238,12 @@ def sheet(listing: Listing) -> Sheet:
 
 
 def _tree_ends(rules: RuleList) -> npt.NDArray[np.int64]:
-    """(trees,) int64: the rule behind the last one of each tree."""
+    """Return (trees,) int64: the index after the last rule of each tree."""
     return np.searchsorted(rules.tree, np.arange(rules.n_trees), side="right")
 
 
 def _figures(listing: Listing) -> Iterator[Figure]:
-    """The measures of which any is known, in the order of the page."""
+    """Yield the measures with any known value, in page order."""
     measures, say = listing.measures, listing.language.say
     if measures.rows is not None and not np.array_equal(measures.rows, measures.weight):
         yield Figure("rows", say("page_head_rows"), "number", measures.rows.astype(np.float64))
@@ -264,14 +263,14 @@ def _figures(listing: Listing) -> Iterator[Figure]:
 
 
 def _is_said(listing: Listing, target: int) -> bool:
-    """Whether the means are what the rules say already: put on the grid, and no more."""
+    """Check whether the means equal the rules' own values, up to fixed-point rounding."""
     rules = listing.rules
-    said = np.ldexp(rules.units[:, target].astype(np.float64), rules.exponent)
-    return bool(np.allclose(listing.measures.mean[:, target], said, rtol=1e-9, atol=1e-12))
+    own = np.ldexp(rules.units[:, target].astype(np.float64), rules.exponent)
+    return bool(np.allclose(listing.measures.mean[:, target], own, rtol=1e-9, atol=1e-12))
 
 
 def entries(page: Sheet, start: int = 0, stop: int | None = None) -> Iterator[Entry]:
-    """The rows from `start` to `stop`, made some thousand rules at a time."""
+    """Yield the rows from `start` to `stop`, made in blocks of `_RULES_A_BLOCK` rules."""
     shown = page.shown[start:stop]
     for at in range(0, len(shown), _RULES_A_BLOCK):
         yield from _block(page, shown[at : at + _RULES_A_BLOCK])
@@ -283,23 +282,24 @@ def _block(page: Sheet, shown: npt.NDArray[np.int64]) -> Iterator[Entry]:
     last = int(_tree_ends(rules)[rules.tree[shown[-1]]]) if page.weighted else int(shown[-1]) + 1
     begin = rules.bounds(first)[0]
     texts = conditions_said(page.listing, begin, rules.bounds(last - 1)[1])
-    said = list(page.says.of(first, last))
+    outcomes = list(page.says.of(first, last))
     follows = rules.order == "first"
     tree, as_parent = rules.tree[first:last].tolist(), rules.as_parent[first:last].tolist()
     ends = [begin, *rules.end[first:last].tolist()]
     for number in shown.tolist():
-        here = number - first
-        mine = texts[ends[here] - begin : ends[here + 1] - begin]
-        paired = page.weighted and here + 1 < len(tree) and tree[here + 1] == tree[here]
-        before = here > 0 or first > 0
-        same = before and int(rules.tree[number - 1]) == tree[here]
-        otherwise = said[here + 1] if paired else ()
-        ending = follows and same and not mine
-        yield Entry(number, tree[here], mine, ending, said[here], otherwise, as_parent[here])
+        place = number - first
+        conditions = texts[ends[place] - begin : ends[place + 1] - begin]
+        paired = page.weighted and place + 1 < len(tree) and tree[place + 1] == tree[place]
+        before = place > 0 or first > 0
+        same = before and int(rules.tree[number - 1]) == tree[place]
+        otherwise = outcomes[place + 1] if paired else ()
+        ending = follows and same and not conditions
+        outcome = outcomes[place]
+        yield Entry(number, tree[place], conditions, ending, outcome, otherwise, as_parent[place])
 
 
 def figure_texts(figure: Figure) -> list[str]:
-    """Its values to read, "" for what there is none of; each distinct one is written once."""
+    """Format the values of a figure, "" for NaN; each distinct value is formatted once."""
     distinct, place = np.unique(figure.values, return_inverse=True)
     digits = _LIFT_DIGITS if figure.key == "lift" else _DIGITS
     write = percent if figure.kind == "part" else partial(_number, digits=digits)
@@ -308,7 +308,7 @@ def figure_texts(figure: Figure) -> list[str]:
 
 
 def percent(part: float) -> str:
-    """A part of a whole in per cent; 0% and 100% are said of nothing and all alone.
+    """Format a fraction in per cent; only 0 and 1 themselves give 0% and 100%.
 
     >>> percent(0.99996)
     '99.996%'
@@ -323,7 +323,7 @@ def percent(part: float) -> str:
 
 
 def _number(value: float, digits: int) -> str:
-    """Whole numbers as they are, others to some significant digits; "" for NaN."""
+    """Format integers exactly, other numbers to some significant digits, and NaN as ""."""
     if math.isnan(value):
         return ""
     if value.is_integer() and abs(value) < 1e15:
@@ -332,16 +332,16 @@ def _number(value: float, digits: int) -> str:
 
 
 # ---------------------------------------------------------------- columns
-# A list of rules as a table: the columns that CSV and dataframes share.
 
 _FORMULA = frozenset("=+-@＝＋－＠")
-"""Signs, of single and of double width, at which spreadsheets begin to calculate."""
+"""Half-width and full-width characters that start a formula in spreadsheets."""
 
 
 def safe(label: Label) -> Label:
-    """A label as it is, or quoted if a spreadsheet or a reader could mistake it.
+    """Return a label, quoted if a spreadsheet or a reader could misinterpret it.
 
-    What begins with a double quote was quoted: `treekit.rules.wording.unquote` gives it back.
+    Labels that begin with a double quote are quoted, too: `treekit.rules.wording.unquote`
+    restores the original.
     """
     if not isinstance(label, str):
         return label
@@ -351,14 +351,14 @@ def safe(label: Label) -> Label:
 
 
 class Columns:
-    """The columns of a listing, some rules at a time.
+    """Table columns of a listing, made for some rules at a time; shared by CSV and dataframes.
 
     Attributes
     ----------
     names : list of str
-        ``rule``, ``tree``, ``node`` (from 1, from 1, and from 0 as in the text), ``if``, what
-        each target is said to be, the shares of its classes (or what is added to their
-        margins), ``as_parent``, and the measures, of each target where there are several.
+        ``rule``, ``tree``, ``node`` (from 1, from 1, and from 0 as in the text), ``if``, the
+        outcome for each target, the shares of its classes (or the amounts added to their
+        margins), ``as_parent``, and the measures, for each target if there are several.
     """
 
     def __init__(self, listing: Listing) -> None:
@@ -368,7 +368,7 @@ class Columns:
         self.names += [name for name, _ in self._measures()]
 
     def block(self, first: int, last: int) -> list[list[Any]]:
-        """The columns of the rules from `first` to `last`."""
+        """Return the columns of the rules from `first` to `last`."""
         rules = self.listing.rules
         columns: list[list[Any]] = [
             list(range(first + 1, last + 1)),
@@ -397,11 +397,11 @@ class Columns:
         if rules.schema.task == "regression" or rules.margins:
             yield from np.ldexp(units.astype(np.float64), rules.exponent).T.tolist()
             return
-        labels = [[said.label for said in row] for row in self.says.of(first, last)]
+        codes = [[said.label for said in row] for row in self.says.of(first, last)]
         blocks = itertools.pairwise(rules.schema.blocks)
         for k, (output, (start, end)) in enumerate(zip(rules.schema.outputs, blocks, strict=True)):
             texts = list(map(safe, output.classes))
-            yield [texts[row[k]] for row in labels]
+            yield [texts[row[k]] for row in codes]
             yield from (units[:, start:end] / rules.units_each).T.tolist()
 
     def _measures(self) -> Iterator[tuple[str, np.ndarray]]:
@@ -418,11 +418,11 @@ class Columns:
 
 
 # ---------------------------------------------------------------- facts
-# What documents say before the first rule: of what, how to read it, where it comes from.
+# Document header: subject, reading notes and provenance.
 
 
 def title(listing: Listing, marked: Callable[[str], str] = str) -> str:
-    """The heading; what comes from the table or the caller is passed through `marked`."""
+    """Return the heading; text from the table or the caller is passed through `marked`."""
     given = listing.title
     if given:
         return marked(_printable(given))
@@ -434,7 +434,7 @@ def _printable(name: str) -> str:
 
 
 class Fact(NamedTuple):
-    """What is stated of a whole list; `verbatim` values come from a table or a model."""
+    """A fact about a listing; `verbatim` values come from a table or a model."""
 
     name: str
     values: tuple[str, ...]
@@ -442,7 +442,7 @@ class Fact(NamedTuple):
 
 
 def facts(page: Sheet) -> Iterator[Fact]:
-    """The facts of a listing, in the order of documents."""
+    """Yield the facts of a listing, in document order."""
     listing = page.listing
     rules, say = listing.rules, listing.language.say
     outputs = rules.schema.outputs
@@ -472,7 +472,7 @@ def _kind(listing: Listing, output: Output) -> str:
 
 
 def _digest(listing: Listing) -> str:
-    """SHA-256 of the text form, by which anyone can tell that two documents say the same."""
+    """Return the SHA-256 of the text form, which identifies equal rules in different documents."""
     digest = hashlib.sha256()
     for piece in listing.rules.text():
         digest.update(piece.encode())
@@ -480,7 +480,7 @@ def _digest(listing: Listing) -> str:
 
 
 def notes(page: Sheet) -> Iterator[str]:
-    """How the rules are read, in sentences."""
+    """Yield sentences that explain how to read the rules."""
     rules, say = page.listing.rules, page.listing.language.say
     several = rules.n_trees > 1
     if page.weighted:
@@ -508,11 +508,10 @@ def notes(page: Sheet) -> Iterator[str]:
 
 
 # ---------------------------------------------------------------- wording
-# Conditions and tests in the words of a listing's language, for all forms.
 
 
 class Asked(NamedTuple):
-    """A condition in words, cut at the name that it asks; of a test all is `before`."""
+    """Condition in words, split at the column name; for a test all text is in `before`."""
 
     before: str
     name: str
@@ -520,18 +519,18 @@ class Asked(NamedTuple):
 
 
 def conditions_said(listing: Listing, start: int, stop: int) -> list[Asked]:
-    """The conditions from `start` to `stop`."""
+    """Return the wording of the conditions from `start` to `stop`."""
     rules, words = listing.rules, listing.language
     names = [name_text(column.name, words) for column in rules.schema.columns]
     names += [""] * len(rules.tests)
-    asked = rules.conditions.column[start:stop].tolist()
+    column_ids = rules.conditions.column[start:stop].tolist()
     texts = condition_texts(rules, start, stop, words)
-    places = {column: _place_of(names[column]) for column in set(asked)}
-    return [_cut(text, places[column]) for column, text in zip(asked, texts, strict=True)]
+    places = {column: _place_of(names[column]) for column in set(column_ids)}
+    return [_cut(text, places[column]) for column, text in zip(column_ids, texts, strict=True)]
 
 
 def _place_of(name: str) -> re.Pattern[str] | None:
-    """Where a name stands in words: a plain one is no part of a word or of a numeral."""
+    """Return a pattern that finds a name in text, but not as a part of a word or number."""
     return re.compile(rf"(?<![\w.]){re.escape(name)}(?!\w)") if name else None
 
 
@@ -543,35 +542,34 @@ def _cut(text: str, place: re.Pattern[str] | None) -> Asked:
 
 
 def tests_said(listing: Listing) -> list[str]:
-    """The tests that conditions name, in their order."""
+    """Return the wording of the tests used in conditions, in order."""
     rules, words = listing.rules, listing.language
     return [test_text(test, rules.schema, words) for test in rules.tests]
 
 
 def rules_said(listing: Listing, first: int, last: int) -> list[str]:
-    """For each rule from `first` to `last` its conditions, in one line of bare text.
+    """Return the conditions of each rule from `first` to `last` as one line of plain text.
 
-    What joins them tells ``a <= 1, or missing; and b is c`` from a missing value and b: in
-    other forms each condition has a mark of its own.
+    The conjunction ("; and") distinguishes ``a <= 1, or missing; and b is c`` from "a <= 1, or
+    (missing and b is c)"; other forms mark up each condition.
     """
     rules, words = listing.rules, listing.language
     begin = rules.bounds(first)[0]
     texts = condition_texts(rules, begin, rules.bounds(last - 1)[1], words)
     ends = [0, *(rules.end[first:last] - begin).tolist()]
     joined, always = words.say("page_and_also"), words.say("page_always")
-    said = [joined.join(texts[start:end]) for start, end in itertools.pairwise(ends)]
-    behind = np.diff(rules.tree[max(first - 1, 0) : last], prepend=-1)[-len(said) :] == 0
-    otherwise = behind & (rules.order == "first")
+    lines = [joined.join(texts[start:end]) for start, end in itertools.pairwise(ends)]
+    same_tree = np.diff(rules.tree[max(first - 1, 0) : last], prepend=-1)[-len(lines) :] == 0
+    otherwise = same_tree & (rules.order == "first")
     nothing = np.where(otherwise, words.say("page_otherwise"), always).tolist()
-    return [text or none for text, none in zip(said, nothing, strict=True)]
+    return [text or none for text, none in zip(lines, nothing, strict=True)]
 
 
-# ---------------------------------------------------------------- outcomes
-# What each rule answers, as arrays that the exchange forms write.
+# ---------------------------------------------------------------- outcome arrays
 
 
 def label_codes(rules: RuleList) -> list[npt.NDArray[np.int64]]:
-    """For each target (rules,) int64: the class that a rule names by itself."""
+    """Return, for each target, (rules,) int64: the class that each rule predicts on its own."""
     return [
         least_cost(rules.units[:, first:last], rules.costs)
         for first, last in itertools.pairwise(rules.schema.blocks)
@@ -579,17 +577,17 @@ def label_codes(rules: RuleList) -> list[npt.NDArray[np.int64]]:
 
 
 def shares(rules: RuleList) -> npt.NDArray[np.float64]:
-    """(rules, values) float64: each class's part of a rule's votes, one division each."""
+    """Return (rules, values) float64: each class's share of a rule's votes, one division each."""
     return rules.units / rules.units_each
 
 
 def numbers(rules: RuleList) -> npt.NDArray[np.float64]:
-    """(rules, values) float64: what a rule says or adds, exactly."""
+    """Return (rules, values) float64: the exact number that a rule predicts or adds."""
     return np.ldexp(rules.units.astype(np.float64), rules.exponent)
 
 
 def said(rules: RuleList, words: Language) -> list[str]:
-    """Each rule's answer in one line of printable text, hostile names quoted."""
+    """Return the outcome of each rule in one line of printable text, with unsafe names quoted."""
     outputs = rules.schema.outputs
     names = [f"{name_text(o.name, words)}: " if rules.schema.more else "" for o in outputs]
     if rules.schema.task == "classification" and not rules.margins:
@@ -602,5 +600,5 @@ def said(rules: RuleList, words: Language) -> list[str]:
         if rules.margins:
             names = [f"{label_text(label, words)}: " for label in rules.schema.classes]
         columns = (numerals(column) for column in numbers(rules).T)
-    told = ([name + text for text in own] for name, own in zip(names, columns, strict=True))
-    return [", ".join(row) for row in zip(*told, strict=True)]
+    named = ([name + text for text in own] for name, own in zip(names, columns, strict=True))
+    return [", ".join(row) for row in zip(*named, strict=True)]

@@ -1,7 +1,7 @@
 """Rules as GitHub-flavoured Markdown.
 
-Whatever comes from a table or a model stands in code spans, where Markdown has no
-markup: neither HTML nor links (GitHub links bare addresses, too) nor emphasis.
+Text from a table or a model is put in code spans, where Markdown has no markup: neither
+HTML nor links (GitHub also links bare addresses) nor emphasis.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TICKS = re.compile("`+")
 
 
 def pieces(listing: Listing) -> Iterator[str]:
-    """The document: a heading, facts, notes, and a table for each tree."""
+    """Return the document: a heading, facts, notes, and a table for each tree."""
     page = sheet(listing)
     yield "\n".join(_head(page)) + "\n"
     sections = page.listing.rules.n_trees > 1 and not page.weighted
@@ -50,7 +50,7 @@ def pieces(listing: Listing) -> Iterator[str]:
 
 
 def _code(text: str, *, cell: bool = False) -> str:
-    """`text` as a code span: CommonMark 6.1; in a cell of a table bars are escaped even there."""
+    """Return `text` as a code span (CommonMark 6.1); table cells need escaped bars even there."""
     longest = max(map(len, _TICKS.findall(text))) if "`" in text else 0
     fence = "`" * (longest + 1)
     edge = " " if text[:1] in ("`", " ", "") or text[-1:] in ("`", " ") else ""
@@ -87,7 +87,7 @@ def _line(cells: list[str]) -> str:
 
 
 class _Table:
-    """The rows of the rules; columns that would be empty all the way down are left out."""
+    """Table of the rules; columns that would be empty throughout are left out."""
 
     def __init__(self, page: Sheet) -> None:
         self.page, self.say = page, page.listing.language.say
@@ -95,7 +95,7 @@ class _Table:
         self.texts = [figure_texts(figure) for figure in page.figures]
 
     def start(self, tree: int | None) -> list[str]:
-        """A heading for a tree, and the head of its table."""
+        """Return the heading of a tree and the head of its table."""
         lines = [""]
         if tree is not None:
             trees = str(self.page.listing.rules.n_trees)
@@ -107,20 +107,20 @@ class _Table:
         return [*lines, _line([*heads, *figures]), _line(aligned)]
 
     def row(self, entry: Entry) -> str:
-        """One rule."""
+        """Return the table row of one rule."""
         conditions = f" {self.say('page_and')} ".join(
             _cell("".join(asked)) for asked in entry.conditions
         )
         if not conditions:
             conditions = f"*{self.say('page_otherwise' if entry.last else 'page_always')}*"
-        said = self._said(entry.said)
+        outcome = self._said(entry.said)
         if entry.as_parent:
-            said += f" *({self.say('page_as_parent')})*"
-        cells = [str(entry.rule + 1), conditions, said]
+            outcome += f" *({self.say('page_as_parent')})*"
+        cells = [str(entry.rule + 1), conditions, outcome]
         if self.page.weighted:
             cells.append(self._said(entry.otherwise))
         if self.votes:
-            cells.append("<br>".join(_cell(said.pairs) for said in entry.said))
+            cells.append("<br>".join(_cell(outcome.pairs) for outcome in entry.said))
         return _line([*cells, *(texts[entry.rule] for texts in self.texts)])
 
     def _said(self, said: tuple[Said, ...]) -> str:
@@ -135,5 +135,5 @@ def _cell(text: str) -> str:
 
 
 def _plain(heading: str) -> str:
-    """A heading that may hold a target's name."""
+    """Escape the Markdown of a heading, which may contain a target's name."""
     return re.sub(r"([\\`*_{}\[\]<>#|~&!@:.$])", r"\\\1", heading)

@@ -1,9 +1,9 @@
-"""A model's trees as PMML 4.4: a TreeModel, or a MiningModel that sums several exactly.
+"""Trees as PMML 4.4: a TreeModel, or a MiningModel that sums several trees exactly.
 
-Of one tree the leaves say labels and probabilities, or numbers.  Of a forest the answer is
-made of whole votes: for each class but one a sum of trees that answer that class's votes,
+The leaves of a single tree hold labels and probabilities, or numbers.  A forest of classes
+uses integer votes: for each class but one, a sum of trees that return that class's votes,
 then a regression without link (normalisation ``simplemax``) that divides them once.  Numbers
-of several trees are averaged, or summed: they are multiples of one step, so no sum is rounded.
+of several trees are averaged or summed: they are multiples of one step, so sums are exact.
 """
 
 from __future__ import annotations
@@ -44,24 +44,23 @@ __all__ = [
 # ---------------------------------------------------------------- pmml
 
 _DEEPEST = 500
-"""Nodes within each other that engines' XML readers take with their usual stacks."""
+"""Nesting depth of nodes that the XML readers of engines support with default stacks."""
 _KINDS = (Split.LEAF, Split.THRESHOLD, Split.SUBSET, Split.MULTIWAY, Split.MISSING)
 
 
 def model_pieces(listing: Listing) -> Iterator[str]:
-    """The XML of the trees of the model that `listing` is of.
+    """Return the XML of the trees of the model of `listing`, in pieces.
 
     Raises
     ------
     SettingError
-        Without a model, and for what PMML cannot say exactly.
+        If there is no model, or PMML cannot represent it exactly.
     """
     model = listing.model
     if model is None:
         raise SettingError(
-            "form 'pmml' writes the trees of a model, and these are only rules (some, "
-            "shortened, or of labels alone): write form 'text', or, of one list of classes, "
-            "'pmml-rules'"
+            "form 'pmml' needs the trees of a model, got only rules (a subset, shortened, or "
+            "labels alone); write form 'text', or 'pmml-rules' for one list of rules for classes"
         )
     _check(model)
     xml = Xml()
@@ -71,8 +70,8 @@ def model_pieces(listing: Listing) -> Iterator[str]:
     if model.n_trees == 1 or len(model.schema.classes) == 1:
         yield from writer.single()
     elif model.schema.task == "regression":
-        told = {"functionName": "regression", "algorithmName": "treekit"}
-        xml.begin("MiningModel", told)
+        attributes = {"functionName": "regression", "algorithmName": "treekit"}
+        xml.begin("MiningModel", attributes)
         fields.mining_schema()
         method = "average" if model.combine == "mean" else "sum"
         yield from writer.summed(method, np.ldexp(model.units[:, 0].astype(float), model.exponent))
@@ -86,39 +85,39 @@ def model_pieces(listing: Listing) -> Iterator[str]:
 def _check(model: Model) -> None:
     if model.missing == "fractional":
         raise SettingError(
-            "PMML cannot divide rows as exactly as the missing policy 'fractional' does: "
+            "PMML cannot represent fractional instances exactly (missing policy 'fractional'); "
             "write form 'text'"
         )
     if model.margins or model.link != "identity":
         raise SettingError(
-            "PMML's engines do not work out margins and links as the model does: write form 'text'"
+            "PMML engines do not evaluate margins and links exactly; write form 'text'"
         )
     if model.n_trees > 1 and model.label_costs is not None:
         raise SettingError(
-            "PMML cannot choose the label of least cost from several trees' votes: "
+            "PMML cannot choose the label of least cost from the votes of several trees; "
             "write form 'text'"
         )
     for tree in model.trees:
         if not np.isin(tree.kind, _KINDS).all() or len(tree.surrogate_feature):
             raise SettingError(
-                "PMML's trees ask single columns, and the model has other splits: "
-                "write form 'text', or, of one ordered list of classes, 'pmml-rules'"
+                "PMML trees split on single columns, and the model has other splits; write form "
+                "'text', or 'pmml-rules' for one ordered list of rules for classes"
             )
         if tree.depth > _DEEPEST:
             raise SettingError(
-                f"a tree of depth {tree.depth} is too deep for readers of XML, which take "
-                f"{_DEEPEST}: write form 'pmml-rules'"
+                f"a tree of depth {tree.depth} is too deep for XML readers (at most "
+                f"{_DEEPEST}); write form 'pmml-rules'"
             )
 
 
 class _Trees:
-    """The models of one document."""
+    """Writer of the tree models of one document."""
 
     def __init__(self, model: Model, fields: Fields) -> None:
         self.model, self.fields, self.xml = model, fields, fields.xml
 
     def single(self) -> Iterator[str]:
-        """The first tree; of classes with probabilities and the leaf's number."""
+        """Write the first tree, with the leaf's node number and, for classes, probabilities."""
         model, xml = self.model, self.xml
         regression = model.schema.task == "regression"
         self._begin("regression" if regression else "classification", 0)
@@ -139,7 +138,7 @@ class _Trees:
         xml.end()
 
     def summed(self, method: str, values: np.ndarray) -> Iterator[str]:
-        """A segmentation of trees whose leaves say `values`, one for each leaf of the model."""
+        """Write a segmentation of the trees; `values` has one number per leaf of the model."""
         xml, offsets = self.xml, self.model.leaf_offsets
         xml.begin("Segmentation", {"multipleModelMethod": method})
         for number, tree in enumerate(self.model.trees):
@@ -154,7 +153,7 @@ class _Trees:
         xml.end()
 
     def voted(self) -> Iterator[str]:
-        """The votes of each class but the first, summed; the rest is the first's."""
+        """Write the summed votes of each class but the first, which gets the remainder."""
         xml, fields, model = self.xml, self.fields, self.model
         votes = [fields.unused(f"votes_{k}") for k in range(1, len(fields.classes))]
         xml.begin("MiningModel", {"functionName": "classification", "algorithmName": "treekit"})
@@ -166,8 +165,8 @@ class _Trees:
             xml.begin("MiningModel", {"functionName": "regression"})
             fields.mining_schema("")
             xml.begin("Output")
-            told = {"name": name, "optype": "continuous", "dataType": "double"}
-            xml.leaf("OutputField", "", {**told, "feature": "predictedValue"})
+            attributes = {"name": name, "optype": "continuous", "dataType": "double"}
+            xml.leaf("OutputField", "", {**attributes, "feature": "predictedValue"})
             xml.end()
             yield from self.summed("sum", model.units[:, k].astype(float))
             xml.end()
@@ -177,12 +176,12 @@ class _Trees:
         xml.end()
 
     def _divided(self, votes: list[str]) -> None:
-        """The segment that turns votes into probabilities and the label."""
+        """Write the segment that turns votes into probabilities and the label."""
         xml, fields = self.xml, self.fields
         xml.begin("Segment", {"id": "answer"})
         xml.leaf("True")
-        told = {"functionName": "classification", "normalizationMethod": "simplemax"}
-        xml.begin("RegressionModel", told)
+        attributes = {"functionName": "classification", "normalizationMethod": "simplemax"}
+        xml.begin("RegressionModel", attributes)
         xml.begin("MiningSchema")
         xml.leaf("MiningField", "", {"name": fields.target, "usageType": "target"})
         for name in votes:
@@ -202,13 +201,13 @@ class _Trees:
 
     def _begin(self, function: str, tree: int) -> None:
         binary = bool((self.model.trees[tree].n_children <= 2).all())
-        told = {"functionName": function, "algorithmName": "treekit"}
-        told["missingValueStrategy"] = "defaultChild"
-        told["splitCharacteristic"] = "binarySplit" if binary else "multiSplit"
-        self.xml.begin("TreeModel", told)
+        attributes = {"functionName": function, "algorithmName": "treekit"}
+        attributes["missingValueStrategy"] = "defaultChild"
+        attributes["splitCharacteristic"] = "binarySplit" if binary else "multiSplit"
+        self.xml.begin("TreeModel", attributes)
 
     def _outputs(self, *, leaf: bool) -> None:
-        """Probabilities of classes, named after them; of one tree the number of the leaf."""
+        """Write outputs: class probabilities, and the leaf's node number for a single tree."""
         xml, fields = self.xml, self.fields
         used = {*fields.names, fields.target}
         xml.begin("Output")
@@ -217,20 +216,21 @@ class _Trees:
             while name in used:
                 name += "_"
             used.add(name)
-            told = {"name": name, "optype": "continuous", "dataType": "double"}
-            xml.leaf("OutputField", "", {**told, "feature": "probability", "value": label})
+            attributes = {"name": name, "optype": "continuous", "dataType": "double"}
+            xml.leaf("OutputField", "", {**attributes, "feature": "probability", "value": label})
         if leaf:
-            told = {"name": fields.unused("node"), "optype": "categorical", "dataType": "string"}
-            xml.leaf("OutputField", "", {**told, "feature": "entityId"})
+            name = fields.unused("node")
+            attributes = {"name": name, "optype": "categorical", "dataType": "string"}
+            xml.leaf("OutputField", "", {**attributes, "feature": "entityId"})
         xml.end()
 
 
 # ---------------------------------------------------------------- pmml fields
-# What every PMML 4.4 document of rules says before its model: fields, policies, predicates.
+# Fields, policies and predicates of a PMML 4.4 document.
 #
-# PMML's numbers are doubles here, whatever the model's input type: a bound is the largest
-# double that the model's own comparison takes (see `treekit.model.fixed_point.double_threshold`),
-# so that no engine has to round an input as the model does.
+# Numbers are doubles here, whatever the model's input type: a bound is the largest double
+# that the model's own comparison accepts (see `treekit.model.fixed_point.double_threshold`),
+# so that engines need not round inputs as the model does.
 
 TARGETS = {str: "string", bool: "boolean", int: "integer", float: "double"}
 _NAMESPACE = "http://www.dmg.org/PMML-4_4"
@@ -238,20 +238,20 @@ _PLAIN = frozenset(" ")
 
 
 class Fields:
-    """The fields of a model, and elements that name them.
+    """Fields of a PMML document, and the elements that refer to them.
 
     Attributes
     ----------
     names : list of str
-        Of the columns.
+        Names of the columns.
     target : str
-        The target's name, or one that no column has.
+        Name of the target, made unique among the columns.
     """
 
     def __init__(self, xml: Xml, schema: Schema, missing: str, unknown: str) -> None:
         if schema.more:
             raise SettingError(
-                f"a model of PMML has one target, and the rules have {len(schema.outputs)}: "
+                f"a PMML model has one target, and the rules have {len(schema.outputs)}; "
                 "write form 'text'"
             )
         self.xml, self.schema = xml, schema
@@ -267,18 +267,18 @@ class Fields:
     def _held(text: str, role: str) -> str:
         if not holds(text):
             raise SettingError(
-                f"{role} {text[:80]!r} holds a character that XML 1.0 cannot: rename it"
+                f"{role} {text[:80]!r} contains a character that XML 1.0 does not allow; rename it"
             )
         return text
 
     def unused(self, name: str) -> str:
-        """`name`, or a longer one that no column has."""
+        """Return `name`, extended if a column already has it."""
         while name in self.names:
             name += "_"
         return name
 
     def begin(self, description: str) -> None:
-        """The document up to its model."""
+        """Write the document up to its model."""
         xml = self.xml
         xml.begin("PMML", {"xmlns": _NAMESPACE, "version": "4.4"})
         xml.begin("Header", {"description": description})
@@ -291,8 +291,8 @@ class Fields:
                 continue
             if not column.levels and "error" in (self.missing, self.unknown):
                 raise SettingError(
-                    f"column {name!r} has no category that PMML could call valid, and the rules "
-                    "refuse what is not: write form 'text'"
+                    f"column {name!r} has no categories that PMML can list as valid, and the "
+                    "rules refuse invalid values; write form 'text'"
                 )
             self._field(name, "categorical", "string", column.levels)
         if self.schema.classes:
@@ -309,17 +309,17 @@ class Fields:
         self.xml.end()
 
     def mining_schema(self, target: str | None = None) -> None:
-        """The fields that a model takes, and what the policies make of missing and unknown."""
+        """Write the input fields of a model, with their treatment of missing and unknown values."""
         self.xml.begin("MiningSchema")
         if target != "":
-            told = {"name": target or self.target, "usageType": "target"}
-            self.xml.leaf("MiningField", "", told)
+            attributes = {"name": target or self.target, "usageType": "target"}
+            self.xml.leaf("MiningField", "", attributes)
         for name in self.names:
-            told = {"name": name}
-            told["invalidValueTreatment"] = "returnInvalid" if self.guarded else "asMissing"
+            attributes = {"name": name}
+            attributes["invalidValueTreatment"] = "returnInvalid" if self.guarded else "asMissing"
             if self.missing == "error":
-                told["missingValueTreatment"] = "returnInvalid"
-            self.xml.leaf("MiningField", "", told)
+                attributes["missingValueTreatment"] = "returnInvalid"
+            self.xml.leaf("MiningField", "", attributes)
         self.xml.end()
 
     @property
@@ -328,9 +328,9 @@ class Fields:
         return "error" in (self.missing, self.unknown)
 
     def guard(self) -> None:
-        """A predicate that looks at each field that a policy may refuse, and holds for the others.
+        """Write a predicate that names each field that a policy may refuse, true for accepted rows.
 
-        Engines look at a field when a predicate names it, and the trees may not name all.
+        Engines check a field only when a predicate names it, and the trees may not name all.
         """
         columns = [
             number
@@ -341,7 +341,7 @@ class Fields:
             self.xml.leaf("True")
             return
         self.xml.begin("CompoundPredicate", {"booleanOperator": "and"})
-        self.xml.leaf("True")  # it takes two at least
+        self.xml.leaf("True")  # a compound predicate needs at least two parts
         for column in columns:
             if self.missing == "error":
                 self.compared(column, "isNotMissing")
@@ -353,14 +353,14 @@ class Fields:
         self.xml.end()
 
     def compared(self, column: int, operator: str, value: str = "") -> None:
-        """A simple predicate."""
-        told = {"field": self.names[column], "operator": operator}
+        """Write a simple predicate."""
+        attributes = {"field": self.names[column], "operator": operator}
         if operator not in ("isMissing", "isNotMissing"):
-            told["value"] = value
-        self.xml.leaf("SimplePredicate", "", told)
+            attributes["value"] = value
+        self.xml.leaf("SimplePredicate", "", attributes)
 
     def one_of(self, column: int, levels: Sequence[str]) -> None:
-        """A predicate: one of some levels; unknown if the value is missing."""
+        """Write a predicate for one of some categories; unknown if the value is missing."""
         if not levels:
             self.xml.leaf("False")
         elif len(levels) == 1:
@@ -372,7 +372,7 @@ class Fields:
             text = " ".join(f'"{level}"' for level in levels)
             self.xml.leaf("Array", text, {"type": "string", "n": str(len(levels))})
             self.xml.end()
-        else:  # engines read escapes in arrays in several ways
+        else:  # engines disagree on escapes in arrays
             self.xml.begin("CompoundPredicate", {"booleanOperator": "or"})
             for level in levels:
                 self.compared(column, "equal", level)
@@ -380,34 +380,34 @@ class Fields:
 
 
 def _arrayed(level: str) -> bool:
-    """Whether a level stands between quotes as it is."""
+    """Check whether a category can be quoted in an array without escapes."""
     blanks = not _PLAIN.issuperset(c for c in level if c.isspace())
     return bool(level) and level.isprintable() and not blanks and not set('"\\') & set(level)
 
 
 def label_text(label: Label) -> str:
-    """A class label as the value of its type.
+    """Return a class label as text of its PMML data type.
 
     Raises
     ------
     SettingError
-        For a whole number that PMML's engines cannot hold.
+        For an integer outside the 32-bit range of PMML engines.
     """
     if isinstance(label, bool):
         return "true" if label else "false"
     if isinstance(label, int) and not -(2**31) <= label < 2**31:
-        raise SettingError(f"the class label {label} is beyond an integer of PMML: rename it")
+        raise SettingError(f"the class label {label} exceeds PMML's 32-bit integers; rename it")
     return label if isinstance(label, str) else repr(label)
 
 
 # ---------------------------------------------------------------- pmml nodes
-# The nodes of one tree as PMML, from the root down, without recursion.
+# The nodes of one tree, from the root down, without recursion.
 
 _NODES_A_PIECE = 2048
 
 
 class Distribution(NamedTuple):
-    """What each leaf says of the classes."""
+    """Class distributions of the leaves."""
 
     labels: Sequence[str]
     shares: Sequence[Sequence[float]]
@@ -417,16 +417,16 @@ class Distribution(NamedTuple):
 def tree_nodes(
     fields: Fields, tree: Tree, scores: Sequence[str], leaves: Distribution | None
 ) -> Iterator[str]:
-    """Write the nodes; a child's predicate is unknown where the value is missing.
+    """Write the nodes of a tree; a predicate is unknown where the value is missing.
 
-    Then the parent's ``defaultChild`` is taken: the side of missing values.
+    Engines then take the parent's ``defaultChild``, the child for missing values.
 
     Parameters
     ----------
     fields : Fields
     tree : Tree
     scores : sequence of str
-        What each leaf answers, in node order.
+        Value of each leaf, in node order.
     leaves : Distribution, optional
     """
     xml, walk = fields.xml, _Walk(fields, tree)
@@ -439,20 +439,20 @@ def tree_nodes(
         if node < 0:
             xml.end()
             continue
-        told = {"id": str(node)}
+        attributes = {"id": str(node)}
         if kind[node] == Split.LEAF:
-            told["score"] = scores[leaf_of[node]]
+            attributes["score"] = scores[leaf_of[node]]
         elif kind[node] != Split.MISSING:
-            told["defaultChild"] = str(first[node] + int(tree.missing[node]))
-        xml.begin("Node", {**told, "recordCount": repr(weight[node])})
+            attributes["defaultChild"] = str(first[node] + int(tree.missing[node]))
+        xml.begin("Node", {**attributes, "recordCount": repr(weight[node])})
         walk.predicate(parent, branch)
         if kind[node] == Split.LEAF and leaves is not None:
             at = int(leaf_of[node])
             for label, share, own in zip(
                 leaves.labels, leaves.shares[at], leaves.weights[at], strict=True
             ):
-                said = {"value": label, "recordCount": repr(own), "probability": repr(share)}
-                xml.leaf("ScoreDistribution", "", said)
+                counts = {"value": label, "recordCount": repr(own), "probability": repr(share)}
+                xml.leaf("ScoreDistribution", "", counts)
         stack.append((-1, -1, 0))
         stack += [(first[node] + b, node, b) for b in range(count[node] - 1, -1, -1)]
         written += 1
@@ -462,7 +462,7 @@ def tree_nodes(
 
 
 class _Walk:
-    """The predicates of the branches of a tree."""
+    """Predicates of the branches of a tree."""
 
     def __init__(self, fields: Fields, tree: Tree) -> None:
         self.fields, self.tree = fields, tree
@@ -471,14 +471,14 @@ class _Walk:
         self.threshold = (double_threshold(finite) if single else finite).tolist()
 
     def predicate(self, node: int, branch: int) -> None:
-        """What a row must meet that goes from `node` to its `branch`."""
+        """Write the predicate for rows that go from `node` to its `branch`."""
         fields = self.fields
         if node < 0:
             fields.guard()
             return
         kind, column = self.tree.kind[node], int(self.tree.feature[node])
-        asked = fields.schema.columns[column]
-        if asked.kind == "nominal" and not asked.levels:  # every value is missing
+        described = fields.schema.columns[column]
+        if described.kind == "nominal" and not described.levels:  # every value is missing
             missing = 0 if kind == Split.MISSING else self.tree.missing[node]
             fields.xml.leaf("True" if branch == missing else "False")
         elif kind == Split.THRESHOLD:
@@ -490,34 +490,34 @@ class _Walk:
             first, last = self.tree.level_start[node : node + 2].tolist()
             goes = self.tree.level_branch[first:last]
             goes = np.where(goes < 0, self.tree.missing[node], goes)
-            fields.one_of(column, [asked.levels[c] for c in np.flatnonzero(goes == branch)])
+            fields.one_of(column, [described.levels[c] for c in np.flatnonzero(goes == branch)])
 
 
 # ---------------------------------------------------------------- pmml rules
-# A list of one tree, or an ordered list, as a RuleSetModel of PMML 4.4.
+# The rules of one tree, or an ordered list, as a RuleSetModel of PMML 4.4.
 #
-# The first rule whose predicate is true answers (selection ``firstHit``): of rules that do not
-# overlap the only one.
+# The first rule whose predicate is true determines the prediction (selection ``firstHit``);
+# for disjoint rules it is the only one.
 
 _RULES_A_PIECE = 1024
 
 
 def ruleset_pieces(listing: Listing) -> Iterator[str]:
-    """The XML of `listing`; a rule's id is its number, from 1.
+    """Return the XML of `listing` as a rule set, in pieces; a rule's id is its number, from 1.
 
     Raises
     ------
     SettingError
-        For what a rule set cannot say: numbers, several trees or targets, divided rows, and
-        tests beyond single columns.
+        If a rule set cannot represent the rules: numbers, several trees or targets, fractional
+        instances, or tests on more than one column.
     """
     rules = listing.rules
     _check_rules(rules)
     xml = Xml()
     fields = Fields(xml, rules.schema, rules.missing, rules.unknown)
     fields.begin(visible(listing.title or rules.schema.target))
-    told = {"functionName": "classification", "algorithmName": "treekit"}
-    xml.begin("RuleSetModel", told)
+    attributes = {"functionName": "classification", "algorithmName": "treekit"}
+    xml.begin("RuleSetModel", attributes)
     fields.mining_schema()
     _outputs(fields)
     xml.begin("RuleSet")
@@ -530,9 +530,9 @@ def ruleset_pieces(listing: Listing) -> Iterator[str]:
     support = rules.support.tolist()
     for number, code in enumerate(codes):
         own = parts[number].tolist()
-        told = {"id": str(number + 1), "score": fields.classes[code]}
-        told |= {"recordCount": repr(support[number]), "confidence": repr(own[code])}
-        xml.begin("SimpleRule", told)
+        attributes = {"id": str(number + 1), "score": fields.classes[code]}
+        attributes |= {"recordCount": repr(support[number]), "confidence": repr(own[code])}
+        xml.begin("SimpleRule", attributes)
         predicates.write(number)
         for label, part in zip(fields.classes, own, strict=True):
             weight = {"recordCount": repr(part * support[number]), "probability": repr(part)}
@@ -548,34 +548,34 @@ def ruleset_pieces(listing: Listing) -> Iterator[str]:
 def _check_rules(rules: RuleList) -> None:
     if rules.schema.task == "regression" or rules.margins:
         raise SettingError(
-            "a rule set of PMML answers classes, and these rules say numbers to be added or "
-            "answered: write form 'pmml' of a tree of numbers, else 'text'"
+            "a PMML rule set predicts classes, and these rules predict numbers or margins; "
+            "write form 'pmml' for a regression tree, else 'text'"
         )
     if rules.n_trees > 1:
         raise SettingError(
-            f"a rule set of PMML is one list, and these are the rules of {rules.n_trees} trees: "
-            "write form 'pmml' of a forest, else 'text'"
+            f"a PMML rule set is one list, and these are the rules of {rules.n_trees} trees; "
+            "write form 'pmml' for a forest, else 'text'"
         )
     if rules.mass > 1:
         raise SettingError(
-            "PMML cannot divide rows as exactly as the missing policy 'fractional' does: "
+            "PMML cannot represent fractional instances exactly (missing policy 'fractional'); "
             "write form 'text'"
         )
     if rules.tests:
-        raise SettingError("the rules have tests beyond single columns: write form 'text'")
+        raise SettingError("the rules have tests on more than one column; write form 'text'")
 
 
 def _outputs(fields: Fields) -> None:
-    """The answer, and the number of the rule that gives it."""
+    """Write the output field for the number of the matching rule."""
     xml = fields.xml
     xml.begin("Output")
-    told = {"name": fields.unused("rule"), "optype": "categorical", "dataType": "string"}
-    xml.leaf("OutputField", "", {**told, "feature": "entityId"})
+    attributes = {"name": fields.unused("rule"), "optype": "categorical", "dataType": "string"}
+    xml.leaf("OutputField", "", {**attributes, "feature": "entityId"})
     xml.end()
 
 
 class _Predicates:
-    """The predicates of rules."""
+    """Predicates of rules."""
 
     def __init__(self, rules: RuleList, fields: Fields) -> None:
         self.rules, self.fields = rules, fields
@@ -593,7 +593,7 @@ class _Predicates:
         self.column = table.column.tolist()
 
     def write(self, rule: int) -> None:
-        """All conditions of a rule."""
+        """Write the conjunction of a rule's conditions."""
         first, last = self.rules.bounds(rule)
         xml = self.fields.xml
         if first == last:
@@ -629,7 +629,7 @@ class _Predicates:
             xml.end()
 
     def _missing(self, column: int, nominal: bool) -> None:
-        """Whether a value is missing: always, where no category is known."""
+        """Write the test for a missing value: always true for a column without categories."""
         if nominal and not self.fields.schema.columns[column].levels:
             self.fields.xml.leaf("True")
         else:
@@ -650,18 +650,18 @@ class _Predicates:
 
 
 # ---------------------------------------------------------------- xml
-# XML in pieces, escaped by the standard library, and what XML 1.0 cannot hold.
+# XML written in pieces and escaped by the standard library.
 
 _STRANGE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def holds(text: str) -> bool:
-    """Whether XML 1.0 can hold a text (section 2.2, Char)."""
+    """Check whether XML 1.0 can represent a text (section 2.2, Char)."""
     return not _STRANGE.search(text)
 
 
 def visible(text: str) -> str:
-    r"""`text` for a reader: what is not printable becomes ``\uXXXX`` or ``\UXXXXXXXX``."""
+    r"""Escape characters that are not printable as ``\uXXXX`` or ``\UXXXXXXXX``, for display."""
     if text.isprintable():
         return text
     return "".join(
@@ -671,10 +671,10 @@ def visible(text: str) -> str:
 
 
 class Xml:
-    """Elements in order; `take` hands on what has been written since the last time.
+    """Streaming XML writer; `take` returns the text written since the last call.
 
-    Names of elements and attributes are the caller's own; text and values may be anything
-    that XML `holds`.
+    Names of elements and attributes must be valid XML; text and values may be anything that
+    XML `holds`.
     """
 
     def __init__(self) -> None:
@@ -682,7 +682,7 @@ class Xml:
         self._open: list[str] = []
 
     def begin(self, name: str, attributes: Mapping[str, str] | None = None) -> None:
-        """Open an element, on a line of its own."""
+        """Open an element on a new line."""
         self._parts.append(self._tag(name, attributes) + ">")
         self._open.append(name)
 
@@ -691,7 +691,7 @@ class Xml:
         self._parts.append(f"</{self._open.pop()}>")
 
     def leaf(self, name: str, text: str = "", attributes: Mapping[str, str] | None = None) -> None:
-        """An element of text alone, or of nothing."""
+        """Write an element with text only, or an empty one."""
         tag = self._tag(name, attributes)
         ended = f">{_told(escape(text))}</{name}>" if text else "/>"
         self._parts.append(tag + ended)
@@ -703,17 +703,17 @@ class Xml:
         return tag
 
     def take(self) -> str:
-        """All that is written and not yet taken."""
+        """Return the text not yet taken, and clear it."""
         text = "".join(self._parts)
         self._parts.clear()
         return text
 
 
 def _told(escaped: str) -> str:
-    """Escaped text with references (section 4.1) for what is not printable.
+    """Replace characters that are not printable by character references (section 4.1).
 
-    A bare carriage return would be read as the end of a line (section 2.11), and what turns
-    the direction of a line around would mislead whoever looks at the file.
+    Parsers turn a bare carriage return into a line end (section 2.11), and direction controls
+    would mislead a reader of the file.
     """
     if escaped.isprintable():
         return escaped

@@ -1,4 +1,4 @@
-"""Reading `treekit.documents.write_json`: strictly, and nothing taken on trust."""
+"""Strict, validating reader of the format of `treekit.documents.write_json`."""
 
 from __future__ import annotations
 
@@ -68,22 +68,21 @@ _MOST_NODES = 2**31 - 1
 
 
 def read_json(text: str) -> RuleList:
-    """The list that a JSON text states.
+    """Parse rules from JSON text.
 
     Raises
     ------
     ModelFileError
-        For anything that `treekit.documents.write_json` does not describe; names the place in the
-        text,
-        as ``$.rules[3].if[0]`` (counted from 0).
+        If the text does not follow the format of `treekit.documents.write_json`; names the path
+        in the text, such as ``$.rules[3].if[0]`` (counted from 0).
     """
     try:
         with At():
             return _read(loads(text))
     except JsonError as fault:
         raise ModelFileError(
-            f"{fault.place} of the rules cannot be read: {fault}; mend it, or write the rules "
-            "again from their model"
+            f"{fault.place} of the rules cannot be read: {fault}; correct it, or export the "
+            "rules again from their model"
         ) from fault
 
 
@@ -102,7 +101,7 @@ def _rules(stated: list[Any], listed: RuleList) -> RuleList:
     conditions, answers = Conditions(listed), Answers(listed)
     tree: list[int] = []
     leaf: list[int] = []
-    support, as_parent, said, kept, end = [], [], [], [], [0]
+    support, as_parent, outcomes, training_values, end = [], [], [], [], [0]
     for number, value in enumerate(stated):
         with At(number):
             rule = members(value, _RULE, _RULE_OPTIONAL)
@@ -111,21 +110,22 @@ def _rules(stated: list[Any], listed: RuleList) -> RuleList:
             support.append(_support(rule))
             as_parent.append(_flag(rule, "as_parent"))
             if as_parent[-1] and support[-1]:
-                raise JsonError("a rule with support does not answer as the node above it")
+                raise JsonError("'as_parent' is true, but the rule has support")
             with At("if"):
                 end.append(conditions.rule(rule["if"]))
             with At("then"):
                 answer, training = answers.read(rule["then"])
-            said.append(answer)
-            kept.append(training)
+            outcomes.append(answer)
+            training_values.append(training)
     if not tree or tree[-1] != listed.n_trees - 1:
-        raise JsonError(f"there are {listed.n_trees} trees, and each has at least one rule")
+        raise JsonError(f"there are {listed.n_trees} trees, and each needs at least one rule")
     if listed.order == "first":
         last = np.flatnonzero(np.diff(tree, append=-1))
-        if (asks := last[np.diff(end)[last] > 0]).size:
-            raise JsonError("the last rule of an ordered list asks nothing", (int(asks[0]), "if"))
+        if (conditional := last[np.diff(end)[last] > 0]).size:
+            path = (int(conditional[0]), "if")
+            raise JsonError("the last rule of an ordered list must have no conditions", path)
     trees = np.array(tree, dtype=np.int32)
-    units, exponent = on_grid(np.array(said, dtype=np.float64), trees, listed)
+    units, exponent = on_grid(np.array(outcomes, dtype=np.float64), trees, listed)
     return replace(
         listed,
         exponent=exponent,
@@ -136,7 +136,7 @@ def _rules(stated: list[Any], listed: RuleList) -> RuleList:
         units=units,
         end=np.array(end[1:], dtype=np.int64),
         conditions=conditions.table(),
-        value=None if None in kept else np.array(kept, dtype=np.float64),
+        value=None if None in training_values else np.array(training_values, dtype=np.float64),
     )
 
 
@@ -144,7 +144,7 @@ def _tree(rule: dict[str, Any], before: int, n_trees: int) -> int:
     with At("tree"):
         tree = whole(rule.get("tree", Numeral("1")), 1, n_trees) - 1
         if tree not in (before, before + 1) or tree < 0:
-            raise JsonError("the rules of a tree stand together, and no tree is left out")
+            raise JsonError("rules must be in the order of their trees, without gaps")
         return tree
 
 
@@ -161,7 +161,7 @@ def _support(rule: dict[str, Any]) -> float:
     with At("support"):
         support = read_numeral(numeral(rule["support"]))
         if support < 0:
-            raise JsonError("support is not negative")
+            raise JsonError("support must not be negative")
         return support
 
 
@@ -173,22 +173,22 @@ def _flag(rule: dict[str, Any], key: str) -> bool:
 
 
 # ---------------------------------------------------------------- json values
-# JSON that is not trusted: values checked one by one, and where in the text each stands.
+# Checks of untrusted JSON values, with the path of each in the text.
 #
-# A number stays the text that it was, so that whoever reads it decides how exactly.
+# Numbers are kept as text, so that each reader chooses the precision.
 
 _KEY = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _MOST_DIGITS = 400
 
 
 class Numeral(str):
-    """A number as it is written."""
+    """A number as it is written in the text."""
 
     __slots__ = ()
 
 
 class JsonError(ValueError):
-    """What is wrong with a value, and the keys and indices that lead to it."""
+    """An invalid value, with the keys and indices that lead to it."""
 
     def __init__(self, said: str, path: tuple[str | int, ...] = ()) -> None:
         super().__init__(said)
@@ -196,7 +196,7 @@ class JsonError(ValueError):
 
     @property
     def place(self) -> str:
-        """The way from the whole: ``$.rules[3].if``."""
+        """Path from the root: ``$.rules[3].if``."""
         return "$" + "".join(map(_step, self.path))
 
 
@@ -207,7 +207,7 @@ def _step(piece: str | int) -> str:
 
 
 class At:
-    """``with At("rules", 3):`` any fault inside is one of that place."""
+    """Context that prefixes the path of errors: ``with At("rules", 3):``."""
 
     __slots__ = ("path",)
 
@@ -230,7 +230,7 @@ class At:
 
 
 class _Repeated(dict[str, Any]):
-    """An object that names a key twice."""
+    """A JSON object with a duplicate key."""
 
     key: str = ""
 
@@ -248,16 +248,16 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse(constant: str) -> Any:
-    raise JsonError(f"{constant} is not a number of JSON")
+    raise JsonError(f"{constant} is not a JSON number")
 
 
 def loads(source: str) -> Any:
-    """The value of a JSON text (RFC 8259), numbers as `Numeral`.
+    """Parse JSON text (RFC 8259), with numbers as `Numeral`.
 
     Raises
     ------
     JsonError
-        If it is none, or nested too deep.
+        If it is not valid, or nested too deeply.
     """
     try:
         return json.loads(
@@ -268,15 +268,18 @@ def loads(source: str) -> Any:
             object_pairs_hook=_once,
         )
     except RecursionError:
-        raise JsonError("it is nested too deep") from None
+        raise JsonError("nested too deeply") from None
     except json.JSONDecodeError as error:
-        raise JsonError(f"it is not JSON: {error}") from error
+        raise JsonError(f"not valid JSON: {error}") from error
 
 
 def members(
     value: Any, required: Collection[str] | None = None, optional: Collection[str] = ()
 ) -> dict[str, Any]:
-    """An object; with `required`, one that has these keys, and no others but `optional`."""
+    """Check that a value is an object and, with `required`, that its keys are valid.
+
+    All `required` keys must be there, and no others except `optional` ones.
+    """
     if type(value) is _Repeated:
         raise JsonError(f"the key {value.key!r} appears twice")
     if type(value) is not dict:
@@ -294,30 +297,30 @@ def members(
 
 
 def items(value: Any) -> list[Any]:
-    """An array."""
+    """Check that a value is an array."""
     if type(value) is not list:
         raise JsonError(f"expected an array, not {_kind(value)}")
     return value
 
 
 def string(value: Any, choices: Collection[str] | None = None) -> str:
-    """A text, one of `choices` if there are any."""
+    """Check that a value is a string, one of `choices` if given."""
     if type(value) is not str:
-        raise JsonError(f"expected a text, not {_kind(value)}")
+        raise JsonError(f"expected a string, not {_kind(value)}")
     if choices is not None and value not in choices:
         raise JsonError(f"{value!r} is not one of: {', '.join(choices)}")
     return value
 
 
 def flag(value: Any, *path: str | int) -> bool:
-    """True or false, at `path`."""
+    """Check that a value, at `path`, is a boolean."""
     if type(value) is not bool:
         raise JsonError(f"expected true or false, not {_kind(value)}", path)
     return value
 
 
 def numeral(value: Any, *path: str | int) -> str:
-    """The text of a number, at `path`."""
+    """Check that a value, at `path`, is a number; return its text."""
     if type(value) is not Numeral:
         raise JsonError(f"expected a number, not {_kind(value)}", path)
     if len(value) > _MOST_DIGITS:
@@ -326,11 +329,11 @@ def numeral(value: Any, *path: str | int) -> str:
 
 
 def whole(value: Any, low: int, high: int) -> int:
-    """A whole number from `low` to `high`."""
-    said = numeral(value)
-    number = int(said) if said.lstrip("-").isdigit() else None
+    """Parse an integer from `low` to `high`."""
+    text = numeral(value)
+    number = int(text) if text.lstrip("-").isdigit() else None
     if number is None or not low <= number <= high:
-        raise JsonError(f"expected a whole number from {low} to {high}, not {said}")
+        raise JsonError(f"expected an integer from {low} to {high}, not {text}")
     return number
 
 
@@ -342,20 +345,19 @@ def _kind(value: Any) -> str:
     if isinstance(value, Numeral):
         return f"the number {value[:30]}"
     if isinstance(value, str):
-        return f"the text {value[:30]!r}"
+        return f"the string {value[:30]!r}"
     return "an array" if isinstance(value, list) else "an object"
 
 
-# ---------------------------------------------------------------- json answers
-# What rules say, from JSON that is not trusted.
+# ---------------------------------------------------------------- json outcomes
 
 _SHARE = re.compile(r"[01](?:\.[0-9]{1,60})?(?:[eE]-[0-9]{1,2})?|[1-9]\.[0-9]{1,60}[eE]-[0-9]{1,2}")
 _OFF = Fraction(1, 1_000_000)
-"""Shares written by hand may miss 1 by so much; the last place of each is rounded."""
+"""Tolerance for the sum of shares written by hand, whose last digits are rounded."""
 
 
 class Answers:
-    """Reads what rules say."""
+    """Reader of the outcomes of rules."""
 
     def __init__(self, listed: RuleList) -> None:
         self.listed, self.outputs = listed, listed.schema.outputs
@@ -367,20 +369,20 @@ class Answers:
         self.votes: dict[str, int] = {}
 
     def read(self, value: Any) -> tuple[list[float], list[float] | None]:
-        """Votes or numbers, and what training rows say, if the answers of all targets state it."""
+        """Return votes or numbers, and the training values if all targets have them."""
         stated = members(value, self.names)
-        said: list[float] = []
+        outcome: list[float] = []
         training: list[float] | None = []
         for k, output in enumerate(self.outputs):
             with At(output.name):
                 answer = members(stated[output.name], (), _answer_keys(self.listed))
-                said += self._said(k, output, answer)
+                outcome += self._said(k, output, answer)
                 if training is not None and "training" in answer:
                     with At("training"):
                         training = training + self._training(k, output, answer["training"])
                 else:
                     training = None
-        return said, training
+        return outcome, training
 
     def _said(self, k: int, output: Output, answer: dict[str, Any]) -> Sequence[float]:
         if self.listed.margins:
@@ -407,7 +409,7 @@ class Answers:
             votes = [0] * len(output.classes)
             votes[label] = self.listed.units_each
         else:
-            raise JsonError("an answer states a label, or shares, or both")
+            raise JsonError("an outcome needs 'label', 'shares' or both")
         best = int(least_cost(np.array([votes]), self.listed.costs)[0])
         if label not in (-1, best):
             rule = "with the largest share" if self.listed.costs is None else "of least cost"
@@ -416,10 +418,10 @@ class Answers:
         return votes
 
     def _shares(self, k: int, value: Any) -> list[int]:
-        """Whole votes: each share to the nearest.
+        """Return integer votes: each share rounded to the nearest.
 
-        If these are too many or too few, the largest remainders are rounded up, as they are
-        wherever votes are spread.
+        If they do not add up to the total, the largest remainders are rounded up, as everywhere
+        when votes are distributed.
         """
         total = self.listed.units_each
         stated = self._by_class(k, value)
@@ -433,7 +435,7 @@ class Answers:
         exact = [_share(stated.get(at, _ZERO)) * total for at in range(len(votes))]
         off = sum(exact, Fraction(0)) - total
         if abs(off) > max(_OFF * total, Fraction(len(votes), 2)):
-            raise JsonError(f"the shares add to {float(1 + off / total):.6g}, not to 1")
+            raise JsonError(f"the shares sum to {float(1 + off / total):.6g}, not 1")
         votes = [int(some) for some in exact]
         order = sorted(range(len(votes)), key=lambda at: (votes[at] - exact[at], at))
         for at in itertools.islice(itertools.cycle(order), max(total - sum(votes), 0)):
@@ -447,7 +449,7 @@ class Answers:
         return [read_numeral(weights.get(at, _ZERO)) for at in range(len(output.classes))]
 
     def _by_class(self, k: int, value: Any) -> dict[int, str]:
-        """Numbers behind the keys of classes."""
+        """Return numbers by class index."""
         found = {}
         for key, number in members(value).items():
             found[named(self.keys[k], key, "a class")] = numeral(number, key)
@@ -459,7 +461,7 @@ _ZERO = Numeral("0")
 
 def _share(said: str) -> Fraction:
     if not _SHARE.fullmatch(said):
-        raise JsonError(f"a share is a decimal from 0 to 1, not {said[:70]}")
+        raise JsonError(f"expected a share as a decimal from 0 to 1, not {said[:70]}")
     return Fraction(said)
 
 
@@ -472,7 +474,6 @@ def _answer_keys(listed: RuleList) -> tuple[str, ...]:
 
 
 # ---------------------------------------------------------------- json conditions
-# Conditions of rules, from JSON that is not trusted.
 
 _ASKS = {"numeric": {"above", "at_most"}, "nominal": {"in"}, "test": {"holds"}}
 _ANY = {"above", "at_most", "in", "holds", "known"}
@@ -481,7 +482,7 @@ _WHOLE = re.compile(r"-?[0-9]+")
 
 
 def named(codes: dict[str, int], name: Any, what: str, *path: str) -> int:
-    """The number behind a name, which stands at `path`."""
+    """Return the code of a name; errors refer to `path`."""
     if type(name) is str and name in codes:
         return codes[name]
     with At(*path):
@@ -489,29 +490,29 @@ def named(codes: dict[str, int], name: Any, what: str, *path: str) -> int:
 
 
 def level_codes(codes: dict[str, int], value: Any) -> list[int]:
-    """The codes of levels, ascending; none twice."""
+    """Return the codes of distinct categories, ascending."""
     known = [codes.get(level, -1) for level in items(value) if type(level) is str]
     if len(known) == len(value) and -1 not in known and len(set(known)) == len(known):
         return sorted(known)
     found = []
     for at, level in enumerate(value):
         with At(at):
-            found.append(named(codes, level, "a level of its column"))
+            found.append(named(codes, level, "a category of its column"))
     if len(set(found)) != len(found):
-        raise JsonError("a level is named twice")
+        raise JsonError("a category is listed twice")
     return sorted(found)
 
 
 def label_of(value: Any) -> Label:
-    """A label as a value of its type: ``3`` is a whole number, ``3.0`` is not."""
+    """Return a label of the written type: ``3`` is an integer, ``3.0`` is a float."""
     if isinstance(value, bool) or type(value) is str:
         return value
-    said = numeral(value)
-    return int(said) if _WHOLE.fullmatch(said) else float(said)
+    text = numeral(value)
+    return int(text) if _WHOLE.fullmatch(text) else float(text)
 
 
 class Conditions:
-    """Reads the conditions of rules, and gathers them for a table."""
+    """Reader of the conditions of rules, which it collects into a table."""
 
     def __init__(self, listed: RuleList) -> None:
         schema = listed.schema
@@ -525,18 +526,18 @@ class Conditions:
         self.numbers: dict[str, float] = {}
 
     def rule(self, value: Any) -> int:
-        """Read the conditions of a rule; how many have been read by now."""
+        """Read the conditions of a rule; return the number of conditions read so far."""
         first = len(self.fields)
         for at, condition in enumerate(items(value)):
             with At(at):
                 self._add(members(condition, (), _CONDITION))
-        asked = {fields[0] for fields in self.fields[first:]}
-        if len(asked) < len(self.fields) - first and not self.divides:
-            raise JsonError("a column is asked twice; make one condition of the two")
+        columns = {fields[0] for fields in self.fields[first:]}
+        if len(columns) < len(self.fields) - first and not self.divides:
+            raise JsonError("two conditions on one column or test; merge them")
         return len(self.fields)
 
     def table(self) -> ConditionTable:
-        """All that has been read."""
+        """Return all conditions read."""
         columns = list(zip(*self.fields, strict=True)) if self.fields else [()] * 9
         column, low, high, known, missing, part_low, part_high, dividing, end = columns
         return ConditionTable(
@@ -567,19 +568,22 @@ class Conditions:
         if "dividing" in stated:
             with At("dividing"):
                 if not (self.divides and missing and kind == "nominal"):
-                    raise JsonError("levels divide a row only where its missing values do")
+                    raise JsonError(
+                        "'dividing' needs the missing policy 'fractional', a nominal column and "
+                        "'missing': true"
+                    )
                 dividing = level_codes(self.codes[number], stated["dividing"])
                 if set(dividing) & set(fits):
-                    raise JsonError("a level both fits and divides")
+                    raise JsonError("a category of 'dividing' already fits")
         self.levels.extend(fits)
         self.levels.extend(dividing)
         end = len(self.levels)
         self.fields.append((number, low, high, known, missing, *part, len(dividing), end))
 
     def _asked(self, stated: dict[str, Any]) -> tuple[int, str]:
-        """Number and kind of the column or test."""
+        """Return index and kind of the column or test."""
         if ("column" in stated) == ("test" in stated):
-            raise JsonError("a condition asks either a column or a test")
+            raise JsonError("a condition needs exactly one of 'column' and 'test'")
         if "test" in stated:
             with At("test"):
                 return self.n_features + whole(stated["test"], 1, self.n_tests) - 1, "test"
@@ -587,16 +591,14 @@ class Conditions:
         return number, self.kinds[number]
 
     def _bounds(self, stated: dict[str, Any], kind: str) -> tuple[float, float, bool]:
-        """Bounds, and whether any known value fits."""
-        asks = stated.keys() & _ANY
+        """Return the bounds, and whether any known value fits."""
+        keys = stated.keys() & _ANY
         low, high = -np.inf, np.inf
-        if asks == {"known"}:
+        if keys == {"known"}:
             return low, high, flag(stated["known"], "known")
-        if not asks or not asks <= _ASKS[kind]:
+        if not keys or not keys <= _ASKS[kind]:
             suits = ", ".join(sorted(_ASKS[kind]))
-            raise JsonError(
-                f"a condition on this column states {suits}; or 'known', which stands alone"
-            )
+            raise JsonError(f"a condition on this column needs {suits}, or 'known' alone")
         if kind == "test":
             holds = flag(stated["holds"], "holds")
             return (-np.inf, 0.0, True) if holds else (0.0, np.inf, True)
@@ -607,25 +609,27 @@ class Conditions:
         return low, high, True
 
     def _number(self, stated: dict[str, Any], key: str) -> float:
-        said = numeral(stated[key], key)
-        if said not in self.numbers:
+        text = numeral(stated[key], key)
+        if text not in self.numbers:
             with At(key):
-                self.numbers[said] = read_numeral(said, self.dtype)
-        return self.numbers[said]
+                self.numbers[text] = read_numeral(text, self.dtype)
+        return self.numbers[text]
 
     def _part(self, stated: dict[str, Any], missing: bool) -> tuple[int, int]:
-        """What a missing value keeps of a row."""
+        """Return the bounds of the row's mass that a missing value keeps."""
         if "part" not in stated:
             return (0, MASS) if missing else (0, 0)
         with At("part"):
             part = [whole(bound, 0, MASS) for bound in items(stated["part"])]
             if not (self.divides and missing) or len(part) != 2 or part[0] >= part[1]:
-                raise JsonError("it is two bounds, the lower first, where missing values divide")
+                raise JsonError(
+                    "expected two ascending bounds, with the missing policy 'fractional' and "
+                    "'missing': true"
+                )
         return part[0], part[1]
 
 
-# ---------------------------------------------------------------- json facts
-# What JSON that is not trusted says of a list before its rules.
+# ---------------------------------------------------------------- json header
 
 _DEFAULTS = {"voting": "soft", "order": "disjoint", "combine": "mean", "link": "identity"}
 _CLAUSE = ("column", "sum", "at_most", "above", "holds", "fails")
@@ -646,17 +650,17 @@ _NO_CONDITIONS = ConditionTable(
 
 
 def without_rules(facts: dict[str, Any]) -> RuleList:
-    """The list that these facts describe, without its rules.
+    """Return a rule list without rules, made from the header fields of the JSON.
 
     Raises
     ------
     JsonError
-        Names the place among the facts.
+        If a field is invalid; names its path.
     """
     schema = _schema(facts)
     with At("trees"):
         n_trees = whole(facts.get("trees", Numeral("1")), 1, _MOST_TREES)
-        units_per_tree(n_trees, schema.dtype)  # refuses more than a model holds
+        units_per_tree(n_trees, schema.dtype)  # raises if a model cannot hold as many trees
     with At("exponent"):
         exponent = whole(facts.get("exponent", Numeral("0")), -1074, 1074)
     with At("tests"):
@@ -687,9 +691,9 @@ def without_rules(facts: dict[str, Any]) -> RuleList:
     )
     votes = schema.task == "classification" and not listed.margins
     if (votes and exponent) or (not votes and listed.voting == "hard"):
-        raise JsonError("votes have no exponent, and numbers are not voted on")
+        raise JsonError("votes need exponent 0, and numbers need voting 'soft'")
     if listed.decisions and not votes:
-        raise JsonError("only rules of labels can be decisions", ("decisions",))
+        raise JsonError("'decisions' needs rules that predict labels", ("decisions",))
     return listed
 
 
@@ -708,7 +712,7 @@ def _rounding(value: Any) -> Rounding | None:
                 counts.append(whole(stated[key], int(key in ("digits", "rows")), _MOST_COUNTED))
         found = Rounding(*counts)
         if found.digits > MOST_DIGITS or max(found.shortened, found.longer) > found.thresholds:
-            raise JsonError(f"digits are at most {MOST_DIGITS}, and no count is beyond thresholds")
+            raise JsonError(f"digits are at most {MOST_DIGITS}, and counts at most thresholds")
         return found
 
 
@@ -740,7 +744,7 @@ def _schema(facts: dict[str, Any]) -> Schema:
 def _listed(facts: dict[str, Any], key: str) -> list[Any]:
     with At(key):
         if not items(facts[key]):
-            raise JsonError("at least one is needed")
+            raise JsonError("expected at least one element")
     return items(facts[key])
 
 
@@ -767,22 +771,22 @@ def _costs(value: Any, schema: Schema) -> npt.NDArray[np.int64] | None:
         size = len(schema.classes)
         rows = [[whole(cost, 0, MAX_COST) for cost in items(row)] for row in items(value)]
         if [len(row) for row in rows] != [size] * size or schema.more or not size:
-            raise JsonError("costs are a row for each class of one target, a cost for each answer")
+            raise JsonError("expected a square matrix over the classes of a single target")
         costs = np.array(rows, dtype=np.int64)
         if np.diagonal(costs).any():
-            raise JsonError("the cost of a right answer is 0")
+            raise JsonError("the cost of a correct prediction must be 0")
         return costs
 
 
 class _Tests:
-    """Reads tests over the columns of a schema."""
+    """Reader of tests on the columns of a schema."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self.features = {column.name: k for k, column in enumerate(schema.columns)}
 
     def read(self, number: int, value: Any) -> Test:
-        """One test."""
+        """Read one test."""
         clauses: list[Clause] = []
         with At(number):
             for at, stated in enumerate(items(value)):
@@ -791,7 +795,7 @@ class _Tests:
                     levels = clause.keys() == {"column", "holds", "fails"}
                     clauses.append(self._levels(clause) if levels else self._sum(clause))
             if not clauses:
-                raise JsonError("a test has at least one clause")
+                raise JsonError("a test needs at least one clause")
         return tuple(clauses)
 
     def _sum(self, stated: dict[str, Any]) -> Linear:
@@ -802,16 +806,19 @@ class _Tests:
             at = read_numeral(numeral(stated[side]), dtype)
             return Linear((self._column(stated["column"], "numeric"),), (1.0,), at, below)
         if stated.keys() != {"sum", side}:
-            raise JsonError("a clause states a column or a sum, and at_most or above; or levels")
+            raise JsonError(
+                "a clause needs 'column' or 'sum' with 'at_most' or 'above', or 'column' with "
+                "'holds' and 'fails'"
+            )
         features, weights = [], []
         for place, term in enumerate(items(stated["sum"])):
             with At("sum", place):
                 if len(items(term)) != 2:
-                    raise JsonError("a term is a column and its weight")
+                    raise JsonError("expected a term of a column and its weight")
                 features.append(self._column(term[0], "numeric"))
                 weights.append(read_numeral(numeral(term[1]), dtype))
         if not weights or 0.0 in weights:
-            raise JsonError("a sum has terms, whose weights are not 0")
+            raise JsonError("a sum needs terms with weights other than 0")
         return Linear(tuple(features), tuple(weights), read_numeral(numeral(stated[side])), below)
 
     def _levels(self, stated: dict[str, Any]) -> Levels:
@@ -822,7 +829,7 @@ class _Tests:
             with At(side):
                 for code in level_codes(codes, stated[side]):
                     if branches[code] >= 0:
-                        raise JsonError("a level both holds and fails")
+                        raise JsonError("a category is in both 'holds' and 'fails'")
                     branches[code] = branch
         return Levels(feature, tuple(branches))
 

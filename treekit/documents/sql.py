@@ -1,4 +1,4 @@
-"""Rules as SQL: which rule answers a row, and a query for the rows of each rule."""
+"""Rules as SQL: the rule that matches a row, and a query for the rows of each rule."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ TABLE = "rows"
 
 
 def sql_pieces(listing: Listing, dialect: str = "sqlite") -> Iterator[str]:
-    """A query of the rules' numbers (from 1), then one query for each rule.
+    """Return a query for rule numbers (from 1), then one query per rule, in pieces.
 
-    Where a row may meet several rules of a tree (it divides), there is no number of the one.
+    Fractional instances may match several rules of a tree; they get no query for rule numbers.
     """
     rules, language = listing.rules, listing.language
     source = f'FROM "{TABLE}" AS {ALIAS}'
@@ -64,7 +64,7 @@ def sql_pieces(listing: Listing, dialect: str = "sqlite") -> Iterator[str]:
 
 
 def _numbered(rules: RuleList, found: Iterator[str], source: str, alias: str) -> Iterator[str]:
-    """For each row the number of the rule that answers it, in each tree."""
+    """Yield a query for the number of the rule that each row matches, in each tree."""
     yield f"SELECT {alias}.*"
     for tree, own in itertools.groupby(
         zip(rules.tree.tolist(), range(1, len(rules) + 1), found, strict=True), lambda rule: rule[0]
@@ -77,39 +77,38 @@ def _numbered(rules: RuleList, found: Iterator[str], source: str, alias: str) ->
 
 
 def _heads(rules: RuleList, language: Language) -> Iterator[str]:
-    """A comment for each rule."""
+    """Yield a comment for each rule."""
     texts = zip(said(rules, language), numerals(rules.support), strict=True)
     for number, (answer, support) in enumerate(texts, 1):
         yield comment(language.say("sql_rule", number=str(number), answer=answer, support=support))
 
 
 def comment(text: str) -> str:
-    """Lines of a comment: whatever could end one begins another."""
+    """Return comment lines; each line of the text is commented out."""
     return "".join(f"-- {line}\n" for line in text.splitlines())
 
 
 # ---------------------------------------------------------------- sql predicates
-# Each rule as one condition of SQL on a table's own columns.
+# Each rule as one SQL condition on the columns of a table.
 #
-# Names, texts and numbers are printed by sqlglot from `treekit.export.sql_*`, which decide
-# what a missing cell, an unseen category and a number of the input type are; each distinct
-# piece is printed once, and rules are put together from them.
+# `treekit.export.sql` defines missing cells, unseen categories and numbers of the input
+# type; sqlglot prints each distinct piece once, and rules are composed of the pieces.
 
 ALIAS = "t"
-"""What the predicates call the table."""
+"""Alias of the table in predicates."""
 
 DIALECTS: dict[str, Dialect] = {d.name: d for d in (SQLite(), DuckDB(), Dialect())}
 
-_CHAIN = 32  # terms of AND in a row: SQLite nests up to 1,000
+_CHAIN = 32  # terms of one AND; SQLite limits nesting to 1,000
 _NUMBERS = ("integer", "real")
 
 
 def predicates(rules: RuleList, dialect: str = "sqlite") -> Iterator[str]:
-    """For each rule a condition that is TRUE for the rows which meet the rule's conditions.
+    """Yield, for each rule, a condition that is TRUE for the rows that match it.
 
-    Elsewhere it is FALSE or NULL, which WHERE and CASE take alike.  Rows that the policies
-    refuse meet none.  Of rules that keep a part of a row's mass a row meets several; of an
-    ordered list the first that it meets answers.
+    For other rows it is FALSE or NULL, which WHERE and CASE treat alike.  Rows that the policies
+    refuse match no rule.  Fractional instances match several rules; in an ordered list the first
+    match counts.
 
     Parameters
     ----------
@@ -119,9 +118,9 @@ def predicates(rules: RuleList, dialect: str = "sqlite") -> Iterator[str]:
     Raises
     ------
     SettingError
-        For a test that adds up columns, which a predicate could not do as the model does.
+        For a test on a sum of columns, which a predicate cannot compute exactly.
     ExportError
-        If the engine cannot hold a name or a text.
+        If the engine does not support a name or a text.
     """
     engine = DIALECTS[dialect]
     check_names(rules.schema.names, "the column name", engine)
@@ -146,7 +145,7 @@ def predicates(rules: RuleList, dialect: str = "sqlite") -> Iterator[str]:
 
 
 def joined(parts: Sequence[str]) -> str:
-    """All of some conditions, which bind stronger than AND."""
+    """Return the conjunction of conditions, each of which binds more tightly than AND."""
     if len(parts) <= _CHAIN:
         return " AND ".join(parts) or "1 = 1"
     groups = [parts[i : i + _CHAIN] for i in range(0, len(parts), _CHAIN)]
@@ -154,7 +153,7 @@ def joined(parts: Sequence[str]) -> str:
 
 
 class _Conditions:
-    """Conditions of one list in one dialect; each distinct piece is printed once."""
+    """Conditions of one rule list in one dialect; each distinct piece is printed once."""
 
     def __init__(self, rules: RuleList, dialect: Dialect) -> None:
         self.rules, self.dialect = rules, dialect
@@ -170,13 +169,13 @@ class _Conditions:
         )
 
     def printed(self, value: Sql) -> str:
-        """An expression in the engine's words."""
+        """Return an expression in the engine's dialect."""
         return value.sql(dialect=self.dialect.name, comments=False, copy=False)
 
     def condition(
         self, at: int, number: int, low: float, high: float, known: bool, missing: bool
     ) -> list[str]:
-        """The parts of condition `at`, all of which must hold."""
+        """Return the parts of condition `at`, all of which must hold."""
         schema = self.rules.schema
         if number < schema.n_features and schema.columns[number].kind == "nominal":
             return [self._levels(at, number, missing)]
@@ -187,7 +186,7 @@ class _Conditions:
         return self.made[key]
 
     def refusals(self) -> list[str]:
-        """What every row must meet that the policies do not refuse."""
+        """Return conditions that hold for the rows that the policies accept."""
         rules, found = self.rules, []
         for number, column in enumerate(rules.schema.columns):
             if column.kind == "numeric":
@@ -207,14 +206,14 @@ class _Conditions:
         return found
 
     def raw(self, number: int) -> Sql:
-        """A column of the table."""
+        """Return a column of the table as an expression."""
         return exp.Column(
             this=name_of(self.rules.schema.names[number]),
             table=exp.Identifier(this=ALIAS, quoted=False),
         )
 
     def cell(self, number: int) -> tuple[str, str, str]:
-        """Of a numeric column its number, and whether that is known, and missing."""
+        """Return the number of a numeric cell, and tests whether it is known, and missing."""
         if number not in self.cells:
             made = self._sqlite_cell if self.dialect.name == "sqlite" else self._typed_cell
             self.cells[number] = made(number)
@@ -239,7 +238,7 @@ class _Conditions:
         return value, f"{real} IS NOT NULL", f"{real} IS NULL"
 
     def text(self, number: int) -> tuple[str, list[str]]:
-        """Of a nominal column its text, and its levels as literals."""
+        """Return the text of a nominal cell, and the categories as literals."""
         if number not in self.texts:
             levels = self.rules.schema.columns[number].levels
             index = LevelIndex(levels, self.rules.schema.missing_marks)
@@ -248,7 +247,7 @@ class _Conditions:
         return self.texts[number]
 
     def bound(self, value: float) -> str:
-        """A threshold for doubles."""
+        """Return the literal of a threshold for doubles."""
         double = self.doubles[value]
         if double not in self.bounds:
             self.bounds[double] = self.printed(self.dialect.bound(double))
@@ -261,7 +260,7 @@ class _Conditions:
         if not known:
             return [is_missing if missing else "1 = 0"]
         parts = []
-        # NaN is above every number in engines that have it; text is, in SQLite.
+        # Engines with NaN order it above all numbers; SQLite orders text above numbers.
         if self.dialect.name == "sqlite" or high == np.inf:
             parts.append(is_known)
         if low != -np.inf:
@@ -293,7 +292,7 @@ class _Conditions:
 
 
 def _doubles(values: npt.NDArray[np.float64], single: bool) -> npt.NDArray[np.float64]:
-    """Thresholds for doubles that are not rounded to the input type first."""
+    """Return thresholds that apply to doubles without rounding to the input type first."""
     return double_threshold(values) if single else values
 
 
@@ -302,7 +301,7 @@ def _in(text: str, literals: Sequence[str]) -> str:
 
 
 # ---------------------------------------------------------------- sql tests
-# Tests with stand-ins for unknown values as SQL: the first clause that is known decides.
+# Tests with surrogate clauses: the first clause whose value is known decides.
 
 
 class _Cells(Protocol):
@@ -314,12 +313,12 @@ class _Cells(Protocol):
 
 
 def branch_value(cells: _Cells, rules: RuleList, number: int) -> str:
-    """0 where a test holds, 1 where it fails, NULL where all that it asks is unknown.
+    """Return an expression: 0 where a test holds, 1 where it fails, NULL if all values are unknown.
 
     Raises
     ------
     SettingError
-        If it adds up columns, or weighs one.
+        If the test sums or weights columns.
     """
     made = [_clause(cells, rules, clause, number) for clause in rules.tests[number]]
     return made[0] if len(made) == 1 else f"COALESCE({', '.join(made)})"
@@ -329,8 +328,8 @@ def _clause(cells: _Cells, rules: RuleList, clause: Clause, number: int) -> str:
     if isinstance(clause, Linear):
         if clause.weights != (1.0,):
             raise SettingError(
-                f"test {number + 1} of the rules adds up columns, which a predicate cannot do as "
-                "the model does: write form 'text', or export the model to sql"
+                f"test {number + 1} of the rules sums columns, which an SQL predicate cannot "
+                "compute exactly; write form 'text', or export the model to sql"
             )
         value, known, _ = cells.cell(clause.features[0])
         at = clause.threshold

@@ -1,42 +1,42 @@
-"""Rules as JSON: all that decides an answer, for programs, and for people who edit rules.
+"""Rules as JSON: all that determines a prediction, for programs and for editing.
 
-`treekit.documents.read_json.read_json` reads the same list back.  Format ``treekit rules``,
-version 1; keys in parentheses may be left out when a file is written by hand:
+`treekit.documents.read_json.read_json` restores the same list.  Format ``treekit rules``,
+version 1; keys in parentheses are optional in files written by hand:
 
 ``format``, ``version``
     ``"treekit rules"`` and 1.
 ``targets``
-    ``{"name": ..., "classes": [...]}``; no ``classes`` where the target is a number.
+    ``{"name": ..., "classes": [...]}``; no ``classes`` for a numeric target.
 ``columns``
-    ``{"name": ..., "levels": [...]}``; no ``levels`` where the column holds numbers.
+    ``{"name": ..., "levels": [...]}``; no ``levels`` for a numeric column.
 (``missing_marks``)
     Texts of a table that mean a missing value.
 ``type``, ``missing``, ``unknown``, (``voting``), (``costs``), (``order``), (``trees``),
 (``combine``), (``link``), (``exponent``), (``decisions``)
-    As in `treekit.rules.rule_list.RuleList`; ``trees`` is their number.  Numbers that rules say
-    are multiples of ``2 ** exponent``; others are put on a finer grid, or the finest there is.
+    As in `treekit.rules.rule_list.RuleList`; ``trees`` is their number.  Numbers in outcomes are
+    multiples of ``2 ** exponent``; others use a finer exponent, or the finest possible.
 (``rounding``)
-    Where thresholds were shortened, the counts of `treekit.rules.rule_list.Rounding` by their
+    If thresholds were shortened, the counts of `treekit.rules.rule_list.Rounding` by their
     names: ``{"digits": 3, "thresholds": 8, ...}``; else null.
 (``tests``)
-    Each a list of clauses, the first of which whose value is known decides: ``{"column": ...,
+    Each a list of clauses, the first of which with a known value decides: ``{"column": ...,
     "at_most": 3}`` (or ``above``) holds for such numbers; ``{"sum": [["a", 0.5], ["b", -1]],
-    "at_most": 3}`` for such sums, taken in this order in double precision; ``{"column": ...,
-    "holds": [...], "fails": [...]}`` for levels, of which others are unknown.
+    "at_most": 3}`` for such sums, computed in this order in double precision; ``{"column": ...,
+    "holds": [...], "fails": [...]}`` for categories; others are unknown.
 ``rules``
     In the order of their trees: (``tree``), from 1; (``node``); ``if``, a list of conditions
-    that are all met; ``then``, from each target's name to its answer; (``support``);
+    that must all hold; ``then``, from each target's name to its outcome; (``support``);
     (``as_parent``).
 
-A condition asks a ``column`` or a ``test``, whose number counts from 1: ``"above": 1, "at_most":
-2`` is 1 < x <= 2, null where there is no bound; ``"in": [...]`` are levels; ``"holds"`` is the
-outcome of a test; ``"known": true`` is met by any value, ``"known": false`` by none.  Besides,
-a missing value meets it where (``"missing"``) is true; where rows divide, it keeps (``"part"``)
-of them, two bounds out of 2 ** 24, and levels that are (``"dividing"``) do the same.
+A condition refers to a ``column`` or to the number of a ``test``, from 1: ``"above": 1,
+"at_most": 2`` is 1 < x <= 2, null for no bound; ``"in": [...]`` lists categories; ``"holds"`` is
+the result of a test; ``"known": true`` accepts any value, ``"known": false`` none.  A missing
+value is accepted if (``"missing"``) is true; a fractional instance then keeps (``"part"``) of
+its mass, two bounds out of 2 ** 24, and so do the categories in (``"dividing"``).
 
-An answer is ``{"label": ..., "shares": {...}}`` (either follows from the other: a label alone
-has all votes), ``{"value": ...}`` or ``{"margins": {...}}``.  What is not named is 0.
-``training`` is what the model keeps of its training rows there: weights, or a mean.
+An outcome is ``{"label": ..., "shares": {...}}`` (either implies the other: a label alone has
+all votes), ``{"value": ...}`` or ``{"margins": {...}}``.  Classes not named are 0.
+``training`` describes the training rows there as stored in the model: weights, or a mean.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _RULES_A_PIECE = 2048
 
 
 def pieces(listing: Listing) -> Iterator[str]:
-    """The JSON text: a line for each condition, some thousand rules at a time."""
+    """Return the JSON text, one line per condition, in pieces of `_RULES_A_PIECE` rules."""
     rules = listing.rules
     yield "{\n" + "".join(f' "{key}": {text},\n' for key, text in _head(rules)) + ' "rules": [\n'
     then = _Then(rules)
@@ -78,12 +78,12 @@ def pieces(listing: Listing) -> Iterator[str]:
 
 
 def key_of(label: Label) -> str:
-    """The key of a label among others of its type: its own text, or its JSON."""
+    """Return the JSON key of a label: the label itself if it is a string, else its JSON text."""
     return label if isinstance(label, str) else json.dumps(label)
 
 
 def _dumped(value: Any) -> str:
-    """JSON in one line: letters as they are, and escaped what cannot be seen."""
+    """Return JSON in one line; only characters that are not printable are escaped."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     if text.isprintable():
         return text
@@ -91,7 +91,7 @@ def _dumped(value: Any) -> str:
 
 
 def _lines(values: list[str]) -> str:
-    """A list with a line for each of its values, which are JSON."""
+    """Return a JSON list with one line per value."""
     return "[\n  " + ",\n  ".join(values) + "\n ]" if values else "[]"
 
 
@@ -152,12 +152,12 @@ def _rules(rules: RuleList, first: int, last: int, then: _Then) -> Iterator[str]
     tree, leaf = rules.tree[first:last].tolist(), rules.leaf[first:last].tolist()
     as_parent = rules.as_parent[first:last].tolist()
     for at, answer in enumerate(then.texts(first, last)):
-        mine = ",\n    ".join(conditions[ends[at] : ends[at + 1]])
+        own = ",\n    ".join(conditions[ends[at] : ends[at + 1]])
         place = f'"tree": {tree[at] + 1}, "node": {leaf[at]}'
-        asked = f"[\n    {mine}\n   ]" if mine else "[]"
+        conditions_text = f"[\n    {own}\n   ]" if own else "[]"
         more = ', "as_parent": true' if as_parent[at] else ""
         yield (
-            f'  {{{place},\n   "if": {asked},\n   "then": {answer},\n'
+            f'  {{{place},\n   "if": {conditions_text},\n   "then": {answer},\n'
             f'   "support": {supports[at]}{more}}}'
         )
 
@@ -183,17 +183,17 @@ def _conditions(rules: RuleList, start: int, stop: int) -> list[str]:
         numeric = not test and schema.columns[column].kind == "numeric"
         fits, dividing = ([], []) if test or numeric else table.codes(at)
         if not known:
-            asks = '"known": false'
+            test_text = '"known": false'
         elif test or numeric:
             unbounded = low == high == "null"
-            asks = f'"above": {low}, "at_most": {high}'
-            asks = f'"holds": {"true" if low == "null" else "false"}' if test else asks
-            asks = '"known": true' if unbounded else asks
+            test_text = f'"above": {low}, "at_most": {high}'
+            test_text = f'"holds": {"true" if low == "null" else "false"}' if test else test_text
+            test_text = '"known": true' if unbounded else test_text
         elif len(fits) == len(levels[column]):
-            asks = '"known": true'
+            test_text = '"known": true'
         else:
-            asks = f'"in": [{", ".join(levels[column][code] for code in fits)}]'
-        text = f'{{{heads[column]}, {asks}, "missing": {"true" if missing else "false"}'
+            test_text = f'"in": [{", ".join(levels[column][code] for code in fits)}]'
+        text = f'{{{heads[column]}, {test_text}, "missing": {"true" if missing else "false"}'
         if part != ([0, MASS] if missing else [0, 0]):
             text += f', "part": [{part[0]}, {part[1]}]'
         if dividing:
@@ -211,7 +211,7 @@ def _bounds(rules: RuleList, bounds: np.ndarray) -> list[str]:
 
 
 class _Then:
-    """The answers of rules; each distinct share is written once."""
+    """Writer of the outcomes of rules; each distinct share is formatted once."""
 
     def __init__(self, rules: RuleList) -> None:
         self.rules, outputs = rules, rules.schema.outputs
@@ -223,12 +223,12 @@ class _Then:
         self.share = {u: share_text(u, total) for u in distinct} if self.votes else {}
 
     def texts(self, first: int, last: int) -> Iterator[str]:
-        """The values of ``then`` of the rules from `first` to `last`."""
+        """Yield the values of ``then`` of the rules from `first` to `last`."""
         blocks = list(enumerate(itertools.pairwise(self.rules.schema.blocks)))
         if self.rules.margins:
             blocks = [(0, (0, self.rules.schema.n_values))]
-        said = [self._target(k, start, end, first, last) for k, (start, end) in blocks]
-        for row in zip(*said, strict=True):
+        outcomes = [self._target(k, start, end, first, last) for k, (start, end) in blocks]
+        for row in zip(*outcomes, strict=True):
             named = zip(self.names, row, strict=True)
             yield "{" + ",\n    ".join(f"{name}: {{{text}}}" for name, text in named) + "}"
 
@@ -236,10 +236,10 @@ class _Then:
         rules, keys, labels = self.rules, self.keys[k], self.labels[k]
         units = rules.units[first:last, start:end]
         if self.votes:
-            said, share = least_cost(units, rules.costs).tolist(), self.share
+            codes, share = least_cost(units, rules.costs).tolist(), self.share
             texts = [
                 f'"label": {labels[label]}, "shares": {{{_named(keys, [share[u] for u in row])}}}'
-                for label, row in zip(said, units.tolist(), strict=True)
+                for label, row in zip(codes, units.tolist(), strict=True)
             ]
         elif rules.margins:
             rows = self._on_grid(units)
@@ -248,16 +248,17 @@ class _Then:
             texts = [f'"value": {row[0]}' for row in self._on_grid(units)]
         if rules.value is None:
             return texts
-        kept = _numerals(rules.value[first:last, start:end])
-        said_of = [f"{{{_named(keys, row)}}}" if keys else row[0] for row in kept]
-        return [f'{text}, "training": {was}' for text, was in zip(texts, said_of, strict=True)]
+        training = _numerals(rules.value[first:last, start:end])
+        training_texts = [f"{{{_named(keys, row)}}}" if keys else row[0] for row in training]
+        pairs = zip(texts, training_texts, strict=True)
+        return [f'{text}, "training": {own}' for text, own in pairs]
 
     def _on_grid(self, units: np.ndarray) -> list[list[str]]:
         return _numerals(np.ldexp(units.astype(np.float64), self.rules.exponent))
 
 
 def _named(keys: list[str], numbers: list[str]) -> str:
-    """What is not 0, behind its key."""
+    """Return the nonzero numbers by their keys."""
     named = zip(keys, numbers, strict=True)
     return ", ".join(f"{key}: {number}" for key, number in named if number != "0")
 

@@ -1,8 +1,8 @@
-"""The scikit-learn face: trees and forests as estimators over `treekit.training`.
+"""scikit-learn estimators for trees and forests.
 
-A second face over the same parts, not a second implementation: an estimator
-turns scikit-learn's words into a `Dataset` and settings, `treekit.training.fit`
-does the rest, and ``estimator.model_`` is the `Model`, ready to be exported.
+The estimators wrap `treekit.training`: an estimator converts scikit-learn's
+parameters and inputs to settings and a `Dataset`, `treekit.training.fit` trains, and
+``estimator.model_`` is the `Model`, ready for export.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
     "RandomForestRegressor",
 ]
 
-# skl2onnx knows them from the moment that somebody imports it.
+# Deferred until skl2onnx is imported, if ever.
 register_when_imported(
     DecisionTreeClassifier,
     DecisionTreeRegressor,

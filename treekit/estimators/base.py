@@ -1,4 +1,4 @@
-"""What all estimators share: from scikit-learn's words to a model and back."""
+"""Base classes of the estimators."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- base
+# ---------------------------------------------------------------- all estimators
 
 _SHARED = (
     "algorithm",
@@ -80,18 +80,18 @@ _SHARED = (
     "missing",
     "unknown",
 )
-"""Parameters that are training settings as they are."""
+"""Parameters that are passed unchanged as training settings."""
 
 
 class EstimatorBase(Parameters, BaseEstimator):
-    """Fit and predict of every estimator."""
+    """Base class of all estimators."""
 
     _ensemble: Literal["tree", "forest"]
     _task: Literal["classification", "regression"]
     model_: Model
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, validation: Any = None) -> Any:
-        """Train on inputs `X` (rows, features) and targets `y` (rows,) or (rows, outputs).
+        """Fit to inputs `X` (rows, features) and targets `y` (rows,) or (rows, outputs).
 
         Parameters
         ----------
@@ -100,11 +100,11 @@ class EstimatorBase(Parameters, BaseEstimator):
         y : array-like of shape (rows,) or (rows, outputs)
             Labels, or finite numbers; one model predicts all outputs.
         sample_weight : array-like of shape (rows,), optional
-            Not negative.  A row of whole weight w counts as w rows.
+            Non-negative.  A row of integer weight w counts as w rows.
         validation : (X, y), optional
-            Rows that pruners judge by, in place of a share of those of `X`.
-            They weigh 1, times what the training rows' classes weigh.
-            Of categories that `X` does not have, `unknown` says what they are.
+            Validation rows for pruners, in place of a share of the rows of `X`.
+            Their weight is 1, times the class weights of the training rows.
+            Categories that `X` does not have are treated as set by `unknown`.
 
         Returns
         -------
@@ -118,23 +118,26 @@ class EstimatorBase(Parameters, BaseEstimator):
             return self
         kinds = column_kinds(self.categorical, x)
         dataset = self._dataset(x, target, weights, kinds._asdict())
-        held = None if validation is None else self._validation(validation, dataset.schema, target)
+        validation_set = (
+            None if validation is None else self._validation(validation, dataset.schema, target)
+        )
         settings = by_algorithm(self, self._settings(dataset) | self._further())
         if self._task == "classification" and answers_numbers(settings):
             who = registry.described(registry.criterion(self.criterion))
             raise SettingError(
-                f"{who} answers numbers of its own, and this is a classifier; use treekit.train"
+                f"{who} predicts numbers instead of classes, which a classifier does not support; "
+                "use treekit.train"
             )
-        fitted = fit(dataset, settings, validation=held, start=self._start())
+        fitted = fit(dataset, settings, validation=validation_set, start=self._start())
         self.model_ = fitted.model
         self.n_outputs_ = len(dataset.schema.outputs)
         self._keep(fitted, dataset)
         return self
 
     def apply(self, X: Any) -> npt.NDArray[np.int32]:
-        """The node in which each row ends: (rows,) of a tree, (rows, trees) of a forest.
+        """Return the leaf of each row: (rows,) for a tree, (rows, trees) for a forest.
 
-        Where rows divide (``missing="fractional"``), the leaf that gets most of a row.
+        With ``missing="fractional"``, it is the leaf with the largest share of the row.
         """
         matrix = self._encode(X)
         nodes = leaf_indices(self.model_, matrix, self._n_threads())
@@ -142,14 +145,15 @@ class EstimatorBase(Parameters, BaseEstimator):
 
     @property
     def feature_importances_(self) -> npt.NDArray[np.float64]:
-        """(features,) float64: each column's share of gain x weight, the mean over the trees.
+        """(features,) float64: each column's share of gain x weight, averaged over the trees.
 
-        See `treekit.gain_importances`; `treekit.permutation_importances` are others.
+        See `treekit.gain_importances`, and `treekit.permutation_importances` for another kind.
         """
         check_is_fitted(self, "model_")
         return gain_importances(self.model_)
 
     def _read_target(self, y: Any) -> npt.NDArray[Any]:
+        """Check the training target, and code class labels."""
         raise NotImplementedError
 
     def permutation_importances(
@@ -162,15 +166,15 @@ class EstimatorBase(Parameters, BaseEstimator):
         repeats: int = 5,
         random_state: Any = 0,
     ) -> Importances:
-        """What the score on `X` and `y` loses when a column's cells are shuffled.
+        """Compute the decrease of the score on `X` and `y` when a column is shuffled.
 
-        See `treekit.permutation_importances`; if `out_of_bag`, the rows and
-        weights are those of the fit.
+        See `treekit.permutation_importances`; with `out_of_bag`, pass the rows and
+        weights of the fit.
         """
         check_is_fitted(self, "model_")
         y = self._held_target(y)
-        # The bags of several outputs were drawn by weights times class weights; those of
-        # one know its class weights from the model.  Other scores know the rows' own.
+        # Bags for several outputs were drawn by weights times class weights; for one output
+        # the class weights are in the model.  Scores on other rows use the rows' weights only.
         read = self._read_weights if out_of_bag else self._row_weights
         return measure_importances(
             self.model_,
@@ -182,11 +186,11 @@ class EstimatorBase(Parameters, BaseEstimator):
         )
 
     def _validation(self, validation: Any, schema: Schema, target: npt.NDArray[Any]) -> Dataset:
-        """The rows ``(X, y)`` in the terms of the training rows, which have this `target`."""
+        """Encode validation rows ``(X, y)`` with the schema of the training rows."""
         if not isinstance(validation, (tuple, list)) or len(validation) != 2:
             raise SettingError(
-                f"validation is a {type(validation).__name__}; give a pair (X, y) of rows as those "
-                "to train on"
+                f"validation is a {type(validation).__name__}; give a pair (X, y) of rows like the "
+                "training rows"
             )
         y = self._held_target(validation[1])
         return self._coded(validation[0], y, schema, self._weights_of_labels(y, target))
@@ -198,25 +202,26 @@ class EstimatorBase(Parameters, BaseEstimator):
         schema: Schema,
         weights: npt.NDArray[np.float64] | None = None,
     ) -> Dataset:
-        """Rows and their coded target in the terms of the schema."""
+        """Encode rows with a schema, and combine them with their coded target."""
         x = read_input(self, X, reset=False)
         check_consistent_length(X, y)
         matrix = encode_rows(x, schema, missing=effective(self, "missing"), unknown=self.unknown)
         return coded_dataset(matrix, y, schema, weights)
 
     def _held_target(self, y: Any) -> npt.NDArray[Any]:
-        """The target of other rows, coded as the training rows' is."""
+        """Check and code the target of rows other than the training rows."""
         return self._read_target(y)
 
     def _read_weights(
         self, sample_weight: Any, target: npt.NDArray[Any]
     ) -> npt.NDArray[np.float64] | None:
-        """Weights to train by."""
+        """Return the training weights of rows."""
         return self._row_weights(sample_weight, target)
 
     def _row_weights(
         self, sample_weight: Any, target: npt.NDArray[Any]
     ) -> npt.NDArray[np.float64] | None:
+        """Check `sample_weight`."""
         if sample_weight is None:
             return None
         weights: npt.NDArray[np.float64] = _check_sample_weight(
@@ -227,12 +232,12 @@ class EstimatorBase(Parameters, BaseEstimator):
     def _weights_of_labels(
         self, y: npt.NDArray[Any], target: npt.NDArray[Any]
     ) -> npt.NDArray[np.float64] | None:
-        """What rows weigh by their labels `y`, where that is no setting; by training's `target`."""
+        """Return row weights by labels `y` and training `target`, if no setting covers them."""
         del y, target
         return None
 
     def _counted_weights(self, dataset: Dataset) -> npt.NDArray[np.float64] | None:
-        """What the training rows weigh in a node."""
+        """Return the weights with which training rows count in a node."""
         return dataset.weights
 
     def _dataset(
@@ -242,12 +247,13 @@ class EstimatorBase(Parameters, BaseEstimator):
         weights: npt.NDArray[np.float64] | None,
         kinds: Mapping[str, Any],
     ) -> Dataset:
+        """Make the training dataset."""
         return make_dataset_xy(
             x, target, target="target", task=self._task, weights=weights, dtype=self.dtype, **kinds
         )
 
     def _settings(self, dataset: Dataset) -> dict[str, Any]:
-        """The parameters as `treekit.training` takes them."""
+        """Convert the parameters to settings of `treekit.training`."""
         settings = {name: getattr(self, name) for name in _SHARED}
         settings |= {
             "ensemble": self._ensemble,
@@ -273,7 +279,7 @@ class EstimatorBase(Parameters, BaseEstimator):
         return settings | self._complexity()
 
     def _further(self) -> dict[str, Any]:
-        """`train_settings`, which win over the parameters."""
+        """Return `train_settings`, which override the parameters."""
         if self.train_settings is not None and not isinstance(self.train_settings, Mapping):
             raise SettingError(
                 f"train_settings is {self.train_settings!r}; give a dict of settings by name"
@@ -281,7 +287,7 @@ class EstimatorBase(Parameters, BaseEstimator):
         return dict(self.train_settings or {})
 
     def _complexity(self) -> dict[str, Any]:
-        """`ccp_alpha` as a pruner."""
+        """Convert `ccp_alpha` to settings of a pruner."""
         alpha: Any = self.ccp_alpha
         if not isinstance(alpha, Real) or not 0.0 <= float(alpha) < np.inf:
             raise SettingError(f"ccp_alpha is {alpha!r}; give a number of at least 0")
@@ -289,30 +295,31 @@ class EstimatorBase(Parameters, BaseEstimator):
             return {}
         if self.pruner is not None:
             raise SettingError(f"ccp_alpha and pruner={self.pruner!r} both prune; give one of them")
-        # The squared error is the impurity of numbers.
+        # For regression the loss, the squared error, is the impurity.
         risk = "impurity" if self._task == "classification" else "loss"
         return {"pruner": "cost_complexity", "pruner.alpha": float(alpha), "pruner.risk": risk}
 
     def _is_complete(self) -> bool:
-        """Whether nothing is left to fit."""
+        """Return whether nothing is left to fit."""
         return False
 
     def _start(self) -> Fitted | None:
-        """The forest to continue, if any."""
+        """Return the forest to continue, if any."""
         return None
 
     def _keep(self, fitted: Fitted, dataset: Dataset) -> None:
-        """Set the attributes that only some estimators have."""
+        """Set fitted attributes that only some estimators have."""
 
     def _encode(self, X: Any) -> npt.NDArray[Any]:
+        """Encode rows for the fitted model."""
         check_is_fitted(self, "model_")
         model = self.model_
         x = read_input(self, X, reset=False)
         return encode_rows(x, model.schema, missing=model.missing, unknown=model.unknown)
 
     def _answers(self, X: Any, say: Callable[[Model, npt.NDArray[np.int64]], Any]) -> Any:
-        """What `say` makes of the rows' sums; see `treekit.model.scoring.answers`."""
-        matrix = self._encode(X)  # says first whether there is a model
+        """Apply `say` to the rows' sums; see `treekit.model.scoring.answers`."""
+        matrix = self._encode(X)  # first, because it checks that the estimator is fitted
         return answers(self.model_, matrix, say, self._n_threads())
 
     def _n_threads(self) -> int:
@@ -321,62 +328,60 @@ class EstimatorBase(Parameters, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = effective(self, "missing") != "error"
-        # Text cells are taken, too; but scikit-learn's tag `string` promises any object.
+        # Text is supported as well, but scikit-learn's tag `string` implies any object.
         tags.input_tags.categorical = True
         tags.target_tags.multi_output = True
         return tags
 
 
-# ---------------------------------------------------------------- tasks
-# What classifiers share, and what regressors share.
+# ---------------------------------------------------------------- classifiers and regressors
 
 
 class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
-    """What all classifiers share."""
+    """Base class of all classifiers."""
 
     _task = "classification"
     classes_: Any
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """The label of each row: (rows,) or (rows, outputs), of the type of ``classes_``."""
-        # The labels in the type that they came in.
+        """Predict the label of each row: (rows,) or (rows, outputs), typed as ``classes_``."""
         codes = self._answers(X, label_codes)
-        said = [labels[codes[:, k]] for k, labels in enumerate(self._labels())]
-        return said[0] if len(said) == 1 else np.column_stack(said)
+        predictions = [labels[codes[:, k]] for k, labels in enumerate(self._labels())]
+        return predictions[0] if len(predictions) == 1 else np.column_stack(predictions)
 
     def predict_proba(self, X: Any) -> Any:
-        """(rows, classes) float64: the share of the votes, in the order of ``classes_``.
+        """Predict class probabilities (rows, classes), in the order of ``classes_``.
 
-        Of several outputs a list of such arrays.
+        Returns a list of such arrays for several outputs.
         """
         return self._answers(X, probabilities)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy; of several outputs the share of rows whose labels all are right."""
-        said = self.predict(X)
-        if said.ndim == 1:
+        """Compute the accuracy; for several outputs, all labels of a row must be correct."""
+        predictions = self.predict(X)
+        if predictions.ndim == 1:
             return float(super().score(X, y, sample_weight))
         labels = _targets(self, y)
-        check_consistent_length(said, labels, sample_weight)
-        if labels.shape != said.shape:
+        check_consistent_length(predictions, labels, sample_weight)
+        if labels.shape != predictions.shape:
             raise DataError(
-                f"y has shape {labels.shape}, but there are {said.shape[1]} outputs; give a column "
-                "of labels for each"
+                f"y has shape {labels.shape}, but there are {predictions.shape[1]} outputs; give "
+                "one column of labels per output"
             )
-        return float(np.average((said == labels).all(axis=1), weights=sample_weight))
+        return float(np.average((predictions == labels).all(axis=1), weights=sample_weight))
 
     @property
     def n_classes_(self) -> int | list[int]:
-        """Number of classes; of several outputs a list."""
+        """Number of classes; a list for several outputs."""
         sizes = [len(labels) for labels in self._labels()]
         return sizes if isinstance(self.classes_, list) else sizes[0]
 
     def _labels(self) -> list[npt.NDArray[Any]]:
-        """The labels of each output."""
+        """Return the labels of each output."""
         return self.classes_ if isinstance(self.classes_, list) else [self.classes_]
 
     def _read_target(self, y: Any) -> npt.NDArray[Any]:
-        """(rows,) or (rows, outputs) int64: codes of `y`, whose labels become ``classes_``."""
+        """Return the codes of `y`, (rows,) or (rows, outputs) int64, and set ``classes_``."""
         labels = _targets(self, y)
         assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
@@ -388,22 +393,22 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
         return np.column_stack([codes for _, codes in each])
 
     def _held_target(self, y: Any) -> npt.NDArray[Any]:
-        """Codes of labels that all are in ``classes_``: (rows,) or (rows, outputs) int32."""
+        """Return the codes of `y`, int32; all labels must be in ``classes_``."""
         labels = _targets(self, y)
         columns = labels.reshape(len(labels), -1).T
         if len(columns) != len(self._labels()):
             raise DataError(
-                f"the validation target has {len(columns)} columns and that of the training rows "
-                f"{len(self._labels())}; give as many"
+                f"the validation target has {len(columns)} columns, but the training target has "
+                f"{len(self._labels())}; give equal numbers of columns"
             )
         codes = np.empty(columns.T.shape, dtype=np.int32)
         for k, (own, classes) in enumerate(zip(columns, self._labels(), strict=True)):
             known = np.isin(own, classes)
             if not known.all():
-                stranger = own[~known].tolist()[0]
+                unknown = own[~known].tolist()[0]
                 raise DataError(
-                    f"the validation target holds {stranger!r}, which is no label of the training "
-                    "rows; drop its rows, or train with some"
+                    f"the validation target contains {unknown!r}, which is not a label of the "
+                    "training rows; drop these rows, or add such rows for training"
                 )
             codes[:, k] = np.searchsorted(classes, own)
         return codes if labels.ndim == 2 else codes[:, 0]
@@ -420,8 +425,8 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
     def _weights_of_labels(
         self, y: npt.NDArray[Any], target: npt.NDArray[Any]
     ) -> npt.NDArray[np.float64] | None:
-        # Training has class weights for one output.  Of several, scikit-learn's are
-        # the product of what a row's labels weigh.
+        # Training supports class weights for one output only.  For several outputs, as in
+        # scikit-learn, a row's factor is the product of the class weights of its labels.
         if self.class_weight is None or target.ndim == 1:
             return None
         return row_factors(class_factors(self.class_weight, self._labels(), target), y)
@@ -430,7 +435,7 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
         class_weight = self._class_weight(dataset)
         if class_weight is None:
             return dataset.weights
-        # The factors that training takes, whatever it makes of those that are asked for.
+        # The factors of the training plan, which may differ from the given class weights.
         factors = make_plan(dataset, {"class_weight": class_weight}).class_weights
         if factors is None:
             return dataset.weights
@@ -438,7 +443,7 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
         return by_class if dataset.weights is None else by_class * dataset.weights
 
     def _class_weight(self, dataset: Dataset) -> Any:
-        """`class_weight` as the setting of training, which knows it for one output."""
+        """Return `class_weight` as the training setting, None for several outputs."""
         if dataset.schema.more:
             return None
         return class_weight_setting(self.class_weight, self._labels()[0], dataset)
@@ -457,8 +462,8 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
         weights: npt.NDArray[np.float64] | None,
         kinds: Mapping[str, Any],
     ) -> Dataset:
-        # Codes go in and labels are put back: a label such as "NA" or "?" is
-        # no missing value, and 1.0 stays a float.
+        # Train on codes and restore the labels afterwards, so that a label such as "NA" or
+        # "?" does not count as missing, and 1.0 stays a float.
         sizes = [len(own) for own in self._labels()]
         codes: Any = range(sizes[0])
         if target.ndim == 2:
@@ -480,12 +485,12 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
 
 
 class RegressorBase(RegressorMixin, EstimatorBase):
-    """What all regressors share."""
+    """Base class of all regressors."""
 
     _task = "regression"
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
-        """The predicted number of each row: (rows,) or (rows, outputs) float64."""
+        """Predict the number of each row: (rows,) or (rows, outputs) float64."""
         numbers: npt.NDArray[np.float64] = self._answers(X, decide)
         return numbers
 
@@ -495,7 +500,7 @@ class RegressorBase(RegressorMixin, EstimatorBase):
 
 
 def _targets(estimator: Any, y: Any, dtype: Any = None) -> npt.NDArray[Any]:
-    """(rows,), or (rows, outputs) of more outputs than one."""
+    """Check the target: return (rows,), or (rows, outputs) for several outputs."""
     if y is None:
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None"
@@ -508,18 +513,18 @@ def _targets(estimator: Any, y: Any, dtype: Any = None) -> npt.NDArray[Any]:
     return one
 
 
-# ---------------------------------------------------------------- facts
-# What a model does not keep of its training rows: how many a node had, and how they spread.
+# ---------------------------------------------------------------- node statistics
+# Statistics of the training rows that a model does not store.
 
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """Facts of the nodes of one tree.
+    """Training statistics of the nodes of one tree.
 
     Attributes
     ----------
     samples : (nodes,) int64
-        Training rows that reached the node, whatever they weigh.
+        Number of training rows that reached the node, unweighted.
     impurity : (nodes,) float64, or None
         Impurity of the node's training rows.
     """
@@ -529,15 +534,15 @@ class NodeFacts:
 
 
 def facts_of_weights(tree: Tree) -> NodeFacts:
-    """What the tree itself tells: its weights are numbers of rows drawn."""
+    """Derive the statistics of a forest's tree, whose weights are counts of drawn rows."""
     return NodeFacts(np.rint(tree.weight).astype(np.int64))
 
 
 def facts_of_rows(model: Model, dataset: Dataset) -> NodeFacts | None:
-    """The facts of a single tree's training rows; None where rows go down several branches.
+    """Compute the statistics of a single tree; None with fractional instances.
 
-    The impurity of numbers is their variance, the mean over the outputs; that
-    of classes follows from the tree, see `class_impurity`.
+    The impurity of numbers is their variance, averaged over the outputs; the
+    impurity of classes follows from the tree, see `class_impurity`.
     """
     if model.missing == "fractional":
         return None
@@ -551,15 +556,15 @@ def facts_of_rows(model: Model, dataset: Dataset) -> NodeFacts | None:
         w = weights[counted]
         sums.append(w)
         for y in np.asarray(dataset.y, dtype=np.float64)[counted].reshape(len(leaf), -1).T:
-            apart = y - np.average(y, weights=w)
-            sums += [w * apart, w * apart * apart]
+            deviation = y - np.average(y, weights=w)
+            sums += [w * deviation, w * deviation * deviation]
     total = _upwards(tree, leaf, sums)
     impurity = _variance(total[1], total[2::2], total[3::2]) if numbers else None
     return NodeFacts(total[0].astype(np.int64), impurity)
 
 
 def _weights(model: Model, dataset: Dataset) -> npt.NDArray[np.float64]:
-    """(rows,) what the training rows weigh, times what is asked of their classes."""
+    """Return the weights of the training rows (rows,), times their class weights."""
     factors = class_weights(dataset, model.settings["class_weight"], model.settings["priors"])
     weights = np.ones(dataset.n_rows) if dataset.weights is None else dataset.weights
     return weights if factors is None else weights * factors[dataset.y]
@@ -570,7 +575,7 @@ def _variance(
     first: npt.NDArray[np.float64],
     second: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
-    """(nodes,) of numbers, the mean over the outputs, from sums and sums of squares of each."""
+    """Compute the variance (nodes,), averaged over the outputs, from first and second moments."""
     weight = np.maximum(weight, 5e-324)
     return np.asarray(np.maximum(second / weight - (first / weight) ** 2, 0.0).mean(axis=0))
 
@@ -578,7 +583,7 @@ def _variance(
 def _upwards(
     tree: Tree, leaf: npt.NDArray[np.int32], parts: Sequence[npt.NDArray[np.float64]]
 ) -> npt.NDArray[np.float64]:
-    """(parts, nodes) float64: sums of each part (rows,) over the rows that pass a node."""
+    """Sum each part (rows,) over the rows that pass each node: (parts, nodes) float64."""
     total = np.empty((tree.n_nodes, len(parts)))
     for column, part in zip(total.T, parts, strict=True):
         column[:] = np.bincount(leaf, part, minlength=tree.n_nodes)
@@ -586,7 +591,7 @@ def _upwards(
         first, counts = tree.first_child[parents], tree.n_children[parents]
         summed = total.take(first, axis=0)
         for branch in range(1, int(counts.max())):
-            # One after the other, in the order of the branches: sums are rounded.
+            # Add the branches one by one, to fix the order of the rounded sums.
             has = counts > branch
             summed[has] += total.take(first[has] + branch, axis=0)
         total[parents] = summed
@@ -594,18 +599,18 @@ def _upwards(
 
 
 def class_impurity(model: Model, tree: Tree) -> npt.NDArray[np.float64]:
-    """(nodes,) float64: the criterion's impurity of each node, the mean over the outputs.
+    """Compute the criterion's impurity of each node (nodes,), averaged over the outputs.
 
-    The Gini index stands in for criteria that have none.
+    For criteria without impurity, it is the Gini index.
     """
     settings = model.settings
-    own = {
+    criterion_settings = {
         key.partition(".")[2]: value
         for key, value in settings.items()
         if key.startswith("criterion.")
     }
     functions: CriterionFunctions
-    functions, _ = registry.make(registry.criterion(settings["criterion"]), own)
+    functions, _ = registry.make(registry.criterion(settings["criterion"]), criterion_settings)
     blocks = model.schema.blocks
     total = np.zeros(tree.n_nodes)
     for first, last in itertools.pairwise(blocks):
@@ -618,14 +623,14 @@ def class_impurity(model: Model, tree: Tree) -> npt.NDArray[np.float64]:
     return total / (len(blocks) - 1)
 
 
-# ---------------------------------------------------------------- complexity
-# Cost-complexity pruning by impurity, as scikit-learn has it.
+# ---------------------------------------------------------------- cost-complexity pruning
+# Pruning by impurity, as in scikit-learn.
 
 
 def impurity_path(
     tree: Tree, impurity: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The alphas at which links of an unpruned tree break, one link at a time.
+    """Compute the alphas at which subtrees of an unpruned tree are pruned, one at a time.
 
     Breiman, Friedman, Olshen and Stone 1984, section 3.3, with the impurity of
     the leaves as risk.
@@ -637,8 +642,8 @@ def impurity_path(
     Returns
     -------
     alphas, impurities : (links + 1,) float64
-        Ascending from 0 and the whole tree: the alpha that breaks each link,
-        and the impurity of the leaves that are then left, by their share of weight.
+        Ascending from alpha 0, the complete tree: the alpha that prunes each subtree,
+        and the weighted impurity of the remaining leaves.
     """
     weight = tree.weight[0]
     risk = tree.weight * impurity
@@ -650,8 +655,8 @@ def impurity_path(
     lost = np.bincount(link[inner], tree.n_children[inner] - 1.0, minlength=tree.n_nodes)
     breaks = inner[link[inner] == inner]
     breaks = breaks[np.argsort(alpha_of[breaks], kind="stable")]
-    # What a link holds back is its alpha times the leaves that go with it.
+    # The risk increase of a pruning step is its alpha times the number of removed leaves.
     gained = np.cumsum(alpha_of[breaks] * lost[breaks])
-    whole = risk[0] - (gained[-1] if len(gained) else 0.0)
+    full_impurity = risk[0] - (gained[-1] if len(gained) else 0.0)
     alphas = np.concatenate([[0.0], alpha_of[breaks]]) / weight
-    return alphas, np.concatenate([[0.0], gained]) / weight + whole / weight
+    return alphas, np.concatenate([[0.0], gained]) / weight + full_impurity / weight

@@ -31,21 +31,21 @@ __all__ = [
 
 
 class ForestBase(ForestParameters, EstimatorBase):
-    """What all forests share."""
+    """Base class of all forests."""
 
     _ensemble = "forest"
     _tree_class: type[TreeBase]
 
     def _is_complete(self) -> bool:
-        """Whether a forest to continue has all its trees already."""
+        """Return whether the forest to continue already has all trees."""
         start = self._start()
         if start is None:
             return False
         grown = start.model.n_trees
         if self.n_estimators < grown:
             raise ValueError(
-                f"n_estimators={self.n_estimators} must be larger or equal to {grown}, the trees "
-                "that there are, when warm_start is True"
+                f"n_estimators={self.n_estimators} must be larger or equal to {grown}, the number "
+                "of fitted trees, when warm_start is True"
             )
         if self.n_estimators == grown:
             warnings.warn(
@@ -54,14 +54,15 @@ class ForestBase(ForestParameters, EstimatorBase):
                 stacklevel=3,
             )
             return True
-        given = self.get_params(deep=False)  # records among them need no plugin
-        given = {key: value for key, value in given.items() if not isinstance(value, str)}
-        require_plugins(start.model, {k: v for k, v in given.items() if k != "algorithm"})
+        # Components given as records, not by name, need no installed plugin.
+        components = self.get_params(deep=False)
+        components = {key: value for key, value in components.items() if not isinstance(value, str)}
+        require_plugins(start.model, {k: v for k, v in components.items() if k != "algorithm"})
         return False
 
     def _settings(self, dataset: Dataset) -> dict[str, Any]:
         if self.oob_score and not self.bootstrap:
-            raise SettingError("oob_score needs rows out of bag; set bootstrap=True")
+            raise SettingError("oob_score requires out-of-bag rows; set bootstrap=True")
         settings = super()._settings(dataset) | {
             "trees": self.n_estimators,
             "bootstrap": self.bootstrap,
@@ -80,7 +81,7 @@ class ForestBase(ForestParameters, EstimatorBase):
         return getattr(self, "_fitted", None) if self.warm_start else None
 
     def decision_path(self, X: Any) -> tuple[Any, npt.NDArray[np.int64]]:
-        """The paths of all trees side by side, and where each tree's nodes begin.
+        """Return the decision paths in all trees, and the offsets of the trees' nodes.
 
         Returns
         -------
@@ -98,7 +99,7 @@ class ForestBase(ForestParameters, EstimatorBase):
 
     @property
     def estimators_(self) -> list[Any]:
-        """The trees as fitted estimators, made when they are asked for."""
+        """The trees as fitted estimators, created on access."""
         check_is_fitted(self, "model_")
         model = self.model_
         return [
@@ -117,6 +118,7 @@ class ForestBase(ForestParameters, EstimatorBase):
         ]
 
     def _one(self, model: Model) -> TreeBase:
+        """Wrap the model of one tree in an estimator."""
         names = {field.name for field in fields(self._tree_class)}
         own = {name: value for name, value in self.get_params(False).items() if name in names}
         tree = self._tree_class(**own)
@@ -127,7 +129,7 @@ class ForestBase(ForestParameters, EstimatorBase):
         return tree
 
     def _keep(self, fitted: Fitted, dataset: Dataset) -> None:
-        del dataset  # a forest keeps nothing of its rows
+        del dataset  # only single trees store statistics of the rows
         if self.warm_start:
             self._fitted = fitted
         if not self.oob_score or fitted.oob_votes is None or fitted.oob_times is None:
@@ -136,7 +138,7 @@ class ForestBase(ForestParameters, EstimatorBase):
         if not times.all():
             warnings.warn(
                 f"{int((times == 0).sum())} of {len(times)} rows were out of bag for no tree and "
-                "have no out-of-bag prediction (NaN); raise n_estimators",
+                "have no out-of-bag prediction (NaN); increase n_estimators",
                 TreekitWarning,
                 stacklevel=4,
             )
@@ -146,8 +148,8 @@ class ForestBase(ForestParameters, EstimatorBase):
                 self.oob_decision_function_ = _shares(votes, fitted.model.schema.blocks)
                 self.oob_score_ = report.get("accuracy", np.nan)
             else:
-                said = votes / times[:, None]
-                self.oob_prediction_ = said if self.n_outputs_ > 1 else said[:, 0]
+                predictions = votes / times[:, None]
+                self.oob_prediction_ = predictions if self.n_outputs_ > 1 else predictions[:, 0]
                 self.oob_score_ = report.get("r2", np.nan)
 
     def _n_threads(self) -> int:
@@ -155,7 +157,7 @@ class ForestBase(ForestParameters, EstimatorBase):
 
 
 def _shares(votes: npt.NDArray[np.float64], blocks: tuple[int, ...]) -> npt.NDArray[np.float64]:
-    """Votes (rows, classes of all outputs) as shares: (rows, classes), or a plane an output."""
+    """Normalize votes (rows, classes of all outputs): (rows, classes[, outputs])."""
     each = [
         np.asarray(votes[:, a:b] / votes[:, a:b].sum(axis=1, keepdims=True))
         for a, b in pairwise(blocks)
@@ -178,17 +180,16 @@ class RandomForestClassifier(ClassifierBase, ForestBase):
     Parameters
     ----------
     voting : {"soft", "hard"}
-        Leaves vote by their class shares, or for their label alone.
+        Leaves vote by their class shares, or for their label only.
 
     Attributes
     ----------
     estimators_ : list of DecisionTreeClassifier
         The trees one by one.
     oob_score_ : float
-        Accuracy (of several outputs the mean), each row
-        judged by the trees that did not see it.
+        Out-of-bag accuracy, averaged over several outputs.
     oob_decision_function_ : (rows, classes) float64
-        Shares of their votes; NaN for rows that every tree saw.  Of several
+        Out-of-bag shares of votes; NaN for rows that are in all bags.  For several
         outputs (rows, most classes, outputs).
     """
 
@@ -209,9 +210,9 @@ class RandomForestRegressor(RegressorBase, ForestBase):
     Attributes
     ----------
     oob_score_ : float
-        R squared, each row judged by the trees that did not see it.
+        Out-of-bag R squared.
     oob_prediction_ : (rows,) or (rows, outputs) float64
-        The mean of their predictions; NaN for rows that every tree saw.
+        Out-of-bag predictions; NaN for rows that are in all bags.
     """
 
     _tree_class = DecisionTreeRegressor
@@ -224,7 +225,7 @@ class RandomForestRegressor(RegressorBase, ForestBase):
 class ExtraTreesClassifier(RandomForestClassifier):
     """Extremely randomised classification trees (Geurts, Ernst and Wehenkel 2006).
 
-    A `RandomForestClassifier` that draws one cut a column and sees all rows.
+    A `RandomForestClassifier` that draws one random cut per column and uses all rows.
     """
 
     splitter: Any = "random"
@@ -235,7 +236,7 @@ class ExtraTreesClassifier(RandomForestClassifier):
 class ExtraTreesRegressor(RandomForestRegressor):
     """Extremely randomised regression trees (Geurts, Ernst and Wehenkel 2006).
 
-    A `RandomForestRegressor` that draws one cut a column and sees all rows.
+    A `RandomForestRegressor` that draws one random cut per column and uses all rows.
     """
 
     splitter: Any = "random"

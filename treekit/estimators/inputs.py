@@ -1,6 +1,6 @@
-"""What scikit-learn's users pass, as the data room reads it.
+"""Convert scikit-learn inputs to the types of `treekit.data`.
 
-Checks and their messages are scikit-learn's own where it has them.
+Checks and messages are scikit-learn's where they exist.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ class Kinds(NamedTuple):
 
 
 def read_input(estimator: Any, x: Any, *, reset: bool) -> npt.NDArray[Any] | Table:
-    """The inputs of ``fit`` (`reset`) or ``predict``, checked as scikit-learn does.
+    """Check the inputs of ``fit`` (`reset`) or ``predict`` like scikit-learn.
 
-    Sets or checks ``n_features_in_`` and ``feature_names_in_``.  Columns are
-    then known by position: scikit-learn has checked names and order.
+    Sets or checks ``n_features_in_`` and ``feature_names_in_``.  Columns are then
+    identified by position, because scikit-learn has checked names and order.
 
     Returns
     -------
     (rows, features) array, or Table
-        A plain array as it is (bools as numbers), a dataframe as a table.
+        An array unchanged (bools as numbers), a dataframe as a table.
 
     Raises
     ------
     ValueError, TypeError
-        scikit-learn's, for shapes, names and cells that are no data; `DataError`
+        Raised by scikit-learn for invalid shapes, names and cells; `DataError`
         for sparse matrices.
     """
     if hasattr(x, "tocsr"):
         raise DataError(
-            f"{type(estimator).__name__} does not take sparse data: to it a zero is a number, not "
-            "an absent cell; pass a dense table, X.toarray(), or make none: "
+            f"{type(estimator).__name__} does not take sparse data, because a zero is a number, "
+            "not an absent cell; pass a dense table, X.toarray(), or avoid sparse output: "
             "OneHotEncoder(sparse_output=False), ColumnTransformer(..., sparse_threshold=0)"
         )
     if _is_frame(x):
@@ -83,13 +83,13 @@ def read_input(estimator: Any, x: Any, *, reset: bool) -> npt.NDArray[Any] | Tab
 
 
 def _refuse_gaps(cells: npt.NDArray[Any]) -> None:
-    """Where nothing may be missing, infinities are refused in rows to predict, too."""
+    """Reject NaN and infinity for ``missing="error"``, also in rows to predict."""
     if np.isfinite(cells).all():
         return
     found = "NaN" if np.isnan(cells).any() else "infinity"
     raise DataError(
-        f"Input X contains {found}, and missing='error' takes finite numbers only; fill the cells "
-        "in, or use missing='direction'"
+        f"Input X contains {found}, but missing='error' takes finite numbers only; impute the "
+        "cells, or use missing='direction'"
     )
 
 
@@ -102,32 +102,32 @@ def _is_frame(x: Any) -> bool:
 
 
 def _refuse_strangers(cells: npt.NDArray[Any]) -> None:
-    """Raise scikit-learn's TypeError for cells that are neither text, number nor missing."""
+    """Raise scikit-learn's TypeError for cells that are not text, numbers or missing."""
     missing = ("NoneType", "NAType", "NaTType")
     for found in set(map(type, cells.ravel().tolist())):
         if not issubclass(found, (str, Number, np.generic)) and found.__name__ not in missing:
             raise TypeError(
                 f"a cell of X is a {found.__name__}; float() argument must be a string or a real "
-                "number, or the cell text or missing"
+                "number, or the cell must be text or missing"
             )
 
 
 def column_kinds(categorical: Any, x: npt.NDArray[Any] | Table) -> Kinds:
-    """Which columns are nominal, from the estimators' parameter `categorical`.
+    """Determine the nominal columns from the estimators' parameter `categorical`.
 
     Parameters
     ----------
     categorical : {"from_dtype"}, None, or sequence
-        ``from_dtype``: columns of text and of a categorical type.  None: none.
-        Otherwise the names, the positions or a mask of the nominal columns;
-        all others are numeric.
+        ``from_dtype``: columns of text and of a categorical type.  None: no columns.
+        Otherwise names, positions or a mask of the nominal columns; all other
+        columns are numeric.
     x : array or Table
-        As `read_input` returns it.
+        The output of `read_input`.
 
     Raises
     ------
     SettingError
-        If `categorical` is none of these or names a column that is not there.
+        If `categorical` is of another form, or names an unknown column.
     """
     if isinstance(categorical, str):
         if categorical == "from_dtype":
@@ -145,7 +145,7 @@ def column_kinds(categorical: Any, x: npt.NDArray[Any] | Table) -> Kinds:
 
 
 def _kinds_of_types(x: npt.NDArray[Any] | Table) -> Kinds:
-    """Text and declared vocabularies are nominal by the data room's rules; bools are numbers."""
+    """Infer the kinds from dtypes by the rules of `treekit.data`, except that bools are numeric."""
     if not isinstance(x, Table):
         if x.dtype.kind not in "O":
             return Kinds([], [])
@@ -172,22 +172,23 @@ def _positions(categorical: Any, names: list[str]) -> list[int]:
         outside = chosen[(chosen < 0) | (chosen >= len(names))]
         if len(outside):
             raise SettingError(
-                f"categorical holds position {outside[0]}; those of X go from 0 to {len(names) - 1}"
+                f"categorical contains position {outside[0]}; valid positions are 0 to "
+                f"{len(names) - 1}"
             )
         return [int(j) for j in chosen]
-    wanted = chosen.tolist() if chosen.ndim == 1 else [categorical]
-    for name in wanted:
+    entries = chosen.tolist() if chosen.ndim == 1 else [categorical]
+    for name in entries:
         if not isinstance(name, str):
             raise SettingError(
-                f"categorical holds {name!r}; give names, positions or a mask of columns"
+                f"categorical contains {name!r}; give names, positions or a mask of columns"
             )
         if name not in names:
-            raise SettingError(f"categorical names column {name!r}; {near_names(name, names)}")
-    return [names.index(name) for name in wanted]
+            raise SettingError(f"categorical contains column {name!r}; {near_names(name, names)}")
+    return [names.index(name) for name in entries]
 
 
-# ---------------------------------------------------------------- classes
-# Class weights in scikit-learn's words: of one output a setting, of several the rows' own.
+# ---------------------------------------------------------------- class weights
+# A training setting for one output, factors of the row weights for several outputs.
 
 Numbers = npt.NDArray[np.float64]
 
@@ -195,22 +196,22 @@ Numbers = npt.NDArray[np.float64]
 def class_factors(
     class_weight: Any, labels: Sequence[npt.NDArray[Any]], codes: npt.NDArray[Any]
 ) -> list[Numbers]:
-    """What the rows of each class weigh, (classes,) of each output.
+    """Compute the class weights (classes,) of each output.
 
     Parameters
     ----------
-    class_weight : dict, "balanced", or of several outputs a sequence of these
-        ``balanced``: rows over the rows of the class and the number of classes,
-        whatever the rows weigh; as in scikit-learn.
+    class_weight : dict, "balanced", or a sequence of these for several outputs
+        ``balanced``: ``n_rows / (n_classes * n_rows_of_class)``, unweighted, as in
+        scikit-learn.
     labels : sequence of (classes,) arrays
-        Of each output.
+        Labels of each output.
     codes : (rows,) or (rows, outputs) int
-        Training rows; all classes occur.
+        Codes of the training rows; all classes occur.
 
     Raises
     ------
     SettingError
-        If several outputs are not given as many.
+        If the length of `class_weight` is not the number of outputs.
     """
     columns = codes.reshape(len(codes), -1).T
     each = [class_weight] * len(labels)
@@ -219,7 +220,7 @@ def class_factors(
         if len(each) != len(labels):
             raise SettingError(
                 f"class_weight is {class_weight!r}, but there are {len(labels)} outputs; give "
-                "'balanced', or a list of as many dicts"
+                "'balanced', or a list of one dict per output"
             )
     return [
         compute_class_weight(given, classes=own, y=own[code])
@@ -228,7 +229,7 @@ def class_factors(
 
 
 def row_factors(factors: Sequence[Numbers], codes: npt.NDArray[Any]) -> Numbers:
-    """(rows,): the product over the outputs of what each row's class weighs."""
+    """Return the product over the outputs of each row's class weight, (rows,)."""
     columns = codes.reshape(len(codes), -1).T
     each = [own[code] for own, code in zip(factors, columns, strict=True)]
     return np.asarray(np.prod(each, axis=0), dtype=np.float64)
@@ -237,9 +238,9 @@ def row_factors(factors: Sequence[Numbers], codes: npt.NDArray[Any]) -> Numbers:
 def class_weight_setting(
     class_weight: Any, labels: npt.NDArray[Any], dataset: Dataset
 ) -> str | Mapping[Any, float] | None:
-    """`class_weight` of a single output as the setting of `treekit.train`.
+    """Convert `class_weight` of a single output to the setting of `treekit.train`.
 
-    The two agree, but that ``balanced`` is there by the weight of a class.
+    They differ in ``balanced`` only, which `treekit.train` bases on the row weights.
     """
     if class_weight is None:
         return None

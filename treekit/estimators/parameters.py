@@ -1,7 +1,7 @@
-"""The estimators' parameters, each declared once.
+"""Parameters of the estimators.
 
-An estimator is a dataclass: its ``__init__`` has the signature of its fields,
-those of its bases included, which is what scikit-learn's ``get_params`` reads.
+Estimators are dataclasses: ``__init__`` has the signature of the fields, including
+those of base classes, which scikit-learn's ``get_params`` inspects.
 """
 
 from __future__ import annotations
@@ -37,66 +37,66 @@ __all__ = [
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Parameters:
-    """What every estimator takes.
+    """Parameters of all estimators.
 
     Parameters
     ----------
     algorithm : str, optional
-        ``id3``, ``c45``, ``cart``, ...: parameters that are at their defaults are
-        then the algorithm's, as ``treekit train --help-settings`` lists them.  A
-        default that is written out is no different (scikit-learn's parameters
-        cannot tell); `train_settings` says it against the algorithm:
-        ``algorithm="id3", train_settings={"criterion": "gini"}``.
+        ``id3``, ``c45``, ``cart``, ...: replaces parameters at their defaults by the
+        algorithm's settings, as listed by ``treekit train --help-settings``.  Explicitly
+        passed defaults cannot be distinguished; use `train_settings` to override the
+        algorithm: ``algorithm="id3", train_settings={"criterion": "gini"}``.
     criterion : str or treekit.Criterion
         Split criterion: the name of an installed one, or a record.
     splitter : str or treekit.Splitter
         ``auto`` is ``exact`` up to 10,000 rows and ``histogram`` above.
     max_depth : int, optional
     min_samples_split, min_samples_leaf : int or float
-        Training weight that a node needs to be split, and that each side of
-        a split needs; a float is a share of all.  A row of weight 3 counts
-        three times; with weights that are no whole numbers a size counts in
-        mean weights, and 2 and 1 mean no bound.
+        Minimum training weight of a node to be split, and of each branch of a split;
+        a float is a share of the total weight.  A row of weight 3 counts three times;
+        with non-integer weights a size counts multiples of the mean weight, and 2 and
+        1 mean no limit.
     min_weight_fraction_leaf : float
-        Share of all weight that each side of a split needs.
+        Minimum share of the total weight in each branch of a split.
     max_features : {"sqrt", "log2"}, int, float, optional
         Columns tried at a node: a number, or a share; None: all.
     random_state : int, RandomState, optional
-        A whole number is the seed of ``treekit.train``.
+        An integer is the seed of ``treekit.train``.
     max_leaf_nodes : int, optional
-        Leaves at most, grown best first.
+        Maximum number of leaves, grown best-first.
     min_gain : float
-        Score that a split must exceed, in the criterion's own units at the
-        node.  (scikit-learn's ``min_impurity_decrease`` is that score times
-        the node's share of the rows.)
+        Score that a split must exceed, in the criterion's units at the node.
+        (scikit-learn's ``min_impurity_decrease`` is that score times the node's
+        share of the rows.)
     categorical : "from_dtype", None, or sequence
         ``from_dtype``: columns of text or of a categorical type (pandas,
         polars, Arrow); None: none; otherwise names, positions or a mask.
     nominal_splits : str
-        How categories are split: ``subset`` in two sets, ``one_vs_rest`` one against
-        the others, ``multiway`` one branch each.
+        Splits on categories: ``subset`` into two sets, ``one_vs_rest`` one category
+        against the others, ``multiway`` one branch per category.
     pruner : str or treekit.Pruner, optional
         ``cost_complexity``, ``reduced_error``, ``error_based``, ... or an installed one.
     ccp_alpha : float
-        Cost-complexity pruning by impurity, as scikit-learn's: links that
-        hold back less than this impurity per leaf are cut.  0: none.
+        Cost-complexity pruning by impurity, as in scikit-learn: subtrees that reduce
+        the impurity by less than this per leaf are pruned.  0: no pruning.
     missing : str
-        ``direction``: missing cells take a learned side; ``fractional``: rows go down
-        every branch in parts; ``surrogate``: other columns decide; ``error``: refused.
+        Missing cells: ``direction``: take a learned branch; ``fractional``: take all
+        branches in fractions; ``surrogate``: use other columns; ``error``: are rejected.
     unknown : {"missing", "error"}
-        Categories that training did not see count as missing, or are refused.
+        Categories not in the training data count as missing, or are rejected.
     dtype : {"auto", "float32", "float64"}
-        Input type of the model; ``auto`` is float32 unless a column would lose by it.
+        Input type of the model; ``auto`` is float32 unless a column would lose precision.
     criterion_settings, splitter_settings, pruner_settings : dict, optional
-        The components' own settings by name, such as ``{"alpha": 0.01}``.
+        Settings of the components by name, such as ``{"alpha": 0.01}``.
     max_bins : int
-        Histogram splitter: bins a numeric column, at most 255.
+        Histogram splitter: bins per numeric column, at most 255.
     monotonic_cst : sequence of int or dict, optional
-        1 for each column that answers (a number, or the share of the second of
-        two classes) must rise with, -1: fall, 0: free; or a dict by name.
+        Constraint per column, in order or by name: predictions (numbers, or the
+        probability of the second of two classes) must increase (1) or decrease (-1)
+        with the column, or are unconstrained (0).
     train_settings : dict, optional
         Further settings of `treekit.train` by name, such as
-        ``{"thresholds": "value_below"}``; they win over the parameters.
+        ``{"thresholds": "value_below"}``; they override the parameters.
     """
 
     algorithm: str | None = None
@@ -127,19 +127,19 @@ class Parameters:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ClassParameters:
-    """What classifiers take besides.
+    """Further parameters of classifiers.
 
     Parameters
     ----------
     class_weight : dict or "balanced", optional
-        Weight of each label, times the rows' own; ``balanced`` is by numbers of
-        rows, whatever they weigh; of several outputs a list of dicts, and a row
-        weighs the product.  As in scikit-learn.
+        Weight of each label, multiplied by the row weights; ``balanced`` is based on
+        unweighted row counts; for several outputs a list of dicts, whose factors are
+        multiplied.  As in scikit-learn.
     priors : dict, optional
-        Share of all weight that each label shall have, in place of `class_weight`.
+        Share of the total weight of each label, in place of `class_weight`.
     costs : dict or matrix, optional
-        ``{(true, said): cost}``, or a matrix in the order of ``classes_``:
-        labels and pruning then count what mistakes cost.
+        Misclassification costs for labels and pruning: ``{(true, predicted): cost}``,
+        or a matrix in the order of ``classes_``.
     """
 
     class_weight: Any = None
@@ -149,24 +149,24 @@ class ClassParameters:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ForestParameters:
-    """What forests take besides.
+    """Further parameters of forests.
 
     Parameters
     ----------
     n_estimators : int
         Number of trees.
     bootstrap : bool
-        Each tree sees rows drawn with replacement, in proportion to their
-        weight; otherwise all rows.
+        Train each tree on rows drawn with replacement, in proportion to their
+        weight; otherwise on all rows.
     max_samples : int or float, optional
-        Rows drawn for each tree, a number or a share; None: as many as there are.
+        Rows drawn for each tree, a number or a share; None: the number of rows.
     oob_score : bool
-        Judge each row by the trees that did not see it.
+        Compute the score of out-of-bag predictions.
     warm_start : bool
-        Fit again with more trees: the earlier ones stay, and the forest is the
-        one that fitting all at once with the same seed gives.
+        Keep the trees of the previous fit and add more; the forest equals one that
+        is fitted at once with the same seed.
     n_jobs : int, optional
-        Threads, -1 for all cores; the forest does not depend on it.
+        Number of threads, -1 for all cores; the forest does not depend on it.
     """
 
     n_estimators: int = field(default=100, kw_only=False)
@@ -178,7 +178,6 @@ class ForestParameters:
 
 
 # ---------------------------------------------------------------- algorithms
-# Algorithms by name for estimators, whose parameters all have a value of their own.
 
 _PARAMETERS: dict[str, tuple[str, ...]] = {
     "min_weight_split": ("min_samples_split",),
@@ -186,22 +185,20 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
     "max_leaves": ("max_leaf_nodes",),
     "pruner": ("pruner", "ccp_alpha"),
 }
-"""Settings of training that are parameters by other names."""
+"""Training settings and the parameters of other names that determine them."""
 
 _OWN = ("ensemble", "trees")
-"""What the estimator itself says, whatever the algorithm."""
+"""Settings that the estimator determines, not the algorithm."""
 
 
 def by_algorithm(estimator: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings without those that the algorithm named among them is to decide.
-
-    These are the ones whose parameters are at their defaults.
+    """Drop the settings that the algorithm determines: those with parameters at defaults.
 
     Parameters
     ----------
     estimator
     settings : mapping
-        All parameters as settings of `treekit.train`, ``algorithm`` among them.
+        All parameters as settings of `treekit.train`, including ``algorithm``.
     """
     own = _preset(estimator, settings.get("algorithm"))
     further = estimator.train_settings or {}
@@ -213,7 +210,7 @@ def by_algorithm(estimator: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def effective(estimator: Any, name: str) -> Any:
-    """The value of a parameter that is a setting of that name, or the algorithm's."""
+    """Return the value of a setting: of `train_settings`, the parameter or the algorithm."""
     further = estimator.train_settings
     given = {"algorithm": estimator.algorithm} | (
         dict(further) if isinstance(further, Mapping) else {}
@@ -227,37 +224,37 @@ def effective(estimator: Any, name: str) -> Any:
 
 
 def _preset(estimator: Any, name: Any) -> dict[str, Any]:
-    if name not in PRESETS:  # none, or a mistake that training will tell
+    """Return the settings of an algorithm."""
+    if name not in PRESETS:  # no algorithm, or an unknown one, which training rejects
         return {}
     forest = estimator._ensemble == "forest"
     if not forest and PRESETS[name].settings.get("ensemble") == "forest":
         raise SettingError(
-            f"algorithm={name!r} grows a forest, and {type(estimator).__name__} is one tree; use "
+            f"algorithm={name!r} grows a forest, but {type(estimator).__name__} is one tree; use "
             "RandomForestClassifier or RandomForestRegressor"
         )
     return preset(name, estimator._task, forest=forest)
 
 
 def _is_given(estimator: Any, setting: str) -> bool:
-    """Whether any of the parameters that stand for a setting is not at its default."""
+    """Return whether any parameter that determines a setting is not at its default."""
     defaults = {field.name: field.default for field in fields(estimator)}
     names = _PARAMETERS.get(setting, (setting,))
     return any(getattr(estimator, name) != defaults[name] for name in names if name in defaults)
 
 
-# ---------------------------------------------------------------- limits
-# scikit-learn's numbers as treekit's settings: sizes of nodes and seeds.
+# ---------------------------------------------------------------- parameter conversion
 
 
 def weight_limits(
     split: Any, leaf: Any, fraction: Any, n_rows: int, weights: npt.NDArray[np.float64] | None
 ) -> dict[str, float]:
-    """``min_weight_split`` and ``min_weight_leaf`` from scikit-learn's sizes.
+    """Convert scikit-learn's node sizes to ``min_weight_split`` and ``min_weight_leaf``.
 
     Sizes count weight: a row of weight 3 counts as three rows, and shares are
-    shares of all weight.  Weights that are no whole numbers have no natural
-    unit (boosting's sum to 1): there a size of k means k times the mean weight
-    of a row, and the smallest sizes, 2 and 1, mean no bound.
+    shares of the total weight.  Non-integer weights have no natural unit (those of
+    boosting sum to 1), so a size of k means k times the mean weight of a row, and
+    the smallest sizes, 2 and 1, mean no limit.
 
     Parameters
     ----------
@@ -277,7 +274,7 @@ def weight_limits(
             share = number * total
             return max(float(least), math.ceil(share)) if whole else share
         raise SettingError(
-            f"{name} is {size!r}; give a whole number of at least {least}, or a share of the rows "
+            f"{name} is {size!r}; give an integer of at least {least}, or a share of the rows "
             "above 0.0 and at most 1.0"
         )
 
@@ -290,11 +287,11 @@ def weight_limits(
 
 
 def seed_of(random_state: Any) -> int:
-    """The seed that a ``random_state`` stands for.
+    """Convert a ``random_state`` to a seed.
 
-    A whole number is the seed itself, so that ``random_state=0`` grows the
-    trees of ``treekit.train(..., seed=0)``; a `numpy.random.RandomState`, or
-    NumPy's global one for None, is asked for one.
+    An integer is the seed itself, so that ``random_state=0`` grows the trees of
+    ``treekit.train(..., seed=0)``; otherwise the seed is drawn from the
+    `numpy.random.RandomState`, or from NumPy's global one for None.
     """
     if isinstance(random_state, Integral) and int(random_state) >= 0:
         return int(random_state)
@@ -304,13 +301,13 @@ def seed_of(random_state: Any) -> int:
 
 
 def signs_by_name(given: Any, names: tuple[str, ...]) -> Mapping[Any, Any] | None:
-    """Monotonic constraints, one a column or by name, as training takes them."""
+    """Convert monotonic constraints, one per column or by name, to the training setting."""
     if given is None or isinstance(given, Mapping):
         return given
     signs = np.asarray(given)
     if signs.shape != (len(names),):
         raise SettingError(
-            f"monotonic_cst has the shape {signs.shape}; give one sign for each of the "
+            f"monotonic_cst has shape {signs.shape}; give one sign for each of the "
             f"{len(names)} columns, or a dict by name"
         )
     return dict(zip(names, signs.tolist(), strict=True))

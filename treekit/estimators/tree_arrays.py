@@ -1,4 +1,4 @@
-"""A tree as scikit-learn's ``tree_``: read-only arrays, for tools that read those."""
+"""Read-only arrays of a tree in the format of scikit-learn's ``tree_``."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = [
 ]
 
 _LEAF, _UNDEFINED = -1, -2
-"""scikit-learn's marks of a leaf: no child, and no column or threshold."""
+"""scikit-learn's constants in leaves: no child, and no column or threshold."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TreeArrays:
-    """A binary tree in scikit-learn's terms; nodes are numbered as in the model.
+    """A binary tree in scikit-learn's format, with the node numbers of the model.
 
     Attributes
     ----------
@@ -34,8 +34,8 @@ class TreeArrays:
     feature : (nodes,) int64
         -2 in leaves.
     threshold : (nodes,) float64
-        ``x <= threshold`` goes left; -2 in leaves, and infinite where the node
-        asks whether the value is missing (which then goes right).
+        ``x <= threshold`` goes left; -2 in leaves, and infinite in splits on
+        missing values (which go right).
     missing_go_to_left : (nodes,) uint8
     value : (nodes, outputs, most classes) float64
         Share of each class, or the mean.
@@ -70,11 +70,11 @@ class TreeArrays:
 
     @property
     def impurity(self) -> npt.NDArray[np.float64]:
-        """(nodes,) float64; AttributeError where nobody knows it."""
+        """(nodes,) float64; AttributeError if unknown."""
         if self.spread is None:
             raise AttributeError(
-                "the trees of a regression forest do not keep the spread of their rows; fit a "
-                "DecisionTreeRegressor, or leave impurity out (plot_tree's impurity=False)"
+                "the trees of a regression forest do not store the variance of their rows; fit a "
+                "DecisionTreeRegressor, or omit the impurity (plot_tree's impurity=False)"
             )
         return self.spread
 
@@ -85,7 +85,7 @@ class TreeArrays:
 
     @property
     def capacity(self) -> int:
-        """Number of nodes that there is room for: all of them."""
+        """Number of allocated nodes, which equals `node_count`."""
         return self.node_count
 
     @property
@@ -100,11 +100,11 @@ class TreeArrays:
 
     @property
     def max_n_classes(self) -> int:
-        """Classes of the output that has most; 1 for numbers."""
+        """Largest number of classes of an output; 1 for regression."""
         return int(self.n_classes.max())
 
     def apply(self, X: Any) -> npt.NDArray[np.int64]:
-        """The leaf of each row: (rows,); a level of the tree at a time."""
+        """Return the leaf of each row (rows,)."""
         rows = np.asarray(X, dtype=self.dtype)
         node = np.zeros(len(rows), dtype=np.int64)
         walking = np.arange(len(rows))
@@ -118,12 +118,12 @@ class TreeArrays:
         return node
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
-        """The value of each row's leaf, as scikit-learn's trees answer."""
+        """Return the value of each row's leaf, in the shape of scikit-learn's trees."""
         found = self.value[self.apply(X)]
         return found[:, 0] if self.n_outputs == 1 else found
 
     def decision_path(self, X: Any) -> Any:
-        """(rows, nodes) sparse: 1 where the row passes through the node."""
+        """Return a sparse matrix (rows, nodes): 1 where the row passes through the node."""
         parent = np.full(self.node_count, -1, dtype=np.int64)
         inner = np.flatnonzero(self.children_left != _LEAF)
         parent[self.children_left[inner]] = inner
@@ -133,10 +133,10 @@ class TreeArrays:
     def compute_partial_dependence(
         self, X: Any, target_features: Any, out: npt.NDArray[np.float64]
     ) -> None:
-        """Add to `out` (rows,) the mean answer where some columns alone are known.
+        """Add to `out` (rows,) the mean prediction given the target features only.
 
-        Where a node asks for another column, a row goes down both sides, in
-        proportion to training weight (Friedman 2001, section 8.2).
+        At splits on other columns, a row takes both branches, in proportion to
+        training weight (Friedman 2001, section 8.2).
 
         Parameters
         ----------
@@ -166,7 +166,7 @@ class TreeArrays:
             share[left], share[right] = share[node] * down, share[node] * (1.0 - down)
 
     def compute_feature_importances(self, normalize: bool = True) -> npt.NDArray[np.float64]:
-        """(features,) float64: gain times weight of each column's splits."""
+        """Compute gain times weight of each column's splits, (features,) float64."""
         inner = self.children_left != _LEAF
         total = np.bincount(
             self.feature[inner],
@@ -178,18 +178,18 @@ class TreeArrays:
 
 
 def tree_arrays(model: Model, tree: Tree, facts: NodeFacts) -> TreeArrays:
-    """A tree of a model in scikit-learn's terms.
+    """Convert a tree of a model to scikit-learn's format.
 
     Raises
     ------
     AbsentError
-        If it holds a split, or treats missing values, as scikit-learn's cannot.
+        If scikit-learn's trees do not support a split, or the missing policy.
     """
     _refuse(model, tree)
     leaf = tree.kind == Split.LEAF
     asks_missing = tree.kind == Split.MISSING
     first = tree.first_child.astype(np.int64)
-    # Of "missing or not" branch 0 is missing; to scikit-learn, known is left.
+    # Branch 0 of a MISSING split is for missing values; scikit-learn sends known ones left.
     left = np.where(leaf, _LEAF, first + asks_missing)
     right = np.where(leaf, _LEAF, first + ~asks_missing)
     threshold = np.where(leaf, float(_UNDEFINED), np.where(asks_missing, np.inf, tree.threshold))
@@ -215,17 +215,17 @@ def tree_arrays(model: Model, tree: Tree, facts: NodeFacts) -> TreeArrays:
 def _refuse(model: Model, tree: Tree) -> None:
     for kind, what in (
         (Split.SUBSET, "sets of categories"),
-        (Split.MULTIWAY, "one branch a category"),
+        (Split.MULTIWAY, "one branch per category"),
         (Split.OBLIQUE, "sums of columns"),
     ):
         if np.any(tree.kind == kind):
             raise AbsentError(
-                f"a node splits by {what}, which scikit-learn's trees cannot say; read "
+                f"a node splits by {what}, which scikit-learn's trees do not support; use "
                 "estimator.model_.trees, or treekit.export the model"
             )
     if model.missing not in ("direction", "error"):
         raise AbsentError(
-            f"missing={model.missing!r} is nothing that scikit-learn's trees can say; read "
+            f"scikit-learn's trees do not support missing={model.missing!r}; use "
             "estimator.model_.trees, or train with missing='direction'"
         )
 
@@ -242,7 +242,7 @@ def _values(tree: Tree, sizes: npt.NDArray[np.int64] | None) -> npt.NDArray[np.f
 
 
 def path_matrix(parent: npt.NDArray[np.int64], leaf: npt.NDArray[Any]) -> Any:
-    """(rows, nodes) CSR of int64 ones: each row's leaf and all above it."""
+    """Return a CSR matrix (rows, nodes) of int64 ones: each row's leaf and its ancestors."""
     from scipy.sparse import csr_matrix
 
     ends, row_of = np.unique(leaf, return_inverse=True)

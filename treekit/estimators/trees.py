@@ -29,65 +29,64 @@ __all__ = ["DecisionTreeClassifier", "DecisionTreeRegressor"]
 
 
 class TreeBase(EstimatorBase):
-    """What both trees share."""
+    """Base class of single trees."""
 
     _ensemble = "tree"
 
     def get_depth(self) -> int:
-        """Edges from the root to the deepest leaf."""
+        """Return the number of edges from the root to the deepest leaf."""
         check_is_fitted(self, "model_")
         return self.model_.depth
 
     def get_n_leaves(self) -> int:
-        """Number of leaves."""
+        """Return the number of leaves."""
         check_is_fitted(self, "model_")
         return self.model_.n_leaves
 
     def decision_path(self, X: Any) -> Any:
-        """(rows, nodes) CSR matrix: 1 where the row passes through the node."""
+        """Return a CSR matrix (rows, nodes): 1 where the row passes through the node."""
         leaf = self.apply(X)
         return path_matrix(self.model_.trees[0].parent, leaf)
 
     def cost_complexity_pruning_path(
         self, X: Any = None, y: Any = None, sample_weight: Any = None
     ) -> Bunch:
-        """The alphas that break the links of the unpruned tree, and the impurities left.
+        """Compute the effective alphas of cost-complexity pruning, and the impurities left.
 
         Parameters
         ----------
         X, y : table and target, optional
-            To grow the tree from.  Without them it is the one that was fitted: nothing
-            is grown, and the path takes a small part of a fit.
+            Data to grow the tree from.  By default the fitted tree is used, which takes
+            a small fraction of a fit.
 
         Returns
         -------
         Bunch
-            ``ccp_alphas`` and ``impurities``, (links + 1,) float64 each, ascending; any
-            of the alphas may be given as `ccp_alpha`.
+            ``ccp_alphas`` and ``impurities``, (pruning steps + 1,) float64 each,
+            ascending; each of the alphas is a valid `ccp_alpha`.
 
         Raises
         ------
         SettingError
-            If the fitted tree was pruned, or its impurities are not known.
+            If the fitted tree was pruned, or its impurities are unknown.
         """
-        whole = self
+        unpruned = self
         if X is not None or y is not None:
-            whole = clone(self).set_params(pruner="none", pruner_settings=None, ccp_alpha=0.0)
-            whole.fit(X, y, sample_weight)
-        check_is_fitted(whole, "model_")
-        pruner = whole.model_.settings.get("pruner")
+            unpruned = clone(self).set_params(pruner="none", pruner_settings=None, ccp_alpha=0.0)
+            unpruned.fit(X, y, sample_weight)
+        check_is_fitted(unpruned, "model_")
+        pruner = unpruned.model_.settings.get("pruner")
         if pruner not in (None, "none"):
             raise SettingError(
-                f"the fitted tree was pruned by {pruner!r}, and its path is that of the whole "
+                f"the fitted tree was pruned by {pruner!r}, but the path requires the unpruned "
                 "tree; give X and y to grow it"
             )
-        tree = whole.model_.trees[0]
+        tree = unpruned.model_.trees[0]
         if self._task == "classification":
-            impurity = class_impurity(whole.model_, tree)
-        elif (facts := getattr(whole, "_facts", None)) is None or facts.impurity is None:
+            impurity = class_impurity(unpruned.model_, tree)
+        elif (facts := getattr(unpruned, "_facts", None)) is None or facts.impurity is None:
             raise SettingError(
-                "the spread of rows that go down several branches is not known; use "
-                "missing='direction'"
+                "the variance of fractional instances is unknown; use missing='direction'"
             )
         else:
             impurity = facts.impurity
@@ -101,7 +100,7 @@ class TreeBase(EstimatorBase):
         Raises
         ------
         AbsentError
-            If it holds a split that scikit-learn's trees cannot.
+            If scikit-learn's trees do not support one of its splits.
         """
         check_is_fitted(self, "model_")
         if not hasattr(self, "_arrays"):
@@ -113,10 +112,10 @@ class TreeBase(EstimatorBase):
         return self._arrays
 
     def to_sklearn(self) -> Any:
-        """A fitted estimator of scikit-learn's own class, for tools that insist on one.
+        """Convert to a fitted scikit-learn estimator, for tools that require one.
 
-        It holds `tree_` and answers as this one does where cells are numbers
-        (of its own missing values, too): ``sklearn.tree.plot_tree(tree.to_sklearn())``.
+        It wraps `tree_` and predicts like this estimator for numeric cells, including
+        missing values: ``sklearn.tree.plot_tree(tree.to_sklearn())``.
         """
         arrays = self.tree_
         own = sklearn.tree.DecisionTreeClassifier()
@@ -150,10 +149,10 @@ class DecisionTreeClassifier(ClassifierBase, TreeBase):
     model_ : treekit.Model
         Save, export or verify this.
     classes_ : (classes,) array
-        Labels, sorted; of several outputs a list of such arrays.
+        Sorted labels; a list of such arrays for several outputs.
     n_features_in_ : int
     feature_names_in_ : (features,) array
-        Only if fitted on a dataframe whose column names are all text.
+        Set if fitted on a dataframe whose column names are all text.
     n_outputs_ : int
     feature_importances_ : (features,) float64
     tree_ : treekit.estimators.tree_arrays.TreeArrays
@@ -174,12 +173,12 @@ class DecisionTreeRegressor(RegressorBase, TreeBase):
     criterion: Any = "squared_error"
 
     def _compute_partial_dependence_recursion(self, grid: Any, target_features: Any) -> Any:
-        """(rows,) float64: what scikit-learn's `partial_dependence` asks of regression trees."""
+        """Return (rows,) float64; called by scikit-learn's `partial_dependence`."""
         out = np.zeros(len(grid))
         self.tree_.compute_partial_dependence(grid, target_features, out)
         return out
 
 
-# plot_tree, export_text and their like read `tree_`, of a scikit-learn class only.
+# plot_tree, export_text and similar functions accept instances of these classes only.
 sklearn.tree.DecisionTreeClassifier.register(DecisionTreeClassifier)
 sklearn.tree.DecisionTreeRegressor.register(DecisionTreeRegressor)

@@ -1,4 +1,4 @@
-"""Why a model answers one row as it does, and the smallest change that would alter it.
+"""Explanations of single predictions, with counterfactuals.
 
 >>> print(explain(model, {"age": 39, "workclass": "Private"}))
 """

@@ -1,18 +1,18 @@
-"""What each column adds to the answer for a row, in the model's own integers.
+"""Feature contributions to the prediction for a row, in the model's own integers.
 
 The path decomposition of Saabas (2014, "Interpreting random forests", the package
-treeinterpreter): what a tree answers changes from node to node along a row's path, and
-each change is due to the column that decided there.  Here a node answers the mean of its
-leaves by training weight, put on the integers of the leaves; a leaf answers what it
-answers in the model.  Differences of integers telescope, so that bias and contributions
-add up to the row's integer sums exactly.
+treeinterpreter): the value of a tree changes from node to node along the decision path, and
+each change is attributed to the column that decided there.  The value of an inner node is the
+weighted mean of its leaves, rounded to their fixed-point units; a leaf has its own value.
+Differences of integers telescope, so that bias and contributions add up to the row's integer
+sums exactly.
 
-Known bias of the method (Lundberg and Lee 2017; Lundberg et al. 2020): a column asked
-near the root gets less than one of the same effect asked further down, and what columns
-do only together goes to the one that is asked last.
+Known bias of the method (Lundberg and Lee 2017; Lundberg et al. 2020): a column tested near
+the root gets less than an equally important one tested further down, and interactions are
+attributed to the column tested last.
 
-A change at a weighted sum of columns is shared alike among the columns that decided, and
-what is left over by the division goes to the first ones, one unit each.
+A change at a weighted sum of columns is divided evenly among the columns that decided; the
+remainder goes to the first ones, one unit each.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ Integers = npt.NDArray[np.int64]
 
 
 class Contributions(NamedTuple):
-    """Integers of which ``bias + sum(by_column)`` is ``fineness * sums`` of the row.
+    """Integers with ``bias + sum(by_column)`` equal to ``fineness * sums`` of the row.
 
     Attributes
     ----------
     bias : list of int
-        For each value of a leaf: the sum of the trees' answers at their roots.
+        For each value of a leaf: the sum of the trees' root values.
     by_column : dict of int to list of int
-        For each column that decided anywhere.
+        For each column that decided at some node.
     """
 
     bias: list[int]
@@ -64,21 +64,21 @@ class Contributions(NamedTuple):
 
 
 def fineness(model: Model) -> int:
-    """How many of our integers are one of the model's.
+    """Return how many integers used here make one unit of the model.
 
-    1, but for hard votes, where a node between a few leaves needs parts of a vote.
+    1, except for hard votes, where an inner node needs fractions of a vote.
     """
     return units_per_tree(model.n_trees, "float32") if model.voting == "hard" else 1
 
 
 class NodeUnits:
-    """The answers of one tree's nodes as integers.
+    """Values of one tree's nodes as integers.
 
     Parameters
     ----------
     model : Model
     tree : int
-        Its number.
+        Number of the tree.
     """
 
     def __init__(self, model: Model, tree: int) -> None:
@@ -88,7 +88,7 @@ class NodeUnits:
         self._means = _means(self._tree, self._units)
 
     def __getitem__(self, nodes: Sequence[int]) -> Integers:
-        """(nodes, values) int64: the units of some nodes."""
+        """Return (nodes, values) int64: the units of some nodes."""
         at = np.asarray(nodes, dtype=np.int64)
         found = _on_integers(self._model, self._means[at], self._fine)
         leaf = self._tree.kind[at] == Split.LEAF
@@ -106,9 +106,9 @@ def _on_integers(model: Model, means: npt.NDArray[np.float64], fine: int) -> Int
 
 
 def _means(tree: Tree, units: Integers) -> npt.NDArray[np.float64]:
-    """(nodes, values): the mean of the leaves below each node, by training weight.
+    """Return (nodes, values): the mean of the leaves below each node, by training weight.
 
-    Where no weight reached any child of a node, they count alike.
+    If no training weight reached the children of a node, they have equal weight.
     """
     means = np.zeros((tree.n_nodes, units.shape[1]))
     means[tree.leaves] = units
@@ -116,13 +116,14 @@ def _means(tree: Tree, units: Integers) -> npt.NDArray[np.float64]:
     order = np.argsort(depths, kind="stable")
     ends = np.searchsorted(depths[order], np.arange(1, tree.depth + 2))
     for a, b in itertools.pairwise(reversed(ends.tolist())):
-        nodes = order[b:a]  # of one depth, siblings side by side
-        family = np.flatnonzero(np.diff(parent[nodes], prepend=-1))
-        sizes = np.diff(np.append(family, len(nodes)))
-        total = np.add.reduceat(tree.weight[nodes], family)
+        nodes = order[b:a]  # nodes of one depth, siblings adjacent
+        first_siblings = np.flatnonzero(np.diff(parent[nodes], prepend=-1))
+        sizes = np.diff(np.append(first_siblings, len(nodes)))
+        total = np.add.reduceat(tree.weight[nodes], first_siblings)
         weight = np.where(np.repeat(total > 0, sizes), tree.weight[nodes], 1.0)
-        share = weight / np.repeat(np.add.reduceat(weight, family), sizes)
-        means[parent[nodes[family]]] = np.add.reduceat(means[nodes] * share[:, None], family)
+        share = weight / np.repeat(np.add.reduceat(weight, first_siblings), sizes)
+        parents = parent[nodes[first_siblings]]
+        means[parents] = np.add.reduceat(means[nodes] * share[:, None], first_siblings)
     return means
 
 
@@ -131,12 +132,12 @@ def shared(
     row: list[float],
     n_values: int,
 ) -> Contributions:
-    """The contributions of all trees.
+    """Sum the contributions over all trees.
 
     Parameters
     ----------
     walks : sequence of (NodeUnits, or its (nodes, values) int64; sequence of Passage; int)
-        Of each tree, and the mass of the row.
+        Node values and passages of each tree, and the mass of the row.
     row : (features,) list of float
     n_values : int
     """
@@ -155,27 +156,26 @@ def shared(
 
 
 def _share(change: list[int], columns: tuple[int, ...], by_column: dict[int, list[int]]) -> None:
-    """Add a change to the columns that it is due to, alike, remainders to the first ones."""
+    """Divide a change evenly among columns; remainders go to the first ones."""
     n = len(columns)
     for place, column in enumerate(columns):
-        own = by_column.setdefault(column, [0] * len(change))
+        contribution = by_column.setdefault(column, [0] * len(change))
         for k, value in enumerate(change):
-            whole, rest = divmod(value, n)
-            own[k] += whole + (place < rest)
+            quotient, remainder = divmod(value, n)
+            contribution[k] += quotient + (place < remainder)
 
 
 # ---------------------------------------------------------------- figures
-# What columns add, in figures that add up as they are shown.
 
 _MOST_DECIMALS = 15
-"""Of smaller numbers, as of those from 1e15 on, each is written with an exponent."""
+"""Maximum; smaller numbers, like those from 1e15 on, are written with an exponent."""
 
 
 def figures_of(one: Sums, parts: Sequence[int]) -> list[str]:
-    """The parts, rounded so that those shown add up to the total shown.
+    """Format the parts, rounded so that the figures shown add up to the total shown.
 
-    Running totals are rounded, and a part is the difference of two of them: none is off
-    by more than one in the last place.
+    Running totals are rounded and a part is the difference of two of them, so that each is off
+    by at most one in the last place.
     """
     decimals = _decimals(one, parts)
     if decimals is None:
@@ -189,13 +189,13 @@ def figures_of(one: Sums, parts: Sequence[int]) -> list[str]:
 
 
 def total_of(one: Sums, parts: Sequence[int]) -> str:
-    """The total, written as the parts are."""
+    """Format the total in the same way as the parts."""
     decimals, total = _decimals(one, parts), one.number(one.total)
     return f"{total:.6g}" if decimals is None else f"{total:.{decimals}f}"
 
 
 def _decimals(one: Sums, parts: Sequence[int]) -> int | None:
-    """As many decimals as tell the largest part to four digits; None if exponents tell them."""
+    """Choose decimals that show four digits of the largest part; None for exponent notation."""
     largest = max(abs(one.number(units)) for units in (*parts, one.total))
     if largest == 0:
         return 0

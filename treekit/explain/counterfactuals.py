@@ -1,11 +1,12 @@
-"""The smallest change of one or two columns of a row that alters what a model decides.
+"""Counterfactuals: the smallest change of one or two columns that changes a prediction.
 
-Exact: the leaves that a row can reach by such changes (`treekit.explain.reachable_leaves`) are
-boxes, and the sums over all trees are the same within each cell of the grid that their
-faces make, for one column a line of cells, for two a plane.  A cell's sums are those of
-the cell before and what begins or ends there, all of it in the model's integers.  Fewer
-columns come first, then the smaller change (`treekit.explain.reachable_leaves`), then the
-lower column and value; a change of two columns counts if it is smaller than any of one.
+The search is exact.  The leaves that a row can reach by such changes
+(`treekit.explain.reachable_leaves`) are boxes; the sums over all trees are constant within each
+cell of the grid spanned by their faces, a line of cells for one column and a plane for two.
+Sums are updated from cell to cell by the leaves that begin or end there, in the model's
+integers.  Changes of fewer columns come first, then smaller ones
+(`treekit.explain.reachable_leaves`), then the lower column and value; a change of two columns
+counts only if it is smaller than any of one.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- nearest
+# ---------------------------------------------------------------- search
 
 Fits = npt.NDArray[np.bool_]
 
@@ -71,13 +72,13 @@ class Cell(NamedTuple):
     Attributes
     ----------
     size : float
-        How much it counts; see `treekit.explain.reachable_leaves`.
+        Size of the change; see `treekit.explain.reachable_leaves`.
     columns : tuple of int
     intervals : tuple of (float, float)
-        Numbers that may be chosen, ``low < x <= high``: those of neighbouring states,
-        too, where they answer as wished.
+        Admissible numbers, ``low < x <= high``, including neighbouring states with the desired
+        prediction.
     codes : tuple of int
-        Levels; -1 for numbers.
+        Categories; -1 for numbers.
     """
 
     size: float
@@ -87,14 +88,14 @@ class Cell(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What is searched for, and where.
+    """A counterfactual search problem.
 
     Attributes
     ----------
     model : Model
     wish : Wish
     row : (features,) list of float
-        Encoded; NaN where there is nothing to compare with.
+        Encoded; NaN where there is no value to compare with.
     scale : sequence of Scale
     free : sequence of int
         Columns that may change.
@@ -107,7 +108,7 @@ class Problem(NamedTuple):
     free: Sequence[int]
 
     def states(self, plane: Plane) -> dict[int, States]:
-        """The states of each column that may change and is asked for."""
+        """Return the states of each column that may change and is tested."""
         columns = self.model.schema.columns
         return {
             column: states_of(
@@ -123,7 +124,7 @@ class Problem(NamedTuple):
 
 
 def nearest_single(problem: Problem, found: Sequence[Reach]) -> list[Cell]:
-    """The smallest change of each column that can do it alone, smallest first.
+    """Return the smallest sufficient change of each single column, smallest first.
 
     Parameters
     ----------
@@ -143,16 +144,16 @@ def nearest_single(problem: Problem, found: Sequence[Reach]) -> list[Cell]:
 
 
 class Pair(NamedTuple):
-    """What was found of changes of two columns.
+    """Result of the search for changes of two columns.
 
     Attributes
     ----------
     cell : Cell or None
-        The smallest one, if it is below the bound.
+        The smallest change, if it is below the bound.
     apart : int
-        Pairs of columns that were left out, as a weighted sum asks for both.
+        Number of pairs left out because both columns are in one weighted sum.
     complete : bool
-        False where the budget ended the search: a smaller one may exist.
+        False if the budget ended the search: a smaller change may exist.
     """
 
     cell: Cell | None
@@ -161,7 +162,7 @@ class Pair(NamedTuple):
 
 
 def nearest_pair(problem: Problem, found: Sequence[Reach], bound: float, budget: int) -> Pair:
-    """The smallest change of two columns.
+    """Find the smallest change of two columns.
 
     Parameters
     ----------
@@ -169,9 +170,9 @@ def nearest_pair(problem: Problem, found: Sequence[Reach], bound: float, budget:
     found : sequence of Reach
         One for each tree, with the same bound.
     bound : float
-        Changes of this size or more are of no use.
+        Only changes below this size are searched.
     budget : int
-        Cells to look at in all planes.
+        Maximum number of cells in all planes.
     """
     plane = Plane(problem.model, found, problem.wish)
     states = problem.states(plane)
@@ -232,10 +233,10 @@ def _crossing(
     at: Sequence[int],
     bound: float,
 ) -> list[Fits]:
-    """Where the answer is as wished along each column.
+    """Return where the prediction is as desired along each column.
 
-    Along the first with the second at its state, along the second with the first anywhere
-    in its run.  Changes of the size of the bound or more are none: their leaves are not known.
+    Along the first column with the second at its state, and along the second with the first
+    anywhere in its run.  Changes of at least the bound are excluded: their leaves are unknown.
     """
     i, j = at
     near = both[0].size[:, None] + both[1].size[None, :] < bound
@@ -265,7 +266,7 @@ def _cell(
 
 
 def _run(own: States, place: int, fits: Fits) -> tuple[int, int]:
-    """The first and the last of the neighbouring states that fit, around a place."""
+    """Return the first and last of the neighbouring states that fit, around a place."""
     low = high = place
     good: Fits = fits & (own.size < np.inf)
     while low > 0 and good[low - 1]:
@@ -276,25 +277,28 @@ def _run(own: States, place: int, fits: Fits) -> tuple[int, int]:
 
 
 def _first_least(size: npt.NDArray[np.float64], own: States) -> int:
-    """The first state of least size; of numbers for a missing one, all alike, the middle."""
+    """Return the first state of least size.
+
+    If a missing number is to be set, all states tie; the middle one is returned.
+    """
     ties = np.flatnonzero(size == size.min())
     return int(ties[0] if own.code[0] >= 0 or len(ties) < 3 else ties[len(ties) // 2])
 
 
 # ---------------------------------------------------------------- plane
-# What a forest answers where one or two columns of a row change: a line, or a plane, of cells.
+# Predictions of a forest over a line, or a plane, of changed values.
 #
-# The sums of a cell are those of the cell before, and what begins or ends there: each leaf
-# is added at the corners of its box, and running totals do the rest, in integers.
+# Each leaf is added at the corners of its box; cumulative sums give the sums of all cells,
+# in integers.
 
 Index = npt.NDArray[np.int64]
 
 _AT_ONCE = 1 << 22
-"""Integers of a part of the plane that is held at once: 32 MB."""
+"""Number of integers of the part of a plane in memory at once: 32 MB."""
 
 
 class Plane:
-    """The leaves that were found in all trees, and what they add where."""
+    """Leaves found in all trees, and the units that they add in each cell."""
 
     def __init__(self, model: Model, found: Sequence[Reach], wish: Wish) -> None:
         self.model, self.wish = model, wish
@@ -316,13 +320,13 @@ class Plane:
         self.n_leaves = len(mass)
 
     def leaves(self, *columns: int) -> Index:
-        """Leaves that need no other column to change, ascending."""
+        """Return the leaves that need no other column to change, ascending."""
         keys: list[tuple[int, ...]] = [(), *((column,) for column in columns), columns]
         parts = [self.groups[key] for key in dict.fromkeys(keys) if key in self.groups]
         return np.sort(np.concatenate(parts))
 
     def line(self, column: int, states: States) -> Fits:
-        """(states,) bool: where the sums answer as wished."""
+        """Return (states,) bool: where the prediction is as desired."""
         leaves = self.leaves(column)
         runs, of = _expand(states.start, leaves)
         change = np.zeros((len(states.size) + 1, self.units.shape[1]), dtype=np.int64)
@@ -333,7 +337,7 @@ class Plane:
     def planes(
         self, columns: tuple[int, int], states: tuple[States, States], windows: list[slice]
     ) -> Iterator[tuple[int, int, Fits]]:
-        """Parts of the plane: first states of both columns, and where sums answer as wished."""
+        """Yield parts of the plane: the first state of both columns, and where the wish is met."""
         leaves = self.leaves(*columns)
         runs, of, behind = _products(states, leaves)
         ends = [(s.first[r], s.last[r]) for s, r in zip(states, (runs, behind), strict=True)]
@@ -344,11 +348,11 @@ class Plane:
             rows = min(height, windows[0].stop - top)
             a, b = (np.clip(end - top, 0, rows) for end in ends[0])
             c, d = (np.clip(end - start, 0, width) for end in ends[1])
-            some = np.flatnonzero((a < b) & (c < d))
+            overlapping = np.flatnonzero((a < b) & (c < d))
             change = np.zeros(((rows + 1) * (width + 1), values), dtype=np.int64)
-            add = self.units[of[some]]
+            add = self.units[of[overlapping]]
             for x, y, sign in ((a, c, 1), (b, c, -1), (a, d, -1), (b, d, 1)):
-                np.add.at(change, x[some] * (width + 1) + y[some], sign * add)
+                np.add.at(change, x[overlapping] * (width + 1) + y[overlapping], sign * add)
             sums = change.reshape(rows + 1, width + 1, values)
             sums = sums.cumsum(axis=0).cumsum(axis=1)[:-1, :-1]
             met = self.wish.met(self.model, sums.reshape(-1, values))
@@ -356,7 +360,7 @@ class Plane:
 
 
 def _expand(start: Index, leaves: Index) -> tuple[Index, Index]:
-    """Runs of some leaves, and the leaf of each."""
+    """Return the runs of some leaves, and the leaf of each run."""
     counts = start[leaves + 1] - start[leaves]
     of = np.repeat(leaves, counts)
     offset = np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -364,7 +368,10 @@ def _expand(start: Index, leaves: Index) -> tuple[Index, Index]:
 
 
 def _products(states: tuple[States, States], leaves: Index) -> tuple[Index, Index, Index]:
-    """Each run of the first column with each of the second, leaf by leaf; and the leaves."""
+    """Pair the runs of the first column with those of the second, leaf by leaf.
+
+    Returns the runs of both columns and, in the middle, their leaves.
+    """
     runs, of = _expand(states[0].start, leaves)
     start = states[1].start
     counts = start[of + 1] - start[of]
@@ -374,25 +381,25 @@ def _products(states: tuple[States, States], leaves: Index) -> tuple[Index, Inde
 
 
 # ---------------------------------------------------------------- states
-# The values of one column, put together where no leaf that a row can reach tells them apart.
+# The values of one column, grouped where no reachable leaf distinguishes them.
 
 Doubles = npt.NDArray[np.float64]
 
 
 class States(NamedTuple):
-    """What a column can be, n states of it, and which of them each of R leaves allows.
+    """States of a column, n in number, and those that each of R leaves allows.
 
     Attributes
     ----------
     size : (n,) float64
-        How much the change from the row to the nearest value of a state counts;
-        infinite for the row's own state, and where there is no value.
+        Size of the change from the row to the nearest value of a state; infinite for the
+        row's own state, and for states without a value.
     low, high : (n,) float64
         Numbers: ``low < x <= high``.
     code : (n,) int64
-        Nominal columns: the first level of the state; -1 for no level.
+        Nominal columns: the first category of the state; -1 for none.
     start : (R + 1,) int64
-        Runs of a leaf.
+        Offsets of the runs of each leaf.
     first, last : (runs,) int64
         A run allows the states ``first`` to ``last - 1``.
     """
@@ -413,19 +420,19 @@ def states_of(
     scale: Scale,
     n_levels: int | None,
 ) -> States:
-    """The states of a column.
+    """Return the states of a column.
 
     Parameters
     ----------
     asked : list of (int, Allowed)
-        Leaves, ascending, that ask for the column, and the values that lead there.
+        Leaves, ascending, that restrict the column, and the values that lead there.
     n_leaves : int
-        R; the leaves that are not in `asked` allow each state.
+        R; leaves not in `asked` allow every state.
     x : float
-        The row's value, NaN for none to compare with.
+        The row's value, NaN if there is none to compare with.
     scale : Scale
     n_levels : int or None
-        Of a nominal column.
+        Number of categories of a nominal column.
     """
     if n_levels is not None:
         return _of_levels(asked, n_leaves, x, n_levels)
@@ -434,7 +441,7 @@ def states_of(
     cuts = cuts[np.isfinite(cuts)]
     low, high = np.append(-np.inf, cuts), np.append(cuts, np.inf)
     unknown = int(np.isnan(x))
-    if unknown:  # the row's own state stands first
+    if unknown:  # the row's own state comes first
         low, high = np.append(np.nan, low), np.append(np.nan, high)
     own = 0 if unknown else int(np.searchsorted(cuts, x))
     size = scale.sizes(scale.nearest(low, high))
@@ -442,9 +449,9 @@ def states_of(
     leaves = np.array([leaf for leaf, _ in asked], dtype=np.int64)
     bounds = np.array([one if isinstance(one, tuple) else (np.nan, np.nan) for _, one in asked])
     bounds = bounds.reshape(-1, 2)
-    kept = np.isnan(bounds[:, 0])
-    first = np.where(kept, own, np.searchsorted(low[unknown:], bounds[:, 0]) + unknown)
-    last = np.where(kept, own + 1, np.searchsorted(high[unknown:], bounds[:, 1]) + unknown + 1)
+    unchanged = np.isnan(bounds[:, 0])
+    first = np.where(unchanged, own, np.searchsorted(low[unknown:], bounds[:, 0]) + unknown)
+    last = np.where(unchanged, own + 1, np.searchsorted(high[unknown:], bounds[:, 1]) + unknown + 1)
     code = np.full(len(low), -1)
     return States(size, low, high, code, *_with_others(leaves, first, last, n_leaves, len(low)))
 
@@ -456,9 +463,9 @@ def _of_levels(asked: list[tuple[int, Allowed]], n_leaves: int, x: float, n_leve
     for place, one in enumerate(sets):
         member[sorted(one), place] = True
     if not unknown:
-        member[int(x), -1] = True  # the row's own level is a state of its own
+        member[int(x), -1] = True  # the row's own category is a separate state
     _, code, group = np.unique(member, axis=0, return_index=True, return_inverse=True)
-    order = np.argsort(code, kind="stable")  # states in the order of their first levels
+    order = np.argsort(code, kind="stable")  # states in the order of their first categories
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     code, group = code[order].astype(np.int64), rank[group.ravel()]
@@ -470,19 +477,19 @@ def _of_levels(asked: list[tuple[int, Allowed]], n_leaves: int, x: float, n_leve
     fits = member[code[code >= 0], :-1].T
     runs = {one: _runs(np.flatnonzero(some)) for one, some in zip(sets, fits, strict=True)}
     stays = [(own, own + 1)]
-    told = [
+    leaf_runs = [
         (leaf, *run)
         for leaf, allowed in asked
         for run in (runs[allowed] if isinstance(allowed, frozenset) else stays)
     ]
-    leaves, first, last = np.array(told, dtype=np.int64).reshape(-1, 3).T
+    leaves, first, last = np.array(leaf_runs, dtype=np.int64).reshape(-1, 3).T
     nothing = np.full(len(code), np.nan)
     others = _with_others(leaves, first, last, n_leaves, len(code))
     return States(size, nothing, nothing, code, *others)
 
 
 def _runs(states: Index) -> list[tuple[int, int]]:
-    """Neighbouring states, put together."""
+    """Group adjacent states into runs."""
     breaks = np.flatnonzero(np.diff(states) != 1) + 1
     return [(int(part[0]), int(part[-1]) + 1) for part in np.split(states, breaks)]
 
@@ -490,7 +497,7 @@ def _runs(states: Index) -> list[tuple[int, int]]:
 def _with_others(
     leaves: Index, first: Index, last: Index, n_leaves: int, n_states: int
 ) -> tuple[Index, Index, Index]:
-    """The runs of all leaves, those that do not ask included."""
+    """Return the runs of all leaves, including those that do not restrict the column."""
     others = np.setdiff1d(np.arange(n_leaves), leaves)
     leaves = np.concatenate([leaves, others])
     first = np.concatenate([first, np.zeros(len(others), np.int64)])
@@ -501,10 +508,10 @@ def _with_others(
 
 
 # ---------------------------------------------------------------- change
-# The nearest changes of a row as texts that somebody can give, each of them predicted again.
+# The nearest changes as cell texts, each verified by another prediction.
 
 _STEPS = 2_000_000
-"""Nodes that the search may look at in all trees: some seconds."""
+"""Maximum number of nodes to visit in all trees: some seconds."""
 
 Nodes = Sequence[tuple[TreeNodes, Any]]
 
@@ -520,20 +527,20 @@ def change_rows(
     table: Table | None,
     budget: int,
 ) -> Changes | None:
-    """The nearest changes that a wish asks for; None without a wish for a number.
+    """Find the counterfactuals for a wish; None for numbers without a wish.
 
     Parameters
     ----------
     model : Model
     row : Row
     nodes : sequence of (TreeNodes, (nodes, 2) int64 or None)
-        Of each tree, and what parts of a row its nodes get.
+        Nodes of each tree, and the mass bounds of fractional instances.
     sums : (values,) int64
-        Of the row.
+        Integer sums of the row.
     free : sequence of int
         Columns that may change.
     most : int
-        1 or 2 columns at once.
+        Maximum number of columns to change: 1 or 2.
     wished : (str or None, str or None)
         The wish and its target; see `treekit.explain.counterfactuals.wish_of`.
     table : Table, optional
@@ -554,22 +561,22 @@ def change_rows(
     if found is None:
         return Changes(target, wish.text, False, most, complete=False)
     single = nearest_single(problem, found)
-    told = Changes(
+    changes = Changes(
         target, wish.text, False, most, tuple(_change(model, row, c, problem) for c in single)
     )
     if most == 1:
-        return told
+        return changes
     bound = single[0].size if single else math.inf
     found = _reached(model, nodes, setting._replace(changes=2, bound=bound))
     if found is None:
-        return replace(told, complete=False)
+        return replace(changes, complete=False)
     pair = nearest_pair(problem, found, bound, budget)
     change = None if pair.cell is None else _change(model, row, pair.cell, problem)
-    return replace(told, pair=change, apart=pair.apart, complete=pair.complete)
+    return replace(changes, pair=change, apart=pair.apart, complete=pair.complete)
 
 
 def _reached(model: Model, nodes: Nodes, setting: Setting) -> list[Reach] | None:
-    """What each tree reaches; None if that is too much."""
+    """Return the leaves that each tree reaches; None if the step limit is exceeded."""
     found, left = [], _STEPS
     for own, bounds in nodes:
         found.append(reach(own, setting, model.mass, bounds, left))
@@ -592,7 +599,7 @@ def _change(model: Model, row: Row, cell: Cell, problem: Problem) -> Change:
     sums = scored(model, with_cells(row, model, texts))
     if not bool(problem.wish.met(model, sums)[0]):
         raise ModelError(
-            f"a change to {texts!r} does not alter the answer as it should: a fault of treekit, "
+            f"a change to {texts!r} does not give the desired prediction: a bug in treekit; "
             "please report it with the model and the row"
         )
     changed = tuple(
@@ -603,7 +610,7 @@ def _change(model: Model, row: Row, cell: Cell, problem: Problem) -> Change:
 
 
 # ---------------------------------------------------------------- wish
-# What a changed row is to be answered: another label, a certain one, or a range of numbers.
+# The desired prediction: any other label, a given one, or a range of numbers.
 
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,
@@ -615,7 +622,7 @@ _RANGE = re.compile(r"\s*(>=|<=|>|<)\s*(\S+)\s*")
 
 
 class Wish(NamedTuple):
-    """A wish for one target.
+    """A desired prediction for one target.
 
     Attributes
     ----------
@@ -624,9 +631,9 @@ class Wish(NamedTuple):
     text : str
         ``>= 10``, a label as text, or empty: any other label.
     label : int
-        Class that is wished for, or that is not; -1 for numbers.
+        Desired class, or the class to leave; -1 for numbers.
     compare : callable, optional
-        Of the numbers predicted and `bound`.
+        Comparison of the predicted numbers with `bound`.
     bound : float
     """
 
@@ -637,7 +644,7 @@ class Wish(NamedTuple):
     bound: float = 0.0
 
     def met(self, model: Model, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """(rows,) bool: which integer sums (rows, values) answer as wished."""
+        """Return (rows,) bool: which integer sums (rows, values) give the desired prediction."""
         if self.compare is not None:
             numbers = values_of(model, sums)[:, self.target]
             found: npt.NDArray[np.bool_] = self.compare(numbers, self.bound)
@@ -650,7 +657,7 @@ class Wish(NamedTuple):
 def wish_of(
     model: Model, said: str | None, target: str | None, sums: npt.NDArray[np.int64]
 ) -> Wish | None:
-    """The wish that a text means; without one any other label, for numbers None.
+    """Parse a wish; without text any other label, and for numbers None.
 
     Parameters
     ----------
@@ -660,12 +667,12 @@ def wish_of(
     target : str, optional
         Default: the first.
     sums : (values,) int64
-        Of the row as it is.
+        Integer sums of the unchanged row.
 
     Raises
     ------
     SettingError
-        For an unknown target or label, and for what is no range.
+        For an unknown target or label, and for an invalid range.
     """
     outputs = model.schema.outputs
     names = [output.name for output in outputs]
@@ -679,7 +686,7 @@ def wish_of(
     texts = [str(level_text(label)) for label in outputs[k].classes]
     code = LevelIndex(texts).code(said)
     if code < 0:
-        raise SettingError(f"{said!r} is no class of {names[k]!r}; {near_names(said, texts)}")
+        raise SettingError(f"{said!r} is not a class of {names[k]!r}; {near_names(said, texts)}")
     return Wish(k, texts[code], code)
 
 
@@ -691,7 +698,7 @@ def _range(said: str, target: int) -> Wish:
         bound = np.nan
     if match is None or not np.isfinite(bound):
         raise SettingError(
-            f"{said!r} is no range of numbers; write a comparison, such as '>= 10' or '< 2.5'"
+            f"{said!r} is not a numeric range; write a comparison, such as '>= 10' or '< 2.5'"
         )
     return Wish(
         target, f"{match[1]} {repr(bound).removesuffix('.0')}", -1, _COMPARISONS[match[1]], bound

@@ -1,4 +1,4 @@
-"""The way of one row through a tree: what each node asked, what decided, and where the row went."""
+"""Decision path of a row through a tree: the test, the decision and the children at each node."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ __all__ = [
 Why = Literal["answered", "surrogate", "lost", "divided", "held", "failed"]
 """What decided at a node.
 
-``answered``: the node's own question.  ``surrogate``: one behind it.  ``lost``: no
-question answered, and the row went the missing way.  ``divided``: the same, and parts of
-the row went down every branch.  ``held``, ``failed``: the conditions of a rule.
+``answered``: the node's own question.  ``surrogate``: a surrogate.  ``lost``: no question
+applied, and the row took the branch for missing values.  ``divided``: no question applied,
+and the row was split among all branches.  ``held``, ``failed``: the conditions of a rule.
 """
 
 
 class Passage(NamedTuple):
-    """A row, or a part of it, at an inner node.
+    """A row, or a fractional instance, at an inner node.
 
     Attributes
     ----------
@@ -47,11 +47,11 @@ class Passage(NamedTuple):
     node : Node
     why : Why
     decided : int
-        Which question decided, by its place; -1 if none did.
+        Index of the question that decided; -1 if none did.
     goes : tuple of (int, int)
         Children and the mass that each gets.
     mass : int
-        What came to the node, of `Model.mass`.
+        Mass that reaches the node, as a part of `Model.mass`.
     """
 
     number: int
@@ -65,7 +65,7 @@ class Passage(NamedTuple):
 def walk(
     nodes: TreeNodes, row: list[float], mass: int, bounds: npt.NDArray[np.int64] | None
 ) -> tuple[list[Passage], list[tuple[int, int]]]:
-    """The passages of a row, parents first and left before right, and the leaves it reaches.
+    """Return the passages of a row (parents first, left before right) and the leaves it reaches.
 
     Parameters
     ----------
@@ -73,15 +73,15 @@ def walk(
     row : (features,) list of float
         Encoded.
     mass : int
-        What the row weighs.
+        Mass of the row.
     bounds : (nodes, 2) int64, optional
-        Of `treekit.model.fixed_point.mass_bounds`, where rows divide.
+        From `treekit.model.fixed_point.mass_bounds`, for fractional instances.
 
     Returns
     -------
     passages : list of Passage
     leaves : list of (int, int)
-        Leaves and the mass that ends in each, none of them 0.
+        Leaves and the positive mass that ends in each.
     """
     passages: list[Passage] = []
     leaves: list[tuple[int, int]] = []
@@ -116,7 +116,7 @@ def _passage(
 
 
 def parts(node: Node, mass: int, bounds: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Children of a node that divides a row, and what each gets of a mass."""
+    """Return the children of a node that splits a fractional instance, with the mass of each."""
     found = []
     for child in node.children:
         low, high = bounds[child].tolist()
@@ -125,18 +125,17 @@ def parts(node: Node, mass: int, bounds: npt.NDArray[np.int64]) -> list[tuple[in
 
 
 def columns_of(passage: Passage, row: list[float]) -> tuple[int, ...]:
-    """The columns that decided at a node.
+    """Return the columns that decided at a node.
 
-    Of a question that answered: those that it asks.  Where none answered, what was
-    missing decided: of the node's own question the columns without a value (all of them
-    if each has one: a level that the node never saw, infinities that cancel).  A rule that
-    holds is due to all of its conditions.
+    If a question applied: its columns.  If none did, missing values decided: the columns of the
+    node's own question without a value, or all of them if each has one (unseen category,
+    infinities that cancel).  A rule that holds depends on all of its conditions.
     """
     if passage.decided >= 0:
         return passage.node.questions[passage.decided].columns
     if passage.why == "held":
-        asked = (c for question in passage.node.questions for c in question.columns)
-        return tuple(dict.fromkeys(asked))
+        columns = (c for question in passage.node.questions for c in question.columns)
+        return tuple(dict.fromkeys(columns))
     own = passage.node.questions[0]
     gone = tuple(column for column in own.columns if not _has(own, row[column]))
     return gone or own.columns
@@ -147,35 +146,35 @@ def _has(question: Question, x: float) -> bool:
 
 
 # ---------------------------------------------------------------- questions
-# What each node asks, in one form: a list of questions, of which the first answer decides.
+# All splits in one form: a list of tests, of which the first that applies decides.
 #
-# A threshold, a set of levels, "missing or not" and a sum of columns are one question
-# each; surrogates are questions behind it, and the conditions of a rule are questions
-# that answer only where they fail.  If none answers, the row goes the node's missing way.
+# A threshold, a set of categories, "missing or not" and a sum of columns are one test each;
+# surrogates are further tests, and the conditions of a rule are tests that apply only if they
+# fail.  If none applies, the row takes the node's branch for missing values.
 
 SILENT = -1
-"""The branch of a question that does not answer."""
+"""Branch of a test that does not apply."""
 
 
 class Question(NamedTuple):
-    """One question about one column, or about a weighted sum of numeric columns.
+    """Test of one column, or of a weighted sum of numeric columns.
 
     Attributes
     ----------
     columns : tuple of int
-        More than one in a sum only.
+        More than one only for sums.
     weights : tuple of float
         The sum is ``0.0 + w0 * x0 + w1 * x1 + ...`` in double, in this order.  Empty for
-        questions about levels.
+        tests of categories.
     threshold : float
     below, above : int
         Branch of a number, or sum, at most the threshold, and of a larger one.
     lost : int
-        Branch of what is missing: NaN, a sum that is NaN, no code of a level.
+        Branch of missing values: NaN, a sum that is NaN, or no code of a category.
     branches : tuple of int
-        Nominal columns: branch of each level.
+        Nominal columns: branch of each category.
 
-    Branches are `SILENT` where the question does not answer.
+    Branches are `SILENT` where the test does not apply.
     """
 
     columns: tuple[int, ...]
@@ -194,11 +193,11 @@ class Node(NamedTuple):
     ----------
     kind : Split
     questions : tuple of Question
-        In the order in which a row is asked.
+        In order of evaluation.
     children : range
         Node of each branch.
     missing : int
-        Branch of a row that no question answers for, unless it divides.
+        Branch of a row to which no question applies, unless it is split fractionally.
     """
 
     kind: Split
@@ -208,14 +207,14 @@ class Node(NamedTuple):
 
 
 class TreeNodes:
-    """The nodes of a tree, read one by one and kept."""
+    """Nodes of a tree, read on demand and cached."""
 
     def __init__(self, tree: Tree, schema: Schema) -> None:
         self._tree, self._schema = tree, schema
         self._read: dict[int, Node | None] = {}
 
     def __getitem__(self, number: int) -> Node | None:
-        """An inner node, or None for a leaf."""
+        """Return an inner node, or None for a leaf."""
         if number not in self._read:
             self._read[number] = self._node(number)
         return self._read[number]
@@ -260,13 +259,13 @@ class TreeNodes:
 
 
 def answer(question: Question, row: list[float]) -> int:
-    """The branch that a question sends an encoded row to; `SILENT` = it does not answer.
+    """Return the branch of an encoded row; `SILENT` if the question does not apply.
 
     Parameters
     ----------
     question : Question
     row : (features,) list of float
-        Numbers of the model's input type, codes of levels, NaN = missing.
+        Numbers of the model's input type, codes of categories, NaN = missing.
     """
     if not question.weights:
         code = row[question.columns[0]]
@@ -281,16 +280,16 @@ def answer(question: Question, row: list[float]) -> int:
 
 
 def thresholds_of(trees: tuple[Tree, ...], schema: Schema) -> list[np.ndarray]:
-    """For each column the distinct thresholds that it is compared with, ascending.
+    """Return the distinct thresholds of each column, ascending.
 
-    Those of sums of columns are none of a column's.
+    Thresholds of oblique splits are not included.
     """
-    asked, at = [], []
+    features, at = [], []
     for tree in trees:
         own = tree.kind == Split.THRESHOLD
-        asked += [tree.feature[own], tree.surrogate_feature]
+        features += [tree.feature[own], tree.surrogate_feature]
         at += [tree.threshold[own], tree.surrogate_threshold]
-    columns, values = np.concatenate(asked), np.concatenate(at)
+    columns, values = np.concatenate(features), np.concatenate(at)
     numeric = ~schema.nominal[columns]
     order = np.argsort(columns[numeric], kind="stable")
     columns, values = columns[numeric][order], values[numeric][order]

@@ -1,4 +1,4 @@
-"""From a model and a row to the explanation of its answer."""
+"""Entry point of explanations: from a model and a row to an `Explanation`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class _Way(NamedTuple):
-    """A row in one tree."""
+    """Decision path of a row in one tree."""
 
     nodes: TreeNodes
     passages: list[Passage]
@@ -55,29 +55,29 @@ def explain(
     table: Any = None,
     budget: int = 50_000_000,
 ) -> Explanation:
-    """Why a model answers a row as it does, and what would alter the answer.
+    """Explain a prediction, and find counterfactuals that change it.
 
     Parameters
     ----------
     model : Model
     row : mapping, (features,) array, or table of one row
-        Columns that a mapping leaves out are missing.
+        Columns absent from a mapping are missing.
     tree : int, optional
-        Tree whose way is told, from 0; default: that of a single tree, of a forest none.
+        Tree whose decision path is shown, from 0; default: a single tree, but none of a forest.
     changes : {0, 1, 2}
-        Most columns that a change of the decision may alter at once; 0: no search.
+        Maximum number of columns that a counterfactual changes; 0: no search.
     wish : str, optional
-        The answer to look for: a label, or a range such as ``>= 10``; default any other
-        label, and for numbers no search.
+        Desired prediction: a label, or a range such as ``>= 10``; default any other label, and
+        no search for numbers.
     target : str, optional
-        The target that the wish is about; default the first.
+        Target of the wish; default the first.
     fixed : collection of str
         Columns that must not change.
     table : table, optional
-        Rows whose median absolute deviations measure changes of numbers, in place of the
-        range of the model's thresholds.
+        Rows whose median absolute deviations scale changes of numbers, instead of the range
+        of the model's thresholds.
     budget : int
-        Cells that the search for changes of two columns may look at.
+        Maximum number of cells to search for changes of two columns.
 
     Returns
     -------
@@ -88,33 +88,33 @@ def explain(
     DataError
         If the row, or the table, cannot be read.
     SettingError
-        For an unknown tree, target, label or column, and for no range of numbers.
+        For an unknown tree, target, label or column, and for an invalid range.
     """
     if changes not in (0, 1, 2):
-        raise SettingError(f"changes is {changes!r}; give 0, 1 or 2 columns to change at most")
+        raise SettingError(f"changes is {changes!r}; expected 0, 1 or 2")
     if tree is not None and not 0 <= tree < model.n_trees:
-        raise SettingError(f"there is no tree {tree}; the model's are 0 to {model.n_trees - 1}")
+        raise SettingError(f"there is no tree {tree}; expected 0 to {model.n_trees - 1}")
     for name in fixed:
         if name not in model.schema.names:
             hint = near_names(name, model.schema.names)
-            raise SettingError(f"there is no column {name!r} to keep as it is; {hint}")
+            raise SettingError(f"there is no column {name!r} to keep fixed; {hint}")
     given = read_row(model, row)
     found = Explanation((), given.cells, model.schema.dtype, model.n_trees)
     if found.refused:
         return found
-    ways = [_way(model, number, given.codes) for number in range(model.n_trees)]
-    found, sums = _answered(model, given, ways, found)
+    paths = [_way(model, number, given.codes) for number in range(model.n_trees)]
+    found, sums = _answered(model, given, paths, found)
     if tree is None and model.n_trees == 1:
         tree = 0
     if tree is not None:
-        found = _with_path(model, given, ways[tree], tree, found)
+        found = _with_path(model, given, paths[tree], tree, found)
     if changes == 0:
         return found
     spread = None if table is None else read_table(table, missing=model.schema.missing_marks)
     free = [place for place, name in enumerate(model.schema.names) if name not in fixed]
-    nodes = [(way.nodes, way.bounds) for way in ways]
-    looked = change_rows(model, given, nodes, sums, free, changes, (wish, target), spread, budget)
-    return replace(found, changes=looked)
+    nodes = [(way.nodes, way.bounds) for way in paths]
+    best = change_rows(model, given, nodes, sums, free, changes, (wish, target), spread, budget)
+    return replace(found, changes=best)
 
 
 def _way(model: Model, number: int, codes: list[float]) -> _Way:
@@ -127,7 +127,7 @@ def _way(model: Model, number: int, codes: list[float]) -> _Way:
 def _answered(
     model: Model, given: Row, ways: Sequence[_Way], found: Explanation
 ) -> tuple[Explanation, Any]:
-    """The answer, the votes and the contributions; and the integer sums (values,)."""
+    """Add predictions, votes and contributions; return also the integer sums (values,)."""
     by_tree = np.zeros((model.n_trees, model.schema.n_values), dtype=np.int64)
     for number, way in enumerate(ways):
         own = np.searchsorted(model.trees[number].leaves, [leaf for leaf, _ in way.leaves])
@@ -145,7 +145,7 @@ def _answered(
 
 
 def check_sums(model: Model, given: Row, sums: list[int], totals: list[int]) -> None:
-    """Raise unless the walks end where the model's own scorer does, and contributions add up."""
+    """Check that the paths reproduce the model's scores, and that the contributions add up."""
     from treekit.model.scoring import sums as scored
 
     codes = np.array([given.codes], dtype=model.schema.dtype)
@@ -153,8 +153,8 @@ def check_sums(model: Model, given: Row, sums: list[int], totals: list[int]) -> 
     fine = fineness(model)
     if sums != theirs or totals != [fine * value for value in theirs]:
         raise ModelError(
-            f"the explanation adds up to {totals}, and the model says {theirs}: a fault of "
-            "treekit, please report it with the model and the row"
+            f"the explanation adds up to {totals}, but the model predicts {theirs}: a bug in "
+            "treekit; please report it with the model and the row"
         )
 
 

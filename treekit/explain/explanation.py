@@ -1,4 +1,4 @@
-"""All that is said of one row's answer."""
+"""Explanation of one prediction, as records."""
 
 from __future__ import annotations
 
@@ -33,32 +33,31 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a model answers a row as it does; ``print`` it, or ask for `text` or `plain`.
+    """Explanation of a prediction; ``print`` it, or call `text` or `plain`.
 
     Attributes
     ----------
     says : tuple of Said
-        The answer, for each target; empty if the row is refused.
+        Prediction for each target; empty if the row is refused.
     row : tuple of Given
     dtype : {"float32", "float64"}
         The model's input type.
     trees : int
-        Of the model.
+        Number of trees of the model.
     tree : int, optional
-        The tree of `path`, `leaves` and `rule`, from 0; None: a forest, of which none
-        was asked for.
+        Tree of `path`, `leaves` and `rule`, from 0; None: a forest, and no tree was requested.
     path : tuple of Step
     leaves : tuple of Ending
         Largest part first.
     rule : tuple of Clause
-        The conditions of the leaf's rule, at most one a column; empty where parts of the row
-        end in several leaves, and for lists of rules.
+        Conditions of the leaf's rule, at most one per column; empty for fractional instances
+        that end in several leaves, and for rule lists.
     votes : tuple of Votes
-        Of forests that vote, or whose trees' mean is taken.
+        For forests that vote or average.
     sums : tuple of Sums
-        For each class, or number, of each target.
+        Feature contributions for each class, or number, of each target.
     changes : Changes, optional
-        None if they were not asked for, or without a wish for a number.
+        Counterfactuals; None if not requested, or for numbers without a wish.
     """
 
     says: tuple[Said, ...]
@@ -79,18 +78,18 @@ class Explanation:
         return any(cell.refused for cell in self.row)
 
     def plain(self) -> dict[str, Any]:
-        """The same as dicts, lists, texts and numbers, for JSON: infinities are None."""
+        """Return dicts, lists, texts and numbers for JSON; infinities become None."""
         plain: dict[str, Any] = _plain(self)
         return {"refused": self.refused, **plain}
 
     def lines(self, language: Language | None = None) -> Iterator[tuple[str, bool]]:
-        """The lines of the text, and whether each is a heading."""
+        """Return the lines of the text, and whether each is a heading."""
         from treekit.explain.text import lines
 
         return lines(self, language)
 
     def text(self, language: Language | None = None) -> str:
-        """What a person reads, in a language; default English."""
+        """Return the explanation as text, in English by default."""
         return "".join(f"{line}\n" for line, _ in self.lines(language))
 
     def __str__(self) -> str:
@@ -113,25 +112,25 @@ def _plain(value: Any) -> Any:
 
 
 # ---------------------------------------------------------------- records
-# The parts of an explanation, as plain records.
+# Parts of an explanation.
 
 
 @dataclass(frozen=True)
 class Given:
-    """One cell of the row.
+    """A cell of the row.
 
     Attributes
     ----------
     column : str
     text : str, optional
-        As it was given; None if it is missing.
+        Text as given; None if missing.
     state : {"known", "missing", "absent", "unseen"}
-        ``absent``: missing, as the row has no such column.  ``unseen``: a category that is
-        not in the model's vocabulary, and counts as missing.
+        ``absent``: missing because the row has no such column.  ``unseen``: a category not in
+        the model's vocabulary, treated as missing.
     asked : bool
-        Whether a node on the row's way asked for it.
+        Whether a node on the decision path tests the column.
     refused : bool
-        Whether the model's policy refuses the row for this cell.
+        Whether the model's policy refuses the row because of this cell.
     """
 
     column: str
@@ -143,19 +142,19 @@ class Given:
 
 @dataclass(frozen=True)
 class Clause:
-    """A condition: of one column, or of a weighted sum.
+    """A condition on one column, or on a weighted sum.
 
     Attributes
     ----------
     columns : tuple of str
     weights : tuple of float
-        Of a sum; empty for one column.
+        Weights of a sum; empty for one column.
     low, high : float
         Numbers: ``low < x <= high``.
     levels : tuple of str, optional
-        Nominal columns: those that fit.
+        Nominal columns: accepted categories.
     known, missing : bool
-        Whether any known value fits, and whether a missing one does.
+        Whether any known value is accepted, and whether a missing one is.
     """
 
     columns: tuple[str, ...]
@@ -169,22 +168,22 @@ class Clause:
 
 @dataclass(frozen=True)
 class Step:
-    """A node on the row's way.
+    """A node on the decision path.
 
     Attributes
     ----------
     node : int
     why : str
-        What decided; see `treekit.explain.decision_path.Why`.
+        Reason of the decision; see `treekit.explain.decision_path.Why`.
     asked : tuple of (str, str or None)
-        Columns that the node asked first, and the row's cells.
+        Columns of the node's own test, and the row's cells.
     decided : tuple of (str, str or None)
         Columns that decided, and the row's cells.
     clause : Clause, optional
-        What holds on the branch taken: of the question that decided, or, where none
-        answered, of the node's own.  None where parts of the row go down each branch.
+        Condition that holds on the branch taken, of the test that decided or, if none applied,
+        of the node's own test.  None if the row is split among all branches.
     goes : tuple of (int, float)
-        The next nodes, and the part of the whole row that each gets.
+        Next nodes, and the fraction of the row that each gets.
     """
 
     node: int
@@ -197,7 +196,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Said:
-    """An answer for one target: a label with shares of the classes, or a number."""
+    """Prediction for one target: a label with class shares, or a number."""
 
     target: str
     label: Label | None = None
@@ -207,7 +206,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Ending:
-    """A leaf that the row, or the given part of it, reaches.
+    """A leaf that the row, or a fraction of it, reaches.
 
     Attributes
     ----------
@@ -216,7 +215,7 @@ class Ending:
     support : float
         Training weight of the leaf.
     says : tuple of Said
-        Of a forest: what this tree alone says.
+        Prediction of this tree alone.
     """
 
     node: int
@@ -227,16 +226,16 @@ class Ending:
 
 @dataclass(frozen=True)
 class Votes:
-    """What the single trees of a forest say of one target.
+    """Predictions of the single trees of a forest for one target.
 
     Attributes
     ----------
     target : str
     trees : tuple of (label, int)
-        Classification: how many trees say each class.
+        Classification: number of trees that predict each class.
     quantiles : tuple of float
-        Regression: least, lower quartile, median, upper quartile and largest of the
-        trees' numbers.
+        Regression: minimum, lower quartile, median, upper quartile and maximum of the trees'
+        numbers.
     """
 
     target: str
@@ -246,7 +245,7 @@ class Votes:
 
 @dataclass(frozen=True)
 class Sums:
-    """What each column adds to one value of the answer: integers that add up exactly.
+    """Feature contributions to one predicted value, as integers that add up exactly.
 
     ``bias + sum(of columns) == total``; an integer i means ``i / divisor * 2**exponent``.
 
@@ -254,9 +253,9 @@ class Sums:
     ----------
     target : str
     label : label, optional
-        The class whose probability, or margin, it is.
+        Class of the probability or margin.
     margin : bool
-        Whether the numbers are those before the model's link.
+        Whether the numbers are before the model's link function.
     bias, total, divisor, exponent : int
     columns : tuple of (str, int)
         Largest first.
@@ -272,13 +271,13 @@ class Sums:
     columns: tuple[tuple[str, int], ...]
 
     def number(self, units: int) -> float:
-        """The number that an integer means."""
+        """Return the number that an integer represents."""
         return math.ldexp(units / self.divisor, self.exponent)
 
 
 @dataclass(frozen=True)
 class Changed:
-    """A column that changes: from the row's cell, None if missing, to a text."""
+    """A changed column: from the row's cell, None if missing, to a new text."""
 
     column: str
     before: str | None
@@ -287,16 +286,17 @@ class Changed:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of the row that alters the decision; predicted again before it is said.
+    """A counterfactual, verified by another prediction.
 
     Attributes
     ----------
     cells : tuple of Changed
         One or two.
     size : float
-        Of the nearest value that would do; see `treekit.explain.reachable_leaves`.
+        Size of the change to the nearest sufficient value; see
+        `treekit.explain.reachable_leaves`.
     says : tuple of Said
-        The answer then.
+        Prediction after the change.
     """
 
     cells: tuple[Changed, ...]
@@ -306,7 +306,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Changes:
-    """The nearest changes that lead to a wished answer.
+    """Nearest counterfactuals for a desired prediction.
 
     Attributes
     ----------
@@ -314,17 +314,17 @@ class Changes:
     wish : str
         A label or a range of numbers; empty: any other label.
     met : bool
-        Whether the row is answered so as it is.
+        Whether the unchanged row already has the desired prediction.
     most : int
-        How many columns might change at once.
+        Maximum number of columns to change at once.
     single : tuple of Change
-        Of one column each, smallest first.
+        Changes of one column each, smallest first.
     pair : Change, optional
-        Of two columns, where that is a smaller one than any of one.
+        Change of two columns, if smaller than any of one.
     apart : int
-        Pairs of columns left out because a weighted sum asks for both.
+        Number of pairs left out because both columns are in one weighted sum.
     complete : bool
-        False if the budget ended the search before all changes had been looked at.
+        False if the budget ended the search early.
     """
 
     target: str

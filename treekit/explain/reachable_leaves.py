@@ -1,9 +1,9 @@
-"""The leaves that a row reaches if one or two of its columns change, and for which values.
+"""Leaves that a row reaches if one or two of its columns change, with the values required.
 
-A tree is walked once, with at most two columns free to leave what the row has.  Each leaf
-found is a box: for each column that the way to it asks, the values for which a row comes
-there.  All other columns are as in the row, so that a forest becomes small: what is left of
-it are the nodes near the row's own ways.
+A tree is traversed once, with at most two columns free to change.  Each leaf found is a box:
+for each column tested on its path, the values with which a row reaches it.  All other
+columns are fixed to the row's values, so that only nodes near the row's decision paths of a
+forest are visited.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ __all__ = [
 
 Interval = tuple[float, float]
 Allowed = Interval | frozenset[int] | None
-"""Values of a column: ``low < x <= high``, codes of levels, or None = as in the row, missing."""
+"""Values of a column: ``low < x <= high``, codes of categories, or None = missing as in the row."""
 Box = dict[int, Allowed]
 
 
 _At: TypeAlias = tuple[int, int, int, tuple[int, ...], Box]
-"""A row at a node's question: node, place of the question, mass, columns changed, box."""
+"""State of the search: node, index of the question, mass, columns changed, box."""
 
 
 class Found(NamedTuple):
-    """A leaf, and the rows that come there.
+    """A reachable leaf, and the rows that reach it.
 
     Attributes
     ----------
     leaf : int
-        Its node.
+        Node of the leaf.
     mass : int
-        The part of a row that ends there, of `Model.mass`.
+        Mass that ends there, as a part of `Model.mass`.
     changed : tuple of int
-        Columns that must change for it, ascending: none, one or two.
+        Columns that must change, ascending: none, one or two.
     box : dict
-        Of the columns asked on the way.
+        Values of the columns tested on the path.
     """
 
     leaf: int
@@ -67,18 +67,18 @@ class Found(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """What `reach` found in one tree.
+    """Result of `reach` for one tree.
 
     Attributes
     ----------
     found : list of Found
     together : set of (int, int)
-        Columns of one weighted sum: where both change, their values are no box, and
-        leaves that need this are not among those found.
+        Pairs of columns of one weighted sum: if both change, their values do not form a box,
+        and leaves that require this are not included.
     steps : int
-        Nodes that were looked at.
+        Number of nodes visited.
     complete : bool
-        Whether all were: False where the bound on steps ended it.
+        False if the limit on steps ended the search.
     """
 
     found: list[Found]
@@ -88,7 +88,7 @@ class Reach(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What a walk is about.
+    """Settings of a search.
 
     Attributes
     ----------
@@ -98,10 +98,10 @@ class Setting(NamedTuple):
     free : frozenset of int
         Columns that may change.
     changes : int
-        How many of them at once: 1 or 2.
+        Maximum number of columns to change at once: 1 or 2.
     scale : sequence of Scale
     bound : float
-        Leaves that need changes of this size or more are left out.
+        Leaves that require changes of this size or more are left out.
     """
 
     schema: Schema
@@ -119,7 +119,7 @@ def reach(
     bounds: npt.NDArray[np.int64] | None,
     most: int,
 ) -> Reach:
-    """The leaves of a tree that a row reaches with few columns changed.
+    """Find the leaves of a tree that a row reaches if few columns change.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def reach(
         As in `treekit.explain.decision_path.walk`.
     setting : Setting
     most : int
-        Nodes to look at.
+        Maximum number of nodes to visit.
     """
     found: list[Found] = []
     together: set[tuple[int, int]] = set()
@@ -160,10 +160,10 @@ def reach(
 def _outcomes(
     question: Question, changed: tuple[int, ...], box: Box, setting: Setting
 ) -> Iterator[tuple[int, tuple[int, ...], Box]]:
-    """Branches (or `SILENT`), the columns changed for them, and the boxes from which they come."""
+    """Yield branches (or `SILENT`), the columns changed for them, and the boxes that lead there."""
     moved = [column for column in question.columns if column in changed]
     if len(moved) > 1:
-        return  # both of a sum's: see `Reach.together`
+        return  # two columns of one sum: see `Reach.together`
     for column in moved:
         for branch, allowed in _sides(question, column, setting):
             both = _meet(box[column], allowed)
@@ -185,14 +185,14 @@ def _outcomes(
 
 
 def _is_near(changed: tuple[int, ...], box: Box, setting: Setting) -> bool:
-    """Whether changes into a box may count less than the bound."""
+    """Check whether a change into a box may be smaller than the bound."""
     if setting.bound == math.inf:
         return True
     return sum(_least(box[column], column, setting) for column in changed) < setting.bound
 
 
 def _least(allowed: Allowed, column: int, setting: Setting) -> float:
-    """At most what the smallest change of a column to some values counts."""
+    """Return a lower bound of the size of a column's change to some values."""
     if not isinstance(allowed, tuple) or not is_known(setting, column):
         return 1.0
     low, high = allowed
@@ -201,23 +201,23 @@ def _least(allowed: Allowed, column: int, setting: Setting) -> float:
 
 
 def _stay(question: Question, column: int, own: int, box: Box, setting: Setting) -> Allowed:
-    """The values of a column that did not change for which a row goes on as ours does."""
+    """Return the values of an unchanged column with which a row takes the same branch."""
     if not is_known(setting, column):
         return None
     before = box.get(column, _anything(question))
     for branch, allowed in _sides(question, column, setting):
         if branch == own:
             return _meet(before, allowed)
-    return None  # infinities of other columns that cancel: no other value is known to do so
+    return None  # infinities of other columns cancel: only the row's own value is certain
 
 
 def _leave(
     question: Question, column: int, own: int, box: Box, setting: Setting
 ) -> Iterator[tuple[int, Allowed]]:
-    """Branches for a column that changes here, and the values that lead there."""
+    """Yield branches for a column that changes here, and the values that lead there."""
     known = is_known(setting, column)
     if not known and column in box:
-        return  # it has been asked for before, and was missing there
+        return  # tested before on this path, as missing
     before = box.get(column, _anything(question))
     for branch, allowed in _sides(question, column, setting):
         both = _meet(before, allowed)
@@ -226,7 +226,7 @@ def _leave(
 
 
 def is_known(setting: Setting, column: int) -> bool:
-    """Whether the row has a level, or a finite number: something to compare a change with."""
+    """Check whether the row has a category or a finite number to compare a change with."""
     x, levels = setting.row[column], len(setting.schema.columns[column].levels)
     if setting.schema.columns[column].kind == "nominal":
         return 0 <= x < levels
@@ -238,7 +238,7 @@ def _anything(question: Question) -> Allowed:
 
 
 def _meet(a: Allowed, b: Allowed) -> Allowed:
-    """Values in both; None if there are none."""
+    """Intersect two sets of values; None if empty."""
     if isinstance(a, frozenset) and isinstance(b, frozenset):
         return a & b or None
     if isinstance(a, tuple) and isinstance(b, tuple):
@@ -248,9 +248,9 @@ def _meet(a: Allowed, b: Allowed) -> Allowed:
 
 
 def _sides(question: Question, column: int, setting: Setting) -> list[tuple[int, Allowed]]:
-    """Each branch of a question, and the values of one of its columns that lead there.
+    """Return each branch of a question, and the values of one of its columns that lead there.
 
-    Other columns are as in the row.
+    Other columns are fixed to the row's values.
     """
     if not question.weights:
         return _level_sides(question.branches)
@@ -272,10 +272,10 @@ def _level_sides(branches: tuple[int, ...]) -> list[tuple[int, Allowed]]:
 
 
 def _turning(question: Question, column: int, setting: Setting) -> tuple[int, int, float]:
-    """Branches of small and of large values of a column of a sum, and the last small one.
+    """Return the branches of small and of large values in a sum, and the largest small value.
 
-    Each product and each sum of doubles is monotone in the column, so that the place
-    where the branch changes is found by halving the numbers of the input type.
+    Products and sums of doubles are monotone in the column, so that bisection over the numbers
+    of the input type finds the turning point.
     """
     row = list(setting.row)
 
@@ -303,25 +303,25 @@ def _turning(question: Question, column: int, setting: Setting) -> tuple[int, in
 
 
 # ---------------------------------------------------------------- scales
-# How far one value of a column is from another, and numbers that read well.
+# Sizes of changes, and round numbers.
 #
-# A number's change counts in spreads of its column, a change of level as 1, and so does a
-# value in the place of a missing one.  The spread is the range of the model's own
-# thresholds of the column; where there is but one, its size, or that of the row's value, or
-# 1.  With a table it is the median absolute deviation of the column's cells (Wachter,
-# Mittelstadt and Russell 2018, the weights of their distance); where that is 0, the mean one.
+# A change of a number is measured in spreads of its column; a change of category, or from a
+# missing value, has size 1.  The spread is the range of the model's thresholds of the
+# column; with only one threshold, the larger of its magnitude and the row's, or 1.  With a
+# table it is the median absolute deviation of the column's cells (the weights of the distance
+# of Wachter, Mittelstadt and Russell 2018); if that is 0, the mean absolute deviation.
 
 Doubles = npt.NDArray[np.float64]
 
 _FURTHER = 0.01
-"""A round number may lie further than the nearest one by this part of the change; whole
-numbers, which people count by, may not."""
+"""A round number may exceed the nearest one by this fraction of the change; integer columns
+allow no excess."""
 _WHOLE_LIMIT = 2.0**24
-"""Below it each whole number is a float32."""
+"""Below it, every integer is a float32."""
 
 
 class Scale(NamedTuple):
-    """What changes of a numeric column are measured by.
+    """Unit in which changes of a numeric column are measured.
 
     Attributes
     ----------
@@ -329,8 +329,8 @@ class Scale(NamedTuple):
         The row's value; NaN if there is none to compare with.
     spread : float
     whole : bool
-        Whether the column takes whole numbers only: all of its thresholds are whole
-        numbers or lie halfway between two, and the row's value is one.
+        Whether the column is assumed to hold integers: its thresholds are integers or halfway
+        between two, and the row's value is an integer.
     dtype : {"float32", "float64"}
     """
 
@@ -340,9 +340,9 @@ class Scale(NamedTuple):
     dtype: Dtype
 
     def nearest(self, low: Doubles, high: Doubles) -> Doubles:
-        """For each interval ``low < v <= high`` the value nearest to the row's; NaN: none.
+        """Return, for each interval ``low < v <= high``, the value nearest to the row's; NaN: none.
 
-        Where the row has no value: the middle of a bounded interval, else its bound.
+        If the row has no value: the middle of a bounded interval, else its finite bound.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             first = np.nextafter(low.astype(self.dtype), np.inf, dtype=self.dtype)
@@ -360,7 +360,7 @@ class Scale(NamedTuple):
         return np.where(fits, value, np.nan)
 
     def sizes(self, values: Doubles) -> Doubles:
-        """How much a change to each of the values counts; infinite for NaN."""
+        """Return the size of a change to each of the values; infinite for NaN."""
         if math.isnan(self.x):
             return np.where(np.isnan(values), np.inf, 1.0)
         with np.errstate(over="ignore"):
@@ -371,7 +371,7 @@ class Scale(NamedTuple):
 def scales(
     schema: Schema, row: list[float], thresholds: list[Doubles], table: Table | None
 ) -> list[Scale]:
-    """The scale of each column; that of a nominal one means nothing."""
+    """Return the scale of each column; it is meaningless for nominal ones."""
     found = []
     for column, given, at in zip(schema.columns, row, thresholds, strict=True):
         x = given if math.isfinite(given) else math.nan
@@ -383,7 +383,7 @@ def scales(
 
 
 def _is_whole(at: Doubles) -> bool:
-    """Whether thresholds are whole numbers, or lie halfway between two."""
+    """Check whether all thresholds are integers, or halfway between two."""
     if not len(at) or not bool(np.all(np.abs(at) < _WHOLE_LIMIT)):
         return False
     return bool(np.all(2 * at == np.rint(2 * at)))
@@ -397,7 +397,7 @@ def _of_thresholds(at: Doubles, x: float) -> float:
 
 
 def _of_cells(table: Table, name: str) -> float:
-    """The median absolute deviation of a column; 0 if it has no spread, or is not there."""
+    """Return the median absolute deviation of a column; 0 if it has no spread or is absent."""
     if name not in table.names:
         return 0.0
     cells = numeric_cells(table, name).astype(np.float64)
@@ -409,13 +409,13 @@ def _of_cells(table: Table, name: str) -> float:
 
 
 def round_numeral(scale: Scale, low: float, high: float, nearest: float) -> str:
-    """The text of a round number v, ``low < v <= high``, not much further than the nearest one.
+    """Return the text of a round number v, ``low < v <= high``, close to the nearest one.
 
-    Of whole columns a whole number.  The text reads back, as the input type, to a number in
-    the interval.
+    Integer columns get an integer.  The text reads back, in the input type, to a number in the
+    interval.
     """
     with localcontext() as context:
-        context.prec = 800  # each double is an exact decimal of fewer digits
+        context.prec = 800  # every double is an exact decimal with fewer digits
         at = Decimal(nearest)
         unknown = math.isnan(scale.x)
         down = not unknown and nearest < scale.x

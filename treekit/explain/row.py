@@ -1,4 +1,4 @@
-"""The row that somebody asks about: its cells as given, and as the model reads them."""
+"""The row to explain: its cells as given and as encoded, and records for its prediction."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- answers
-# Sums of a row as answers, votes and contributions with names and labels.
+# ---------------------------------------------------------------- predictions
+# Predictions, votes and contributions with names and labels, from the sums of a row.
 
 Integers = npt.NDArray[np.int64]
 
 
 def said(model: Model, sums: Integers) -> tuple[Said, ...]:
-    """What the model answers for integer sums (values,), for each target."""
+    """Return the prediction for integer sums (values,), for each target."""
     schema = model.schema
     values = values_of(model, sums[None])[0].tolist()
     if schema.task == "regression":
@@ -68,7 +68,10 @@ def said(model: Model, sums: Integers) -> tuple[Said, ...]:
 
 
 def said_by_tree(model: Model, units: Integers) -> tuple[Said, ...]:
-    """What one tree says, of integers (values,) of a row of mass 1; nothing for margins."""
+    """Return the prediction of one tree, from integers (values,) of a row of mass 1.
+
+    Empty for models that sum their trees.
+    """
     schema = model.schema
     if model.combine == "sum":
         return ()
@@ -85,7 +88,10 @@ def said_by_tree(model: Model, units: Integers) -> tuple[Said, ...]:
 
 
 def votes_of(model: Model, by_tree: Integers) -> tuple[Votes, ...]:
-    """The votes of the trees, of integers (trees, values); none of single trees and of sums."""
+    """Return the votes of the trees, from integers (trees, values).
+
+    Empty for single trees, and for models that sum their trees.
+    """
     schema = model.schema
     if model.n_trees == 1 or model.combine == "sum":
         return ()
@@ -104,7 +110,7 @@ def votes_of(model: Model, by_tree: Integers) -> tuple[Votes, ...]:
 
 
 def sums_of(model: Model, shared: Contributions, names: Sequence[str]) -> tuple[Sums, ...]:
-    """The contributions to each value, with names and labels."""
+    """Return the contributions to each value, with names and labels."""
     schema = model.schema
     votes = schema.task == "classification" and not model.margins
     divisor = model.unit_total * fineness(model) if votes else model.divisor
@@ -122,13 +128,13 @@ def sums_of(model: Model, shared: Contributions, names: Sequence[str]) -> tuple[
 
 
 # ---------------------------------------------------------------- clauses
-# The conditions of nodes and of rules as records with names.
+# Conditions of nodes and rules as records with names.
 
 
 def clause_of_step(passage: Passage, schema: Schema) -> Clause | None:
-    """What holds on the branch that a row took.
+    """Return the condition that holds on the branch taken.
 
-    None where parts of it take each branch, and for rules that hold: all of their conditions do.
+    None if the row is split among all branches, and for rules, all of whose conditions hold.
     """
     if passage.why in ("divided", "held"):
         return None
@@ -147,7 +153,7 @@ def _of_absence(question: Question, branch: int, schema: Schema) -> Clause:
 
 
 def clause_of(question: Question, branch: int, schema: Schema) -> Clause:
-    """The values for which a question sends a row to a branch."""
+    """Return the values for which a question sends a row to a branch."""
     names = tuple(schema.names[column] for column in question.columns)
     missing = question.lost == branch
     if not question.weights:
@@ -163,9 +169,9 @@ def clause_of(question: Question, branch: int, schema: Schema) -> Clause:
 
 
 def rule_of(model: Model, tree: int, leaf: int) -> tuple[Clause, ...]:
-    """The conditions of a leaf's rule, merged to one a column; of tests none are said.
+    """Return the conditions of a leaf's rule, merged to one per column.
 
-    Empty for lists of rules, rows that divide and nodes whose questions are several.
+    Empty for rule lists, fractional instances, surrogates and oblique splits.
     """
     own = model.trees[tree]
     asks_more = len(own.surrogate_feature) > 0 or bool((own.kind == Split.OBLIQUE).any())
@@ -184,12 +190,12 @@ def rule_of(model: Model, tree: int, leaf: int) -> tuple[Clause, ...]:
 
 
 class Row(NamedTuple):
-    """A row.
+    """A row to explain.
 
     Attributes
     ----------
     table : Table
-        Of one row, with each column of the model.
+        One row, with all columns of the model.
     codes : (features,) list of float
         Encoded; see `treekit.data.encoding`.
     cells : tuple of Given
@@ -201,19 +207,19 @@ class Row(NamedTuple):
 
 
 def read_row(model: Model, given: Any) -> Row:
-    """A row of any kind.
+    """Read a row of any supported kind.
 
     Parameters
     ----------
     model : Model
     given : mapping, (features,) array, row of a dataframe, or table of one row
-        A mapping from columns to cells may leave columns out, which are missing then, and
-        may hold targets, which are not looked at; it names no others.
+        A mapping from columns to cells may omit columns, which are then missing, and may
+        contain targets, which are ignored, but no other names.
 
     Raises
     ------
     DataError
-        For unknown columns, another number of rows, and cells that cannot be read.
+        For unknown columns, not exactly one row, and cells that cannot be read.
     """
     schema = model.schema
     if hasattr(given, "to_dict") and getattr(given, "ndim", 2) == 1:  # a row of a dataframe
@@ -225,12 +231,12 @@ def read_row(model: Model, given: Any) -> Row:
             given = given[None]
         table = read_table(given, missing=schema.missing_marks)
     if table.n_rows != 1:
-        raise DataError(f"one row can be explained at a time, not {table.n_rows}; choose one")
+        raise DataError(f"expected one row to explain, got {table.n_rows}")
     absent: set[str] = set()
     if table.named:
         absent = {name for name in schema.names if name not in table.names}
         table = _with_absent(table, absent)
-    # Policies are looked at below: a refused row is explained, too.
+    # Policies are applied below, because refused rows are explained as well.
     codes = encode_rows(table, schema, missing_marks=table.missing)[0].astype(np.float64)
     cells = []
     for place, (column, code) in enumerate(zip(schema.columns, codes.tolist(), strict=True)):
@@ -249,7 +255,7 @@ def read_row(model: Model, given: Any) -> Row:
 
 
 def with_cells(row: Row, model: Model, texts: Mapping[int, str]) -> npt.NDArray[Any]:
-    """(1, features): the row with other texts in some columns, encoded as any table is."""
+    """Return (1, features): the row with new texts in some columns, encoded as in a table."""
     cells, untyped = list(row.table.cells), set(row.table.untyped)
     for column, text in texts.items():
         name = model.schema.names[column]
@@ -282,7 +288,7 @@ def _of_cells(model: Model, given: Mapping[Any, Any]) -> Table:
     names = [name for name in given if name in schema.names]
     if not names:
         first = schema.names[0]
-        raise DataError(f"the row names no column of the model; its first column is {first!r}")
+        raise DataError(f"the row has no column of the model, such as {first!r}")
     untyped = all(isinstance(given[name], str) for name in names)
     columns = [objects([given[name]]) for name in names]
     table = make_table(names, columns, untyped=untyped)

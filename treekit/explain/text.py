@@ -1,4 +1,4 @@
-"""An explanation as text for a person, part by part."""
+"""Text of an explanation, part by part."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- words
+# ---------------------------------------------------------------- parts
 
 _COLUMNS = 12
-"""So many columns are told what they add; the others together."""
+"""Maximum number of contributions listed singly; the others are summed."""
 _NAMES = 12
 _WIDE = 56
-"""What stands beside a longer condition follows it, wherever that ends."""
+"""Maximum width for alignment; the text after a longer condition is not aligned."""
 _STEPS = 60
 _LEAVES = 10
 _SINGLE = 3
-"""So many changes of one column are told."""
+"""Maximum number of single-column changes listed."""
 
 Lines = Iterator[tuple[str, bool]]
 
 
 def lines(found: Explanation, chosen: Language | None = None) -> Lines:
-    """The lines of the text, and whether each is a heading."""
+    """Yield the lines of the text, and whether each is a heading."""
     nominal = {
         name
         for clause in (*found.rule, *(step.clause for step in found.path if step.clause))
@@ -76,10 +76,10 @@ def lines(found: Explanation, chosen: Language | None = None) -> Lines:
         _cells(found, words),
     ]
     for part in parts:
-        told = list(part)
-        if told:
+        part_lines = list(part)
+        if part_lines:
             yield "", False
-            yield from told
+            yield from part_lines
 
 
 def _path(found: Explanation, words: Words) -> Lines:
@@ -123,7 +123,7 @@ def _leaves(found: Explanation, words: Words) -> Lines:
 
 
 def _step(step: Step, rules: Iterator[int], words: Words) -> tuple[str, str]:
-    """What held at a node, and why."""
+    """Return the condition at a node, and the reason."""
     number = str(next(rules)) if step.why in ("held", "failed") else ""
     if step.why == "held":
         return words.say("held", rule=number), ""
@@ -180,12 +180,12 @@ def _votes(found: Explanation, words: Words) -> Lines:
             names = ("least", "lower", "middle", "upper", "most")
             texts = {n: f"{q:.6g}" for n, q in zip(names, votes.quantiles, strict=True)}
             yield f"  {words.say('quantiles', **texts)}", False
-        told = sorted(votes.trees, key=lambda one: -one[1])
-        yield from _table([(label_text(label), str(count)) for label, count in told if count])
+        counts = sorted(votes.trees, key=lambda one: -one[1])
+        yield from _table([(label_text(label), str(count)) for label, count in counts if count])
 
 
 def _chosen(found: Explanation) -> Iterator[Sums]:
-    """The sums that a person is told: of the class answered, of margins that of the last of two."""
+    """Yield the sums to show: of the predicted class, but for two margins that of the second."""
     for said in found.says:
         own = [one for one in found.sums if one.target == said.target]
         if len(own) == 2 and own[0].margin:
@@ -206,8 +206,8 @@ def _sums(one: Sums, row: Sequence[Given], words: Words) -> Lines:
         fields["label"] = label_text(one.label)
     yield words.say(key, **fields), True
     cells = {cell.column: words.cell(cell.column, cell.text) for cell in row}
-    told = [(name, units) for name, units in one.columns if units]
-    shown, others = told[:_COLUMNS], told[_COLUMNS:]
+    nonzero = [(name, units) for name, units in one.columns if units]
+    shown, others = nonzero[:_COLUMNS], nonzero[_COLUMNS:]
     names = [words.say("on_average"), *(name_text(name) for name, _ in shown)]
     values = ["", *(cells[name] for name, _ in shown)]
     parts = [one.bias, *(units for _, units in shown)]
@@ -232,15 +232,15 @@ def _changes(changes: Changes | None, words: Words) -> Lines:
     if changes.met:
         yield f"  {words.say('met')}", False
         return
-    told = [("", change) for change in changes.single[:1]]
-    told += [(words.say("or"), change) for change in changes.single[1:_SINGLE]]
+    listed = [("", change) for change in changes.single[:1]]
+    listed += [(words.say("or"), change) for change in changes.single[1:_SINGLE]]
     if changes.pair is not None:
         key = "both" if changes.single else "both_only"
-        told.append((words.say(key), changes.pair))
+        listed.append((words.say(key), changes.pair))
     yield from _table(
-        [(_change(change, words, before), _then(change, words)) for before, change in told], gap=3
+        [(_change(change, words, before), _then(change, words)) for before, change in listed], gap=3
     )
-    if not told and changes.complete and not changes.apart:
+    if not listed and changes.complete and not changes.apart:
         count = words.say("one" if changes.most == 1 else "two")
         yield f"  {words.say('none', count=count)}", False
     if changes.apart:
@@ -269,7 +269,7 @@ def _then(change: Change, words: Words) -> str:
 
 
 def _cells(found: Explanation, words: Words) -> Lines:
-    """What was missing, and what was not asked."""
+    """Yield the missing and the unused columns."""
     gone = [cell.column for cell in found.row if cell.state in ("missing", "absent")]
     unseen = [cell for cell in found.row if cell.state == "unseen"]
     if gone or unseen:
@@ -288,7 +288,7 @@ def _cells(found: Explanation, words: Words) -> Lines:
 
 
 def _table(rows: Sequence[Sequence[str]], *, right: int = -1, gap: int = 2) -> Lines:
-    """Rows of cells below each other; the column `right` ends flush."""
+    """Yield rows of aligned cells; the column `right` is right-aligned."""
     if not rows:
         return
     widths = [max(map(width_of, column)) for column in zip(*rows, strict=True)]
@@ -301,17 +301,17 @@ def _table(rows: Sequence[Sequence[str]], *, right: int = -1, gap: int = 2) -> L
 
 
 # ---------------------------------------------------------------- phrases
-# Conditions, cells and answers in words.
+# Wording of conditions, cells and predictions.
 
 _LEVELS = 6
-"""So many levels of a set are named."""
+"""Maximum number of categories of a set listed."""
 
 
 _RANGE = re.compile(r"[<>]=? -?[0-9.]+(e[-+]?[0-9]+)?")
 
 
 class Words:
-    """The words of one explanation.
+    """Wording of an explanation.
 
     Parameters
     ----------
@@ -326,25 +326,25 @@ class Words:
         self.language, self._dtype, self._nominal = language, dtype, nominal
 
     def say(self, key: str, **fields: str) -> str:
-        """A phrase of the catalogue."""
+        """Return a phrase of the catalogue."""
         return self.language.say(f"explain_{key}", **fields)
 
     def cell(self, column: str, text: str | None) -> str:
-        """A cell as it was given: categories quoted."""
+        """Format a cell; categories are quoted."""
         if text is None:
             return self.say("gone")
         return quote(text) if column in self._nominal or not _is_number(text) else text
 
     def wish(self, wish: str) -> str:
-        """A range as it is, a label as other labels."""
+        """Format a wish: a range unchanged, a label like other labels."""
         return wish if _RANGE.fullmatch(wish) else name_text(wish)
 
     def names(self, columns: Sequence[str]) -> str:
-        """Names in a row."""
+        """Join column names."""
         return ", ".join(map(name_text, columns))
 
     def clause(self, clause: Clause) -> str:
-        """A condition."""
+        """Format a condition."""
         name = self._left(clause)
         if not clause.known:
             return self.say("is_missing" if clause.missing else "impossible", name=name)
@@ -364,7 +364,7 @@ class Words:
         return " + ".join(f"{w} * {n}" for w, n in zip(weights, names, strict=True))
 
     def _interval(self, clause: Clause, name: str) -> str:
-        # A sum is a double, and compared with one.
+        # Sums and their thresholds are doubles.
         dtype: Dtype = "float64" if clause.weights else self._dtype
         low, high = (
             numerals(np.array([end]), dtype)[0] if math.isfinite(end) else ""
@@ -385,7 +385,7 @@ class Words:
         return self.say("one_of", name=name, levels="{" + text + "}")
 
     def answer(self, said: Said) -> str:
-        """What is answered for one target."""
+        """Format the prediction for one target."""
         target = name_text(said.target)
         if said.label is None:
             return self.say("number", target=target, value=repr(said.value).removesuffix(".0"))
@@ -403,15 +403,15 @@ def _is_number(text: str) -> bool:
 
 
 def _share(share: float) -> str:
-    """A probability, to four decimals."""
+    """Format a probability to four decimals."""
     return f"{share:.4f}"
 
 
 def padded(text: str, width: int) -> str:
-    """A text filled up with blanks; a character of East Asian scripts takes two columns."""
+    """Pad a text with blanks; wide East Asian characters take two columns."""
     return text + " " * max(width - width_of(text), 0)
 
 
 def width_of(text: str) -> int:
-    """The columns of a terminal that a text takes."""
+    """Return the number of terminal columns that a text takes."""
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)

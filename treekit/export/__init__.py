@@ -1,4 +1,4 @@
-"""Writing a model for other languages and runtimes.
+"""Export of models to other languages and runtimes.
 
 >>> treekit.export(model, "c", "out/adult.c")
 [PosixPath('out/adult.c'), PosixPath('out/adult.h')]
@@ -34,44 +34,43 @@ __all__ = [
 
 
 def export(model: Any, target: str | Exporter, path: str | Path, **settings: Any) -> list[Path]:
-    """Write a model for a target, all files or none.
+    """Export a model to a target: all files are written, or none.
 
     Parameters
     ----------
     model : Model or fitted treekit estimator
     target : str or Exporter
-        Name of an installed exporter (``treekit plugins`` lists them), or one.
+        Name of an installed exporter (``treekit plugins`` lists them), or an `Exporter`.
     path : str or Path
-        The main file.  The target's ending is added where it is left out;
-        missing folders are made.  A target that is a folder of files
-        (``triton``) may be given that folder.
+        Main file.  A missing suffix is added and missing folders are created.
+        For a target that writes a folder (``triton``) the path may be that folder.
     **settings
-        Of the exporter.
+        Settings of the exporter.
 
     Returns
     -------
     list of Path
-        The files written, the main one first.
+        Files written, the main file first.
 
     Raises
     ------
     ExportError
-        If the target cannot express the model, or the file has another target's
-        ending.
+        If the target cannot express the model, or the file has the suffix of another
+        target.
     SettingError
         For an unknown exporter or setting, or a value outside its range.
     PluginError
-        If a plugin's exporter fails, or returns what is no set of files.
+        If the exporter of a plugin fails or does not return a mapping of files.
     TypeError
-        If there is no model in what is given as one.
+        If `model` is neither a `Model` nor a fitted estimator.
 
     Notes
     -----
     Python and JavaScript read a category as `Model.predict` does: ``TRUE``, ``True`` and
-    ``"true"`` are one, as are ``3``, ``3.0`` and ``"3.0"``.  So does SQL, but for numbers in
-    unusual words (``3.00``, ``1e0``); SQLite has no bools, its 1 and 0 are true and false.
-    C, Java, Rust, Go, ONNX and Triton take the code of a category or exactly its text, and
-    DMN, PMML and rules name it by exactly its text, which is that of the training table.
+    ``"true"`` are equal, as are ``3``, ``3.0`` and ``"3.0"``.  So does SQL, except for numbers
+    in unusual notation (``3.00``, ``1e0``); SQLite has no bools and uses 1 and 0.
+    C, Java, Rust, Go, ONNX and Triton take the code of a category or its exact text;
+    DMN, PMML and rules use its exact text, as in the training table.
     """
     from treekit.settings import resolve
 
@@ -92,12 +91,12 @@ def export(model: Any, target: str | Exporter, path: str | Path, **settings: Any
 
 
 def _place(path: Path, exporter: Exporter) -> tuple[Path, str]:
-    """Folder and stem of the main file."""
+    """Return the folder and the stem of the main file."""
     within = exporter.suffix.startswith("/")
     if within and path.name == exporter.suffix[1:]:
         path = path.parent
     name = path.name
-    # Of ".rules.txt" the file may already have ".rules".
+    # The name may already end in a part of the suffix: ".rules" of ".rules.txt".
     parts = exporter.suffix.split(".")
     for end in range(len(parts), 1, -1):
         begun = ".".join(parts[:end])
@@ -105,8 +104,8 @@ def _place(path: Path, exporter: Exporter) -> tuple[Path, str]:
             return path.parent, name.removesuffix(begun)
     if not name or any(name.lower().endswith(ending.lower()) for ending in _endings(exporter)):
         raise ExportError(
-            f"{str(path)!r} cannot be the folder of a model for the target {exporter.name!r}: "
-            "give it a name, and no file's"
+            f"{str(path)!r} cannot be a model folder of the target {exporter.name!r}: "
+            "give a folder name without the suffix of a file"
             if within
             else f"{str(path)!r} cannot be a file of the target {exporter.name!r}: "
             f"its name must end in {exporter.suffix!r}"
@@ -115,7 +114,7 @@ def _place(path: Path, exporter: Exporter) -> tuple[Path, str]:
 
 
 def _endings(exporter: Exporter) -> set[str]:
-    """Of the main files of all exporters: a file called so is taken for what it is not."""
+    """Return the suffixes of all exporters; a file of another target must not have one."""
     from treekit import registry
 
     installed = (part.record for part in registry.components("exporter"))
@@ -123,21 +122,19 @@ def _endings(exporter: Exporter) -> set[str]:
 
 
 # ---------------------------------------------------------------- files
-# Several files written at once: all of them, or none.
 
 
 def write_files(folder: Path, contents: Mapping[str, bytes]) -> list[Path]:
-    """Write `contents` (by file name, or path with ``/``) into `folder`.
+    """Write `contents` (by file name, or path with ``/``) into `folder`: all files or none.
 
-    All are written beside their places first and moved there last, so that a
-    full disk leaves earlier files as they were; the main file, the first, is moved
-    after the others, which it may speak of.  Names are plain; see
-    `treekit.export`.
+    All files are written under temporary names in the target folder, then renamed, so that a
+    full disk leaves existing files unchanged.  The main file (the first) is renamed
+    last, because it may refer to the others.  Names must be plain, see `is_place`.
 
     Raises
     ------
     ExportError
-        If there is a folder in the place of a file, or the disk refuses.
+        If the path of a file is a folder, or writing fails.
     """
     places = [folder / name for name in contents]
     if folders := [place for place in places if place.is_dir()]:
@@ -166,7 +163,7 @@ def write_files(folder: Path, contents: Mapping[str, bytes]) -> list[Path]:
 
 
 def _make_folder(folder: Path) -> list[Path]:
-    """Make a folder and those above it; returns those that were not there, the highest first."""
+    """Create a folder and its parents; return the created ones, outermost first."""
     missing = [part for part in (folder, *folder.parents) if not part.exists()][::-1]
     folder.mkdir(parents=True, exist_ok=True)
     return missing
@@ -176,12 +173,12 @@ def _write_new(path: Path, content: bytes) -> None:
     with path.open("xb") as stream:
         stream.write(content)
         stream.flush()
-        # Without it a crash may leave the final name on an empty file.
+        # Without it a crash after the rename may leave an empty file under the final name.
         os.fsync(stream.fileno())
 
 
 # ---------------------------------------------------------------- contents
-# What an exporter returns, judged before any of it is written.
+# The files returned by an exporter are checked before any is written.
 
 _NOTHING = "; nothing was written"
 
@@ -189,21 +186,21 @@ _NOTHING = "; nothing was written"
 def contents_of(
     exporter: Exporter, model: Model, name: str, settings: Mapping[str, Any]
 ) -> dict[str, bytes]:
-    """File names and contents that an exporter makes of a model.
+    """Return the file names and contents that an exporter makes of a model.
 
     Raises
     ------
     ExportError
         If the target cannot express the model.
     PluginError
-        If the exporter fails, or returns anything but files of plain names (in the
-        folder `name`, if that is where its main file is) that no file system takes
-        for one another, the main one first.
+        If the exporter fails, or its result is not a mapping of files with plain names (in
+        the folder `name`, if its main file is there), distinct on every file system,
+        the main file first.
     """
     if not registry.is_foreign(exporter):
         return dict(exporter.export(model, name, **settings))
     who = registry.described(exporter)
-    # Arrays of a model are read-only; what it says of its training is not.
+    # Arrays of a model are read-only; its settings and provenance are not, so copy them.
     lent = replace(model, settings=deepcopy(model.settings), provenance=deepcopy(model.provenance))
     try:
         made = isolated(who, exporter.export, lent, name, **settings)
@@ -221,28 +218,28 @@ def contents_of(
 
 
 def _problem(contents: Mapping[Any, Any], main: str) -> str:
-    """What is wrong with the files, as the end of a sentence, or nothing."""
+    """Return the problem of the files as the end of a sentence, or ""."""
     seen: dict[str, str] = {}
     folder = main.partition("/")[0] if "/" in main else ""
     for name, content in contents.items():
         if not isinstance(name, str) or not is_place(name, folder):
             where = f"in the folder {folder!r}" if folder else "without a folder"
-            return f"wants to write {name!r}; files need plain names, {where}"
+            return f"returned the file name {name!r}; file names must be plain, {where}"
         if not isinstance(content, bytes):
             got = type(content).__name__
             remedy = "; encode it: text.encode()" if isinstance(content, str) else ""
             return f"returned a {got} for {name!r}, not bytes{remedy}"
         alike = unicodedata.normalize("NFC", name).casefold()
         if alike in seen:
-            return f"returned {seen[alike]!r} and {name!r}, which some file systems take for one"
+            return f"returned {seen[alike]!r} and {name!r}, which are the same file on some systems"
         seen[alike] = name
     if next(iter(contents), None) != main:
-        return f"returned the files {list(contents)!r}, of which the first is to be {main!r}"
+        return f"returned the files {list(contents)!r}; the first must be {main!r}"
     return ""
 
 
 def is_place(name: str, folder: str = "") -> bool:
-    """Whether a file's name is plain; or its path, of plain parts, begins with `folder`."""
+    """Return whether `name` is a plain file name, or a plain path that begins with `folder`."""
     parts = name.split("/")
     return (parts[0] == folder and len(parts) > 1 if folder else len(parts) == 1) and all(
         map(_is_plain, parts)
@@ -250,7 +247,7 @@ def is_place(name: str, folder: str = "") -> bool:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a name stays in its folder on every system."""
+    """Return whether a name stays in its folder on every system."""
     return (
         name == Path(name).name
         and not set(name) & set('\\/:*?"<>|')

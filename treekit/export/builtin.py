@@ -1,6 +1,6 @@
-"""The exporters that come with treekit, provided through the same hook as everyone's.
+"""Built-in exporters, registered through the same hook as those of plugins.
 
-Each one's libraries are imported when it is first used.
+The libraries of an exporter are imported when it is first used.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _C_SETTINGS = (
     Setting(
         "input",
         "double",
-        "type of the numbers in a row; float for models whose input type is float32",
+        "type of the cells of a row; float only for models whose input type is float32",
         choices=("double", "float"),
     ),
     Setting(
         "arithmetic",
         "float",
-        "integer: no floating point at all; rows and answers are integers",
+        "integer: no floating point; rows and predictions are integers",
         choices=("float", "integer"),
     ),
 )
@@ -94,15 +94,15 @@ def _sql(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
 
 @hookimpl
 def treekit_exporters() -> list[Exporter]:
-    """List the targets of this package."""
+    """Return the built-in exporters."""
     own = [
         Exporter("onnx", ".onnx", _onnx, ONNX_SETTINGS, "one graph for every ONNX runtime"),
         Exporter(
-            "triton", TRITON_SUFFIX, _triton, TRITON_SETTINGS, "a model's folder for NVIDIA Triton"
+            "triton", TRITON_SUFFIX, _triton, TRITON_SETTINGS, "a model folder for NVIDIA Triton"
         ),
         Exporter("c", ".c", _c, (*_C_SETTINGS, TEMPLATES), "C99 source and header, no libraries"),
         Exporter("python", ".py", _python, (_FORM, TEMPLATES), "one file, standard library only"),
         Exporter("sql", ".sql", _sql, SQL_SETTINGS, "a query for SQLite, DuckDB or PostgreSQL"),
-        Exporter("rules", ".rules.txt", _rules, RULES_SETTINGS, "text that people read"),
+        Exporter("rules", ".rules.txt", _rules, RULES_SETTINGS, "human-readable rules"),
     ]
     return own + known_languages({exporter.name for exporter in own}, registry.leave_out)

@@ -1,10 +1,10 @@
-"""Models whose rows divide at missing values, as one table of n-ary nodes.
+"""Fractional instances (Quinlan): models exported as one table of n-ary nodes.
 
-A row has the mass 2**24 in each tree.  At a node whose question has no answer
-every branch gets its part, ``(mass * high >> 24) - (mass * low >> 24)``, of the
-mass that came; the parts add up to it.  A leaf counts as often as mass reaches
+A row has the mass 2**24 in each tree.  At a node whose test is unknown
+every branch gets the part ``(mass * high >> 24) - (mass * low >> 24)`` of the
+incoming mass; the parts add up to it.  A leaf is weighted by the mass that reaches
 it.  A loop over this table needs a stack of `DividedTable.deepest` entries: the
-next branch, and the mass, of each division above the current node.
+next branch and the mass of each division above the current node.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ _LE, _LEVELS, _MISSING = 0, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class DividedTable:
-    """The nodes of all trees, leaves included, tree after tree.
+    """Nodes of all trees, leaves included, tree after tree.
 
     Attributes
     ----------
     value : (nodes,) float64
-        The threshold of a test, for inputs in double; where the branches of a
-        node that asks levels start in `level_branch`; 0 else.
+        Threshold of a test, for inputs in double; start of the branches of a
+        categorical split in `level_branch`; otherwise 0.
     question : (nodes,) int64
         ``4 * feature + k``, where features beyond those of the row are derived
         columns: k = 0 ``x <= value`` takes branch 0, else 1; 2 the branch of the
-        level; 3 missing takes branch 0, else 1 (and never divides).  -1 in leaves.
+        category; 3 missing takes branch 0, else 1 (and never divides).  -1 in leaves.
     child : (nodes,) int64
-        Node of branch 0, branches follow; ``-1 - v`` in leaves of vector v.
+        Node of branch 0, the other branches follow; ``-1 - v`` in leaves of vector v.
     low, high : (nodes,) int64
         Bounds of the node's part of a mass that divides at its parent; ``high``
-        is 2**24 from the last branch that gets something on.
+        is 2**24 from the last branch with a nonzero part onwards.
     root : (trees,) int64
     level_branch : (levels,) int64
-        -1 = the row divides.
+        Branch of each category; -1 = the instance is divided.
     deepest : int
-        At least the divisions on a path.
+        Upper bound of the divisions on a path.
     """
 
     value: npt.NDArray[np.float64]
@@ -69,22 +69,25 @@ class DividedTable:
 
 
 def divided_form(wanted: str) -> tuple[Form, str]:
-    """Form of the source, always tables, and the reason; nested tests send a row one way."""
+    """Return the form, always "table", and its reason.
+
+    Nested tests send a row down a single path, so they cannot express fractional instances.
+    """
     if wanted in ("if_else", "hybrid"):
         raise ExportError(
-            f"form={wanted!r} sends each row one way, and the model's missing policy is "
-            "'fractional', where rows divide: choose form='table' or 'auto'"
+            f"form={wanted!r} sends each row down a single path, and the model uses fractional "
+            "instances (missing='fractional'): choose form='table' or 'auto'"
         )
     return "table", "rows divide where a value is missing"
 
 
 def divided_table(model: Model, leaves: LeafTable, derived: DerivedColumns) -> DividedTable:
-    """Put the nodes of all trees in one table.
+    """Build one table of the nodes of all trees.
 
     Raises
     ------
     ExportError
-        If there are more nodes or branches of levels than 32 bits count.
+        If the number of nodes or of category branches exceeds 32 bits.
     """
     nodes, roots = join(model.trees)
     is_leaf = nodes.kind == Split.LEAF

@@ -1,9 +1,9 @@
-"""Targets that are folders: templates and a profile make an exporter, without any Python.
+"""Exporters defined by a folder of templates and a profile, without Python code.
 
-Every folder of templates, shipped, named by ``TREEKIT_TEMPLATES`` or given, that holds
-``NAME/language.toml`` offers the target NAME; where several do, the first.  The
-templates of such a target are looked for in all of them, in that order, so that
-a folder with one template replaces that one and no other.
+A template folder (shipped, listed in ``TREEKIT_TEMPLATES`` or given) that contains
+``NAME/language.toml`` defines the target NAME; the first such folder wins.  The
+templates of the target are looked up in all folders, in that order, so that
+a folder with one template replaces only that one.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
 
 # ---------------------------------------------------------------- languages
 
-TEMPLATES = Setting("templates", "", "a folder whose templates replace the shipped ones")
+TEMPLATES = Setting("templates", "", "folder whose templates replace the shipped ones")
 _FORM = Setting(
     "form",
     "auto",
@@ -65,25 +65,25 @@ _ACCEPTED = {
 
 
 Complain = Callable[[str], None]
-"""Told of a fault in a folder, a sentence."""
+"""Callback that reports a fault of a folder, given as a sentence."""
 
 
 @dataclass(frozen=True)
 class LanguageExport:
-    """The function of a `treekit.Exporter` that is a folder of a language.
+    """Export function of a `treekit.Exporter` that is defined by a language folder.
 
     Attributes
     ----------
     profile : Profile
     folder : Path
-        Holds the folder of the language.
+        Parent of the language folder.
     """
 
     profile: Profile
     folder: Path
 
     def folders(self, templates: str = "") -> list[Path]:
-        """Where its templates are looked for, in order."""
+        """Return the folders in which templates are looked up, in order."""
         own = folder_of_languages(templates, self.profile.name) if templates else ""
         found = template_folders(own)
         return found if self.folder in found else [*found, self.folder]
@@ -91,7 +91,7 @@ class LanguageExport:
     def __call__(
         self, model: Model, stem: str, *, templates: str = "", form: str = "auto", **given: Any
     ) -> dict[str, bytes]:
-        """Write a model; see `treekit.Exporter`."""
+        """Export a model; see `treekit.Exporter`."""
         profile = self.profile
         require_abilities(model, profile.name, profile.abilities)
         if profile.file_name == "identifier":
@@ -108,12 +108,14 @@ class LanguageExport:
         }
 
     def _text(self, name: str, text: str) -> Code:
-        """The value of a setting of the profile, which is a name in the language."""
+        """Check the value of a profile setting, which is a name in the language."""
         accepts, reserved = self.profile.settings[name].accepts, self.profile.literals.reserved
         if text and not re.fullmatch(_ACCEPTED[accepts], text, re.ASCII):
-            raise ExportError(f"{name}={text!r} is no {accepts} name of {self.profile.name}")
+            raise ExportError(f"{name}={text!r} is not a valid {accepts} of {self.profile.name}")
         if taken := [word for word in text.split(".") if word in reserved]:
-            raise ExportError(f"{name}={text!r}: {taken[0]!r} is a word of {self.profile.name}")
+            raise ExportError(
+                f"{name}={text!r}: {taken[0]!r} is a reserved word of {self.profile.name}"
+            )
         return Code(text)
 
 
@@ -122,8 +124,8 @@ def require_abilities(model: Model, target: str, able: frozenset[str] | tuple[st
     for ability in needs(model):
         if ability not in able:
             raise ExportError(
-                f"the target {target!r} cannot write {ABILITIES[ability]}, which this model "
-                "has; export to another target"
+                f"the target {target!r} does not support {ABILITIES[ability]}, which this model "
+                "needs: export to another target"
             )
 
 
@@ -132,20 +134,20 @@ def _require_identifier(stem: str, profile: Profile) -> None:
     made = f"{language.name(stem, 'model')}"
     if stem != made:
         raise ExportError(
-            f"{stem + profile.suffix!r}: in {profile.name} the name of the file is that of what "
-            f"it holds; call it {made + profile.suffix!r}"
+            f"{stem + profile.suffix!r}: in {profile.name} the file name must be an identifier: "
+            f"rename it to {made + profile.suffix!r}"
         )
 
 
 def language_exporter(folder: str | Path) -> Exporter:
-    """An exporter that is the folder of a language: templates and ``language.toml``.
+    """Make an exporter of a language folder: templates and ``language.toml``.
 
     >>> language_exporter(Path(__file__).with_name("templates") / "zig")
 
     Raises
     ------
     ExportError
-        If its profile is absent or faulty.
+        If the profile is missing or invalid.
     """
     folder = Path(folder)
     profile = read_profile(folder)
@@ -164,18 +166,18 @@ def language_exporter(folder: str | Path) -> Exporter:
 
 
 def languages(folder: str | Path, complain: Complain | None = None) -> list[Exporter]:
-    """The exporters of all languages in a folder: of each ``NAME/language.toml`` in it.
+    """Make the exporters of all languages in a folder: one for each ``NAME/language.toml``.
 
     Parameters
     ----------
     folder : str or Path
     complain : callable, optional
-        Told of each language that is faulty, which is left out.
+        Called with a message for each invalid language, which is left out.
 
     Raises
     ------
     ExportError
-        If one is faulty, and there is nobody to tell.
+        If a language is invalid and `complain` is not given.
     """
     found = []
     for path in sorted(Path(folder).glob(f"*/{PROFILE}")):
@@ -189,15 +191,15 @@ def languages(folder: str | Path, complain: Complain | None = None) -> list[Expo
 
 
 def known_languages(taken: Collection[str], complain: Complain) -> list[Exporter]:
-    """The exporters of languages that ``TREEKIT_TEMPLATES`` names, and of shipped ones.
+    """Make the exporters of the languages in ``TREEKIT_TEMPLATES`` and of the shipped ones.
 
     Parameters
     ----------
     taken : collection of str
         Names of other exporters, which no language may have.
     complain : callable
-        Told of what is faulty in the user's folders.  What is shipped under the name
-        of a faulty language is left out, too: it is not what was asked for.
+        Called with a message for each fault in the user's folders.  A shipped language with
+        the name of an invalid one is left out, too: the user asked for another.
     """
     found: dict[str, Exporter] = {}
     faulty: set[str] = set()
@@ -214,7 +216,7 @@ def known_languages(taken: Collection[str], complain: Complain) -> list[Exporter
         offered = {exporter.name: exporter for exporter in languages(folder, tell)}
         for name in sorted(taken & offered.keys()):
             path = str(folder / name / PROFILE)
-            tell(f"{path!r}: {name!r} is the name of a target of treekit's own; rename its folder")
+            tell(f"{path!r}: {name!r} is the name of a built-in target; rename the folder")
             del offered[name]
         held = {path.parent.name for path in folder.glob(f"*/{PROFILE}")}
         faulty |= held - offered.keys() - found.keys()
@@ -235,18 +237,18 @@ def _checked(exporter: Exporter, path: Path) -> Exporter:
 
 
 def folder_of_languages(templates: str | Path, target: str = "") -> Path:
-    """The folder that holds languages; its parent, if it is itself that of one.
+    """Return `templates`, or its parent if `templates` is itself a language folder.
 
     Parameters
     ----------
     templates : str or Path
     target : str
-        The language that is wanted, if it is one.
+        Name of the requested language, if any.
 
     Raises
     ------
     ExportError
-        If there is no such folder.
+        If the folder does not exist.
     """
     require_folder(templates)
     folder = Path(templates)
@@ -256,12 +258,12 @@ def folder_of_languages(templates: str | Path, target: str = "") -> Path:
 
 
 def target_named(target: str, settings: Mapping[str, Any]) -> Exporter:
-    """The exporter of that name; one of the folder that the setting ``templates`` names first.
+    """Find an exporter by name, first in the folder of the setting ``templates``.
 
     Raises
     ------
     ExportError
-        If the folder is absent, or the profile there is faulty.
+        If the folder is missing, or its profile is invalid.
     SettingError
         If no target has the name.
     """
@@ -274,15 +276,11 @@ def target_named(target: str, settings: Mapping[str, Any]) -> Exporter:
     try:
         return registry.exporter(target)
     except SettingError as error:
-        raise SettingError(
-            f"{error}; and the folder {templates!r} holds no {target}/{PROFILE}"
-        ) from None
+        raise SettingError(f"{error}; the folder {templates!r} has no {target}/{PROFILE}") from None
 
 
 # ---------------------------------------------------------------- profile
-# ``language.toml``: what treekit must know of a language to write models in it.
-#
-# A language is a folder of templates and this file::
+# A language is a folder of templates and a profile, ``language.toml``::
 #
 #     suffix = ".pl"
 #     summary = "Perl, no modules"
@@ -298,20 +296,20 @@ def target_named(target: str, settings: Mapping[str, Any]) -> Exporter:
 #     artifact = "m{number}.pm"
 #     run = ["perl", "driver.pl"]
 #
-# Whatever is left out has the default of the record that it fills.
+# Missing keys have the defaults of the records below.
 
 PROFILE = "language.toml"
 
 
 @dataclass(frozen=True)
 class TextSetting:
-    """A setting of a target: a name that templates may write.
+    """Setting of a target: a name that templates may write.
 
     Attributes
     ----------
     help, default : str
     accepts : {"identifier", "dotted"}
-        One identifier, or several with dots between them; empty is always accepted.
+        One identifier, or several separated by dots; empty is always accepted.
     """
 
     help: str
@@ -321,30 +319,30 @@ class TextSetting:
 
 @dataclass(frozen=True)
 class Verify:
-    """How files of the language are run; each command a list of words, none by a shell.
+    """Commands that run exported files of the language, each a list of words without a shell.
 
-    In commands ``{python}`` is this Python; in `artifact` ``{number}`` counts the
-    artifacts of a program, and ``{name}`` is the file's own name.
+    In commands ``{python}`` is the running Python; in `artifact` ``{number}`` counts the
+    artifacts of a program, and ``{name}`` is the name of the file.
 
     Attributes
     ----------
     needs : tuple of str
         Programs on the PATH, or importable Python modules.
     files : mapping
-        Templates of the driver, by the name of the file to make.
+        Templates of the driver, by the name of the file to write.
     run : tuple of str
-        The driver; what it reads and writes tells `treekit.verify.run_language`.
+        Command of the driver; see `treekit.verify.run_language` for its input and output.
     artifact : str
-        Where an artifact lies in the folder of the driver.
+        Path of an artifact in the folder of the driver.
     build : tuple of tuples of str
-        Commands before it.
+        Commands to execute before `run`.
     version : tuple of str
-        Command that tells the version.
+        Command that prints the version.
     find : mapping
-        Regular expressions of one group; what they find in an artifact, letters, digits,
-        dots and underscores, is what the driver's templates have under their names.
+        Regular expressions with one group, by name.  The match in an artifact (letters,
+        digits, dots and underscores) is passed to the driver's templates under that name.
     text : {"utf-8", "utf-16-le"}
-        In which texts go to and fro.
+        Encoding of the texts exchanged with the driver.
     """
 
     needs: tuple[str, ...]
@@ -359,22 +357,22 @@ class Verify:
 
 @dataclass(frozen=True)
 class Profile:
-    """What ``language.toml`` says.
+    """Content of ``language.toml``.
 
     Attributes
     ----------
     name, suffix, summary : str
-        Of the target; the name is the folder's.
+        Properties of the target; the name is that of the folder.
     files : mapping
-        Template of each file by its ending, the main one first.
+        Template of each file by its suffix, the main file first.
     abilities : tuple of str
         See `treekit.export.template_values.ABILITIES`.
     forms : tuple of str
-        "table", and "if_else" if templates have that, too.
+        "table", and "if_else" if the templates support it.
     leaf_nodes : bool
         See `treekit.export.template_values.template_values`.
     file_name : {"any", "identifier"}
-        Whether the name of the file is one in the language.
+        Whether the file name must be an identifier of the language.
     literals : Language
     settings : mapping of str to TextSetting
     verify : Verify, or None
@@ -394,22 +392,22 @@ class Profile:
 
 
 def read_profile(folder: Path) -> Profile:
-    """Read and check the profile in a language's folder.
+    """Read and check the profile in a language folder.
 
     Raises
     ------
     ExportError
-        If it is absent, no TOML, or says something unknown or ill-typed.
+        If it is missing, not TOML, or has an unknown key or a value of the wrong type.
     """
     path = folder / PROFILE
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:  # no UTF-8, no TOML, too nested
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:  # not UTF-8, not TOML, too nested
         raise ExportError(f"cannot read {str(path)!r}: {error}") from error
-    literals = told.get("literals")
-    if isinstance(literals, dict) and "limits" in told:
-        told["literals"] = literals | {"limits": told.pop("limits")}
-    profile: Profile = _record(Profile, {"name": folder.name} | told, path, "")
+    literals = table.get("literals")
+    if isinstance(literals, dict) and "limits" in table:
+        table["literals"] = literals | {"limits": table.pop("limits")}
+    profile: Profile = _record(Profile, {"name": folder.name} | table, path, "")
     _check_choices(profile, path)
     return profile
 
@@ -417,31 +415,31 @@ def read_profile(folder: Path) -> Profile:
 def _check_choices(profile: Profile, path: Path) -> None:
     texts = {profile.verify.text} if profile.verify else set()
     accepts = {setting.accepts for setting in profile.settings.values()}
-    for what, told, known in (
+    for where, values, known in (
         ("forms", set(profile.forms), {"table", "if_else"}),
         ("file_name", {profile.file_name}, {"any", "identifier"}),
         ("verify.text", texts, {"utf-8", "utf-16-le"}),
         ("settings.accepts", accepts, {"identifier", "dotted"}),
     ):
-        if other := sorted(told - known):
-            raise _fault(path, what, f"{other[0]!r}; it is one of {', '.join(sorted(known))}")
+        if other := sorted(values - known):
+            raise _fault(path, where, f"{other[0]!r}; expected one of {', '.join(sorted(known))}")
     own = {"form", "templates", "model", "target", "path"}
     if taken := sorted(own & set(profile.settings)):
-        raise _fault(path, f"settings.{taken[0]}", "treekit's own; call it otherwise")
+        raise _fault(path, f"settings.{taken[0]}", "a built-in setting; rename it")
     if "table" not in profile.forms or not profile.files:
-        raise _fault(path, "forms and files", "too few; a language has form 'table' and a file")
+        raise _fault(path, "form 'table' or files", "missing")
     if profile.suffix != next(iter(profile.files)):
-        raise _fault(path, "suffix", f"{profile.suffix!r}, not the ending of the first file")
+        raise _fault(path, "suffix", f"{profile.suffix!r}, not the suffix of the first file")
 
 
 def _record(kind: type[Any], told: Any, path: Path, where: str) -> Any:
-    """A record of the type `kind` made of a table, its fields checked by their types."""
+    """Build a record of the dataclass `kind` from a TOML table; check the types of its fields."""
     if not isinstance(told, dict):
-        raise _fault(path, where, f"{told!r}; it is a table")
+        raise _fault(path, where, f"{told!r}; expected a table")
     hints = _hints(cast(Any, kind))
     if unknown := sorted(set(told) - set(hints)):
         known = ", ".join(hints)
-        raise _fault(path, where + unknown[0], f"not known; known here: {known}")
+        raise _fault(path, where + unknown[0], f"unknown; known here: {known}")
     for each in fields(kind):
         required = each.default is MISSING and each.default_factory is MISSING
         if required and each.name not in told:
@@ -455,7 +453,7 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def _value(hint: Any, told: Any, path: Path, where: str) -> Any:
-    """A value of the type `hint`."""
+    """Convert a TOML value to the type `hint`."""
     origin, arguments = get_origin(hint), get_args(hint)
     if isinstance(hint, type) and hasattr(hint, "__dataclass_fields__"):
         return _record(hint, told, path, f"{where}.")
@@ -470,7 +468,7 @@ def _value(hint: Any, told: Any, path: Path, where: str) -> Any:
     if isinstance(hint, type) and type(told) is hint:
         return told
     wanted = f"one of {', '.join(map(repr, arguments))}" if arguments else hint.__name__
-    raise _fault(path, where, f"{told!r}; it is {wanted}")
+    raise _fault(path, where, f"{told!r}; expected {wanted}")
 
 
 def _fault(path: Path, where: str, what: str) -> ExportError:

@@ -1,7 +1,7 @@
-"""How text, numbers and names become source code, and the only place where they do.
+"""Conversion of text, numbers and names to source code; no other module does it.
 
-A name never becomes code: text goes through the escaper of a literal style,
-and identifiers are made of an allow-list of characters.  What comes out is
+A name never becomes code unescaped: text goes through the escaper of a literal style,
+and identifiers are built from an allow-list of characters.  The result is
 `Code`; `treekit.export.render` refuses to write anything else.
 """
 
@@ -43,19 +43,19 @@ __all__ = [
 # ---------------------------------------------------------------- literals
 
 StringStyle = Literal["bytes", "c", "java", "json", "python", "rust"]
-"""How a language writes strings; a target names the style it uses.
+"""Escape style of string literals.
 
-``bytes``: UTF-8, with ``\\x41`` of exactly two digits for what is no plain letter
+``bytes``: UTF-8, with ``\\x41`` of exactly two digits for all but plain characters
 (Zig, Go, Lua, Perl, Rust's b""); ``json``: ``\\u0041`` of exactly four (JavaScript,
-JSON); ``java``: octal below 256, because Java reads ``\\u0022`` as the quote that it
-is before it looks for literals (JLS 3.3), and ``\\u2028`` above; ``rust``: ``\\u{2028}``.
+JSON); ``java``: octal below 256, because Java replaces ``\\u0022`` by a quote
+before it parses literals (JLS 3.3), and ``\\u2028`` above; ``rust``: ``\\u{2028}``.
 """
 
 
 class Code(Markup):
-    """Text that is source code already, and not a name or other raw text.
+    """Text that is already source code, as opposed to a name or other raw text.
 
-    Markup, so that the output of jinja's macros counts as code as well.
+    A subclass of Markup, so that the output of jinja's macros is code as well.
     """
 
     __slots__ = ()
@@ -76,7 +76,7 @@ def string_literal(text: str, style: StringStyle) -> Code:
     Raises
     ------
     ExportError
-        If the language has no such string (C: a NUL, or half a surrogate pair).
+        If the language cannot express the string (C: a NUL, or half a surrogate pair).
     """
     return Code(_STYLES[style](str(text)))
 
@@ -88,7 +88,7 @@ def string_literals(texts: Iterable[str], style: StringStyle) -> list[Code]:
 
 def _c_string(text: str) -> str:
     if "\0" in text:
-        raise ExportError(f"{text[:80]!r} holds a NUL, where text ends in C: rename it")
+        raise ExportError(f"{text[:80]!r} contains a NUL, which ends a string in C: rename it")
     try:
         encoded = text.encode("utf-8")
     except UnicodeEncodeError:
@@ -101,7 +101,7 @@ def _c_string(text: str) -> str:
 
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _-.,:;=+()")
-"""Characters that no language reads in a string as anything but themselves."""
+"""Characters without a special meaning in the strings of any language."""
 
 
 def _byte_string(text: str) -> str:
@@ -121,9 +121,9 @@ def _json_string(text: str) -> str:
 
 
 def _python_string(text: str) -> str:
-    """`ascii`, in double quotes unless that takes more escapes."""
+    """Write a literal like `ascii`, in double quotes unless that takes more escapes."""
     body = ascii(text)[1:-1]
-    if ascii(text)[0] == '"':  # it holds single quotes alone
+    if ascii(text)[0] == '"':  # contains single quotes but no double quotes
         return f'"{body}"'
     plain = body.replace("\\'", "'")
     doubled = plain.replace('"', '\\"')
@@ -167,28 +167,28 @@ def byte_literal(content: bytes) -> Code:
 
 
 def float_literal(number: float) -> Code:
-    """Write a finite double as the shortest decimal that reads back equal, in C and Python."""
+    """Write a finite double as the shortest decimal that round-trips, in C and Python."""
     return Code(repr(float(number)).replace("e+", "e"))
 
 
 def hex_literal(number: float) -> Code:
-    """Write a finite double in hexadecimal, which no compiler rounds: ``-0x1.8p+3``."""
+    """Write a finite double as an exact hexadecimal literal: ``-0x1.8p+3``."""
     return Code(float(number).hex())
 
 
 def lines(numbers: npt.NDArray[Any], separator: str = ", ", per_line: int = 8) -> Code:
-    """Write an array of integers or finite doubles, some on each line."""
+    """Write an array of integers or finite doubles, `per_line` on each line."""
     texts = list(map(repr, numbers.tolist()))
     rows = [separator.join(texts[i : i + per_line]) for i in range(0, len(texts), per_line)]
     return Code((separator.rstrip() + "\n").join(rows))
 
 
 def identifier(text: str, fallback: str, longest: int = 31) -> Code:
-    """Make an identifier that looks like `text`: ASCII letters, digits, single underscores.
+    """Make an identifier similar to `text`: ASCII letters, digits, single underscores.
 
-    It starts with a letter and is `fallback` if nothing of `text` is left.
-    Callers put something before or after it, which keeps it off every
-    language's reserved words.
+    It starts with a letter and is `fallback` if no character of `text` is valid.
+    Callers add a prefix or suffix, so that it cannot be a reserved word of
+    any language.
     """
     clean = re.sub(r"_+", "_", re.sub(r"[^A-Za-z0-9]", "_", text))[:longest].strip("_")
     if clean[:1].isdigit():
@@ -197,15 +197,15 @@ def identifier(text: str, fallback: str, longest: int = 31) -> Code:
 
 
 def identifiers(names: Sequence[str], prefix: str, fallback: str = "column") -> list[Code]:
-    """Make distinct identifiers, one a name, in order: the list itself is the way back.
+    """Make distinct identifiers, one per name and in the order of the names.
 
     Names that clean to the same text, or to nothing, are numbered by position.
     """
     clean = [str(identifier(name, fallback, longest=24)) for name in names]
     seen = Counter(clean)
     if len(seen) < len(names):
-        # Whatever ends in a number gets its own position too, so that no
-        # number given here meets one that was part of a name.
+        # A name that ends in a number is numbered as well, so that an added
+        # number cannot collide with one that is part of a name.
         clean = [
             f"{text}_{position}" if seen[text] > 1 or re.search(r"_\d+$", text) else text
             for position, text in enumerate(clean)
@@ -214,26 +214,27 @@ def identifiers(names: Sequence[str], prefix: str, fallback: str = "column") -> 
 
 
 # ---------------------------------------------------------------- language
-# How a language writes the literals and arrays that templates are given, and its bounds.
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What compilers of a language bear; beyond, source is written otherwise or refused.
+    """Limits of the compilers of a language.
+
+    Beyond a limit the source takes another form, or the export fails.
 
     Attributes
     ----------
     elements : int
-        Numbers written as literals in one file; tables of more are packed into
-        text, if the language packs.
+        Numbers written as literals in one file; with more, tables are packed into
+        text, if the language supports packing.
     texts : int
-        String literals of names in one array initialiser; more are packed, too.
+        String literals of names in one array initialiser; with more, they are packed, too.
     literal : int
         Bytes of one string literal.
     table_bytes : int
-        Of all packed tables of a file; a larger model is refused by name.
+        Bytes of all packed tables of a file; the export of a larger model fails.
     depth : int
-        Levels of tests nested in one function.
+        Nesting depth of the tests in one function.
     function_nodes : int
         Tests in one function.
     if_else_nodes : int
@@ -251,34 +252,34 @@ class Limits:
 
 @dataclass(frozen=True)
 class Language:
-    """How a language writes what templates cannot.
+    """Syntax of the literals, arrays and identifiers of a language.
 
     Attributes
     ----------
     strings : {"bytes", "c", "java", "json", "python", "rust"}
         Style of string literals, see `treekit.export.literals`.
     floats : {"shortest", "hex"}
-        The shortest decimal that reads back equal, or hexadecimal: exact, for
+        The shortest decimal that round-trips, or hexadecimal: exact, for
         compilers that read decimals into a wider type first and round twice.
     per_line : int
-        Numbers on a line of an array.
+        Numbers per line of an array.
     wide : {"integer", "double"}
-        What holds whole numbers up to 2**53: 64-bit integers, or doubles where
-        a language has no such integers.
+        Type of integers up to 2**53: 64-bit integers, or doubles if
+        the language has no such integers.
     wide_suffix : str
-        Behind the literal of a 64-bit integer, such as ``L``.
+        Suffix of the literal of a 64-bit integer, such as ``L``.
     unsigned : bool
-        Whether 32-bit words are unsigned; else those from 2**31 on are written
+        Whether 32-bit words are unsigned; otherwise words from 2**31 on are written
         as the negative number of the same bits.
     packed : {"", "base64", "bytes"}
-        How large tables become string literals: not at all, base64 of
+        Encoding of large tables as string literals: none, base64 of
         little-endian bytes, or the bytes themselves.
     indent : str
         One level of indentation.
     outer : int
-        Levels around the body of a function.
+        Levels of indentation around the body of a function.
     column, case : str
-        What identifiers of columns begin with, and ``"upper"`` or ``""`` (as they are).
+        Prefix of column identifiers; ``"upper"`` for upper case or ``""`` for no change.
     reserved : frozenset of str
         Words that cannot be identifiers.
     limits : Limits
@@ -299,17 +300,17 @@ class Language:
     limits: Limits = field(default_factory=Limits)
 
     def text(self, text: str) -> Code:
-        """A string literal."""
+        """Write a string literal."""
         return string_literal(text, self.strings)
 
     def number(self, number: float) -> Code:
-        """A finite double."""
+        """Write a finite double."""
         return hex_literal(number) if self.floats == "hex" else float_literal(number)
 
     def array(self, numbers: npt.NDArray[Any]) -> Code:
-        """The elements of an array, separated by commas; a 0 where there are none.
+        """Write the elements of an array, separated by commas; a single 0 if it is empty.
 
-        Not every language has empty arrays, and no loop reads that element.
+        Not every language has empty arrays; the 0 is never read.
         """
         if len(numbers) == 0:
             numbers = np.zeros(1, numbers.dtype)
@@ -319,19 +320,19 @@ class Language:
         return lines(numbers, per_line=self.per_line)
 
     def wide_array(self, numbers: npt.NDArray[Any]) -> Code:
-        """The same of 64-bit integers, with the language's suffix."""
+        """Write the elements of an array of 64-bit integers with the suffix of the language."""
         texts = [f"{number}{self.wide_suffix}" for number in numbers.tolist() or [0]]
         return _joined(texts, self.per_line)
 
     def name(self, text: str, fallback: str) -> Code:
-        """An identifier that looks like `text` and is no reserved word."""
+        """Make an identifier similar to `text` that is not a reserved word."""
         made = identifier(text, fallback)
         return Code(made + "_") if made in self.reserved else made
 
     def column_names(self, names: tuple[str, ...]) -> list[Code]:
-        """Distinct identifiers of columns."""
+        """Make distinct identifiers of columns."""
         if self.case == "upper":
-            # Before they are told apart: `a` and `A` are two columns.
+            # Upper case first: the columns `a` and `A` still get distinct identifiers.
             return identifiers([name.upper() for name in names], self.column, "COLUMN")
         return identifiers(names, self.column)
 
@@ -342,36 +343,36 @@ def _joined(texts: list[str], per_line: int) -> Code:
 
 
 # ---------------------------------------------------------------- arrays
-# Tables of numbers and texts as templates get them: literals, or packed into text.
+# Arrays and texts for templates: literals, or packed into string literals.
 #
-# A compiler reads a million literals of an array in a minute and gigabytes
-# (rustc 1.95: 22 s and 2 GB for four million numbers, go 1.19: 63 s and 3.6 GB;
-# javac refuses some thousands), and the same numbers as text of their bytes in
-# two seconds, which the program decodes when it starts, or as it goes.
+# Array literals are expensive to compile (four million numbers: rustc 1.95 22 s and
+# 2 GB, go 1.19 63 s and 3.6 GB; javac refuses some thousands).  The same numbers as
+# a string of their bytes compile in two seconds; the program decodes them at startup
+# or on access.
 
 NumberType = Literal["f64", "i32", "i64", "u32"]
 _DTYPES: dict[NumberType, str] = {"f64": "<f8", "i32": "<i4", "i64": "<i8", "u32": "<u4"}
 _SMALL = 64
-"""Arrays of so few numbers are written as literals, whatever the others are."""
+"""Arrays of up to this length are always written as literals."""
 _WHOLE = 24
-"""Bytes of packed pieces are multiples of it: no number and no base64 group is divided."""
+"""Packed pieces are multiples of this many bytes, so that no number or base64 group is split."""
 
 
 @dataclass
 class Tables:
-    """Makes the arrays of one file, which share the limits of its language."""
+    """Factory of the arrays of one file, which share the limits of its language."""
 
     language: Language
     elements: int = 0
     packable: int = 0
 
     def __call__(self, numbers: npt.NDArray[Any], number_type: NumberType | None = None) -> Array:
-        """An array; doubles as they are, whole numbers as 32-bit integers unless told.
+        """Make an array; integers are 32-bit unless `number_type` is given.
 
         Raises
         ------
         ExportError
-            If a number outgrows its type, or the file its limits.
+            If a number exceeds its type, or the file its limits.
         """
         kind: NumberType = number_type or ("f64" if numbers.dtype.kind == "f" else "i32")
         if kind == "i64" and self.language.wide == "double":
@@ -385,13 +386,13 @@ class Tables:
         self.packable += made.nbytes
         if self.packable > (most := self.language.limits.table_bytes) and self.language.packed:
             raise ExportError(
-                f"the tables of the model take more than the {most} bytes that this target "
-                "compiles: train fewer or smaller trees, or export to another target"
+                f"the tables of the model exceed {most} bytes, the limit of this target: "
+                "train fewer or smaller trees, or export to another target"
             )
         return Array(made, kind, self)
 
     def texts(self, texts: Iterable[str]) -> Texts:
-        """Texts, whose lengths are an array if they are packed."""
+        """Make a table of texts; packed texts have an array of lengths."""
         made = Texts(list(texts), self)
         if made.form == "packed":
             units = [len(text.encode("utf-16-le", "surrogatepass")) // 2 for text in made.texts]
@@ -401,14 +402,14 @@ class Tables:
 
 @dataclass
 class Array:
-    """An array; written in a template by itself it is its elements.
+    """Array for templates; ``{{ array }}`` writes its elements.
 
     Attributes
     ----------
     numbers : (length,) of `type`, little-endian
     type : {"f64", "i32", "i64", "u32"}
     tables : Tables
-        The file's, whose limits it shares.
+        All arrays of the file.
     """
 
     numbers: npt.NDArray[Any]
@@ -417,19 +418,19 @@ class Array:
 
     @property
     def form(self) -> Code:
-        """``elements`` or ``packed``: how the language is to write it."""
+        """Form to write: ``elements`` or ``packed``."""
         language, many = self.tables.language, self.tables.elements
         packs = language.packed and many > language.limits.elements
         return Code("packed" if packs and len(self.numbers) > _SMALL else "elements")
 
     @property
     def length(self) -> int:
-        """How many literals `elements` holds: at least the 1 that stands for none."""
+        """Number of literals in `elements`: 1 for an empty array."""
         return max(len(self.numbers), 1)
 
     @cached_property
     def elements(self) -> Code:
-        """The elements, separated by commas; a 0 where there are none."""
+        """Elements, separated by commas; a single 0 if the array is empty."""
         language = self.tables.language
         if self.type == "i64":
             return language.wide_array(self.numbers)
@@ -437,14 +438,14 @@ class Array:
 
     @property
     def each(self) -> int:
-        """Numbers in each literal of `packed`, but the last."""
+        """Numbers in each literal of `packed` except the last."""
         limit = self.tables.language.limits.literal
         raw = limit * 3 // 4 if self.tables.language.packed == "base64" else limit
         return max(raw // _WHOLE, 1) * _WHOLE // self.numbers.itemsize
 
     @cached_property
     def packed(self) -> list[Code]:
-        """String literals that hold the bytes, little-endian, in order."""
+        """String literals of the little-endian bytes, in order."""
         pieces = [
             self.numbers[at : at + self.each].tobytes()
             for at in range(0, len(self.numbers), self.each)
@@ -458,21 +459,24 @@ class Array:
 
 
 def _extent(numbers: npt.NDArray[Any]) -> int:
-    """The number farthest from zero."""
+    """Return the bound of an array to compare with the range of a signed type.
+
+    Negative numbers count as ``-number - 1``.
+    """
     return max(int(numbers.max()), -int(numbers.min()) - 1)
 
 
 @dataclass
 class Texts:
-    """Texts of a file as literals, or joined in few.
+    """Texts of a file: one literal each, or joined in few literals.
 
     Attributes
     ----------
     texts : list of str
     lengths : Array, or None
-        UTF-16 units of each, if they are packed.
+        UTF-16 units of each text, if they are packed.
     tables : Tables
-        The file's, whose limits they share.
+        All arrays of the file.
     """
 
     texts: list[str]
@@ -481,20 +485,20 @@ class Texts:
 
     @property
     def form(self) -> Code:
-        """``elements`` or ``packed``."""
+        """Form to write: ``elements`` or ``packed``."""
         language = self.tables.language
         long = max(map(len, self.texts), default=0) * 6 > language.limits.literal
         return Code("packed" if long or len(self.texts) > language.limits.texts else "elements")
 
     @cached_property
     def literals(self) -> list[Code]:
-        """A literal each."""
+        """One literal per text."""
         return string_literals(self.texts, self.tables.language.strings)
 
     @cached_property
     def packed(self) -> list[Code]:
-        """Literals of all texts joined; a literal may begin and end inside of a text."""
-        # A UTF-16 unit takes up to three bytes in a class file; a character two units.
+        """Literals of all texts joined; a literal may begin and end inside a text."""
+        # In a class file a UTF-16 unit takes up to three bytes, and a character up to two units.
         joined, each = "".join(self.texts), max(self.tables.language.limits.literal // 6, 1)
         pieces = [joined[at : at + each] for at in range(0, len(joined), each)]
         return string_literals(pieces, self.tables.language.strings)

@@ -1,12 +1,12 @@
-"""From n-ary trees to the one plain binary node that every target writes.
+"""Lowering of n-ary trees to the plain binary nodes that every target writes.
 
-A lowered node is a leaf or one of three questions.  All that a target must
-know about missing values, unseen categories and levels that a node never saw
-is in the question: what `Step.IN` does not list goes the other way.
+A lowered node is a leaf or one of three tests.  The test also covers missing values,
+unseen categories and categories absent from the node's training rows: a value that
+`Step.IN` does not list takes the no branch.
 
-Oblique splits and splits with surrogates become questions to derived columns
-(see `treekit.model.derived_features`), which stand behind the columns of the row.
-Where rows divide at missing values, `treekit.export.fractional` is the form to write.
+Oblique splits and splits with surrogates become tests of derived columns
+(see `treekit.model.derived_features`), which follow the columns of the row.
+Fractional instances are written by `treekit.export.fractional`.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ _MOST_NODES = 2**31 - 1
 
 
 class Step(IntEnum):
-    """What a lowered node does."""
+    """Kind of a lowered node."""
 
     LEAF = 0
     LE = 1
     """``x[feature] <= threshold``: yes.  Missing: yes if `LoweredTree.missing_yes`."""
     IN = 2
-    """The category code of ``x[feature]`` is in the node's set: yes.  All else,
+    """The category code of ``x[feature]`` is in the node's set: yes.  Otherwise,
     missing and unseen values included: no."""
     MISSING = 3
     """``x[feature]`` is missing: yes.  In a nominal column every value that is
-    not a whole number in ``[0, levels)`` is missing."""
+    not an integer in ``[0, levels)`` is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +68,16 @@ class LoweredTree:
     kind : (m,) uint8
         A `Step`.
     feature : (m,) int32
-        Column that the node asks; -1 in leaves.  With F input columns, F + d is
-        derived column d: 0.0, 1.0 or missing, asked by LE nodes only.
+        Split feature; -1 in leaves.  With F input columns, F + d is
+        derived column d: 0.0, 1.0 or missing, tested by LE nodes only.
     threshold : (m,) float64
-        LE nodes: a finite number of the model's input type, 0.0 for derived
+        LE nodes: a finite number of the model's input dtype, 0.0 for derived
         columns; NaN elsewhere.
     missing_yes : (m,) bool
         LE nodes: whether a missing value takes the yes branch; True in MISSING
         nodes, False elsewhere.
     yes, no : (m,) int32
-        Next nodes, -1 in leaves; ``yes`` of an inner node is the node after it.
+        Child nodes, -1 in leaves; ``yes`` of an inner node is the node after it.
     leaf : (m,) int64
         Row of `Model.units`; -1 in inner nodes.
     set_start : (m + 1,) int64
@@ -85,7 +85,7 @@ class LoweredTree:
     set_codes : (codes,) int32
         Category codes, ascending within a node, at least one in each IN node.
     depth : int
-        Edges from the root to the deepest leaf, a chain of IN nodes counted in full.
+        Edges from the root to the deepest leaf; each node of a chain of IN nodes counts.
     """
 
     kind: npt.NDArray[np.uint8]
@@ -111,33 +111,33 @@ class LoweredTree:
         return len(self.kind)
 
     def codes(self, node: int) -> npt.NDArray[np.int32]:
-        """Category codes of an IN node (a view)."""
+        """Return the category codes of an IN node (a view)."""
         return self.set_codes[self.set_start[node] : self.set_start[node + 1]]
 
 
 def lower(model: Model, derived: DerivedColumns | None = None) -> tuple[LoweredTree, ...]:
-    """Turn the trees of a model into plain binary nodes.
+    """Lower the trees of a model to plain binary nodes.
 
     A multiway split becomes a chain of IN nodes, one for each branch that some
-    level takes, except the missing branch, which is where the chain ends.  A
-    split all of whose levels go the missing way vanishes.
+    category takes; the chain ends in the missing branch.  A split
+    whose categories all take the missing branch is dropped.
 
     Parameters
     ----------
     model : Model
     derived : DerivedColumns, optional
-        What `derive` makes of the model, for callers that need it as well.
+        Result of `derive` for the model, if the caller already has it.
 
     Raises
     ------
     ExportError
-        If rows divide at missing values, which such nodes cannot say, or a
-        tree has too many nodes.
+        If the model uses fractional instances, which such nodes cannot express, or
+        a tree has too many nodes.
     """
     if model.missing == "fractional":
         raise ExportError(
-            "this target sends each row to one leaf, and the model's missing policy is "
-            "'fractional': rows divide; export to another target, or train with "
+            "this target sends each row to one leaf, and the model uses fractional instances "
+            "(missing='fractional'): export to another target, or train with "
             "missing='direction'"
         )
     columns = (derive(model) if derived is None else derived).column
@@ -155,7 +155,7 @@ def require_depth(trees: tuple[LoweredTree, ...], target: str) -> None:
     deepest = max(tree.depth for tree in trees)
     if deepest > MAX_DEPTH:
         raise ExportError(
-            f"{target} handles trees up to {MAX_DEPTH} binary splits deep, and this model needs "
+            f"{target} supports trees up to {MAX_DEPTH} binary splits deep; this model needs "
             f"{deepest} (a multiway split counts one for each branch): set max_depth"
         )
 
@@ -198,8 +198,8 @@ def _lower_tree(
     )
 
 
-# ---------------------------------------------------------------- table
-# A model as flat tables: what a short loop walks in any language, at any depth.
+# ---------------------------------------------------------------- tables
+# Flat tables, traversed by a short loop in any language and for any depth.
 
 _MOST = 2**31 - 1
 _LE_MISSING_NO, _LE_MISSING_YES, _IN, _MISSING = range(4)
@@ -207,21 +207,21 @@ _LE_MISSING_NO, _LE_MISSING_YES, _IN, _MISSING = range(4)
 
 @dataclass(frozen=True, slots=True)
 class LeafTable:
-    """The distinct leaf vectors of a model.
+    """Distinct leaf vectors of a model.
 
     Attributes
     ----------
     row : (leaves,) int64
-        Distinct vector of each row of `Model.units`.
+        Index of the distinct vector of each row of `Model.units`.
     vectors : (distinct, outputs) int64
-        In order of first appearance.
+        Vectors in order of first appearance.
     """
 
     row: npt.NDArray[np.int64]
     vectors: npt.NDArray[np.int64]
 
     def sparse(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """``(start, column, units)``: what is not zero, as CSR over the vectors."""
+        """Return the nonzero entries as CSR arrays ``(start, column, units)``."""
         vector, column = np.nonzero(self.vectors)
         start = np.searchsorted(vector, np.arange(len(self.vectors) + 1))
         return start, column, self.vectors[vector, column]
@@ -229,21 +229,21 @@ class LeafTable:
 
 @dataclass(frozen=True, slots=True)
 class NodeTable:
-    """The inner nodes of all trees, in pre-order, tree after tree.
+    """Inner nodes of all trees, in pre-order, tree after tree.
 
     Attributes
     ----------
     value : (nodes,) float64
-        The threshold of a test, for inputs in double; the number of the set
-        of an IN node; 0 else.
+        Threshold of a test, for inputs in double; index of the set
+        of an IN node; otherwise 0.
     question : (nodes,) int64
         ``4 * feature + k``, where features beyond those of the row are derived
         columns: k = 0 ``x <= value``, missing no; 1 ``x <= value``,
         missing yes; 2 in the set; 3 missing.
     yes, no : (nodes,) int64
-        The next node, or ``-1 - v`` for the leaf vector v.
+        Child node, or ``-1 - v`` for the leaf vector v.
     root : (trees,) int64
-        Where each tree starts, in the same code.
+        Root of each tree, in the same encoding.
     set_start : (sets + 1,) int64
     set_codes : (codes,) int64
         Members of each set, ascending.
@@ -259,9 +259,9 @@ class NodeTable:
 
 
 def plain_thresholds(tree: LoweredTree, schema: Schema) -> npt.NDArray[np.float64]:
-    """(m,) float64: thresholds for inputs in double that nobody rounded; 0 where none.
+    """Return thresholds (m,) for unrounded inputs in double; 0 for other nodes.
 
-    0 for derived columns, too.
+    Tests of derived columns have 0, too.
     """
     result = np.zeros(tree.n_nodes)
     at = (tree.kind == Step.LE) & (tree.feature < schema.n_features)
@@ -271,12 +271,12 @@ def plain_thresholds(tree: LoweredTree, schema: Schema) -> npt.NDArray[np.float6
 
 
 def leaf_table(units: npt.NDArray[np.int64]) -> LeafTable:
-    """Distinct rows of ``Model.units``, shape (leaves, outputs).
+    """Find the distinct rows of ``Model.units``, shape (leaves, outputs).
 
     In fully grown forests most leaves are pure and share a few vectors.
     """
-    # Sorting whole rows is slow for many classes, so rows are compared by a
-    # hash, and the hash is then checked against the rows themselves.
+    # Sorting complete rows is slow for many classes, so rows are compared by a
+    # hash; if two different rows collide, all rows are kept.
     factors = np.random.default_rng(0).integers(1, 2**62, size=units.shape[1]) * 2 + 1
     _, first, inverse = np.unique(units @ factors, return_index=True, return_inverse=True)
     if not np.array_equal(units[first[inverse]], units):
@@ -288,12 +288,12 @@ def leaf_table(units: npt.NDArray[np.int64]) -> LeafTable:
 
 
 def node_table(trees: tuple[LoweredTree, ...], leaves: LeafTable, schema: Schema) -> NodeTable:
-    """Put the inner nodes of all trees in one table.
+    """Build one table of the inner nodes of all trees.
 
     Raises
     ------
     ExportError
-        If there are more nodes or leaves than 32 bits count.
+        If the number of nodes or leaves exceeds 32 bits.
     """
     inner = [tree.kind != Step.LEAF for tree in trees]
     sizes = np.array([np.count_nonzero(mask) for mask in inner], dtype=np.int64)
@@ -332,13 +332,12 @@ def _questions(tree: LoweredTree) -> npt.NDArray[np.int64]:
 
 
 # ---------------------------------------------------------------- bitsets
-# Sets of category codes as bit masks in one table of 32-bit words.
 
 
 def set_words(
     starts: npt.NDArray[np.int64], codes: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-    """Pack sets into one table.
+    """Pack sets of category codes as bit masks into one table of 32-bit words.
 
     Parameters
     ----------
@@ -349,10 +348,10 @@ def set_words(
     Returns
     -------
     words : (words,) uint32
-        A set is the number of its first word, its count of words, and the
-        words, 32 codes each; words before and after hold no code.
+        A set is stored as the index of its first mask word, the number of mask words, and the
+        mask words, 32 codes each; words outside this range are 0.
     offsets : (sets,) int64
-        Where each set starts in `words`.
+        Start of each set in `words`.
     """
     if len(starts) < 2:
         return np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.int64)

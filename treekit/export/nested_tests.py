@@ -1,4 +1,4 @@
-"""A lowered tree as nested if/else, in functions that no compiler finds too deep."""
+"""Lowered trees as nested if/else, in functions of bounded depth and size."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ __all__ = [
 
 Form = Literal["if_else", "table"]
 AS_ASKED = "as the setting form asks"
-"""The reason of a form that was not chosen."""
+"""Reason of a form that the user set."""
 SMALL = 2000
-"""Most nodes of a model that `choose_form` writes as if/else."""
+"""Maximum number of nodes that `choose_form` writes as if/else."""
 
 
 class Line(NamedTuple):
-    """One line of nested source.
+    """Line of nested source.
 
     Attributes
     ----------
     op : {"test", "otherwise", "end", "leaf", "call"}
     depth : int
-        How deep it is nested in its function.
+        Nesting depth in its function.
     at : int
-        The node of a test or leaf; the number of the function that is called.
+        Node of a test or leaf; number of the called function.
     """
 
     op: Literal["test", "otherwise", "end", "leaf", "call"]
@@ -59,7 +59,7 @@ class Line(NamedTuple):
 
 
 def choose_form(wanted: str, n_nodes: int, most: int = SMALL) -> tuple[Form, str]:
-    """Choose the form of the source; the form and the reason in words."""
+    """Choose the form of the source; return the form and the reason in words."""
     if wanted == "if_else":
         return "if_else", AS_ASKED
     if wanted == "table":
@@ -73,11 +73,11 @@ def choose_form(wanted: str, n_nodes: int, most: int = SMALL) -> tuple[Form, str
 
 
 def nested(tree: LoweredTree, deepest: int, most: int | None = None) -> list[list[Line]]:
-    """Functions of nested tests; number 0 is the whole tree.
+    """Split a tree into functions of nested tests; function 0 is the root.
 
-    A subtree at depth `deepest`, and, where a function would hold more than `most`
-    tests, the subtrees farthest from its root become functions of their own,
-    called with their numbers, which are larger than the caller's.
+    Subtrees at depth `deepest` become separate functions.  If a function would have more than
+    `most` tests, the subtrees farthest from its root become separate functions, too.
+    The number of a called function is larger than that of its caller.
     """
     roots = deque([0])
     functions: list[list[Line]] = []
@@ -108,7 +108,7 @@ def nested(tree: LoweredTree, deepest: int, most: int | None = None) -> list[lis
 
 
 def _nearest(tree: LoweredTree, root: int, most: int) -> set[int]:
-    """The `most` tests of a subtree that are nearest to its root."""
+    """Find the `most` tests of a subtree that are nearest to its root."""
     found: set[int] = set()
     todo = deque([root])
     while todo and len(found) < most:
@@ -119,20 +119,19 @@ def _nearest(tree: LoweredTree, root: int, most: int) -> set[int]:
     return found
 
 
-# ---------------------------------------------------------------- derived
-# Derived columns as source: tables that a small function reads, or a test written out.
+# ---------------------------------------------------------------- derived columns
 
 Term = tuple[Code, Code]
-"""Identifier of a column, and its weight."""
+"""Identifier of a column and its weight."""
 
-_INLINE = 8  # terms of a sum that people still read, and no parser finds deep
-_SHOWN = 8  # tests, and categories of a set, that a comment lists
+_INLINE = 8  # terms of a sum that is written inline: readable, and not too deep for parsers
+_SHOWN = 8  # tests, and categories of a set, listed in a comment
 
 
 def inline_terms(
     derived: DerivedColumns, number: int, columns: Sequence[Code]
 ) -> list[Term] | None:
-    """The terms of a derived column that is one short sum, else None."""
+    """Return the terms of a derived column that is a single short sum, else None."""
     first = int(derived.test_start[number])
     count = int(derived.term_start[first + 1] - derived.term_start[first])
     alone = derived.test_start[number + 1] == first + 1 and not _one_sided(derived, first)
@@ -140,36 +139,39 @@ def inline_terms(
 
 
 def words(derived: DerivedColumns, number: int, columns: Sequence[Code]) -> Code:
-    """When a derived column says branch 0, for a comment; of identifiers only."""
+    """Describe when a derived column takes branch 0, for a comment in the source.
+
+    The text contains identifiers only, no raw names.
+    """
     tests = range(int(derived.test_start[number]), int(derived.test_start[number + 1]))
-    told = [_test_in_words(derived, test, columns) for test in tests[:_SHOWN]]
-    told += ["..."] * (len(tests) > _SHOWN)
+    texts = [_test_in_words(derived, test, columns) for test in tests[:_SHOWN]]
+    texts += ["..."] * (len(tests) > _SHOWN)
     rule = all(_one_sided(derived, test) for test in tests)
-    return Code("unless " + ", or ".join(told) if rule else "; if unknown, ".join(told))
+    return Code("unless " + ", or ".join(texts) if rule else "; if unknown, ".join(texts))
 
 
 def _one_sided(derived: DerivedColumns, test: int) -> bool:
-    """Whether a test is a condition of a rule, which says 1 or nothing."""
+    """Return whether a test is a condition of a rule, which gives 1 or unknown, never 0."""
     by_level = derived.level_feature[test] >= 0
     branches = derived.level_branch[derived.level_start[test] : derived.level_start[test + 1]]
-    said = branches if by_level else np.array([derived.below[test], derived.above[test]])
-    return bool(derived.lost[test] >= 0 or not np.any(said == 0))
+    results = branches if by_level else np.array([derived.below[test], derived.above[test]])
+    return bool(derived.lost[test] >= 0 or not np.any(results == 0))
 
 
 def _failing(derived: DerivedColumns, test: int, columns: Sequence[Code]) -> str:
-    """When a condition of a rule fails."""
+    """Describe when a condition of a rule fails."""
     at, column = float_literal(derived.threshold[test]), int(derived.level_feature[test])
-    told = []
+    cases = []
     if column >= 0:
         own = slice(int(derived.level_start[test]), int(derived.level_start[test + 1]))
         failing = derived.level_branch[own] == 1
-        told += [f"{columns[column]} in {_codes(failing)}"] * bool(failing.any())
+        cases += [f"{columns[column]} in {_codes(failing)}"] * bool(failing.any())
     else:
         column = int(derived.term_feature[derived.term_start[test]])
-        told += [f"{columns[column]} <= {at}"] * bool(derived.below[test] == 1)
-        told += [f"{columns[column]} > {at}"] * bool(derived.above[test] == 1)
-    told += [f"{columns[column]} missing"] * bool(derived.lost[test] == 1)
-    return " or ".join(told) or "never"
+        cases += [f"{columns[column]} <= {at}"] * bool(derived.below[test] == 1)
+        cases += [f"{columns[column]} > {at}"] * bool(derived.above[test] == 1)
+    cases += [f"{columns[column]} missing"] * bool(derived.lost[test] == 1)
+    return " or ".join(cases) or "never"
 
 
 def _test_in_words(derived: DerivedColumns, test: int, columns: Sequence[Code]) -> str:
@@ -200,39 +202,39 @@ def _terms(derived: DerivedColumns, test: int, columns: Sequence[Code]) -> list[
     return [(columns[f], float_literal(w)) for f, w in zip(features, weights, strict=True)]
 
 
-# ---------------------------------------------------------------- source
-# Nested trees as lines that a template writes, one macro a kind of line.
+# ---------------------------------------------------------------- source lines
+# A template has one macro for each kind of line.
 
 _NONE = Code("")
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """One line, ready to be written.
+    """Line of source, ready to be written by a template.
 
     Attributes
     ----------
     op : str
-        The template's macro: ``le_missing_no``, ``le_missing_yes``,
+        Macro of the template: ``le_missing_no``, ``le_missing_yes``,
         ``sum_missing_no``, ``sum_missing_yes``, ``derived_missing_no``,
         ``derived_missing_yes``, ``in_codes``,
         ``missing_number``, ``missing_level``, ``otherwise``, ``end``, ``leaf``,
-        ``call``, and ``unused`` where a function does not look at its row.
+        ``call``, and ``unused`` in a function that ignores its row.
     indent : Code
     column : Code
-        Identifier of the column that is asked.
+        Identifier of the split feature.
     value : Code
         Threshold, for inputs in double.
     codes : list of int
-        Members of the set that is asked.
+        Members of the tested set.
     levels : int
-        Size of the column's vocabulary.
+        Number of categories of the column.
     terms : list of (Code, Code)
         Columns of a sum and their weights.
     words : Code
-        What a derived column asks.
+        Description of a derived column.
     tree, at : int
-        A leaf's vector, a derived column, or the tree and function that is called.
+        Vector of a leaf, number of a derived column, or tree and number of the called function.
     """
 
     op: str
@@ -269,21 +271,21 @@ def source_functions(
     indent: str = "    ",
     outer: int = 1,
 ) -> list[SourceFunction]:
-    """Every tree as functions of nested tests, a called one before its callers.
+    """Write each tree as functions of nested tests, callees before callers.
 
     Parameters
     ----------
     columns : sequence of Code
         Identifier of each input column.
     deepest : int
-        Most levels of tests in one function.
+        Maximum nesting depth of the tests in one function.
     thresholds : callable, optional
-        What rows are compared with in each node, as literals; default: doubles,
-        for rows that nobody rounded.
+        Returns the threshold of each node as a literal; default: doubles,
+        for unrounded rows.
     most : int, optional
-        Most tests in one function.
+        Maximum number of tests in one function.
     indent, outer : str, int
-        One level of indentation, and how many there are around a function's body.
+        One level of indentation, and the number of levels around a function's body.
     """
     made: list[SourceFunction] = []
     for number, tree in enumerate(trees):
@@ -304,7 +306,7 @@ def _doubles(tree: LoweredTree, schema: Schema) -> list[Code]:
 
 
 class _Writer:
-    """Turns the nested lines of one tree into source lines."""
+    """Converter from the nested lines of one tree to source lines."""
 
     def __init__(
         self,
@@ -353,34 +355,34 @@ class _Writer:
         return SourceLine(op, indent, name, value=self.thresholds[node])
 
     def _derived(self, node: int, number: int, indent: Code) -> SourceLine:
-        """A question to a derived column: a short sum is written out, others are called."""
+        """Write a test of a derived column: a short sum inline, any other as a call."""
         side = "missing_yes" if self.tree.missing_yes[node] else "missing_no"
         terms = inline_terms(self.derived, number, self.columns)
         if terms is None:
-            told = words(self.derived, number, self.columns)
-            return SourceLine(f"derived_{side}", indent, words=told, at=number)
+            comment = words(self.derived, number, self.columns)
+            return SourceLine(f"derived_{side}", indent, words=comment, at=number)
         threshold = self.derived.threshold[self.derived.test_start[number]]
         return SourceLine(f"sum_{side}", indent, value=float_literal(threshold), terms=terms)
 
 
-# ---------------------------------------------------------------- source sets
-# Nested tests that ask large sets of categories, as look-ups in one table.
+# ---------------------------------------------------------------- sets
+# Tests of large category sets become lookups in one table.
 
 _FEW = 4
-"""Sets of more codes become bit masks."""
+"""Maximum number of codes of a set that is written inline; larger sets become bit masks."""
 
 
 def with_sets(
     functions: Sequence[SourceFunction],
 ) -> tuple[list[SourceFunction], npt.NDArray[np.uint32]]:
-    """Turn the lines that ask large sets into look-ups, ``in_set``.
+    """Replace the tests of large sets by lookups, ``in_set``.
 
     Returns
     -------
     functions : list of SourceFunction
-        ``at`` of such a line is where its set starts in `words`.
+        ``at`` of such a line is the start of its set in the packed words.
     words : (words,) uint32
-        See `treekit.export.lowering`.
+        Packed sets, see `treekit.export.lowering.set_words`.
     """
     sets = [line.codes for f in functions for line in f.lines if len(line.codes) > _FEW]
     starts = np.cumsum([0, *map(len, sets)])

@@ -1,4 +1,4 @@
-"""The target "python": one file that needs the standard library only, for any depth."""
+"""Target "python": one file for trees of any depth that needs only the standard library."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _IMPORTED = {
     "float32": ("struct",),
     "least_cost": ("operator",),
 }
-_DEEPEST = 16  # CPython refuses 100 levels of indentation, people far fewer
+_DEEPEST = 16  # CPython allows fewer than 100 levels of indentation; readable code has far fewer
 
 
 def export_python(
@@ -62,12 +62,12 @@ def export_python(
     form : {"auto", "if_else", "table"}
         Nested if/else, or tables and a short loop.
     templates : str
-        A folder whose ``python/*.jinja`` replace the shipped ones; "" = none.
+        Folder whose ``python/*.jinja`` replace the shipped ones; "" = none.
 
     Raises
     ------
     ExportError
-        If the model outgrows 32-bit tables.
+        If the model exceeds 32-bit tables.
     """
     derived = derive(model)
     values = _common_values(model, derived)
@@ -90,7 +90,7 @@ def export_python(
 
 
 def _parts(model: Model, values: dict[str, Any]) -> list[str]:
-    """Templates of the module's body, in order."""
+    """List the templates of the module's body, in order."""
     schema, form = model.schema, values["form_template"]
     asks_derived = values["n_derived"] > 0
     names = ["decode"] * (form != "if_else" or asks_derived)
@@ -180,7 +180,7 @@ def _rows(table: list[list[int]]) -> list[Code]:
 
 
 def _number_values(model: Model) -> dict[str, Any]:
-    """How sums become numbers or probabilities, and the constants of links."""
+    """Compute the values that turn sums into predictions, and the constants of link functions."""
     scale = float_literal(np.ldexp(1.0, model.exponent))
     linked = model.link != "identity"
     one, each = (f"{steps} / {model.divisor} * {scale}" for steps in ("_sums(row)[0]", "steps"))
@@ -214,26 +214,24 @@ def _if_else_values(
 
 
 def _leaves(model: Model) -> list[tuple[int, Code]]:
-    """Node of each leaf in its tree, and what it says: pairs of position and units."""
+    """List the node of each leaf in its tree, and its value as pairs of position and units."""
     nodes = [int(node) for tree in model.trees for node in tree.leaves]
     start, column, units = each_leaf(model).sparse()
     pairs = list(map("(%d, %d),".__mod__, zip(column.tolist(), units.tolist(), strict=True)))
-    said = [Code(" ".join(pairs[a:b])) for a, b in pairwise(start.tolist())]
-    return list(zip(nodes, said, strict=True))
+    values = [Code(" ".join(pairs[a:b])) for a, b in pairwise(start.tolist())]
+    return list(zip(nodes, values, strict=True))
 
 
 # ---------------------------------------------------------------- python tables
-# Tables of the target "python": numbers as text that Python reads in no time.
-#
 # Source of a million numerals takes the compiler minutes and gigabytes; one
-# string of base64 takes it nothing (a million nodes import in 0.8 s, measured).
+# base64 string costs it nothing (a million nodes import in 0.8 s, measured).
 
 _MOST = 2**31 - 1
 _MISSING_NO, _MISSING_YES, _IN, _MISSING = range(4)
 
 
 def text_of(numbers: npt.NDArray[Any], dtype: str) -> Code:
-    """Lines of base64: the numbers one after the other, the lowest byte first.
+    """Encode an array as lines of base64, little-endian.
 
     Parameters
     ----------
@@ -247,10 +245,10 @@ def text_of(numbers: npt.NDArray[Any], dtype: str) -> Code:
 
 
 def leaf_tables(model: Model) -> dict[str, Any]:
-    """What leaves say, by their row in `Model.units`, and their nodes in the trees.
+    """Encode the leaf values, by row of `Model.units`, and the nodes of the leaves.
 
-    Of several classes or numbers few are not 0, and most leaves of a fully
-    grown forest say one of a few things, so that each is written once.
+    With several classes or outputs, distinct vectors are written once and sparse: few
+    entries are nonzero, and most leaves of a fully grown forest share a few vectors.
     """
     nodes = np.concatenate([tree.leaves for tree in model.trees])
     if model.schema.n_values == 1:
@@ -272,18 +270,18 @@ def leaf_tables(model: Model) -> dict[str, Any]:
 
 
 def each_leaf(model: Model) -> LeafTable:
-    """Every leaf for itself: its number in tables is its row in `Model.units`."""
+    """Return a leaf table without merging: the number of a leaf is its row in `Model.units`."""
     return LeafTable(np.arange(model.n_leaves), model.units)
 
 
 def node_tables(
     model: Model, trees: tuple[LoweredTree, ...], derived: DerivedColumns
 ) -> dict[str, Any]:
-    """Inner nodes as a loop with few cases wants them; see ``python/table.jinja``.
+    """Encode the inner nodes for a loop with few cases; see ``python/table.jinja``.
 
-    Missing values become cells of their own behind those of the row: -inf, which
-    is at most any threshold, where the missing side is yes, and 0 or 1 where a
-    node asks for what is missing.  So all but sets and derived columns is one test.
+    Missing values get extra cells after those of the row: -inf, which
+    is below any threshold, if the missing branch is yes, and 0 or 1 if a
+    node tests for missing values.  So all but sets and derived columns need one comparison.
     """
     table = node_table(trees, each_leaf(model), model.schema)
     feature, kind = table.question >> 2, table.question & 3
@@ -300,7 +298,7 @@ def node_tables(
     asks[is_set] = -1 - set_number
     asks[is_derived] = -1 - len(set_number) - (feature[is_derived] - n)
     value[is_set] = 0.0
-    # What an unknown answer of a derived column counts as: 0 says yes.
+    # Result of a derived column whose test is unknown; 0 takes the yes branch.
     value[is_derived] = kind[is_derived] == _MISSING_NO
     return {
         "low": text_of(low_columns, "i4"),
@@ -321,7 +319,7 @@ def node_tables(
 
 
 def divided_tables(model: Model, derived: DerivedColumns) -> dict[str, Any]:
-    """Nodes of trees whose rows divide at missing values."""
+    """Encode the nodes of a model with fractional instances."""
     table = divided_table(model, each_leaf(model), derived)
     names = ("question", "child", "low", "high")
     return {
@@ -333,7 +331,7 @@ def divided_tables(model: Model, derived: DerivedColumns) -> dict[str, Any]:
 
 
 def derived_tables(derived: DerivedColumns) -> dict[str, Code]:
-    """What derived columns ask; see `treekit.model.derived_features.DerivedColumns`."""
+    """Encode the derived columns; see `treekit.model.derived_features.DerivedColumns`."""
     by_levels = derived.level_feature >= 0
     arrays: dict[str, tuple[npt.NDArray[Any], str]] = {
         "test_start": (derived.test_start, "i4"),

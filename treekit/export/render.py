@@ -1,8 +1,8 @@
-"""Templates: where they are found, and the rule that only `Code` is written.
+"""Template lookup and rendering; templates may write only `Code`.
 
-Templates decide nothing: they loop over what Python prepared.  A plain string
-in a template's output is an error, so that a name that nobody escaped cannot
-slip into generated source, not even through a user's own template.
+Templates take no decisions: they loop over prepared values.  A plain string
+in a template's output is an error, so that an unescaped name cannot
+end up in generated source, not even through a user's own template.
 """
 
 from __future__ import annotations
@@ -33,45 +33,45 @@ __all__ = [
 ]
 
 TEMPLATES_VARIABLE = "TREEKIT_TEMPLATES"
-"""Folders of templates, as PATH names folders of programs."""
+"""Environment variable that lists template folders, separated as in PATH."""
 
-_PIECES = 256  # of a template's output that are encoded at a time
+_PIECES = 256  # pieces of template output encoded at a time
 
 
 def template_folders(user: str | Path | None = None) -> list[Path]:
-    """Folders that hold templates, the user's own first.
+    """Return the template folders in order of precedence.
 
-    Then those that the environment variable ``TREEKIT_TEMPLATES`` names, in its
-    order, as far as they exist, and the shipped ones.
+    The folder `user` comes first, then the existing folders of the environment variable
+    ``TREEKIT_TEMPLATES`` in its order, then the shipped ones.
 
     Raises
     ------
     ExportError
-        If the folder `user` does not exist, or the shipped ones are gone.
+        If the folder `user` does not exist, or the shipped ones are missing.
     """
     if user:
         require_folder(user)
     own = [Path(user)] if user else []
-    # Who lists the languages tells which are absent: `treekit.export.languages`.
+    # `treekit.export.languages` reports absent folders when it lists the languages.
     return own + [folder for folder in variable_folders() if folder.is_dir()] + shipped_folders()
 
 
 def variable_folders() -> list[Path]:
-    """Folders that the environment variable ``TREEKIT_TEMPLATES`` names, in its order."""
+    """Return the folders listed by the environment variable ``TREEKIT_TEMPLATES``, in order."""
     named = os.environ.get(TEMPLATES_VARIABLE, "")
     return [Path(folder) for folder in named.split(os.pathsep) if folder]
 
 
 def shipped_folders() -> list[Path]:
-    """Folders of treekit's own templates.
+    """Return the folders of treekit's own templates.
 
-    They lie inside the package in an installed wheel, and at the top of the
+    They are inside the package in an installed wheel, and at the top of the
     checkout in an editable install.
 
     Raises
     ------
     ExportError
-        If they are gone.
+        If they are missing.
     """
     package = Path(__file__).resolve().parent.parent
     shipped = [package / "templates", package.parent / "templates"]
@@ -84,13 +84,15 @@ def shipped_folders() -> list[Path]:
 
 
 def require_folder(folder: str | Path, what: str = "templates") -> None:
-    """Raise `ExportError` unless `folder`, which `what` names, is one."""
+    """Raise `ExportError` unless `folder`, the value of `what`, is a folder."""
     if not Path(folder).is_dir():
-        raise ExportError(f"{what}: {str(folder)!r} is not a folder, which holds c/, go/ and so on")
+        raise ExportError(
+            f"{what}: {str(folder)!r} is not a folder; give one with subfolders c/, go/ and so on"
+        )
 
 
 def render(template: str, user_folder: str | Path | None = None, **values: Any) -> bytes:
-    """Fill the template (``"c/source.jinja"``) with `values`; the text in UTF-8.
+    """Render a template (``"c/source.jinja"``) with `values` as UTF-8.
 
     Values are integers and `Code`, in any nesting of lists and records.
     """
@@ -98,7 +100,7 @@ def render(template: str, user_folder: str | Path | None = None, **values: Any) 
 
 
 def render_from(folders: Sequence[str | Path], template: str, **values: Any) -> bytes:
-    """The same with the templates of other folders, the first that has one."""
+    """Render a template, looked up in `folders` in order; see `render`."""
     from jinja2 import TemplateError
 
     for folder in folders:
@@ -106,7 +108,7 @@ def render_from(folders: Sequence[str | Path], template: str, **values: Any) -> 
             raise ExportError(f"templates: {str(folder)!r} is not a folder of templates")
     written = BytesIO()
     try:
-        # Bit by bit: of a large model the text as a whole would be there three times.
+        # Streamed: rendered at once, the text of a large model would be in memory three times.
         pieces = _environment(tuple(map(str, folders))).get_template(template).stream(values)
         pieces.enable_buffering(_PIECES)
         for piece in pieces:
@@ -122,14 +124,14 @@ def _environment(folders: tuple[str, ...]) -> Environment:
     from jinja2 import FileSystemLoader, StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    # A folder of templates may come from anyone: they see what they are given, no more.
+    # Templates may be untrusted: the sandbox limits them to the values passed in.
     return ImmutableSandboxedEnvironment(
         loader=FileSystemLoader(folders, encoding="utf-8"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        # Not for HTML: it makes macros return `Code`, which `_only_code` asks for.
+        # Not for HTML: it makes macros return `Code`, which `_only_code` requires.
         autoescape=True,
         finalize=_only_code,
     )
@@ -145,8 +147,8 @@ def _only_code(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool):
         return Code(int(value))
     if isinstance(value, Undefined):
-        return value  # strict: it raises an error that names it when it is written
+        return value  # strict: writing it raises an error that names it
     raise ExportError(
-        f"a template writes {value!r}, which is text that no escaper has seen; "
-        "templates may write only what they are given"
+        f"a template writes {value!r}, which is unescaped text; "
+        "templates may write only the values passed to them"
     )

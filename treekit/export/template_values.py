@@ -1,4 +1,4 @@
-"""A model as values of templates: arrays and literals of any language."""
+"""Template values of a model: arrays and literals in the syntax of a language."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ Index = npt.NDArray[np.int64]
 
 ABILITIES = {
     "sums": "splits on sums of columns, or surrogate splits",
-    "parts": "rows that divide at missing values (missing='fractional')",
-    "costs": "costs of mistakes that decide the label",
+    "parts": "fractional instances (missing='fractional')",
+    "costs": "misclassification costs that decide the label",
     "targets": "several targets",
-    "links": "trees whose values add up, and links, as boosting makes them",
+    "links": "additive trees and link functions, as in boosting",
 }
-"""What not every model needs and templates may leave out: such a model is refused by name."""
+"""Optional features of a language; a model that needs a missing one is refused with its name."""
 
 
 def needs(model: Model) -> list[str]:
-    """Keys of `ABILITIES` that templates must have for a model."""
+    """Return the keys of `ABILITIES` that a model needs."""
     asked = {
         "sums": derive(model).n_columns > 0,
         "parts": model.missing == "fractional",
@@ -65,69 +65,69 @@ def template_values(
     *,
     leaf_nodes: bool = False,
 ) -> dict[str, Any]:
-    """A model as values of templates.
+    """Compute the template values of a model.
 
-    Arrays are records that write their elements, comma between them, never
-    none (an unread 0 stands where there would be none).  Where a language
-    packs, ``form`` of an array tells how: ``elements``, or ``packed``, a list
+    Arrays are records; ``{{ array }}`` writes the elements, separated by commas (a
+    single unread 0 if the array is empty).  If the language packs arrays, ``form`` of
+    an array is ``elements`` or ``packed``, a list
     of string literals of ``each`` numbers; ``length`` and ``type`` ("f64",
-    "i32", "i64", "u32") are there for both.  What is said of "sums", "parts",
-    "costs", "targets" and "links" is there for models that need it.
+    "i32", "i64", "u32") exist for both.  Values of the abilities "sums", "parts",
+    "costs", "targets" and "links" exist for models that need them.
 
     Parameters
     ----------
     forms : sequence of str
-        Those that the templates have: "table", and maybe "if_else".
+        Forms that the templates support: "table", and optionally "if_else".
     form : {"auto", "table", "if_else"}
-        The one that is wanted; auto: by the size of the model.
+        Requested form; "auto" chooses by the size of the model.
     leaf_nodes : bool
-        Whether every leaf has a number of its own, so that its node can be told;
-        else leaves that say the same share one.
+        Whether every leaf has its own number, from which its node can be looked up;
+        otherwise leaves with equal values share one.
 
     Returns
     -------
     dict
-        ``stem``: an identifier that looks like the name of the file.
-        ``features``, ``outputs``, ``trees``, ``targets``, ``classes``: how many
-        columns, numbers of an answer, trees, target columns, and classes of all
-        targets (0: the model answers numbers).
+        ``stem``: identifier similar to the file name.
+        ``features``, ``outputs``, ``trees``, ``targets``, ``classes``: number of
+        columns, output values, trees, target columns, and classes of all
+        targets (0: regression).
         ``columns``: records of ``name`` (literal), ``nominal``, ``levels``
-        (literals), ``has_values`` (1 = a level is a number or bool), and ``aliases``:
+        (literals), ``has_values`` (1 = a category is a number or bool), and ``aliases``:
         records of ``text`` (literal) and ``code``, see
-        `treekit.data.features.LevelIndex`; ``has_values``: 1 = that of a column is;
-        ``level_counts``: an array, -1 = a number; ``level_start``,
-        ``level_order``: arrays, the codes of each column's levels in the order of
+        `treekit.data.features.LevelIndex`; ``has_values``: 1 = that of any column is;
+        ``level_counts``: array, -1 = numeric column; ``level_start``,
+        ``level_order``: arrays, the codes of each column's categories, sorted by
         their texts.
-        ``target_names``, ``labels`` (of each target a list): literals.
-        ``texts``: all names, labels of each target and levels of each column at
-        once, a record like an array: ``literals``, or ``packed`` with ``lengths``
-        in UTF-16 units; ``text_counts``: array, how many of each: of features,
-        targets, each target's labels, and each column's levels.
+        ``target_names``, ``labels`` (a list for each target): literals.
+        ``texts``: all names, labels of each target and categories of each column in
+        one record like an array: ``literals``, or ``packed`` with ``lengths``
+        in UTF-16 units; ``text_counts``: array, the numbers of features,
+        targets, labels of each target, and categories of each column.
         ``form``: "table", "if_else", or "parts"; ``answer``: "label", "labels",
         "number" or "numbers"; ``decide``: "most_votes" or "least_cost": names of
-        templates to include.  ``reason``: why that form.
+        templates to include.  ``reason``: reason for the form.
         ``refuses_missing``, ``refuses_unseen``: 1 = the model refuses such rows.
         ``nodes``: for "table" arrays of `treekit.export.lowering.NodeTable` (value,
-        question, yes, no), but that ``value`` of a set is where it begins in
-        ``sets`` (`treekit.export.lowering.set_words`: first word, count of words,
-        words of 32 codes); ``root``: node of each tree; ``asks_sets``: 0 = nothing
-        reads ``sets``.  For "parts" the arrays of
+        question, yes, no), except that ``value`` of a set is its start in
+        ``sets`` (`treekit.export.lowering.set_words`: first word, number of words,
+        words of 32 codes); ``root``: root node of each tree; ``asks_sets``: 0 = no node
+        uses ``sets``.  For "parts" the arrays of
         `treekit.export.fractional.DividedTable`, and ``level_branch``, ``deepest``.
         ``inputs``, ``functions``: for "if_else" identifiers of the columns, and
-        `treekit.export.nested_tests.SourceFunction` records, a called one first.
+        `treekit.export.nested_tests.SourceFunction` records, callees before callers.
         ``leaves``: arrays start, column, units: the votes of leaf v are entries
-        ``start[v] .. start[v + 1]``; a column is a class or a number.  With
+        ``start[v] .. start[v + 1]``; a column is a class or an output value.  With
         `leaf_nodes` v is ``row[l]`` of leaf l, and ``node[l]`` its node in its tree.
-        ``margins``: 1 = classes have no votes but margins, numbers as below.
-        ``unit_total``: votes of all trees, which a probability divides by;
-        ``row_total`` and ``scale``: a number is ``sum / row_total * scale``;
-        ``link``: "identity", "exp", "sigmoid" or "softmax", what turns numbers
-        into answers, and ``exp`` its constants (`treekit.model.links`).
+        ``margins``: 1 = classes have margins, scaled as below, instead of votes.
+        ``unit_total``: votes of all trees, the divisor of probabilities;
+        ``row_total`` and ``scale``: an output value is ``sum / row_total * scale``;
+        ``link``: link function from output values to predictions, "identity", "exp",
+        "sigmoid" or "softmax", and ``exp`` its constants (`treekit.model.links`).
         ``blocks``: array, the classes of target t are blocks[t] .. blocks[t + 1].
-        ``costs``: array, of saying class j when it is i, at ``i * classes + j``.
+        ``costs``: array, cost of predicting class j if the class is i, at ``i * classes + j``.
         ``derived``: arrays of `treekit.model.derived_features.DerivedColumns`, columns
-        behind those of the row; ``derived_count``; ``single``: 1 = the model's
-        input type is float32, to which terms of sums are rounded.
+        after those of the row; ``derived_count``; ``single``: 1 = the model's
+        input dtype is float32, to which terms of sums are rounded.
     """
     schema, tables = model.schema, Tables(language)
     leaves, derived = leaf_table(model.units), derive(model)
@@ -163,7 +163,7 @@ def template_values(
 
 
 def schema_values(schema: Schema, stem: str, tables: Tables) -> dict[str, Any]:
-    """Those of the values that the schema alone tells."""
+    """Compute the template values that depend on the schema alone."""
     language = tables.language
     labels = [list(map(str, output.classes)) for output in schema.outputs]
     lists = [schema.names, [output.name for output in schema.outputs], *labels]
@@ -205,10 +205,10 @@ def _column(column: Column, marks: Sequence[str], language: Language) -> dict[st
 
 
 def _level_order(schema: Schema) -> tuple[Index, Index]:
-    """(features + 1,) and (levels,): where a column's levels start, and their codes in order."""
+    """Return offsets (features + 1,) of the columns and their codes (levels,), sorted by text."""
     codes: list[int] = []
     for column in schema.columns:
-        # Code points sort as the bytes of UTF-8 do.
+        # Code points sort in the same order as UTF-8 bytes.
         codes += sorted(range(len(column.levels)), key=column.levels.__getitem__)
     return np.cumsum([0, *schema.n_levels]), np.array(codes, dtype=np.int64)
 
@@ -221,14 +221,13 @@ def _exp_constants(language: Language) -> dict[str, Any]:
 
 def _derived_arrays(derived: DerivedColumns, tables: Tables) -> dict[str, Any]:
     arrays = derived._asdict()
-    del arrays["column"]  # the nodes say it
+    del arrays["column"]  # the nodes refer to derived columns by their feature numbers
     by_levels = derived.level_feature >= 0
     arrays["threshold"] = np.where(by_levels, 0.0, derived.threshold)
     return arrays_of(tables, **arrays)
 
 
 # ---------------------------------------------------------------- form values
-# The trees of a model as values of templates: tables, nested tests, or rows that divide.
 
 
 def form_values(
@@ -239,18 +238,18 @@ def form_values(
     forms: Sequence[str],
     wanted: str,
 ) -> dict[str, Any]:
-    """What templates need to write the trees, as `treekit.export.template_values` tells.
+    """Compute the template values of the trees; see `treekit.export.template_values`.
 
     Parameters
     ----------
     forms : sequence of str
-        Those that the templates have, of "table" and "if_else".
+        Forms that the templates support, of "table" and "if_else".
     wanted : {"auto", "table", "if_else"}
 
     Raises
     ------
     ExportError
-        If nested tests are asked for and the model is too large, or its rows divide.
+        If nested tests are requested and the model is too large or uses fractional instances.
     """
     if model.missing == "fractional":
         reason = divided_form(wanted)[1]
@@ -266,13 +265,13 @@ def form_values(
         form, reason = choose_form(wanted, n_nodes, min(SMALL, most))
         if form == "if_else" and n_nodes > most:
             raise ExportError(
-                f"form='if_else' writes up to {most} nodes for this target, and the model has "
+                f"form='if_else' supports up to {most} nodes for this target; the model has "
                 f"{n_nodes}: choose form='table' or 'auto'"
             )
-    told = {"form": Code(form), "reason": Code(reason)}
+    chosen = {"form": Code(form), "reason": Code(reason)}
     if form == "if_else":
-        return told | _nested_tests(model, trees, leaves, derived, tables)
-    return told | _node_tables(model, trees, leaves, tables)
+        return chosen | _nested_tests(model, trees, leaves, derived, tables)
+    return chosen | _node_tables(model, trees, leaves, tables)
 
 
 def _node_tables(
@@ -335,5 +334,5 @@ def _parts(
 
 
 def arrays_of(tables: Tables, **arrays: npt.NDArray[Any]) -> dict[str, Array]:
-    """An array of each name."""
+    """Make an array of each keyword argument."""
     return {name: tables(numbers) for name, numbers in arrays.items()}

@@ -1,14 +1,14 @@
-"""Triton: the folder of a model in a repository of NVIDIA's inference server.
+"""Target "triton": a model folder for the repository of NVIDIA's inference server.
 
-``NAME/config.pbtxt`` says what ``NAME/VERSION/model.onnx`` takes and gives, in the text
-format of protocol buffers; the schema is ``inference.ModelConfig`` of
-https://github.com/triton-inference-server/common, ``protobuf/model_config.proto``, and the
-meaning of its fields ``docs/user_guide/model_configuration.md`` of the server's repository.
+``NAME/config.pbtxt`` describes the inputs and outputs of ``NAME/VERSION/model.onnx`` in the text
+format of protocol buffers.  The schema is ``inference.ModelConfig`` of
+https://github.com/triton-inference-server/common, ``protobuf/model_config.proto``; the fields
+are documented in ``docs/user_guide/model_configuration.md`` of the server's repository.
 
-The graph is the ONNX target's, but for maps, which Triton does not take.  Without batching
-(``max_batch_size=0``, the default) tensors have the graph's own shapes, as ``treekit serve``
-has them.  With it Triton keeps the rows' dimension for itself, and a label, which has no
-other, comes back as (rows, 1).
+The graph is that of the ONNX target without maps, which Triton does not support.  Without
+batching (``max_batch_size=0``, the default) tensors have the shapes of the graph, as in
+``treekit serve``.  With batching Triton owns the dimension of the rows, and a label, which has
+no other, is returned as (rows, 1).
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ __all__ = ["TRITON_SETTINGS", "TRITON_SUFFIX", "export_triton"]
 
 TRITON_SUFFIX = "/config.pbtxt"
 TRITON_SETTINGS = (
-    Setting("version", 1, "number of the model's version, the name of its folder", minimum=1),
+    Setting("version", 1, "version of the model, the name of its folder", minimum=1),
     Setting(
         "max_batch_size",
         0,
-        "most rows of a batch; 0: requests are answered as they come, of any number of rows",
+        "maximum number of rows in a batch; 0 disables batching",
         minimum=0,
         maximum=2**31 - 1,
     ),
     Setting(
         "batch_delay",
         None,
-        "microseconds that a request waits for others to be answered with; none: not at all",
+        "microseconds that a request waits to be batched with others; none: no waiting",
         type=int,
         minimum=0,
     ),
-    Setting("instances", 1, "how many requests are answered at once", minimum=1),
-    Setting("threads", 1, "threads of one instance; 0: one a core", minimum=0),
+    Setting("instances", 1, "number of requests processed in parallel", minimum=1),
+    Setting("threads", 1, "threads per instance; 0: one per core", minimum=0),
     *(setting for setting in ONNX_SETTINGS if setting.name != "zipmap"),
 )
 
@@ -68,13 +68,13 @@ _TYPES = {
 
 
 class _Word(NamedTuple):
-    """A word of the schema, written without quotes."""
+    """Enum value of the schema, written without quotes."""
 
     text: str
 
 
 class _Message(NamedTuple):
-    """Fields of a message, in the order in which they are written."""
+    """Fields of a message, in output order."""
 
     fields: Sequence[tuple[str, Any]]
 
@@ -90,17 +90,17 @@ def export_triton(
     threads: int = 1,
     **settings: Any,
 ) -> dict[str, bytes]:
-    """The folder of a model: its configuration, its graph, and the names of its classes.
+    """Write the model folder: configuration, graph and class names.
 
     Parameters
     ----------
     model : Model
     name : str
-        Of the folder, and of the model to Triton.
+        Name of the folder and of the model in Triton.
     version, max_batch_size, batch_delay, instances, threads
         See `TRITON_SETTINGS`.
     **settings
-        Of `treekit.export.onnx.export_onnx`.
+        Settings of `treekit.export.onnx.export_onnx`.
 
     Returns
     -------
@@ -110,7 +110,7 @@ def export_triton(
     Raises
     ------
     ExportError
-        If the graph cannot be made, or requests of this model must not be batched.
+        If the graph cannot be built, or requests to this model must not be batched.
     """
     from onnx import load_from_string
 
@@ -146,26 +146,26 @@ def _check(model: Model, name: str, max_batch_size: int, batch_delay: int | None
         name.encode()
     except UnicodeEncodeError:
         raise ExportError(
-            f"triton: the name {name!r} is not UTF-8, which Triton's are: name the folder otherwise"
+            f"triton: the name {name!r} is not valid UTF-8: rename the folder"
         ) from None
     if batch_delay is None:
         return
     if max_batch_size < 2:
         raise ExportError(
-            f"triton: batch_delay={batch_delay} lets requests wait for others, and "
-            f"max_batch_size={max_batch_size} allows no batch of several: raise it"
+            f"triton: batch_delay={batch_delay} needs max_batch_size of at least 2, got "
+            f"{max_batch_size}"
         )
     if model.missing == "error" or (model.unknown == "error" and model.schema.nominal.any()):
         raise ExportError(
-            "triton: this model refuses some rows, and a batch of several requests would be "
-            "refused for a row of one of them: leave batch_delay out"
+            "triton: this model refuses some rows, and one refused row would fail all requests "
+            "of its batch: leave out batch_delay"
         )
 
 
 def _label_files(model: Model) -> dict[str, tuple[str, bytes]]:
-    """Name and content of the file of classes, one a line, by the output of probabilities.
+    """Return name and content of the file of class labels for each output of probabilities.
 
-    None where a class is no line of text.
+    An output with a class label that is not a single line of text has no file.
     """
     schema = model.schema
     if schema.task != "classification":
@@ -183,7 +183,7 @@ def _label_files(model: Model) -> dict[str, tuple[str, bytes]]:
 def _tensor(
     one: ValueInfoProto, max_batch_size: int, labels: Mapping[str, tuple[str, bytes]] | None = None
 ) -> _Message:
-    """An input or output of the graph."""
+    """Describe an input or output of the graph."""
     kind = one.type.tensor_type
     sizes = [size.dim_value if size.HasField("dim_value") else -1 for size in kind.shape.dim]
     dims = sizes[1:] if max_batch_size else sizes
@@ -192,7 +192,7 @@ def _tensor(
         ("data_type", _Word(_TYPES[kind.elem_type])),
     ]
     fields.append(("dims", dims or [1]))
-    if not dims:  # what is rows alone; the server knows no empty shape
+    if not dims:  # only the batch dimension; Triton does not accept an empty shape
         fields.append(("reshape", _Message([("shape", [])])))
     if labels and one.name in labels:
         fields.append(("label_filename", labels[one.name][0]))
@@ -224,7 +224,7 @@ def _written(value: Any) -> str:
 
 
 def _escaped(letter: str) -> str:
-    """A letter in a literal; as the octal numbers of its bytes if it could act or not show."""
+    """Escape a character of a literal, as octal bytes if it is special or not printable."""
     if letter.isprintable() and letter not in '"\\':
         return letter
     return "".join(f"\\{byte:03o}" for byte in letter.encode())

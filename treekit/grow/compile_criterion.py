@@ -1,8 +1,7 @@
-"""A criterion's functions, compiled into the pointers that the kernels take.
+"""Compile a criterion's functions into the pointers that the kernels call.
 
-The user writes a scalar function of one node or one split; here it is wrapped
-in the loop over candidate cuts, so that one pointer call serves a whole column
-of a node.
+The user writes a scalar function of one node or one split.  It is wrapped in the loop
+over candidate cuts, so that one pointer call evaluates a complete column of a node.
 """
 
 from __future__ import annotations
@@ -71,17 +70,17 @@ PENALTY = _F8(types.int64, _F8)
 SCAN = types.int64(MATRIX, types.int64, CELLS, CELLS, _F8, _F8, CELLS)
 TOLERANCE = 1e-9
 COMPONENTS = 2
-"""Orders of levels beyond one by each class's share; see
+"""Category orders tried besides one by each class's share; see
 `treekit.grow.compile_criterion.share_key`.
 """
 
 MOST_ON_STACK = 64
-"""Cells up to which a scan's statistics are on the stack: compiling more takes quadratic time."""
+"""Largest number of cells kept on the stack: compile time is quadratic in them."""
 
 
 @dataclass(frozen=True)
 class CompiledCriterion:
-    """Pointers and flags, in the order of the kernels' arguments."""
+    """A compiled criterion: pointers and flags in the order of the kernels' arguments."""
 
     scan: Pointer
     many: Pointer
@@ -110,7 +109,7 @@ def compile_criterion(
     bounded: bool = False,
     nominal: bool = True,
 ) -> CompiledCriterion:
-    """Compile a criterion for statistics of `cells` cells.
+    """Compile a criterion for node statistics of `cells` cells.
 
     Parameters
     ----------
@@ -118,19 +117,19 @@ def compile_criterion(
     cells : int
         S, the length of a node's statistics.
     dense : bool
-        Whether cell 0 is the weight (regression); else the weight is the sum.
+        Whether cell 0 is the weight (regression); otherwise the weight is the sum of cells.
     origin : Origin
         Named in errors and warnings.
     known_only : bool
-        Rows whose value is missing may be in none of the branches: splits are
-        judged by the others, see `CriterionFunctions`.
+        Score splits by the rows whose value is known; rows with a missing value may be
+        in no branch.  See `CriterionFunctions`.
     blocks : Blocks, optional
-        Statistics are those of several targets (`dense`): the criterion sees
-        each target's own, and its answers are averaged.
+        Layout of the (`dense`) statistics of several targets.  The criterion is called
+        with the statistics of one target at a time, and its results are averaged.
     bounded : bool
-        Cuts keep to monotonic constraints; see `treekit.kernels.monotonic`.
+        Respect monotonic constraints; see `treekit.kernels.monotonic`.
     nominal : bool
-        Whether there are nominal columns; else statistics that add up need no `key`.
+        Whether there are nominal columns; without them additive statistics need no `key`.
     """
     if functions.score is None and functions.impurity is None:
         raise PluginError(f"{origin} gives neither impurity nor score")
@@ -146,10 +145,10 @@ def compile_criterion(
         score = score if blocks is None else mean_score(score, blocks)
     final = score if score is not None else gain
     rank = gain if functions.choose is not None else final
-    whole = final  # of the branches that a splitter proposes, or all at once
+    whole = final  # score of all branches together, as splitter plugins call it
     branches = rank
     ranked = isinstance(functions.statistics, Ranks)
-    if known_only and not ranked:  # ranks do not add up: the kernel knows the rows
+    if known_only and not ranked:  # ranks do not add up: the kernel computes them from the rows
         branches = _among_known(rank, dense)
         whole = branches if functions.choose is None else _among_known(final, dense)
         final = final if functions.choose is not None else branches
@@ -179,12 +178,12 @@ def compile_criterion(
 
 
 def _kept(function: Any, signature: Any) -> Pointer:
-    """The pointer to a closure over a criterion's functions, from the disk if it is there."""
+    """Return the pointer to a closure over a criterion's functions, cached on disk if possible."""
     return Pointer(function, signature, mark=fingerprint(function))
 
 
 def _gain(impurity: Any, dense: bool) -> Any:
-    """The impurity decrease as a score (Breiman et al. 1984, section 2.4)."""
+    """Return the impurity decrease as a score function (Breiman et al. 1984, section 2.4)."""
 
     @Linked
     def gain(parent, children):  # type: ignore[no-untyped-def]
@@ -203,7 +202,7 @@ def _gain(impurity: Any, dense: bool) -> Any:
 
 
 def _among_known(rank: Any, dense: bool) -> Any:
-    """A score of the rows in the branches, times their share of the node's weight."""
+    """Return a score of the rows with a known value, times their share of the node's weight."""
 
     @Linked
     def among_known(parent, children):  # type: ignore[no-untyped-def]
@@ -228,17 +227,17 @@ def _heap_cells(cells):  # type: ignore[no-untyped-def]
 
 
 def _make_scan(rank: Any, cells: int, dense: bool, bounded: bool, tolerance: float) -> Any:
-    """The loop over the cuts of one column at one node.
+    """Return the loop over the cuts of one column at one node.
 
-    ``scan(rows, count, start, totals, limit, impurity, best)``: rows (codes, S)
-    ascending; `start` is on the left before the first cut; both sides need
-    the weight `limit`.  Returns the best cut's position, the first of tied
-    ones, -1 if there is none or -2 if the criterion gave no finite number; `best` receives
-    score, left weight and left statistics, and if `bounded` tells before what
-    the cuts must keep to.
+    ``scan(rows, count, start, totals, limit, impurity, best)``: `rows` (codes, S) are
+    ascending; `start` is on the left before the first cut; both sides need the weight
+    `limit`.  The result is the position of the best cut (the first of tied ones), -1 if
+    there is none, or -2 if the criterion returned a number that is not finite.  `best`
+    receives score, left weight and left statistics; if `bounded`, it holds the monotonic
+    constraint of the column on entry.
     """
     weigh = cells if not dense else 1
-    told = cells + 2
+    constraint = cells + 2  # offset of the monotonic constraint in `best`
     small = cells <= MOST_ON_STACK
     new_matrix, new_cells = (stack_matrix, stack_cells) if small else (_heap_matrix, _heap_cells)
 
@@ -268,13 +267,13 @@ def _make_scan(rank: Any, cells: int, dense: bool, bounded: bool, tolerance: flo
             if left < limit or whole - left < limit:  # sums are exact
                 continue
             if bounded:
-                sign = best[np.uint64(told + SIGN)]
+                sign = best[np.uint64(constraint + SIGN)]
                 if not fits(
                     children[zero, one] / left,
                     children[one, one] / (whole - left),
-                    sign if i < np.uint64(best[np.uint64(told + CUTS)]) else 0.0,
-                    best[np.uint64(told + LOWEST)],
-                    best[np.uint64(told + HIGHEST)],
+                    sign if i < np.uint64(best[np.uint64(constraint + CUTS)]) else 0.0,
+                    best[np.uint64(constraint + LOWEST)],
+                    best[np.uint64(constraint + HIGHEST)],
                 ):
                     continue
             score = 1.0 * rank(parent, view)
@@ -302,7 +301,7 @@ def _make_scan(rank: Any, cells: int, dense: bool, bounded: bool, tolerance: flo
 
 
 def _make_rank_scan(rank: Any, tolerance: float) -> Any:
-    """The same loop over sides that are known: left in row 2i of `rows`, right in row 2i + 1."""
+    """Return the loop over cuts with given sides: left in row 2i of `rows`, right in row 2i + 1."""
 
     def scan(rows, count, start, totals, limit, impurity, best):  # type: ignore[no-untyped-def]
         children, own = stack_matrix(2, 4), stack_cells(4)
@@ -370,7 +369,7 @@ def _priority(functions: CriterionFunctions, origin: Origin, blocks: Blocks | No
 def _key(
     functions: CriterionFunctions, dense: bool, origin: Origin, blocks: Blocks | None
 ) -> Pointer:
-    """Sort keys of categories for subset splits."""
+    """Return the pointer to the sort keys of categories for subset splits."""
     if functions.order is None:
         if blocks is not None:
             return standing(cell_key, KEY)
@@ -411,64 +410,64 @@ def _penalty(functions: CriterionFunctions, origin: Origin) -> Pointer:
 
 
 # ---------------------------------------------------------------- defaults
-# What stands in where a criterion brings no function of its own.
+# Fallbacks for a criterion's optional functions.
 #
-# At module level, so that their machine code comes from the disk cache: a new
-# process compiles only what the criterion itself brings.
+# They are at module level so that their machine code comes from the disk cache: a new
+# process compiles only the functions of the criterion itself.
 
 
 @cache
 def standing(function: Callable[..., Any], signature: Any) -> Pointer:
-    """The pointer to one of this module's functions; one for the process."""
+    """Return the pointer to a function of this module, cached for the process."""
     return Pointer(function, signature, cache=True)
 
 
 def no_value(stats):  # type: ignore[no-untyped-def]
-    """Impurity or priority of a criterion that has none."""
+    """Return 0.0: the impurity or priority of a criterion without one."""
     return 0.0
 
 
 def no_penalty(candidates, weight):  # type: ignore[no-untyped-def]
-    """Never called: a cut costs nothing."""
+    """Return 0.0 (placeholder, never called): cuts have no penalty."""
     return 0.0
 
 
 def no_choice(gains, scores, levels):  # type: ignore[no-untyped-def]
-    """Never called: the best score decides between columns."""
+    """Return -1 (placeholder, never called): the column with the best score is chosen."""
     return -1
 
 
 def no_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
-    """Never called: there are no nominal columns."""
+    """Do nothing (placeholder, never called): there are no nominal columns."""
 
 
 def mean_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
-    """Levels by the mean of a number, which is exact for squared error (Fisher 1958)."""
+    """Order categories by the mean of the target: exact for squared error (Fisher 1958)."""
     for i in range(np.uint64(count)):
         keys[i] = rows[i, np.uint64(1)] / rows[i, np.uint64(0)]
 
 
 def quantile_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
-    """Levels by the quantile of a number, which need not be best for its loss."""
+    """Order categories by the quantile of the target: not always optimal for its loss."""
     for i in range(np.uint64(count)):
         keys[i] = rows[i, np.uint64(1)]
 
 
 def cell_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
-    """Levels by each cell of several targets in its turn: a class's share, or a mean."""
+    """Order categories by one cell of several targets per attempt: a class share, or a mean."""
     cell = np.uint64(attempt) + np.uint64(1)
     for i in range(np.uint64(count)):
         keys[i] = rows[i, cell] / rows[i, np.uint64(0)]
 
 
 def share_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
-    """Levels by the share of one class, or along the first component of all shares.
+    """Order categories by the share of one class, or along the first component of all shares.
 
-    Of two classes by the second's share: that order holds the best subset if
-    the impurity is concave (Breiman et al. 1984, theorem 4.5).  Of more
-    classes each in turn, then the two components: a heuristic.  On random
-    tables of 12 levels and 3 to 10 classes its gini gain was on average 0.9998
-    of the best subset's (shares alone 0.995), its entropy gain 0.996 (0.98).
+    With two classes, order by the share of the second: this order contains the best
+    subset if the impurity is concave (Breiman et al. 1984, theorem 4.5).  With more
+    classes, try the share of each class and then two components, a heuristic: on random
+    tables of 12 categories and 3 to 10 classes its Gini gain was on average 0.9998 of
+    the best subset's (shares alone 0.995), its entropy gain 0.996 (0.98).
     """
     cells = np.uint64(rows.shape[1])
     if attempt >= rows.shape[1]:
@@ -483,29 +482,25 @@ def share_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
 
 
 # ---------------------------------------------------------------- blocks
-# Criteria of one target, applied to several: to each block of statistics, and averaged.
+# Single-target criteria applied to several targets: to each block of statistics, averaged.
 #
-# Statistics of several targets are ``[w | block 1 | block 2 ...]``: the weight of
-# each class of a target, or one ``w * y``.  A criterion sees those of one target
-# at a time, just as if it were the only one.
+# Statistics of several targets are ``[w | block 1 | block 2 ...]``: the weight of each
+# class of a target, or one ``w * y``.
 
 Numbers = npt.NDArray[np.float64]
-"""Cells of a block up to which its statistics are on the stack (see
-`treekit.grow.compile_criterion`).
-"""
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """How the statistics of several targets lie behind one another.
+    """Layout of the statistics of several targets.
 
     Attributes
     ----------
     ends : tuple of int
-        Where the first block starts, and where each one ends, the weight not
-        counted: (0, 3, 5) are targets of 3 and of 2 classes.
+        Start of the first block and end of each block, not counting the weight:
+        (0, 3, 5) are targets of 3 and of 2 classes.
     classes : bool
-        Blocks of class weights; else each is one ``w * y``.
+        Whether blocks are class weights; otherwise each is one ``w * y``.
     """
 
     ends: tuple[int, ...]
@@ -518,7 +513,7 @@ class Blocks:
 
     @property
     def cells(self) -> int:
-        """S, cells of a node's statistics: the weight and all blocks."""
+        """S, the number of cells of a node's statistics: the weight and all blocks."""
         return 1 + self.ends[-1]
 
     @property
@@ -528,9 +523,9 @@ class Blocks:
 
     @property
     def groups(self) -> dict[int, tuple[int, ...]]:
-        """Sizes of blocks, and the first cell of each block that has it; -1 for one of another.
+        """For each block size, the first cell of every block of this size, -1 for other blocks.
 
-        Code is compiled once a size, not once a target.
+        Code is compiled once per size, not once per target.
         """
         sizes = [b - a for a, b in pairwise(self.ends)]
         return {
@@ -541,14 +536,14 @@ class Blocks:
         }
 
     def own(self, stats: Numbers, k: int) -> Numbers:
-        """Statistics (nodes, S) of target k as its criterion sees them: (nodes, cells)."""
+        """Extract the statistics (nodes, cells) of target k from those of all, (nodes, S)."""
         first, last = self.starts[k], 1 + self.ends[k + 1]
         columns = range(first, last) if self.classes else (0, first)
         return np.ascontiguousarray(stats[:, columns])
 
 
 def plain_mean(impurity: Callable[[Numbers], float], blocks: Blocks) -> Callable[[Numbers], float]:
-    """`mean_impurity` as plain Python, for a few nodes."""
+    """Return `mean_impurity` as plain Python, for a few nodes."""
 
     def mean(stats: Numbers) -> float:
         own = (blocks.own(stats[None, :], k)[0] for k in range(blocks.count))
@@ -558,7 +553,7 @@ def plain_mean(impurity: Callable[[Numbers], float], blocks: Blocks) -> Callable
 
 
 def mean_impurity(impurity: Any, blocks: Blocks) -> Any:
-    """``impurity(stats)`` of several targets: the mean over them."""
+    """Return ``impurity(stats)`` as the mean over several targets."""
     total: Any = _no_impurity
     for size, starts in blocks.groups.items():
         firsts = tuple(first for first in starts if first >= 0)
@@ -573,7 +568,7 @@ def mean_impurity(impurity: Any, blocks: Blocks) -> Any:
 
 
 def mean_score(score: Any, blocks: Blocks) -> Any:
-    """``score(parent, children)`` of several targets: the mean over them."""
+    """Return ``score(parent, children)`` as the mean over several targets."""
     total: Any = _no_score
     for size, starts in blocks.groups.items():
         firsts = tuple(first for first in starts if first >= 0)
@@ -588,7 +583,7 @@ def mean_score(score: Any, blocks: Blocks) -> Any:
 
 
 def block_key(order: Any, blocks: Blocks) -> Any:
-    """Sort keys of categories by a criterion's own `order`: by each target in its turn."""
+    """Return sort keys of categories by a criterion's `order`, one target per attempt."""
     key: Any = _no_key
     for size, starts in blocks.groups.items():
         key = _or_key(key, _block_impurity(order, size, blocks.classes), starts)
@@ -646,8 +641,8 @@ def _or_key(otherwise: Any, block: Any, starts: tuple[int, ...]) -> Any:
 
 
 def _block_impurity(impurity: Any, size: int, classes: bool) -> Any:
-    """``(stats, first)``: the impurity of the block of `size` cells from `first` on."""
-    cells, shift = (size, 0) if classes else (2, 1)  # a number's own cell is its second one
+    """Return ``block(stats, first)``: the impurity of the block of `size` cells at `first`."""
+    cells, shift = (size, 0) if classes else (2, 1)  # of a number: the weight, then ``w * y``
     new_cells = stack_cells if cells <= MOST_ON_STACK else _heap_cells
 
     @nb.njit(error_model="numpy")
@@ -662,7 +657,7 @@ def _block_impurity(impurity: Any, size: int, classes: bool) -> Any:
 
 
 def _block_score(score: Any, size: int, classes: bool) -> Any:
-    """``(parent, children, first)``: the score of the block of `size` cells from `first` on."""
+    """Return ``block(parent, children, first)``: the score of the `size` cells at `first`."""
     cells, shift = (size, 0) if classes else (2, 1)
     small = cells <= MOST_ON_STACK
     new_cells = stack_cells if small else _heap_cells
@@ -695,15 +690,15 @@ def _block_score(score: Any, size: int, classes: bool) -> Any:
     return block
 
 
-# ---------------------------------------------------------------- before
-# A pruner's say before a split, compiled into the pointer that `grow` calls.
+# ---------------------------------------------------------------- pre-pruning
+# A pruner's `before` function, compiled into the pointer that `grow` calls.
 
 BEFORE = types.boolean(CELLS, MATRIX, CELLS, MATRIX)
 
 
 @cache
 def always() -> Pointer:
-    """The pointer that allows every split."""
+    """Return the pointer that allows every split."""
     return Pointer(_yes, BEFORE, cache=True)
 
 

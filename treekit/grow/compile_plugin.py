@@ -1,7 +1,7 @@
-"""Turning a plugin's Python functions into pointers that kernels call.
+"""Compile a plugin's Python functions for the kernels.
 
-What numba compiles runs at built-in speed; what it cannot compile is called as
-Python from the same kernel, with one warning that names the line.
+Functions that numba compiles run at built-in speed; others are called as Python from the
+same kernel, with one warning that names the line.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- plugins
+# ---------------------------------------------------------------- compilation
 
 current = threading.local()
-"""Of the tree that grows in this thread: `table`, `score` and `rng`, for a splitter called
-as Python, and `failures`, the errors that name what plugins' Python did wrong."""
+"""State of the tree that is grown in this thread: `table`, `score` and `rng`, for a splitter
+called as Python, and `failures`, the errors raised by plugins' Python functions."""
 
 
 def compiled(
@@ -53,7 +53,7 @@ def compiled(
     name: str,
     returns: type = float,
 ) -> Any:
-    """`function` as a jitted callable of `argument_types`, compiled or called as Python.
+    """Return a jitted callable of `argument_types` that runs `function` compiled or as Python.
 
     Parameters
     ----------
@@ -61,16 +61,16 @@ def compiled(
         Plain Python over arrays.
     argument_types : tuple of numba types
     origin : Origin
-        Named in the warning, and beside exceptions of the Python path.
+        Named in the warning and in exceptions of the Python path.
     name : str
-        Of the function in the contract.
+        Name of the function in the contract.
     returns : {float, int, bool}
-        What it has to return.
+        Required return type.
 
     Raises
     ------
     PluginError
-        If it compiles, and returns something else.
+        If the function compiles but returns another type.
     """
     jitted, complaint = attempt(function, argument_types, returns, checked=origin.foreign)
     if complaint is None:
@@ -87,9 +87,9 @@ def compiled(
 
 @dataclass(frozen=True)
 class Complaint:
-    """Why numba cannot compile a function: a sentence, and the line that stopped it, if known.
+    """The reason why numba cannot compile a function, and the line that caused it, if known.
 
-    `wrong` is what the function returns always, if that is not what it has to.
+    `wrong` names the return type of a function that compiles but returns a wrong type.
     """
 
     reason: str
@@ -108,10 +108,10 @@ def attempt(
     *,
     checked: bool = False,
 ) -> tuple[Any, Complaint | None]:
-    """`function` compiled for `argument_types`, or None and numba's complaint.
+    """Compile `function` for `argument_types`; on failure return None and numba's reason.
 
-    Subscripts are `checked` in a stranger's functions: where the compiler knows the
-    number of cells, as in a scan, that costs nothing (measured for 2 and 7 cells).
+    `checked` adds bounds checks, for functions of plugins: where the number of cells is
+    known at compile time, as in a scan, they cost nothing (measured for 2 and 7 cells).
     """
     core = plain(function)
     if not isinstance(core, types.FunctionType):
@@ -131,12 +131,12 @@ def attempt(
     if isinstance(result, _RETURNED[returns]):
         return jitted, None
     if isinstance(result, nb.types.Optional):
-        return None, Complaint("it returns None now and then")
+        return None, Complaint("it returns None on some paths")
     wrong = _words(nb.types.unliteral(result))
     return None, Complaint(f"it returns {wrong}, not {_WANTED[returns]}", wrong=wrong)
 
 
-_WANTED = {float: "a number", int: "a whole number", bool: "true or false"}
+_WANTED = {float: "a number", int: "an integer", bool: "true or false"}
 _RETURNED: dict[type, tuple[type, ...]] = {
     float: (nb.types.Float, nb.types.Integer, nb.types.Boolean),
     int: (nb.types.Integer,),
@@ -149,18 +149,18 @@ def _words(result: Any) -> str:
         return "None"
     if isinstance(result, nb.types.Array):
         return "an array"
-    return "a text" if isinstance(result, nb.types.UnicodeType) else f"a {result}"
+    return "a string" if isinstance(result, nb.types.UnicodeType) else f"a {result}"
 
 
 def plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function as Python; a partial, or an object that can be called, as it is."""
+    """Return the Python function of a dispatcher; other callables are returned unchanged."""
     return getattr(function, "py_func", function)
 
 
 def complaint_of(error: Exception) -> Complaint:
-    """The innermost line of the plugin's that stopped numba, and why in a sentence."""
+    """Extract the innermost line of the plugin and the reason from a numba error."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
-    # Of calls within calls numba tells the innermost first; its own library is not the cause.
+    # numba lists nested calls innermost first; lines of its own library are not the cause.
     place = re.findall(r"^ *During: .* at (\S.*) \((\d+)\)$", text, re.MULTILINE)
     place = [found for found in place if not found[0].startswith(_NUMBA)][:1]
     place = place or re.findall(r'File "([^"]*)", line (\d+)', text)
@@ -170,13 +170,13 @@ def complaint_of(error: Exception) -> Complaint:
 
 
 def _reason(text: str) -> str:
-    """The first sentence of a message that says what is wrong, not merely where it was met."""
+    """Return the first line of a numba message that states the cause, not only its location."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    said = [line for line in lines if not line.startswith("Failed in")]
-    if not said or not said[0].startswith("No implementation"):
-        return said[0] if said else ""
+    lines = [line for line in lines if not line.startswith("Failed in")]
+    if not lines or not lines[0].startswith("No implementation"):
+        return lines[0] if lines else ""
     rejected = False
-    for line in said:
+    for line in lines:
         own = re.sub(r"^\w*Error: ", "", line)
         rejected |= line.startswith("Rejected as")
         vague = own.startswith(("Rejected as", "Failed in", "No implementation", ">>>"))
@@ -186,19 +186,19 @@ def _reason(text: str) -> str:
             and not re.match(r"There are|- Of which|Over|Intr|With|No m", own)
         ):
             return own
-    return said[0]
+    return lines[0]
 
 
 _NUMBA = str(Path(nb.__file__).parent)
 
 
 def numba_complaint(error: Exception) -> str:
-    """`complaint_of` in words."""
+    """Format `complaint_of` as text."""
     return str(complaint_of(error))
 
 
 def _python_call(function: Callable[..., Any], origin: Origin, name: str, returns: type) -> Any:
-    """A jitted callable that takes the GIL and calls Python, for one to four arguments."""
+    """Return a jitted callable of one to four arguments that takes the GIL and calls Python."""
     failed = {float: float("nan"), int: -2, bool: False}[returns]
     kind = {float: "float64", int: "int64", bool: "boolean"}[returns]
 
@@ -247,18 +247,18 @@ def _object_bool(guarded: Callable[..., Any]) -> Any:
 _OBJECT_MODE = {"float64": _object_float, "int64": _object_int, "boolean": _object_bool}
 
 
-# ---------------------------------------------------------------- asking
-# Asking a plugin's function as plain Python, and judging what it answers.
+# ---------------------------------------------------------------- checked calls
+# Calls of plugin functions as plain Python, with validation of their return values.
 #
 # The compiled path has its own guards in the kernels; the messages are the same.
 
 MOST_SHOWN = 300
-"""Characters of statistics that a message repeats."""
+"""Maximum number of characters of statistics in a message."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Who a function comes from."""
+    """The component and distribution that a function comes from."""
 
     kind: str
     name: str
@@ -270,35 +270,35 @@ class Origin:
 
     @property
     def foreign(self) -> bool:
-        """Whether it is none of treekit's own components."""
+        """Whether the component comes from a plugin, not from treekit itself."""
         return not self.distribution.startswith("treekit ")
 
     def error(self, cause: str) -> PluginError:
-        """The error that names the plugin."""
+        """Return an error that names the plugin."""
         return PluginError(f"{self} {cause}; training was stopped and no model was made")
 
 
 def shown(arguments: tuple[Any, ...]) -> str:
-    """Statistics in a message: lists of numbers, cut off where they are long."""
+    """Format statistics for a message, truncated to `MOST_SHOWN` characters."""
     parts = [a.tolist() if isinstance(a, np.ndarray) else a for a in arguments]
     text = " and ".join(repr(part) for part in parts)
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
 def checked(value: Any, returns: type, infinite: bool = False) -> float:
-    """An answer as a number.
+    """Validate and convert a return value.
 
     Parameters
     ----------
     returns : {float, int, bool}
-        What it has to be: a number, a whole number, or true or false.
+        Required type: a number, an integer, or true or false.
     infinite : bool
         Whether a number may be ``inf``.
 
     Raises
     ------
     TypeError, ValueError
-        With the end of a sentence that begins with the plugin.
+        With a message that continues a sentence whose subject is the plugin.
     """
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
@@ -308,12 +308,11 @@ def checked(value: Any, returns: type, infinite: bool = False) -> float:
         bool: (bool, np.bool_, int, np.integer),
     }[returns]
     if not isinstance(value, known) or (returns is int and isinstance(value, bool)):
-        what = {float: "a number", int: "a whole number", bool: "true or false"}[returns]
+        expected = _WANTED[returns]
         got = "None" if value is None else f"a {type(value).__name__}"
-        raise TypeError(f"returned {got}, not {what},")
+        raise TypeError(f"returned {got}, not {expected},")
     if returns is float and not math.isfinite(value) and not (infinite and value == math.inf):
-        told = "NaN" if math.isnan(value) else "an infinite number"
-        raise ValueError(f"returned {told}")
+        raise ValueError("returned NaN" if math.isnan(value) else "returned an infinite number")
     number: float = returns(value)
     return number
 
@@ -326,14 +325,15 @@ def asked(
     returns: type = float,
     infinite: bool = False,
 ) -> float:
-    """What a plugin's function `name` answers.
+    """Call a plugin's function `name` and return its validated result.
 
     Raises
     ------
     PluginError
-        If it raises, or answers anything but a number; named with the arguments.
+        If the function raises, or returns anything but a number; the message shows the
+        arguments.
     DataError, SettingError
-        Its own, which tell the user what to mend.
+        If the function itself raises one: its message is for the user.
     """
     function = getattr(function, "py_func", function)
     given = f"; the statistics it was given were {shown(arguments)}"
@@ -344,7 +344,7 @@ def asked(
     except (DataError, PluginError, SettingError):
         raise
     except FOREIGN as error:
-        # The arguments last: an exception's own words come first.
+        # The arguments come last: they may be long, and the exception's message matters more.
         raise origin.error(f"raised {cause(error)} in {name}{given}") from error
     try:
         return checked(value, returns, infinite)
@@ -353,7 +353,7 @@ def asked(
 
 
 def frozen(record: Any) -> Any:
-    """An array, or a record of arrays and records, that cannot be written to."""
+    """Return a read-only view of an array, or of a record of arrays and records."""
     if isinstance(record, np.ndarray):
         view = record.view()
         view.flags.writeable = False

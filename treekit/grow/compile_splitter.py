@@ -1,4 +1,4 @@
-"""A splitter's ``find``, compiled into the pointer that `grow` calls."""
+"""Compile a splitter's ``find`` into the pointer that `grow` calls."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ CriterionView = namedtuple("CriterionView", ["score"])
 
 @dataclass(frozen=True)
 class CompiledSplitter:
-    """The pointer to ``find``, how columns are coded for it, its options, its kinds of split."""
+    """A compiled splitter: the pointer to ``find``, its column coding, options and split kinds."""
 
     find: Any
     coding: Coding
@@ -83,9 +83,8 @@ def compile_splitter(
 ) -> CompiledSplitter:
     """Compile a splitter for the types of one training.
 
-    Built-in kernels come from the disk cache; a plugin's ``find`` is compiled
-    with its names, or called as Python with one warning.  `quantile` is that of
-    the target.
+    Built-in kernels come from the disk cache.  A plugin's ``find`` is compiled, or called
+    as Python with one warning.  `quantile` is the quantile level of the target.
     """
     node_type = nb.typeof(Node(table, rows, np.zeros(1), 1.0, 0.0, 0, 1.0, 1, PLAIN, quantile))
     signature = types.void(
@@ -106,7 +105,7 @@ def compile_splitter(
             own = functions.find.numbers or own
         if own is None:
             raise SettingError(
-                f"{origin} adds statistics up, and the criterion looks at quantiles; choose "
+                f"{origin} needs additive statistics, but the criterion uses quantiles; choose "
                 "splitter 'exact' or 'histogram'"
             )
         find = _own(own, signature)
@@ -129,17 +128,17 @@ def compile_splitter(
 
 
 def _known_pointer(core: Any, sums: bool, intervals: bool, signature: Any) -> Pointer:
-    """The pointer to a plugin's find; the same function is compiled once in a process."""
+    """Return the pointer to a plugin's find; the same function is compiled once per process."""
     try:
         own = identity(core)
         hash(own)
-    except (TypeError, ValueError):  # its closure holds what cannot be told by value
+    except (TypeError, ValueError):  # its closure holds an object without a value-based key
         own = ("alone", object())
     return _plugin_pointer(own, _Same(core), sums, intervals, signature)
 
 
 class _Same:
-    """A function whose `identity` is a part of the key already."""
+    """A function that always compares equal, since its `identity` is part of the cache key."""
 
     def __init__(self, core: Any) -> None:
         self.core = core
@@ -155,14 +154,14 @@ class _Same:
 def _plugin_pointer(
     own: tuple[Any, ...], find: _Same, sums: bool, intervals: bool, signature: Any
 ) -> Pointer:
-    del own  # the key
+    del own  # only the key of the cache
     _register_makers()
     call = _compiled_find(fresh(find.core), sums, intervals)
     return Pointer(call, signature, mark=fingerprint(call, sums, intervals))
 
 
 def _own(find: Any, signature: Any) -> Pointer:
-    """The pointer to a built-in kernel, from the disk cache."""
+    """Return the pointer to a built-in kernel, from the disk cache."""
     plain: Any = getattr(find, "py_func", find)
     known = _POINTERS.get((plain, signature))
     if known is None:
@@ -222,7 +221,7 @@ def _python_find(core: Any, functions: SplitterFunctions, origin: Origin) -> Any
                 origin.error(f"raised {cause(error)} in find, at a node of {given}")
             )
 
-    @nb.njit  # apart from the pointer, which releases the GIL
+    @nb.njit  # a function of its own: the pointer's function releases the GIL
     def with_gil(node, levels, out, numbers):  # type: ignore[no-untyped-def]
         with nb.objmode():
             guarded(node, levels, out, numbers)
@@ -251,7 +250,7 @@ def _python_find(core: Any, functions: SplitterFunctions, origin: Origin) -> Any
 
 @cache
 def _register_makers() -> None:
-    """Let the plain functions of `treekit.splitting` compile inside a plugin's find."""
+    """Register the functions of `treekit.splitting` for compilation inside a plugin's find."""
     for name in splitting.__all__:
         if name not in ("Node", "Split"):
             register_jitable(boundscheck=True)(getattr(splitting, name))
@@ -266,15 +265,15 @@ def _register_makers() -> None:
         return compiled
 
 
-# ---------------------------------------------------------------- proposed
-# What a splitter plugin is shown of a node, and what it proposes, judged.
+# ---------------------------------------------------------------- proposed splits
+# Read-only nodes for splitter plugins, and validation of the splits that they return.
 #
-# The builder's arrays are everybody's: of other nodes, trees and threads.  A find gets
-# them to read only, and its split reaches them through checks alone.
+# The builder's arrays are shared with other nodes, trees and threads: a find can only
+# read them, and its split is checked before it is written to them.
 
 
 def is_sum(split, table):  # type: ignore[no-untyped-def]
-    """Whether the terms of a plugin's oblique split are possible."""
+    """Check whether the terms of a plugin's oblique split are valid."""
     terms, bits = split.levels, split.levels.view(np.float32)
     if len(terms) < 2 or len(terms) % 2 or not abs(split.threshold) < np.inf:
         return False
@@ -290,7 +289,7 @@ def is_sum(split, table):  # type: ignore[no-untyped-def]
 
 
 def are_intervals(split, table, room):  # type: ignore[no-untyped-def]
-    """Whether the cuts of a plugin's split on intervals are possible."""
+    """Check whether the cuts of a plugin's split on intervals are valid."""
     cuts, last = split.levels, np.int64(table.n_codes[split.feature]) - 2
     apart = split.branches - len(cuts) - 1
     if not 1 <= len(cuts) <= room or not 0 <= apart <= 1 or (apart == 1 and split.missing != 0):
@@ -304,7 +303,7 @@ def are_intervals(split, table, room):  # type: ignore[no-untyped-def]
 
 
 def write_split(split, node, sums, intervals, levels, out, numbers):  # type: ignore[no-untyped-def]
-    """Put a plugin's split where `grow` reads it, or mark it as impossible."""
+    """Write a plugin's split where `grow` reads it, or mark it as invalid."""
     table = node.table
     out[KIND] = BAD_SPLIT
     if not 0 <= split.feature < len(table.n_codes) or not 1 <= split.kind <= 6:
@@ -320,7 +319,7 @@ def write_split(split, node, sums, intervals, levels, out, numbers):  # type: ig
         return
     if split.kind not in (3, 6) and split.branches != 2:
         return
-    if by_level and split.branches > n_codes + 1:  # one may be for missing values alone
+    if by_level and split.branches > n_codes + 1:  # one branch may be for missing values only
         return
     if split.kind == 1 and (nominal or not 0 <= split.cut < n_codes - 1):
         return
@@ -358,7 +357,7 @@ def write_split(split, node, sums, intervals, levels, out, numbers):  # type: ig
 
 
 def frozen_node(node):  # type: ignore[no-untyped-def]
-    """A node whose arrays a compiled find cannot write to: they are everybody's."""
+    """Return a read-only view of a node for a compiled find: its arrays are shared."""
     table, rows = node.table, node.rows
     return Node(
         Table(
@@ -372,7 +371,7 @@ def frozen_node(node):  # type: ignore[no-untyped-def]
 
 
 def copied_node(node: Node) -> Node:
-    """A node for a find that is called as Python, and may keep what it is given."""
+    """Return a copy of a node for a find called as Python, which may keep references to it."""
     ids, cells, values = node.rows
     rows = Rows(ids.copy(), cells.copy(), values.copy())
     copy: Node = frozen(node._replace(table=current.table, rows=rows, stats=node.stats.copy()))
@@ -380,7 +379,7 @@ def copied_node(node: Node) -> Node:
 
 
 def score_of(pointer: Any) -> Any:
-    """A criterion's score, for the arrays of any type that a find called as Python has."""
+    """Return a criterion's score for a find called as Python, which may pass any array type."""
 
     def score(parent: Any, children: Any) -> float:
         given = [np.array(stats, dtype=np.float64) for stats in (parent, children)]

@@ -1,6 +1,6 @@
-"""Many trees: bootstrap samples, threads, out-of-bag votes.
+"""Grow forests: bootstrap samples, threads and out-of-bag votes.
 
-One `SeedSequence` child a tree: the same seed gives the same forest for any
+Each tree has its own `SeedSequence` child, so that a seed gives the same forest for any
 number of threads.
 """
 
@@ -36,16 +36,16 @@ Vote = Callable[[Tree, npt.NDArray[np.int64]], npt.NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Forest:
-    """Trees, and what their out-of-bag rows say.
+    """Trees, and the votes for their out-of-bag rows.
 
     Attributes
     ----------
     trees : list of Tree
     votes : (rows, values) float64 or None
         Sums over the trees for which the row was out of bag: votes for each
-        class (whole numbers, exact in any order), or predictions.
+        class (integers, exact in any order), or predictions.
     times : (rows,) int64 or None
-        For how many trees each row was out of bag.
+        Number of trees for which each row was out of bag.
     """
 
     trees: list[Tree]
@@ -72,20 +72,20 @@ def grow_forest(
     Parameters
     ----------
     bootstrap : bool
-        Each tree sees rows drawn with replacement; otherwise all rows.
+        Draw the rows of each tree with replacement; otherwise use all rows.
     max_samples : int or float, optional
         Rows drawn for each tree; see `treekit.grow.forest_builder.make_bootstrap`.
     n_jobs : int or None
-        joblib's threads; the kernels release the GIL.
+        Number of joblib threads; the kernels release the GIL.
     first : int
-        Leave out so many trees, which are there already: the others are those
-        that a forest of `n_trees` has in their places.
+        Number of trees to skip because they exist already; the others equal those of a
+        complete forest of `n_trees`.
     vote : callable, optional
-        ``vote(tree, leaves)``: what these leaves say, (leaves, values).  If
-        given, it is summed for each row over the trees that have not seen it.
+        ``vote(tree, leaves)`` returns the votes of leaves, (leaves, values).  If given,
+        votes are summed for each row over the trees for which it is out of bag.
     finish : callable, optional
-        ``finish(grown, ids)``, applied to each grown tree (a pruner), with its
-        out-of-bag rows, to which the `held_*` of the new one belong.
+        ``finish(grown, ids)`` is applied to each grown tree (a pruner) with its
+        out-of-bag rows, to which the `held_*` of its result refer.
     progress : callable, optional
         Called with the number of trees done.
     """
@@ -105,20 +105,19 @@ def grow_forest(
             grown = finish(grown, out.ids)
         if vote is None:
             return grown.tree, out.ids, np.empty((0, 0))
-        leaves, at = np.unique(grown.held_leaf, return_inverse=True)
-        said = vote(grown.tree, leaves)[at]
-        if grown.held_share is not None:
-            # Votes stay whole numbers: a part counts as its mass, as in the model.
-            unit = MASS if recipe.target.counts_classes else 1
-            said = said * (unit * grown.held_share)[:, None]
-        return grown.tree, grown.held_ids, said
+        leaf_ids, leaf_of_row = np.unique(grown.held_leaf, return_inverse=True)
+        row_votes = vote(grown.tree, leaf_ids)[leaf_of_row]
+        if grown.held_share is not None:  # fractional instances: integer mass keeps votes exact
+            scale = MASS if recipe.target.counts_classes else 1
+            row_votes = row_votes * (scale * grown.held_share)[:, None]
+        return grown.tree, grown.held_ids, row_votes
 
     trees: list[Tree] = []
     votes = times = None
     if vote is not None:
         votes = np.zeros((len(recipe.target.values), recipe.target.n_values))
         times = np.zeros(len(votes), dtype=np.int64)
-    # One at a time: batches of trees would leave threads idle at the end.
+    # One tree per task: batches of trees would leave threads idle at the end.
     parallel = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator", batch_size=1)
     children = seed.spawn(n_trees)[first:]
     for tree, held_ids, held_votes in parallel(delayed(one)(c) for c in children):
@@ -127,7 +126,7 @@ def grow_forest(
             seen = np.unique(held_ids)
             if len(seen) == len(held_ids):
                 votes[held_ids] += held_votes
-            else:  # parts of rows
+            else:  # fractional instances: a row may have several entries
                 np.add.at(votes, held_ids, held_votes)
             times[seen] += 1
         if progress is not None:
@@ -141,7 +140,7 @@ def bags(
     seed: np.random.SeedSequence,
     max_samples: int | float | None = None,
 ) -> Iterator[tuple[Rows, npt.NDArray[np.uint32]]]:
-    """The bootstrap samples that `grow_forest` draws of all rows, and the rows out of each bag."""
+    """Yield the bootstrap samples that `grow_forest` draws, and the rows out of each bag."""
     ids = np.arange(len(recipe.target.values), dtype=np.uint32)
     draws = make_bootstrap(ids, recipe.table, recipe.target, max_samples)
     for child in seed.spawn(n_trees):
@@ -156,7 +155,7 @@ def _sample(
     draws: Bootstrap | None,
     out_of_bag: bool,
 ) -> tuple[Rows, Rows]:
-    """Rows of one tree, and its out-of-bag rows, both in table order."""
+    """Return the rows of one tree and its out-of-bag rows, both in table order."""
     target = recipe.target
     none = target.rows(ids[:0], None)
     if draws is None:
@@ -173,11 +172,10 @@ def _sample(
 
 
 # ---------------------------------------------------------------- bootstrap
-# Bootstrap samples that do not depend on how the table is written down.
+# Bootstrap samples that do not depend on the order of the table's rows.
 #
-# Draws go by position in an order of the rows that their contents give.  So a
-# forest is the same for any order of the rows, and for a row of weight 3 in
-# place of three equal rows.
+# Rows are drawn by position in an order given by their contents: a forest is the same for
+# any order of the rows, and for a row of weight 3 in place of three equal rows.
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _MIX2 = np.uint64(0xBF58476D1CE4E5B9)
@@ -185,14 +183,14 @@ _MIX2 = np.uint64(0xBF58476D1CE4E5B9)
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """How samples are drawn with replacement (Breiman 1996).
+    """A sampler that draws rows with replacement (Breiman 1996).
 
     Attributes
     ----------
     ids : (rows,) uint32
-        Training rows, in the order of their contents.
+        Training rows, ordered by their contents.
     ends : (rows,) float64, or None
-        Cumulative weights in that order; None: all rows weigh 1.
+        Cumulative weights in that order; None if all rows have weight 1.
     n_draws : int
     unit : float
         Weight of one draw, before a row's factor.
@@ -204,11 +202,11 @@ class Bootstrap:
     unit: float = 1.0
 
     def sample(self, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-        """Times that each of `ids` is drawn: (rows,) int64."""
+        """Draw a sample, as the number of times that each of `ids` occurs: (rows,) int64."""
         n = len(self.ids)
         at = rng.random(self.n_draws)
         at *= float(n) if self.ends is None else float(self.ends[-1])
-        # Position p falls in the row whose weight spans it; with weights of 1, row floor(p).
+        # Position p selects the row whose cumulative weight spans it; for weights of 1, floor(p).
         drawn = at.astype(np.int64) if self.ends is None else self.ends.searchsorted(at, "right")
         return np.bincount(drawn, minlength=n)
 
@@ -219,12 +217,11 @@ def make_bootstrap(
     target: Target,
     max_samples: int | float | None = None,
 ) -> Bootstrap:
-    """Prepare to draw from the training rows `ids`.
+    """Create the sampler of the training rows `ids`.
 
-    `max_samples` are the rows drawn: a number, or as float a share of as many
-    as there are; None: all of them.  Each draw weighs the same in any case,
-    but for the factors of its row (class weights).  Rows that add to no
-    statistics are not drawn.
+    `max_samples` is the number of rows drawn, or as a float their share of all rows; None
+    means all.  All draws have the same weight, except for the factors of their rows (class
+    weights).  Rows of weight zero are not drawn.
 
     Cost: a pass over each column, and one sort of as many integers as rows.
     """
@@ -249,17 +246,17 @@ def _n_draws(full: int, max_samples: int | float | None) -> int:
 
 
 def _contents(ids: npt.NDArray[np.uint32], table: Table, target: Target) -> npt.NDArray[np.uint64]:
-    """(rows,) uint64: a hash of each row's values and target.
+    """Hash the values and target of each row: (rows,) uint64.
 
-    Equal for equal rows, which are interchangeable.  Others collide once in
+    Equal rows, which are interchangeable, have equal hashes.  Others collide once in
     2**64 pairs, and then keep the order of the table.
     """
     if target.dense:
-        # What a task placed, not what that weighs: class weights change no draw.
-        told = target.values if target.placed is None else target.placed
+        # Statistics before weights: class weights must not change the draws.
+        stats = target.values if target.placed is None else target.placed
         several = target.blocks is not None or target.layout is not None
-        key = _mixed((told[ids, min(1, told.shape[1] - 1)] + 0.0).view(np.uint64))
-        for column in told.T[2:] if several else ():
+        key = _mixed((stats[ids, min(1, stats.shape[1] - 1)] + 0.0).view(np.uint64))
+        for column in stats.T[2:] if several else ():
             key = _mixed(key ^ (column[ids] + 0.0).view(np.uint64))
     else:
         key = _mixed(target.cells[ids].astype(np.uint64))
@@ -267,7 +264,7 @@ def _contents(ids: npt.NDArray[np.uint32], table: Table, target: Target) -> npt.
     at = ids.astype(np.intp)
     for f, codes in enumerate(table.codes):
         code = (codes if every else codes.take(at)).astype(np.intp)
-        # Ranks among the values present: codes also count those of rows without weight.
+        # Ranks among the values present: codes also count values of rows of weight zero.
         present = np.zeros(int(table.n_codes[f]) + 1, dtype=np.uint64)
         present[code] = 1
         key = _mixed(key ^ present.cumsum(dtype=np.uint64).take(code))
@@ -275,7 +272,7 @@ def _contents(ids: npt.NDArray[np.uint32], table: Table, target: Target) -> npt.
 
 
 def _mixed(key: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """A permutation of 64 bits that spreads each of them over all; 0 is not left as it is."""
+    """Mix the bits of 64-bit keys by a permutation that does not map 0 to itself."""
     key = (key + _MIX) * _MIX
     key ^= key >> np.uint64(29)
     key *= _MIX2

@@ -1,8 +1,8 @@
-"""What tells one function from another to a compiler.
+"""Identity of functions for the reuse of compiled code.
 
-numba takes the values of a closure, and of the globals that a function names, for
-constants.  Machine code may therefore serve again only where all of them are as they were:
-a cell of a notebook that sets a constant anew makes another criterion.
+numba compiles the values of a closure, and of the globals that a function names, as
+constants.  Compiled code may therefore be reused only while all of them are unchanged: a
+notebook cell that redefines a constant makes another criterion.
 """
 
 from __future__ import annotations
@@ -47,25 +47,25 @@ __all__ = [
 
 
 def identity(value: Any) -> tuple[Any, ...]:
-    """A key that is equal for functions which compile to the same machine code.
+    """Return a key that is equal for functions that compile to the same machine code.
 
     Parameters
     ----------
     value : function, or dataclass of functions and plain values
-        Of functions: code, defaults, closure and the globals that are named, also in
-        modules, with helpers of the same package in turn.
+        A function's key covers its code, defaults, closure and the globals that it names,
+        also in modules, and recursively helpers of the same package.
 
     Raises
     ------
     TypeError, ValueError
-        If something in it cannot be told by value (`hash` of the key may raise, too),
-        or a cell of a closure is not bound yet.
+        If a part cannot be compared by value (`hash` of the key may raise, too), or a
+        closure cell is not bound yet.
     """
     return _identity(value, "", {})
 
 
 Seen = dict[tuple[Any, ...], int]
-"""Functions, and parts of modules, that were met before, and as which."""
+"""Functions and parts of modules visited so far, with their order."""
 
 
 def _identity(value: Any, home: str, seen: Seen) -> tuple[Any, ...]:
@@ -86,7 +86,7 @@ def _of_function(
     core: FunctionType, home: str, seen: Seen, *, compiled: bool = False
 ) -> tuple[Any, ...]:
     if home_of(core) != home and (unchanging(core) or not (compiled or registered(core))):
-        return FunctionType, core  # another package's: it is its own affair, and does not change
+        return FunctionType, core  # of another package: assumed not to change
     if (core, home) in seen:  # recursion
         return "again", seen[core, home]
     seen[core, home] = len(seen)
@@ -103,7 +103,7 @@ def _of_function(
 def _named(
     found: Iterable[tuple[str, Any]], names: tuple[str, ...], home: str, seen: Seen
 ) -> tuple[Any, ...]:
-    """What names mean, also in the modules that they mean: ``settings.SCALE``."""
+    """Return keys of the values of names, also inside modules: ``settings.SCALE``."""
     return tuple((name, *_of_name(value, names, home, seen)) for name, value in found)
 
 
@@ -112,8 +112,8 @@ def _of_name(value: Any, names: tuple[str, ...], home: str, seen: Seen) -> tuple
         return (_identity(value, home, seen),)
     if home_of(value) in SETTLED:
         return (value,)
-    # Other functions name other parts of it.
-    if (value, names, home) in seen:  # a circle, as packages have them
+    # The key covers only the attributes that this function names.
+    if (value, names, home) in seen:  # circular imports
         return "again", seen[value, names, home]
     seen[value, names, home] = len(seen)
     return value, _named(part_of(value, names), names, home, seen)
@@ -129,31 +129,31 @@ def _of_value(value: Any, home: str, seen: Seen) -> tuple[Any, ...]:
     return type(value), value
 
 
-# ---------------------------------------------------------------- named
-# What a function names: the values that a compiler takes for constants, and its helpers.
+# ---------------------------------------------------------------- referenced values
+# The values that a function references and a compiler treats as constants, and its helpers.
 #
-# numba reads globals, the cells of a closure and the attributes of modules while it compiles.
-# Whatever tells functions apart, or copies them, looks at the same values by these rules.
+# numba reads globals, closure cells and module attributes while it compiles.  Comparing and
+# copying functions use the same rules.
 
 SETTLED = frozenset({"builtins", "llvmlite", "math", "numba", "numpy", "operator"})
-"""Packages that change with their version alone."""
+"""Packages that change only with their version."""
 
 _ABSENT = object()
 
 
 def home_of(function: Any) -> str:
-    """The package of a function, a class or a module; empty if it does not say."""
+    """Return the package of a function, class or module; empty if unknown."""
     name = function.__name__ if isinstance(function, ModuleType) else None
     return (name or getattr(function, "__module__", None) or "").partition(".")[0]
 
 
 def unchanging(value: Any) -> bool:
-    """Whether a function or module is as it was when the process began; treekit's are, too."""
+    """Check whether a function or module is constant for the process, as treekit's own are."""
     return home_of(value) in SETTLED or home_of(value) == "treekit"
 
 
 def names_of(code: CodeType) -> tuple[str, ...]:
-    """Names of globals and attributes that code uses, and functions within it; ascending."""
+    """Return the sorted names of globals and attributes used by code and its nested functions."""
     return tuple(sorted(set(_names_of(code))))
 
 
@@ -165,7 +165,7 @@ def _names_of(code: CodeType) -> Iterator[str]:
 
 
 def cells_of(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """What a function's closure holds.
+    """Yield the names and values of a function's closure.
 
     Raises
     ------
@@ -178,7 +178,7 @@ def cells_of(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def globals_of(function: FunctionType, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
-    """What names mean to a function; one that is no global may be Python's, or an attribute."""
+    """Yield the globals among the names that a function uses; builtins and attributes are not."""
     for name in names:
         value = function.__globals__.get(name, _ABSENT)
         if value is not _ABSENT:
@@ -186,18 +186,18 @@ def globals_of(function: FunctionType, names: Iterable[str]) -> Iterator[tuple[s
 
 
 def part_of(module: ModuleType, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
-    """What names mean as attributes of a module, which may make them when asked (PEP 562)."""
+    """Yield the attributes of a module among names, also those made on access (PEP 562)."""
     for name in names:
         try:
             value = getattr(module, name, _ABSENT)
-        except Exception:  # noqa: BLE001, S112 - a stranger's `__getattr__` may raise anything
+        except Exception:  # noqa: BLE001, S112 - a module's `__getattr__` may raise anything
             continue
         if value is not _ABSENT:
             yield name, value
 
 
 def registered(function: FunctionType) -> tuple[Any, ...]:
-    """numba's templates of a plain function (`register_jitable`, `overload`); mostly none."""
+    """Return numba's templates of a plain function (`register_jitable`, `overload`), if any."""
     context = cpu_target.typing_context
     context.refresh()
     try:
@@ -208,7 +208,7 @@ def registered(function: FunctionType) -> tuple[Any, ...]:
 
 
 def how_compiled(dispatcher: Any) -> tuple[Any, ...]:
-    """Options of `numba.njit`, types of variables, and signatures if it has no others."""
+    """Return a dispatcher's `numba.njit` options, variable types and, if fixed, signatures."""
     signatures = () if dispatcher._can_compile else dispatcher.nopython_signatures
     return (
         tuple(sorted(dispatcher.targetoptions.items())),
@@ -218,27 +218,26 @@ def how_compiled(dispatcher: Any) -> tuple[Any, ...]:
 
 
 # ---------------------------------------------------------------- copies
-# A function as it is now: a copy for numba to compile, with copies of its helpers.
+# Copies of a function and its helpers for numba to compile.
 #
-# numba compiles a helper once in a process, with the constants of that time, and later
-# callers link what it kept.  A copy has no past: it holds the constants as they are now, and
-# a mark that is made from the copy (`treekit.grow.function_identity`) tells what was compiled.
+# numba compiles a helper once per process, with the constants of that time, and links the
+# cached code into later callers.  A copy has not been compiled before, so it is compiled
+# with the current constants, which its `fingerprint` identifies.
 
 MOST_KEPT = 256
-"""Copies of helpers that serve again for other functions; the oldest goes first."""
+"""Number of helper copies cached for other functions; the oldest is dropped first."""
 
 _kept: dict[Any, Any] = {}
 _OURS: set[FunctionType] = set()
 
 
 def fresh(core: Any) -> Any:
-    """A copy of `core` that compiles along with copies of its helpers.
+    """Copy `core` and its helpers for compilation.
 
-    Helpers are the plain functions that it names, or that its closure holds, of its own
-    module or package, and theirs in turn; those of other packages that are registered with
-    numba; and what was decorated with `numba.njit`, wherever it is.  A helper that is what it
-    was (`treekit.grow.function_identity`) is compiled once in a process.  What is no plain function
-    is handed back.
+    Helpers are the plain functions of the same module or package that `core` names or holds
+    in its closure, recursively; those of other packages that are registered with numba; and
+    all functions decorated with `numba.njit`.  An unchanged helper (see `identity`) is
+    compiled once per process.  Objects that are not plain functions are returned unchanged.
     """
     if not isinstance(core, FunctionType):
         return core
@@ -249,16 +248,16 @@ def fresh(core: Any) -> Any:
 
 
 def is_copy(function: FunctionType) -> bool:
-    """Whether a helper was made by `fresh`, and has no past."""
+    """Check whether a helper was copied by `fresh`, so that numba has no older code of it."""
     return function in _OURS
 
 
 class _Module(ModuleType):
-    """The attributes of a module that one function names."""
+    """A stand-in for a module, with the attributes that one function names."""
 
 
 class _Copies:
-    """Copies of the functions that one function leads to, each made once."""
+    """Copies of the functions that one function references, each made once."""
 
     def __init__(self, home: str) -> None:
         self.home = home
@@ -270,7 +269,7 @@ class _Copies:
         self.new: dict[Any, Any] = {}
 
     def finish(self) -> None:
-        """Fill copies, which may name each other, until all are whole."""
+        """Fill all copies (they may reference each other) and cache the new ones."""
         while self.waiting:
             self._fill(self.waiting.pop())
         for copy, original in self.signed:
@@ -283,7 +282,7 @@ class _Copies:
             _kept[key] = copy
 
     def plain(self, function: FunctionType) -> FunctionType:
-        """A copy whose scope and closure are filled later."""
+        """Copy a function; its globals and closure are filled later."""
         if function not in self.plains:
             scope = {
                 name: value
@@ -308,12 +307,12 @@ class _Copies:
         for own, cell in zip(copy.__closure__ or (), function.__closure__ or (), strict=True):
             try:
                 value = cell.cell_contents
-            except ValueError:  # not bound yet: numba says so
+            except ValueError:  # not bound yet: numba will report it
                 continue
             own.cell_contents = self._standing(value, names)
 
     def _standing(self, value: Any, names: tuple[str, ...]) -> Any:
-        """What stands for a value in a copy."""
+        """Return the replacement of a referenced value in a copy."""
         if isinstance(value, ModuleType):
             return value if unchanging(value) else self._module(value, names)
         if type(value) is CPUDispatcher:
@@ -325,7 +324,7 @@ class _Copies:
         return value
 
     def _module(self, module: ModuleType, names: tuple[str, ...]) -> ModuleType:
-        """The part of a module that one function names."""
+        """Return a stand-in for a module with the attributes that one function names."""
         known = self.modules.get((module, names))
         if known is None:
             known = self.modules[module, names] = _Module(module.__name__)
@@ -334,7 +333,7 @@ class _Copies:
         return known
 
     def _is_helper(self, function: FunctionType) -> bool:
-        """Whether a plain function compiles along, and as what it says."""
+        """Check whether numba compiles a plain function with its caller, from its own body."""
         if home_of(function) != self.home and unchanging(function):
             return False
         templates = registered(function)
@@ -343,7 +342,7 @@ class _Copies:
         )
 
     def _shared(self, value: Any) -> Any:
-        """The copy of a helper: of earlier, where that is the same."""
+        """Return the copy of a helper, reusing an equal one from the cache."""
         if value in self.helpers:
             return self.helpers[value]
         key: Any = None
@@ -363,7 +362,7 @@ class _Copies:
 
     def _jitable(self, function: FunctionType) -> FunctionType:
         copy = self.plain(function)
-        # Options of the caller do not reach what it calls.
+        # numba does not pass the caller's options on to helpers.
         options = {"boundscheck": self.home != "treekit"}
         for template in registered(function)[:1]:
             options = template._jit_options
@@ -378,59 +377,60 @@ class _Copies:
             targetoptions=dict(value.targetoptions),
             pipeline_class=value._compiler.pipeline_class,
         )
-        if not value._can_compile:  # of signatures that its author gave
+        if not value._can_compile:  # compiled for fixed signatures
             self.signed.append((copy, value))
         return copy
 
 
 def _as_it_says(template: Any) -> bool:
-    """Whether numba takes a plain function for its own body: `register_jitable`."""
-    says = getattr(template, "_overload_func", None)
+    """Check whether numba compiles a function from its own body (`register_jitable`)."""
+    overload = getattr(template, "_overload_func", None)
     inline = getattr(template, "_inline", None)
-    return getattr(says, "__module__", "") == "numba.core.extending" and getattr(
+    return getattr(overload, "__module__", "") == "numba.core.extending" and getattr(
         inline, "is_never_inline", False
     )
 
 
 # ---------------------------------------------------------------- fingerprint
-# What machine code on disk depends on, as a digest.
+# Digests of everything that machine code on disk depends on.
 #
-# `treekit.grow.function_identity` tells functions apart within a process; here they are told
-# apart between processes, by contents alone: of a function its file, code, defaults and
-# closure, and what the globals that it names stand for, with helpers in turn.
+# `identity` distinguishes functions within a process; `fingerprint` does so between
+# processes, by contents only: a function's file, code, defaults and closure, and the values
+# of the globals that it names, with helpers recursively.
 
 LARGEST = 100_000
-"""Bytes of an array up to which numba keeps code that names it."""
+"""Maximum size in bytes of an array referenced by code that is cached on disk."""
 
 _EDITION = 2
-"""Of this module: what an earlier one marked is never loaded again."""
+"""Version of the fingerprint format: code of an earlier one is never loaded."""
 
 SeenObjects = dict[Any, int]
-"""Functions, and parts of modules, that were met before, and as which."""
+"""Functions and parts of modules visited so far, with their order."""
 
 
 def fingerprint(function: Callable[..., Any], *options: Any) -> str | None:
-    """Hexadecimal digest that is equal only for functions of the same machine code.
+    """Return a hexadecimal digest that is equal only for functions of the same machine code.
 
     Parameters
     ----------
     function : callable
         Plain Python, or its dispatcher.
     *options : plain values
-        How it is compiled.
+        Compilation options.
 
     Returns
     -------
     str or None
-        None: it depends on something that is not told by contents (an open file, a function
-        that is called as Python, one typed into a notebook), and must not be kept.
+        None if the code must not be cached, since it depends on an object that cannot be
+        identified by its contents (an open file, a function that is called as Python, one
+        typed into a notebook).
     """
     try:
         core: Any = getattr(function, "py_func", function)
-        told = _EDITION, _versions(), _told(options, {}), _fingerprint_function(core, {})
+        contents = _EDITION, _versions(), _told(options, {}), _fingerprint_function(core, {})
     except (AttributeError, OSError, RecursionError, TypeError, ValueError):
         return None
-    return hashlib.sha256(repr(told).encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(repr(contents).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @cache
@@ -439,7 +439,7 @@ def _versions() -> tuple[str, ...]:
 
 
 def _told(value: Any, seen: SeenObjects) -> Any:
-    """Nested tuples of texts and bytes that tell a value by its contents."""
+    """Describe a value by its contents, as nested tuples of strings and bytes."""
     if value is None or isinstance(value, bool | int | float | complex | str | bytes):
         return type(value).__name__, repr(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -453,12 +453,12 @@ def _told(value: Any, seen: SeenObjects) -> Any:
     if isinstance(value, CodeType):
         return _of_code(value, seen)
     if isinstance(value, Pointer):
-        raise TypeError("a pointer's address is of this process")
+        raise TypeError("the address of a pointer is valid in this process only")
     if _settled(value):
         return "settled", value.__module__, value.__qualname__
     if isinstance(value, FunctionType):
         if home_of(value) != "treekit" and not is_copy(value) and registered(value):
-            raise TypeError("numba may hold code of it that was compiled before a change")
+            raise TypeError("numba may hold code compiled before a change of the function")
         return _fingerprint_function(value, seen)
     if isinstance(value, Dispatcher):
         return (
@@ -474,11 +474,11 @@ def _told(value: Any, seen: SeenObjects) -> Any:
         return "record", record.__module__, record.__qualname__, record._fields, defaults
     if isinstance(value, np.dtype | Type) or value is Ellipsis:
         return type(value).__name__, repr(value)
-    raise TypeError(f"a {type(value).__name__} is not told by contents")
+    raise TypeError(f"a {type(value).__name__} cannot be identified by its contents")
 
 
 def _settled(value: Any) -> bool:
-    """A function or class of a package that changes with its version alone."""
+    """Check for a function or class of a package that changes only with its version."""
     kinds = FunctionType | BuiltinFunctionType | type | np.ufunc | type(np.sum)
     return isinstance(value, kinds) and home_of(value) in SETTLED
 
@@ -492,7 +492,7 @@ def _of_array(value: Any) -> tuple[Any, ...]:
 
 
 def _of_code(code: CodeType, seen: SeenObjects) -> tuple[Any, ...]:
-    # Lines are in the errors that it raises.
+    # Line numbers matter, too: compiled code raises errors with them.
     return (
         "code", code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags,
         code.co_code, code.co_exceptiontable, code.co_linetable, code.co_firstlineno,
@@ -502,13 +502,13 @@ def _of_code(code: CodeType, seen: SeenObjects) -> tuple[Any, ...]:
 
 
 def _fingerprint_function(function: FunctionType, seen: SeenObjects) -> tuple[Any, ...]:
-    if function in seen:  # again, or recursion
+    if function in seen:  # visited before, or recursive
         return "again", seen[function]
     seen[function] = len(seen)
     code, names = function.__code__, names_of(function.__code__)
     if "objmode" in names:
-        raise TypeError("what is called as Python is of this process")
-    # The file, too: it may say how a function compiles that code does not show (`overload`).
+        raise TypeError("a function called as Python exists in this process only")
+    # The file matters, too: it may define how a function compiles (`overload`).
     status = Path(code.co_filename).stat()
     return (
         "function", function.__module__, function.__qualname__, status.st_size, status.st_mtime_ns,
@@ -523,7 +523,7 @@ def _fingerprint_function(function: FunctionType, seen: SeenObjects) -> tuple[An
 def _of_names(
     found: Iterable[tuple[str, Any]], names: tuple[str, ...], seen: SeenObjects
 ) -> list[tuple[str, Any]]:
-    """What names mean, also in the modules that they mean: ``settings.SCALE``."""
+    """Describe the values of names, also inside modules: ``settings.SCALE``."""
     return [
         (
             name,
@@ -535,10 +535,10 @@ def _of_names(
 
 
 def _of_module(module: ModuleType, names: tuple[str, ...], seen: SeenObjects) -> tuple[Any, ...]:
-    """What one function names of a module; other functions name other parts of it."""
+    """Describe the attributes of a module that one function names."""
     if home_of(module) in SETTLED:
         return "module", module.__name__
-    if (module, names) in seen:  # a circle, as packages have them
+    if (module, names) in seen:  # circular imports
         return "again", seen[module, names]
     seen[module, names] = len(seen)
     return "module", module.__name__, _of_names(part_of(module, names), names, seen)

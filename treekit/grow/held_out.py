@@ -1,4 +1,4 @@
-"""A validation table in the terms of a training: rows that are held out of every tree."""
+"""Validation tables in the codes of a training: rows held out of every tree."""
 
 from __future__ import annotations
 
@@ -24,40 +24,39 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Held:
-    """Rows of a validation table.
+    """The rows of a validation table.
 
     Attributes
     ----------
     table : Table
-        Its columns; codes of the same type as those of the training table.
+        Validation columns; codes have the type of the training table's codes.
     target : Target
-        On the scale of the training target.
+        Validation target, on the scale of the training target.
     """
 
     table: Table
     target: Target
 
     def rows(self) -> Rows:
-        """All of them, in arrays of their own: growth permutes them."""
+        """Return a copy of all rows, since growth permutes them."""
         return self.target.rows(np.arange(len(self.target.values), dtype=np.uint32), None)
 
 
 def held_table(
     columns: Sequence[npt.NDArray[Any]], table: Table, coding: Coding, dtype: Dtype
 ) -> tuple[Table, Table]:
-    """The training table and a validation table, with codes of one type.
+    """Encode validation columns; return the training and validation tables, with one code type.
 
-    Exact coding: each value of the validation table has a code of its own, so
-    that any threshold divides them as it divides the values.  Histogram
-    coding: a value between two bins belongs to the bin on its side of the
-    threshold that divides them.
+    Exact coding: each distinct value of the validation table has its own code, so that any
+    threshold separates codes as it separates values.  Histogram coding: a value between two
+    bins belongs to the bin on its side of the threshold between them.
 
     Parameters
     ----------
     columns : sequence of (rows,) arrays
-        As in `treekit.data.binning.make_table`.
+        Validation columns, as in `treekit.data.binning.make_table`.
     table : Table
-        Of the training columns.
+        The coded training columns.
     dtype : {"float32", "float64"}
         The model's input type.
     """
@@ -79,7 +78,7 @@ def held_table(
 def _bin_of(
     column: npt.NDArray[Any], table: Table, feature: int, dtype: Dtype
 ) -> npt.NDArray[np.int64]:
-    """Training bin of each value; the number of bins for missing ones."""
+    """Return the training bin of each value; missing values get the number of bins."""
     start, size = int(table.value_start[feature]), int(table.n_codes[feature])
     if size == 0:
         return np.zeros(len(column), dtype=np.int64)
@@ -94,13 +93,13 @@ def held_target(
     y: npt.NDArray[np.int32] | npt.NDArray[np.float64],
     weights: npt.NDArray[np.float64] | None,
 ) -> Target:
-    """Other rows' statistics on the scale of a training target.
+    """Return the statistics of validation rows on the scale of a training target.
 
     Parameters
     ----------
     y : (rows,) or (rows, targets) int32 or float64
-        Class codes, or numbers; of a task what its layout places: cells, or (rows, S)
-        statistics.
+        Class codes, or numbers; for a plugin's task the cells or (rows, S) statistics
+        of its layout.
     weights : (rows,) float64, or None = 1
     """
     w = np.ones(len(y)) if weights is None else weights

@@ -1,7 +1,7 @@
-"""Why growth stopped: which function of which plugin, and what it was given.
+"""Errors for growth that was stopped by a plugin: function, plugin and arguments.
 
-A kernel knows only that a number is no good.  The plugin's own functions are asked
-again, as plain Python, with the statistics of the node, until one of them shows it.
+A kernel only reports that a number is invalid.  To find the cause, the plugin's functions
+are called again as plain Python with the statistics of the node.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _NEITHER = "is NaN or infinite"
 def stopped(
     recipe: Recipe, status: int, grown: Grown, node: int, best: Numbers
 ) -> PluginError | DataError | SettingError:
-    """The error of a growth that ended with a status below 0 at a node.
+    """Return the error for growth that ended with a status below 0 at a node.
 
     Parameters
     ----------
     status : int
         As in `treekit.kernels.records`.
     best : (S + 6,) float64
-        What the kernel left of the candidate, in `treekit.kernels.records.Scratch.best`.
+        The candidate split that the kernel left in `treekit.kernels.records.Scratch.best`.
     """
     criterion, splitter = recipe.criterion.origin, recipe.splitter.origin
     parent, functions = grown.stats[node], recipe.criterion.functions
@@ -60,7 +60,7 @@ def stopped(
     if status == BAD_ORDER:
         calls = [("order", functions.order, (own,)) for own in _blocks(recipe, branch)]
         return _shown_by(recipe, iter(calls)) or criterion.error(
-            f"returned a key of levels from order that {_NEITHER}; the statistics it was given "
+            f"returned a category key from order that {_NEITHER}; the statistics it was given "
             f"were {shown((branch,))}"
         )
     if status == BAD_PRIORITY:
@@ -77,32 +77,32 @@ def stopped(
         )
     if status == BAD_CHOICE:
         return criterion.error(
-            "chose a column that does not exist, or has no split; choose gives the position of a "
-            "gain that is not NaN, or -1"
+            "chose a column that does not exist, or has no split; choose must return the position "
+            "of a gain that is not NaN, or -1"
         )
     if status == BAD_SCORE:
         return splitter.error(
             f"returned a split whose score is NaN or infinite, at a node of {shown((parent,))}; "
-            f"where it is the answer of criterion.score, it comes from {criterion}"
+            f"a score returned by criterion.score comes from {criterion}"
         )
     known = ""
     if recipe.fractional or recipe.surrogates is not None:
         way = "fractional" if recipe.fractional else "surrogate"
         known = (
-            f", and see that every branch has rows whose value is known: with missing='{way}' "
-            "rows without it are not sent to one branch"
+            f", and make sure that every branch has rows whose value is known: missing='{way}' "
+            "does not send rows with a missing value to one branch"
         )
     return splitter.error(
         "returned a split with an empty branch or an impossible column, or of a kind that its "
         f"SplitterFunctions do not declare (sums, intervals), at a node of {shown((parent,))}; "
-        f"make splits with the functions of treekit.splitting{known}"
+        f"create splits with the functions of treekit.splitting{known}"
     )
 
 
 def culprit(recipe: Recipe, error: Exception, whole: Numbers) -> Exception:
-    """An exception out of compiled growth, under the name of the plugin that raised it.
+    """Attribute an exception raised in compiled code to the plugin that raised it.
 
-    `whole` are the statistics (S,) of all rows, with which functions are asked again.
+    `whole` are the statistics (S,) of all rows, with which the functions are called again.
     """
     if isinstance(error, (MemoryError, PluginError)):
         return error
@@ -125,32 +125,33 @@ def culprit(recipe: Recipe, error: Exception, whole: Numbers) -> Exception:
 def check_sizes(recipe: Recipe, grown: Grown, n: int) -> None:
     """Raise `PluginError` if a plugin's splitter made branches that are too light.
 
-    At least two branches of each split weigh ``min_weight_leaf``, which is what
-    `treekit.splitting.heavy_enough` asks.  The branches of a split on intervals are
-    those of its whole nest, `treekit.kernels.grow_tree`.
+    At least two branches of each split must weigh ``min_weight_leaf``, as
+    `treekit.splitting.heavy_enough` checks.  The branches of a split on intervals are
+    those of all its nested tests (see `treekit.kernels.grow_tree`).
     """
     if not recipe.splitter.origin.foreign or not (grown.nodes["kind"][:n] != 0).any():
         return
     nodes, limits = grown.nodes[:n], recipe.limits
     branches, split = _branches(nodes)
     heavy = np.bincount(split, _at_least(nodes["weight"][branches], limits), minlength=n)
-    asked = np.zeros(n, np.bool_)
-    asked[split] = True
-    light = asked & (heavy < 2)
+    is_split = np.zeros(n, np.bool_)
+    is_split[split] = True
+    light = is_split & (heavy < 2)
     if light.any():
         node = int(light.argmax())
         weights = nodes["weight"][branches[split == node]]
         raise recipe.splitter.origin.error(
             f"split a node of {shown((grown.stats[node],))} into branches of the weights "
-            f"{shown((weights,))}, and min_weight_leaf is {limits.min_weight_leaf:g}; ask "
-            "treekit.splitting.heavy_enough before a split is kept"
+            f"{shown((weights,))}, and min_weight_leaf is {limits.min_weight_leaf:g}; check "
+            "candidate splits with treekit.splitting.heavy_enough"
         )
 
 
 def _branches(nodes: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Every node that is a branch of a split, and the node that was split.
+    """Return every node that is a branch of a split, and the node that was split.
 
-    Tests within a nest are no branches; they are a level with their children.
+    The inner tests of a split on intervals are no branches; they have the depth of their
+    children.
     """
     inner = np.flatnonzero(nodes["kind"] != 0)
     first, count = nodes["first_child"][inner].astype(np.intp), nodes["n_children"][inner]
@@ -161,7 +162,7 @@ def _branches(nodes: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.intp], npt.ND
     within[inner] = nodes["depth"][first] == nodes["depth"][inner]
     branches = children[~within[children]]
     split = parent[branches]
-    while within[split].any():  # as often as cuts can be halved
+    while within[split].any():  # at most log2(cuts) times: nested tests halve the cuts
         split = np.where(within[split], parent[split], split)
     return branches, split
 
@@ -173,10 +174,10 @@ def _at_least(weights: Numbers, limits: Limits) -> npt.NDArray[np.bool_]:
 def _calls(
     recipe: Recipe, parent: Numbers, left: Numbers
 ) -> Iterator[tuple[str, Any, tuple[Any, ...]]]:
-    """What a criterion may have been asked of a node and one of its branches."""
+    """Yield the calls that a criterion may have received for a node and one of its branches."""
     functions = recipe.criterion.functions
     ranked = recipe.target.quantile is not None
-    sides = [left] if ranked else [left, parent - left]  # the rest of ranks is not known
+    sides = [left] if ranked else [left, parent - left]  # rank statistics cannot be subtracted
     for name in ("impurity", "priority", "order"):
         for stats in (parent, *sides):
             for own in _blocks(recipe, stats):
@@ -188,7 +189,7 @@ def _calls(
 
 
 def _blocks(recipe: Recipe, stats: Numbers) -> list[Numbers]:
-    """Statistics as the criterion sees them: of each target by itself."""
+    """Split statistics by target, as the criterion receives them."""
     blocks = recipe.target.blocks
     if blocks is None:
         return [stats]
@@ -198,7 +199,7 @@ def _blocks(recipe: Recipe, stats: Numbers) -> list[Numbers]:
 def _shown_by(
     recipe: Recipe, calls: Iterator[tuple[str, Any, tuple[Any, ...]]]
 ) -> PluginError | DataError | SettingError | None:
-    """The error of the first call that shows what is wrong, if one does."""
+    """Return the error of the first call that fails, or None."""
     origin: Origin = recipe.criterion.origin
     for name, function, arguments in calls:
         if function is not None:

@@ -1,4 +1,4 @@
-"""What all trees of one training share, and what each of them leaves behind."""
+"""Records of growth: the inputs that all trees of a training share, and a grown tree."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["GrownTree", "Recipe", "SurrogateRule"]
 
 @dataclass(frozen=True)
 class SurrogateRule:
-    """Which surrogates a node keeps; see `treekit.kernels.surrogate_splits.Surrogacy`."""
+    """The rule by which a node keeps surrogates; see `treekit.kernels.surrogate_splits`."""
 
     most: int
     of_known: bool = False
@@ -31,7 +31,7 @@ class SurrogateRule:
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that trees of one training have in common.
+    """The inputs that all trees of one training share.
 
     Attributes
     ----------
@@ -40,25 +40,25 @@ class Recipe:
     target : Target
     dtype : str
         The model's input type, for thresholds.
-    criterion, splitter : compiled parts
+    criterion, splitter : compiled components
     before : Pointer
-        The pruner's say before a split; see `use_before`.
+        The pruner's `before` function, called if `use_before` is set.
     limits : Limits
     ways : Ways
     fractional : bool
-        Rows whose value is missing go down every branch, each with a part of
-        its weight; criterion and `ways` are then of `known_only`.
+        Rows with a missing value become fractional instances in all branches; criterion
+        and `ways` are then `known_only`.
     held : Held, optional
         The rows of a validation table.
     signs : (features,) float64, or None
         Monotonic constraints, 1, -1 or 0 for each column; the criterion is then `bounded`.
     surrogates : SurrogateRule or None
-        Which surrogates nodes keep; criterion and `ways` are then of
-        `known_only`, too.  None = trees have none.
+        The rule by which nodes keep surrogates; criterion and `ways` are then
+        `known_only`, too.  None: trees have no surrogates.
     lines : (rows * features,) unsigned, or None
-        The codes of `table` row by row; see `treekit.kernels.node_statistics`.
+        The codes of `table` in row-major order; see `treekit.kernels.node_statistics`.
     compiled : list
-        The machine code of `grow` for these types, once it is known.
+        The machine code of `grow` for these types, filled by the first tree.
     """
 
     table: Table
@@ -80,7 +80,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class GrownTree:
-    """A tree with what pruners and out-of-bag scores need to know.
+    """A tree with the statistics needed by pruners and out-of-bag scores.
 
     Attributes
     ----------
@@ -88,19 +88,20 @@ class GrownTree:
     stats, held_stats : (nodes, S) float64
         Statistics of training and of held-out rows at each node.
     said : (nodes, S) float64
-        Those that each node answers by: of its training rows, or of its
-        parent's where it has none, and within monotonic constraints.
+        Statistics that node values are computed from: those of the node's training
+        rows, or of its parent if it has none, clipped to monotonic constraints.
     held_ids : (entries,) uint32
         Held-out row numbers in leaf order; one entry for each leaf that a row
-        reaches, which are several only where rows go down every branch.
+        reaches, several only for fractional instances.
     held_leaf : (entries,) int64
         The leaf node that each of `held_ids` reaches.
     held_values : (entries, 1) or (entries, S) float64
-        Weight, or dense statistics, of the part that reaches it.
+        Weight, or dense statistics, of the part of the row that reaches the leaf.
     held_share : (entries,) float64, or None
-        That part of the row; the parts of a row add up to 1.  None: rows are whole.
+        Share of the row that reaches the leaf; the shares of a row add up to 1.  None
+        without fractional instances.
     rows : Rows
-        The training rows, whole and in any order.
+        The complete training rows, in any order.
     """
 
     tree: Tree

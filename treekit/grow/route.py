@@ -1,7 +1,7 @@
-"""Rows of the coded table led through any tree of it, whole or in parts.
+"""Route rows of the coded table through a tree, also as fractional instances.
 
-What pruners, subtree raising and out-of-bag scores need when a row may go down
-several branches (``missing="fractional"``; Quinlan 1993, section 3.2).
+Used by pruners, subtree raising and out-of-bag scores where a row may go down several
+branches (``missing="fractional"``; Quinlan 1993, section 3.2).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ __all__ = ["Reached", "leaf_shares", "part_rows", "route", "splits_of"]
 
 @dataclass(frozen=True)
 class Reached:
-    """Which leaves rows reach: one entry for each row and leaf.
+    """The leaves that rows reach, with one entry for each row and leaf.
 
     Attributes
     ----------
     ids : (entries,) uint32
     leaf : (entries,) int64
     share : (entries,) float64
-        The part of the row, a whole number of 2**-24; those of a row add up to 1.
+        Share of the row, a multiple of 2**-24; the shares of a row add up to 1.
     """
 
     ids: npt.NDArray[np.uint32]
@@ -42,34 +42,34 @@ class Reached:
 def route(
     tree: Tree, table: Table, rows: Rows, size: int, *, fractional: bool, start: int = 0
 ) -> npt.NDArray[np.float64]:
-    """Statistics of `rows` at every node that they pass.
+    """Compute the statistics of `rows` at every node of their decision paths.
 
     Parameters
     ----------
     tree : Tree
-        Of splits between the table's values, as growth and pruning leave it.
+        A tree grown on the table, with thresholds between the table's values.
     rows : Rows
         Row numbers of `table`, with their statistics; not changed.
     size : int
-        S, cells of a node's statistics.
+        S, the number of cells of a node's statistics.
     fractional : bool
-        Rows go down every branch of a split whose value they miss, in
-        proportion to the known weight of `rows` themselves there; otherwise
-        they take the split's missing way.
+        Send a row with a missing value down every branch as fractional instances, in
+        proportion to the known weight of `rows` there; otherwise down the split's
+        missing branch.
     start : int
-        The node at which they arrive.
+        The node at which the rows start.
 
     Returns
     -------
     (nodes, S) float64
-        Zeros at nodes that no row passes.
+        Zeros at nodes that no row reaches.
     """
     stop = tree.kind == Split.LEAF
     return _led(tree, table, rows, size, fractional, start, stop)[0]
 
 
 def part_rows(tree: Tree, table: Table, rows: Rows, node: int, *, fractional: bool) -> list[Rows]:
-    """The rows of each child of `node`, if `rows` are its own; see `route`."""
+    """Partition the rows of `node` among its children; see `route`."""
     first, count = int(tree.first_child[node]), int(tree.n_children[node])
     stop = tree.kind == Split.LEAF
     stop[first : first + count] = True
@@ -87,7 +87,7 @@ def part_rows(tree: Tree, table: Table, rows: Rows, node: int, *, fractional: bo
 def leaf_shares(
     tree: Tree, table: Table, ids: npt.NDArray[np.uint32], *, fractional: bool
 ) -> Reached:
-    """The leaves that rows reach, in the very parts that predictions are made of.
+    """Compute the leaves that rows reach, with the shares that predictions use.
 
     Parameters
     ----------
@@ -113,9 +113,9 @@ def _led(
     upto: npt.NDArray[np.float64] | None = None,
     steps: npt.NDArray[np.float64] | None = None,
 ) -> tuple[npt.NDArray[np.float64], Rows, npt.NDArray[np.int64]]:
-    """Statistics of all nodes, and the rows where they stopped, with the node of each.
+    """Return the statistics of all nodes, and the rows with the nodes where they stopped.
 
-    Without `upto` the shares of a split are those of the known weight there.
+    Without `upto` the branch shares of a split are those of the known weight there.
     """
     stats = np.zeros((tree.n_nodes, size))
     ids, cells, values, at = route_kernel(
@@ -129,7 +129,7 @@ def _led(
 
 
 def splits_of(tree: Tree, table: Table) -> Splits:
-    """What a tree asks, as kernels ask it of a table's codes."""
+    """Convert the splits of a tree to tests on a table's codes, for kernels."""
     terms = np.empty(2 * len(tree.term_feature), dtype=np.int32)
     terms[::2] = tree.term_feature
     terms[1::2] = tree.term_weight.astype(np.float32).view(np.int32)
@@ -138,9 +138,9 @@ def splits_of(tree: Tree, table: Table) -> Splits:
     surrogates[:-1, 1] = _cut_codes(tree.surrogate_feature, tree.surrogate_threshold, table)
     surrogates[:-1, 2] = tree.surrogate_below
     surrogates[:, 3] = tree.surrogate_level_start
-    asked = np.where(tree.kind == Split.THRESHOLD, tree.threshold, np.nan)
+    thresholds = np.where(tree.kind == Split.THRESHOLD, tree.threshold, np.nan)
     return Splits(
-        tree.kind, tree.feature, tree.threshold, _cut_codes(tree.feature, asked, table),
+        tree.kind, tree.feature, tree.threshold, _cut_codes(tree.feature, thresholds, table),
         tree.first_child, tree.n_children, tree.missing, tree.level_start, tree.level_branch,
         tree.term_start, terms, tree.surrogate_start, surrogates, tree.surrogate_level_branch,
     )  # fmt: skip
@@ -149,12 +149,12 @@ def splits_of(tree: Tree, table: Table) -> Splits:
 def _cut_codes(
     feature: npt.NDArray[np.int32], threshold: npt.NDArray[np.float64], table: Table
 ) -> npt.NDArray[np.int64]:
-    """The last code whose values do not exceed a threshold; -1 where that is NaN."""
+    """Return the last code whose values do not exceed each threshold; -1 where it is NaN."""
     cuts = np.full(len(feature), -1, dtype=np.int64)
     numeric = ~np.isnan(threshold)
     for f in np.unique(feature[numeric]).tolist():
-        asking = numeric & (feature == f)
+        nodes = numeric & (feature == f)
         start = int(table.value_start[f])
         low = table.low[start : start + int(table.n_codes[f])]
-        cuts[asking] = np.searchsorted(low, threshold[asking], side="right") - 1
+        cuts[nodes] = np.searchsorted(low, threshold[nodes], side="right") - 1
     return cuts

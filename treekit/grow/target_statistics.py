@@ -1,8 +1,8 @@
 """Targets as additive statistics whose sums are exact in any order.
 
-Weights and ``weight * y`` are put on the grids of `treekit.grow.target_statistics`, so that splits
-do not depend on row order, threads or the way sums are taken, and ``parent - left`` is
-exactly the right side.
+Weights and ``weight * y`` are rounded to multiples of a power of two, so that splits do not
+depend on row order, threads or the order of additions, and ``parent - left`` is exactly the
+right side.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Target:
-    """What each training row adds to a node's statistics.
+    """The contribution of each training row to a node's statistics.
 
     Attributes
     ----------
@@ -60,25 +60,25 @@ class Target:
         Weight of each row, its dense statistics (weight first), or
         ``(w, y, w * (y - center))`` of a rank target.
     size : int
-        S, cells of a node's statistics.
+        S, the number of cells of a node's statistics.
     center : float or (targets,) float64
-        What was subtracted from y in sums that a node's value is taken from.
+        Constant subtracted from y before summation.
     noise : float
-        Bound on the rounding of a row's dense statistics; 0 for whole weights.
+        Bound on the rounding of a row's dense statistics; 0 for integer weights.
     draw_weights : (rows,) float64 or None
-        What a bootstrap draws rows in proportion to; None = alike.
+        Bootstrap probabilities of rows, up to a factor; None if all are equal.
     draw_unit : float
         Weight of one draw, before a row's factor.
     quantile : float or None
-        Level of a rank target, whose statistics do not add up.
+        Quantile level of a rank target, whose statistics are not additive.
     blocks : Blocks or None
-        How the statistics of several targets lie; None: there is one.
+        Layout of the statistics of several targets; None for a single target.
     layout : Layout or None
-        Of a task, which says what nodes answer.
+        Layout of a plugin's task, which computes node values.
     n_answers : int
-        V, the length of its answers.
+        V, the number of node values of such a task.
     placed : (rows, S) float64 or None
-        Dense statistics of its rows, before weights and factors.
+        Dense statistics of the task's rows, before weights and factors.
     """
 
     cells: npt.NDArray[np.uint32]
@@ -101,12 +101,12 @@ class Target:
 
     @property
     def counts_classes(self) -> bool:
-        """Whether statistics are weights of classes, not sums of numbers."""
+        """Whether statistics are class weights, not sums of numbers."""
         return not self.dense or (self.blocks is not None and self.blocks.classes)
 
     @property
     def n_values(self) -> int:
-        """Length of what a node says: weights of all classes, or a number for each target."""
+        """Number of values of a node: weights of all classes, or a number for each target."""
         if self.layout is not None:
             return self.n_answers
         if self.blocks is not None:
@@ -116,12 +116,12 @@ class Target:
     def rows(
         self, ids: npt.NDArray[np.integer[Any]], repeats: npt.NDArray[np.float64] | None
     ) -> Rows:
-        """Rows of one tree; `repeats` (rows,) multiplies each (bootstrap counts).
+        """Return the rows of one tree; `repeats` (rows,) are bootstrap counts.
 
-        Rows of no weight are left out: they may not shape the tree.  Those of
-        a rank target are sorted by y.
+        Rows of weight zero are left out, since they must not shape the tree.  Rows of a
+        rank target are sorted by y.
         """
-        at = ids.astype(np.intp, copy=False)  # once: each look-up by others would convert them
+        at = ids.astype(np.intp, copy=False)  # converted once, not at each indexing below
         values = self.values.take(at, axis=0)
         weight = values[:, 0]
         keep = (weight if repeats is None else weight * repeats) > 0
@@ -147,14 +147,14 @@ def class_target(
     *,
     drawn: bool = False,
 ) -> Target:
-    """Class codes as a cell target.
+    """Make a cell target of class codes.
 
     Parameters
     ----------
     y : (rows,) int32
     weights : (rows,) float64, or None = 1
     factors : (rows,) float64, or None = 1
-        What multiplies the statistics of a row, and does not change how often it is drawn.
+        Factors of the statistics of rows that do not change how often rows are drawn.
     drawn : bool
         Rows will be drawn in proportion to their weight, not weighted by it.
     """
@@ -174,12 +174,11 @@ def number_target(
     drawn: bool = False,
     centred: bool = True,
 ) -> Target:
-    """A number as dense statistics ``(w, w * (y - center))``; see `class_target`.
+    """Make a target of dense statistics ``(w, w * (y - center))``; see `class_target`.
 
-    The center is the weighted median (0 unless `centred`): of all centers it
-    leaves the least ``sum(w * |y - center|)``, hence the finest grid, and it is
-    the same number for any order of the rows and for repeated rows in place of
-    weights.
+    The center is the weighted median (0 unless `centred`).  It minimises
+    ``sum(w * |y - center|)``, which allows the finest grid, and is the same number for
+    any order of the rows and for repeated rows in place of weights.
 
     Raises
     ------
@@ -189,20 +188,20 @@ def number_target(
     w, whole = gridded_weights(len(y), weights)
     center = median(y, w) if centred else 0.0
     check_range(y[w > 0], center, float(w.sum()))
-    # Rows of no weight may lie anywhere.
+    # Rows of weight zero may have any y.
     distance = np.subtract(y, center, out=np.zeros(len(y)), where=w > 0)
     unit, draw_weights = draws(w, weights, drawn)
     whole = whole and not is_heavy(w) and bool(np.all(unit == np.floor(unit)))
-    # One row weighs so much, whether it is a row of weight w or one of w copies.
+    # Weight of a row, the same for a row of weight w as for each of w copies.
     one = 1.0 if whole else float(w.sum()) / np.count_nonzero(w)
     one = one if draw_weights is None else float(unit[0])
     apart = np.abs(distance)
-    # No `@`: threads that BLAS wakes for it go on spinning, and its order of adding varies.
+    # No `@`: it leaves BLAS threads spinning, and its order of additions varies.
     step = step_of(reach(float((apart * w).sum()), one * float(apart.max())))
-    # With whole weights first y, then the product: w copies of a row must add up
-    # to the row of weight w.  With others that would round y as coarsely as w * y.
+    # For integer weights round y before the product: w copies of a row must add up to the
+    # row of weight w.  For other weights this would round y as coarsely as w * y.
     wy = unit * on_grid(distance, step) if whole else on_grid(unit * distance, step)
-    # Several steps: bootstrap counts multiply the rounding of a row.
+    # Several steps: bootstrap counts multiply the rounding error of a row.
     noise = 0.0 if whole else 8 * step
     values = np.column_stack([unit, wy])
     draw_unit = 1.0 if draw_weights is None else float(unit[0])
@@ -217,7 +216,7 @@ def classes_target(
     *,
     drawn: bool = False,
 ) -> Target:
-    """Class codes (rows, targets) of several targets, one block of class weights each."""
+    """Make a target of class codes (rows, targets), with one block of class weights each."""
     blocks = Blocks(tuple(accumulate(n_classes, initial=0)), classes=True)
     one = class_target(y[:, 0], n_classes[0], weights, factors, drawn=drawn)
     return replace(
@@ -232,7 +231,7 @@ def classes_target(
 def class_blocks(
     y: npt.NDArray[np.int32], blocks: Blocks, w: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """(rows, S): the weight of each row, and again in the cell of its class of each target."""
+    """Return statistics (rows, S): the weight of each row, also in its class cell per target."""
     values = np.zeros((len(y), blocks.cells))
     values[:, 0] = w
     for k, first in enumerate(blocks.starts):
@@ -247,7 +246,7 @@ def numbers_target(
     drawn: bool = False,
     centred: bool = True,
 ) -> Target:
-    """Several numbers (rows, targets), each as `number_target` has it."""
+    """Make a target of several numbers (rows, targets); see `number_target`."""
     each = [number_target(own, weights, drawn=drawn, centred=centred) for own in y.T]
     sums = [one.values[:, 1:] for one in each]
     blocks = Blocks(tuple(range(len(each) + 1)), classes=False)
@@ -268,57 +267,57 @@ def rank_target(
     *,
     drawn: bool = False,
 ) -> Target:
-    """A number for criteria of its order, `treekit.contracts.Ranks`; see `number_target`."""
+    """Make a target for criteria of ranks, `treekit.contracts.Ranks`; see `number_target`."""
     sums = number_target(y, weights, drawn=drawn)
     values = np.column_stack([sums.values[:, 0], y, sums.values[:, 1]])
     return replace(sums, values=values, size=4, center=0.0, quantile=quantile)
 
 
-# ---------------------------------------------------------------- grid
-# Grids of a power of two, on which sums of weights and of numbers are exact.
-#
-# Every sum over the training rows is a whole number of steps below 2**53, in any
-# order and in any parts.
+# ---------------------------------------------------------------- exact sums
+# Weights and numbers are rounded to multiples of a power of two (the step of a grid).
+# Every sum over any of the training rows is an integer number of steps below 2**53, and
+# therefore exact in any order.
 
 MAX_COPIES = 16
-"""Mean whole weight up to which a bootstrap draws copy by copy."""
+"""Largest mean integer weight for which a bootstrap draws individual copies of rows."""
 
 _EXACT_BITS = 52
 
 _SHARED_BITS = 40
-"""Steps of a coarser grid that all rows, each of a column's largest number, would come to."""
+"""A column shares a coarser grid if its largest number, summed over all rows, reaches 2**40
+steps of it."""
 
 _HEAVY = 2.0**24
-"""Total whole weight from which weights may be heavier than copies of rows."""
+"""Total integer weight up to which weights are always treated as copies of rows."""
 
 _SMALLEST, _LARGEST = 1e-280, 1e300
-"""Bounds of the sums of squares that criteria may rely on."""
+"""Bounds of sums of squares, guaranteed to criteria."""
 
 
 def check_range(y: npt.NDArray[np.float64], center: float, total: float) -> None:
-    """Raise `DataError` where squared errors of rows of this total weight overflow or vanish."""
+    """Raise `DataError` if squared errors of rows of this total weight overflow or underflow."""
     weight = max(total, 1.0)
     largest = float(np.abs(y).max())
     if largest > math.sqrt(_LARGEST / weight):
         raise DataError(
-            f"the target reaches from {y.min():g} to {y.max():g}: squares of it overflow; "
+            f"the target ranges from {y.min():g} to {y.max():g}, and its squares overflow float64; "
             "divide the target by a constant"
         )
     spread = float(np.abs(y - center).max())
     if 0 < spread < math.sqrt(_SMALLEST / min(total, 1.0)):
         raise DataError(
-            f"the target lies within {spread:g} of {center:g}: squares of that vanish; "
-            "multiply the target by a constant"
+            f"the target lies within {spread:g} of {center:g}, and squared differences underflow "
+            "float64; multiply the target by a constant"
         )
 
 
 def is_heavy(w: npt.NDArray[np.float64]) -> bool:
-    """Whether whole weights are so heavy that grids for as many copies would be coarse."""
+    """Check whether integer weights are too large to be treated as copies of rows."""
     return float(w.sum()) > max(_HEAVY, float(MAX_COPIES * np.count_nonzero(w)))
 
 
 def median(y: npt.NDArray[np.float64], w: npt.NDArray[np.float64]) -> float:
-    """The lower weighted median."""
+    """Return the lower weighted median."""
     if np.all(w == 1.0):
         middle = (len(y) - 1) // 2
         return float(np.partition(y, middle)[middle])
@@ -330,9 +329,9 @@ def median(y: npt.NDArray[np.float64], w: npt.NDArray[np.float64]) -> float:
 def draws(
     w: npt.NDArray[np.float64], weights: npt.NDArray[np.float64] | None, drawn: bool
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64] | None]:
-    """Weight of each row's statistics, and what to draw it in proportion to.
+    """Return the weights of rows in statistics, and those to draw rows by.
 
-    `w` are the gridded weights; `weights` those given, None where there are none.
+    `w` are the weights rounded to the grid; `weights` the original ones or None.
     """
     if weights is None or not drawn:
         return w, None
@@ -344,12 +343,11 @@ def draws(
 
 
 def draws_of(weights: npt.NDArray[np.float64]) -> int:
-    """How many rows a bootstrap sample draws.
+    """Return the number of rows that a bootstrap sample draws.
 
-    As many as there are copies, where weights are whole numbers: a row of
-    weight w is drawn as w rows of the table are.  As many as there are rows
-    where weights are no counts, or count so many that drawing one by one
-    would take long; each draw then weighs more.
+    For integer weights, it is their sum: a row of weight w is drawn like w rows of the
+    table.  For other weights, and for sums that would take long to draw one by one, it is
+    the number of rows; each draw then has a larger weight.
     """
     total, rows = float(weights.sum()), int(np.count_nonzero(weights))
     whole = bool(np.all(weights == np.floor(weights)))
@@ -359,13 +357,13 @@ def draws_of(weights: npt.NDArray[np.float64]) -> int:
 def gridded_weights(
     n: int, weights: npt.NDArray[np.float64] | None
 ) -> tuple[npt.NDArray[np.float64], bool]:
-    """Weights on a grid, and whether they are whole numbers."""
+    """Return weights rounded to the grid, and whether they are integers."""
     if weights is None:
         return np.ones(n), True
     total = float(weights.sum())
     if not 1e-120 < total < 1e120:
         raise DataError(
-            f"the weights add up to {total:g}: squares of that leave float64; "
+            f"the weights add up to {total:g}, whose square is out of range for float64; "
             "multiply the weights by a constant"
         )
     if np.all(weights == np.floor(weights)) and total < 2.0**_EXACT_BITS:
@@ -377,19 +375,19 @@ def gridded_weights(
 def multiplied(
     unit: npt.NDArray[np.float64], factors: npt.NDArray[np.float64], total: float
 ) -> npt.NDArray[np.float64]:
-    """Weights times factors, whose expected sum over a sample is `total`, on a grid; 0 stays 0."""
+    """Multiply weights by factors and round to a grid for sums of about `total`; 0 stays 0."""
     product = unit * factors
     step = step_of(reach(total, float(product.max())))
     return np.maximum(on_grid(product, step), np.where(product > 0, step, 0.0))
 
 
 def reach(total: float, largest: float) -> float:
-    """A bound of sums of any bootstrap sample: one far row may be drawn many times."""
+    """Bound the sums of any bootstrap sample, which may draw the largest row many times."""
     return 2.0 * total + 32.0 * largest
 
 
 def step_of(reach: float) -> float:
-    """The finest power of two of which `reach` is fewer than 2**52 steps."""
+    """Return the smallest power of two of which `reach` is fewer than 2**52 steps."""
     if reach == 0.0:
         return 1.0
     return math.ldexp(1.0, max(math.frexp(reach)[1] - _EXACT_BITS, -1000))
@@ -398,19 +396,19 @@ def step_of(reach: float) -> float:
 def common_steps(
     steps: npt.NDArray[np.float64], largest: npt.NDArray[np.float64], total: float
 ) -> npt.NDArray[np.float64]:
-    """One grid for columns whose sums are compared with each other: the coarsest of theirs.
+    """Choose a common grid, the coarsest needed, for columns whose sums are compared.
 
-    Numbers that are equal in two columns are then rounded alike, wherever they are rounded,
-    so that equal columns have equal sums and those of parts never exceed the whole.  Columns
-    of so much smaller numbers that the grid would blur them share the next finer one.
+    Equal numbers in two columns are then rounded alike, so that equal columns have equal
+    sums and sums of parts never exceed the total.  Columns of much smaller numbers, which
+    the grid would round too coarsely, share the next finer one.
 
     Parameters
     ----------
     steps : (columns,) float64
-        The grid that each column needs.
+        Grid step that each column needs.
     largest : (columns,) float64
-        Largest absolute number of each column, for a row of weight 1.  Weights and
-        indicators have 1, and so the same grid.
+        Largest absolute number of each column, for a row of weight 1.  It is 1 for weights
+        and indicators, which therefore share a grid.
     total : float
         Weight of all rows.
 
@@ -429,10 +427,11 @@ def common_steps(
 
 
 def grid_of(values: npt.NDArray[np.float64], *, common: bool = False) -> npt.NDArray[np.float64]:
-    """(columns,) float64: steps of the grid on which rows are cut into parts.
+    """Return grid steps (columns,) float64 for fractional instances of rows.
 
-    Powers of two, so fine that all sums of parts of `values` (rows, columns) are exact;
-    `common`: as `common_steps` has them, the first column being weights above 0.
+    The steps are powers of two, small enough that all sums of parts of `values` (rows,
+    columns) are exact.  `common` applies `common_steps`; the first column must then be
+    positive weights.
     """
     steps = np.array([step_of(2.0 * float(np.abs(column).sum())) for column in values.T])
     if not common or not len(values):
@@ -444,12 +443,11 @@ def grid_of(values: npt.NDArray[np.float64], *, common: bool = False) -> npt.NDA
 def on_grid(
     values: npt.NDArray[np.float64], step: float | npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """Nearest multiples of `step`, ties to even."""
+    """Round to the nearest multiples of `step`, ties to even."""
     return np.asarray(np.rint(values / step) * step)
 
 
-# ---------------------------------------------------------------- layouts
-# Rows of a plugin's task as additive statistics: in cells, or dense ones on common grids.
+# ---------------------------------------------------------------- layouts of tasks
 
 
 def layout_target(
@@ -461,11 +459,10 @@ def layout_target(
     *,
     drawn: bool = False,
 ) -> Target:
-    """Rows of a task, as its layout places them: cells (rows,) or statistics (rows, S).
+    """Make the target of a plugin's task from cells (rows,) or statistics (rows, S).
 
-    Statistics are put on one grid where they are of like size, weights included
-    (`treekit.grow.target_statistics.common_steps`): what a plugin counts in two columns adds up
-    alike.
+    Statistics of similar size, including weights, share a grid (`common_steps`), so that
+    equal quantities in two columns have equal sums.
 
     Parameters
     ----------
@@ -491,9 +488,9 @@ def layout_target(
     if factors is not None:
         expected = w * factors
         own = multiplied(unit, factors, float(expected.sum()))
-    # As in `number_target`: copies of a row add up to one row of whole weight.
+    # As in `number_target`: copies of a row add up to one row of integer weight.
     whole = factors is None and whole and not is_heavy(w) and bool(np.all(unit == np.floor(unit)))
-    counted = np.where(own[:, None] > 0, placed, 0.0)  # rows of no weight may lie anywhere
+    counted = np.where(own[:, None] > 0, placed, 0.0)  # rows of weight zero may have any values
     one = 1.0 if whole else float(own.max())
     if not whole and draw_weights is None and factors is None:
         one = float(w.sum()) / np.count_nonzero(w)
@@ -514,7 +511,7 @@ def layout_target(
 def _dense_steps(
     counted: npt.NDArray[np.float64], w: npt.NDArray[np.float64], one: float
 ) -> npt.NDArray[np.float64]:
-    """(S,) float64: steps for the statistics (rows, S) of rows of weight w, each some `one`."""
+    """Return grid steps (S,) for statistics (rows, S) of rows of weight w, of mean `one`."""
     total, largest, needed = float(w.sum()), np.abs(counted).max(axis=0), []
     for column, most in zip(counted.T, largest.tolist(), strict=True):
         check_range(column, 0.0, total)

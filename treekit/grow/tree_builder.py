@@ -1,6 +1,6 @@
-"""One tree: rows, criterion and splitter in, a `Tree` out.
+"""Grow a single `Tree` from rows, a criterion and a splitter.
 
-The builder sees records and arrays only: names were resolved at the edge.
+The builder works on records and arrays only; names are resolved in `treekit.training`.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ def grow_tree(
     rng: np.random.Generator,
     held_table: Table | None = None,
 ) -> GrownTree:
-    """Grow one tree on `rows`; `held` rows travel along without shaping it.
+    """Grow one tree on `rows` and route the `held` (held-out) rows through it.
 
-    The held-out rows are rows of `held_table`, by default of the recipe's own;
-    its codes are of the same type.
+    The held-out rows are rows of `held_table`, by default the recipe's table; its codes
+    have the same type.
 
-    Cost: about rows x columns tried x depth; memory a few words a row.
+    Cost: about rows x columns tried x depth; memory of a few words per row.
     """
     criterion, splitter, s = recipe.criterion, recipe.splitter, recipe.target.size
     most = max(len(rows.ids), len(held.ids))
@@ -89,9 +89,9 @@ def grow_tree(
     if recipe.fractional:
         steps = grid_of(rows.values, common=recipe.target.layout is not None)
         if recipe.target.counts_classes:
-            steps[:] = steps[0]  # the parts of a class weigh what those of the row do
+            steps[:] = steps[0]  # one step: a part's class cells must equal its weight exactly
         noise += _noise_of_parts(rows.values, steps)
-        # Growth cuts them up.
+        # Growth splits rows into fractional instances, in place.
         whole, kept = _copied(rows), _copied(held)
     ways = recipe.ways._replace(
         levels_by_score=criterion.functions.levels_by_score,
@@ -118,7 +118,7 @@ def _copied(rows: Rows) -> Rows:
 
 
 def _noise_of_parts(values: npt.NDArray[np.float64], steps: npt.NDArray[np.float64]) -> float:
-    """Bound on the rounding of the dense statistics of parts of rows, cut time and again."""
+    """Bound the rounding error of dense statistics of rows that are split repeatedly."""
     if values.shape[1] == 1 or not len(values):
         return 0.0
     largest = np.abs(values[:, 1:] / values[:, :1]).max(axis=0)
@@ -126,29 +126,29 @@ def _noise_of_parts(values: npt.NDArray[np.float64], steps: npt.NDArray[np.float
 
 
 def grow_held(recipe: Recipe, rows: Rows, held: Rows, rng: np.random.Generator) -> GrownTree:
-    """`grow_tree`, where the rows of a validation table, if there is one, stand in for `held`."""
+    """Grow a tree with the validation rows, if any, in place of the held-out rows `held`."""
     if recipe.held is None:
         return grow_tree(recipe, rows, held, rng)
     return grow_tree(recipe, rows, recipe.held.rows(), rng, recipe.held.table)
 
 
 def _run(recipe: Recipe, arguments: tuple[Any, ...]) -> Any:
-    """What `grow` returns, or the error of the plugin that stopped it."""
+    """Run `grow`, and raise the error of a plugin that stopped it."""
     table, rows = arguments[:2]
     current.score, current.rng = recipe.criterion.score, arguments[-2]
     current.table, current.failures = table, []
     try:
         outcome = _compiled_grow(recipe, arguments)(*arguments)
     except Exception as error:
-        told = current.failures[0] if current.failures else None
-        raise told or culprit(recipe, error, _whole(recipe, rows)) from error
+        plugin_error = current.failures[0] if current.failures else None
+        raise plugin_error or culprit(recipe, error, _whole(recipe, rows)) from error
     if current.failures:
         raise current.failures[0]
     return outcome
 
 
 def _whole(recipe: Recipe, rows: Rows) -> npt.NDArray[np.float64]:
-    """(S,) statistics of all rows; of ranks, their weight alone."""
+    """Return the statistics (S,) of all rows; only the weight for a rank target."""
     if len(rows.cells):
         counts = np.bincount(rows.cells, rows.values[:, 0], minlength=recipe.target.size)
         return counts.astype(np.float64)
@@ -158,11 +158,11 @@ def _whole(recipe: Recipe, rows: Rows) -> npt.NDArray[np.float64]:
 
 
 def _off_main_thread(function: Callable[..., Any], *arguments: Any) -> Any:
-    """``function(*arguments)``, never in the main thread.
+    """Call ``function(*arguments)`` outside the main thread.
 
-    Ctrl-C reaches the main thread alone, between any two lines of Python.
-    numba's passing of function pointers is Python, too: an exception there
-    would leave a null pointer, and the call would crash the process.
+    Ctrl-C raises in the main thread only, between any two lines of Python.  numba passes
+    function pointers in Python code: an exception there would leave a null pointer, and
+    the call would crash the process.
     """
     if threading.current_thread() is not threading.main_thread():
         return function(*arguments)
@@ -184,9 +184,9 @@ def _off_main_thread(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _compiled_grow(recipe: Recipe, arguments: tuple[Any, ...]) -> Any:
-    """`grow` for a recipe's types, which all its trees share.
+    """Return `grow` compiled for a recipe's types, which all its trees share.
 
-    Typing thirty arrays costs more than growing a small tree, so it is done once.
+    Typing thirty arrays takes longer than growing a small tree, so it is done once.
     """
     if not recipe.compiled:
         types = tuple(nb.typeof(argument) for argument in arguments)
@@ -196,25 +196,25 @@ def _compiled_grow(recipe: Recipe, arguments: tuple[Any, ...]) -> Any:
     return recipe.compiled[0]
 
 
-# ---------------------------------------------------------------- assemble
-# A `Tree` out of the nodes that the kernel grew.
+# ---------------------------------------------------------------- assembly
 
 
 def assemble(
     recipe: Recipe, grown: Grown, n: int, rows: Rows, held: Rows, held_table: Table
 ) -> GrownTree:
-    """The tree of the first `n` nodes that `grow` made.
+    """Build the tree of the first `n` nodes that `grow` made.
 
-    `rows` and `held`, of `held_table`, are as they were before growth cut them up.
+    `rows` and `held` (rows of `held_table`) are complete rows, from before growth split them
+    into fractional instances.
     """
     g = grown.nodes[:n]
     kind = np.ascontiguousarray(g["kind"])
     inner = kind != Split.LEAF
     level_branch, level_start = _pooled(grown, g, (kind == Split.SUBSET) | (kind == Split.MULTIWAY))
-    # A column, and the bits of its weight, by turns; see `treekit.kernels.oblique_splits`.
+    # Columns and the bits of their weights alternate; see `treekit.kernels.oblique_splits`.
     terms, term_start = _pooled(grown, g, kind == Split.OBLIQUE)
     stats = grown.stats[:n]
-    said = _said(stats, g)
+    value_stats = _said(stats, g)
     tree = Tree(
         kind=kind,
         feature=np.where(inner, g["feature"], -1),
@@ -224,7 +224,7 @@ def assemble(
         missing=np.where(inner, g["missing"], 0),
         level_start=level_start,
         level_branch=level_branch,
-        value=node_values(recipe.target, recipe.criterion, said),
+        value=node_values(recipe.target, recipe.criterion, value_stats),
         weight=g["weight"].copy(),
         gain=np.where(inner, g["gain"], 0.0),
         term_start=term_start // 2 if len(terms) else term_start,
@@ -233,7 +233,7 @@ def assemble(
         **surrogate_fields(grown, inner, recipe.table, recipe.splitter.coding, recipe.dtype),
     )
     if recipe.signs is not None:
-        said = constrained_stats(tree, recipe.signs, said, dense=recipe.target.dense)
+        value_stats = constrained_stats(tree, recipe.signs, value_stats, dense=recipe.target.dense)
         tree = constrained(tree, recipe.signs)
     held_stats = grown.held_stats[:n]
     if recipe.fractional:
@@ -241,22 +241,22 @@ def assemble(
         order = np.argsort(held.ids)
         own = held.values[order[np.searchsorted(held.ids, at.ids, sorter=order)]]
         own = own * at.share[:, None]
-        return GrownTree(tree, stats, said, held_stats, at.ids, at.leaf, own, rows, at.share)
+        return GrownTree(tree, stats, value_stats, held_stats, at.ids, at.leaf, own, rows, at.share)
     if not len(held.ids):
-        nobody = np.empty(0, np.int64)
-        return GrownTree(tree, stats, said, held_stats, held.ids, nobody, held.values, rows)
+        no_leaf = np.empty(0, np.int64)
+        return GrownTree(tree, stats, value_stats, held_stats, held.ids, no_leaf, held.values, rows)
     leaves = tree.leaves
     leaves = leaves[np.argsort(g["held_begin"][leaves], kind="stable")]
     counts = g["held_end"][leaves] - g["held_begin"][leaves]
     ends = np.repeat(leaves, counts)
-    return GrownTree(tree, stats, said, held_stats, held.ids, ends, held.values, rows)
+    return GrownTree(tree, stats, value_stats, held_stats, held.ids, ends, held.values, rows)
 
 
 def _pooled(
     grown: Grown, g: npt.NDArray[np.void], owners: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """What the nodes of a mask own in the pool, and where each one's part begins."""
-    if not owners.any():  # no view of the pool, which would live as long as the tree
+    """Return the pool entries of the nodes of a mask, and their CSR offsets."""
+    if not owners.any():  # not a view: it would keep the pool alive as long as the tree
         return np.empty(0, np.int32), no_entries(len(g))
     sizes = np.where(owners, g["n_levels"], 0)
     starts = np.concatenate([[0], np.cumsum(sizes)])
@@ -264,7 +264,7 @@ def _pooled(
 
 
 def _thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> npt.NDArray[np.float64]:
-    """The splitter's own thresholds, or midpoints between the codes on either side."""
+    """Return the splitter's own thresholds, else midpoints between the codes on either side."""
     table = recipe.table
     kind = np.ascontiguousarray(g["kind"])
     given = np.full(len(g), np.nan)
@@ -282,19 +282,19 @@ def _thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> npt.NDArray[np.float
     if recipe.ways.value_below:
         for f in np.unique(g["feature"][own]).tolist():
             here = g["feature"][own] == f
-            asking = own[here]
+            nodes = own[here]
             start = int(table.value_start[f])
             values = table.high[start : start + int(table.n_codes[f])]
             middle = 0.5 * table.high[base + cut] + 0.5 * table.low[base + after]
-            # As decimals 3.7 lies halfway between 3.6 and 3.8; as doubles it is above that.
+            # In decimals 3.7 lies halfway between 3.6 and 3.8; as doubles it lies above.
             most = np.maximum(given[own], middle + recipe.ways.resolution)[here]
             below = np.searchsorted(values, most, side="right") - 1
-            given[asking] = values[np.minimum(below, after[here] - 1)]
+            given[nodes] = values[np.minimum(below, after[here] - 1)]
     return given
 
 
 def _said(stats: npt.NDArray[np.float64], g: npt.NDArray[np.void]) -> npt.NDArray[np.float64]:
-    """Statistics that each node answers by; a branch without rows says what its parent does."""
+    """Return the statistics for node values; an empty branch takes those of its parent."""
     empty = np.flatnonzero(g["weight"] == 0.0)
     if len(empty):
         stats = stats.copy()
@@ -303,7 +303,7 @@ def _said(stats: npt.NDArray[np.float64], g: npt.NDArray[np.void]) -> npt.NDArra
 
 
 def _parents(g: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
-    """(nodes,) int64: parent of each node, -1 for the root."""
+    """Return the parent of each node, -1 for the root: (nodes,) int64."""
     inner = np.flatnonzero(g["kind"] != Split.LEAF)
     counts = g["n_children"][inner].astype(np.int64)
     offset = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -313,18 +313,20 @@ def _parents(g: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
     return parent
 
 
-# ---------------------------------------------------------------- values
-# What the nodes of a tree say, from their statistics.
+# ---------------------------------------------------------------- node values
 
 
 def node_values(
     target: Target, criterion: CompiledCriterion, stats: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """(nodes, values) float64: class weights, or a number for each target, of (nodes, S)."""
+    """Compute the values (nodes, values) of nodes from their statistics (nodes, S).
+
+    Values are class weights, or a number for each target.
+    """
     if target.layout is not None:
         return _answers(target.layout, target.n_answers, criterion, stats)
     if not target.dense:
-        return stats.copy()  # of the nodes alone, not of what growth had room for
+        return stats.copy()  # not a view: the array of growth has room for more nodes
     if target.counts_classes:
         return stats[:, 1:]
     leaf_value = criterion.functions.leaf_value
@@ -341,31 +343,31 @@ def node_values(
 def _answers(
     layout: Layout, n_answers: int, criterion: CompiledCriterion, stats: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """What a task says of nodes, checked."""
+    """Compute the node values of a plugin's task, and validate them."""
     origin = criterion.origin
     rows = stats.copy()
     rows.flags.writeable = False
     try:
-        said = np.array(isolated(str(origin), layout.answer, rows), dtype=np.float64)
+        values = np.array(isolated(str(origin), layout.answer, rows), dtype=np.float64)
     except FOREIGN as error:
         raise origin.error(f"raised {cause(error)} in answer") from error
-    if said.shape != (len(rows), n_answers):
+    if values.shape != (len(rows), n_answers):
         raise origin.error(
-            f"answered the statistics of {len(rows)} nodes by numbers of shape {said.shape}, not "
+            f"returned from answer, for {len(rows)} nodes, numbers of shape {values.shape}, not "
             f"({len(rows)}, {n_answers})"
         )
     least = -np.inf if layout.names else 0.0
-    wrong = ~(np.isfinite(said) & (said >= least)).all(axis=1)
+    wrong = ~(np.isfinite(values) & (values >= least)).all(axis=1)
     if not layout.names:
-        wrong |= ~(said.sum(axis=1) > 0.0)
+        wrong |= ~(values.sum(axis=1) > 0.0)
     if wrong.any():
         at = int(wrong.argmax())
-        kind = "that are finite" if layout.names else "of classes, not negative and not all 0"
+        expected = "finite numbers" if layout.names else "class weights, not negative and not all 0"
         raise origin.error(
-            f"answered the statistics {rows[at].tolist()} by {said[at].tolist()}; it is to answer "
-            f"numbers {kind}"
+            f"returned {values[at].tolist()} from answer for the statistics {rows[at].tolist()}; "
+            f"answer must return {expected}"
         )
-    return said
+    return values
 
 
 def _own_values(
@@ -373,19 +375,18 @@ def _own_values(
     leaf_value: Callable[..., float],
     stats: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
-    """A criterion's own leaf values, one call a node."""
+    """Compute node values by a criterion's `leaf_value`, one call per node."""
     origin = criterion.origin
     return np.array([asked(origin, "leaf_value", leaf_value, row) for row in stats])
 
 
 # ---------------------------------------------------------------- surrogates
-# Surrogates of a grown tree: memory to find them in, and their part of a `Tree`.
 
 
 def make_surrogacy(
     rule: SurrogateRule, table: Table, held_table: Table | None, n_rows: int
 ) -> Surrogacy:
-    """Working memory for a tree of `n_rows` rows whose nodes keep surrogates by `rule`."""
+    """Allocate working memory to find surrogates by `rule`, for a tree of `n_rows` rows."""
     n_features = len(table.n_codes)
     held = table if held_table is None else held_table
     return Surrogacy(
@@ -409,15 +410,15 @@ def surrogate_fields(
     coding: Coding,
     dtype: Dtype,
 ) -> dict[str, npt.NDArray[Any]]:
-    """The fields ``surrogate_*`` of a `Tree`; none for trees without surrogates.
+    """Return the fields ``surrogate_*`` of a `Tree`; empty without surrogates.
 
     Parameters
     ----------
     grown : Grown
     inner : (n,) bool
-        Nodes that are split; surrogates of nodes that were closed again go.
+        Nodes that are split; surrogates of nodes that were collapsed are dropped.
     table : Table
-        What the codes of thresholds mean.
+        Values of the codes, for thresholds.
     """
     if grown.found is None or grown.replies is None:
         return {}
@@ -443,7 +444,6 @@ def surrogate_fields(
 
 
 # ---------------------------------------------------------------- scratch
-# Working memory for the growth of one tree.
 
 
 def make_scratch(
@@ -457,16 +457,16 @@ def make_scratch(
     intervals: bool = False,
     lines: npt.NDArray[Any] | None = None,
 ) -> Scratch:
-    """Working memory for nodes of up to `most` rows; `seed` draws columns.
+    """Allocate working memory for nodes of up to `most` rows; `seed` draws columns.
 
-    `intervals`: with room for as many cuts as a column has codes.
+    `intervals` reserves room for as many cuts as a column has codes.
     """
     s = target.size
     room = max(most, 256) + 2
-    # Keys are numbers, not places in an array: nothing is tallied by them.
+    # Key-coded columns hold values, not array indices: no array is sized by them.
     codes = int(table.n_codes.max(initial=0, where=table.n_codes != KEYS)) + 1
     compact = np.empty((max(min(codes, room), 256) + 2, s))
-    # Branches of levels, or a column and a weight for each term of a sum.
+    # Branches of categories, or a column and a weight for each term of an oblique split.
     levels = max(int(table.n_codes[table.nominal > 0].max(initial=0)), 2 * len(table.n_codes)) + 2
     n_features = len(table.n_codes)
     scratch = Scratch(
@@ -493,11 +493,11 @@ def make_scratch(
 
 
 def _for_ranks(scratch: Scratch, codes: int, room: int) -> Scratch:
-    """The same for a rank target, whose search sorts rows and knows both sides of each cut.
+    """Enlarge working memory for a rank target, whose search sorts rows.
 
-    Words hold the codes present, then the rows on either side; counts are of codes,
-    too; `ordered` has both sides of each cut, and `start` the rows of a node
-    (`treekit.kernels.quantile_statistics`).
+    `words` hold the codes present, then the rows on either side of a cut; `counts` also
+    count codes; `ordered` has the statistics of both sides of each cut, and `start` the
+    rows of a node (`treekit.kernels.quantile_statistics`).
     """
     cuts = min(codes, room)
     return scratch._replace(
@@ -505,35 +505,34 @@ def _for_ranks(scratch: Scratch, codes: int, room: int) -> Scratch:
         work=np.empty((PLACES + 1, room), np.uint32),
         counts=np.empty(max(len(scratch.counts), codes), np.uint32),
         ordered=np.empty((max(len(scratch.keys), 2 * cuts + 1), 4)),
-        start=np.empty(START + 8 * room + 4),  # trees of sums, of which most nodes need none, last
+        start=np.empty(START + 8 * room + 4),  # ends with sum trees, which few nodes need
     )
 
 
 def _offers(
     table: Table, target: Target, signs: npt.NDArray[np.float64] | None
 ) -> npt.NDArray[np.float64]:
-    """Two rows to be filled at each node, levels per training weight, and constraints."""
+    """Return two empty rows to fill at each node, categories per training weight, and signs."""
     total = max(float(target.values[:, 0].sum()), 1e-300)
     levels = np.where(table.nominal > 0, table.n_codes / total, 0.0)
     free = np.zeros(len(levels))
     return np.vstack([np.empty((2, len(levels))), levels, free if signs is None else signs])
 
 
-# ---------------------------------------------------------------- monotonic
-# Trees that rise or fall with a column: answers put within the bounds of their splits.
+# ---------------------------------------------------------------- monotonic constraints
 
 Numbers = npt.NDArray[np.float64]
 
 
 def constrained(tree: Tree, signs: Numbers) -> Tree:
-    """The tree whose nodes answer within the bounds that constrained splits hand down.
+    """Clip node values to the bounds set by the constrained splits above them.
 
     Parameters
     ----------
     tree : Tree
-        Of a number, or of two classes.
+        A regression tree, or one of two classes.
     signs : (features,) float64
-        1: answers rise with the column, -1: they fall, 0: it is free.
+        1: predictions increase with the column, -1: they decrease, 0: unconstrained.
     """
     if tree.value.shape[1] == 2:
         return tree.with_value(constrained_stats(tree, signs, tree.value, dense=False))
@@ -541,7 +540,7 @@ def constrained(tree: Tree, signs: Numbers) -> Tree:
 
 
 def constrained_stats(tree: Tree, signs: Numbers, said: Numbers, *, dense: bool) -> Numbers:
-    """The statistics that nodes answer by, changed where they pass a bound.
+    """Clip the statistics that node values are computed from to monotonic bounds.
 
     Parameters
     ----------
@@ -560,9 +559,9 @@ def constrained_stats(tree: Tree, signs: Numbers, said: Numbers, *, dense: bool)
 
 
 def is_monotonic(tree: Tree, signs: Numbers) -> bool:
-    """Whether no leaf on one side of a constrained split passes a leaf of the other.
+    """Check that the leaves on either side of each constrained split are in order.
 
-    Pruners that move rows, or regrow, may break what growth kept.
+    Pruners that move rows, or regrow nodes, may violate constraints that growth respected.
     """
     shape = (tree.kind, tree.feature, tree.first_child, tree.n_children)
     return bool(in_order(*shape, signs, _answers_of_leaves(tree)))
@@ -574,7 +573,7 @@ def _within(tree: Tree, signs: Numbers, answers: Numbers) -> Numbers:
 
 
 def _answers_of_leaves(tree: Tree) -> Numbers:
-    """(nodes,) float64: a number, or the share of the second of two classes."""
+    """Return the number, or the share of the second class, of each node: (nodes,) float64."""
     if tree.value.shape[1] == 1:
         return np.ascontiguousarray(tree.value[:, 0])
     return np.asarray(tree.value[:, 1] / tree.value.sum(axis=1))

@@ -1,4 +1,4 @@
-"""Reading models that other libraries fitted."""
+"""Import models of other libraries."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- interop
+# ---------------------------------------------------------------- importers
 
 _PICKLES = (".pkl", ".pickle", ".joblib")
 
 
 def read_model(source: Any, **settings: Any) -> Model:
-    """A foreign model as a `Model`, by the first importer that recognises it.
+    """Import a model of another library with the first importer that recognises it.
 
     Parameters
     ----------
     source : object or pathlib.Path
         A fitted object of scikit-learn, LightGBM or XGBoost, an ONNX `ModelProto`, or
-        a file: a LightGBM text, an XGBoost JSON or UBJSON, ONNX, or of skops.  See
-        the module of each under `treekit.interop` for what is equal to the last bit.
+        a file: LightGBM text, XGBoost JSON or UBJSON, ONNX, or skops.  The modules of
+        `treekit.interop` document which predictions are equal to the last bit.
     **settings
-        Of the importer that recognises `source`: ``answer="margins"`` for the raw
-        scores of boosted trees, ``dtype="float64"``, ``iterations``.
+        Settings of the importer: ``answer="margins"`` for the raw scores of boosted
+        trees, ``dtype="float64"``, ``iterations``.
 
     Raises
     ------
     ModelError
         If no installed importer recognises `source`, or it is a pickle.
     SettingError
-        For a setting that the importer does not have.
+        If the importer does not have a setting.
     PluginError
-        If two plugins offer that importer, or it fails, or reads no model.
+        If two plugins provide that importer, or it fails, or returns no model.
     """
     from treekit.settings import resolve
 
@@ -67,44 +67,43 @@ def read_model(source: Any, **settings: Any) -> Model:
 
 
 def importer_of(source: Any) -> Importer:
-    """The first installed importer that recognises `source`.
+    """Return the first installed importer that recognises `source`.
 
     Raises
     ------
     ModelError
-        If none does, or `source` is a pickle.
+        If there is none, or `source` is a pickle.
     PluginError
-        If two plugins offer that importer.
+        If two plugins provide that importer.
     """
     from treekit import registry
 
     catalogue = registry.importers()
     for component in catalogue.found:
         if _recognises(component, source):
-            # By name: two importers of one name are an error.
+            # Look it up by name, because two importers of one name are an error.
             return cast("Importer", catalogue[component.name].record)
     if isinstance(source, Path) and source.suffix.lower() in _PICKLES:
         raise ModelError(
-            f"the file {source.name!r} is a pickle, which runs what it holds, so treekit does not "
-            "load it: load it yourself where you trust it and pass the object, or let its library "
-            "write a file of another form"
+            f"the file {source.name!r} is a pickle, which can execute code, so treekit does not "
+            "load it: load it yourself if you trust it and pass the object, or save the model in "
+            "another format of its library"
         )
     raise ModelError(
         f"no importer recognises {_named(source)}; installed: {', '.join(catalogue) or 'none'}. "
-        "Pass a fitted estimator, or the pathlib.Path of a model file, or install a plugin that "
-        "reads it"
+        "Pass a fitted estimator or the pathlib.Path of a model file, or install a plugin for it"
     )
 
 
 def _recognises(component: Component, source: Any) -> bool:
-    """Whether an importer takes `source`; one that fails is passed over, with a warning."""
+    """Return whether an importer recognises `source`; if it fails, warn and return False."""
     importer = cast("Importer", component.record)
     who = f"importer {importer.name!r} of {component.distribution} {component.version}"
     try:
         return bool(isolated(who, importer.recognises, source))
     except FOREIGN as error:
         warnings.warn(
-            f"{who} failed to look at {_named(source)}: {cause(error)}. It is passed over; "
+            f"{who} failed to inspect {_named(source)}: {cause(error)}. It is skipped; "
             f"update or uninstall {component.distribution}",
             TreekitWarning,
             stacklevel=3,
@@ -113,7 +112,7 @@ def _recognises(component: Component, source: Any) -> bool:
 
 
 def _read(importer: Importer, source: Any, settings: dict[str, Any]) -> Model:
-    """The model that an importer reads, checked as one from a file is."""
+    """Read a model with an importer, and check the result of a plugin like a model file."""
     from treekit import registry
     from treekit.model.validation import check_model
 
@@ -138,26 +137,26 @@ def _read(importer: Importer, source: Any, settings: dict[str, Any]) -> Model:
 
 
 def _named(source: Any) -> str:
+    """Describe a source for messages."""
     if isinstance(source, Path):
         return f"the file {source.name!r}"
     return f"a {type(source).__module__}.{type(source).__qualname__}"
 
 
 # ---------------------------------------------------------------- files
-# Foreign files: what they begin with, and all of it, within a bound.
 
 MAX_BYTES = 2**31
-"""Largest file that is read.
+"""Maximum size of a file.
 
-Reading takes a multiple of the file's size, which each importer states; a file
-can make no reader take more than that.
+The memory of each importer is bounded by a multiple of the file size, stated in its
+module's docstring.
 """
 
 
 def beginning(source: Any, suffixes: tuple[str, ...], n: int = 256) -> bytes:
-    """The first `n` bytes of a regular file of one of these endings; nothing of all else.
+    """Return the first `n` bytes of a regular file with one of the suffixes, else ``b""``.
 
-    Never raises: `source` may be any object, and any path.
+    Never raises; `source` may be any object.
     """
     if not isinstance(source, Path) or source.suffix.lower() not in suffixes:
         return b""
@@ -166,23 +165,23 @@ def beginning(source: Any, suffixes: tuple[str, ...], n: int = 256) -> bytes:
             return b""
         with source.open("rb") as stream:
             return stream.read(n)
-    except (OSError, ValueError):  # a path that no file can have
+    except (OSError, ValueError):  # ValueError: an invalid path
         return b""
 
 
 def read_whole(path: Path) -> bytes:
-    """All bytes of a file.
+    """Read all bytes of a file.
 
     Raises
     ------
     ModelFileError
         If it is larger than `MAX_BYTES`.
     ModelFileNotFoundError, ModelFileAccessError
-        If it is not there, or cannot be read.
+        If it does not exist, or cannot be read.
     """
     try:
         with path.open("rb") as stream:
-            # Not all that may be there: a buffer of that size would be made first.
+            # Limit the read, because `read` first allocates a buffer of the given size.
             size = os.fstat(stream.fileno()).st_size
             content = stream.read(min(size, MAX_BYTES) + 1)
     except FileNotFoundError as error:
@@ -190,7 +189,7 @@ def read_whole(path: Path) -> bytes:
     except (OSError, ValueError) as error:
         raise ModelFileAccessError(f"cannot read {str(path)!r}: {error}") from error
     if len(content) > MAX_BYTES:
-        raise ModelFileError(f"{str(path)!r} is larger than {MAX_BYTES} bytes, the bound")
+        raise ModelFileError(f"{str(path)!r} is larger than {MAX_BYTES} bytes, the maximum")
     if len(content) > size:
-        raise ModelFileAccessError(f"{str(path)!r} is no file, or grows while it is read")
+        raise ModelFileAccessError(f"{str(path)!r} is not a regular file, or grew while being read")
     return content

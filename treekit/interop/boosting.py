@@ -1,7 +1,7 @@
-"""Boosted trees of any library as a model: sums of leaves, a base score, a link.
+"""Build models of boosted trees: sums of leaves, a base score and a link function.
 
-Every reader of boosted trees says the same things here: which margin each tree
-adds to, where the margins start, and what the library makes of them.
+The importers of all libraries describe their models by `Boosted`: the margin that each
+tree adds to, the initial margins, and the link function.
 """
 
 from __future__ import annotations
@@ -34,39 +34,39 @@ ANSWER = Setting(
     "answer",
     "predictions",
     choices=("predictions", "margins"),
-    help="predictions: labels and probabilities, or numbers; margins: the raw scores as numbers",
+    help="predictions: labels and probabilities, or numbers; margins: raw scores as numbers",
 )
 DTYPE = Setting(
     "dtype",
     "auto",
     choices=("auto", "float32", "float64"),
-    help="input type of the model: what numbers are rounded to before they are compared; auto: the "
-    "type in which the library itself compares them",
+    help="input type of the model, to which numbers are rounded before comparison; auto: the "
+    "type in which the library compares them",
 )
 ITERATIONS = Setting(
     "iterations",
     None,
     type=int,
     minimum=1,
-    help="boosting rounds to read; none: up to the best one where it is known, else all",
+    help="boosting rounds to read; none: up to the best one if known, else all",
 )
 
 
 class Outcome(NamedTuple):
-    """What a library makes of the margins.
+    """The conversion of margins to predictions by a library.
 
     Attributes
     ----------
     link : str
-        Of `treekit.model.links`.
+        Link function, see `treekit.model.links`.
     labels : tuple of labels
-        Empty: the answers are numbers.
+        Class labels; empty for regression.
     scale : float
-        What margins are multiplied by before the link.
+        Factor of the margins before the link function.
     refused : str
-        Why only the margins can be read, or nothing.
+        Reason why only the margins can be imported, or empty.
     names : tuple of str
-        Of the numbers, if there are several.
+        Names of several predicted numbers.
     """
 
     link: Link
@@ -78,25 +78,25 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Boosted:
-    """Boosted trees as every library has them.
+    """Boosted trees in a form common to all libraries.
 
     Attributes
     ----------
     source : str
-        What is read, for messages: ``"the LightGBM model"``.
+        Description of the source in messages: ``"the LightGBM model"``.
     columns : tuple of Column
     dtype : {"float32", "float64"}
     nodes : Nodes
-        Of value (n, 1): what a tree adds to its margin; or (n, margins).
+        Nodes with values (n, 1), added to one margin per tree, or (n, margins).
     group : (trees,) int64
-        The margin that each tree adds to; ignored for values of all margins.
+        The margin that each tree adds to; unused if values have all margins.
     base : (margins,) float64
-        Where the margins start.
+        Initial margins.
     outcome : Outcome
     divisor : int
-        What the margins are divided by: the trees of each, where a mean is asked.
+        Divisor of the margins: trees per margin for models that average, else 1.
     unknown : str
-        What an unseen category is; see `treekit.model.model.UnknownPolicy`.
+        Treatment of unseen categories; see `treekit.model.model.UnknownPolicy`.
     """
 
     source: str
@@ -113,12 +113,12 @@ class Boosted:
 def read_boosted(
     boosted: Boosted, *, answer: str, settings: dict[str, Any], provenance: dict[str, Any]
 ) -> Model:
-    """The model of boosted trees.
+    """Build the model of boosted trees.
 
     Raises
     ------
     ModelError
-        If the trees are malformed, or their answer cannot be expressed.
+        If the trees are malformed, or their predictions cannot be represented.
     """
     outcome = _asked(boosted, answer)
     schema = _schema(boosted, outcome)
@@ -127,7 +127,7 @@ def read_boosted(
     trees = make_trees(nodes, schema, boosted.source)
     if np.any(base):
         if not np.all(np.isfinite(base)):
-            raise ModelError(f"{boosted.source} starts its margins at {base[0].tolist()}")
+            raise ModelError(f"{boosted.source} has the initial margins {base[0].tolist()}")
         trees = (_stump(base), *trees)
     return make_model(
         schema,
@@ -141,21 +141,21 @@ def read_boosted(
 
 
 def _asked(boosted: Boosted, answer: str) -> Outcome:
-    """The outcome that is asked for, one that a model can have."""
+    """Return the outcome for the setting `answer`, if a model can represent it."""
     outcome, n = boosted.outcome, len(boosted.base)
     if answer == "margins":
         texts = tuple(str(level_text(label)) for label in outcome.labels)
         names = outcome.names or (texts[-1:] if n == 1 else texts)
         return Outcome("identity", names=names)
-    why = outcome.refused
-    if not why and len(outcome.labels) == n == 2 and outcome.link == "sigmoid":
-        why = "it has two classes, each with a probability of its own"
-    if why:
+    reason = outcome.refused
+    if not reason and len(outcome.labels) == n == 2 and outcome.link == "sigmoid":
+        reason = "it has two classes with independent probabilities"
+    if reason:
         raise ModelError(
-            f"{boosted.source} cannot be read for its predictions: {why}; read it with "
+            f"the predictions of {boosted.source} cannot be imported: {reason}; read it with "
             "answer='margins' for the sums"
         )
-    # Of two classes the share of the second is the logistic function of its margin.
+    # For two classes, softmax of (0, margin) is the logistic function of the margin.
     return outcome._replace(link="softmax") if len(outcome.labels) == 2 else outcome
 
 
@@ -176,7 +176,7 @@ def _schema(boosted: Boosted, outcome: Outcome) -> Schema:
 
 
 def _columns(margins: npt.NDArray[np.float64], outcome: Outcome) -> npt.NDArray[np.float64]:
-    """Values as a model's leaves hold them: of two classes 0, and the margin of the second."""
+    """Convert margins to leaf values of a `Model`: 0 and one margin for two classes."""
     if len(outcome.labels) != 2:
         return margins
     second = margins[:, -1] - (margins[:, 0] if margins.shape[1] == 2 else 0.0)
@@ -184,11 +184,11 @@ def _columns(margins: npt.NDArray[np.float64], outcome: Outcome) -> npt.NDArray[
 
 
 def _placed(boosted: Boosted, outcome: Outcome) -> Nodes:
-    """The nodes with their values in the margins' columns."""
+    """Return the nodes with the values of all margins."""
     nodes, n = boosted.nodes, len(boosted.base)
     if len(nodes.left) * n > MAX_ENTRIES:
         raise ModelError(
-            f"{boosted.source} has {n} margins and {len(nodes.left)} nodes; the bound of their "
+            f"{boosted.source} has {n} margins and {len(nodes.left)} nodes; the maximum of their "
             f"product is {MAX_ENTRIES}"
         )
     value = nodes.value
@@ -196,13 +196,13 @@ def _placed(boosted: Boosted, outcome: Outcome) -> Nodes:
         spread = np.zeros((len(value), n))
         spread[np.arange(len(value)), boosted.group[nodes.tree]] = value[:, 0]
         value = spread
-    with np.errstate(invalid="ignore", over="ignore"):  # refused in make_trees
+    with np.errstate(invalid="ignore", over="ignore"):  # make_trees rejects infinities and NaN
         value = _columns(value, outcome) * (outcome.scale / boosted.divisor)
     return replace(nodes, value=value)
 
 
 def _stump(value: npt.NDArray[np.float64]) -> Tree:
-    """The tree of one leaf of this value, (1, values)."""
+    """Make a tree of one leaf with this value (1, values)."""
     return Tree(
         kind=np.array([Split.LEAF], dtype=np.uint8),
         feature=np.full(1, -1, dtype=np.int32),

@@ -1,4 +1,4 @@
-"""The importers that come with treekit, through the hook that plugins use."""
+"""The built-in importers, registered through the plugin hook."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ __all__ = ["treekit_importers"]
 
 @hookimpl
 def treekit_importers() -> list[Importer]:
-    """scikit-learn's, LightGBM's and XGBoost's trees, and those of ONNX graphs."""
+    """Return the importers of scikit-learn, LightGBM, ONNX, skops and XGBoost."""
     return [
         Importer(
             name="scikit-learn",
             recognises=recognises_sklearn,
             read=read_sklearn,
             settings=(DTYPE, ANSWER),
-            summary="fitted trees, forests, bagged and boosted trees of scikit-learn",
+            summary="fitted scikit-learn trees, forests, bagged and boosted trees",
         ),
         Importer(
             name="lightgbm",
             recognises=recognises_lightgbm,
             read=read_lightgbm,
             settings=(DTYPE, ANSWER, ITERATIONS),
-            summary="model texts, boosters and estimators of LightGBM",
+            summary="LightGBM text files, boosters and estimators",
         ),
         Importer(
             name="onnx",
             recognises=recognises_onnx,
             read=read_onnx,
             settings=(ANSWER,),
-            summary="ONNX models of one tree operator, whatever wrote them",
+            summary="ONNX models with one tree operator, from any converter",
         ),
         Importer(
             name="skops",
             recognises=recognises_skops,
             read=read_skops,
             settings=(DTYPE, ANSWER),
-            summary="scikit-learn's trees in files of skops",
+            summary="scikit-learn trees in skops files",
         ),
         Importer(
             name="xgboost",
             recognises=recognises_xgboost,
             read=read_xgboost,
             settings=(ANSWER, ITERATIONS),
-            summary="JSON and UBJSON models, boosters and estimators of XGBoost",
+            summary="XGBoost JSON and UBJSON files, boosters and estimators",
         ),
     ]

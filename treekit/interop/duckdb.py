@@ -1,10 +1,10 @@
-"""Scoring inside DuckDB: a model as a function of SQL, over treekit's own scorer.
+"""Scoring inside DuckDB: register a model as a SQL function.
 
 >>> call = register(connection, model, "adult")
 >>> connection.sql(f"SELECT id, {call} AS income FROM people")
 
-DuckDB hands over the columns of 2,048 rows at a time as Arrow arrays, so that no
-Python runs for a row; a forest of 100 trees answers a million rows in seconds.
+DuckDB passes columns as Arrow arrays in chunks of 2,048 rows, so that no Python code
+runs per row; a forest of 100 trees scores a million rows in seconds.
 """
 
 from __future__ import annotations
@@ -40,45 +40,44 @@ def register(
     answer: Literal["label", "probability"] = "label",
     refuse: Literal["null", "error"] = "null",
 ) -> str:
-    """Make a model a function of a connection, of the model's columns in their order.
+    """Register a model as a SQL function of the schema's columns in order.
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
     model : Model or fitted treekit estimator
     name : str
-        Of the function; one of that name is replaced.
+        Name of the function; an existing function of that name is replaced.
     answer : {"label", "probability"}
-        The label, or the number; or a list of the probabilities of the classes
-        in schema order.  Several targets are fields of a STRUCT.
+        Return the label or number, or a list of class probabilities in schema
+        order.  Several targets are fields of a STRUCT.
     refuse : {"null", "error"}
-        What a row gets that the model's policies refuse: NULL, or an end of
-        the query.
+        For a row that the model's policies reject, return NULL or fail the query.
 
     Returns
     -------
     str
-        The call of the function with the columns of the schema by their names,
-        quoted, to be used in a query.
+        The function call with the quoted column names of the schema, for use in a
+        query.
 
     Raises
     ------
     ExportError
-        If pyarrow is not installed, a label is beyond 64 bits, or a model of
-        numbers is asked for probabilities.
+        If pyarrow is not installed, a label exceeds 64 bits, or probabilities of a
+        regression model are requested.
     TypeError
-        If there is no model in what is given as one.
+        If `model` is neither a `Model` nor a fitted estimator.
     """
     model = model_of(model)
     if importlib.util.find_spec("pyarrow") is None:
         raise ExportError(
-            "scoring inside DuckDB needs pyarrow, which is not installed: "
+            "scoring inside DuckDB requires pyarrow, which is not installed: "
             "pip install 'treekit-ml[duckdb]'"
         )
     scorer = _Scorer(model, answer, refuse)
     kinds = ["DOUBLE" if c.kind == "numeric" else "VARCHAR" for c in model.schema.columns]
-    known = "SELECT count(*) FROM duckdb_functions() WHERE function_name = ?"
-    if connection.execute(known, [name]).fetchall()[0][0]:
+    query = "SELECT count(*) FROM duckdb_functions() WHERE function_name = ?"
+    if connection.execute(query, [name]).fetchall()[0][0]:
         connection.remove_function(name)
     connection.create_function(
         name,
@@ -92,14 +91,14 @@ def register(
 
 
 def _quoted(name: str) -> str:
-    """A name in quotes, the one way in which DuckDB reads it as nothing else."""
+    """Quote an identifier."""
     if "\0" in name:
-        raise ExportError(f"{name[:80]!r} holds a NUL, which DuckDB cannot have in a name")
+        raise ExportError(f"{name[:80]!r} contains a NUL, which DuckDB does not allow in names")
     return '"' + name.replace('"', '""') + '"'
 
 
 def _of_width(scorer: _Scorer, width: int) -> Callable[..., Any]:
-    """A function of so many columns: DuckDB looks at how many it takes."""
+    """Wrap a scorer in a function of `width` parameters; DuckDB inspects the signature."""
 
     def score(*columns: Any) -> Any:
         return scorer(columns)
@@ -110,18 +109,18 @@ def _of_width(scorer: _Scorer, width: int) -> Callable[..., Any]:
 
 
 class _Scorer:
-    """Arrow columns to Arrow answers.
+    """Score Arrow arrays.
 
     Attributes
     ----------
     kind : str
-        DuckDB's type of an answer.
+        DuckDB type of the result.
     """
 
     def __init__(self, model: Model, answer: str, refuse: str) -> None:
         schema = model.schema
         if answer == "probability" and schema.task != "classification":
-            raise ExportError("a model of numbers has no probabilities: ask for answer='label'")
+            raise ExportError("a regression model has no probabilities: use answer='label'")
         self.model, self.answer, self.refuse = model, answer, refuse
         kinds = [self._kind(output) for output in schema.outputs]
         named = zip((output.name for output in schema.outputs), kinds, strict=True)
@@ -129,17 +128,18 @@ class _Scorer:
         self.kind = f"STRUCT({fields})" if schema.more else kinds[0]
 
     def _kind(self, output: Output) -> str:
+        """Return the DuckDB type of an output."""
         if self.answer == "probability":
             return "DOUBLE[]"
         if not output.classes:
             return "DOUBLE"
         for label in output.classes:
             if isinstance(label, int) and not -(2**63) <= label < 2**63:
-                raise ExportError(f"the class label {label} is beyond a BIGINT: rename it")
+                raise ExportError(f"the class label {label} exceeds a BIGINT: rename it")
         return _TYPES[type(output.classes[0])]
 
     def __call__(self, columns: tuple[Any, ...]) -> Any:
-        """Answers to the rows of some arrays."""
+        """Score the rows of Arrow arrays."""
         import pyarrow as pa
 
         schema = self.model.schema
@@ -152,17 +152,17 @@ class _Scorer:
             if self.model.missing == "error":
                 refused |= np.isnan(matrix[:, f])
         if self.refuse == "error" and refused.any():
-            raise ValueError("the model refuses a row: a cell is missing, or an unseen category")
+            raise ValueError("the model rejects a row: a cell is missing, or an unseen category")
         total = sums(self.model, matrix[~refused])
-        made = self._answers(total, np.flatnonzero(~refused), len(refused))
-        if len(made) == 1:
-            return made[0]
-        return pa.StructArray.from_arrays(made, names=[output.name for output in schema.outputs])
+        arrays = self._answers(total, np.flatnonzero(~refused), len(refused))
+        if len(arrays) == 1:
+            return arrays[0]
+        return pa.StructArray.from_arrays(arrays, names=[output.name for output in schema.outputs])
 
     def _answers(
         self, total: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], n: int
     ) -> list[Any]:
-        """An array of n answers for each target; NULL but for `rows`."""
+        """Return an array of length n for each target, NULL except for `rows`."""
         import pyarrow as pa
 
         from treekit.model.links import values_of
@@ -173,19 +173,19 @@ class _Scorer:
         if self.answer == "probability" or self.model.schema.task == "regression":
             numbers = values_of(self.model, total)
             blocks = itertools.pairwise(self.model.schema.blocks)
-            found = [_lists(numbers[:, a:b], self.answer == "probability") for a, b in blocks]
+            arrays = [_lists(numbers[:, a:b], self.answer == "probability") for a, b in blocks]
         else:
             codes = label_codes(self.model, total)
             outputs = self.model.schema.outputs
-            found = [
+            arrays = [
                 pa.array(output.classes).take(pa.array(codes[:, k]))
                 for k, output in enumerate(outputs)
             ]
-        return [values.take(at) for values in found]
+        return [values.take(at) for values in arrays]
 
 
 def _lists(numbers: Codes, several: bool) -> Any:
-    """Numbers (rows, classes) as a list a row, or as they are."""
+    """Convert numbers (rows, classes) to an Arrow array, of lists if `several`."""
     import pyarrow as pa
 
     if not several:
@@ -198,7 +198,7 @@ def _lists(numbers: Codes, several: bool) -> Any:
 
 
 def _encoded(column: Column, cells: Any, marks: tuple[str, ...]) -> tuple[Codes, Mask]:
-    """Numbers or codes, NaN = missing; and which cells hold an unseen category."""
+    """Return numbers or codes, NaN = missing, and a mask of unseen categories."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,37 +1,38 @@
-"""LightGBM's boosted trees, from model texts and from fitted objects, as models.
+"""Import LightGBM's boosted trees from text files and fitted objects.
 
-A text is parsed without LightGBM; of an object its ``model_to_string`` is read.
+A text is parsed without LightGBM; an object is converted by ``model_to_string``.
 Reading takes about 10 times the file's size in memory.
 
-How the answers compare with LightGBM's:
+Comparison with LightGBM's predictions:
 
-Paths
+Decision paths
     equal.  LightGBM compares doubles; with ``dtype="float32"`` numbers are
-    rounded first, and for a float32 x, ``x <= t`` is ``x <= floor32(t)``.  It
-    takes numbers within 1e-35 of 0 for 0: thresholds within are moved out.
+    rounded first, and for a float32 x, ``x <= t`` is ``x <= floor32(t)``.
+    LightGBM treats numbers within 1e-35 of 0 as 0, so thresholds in this band
+    are moved to its edge.
 Missing values
-    as each split treats them: by its side (missing type NaN), or as 0 (None).
-    Models of ``zero_as_missing`` are read where a split's side for missing
-    values is that of 0, and refused by name where it is not.
+    follow each split: its default branch (missing type NaN), or that of 0 (None).
+    Models with ``zero_as_missing`` are imported if the default branch of each split
+    is that of 0, and rejected otherwise.
 Categories
-    a column's levels are the training frame's categories, or the whole numbers
-    0, 1, 2, ...; unseen and missing ones go right, there and here.  Numbers
-    that are not whole are unseen here; LightGBM cuts off their fraction.
-Names
-    of columns are LightGBM's, which has ``_`` for the blanks of a frame's names
-    and keeps no others, not even in its objects.
+    a column's categories are those of the training frame, or the integers
+    0, 1, 2, ...; unseen and missing ones go right in both.  Non-integers
+    are unseen here; LightGBM truncates them.
+Column names
+    are LightGBM's, which replaces blanks of a frame's names by ``_`` and does not
+    store the original names.
 Margins
-    leaf values are doubles, put on a grid of ``2**exponent``: the sum of T
-    trees is off by at most ``T * 2**(exponent - 1)``, some ``T * 2**-53`` of
+    leaf values are doubles, rounded to multiples of ``2**exponent``: the sum of T
+    trees is off by at most ``T * 2**(exponent - 1)``, about ``T * 2**-53`` of
     the largest sum, and is rounded once where LightGBM rounds T times.
-    Random forests (``boosting=rf``) answer the mean of their trees, of each its
-    T-th part; their ``raw_score`` is the sum.
+    Random forests (``boosting=rf``) predict the mean of their trees: leaf values
+    are divided by T; their ``raw_score`` is the sum.
 Labels
-    equal unless two classes are closer than these roundings.
+    equal unless two classes are closer than these rounding errors.
 Probabilities and exponentials
-    within 4 ulp of the exact link of the margin (see `treekit.model.links`).
+    within 4 ulp of the exact link function of the margin (see `treekit.model.links`).
 
-`tests/test_import_lightgbm.py` measures them.
+`tests/test_import_lightgbm.py` measures these differences.
 """
 
 from __future__ import annotations
@@ -87,18 +88,18 @@ _NUMBERS: dict[str, Link] = {
     "cross_entropy": "sigmoid",
     **dict.fromkeys(_PLAIN, "identity"),
 }
-"""Objectives that predict numbers, and what they make of their sums."""
+"""Regression objectives and their link functions."""
 
 
 def recognises_lightgbm(source: Any) -> bool:
-    """Whether `source` is a LightGBM model text (``.txt``, ``.lgb``, ``.model``) or object."""
+    """Return whether `source` is a LightGBM text (``.txt``, ``.lgb``, ``.model``) or object."""
     if beginning(source, (".txt", ".lgb", ".model"), 5) in (b"tree\n", b"tree\r"):
         return True
     return _kind(source) is not None
 
 
 def _kind(source: Any) -> str | None:
-    """``Booster`` or ``LGBMModel`` for objects of these classes, without importing them."""
+    """Return ``Booster`` or ``LGBMModel`` for instances, without importing LightGBM."""
     for kind in type(source).__mro__:
         if kind.__module__.partition(".")[0] == "lightgbm":
             for name in ("Booster", "LGBMModel"):
@@ -114,7 +115,7 @@ def read_lightgbm(
     answer: str = "predictions",
     iterations: int | None = None,
 ) -> Model:
-    """The model of a LightGBM text or object.
+    """Read a LightGBM text or object.
 
     Parameters
     ----------
@@ -124,16 +125,16 @@ def read_lightgbm(
     answer : {"predictions", "margins"}
         ``margins``: the raw scores of the classes, as numbers.
     iterations : int, optional
-        Boosting rounds to read; default the best one's of an object that
-        knows it, else all.
+        Boosting rounds to read; default up to the best round if the object has
+        one, else all.
 
     Raises
     ------
     ModelError
-        If it is no such model, is damaged, or has what treekit cannot express.
+        If it is not such a model, is damaged, or uses unsupported features.
     """
     text, labels, best = _opened(source)
-    wide: Dtype = "float32" if dtype == "float32" else "float64"
+    input_type: Dtype = "float32" if dtype == "float32" else "float64"
     parsed = parse_text(text)
     objective, options = _objective(parsed.header)
     per_round = whole_option(parsed.header, "num_tree_per_iteration", len(parsed.trees) or 1)
@@ -147,8 +148,8 @@ def read_lightgbm(
         Boosted(
             source=SOURCE,
             columns=columns,
-            dtype=wide,
-            nodes=nodes_of(trees, columns, vocabularies, wide),
+            dtype=input_type,
+            nodes=nodes_of(trees, columns, vocabularies, input_type),
             group=np.arange(len(trees)) % per_round,
             base=np.zeros(per_round),
             divisor=len(trees) // per_round if averaged else 1,
@@ -161,15 +162,15 @@ def read_lightgbm(
 
 
 def _opened(source: Any) -> tuple[str, tuple[Any, ...] | None, int | None]:
-    """Text, class labels if they are known, and the best round if there is one."""
+    """Return the text, the class labels if known, and the best round if there is one."""
     kind = _kind(source)
     if kind is None:
         if not recognises_lightgbm(source):
-            raise ModelError(f"a {type(source).__qualname__} is no LightGBM model")
+            raise ModelError(f"expected a LightGBM model, got {type(source).__qualname__}")
         try:
             return read_whole(source).decode("utf-8"), None, None
         except UnicodeDecodeError as error:
-            raise ModelFileError(f"{SOURCE} is damaged: it is no UTF-8 text: {error}") from error
+            raise ModelFileError(f"{SOURCE} is damaged: not UTF-8 text: {error}") from error
     labels = None
     if kind == "LGBMModel":
         if not getattr(source, "fitted_", False):
@@ -181,21 +182,22 @@ def _opened(source: Any) -> tuple[str, tuple[Any, ...] | None, int | None]:
 
 
 def _kept(trees: list[TreeText], per_round: int, rounds: int | None) -> list[TreeText]:
+    """Return the trees of the first `rounds`."""
     if not trees or len(trees) % per_round:
         raise ModelFileError(
-            f"{SOURCE} has {len(trees)} trees, which are no whole rounds of {per_round}"
+            f"{SOURCE} has {len(trees)} trees, which is not a multiple of {per_round} per round"
         )
     if rounds is None:
         return trees
     if rounds * per_round > len(trees):
         raise ModelError(
-            f"{SOURCE} has {len(trees) // per_round} iterations, not {rounds}; ask for fewer"
+            f"{SOURCE} has {len(trees) // per_round} iterations, not {rounds}; request fewer"
         )
     return trees[: rounds * per_round]
 
 
 def _objective(header: dict[str, str]) -> tuple[str, dict[str, str]]:
-    """Name and options: ``binary sigmoid:1`` is ``binary`` with ``{"sigmoid": "1"}``."""
+    """Return name and options: ``binary sigmoid:1`` is ``binary``, ``{"sigmoid": "1"}``."""
     name, *rest = header.get("objective", "").split() or ["custom"]
     return name, {key: value for key, _, value in (text.partition(":") for text in rest)}
 
@@ -209,15 +211,15 @@ def _outcome(
             labels or range(n_classes)
         ) != n_classes:
             raise ModelFileError(
-                f"{SOURCE} is damaged: objective {objective!r} with {per_round} trees a round"
+                f"{SOURCE} is damaged: objective {objective!r} with {per_round} trees per round"
             )
         if objective == "multiclass":
             return Outcome("softmax", labels or tuple(range(n_classes)))
         scale = _number(options.get("sigmoid", "1"))
         return Outcome("sigmoid", labels or tuple(range(n_classes)), scale=scale)
     if objective not in _NUMBERS or "sqrt" in options:
-        told = objective + (" sqrt" if "sqrt" in options else "")
-        return Outcome("identity", refused=f"the objective {told!r} transforms its sums")
+        full_name = objective + (" sqrt" if "sqrt" in options else "")
+        return Outcome("identity", refused=f"the objective {full_name!r} transforms the sums")
     return Outcome(_NUMBERS[objective])
 
 
@@ -232,18 +234,18 @@ def _number(text: str) -> float:
 
 
 # ---------------------------------------------------------------- lightgbm nodes
-# LightGBM's trees as node lists: questions, missing values and sets of categories.
+# LightGBM's trees as node lists: thresholds, missing values and sets of categories.
 
 SOURCE = "the LightGBM model"
 _CATEGORICAL, _DEFAULT_LEFT = 1, 2
 _NONE, _ZERO = 0, 1
-"""Missing types, bits 2 and 3 of a decision; the third, NaN, is 2."""
+"""Missing types, bits 2 and 3 of the decision type; NaN is 2."""
 _ZERO_BAND = float(np.float32(1e-35))
-"""``kZeroThreshold``: LightGBM takes numbers this close to 0 for 0 before it compares."""
+"""``kZeroThreshold``: LightGBM replaces numbers this close to 0 by 0 before it compares."""
 
 
 def whole_option(header: dict[str, str], key: str, most: int, least: int = 1) -> int:
-    """A whole number of the header, `least` to `most`."""
+    """Parse an integer of the header, from `least` to `most`."""
     text = header.get(key, str(least))
     plain = text.isascii() and text.isdigit() and len(text) < 10
     if not (plain and least <= int(text) <= most):
@@ -252,27 +254,27 @@ def whole_option(header: dict[str, str], key: str, most: int, least: int = 1) ->
 
 
 def vocabularies_of(parsed: ModelText, trees: list[TreeText]) -> list[Vocabulary | None]:
-    """Of each column; None for the numeric ones."""
+    """Return the vocabulary of each column, None for numeric columns."""
     infos = parsed.header.get("feature_infos", "").split()
     last = whole_option(parsed.header, "max_feature_idx", 10**9, least=0)
     n = checked_width(len(infos) or last + 1, SOURCE)
-    told = {
+    listed = {
         f: _told_categories(info) for f, info in enumerate(infos) if ":" in info and info[0] != "["
     }
-    asked: dict[int, list[npt.NDArray[np.int64]]] = {}
+    used: dict[int, list[npt.NDArray[np.int64]]] = {}
     for tree in trees:
         nodes, start, codes = _sets(tree)
         for feature in np.unique(tree.feature[nodes]).tolist():
-            own = tree.feature[nodes] == feature
-            asked.setdefault(feature, []).append(codes[np.repeat(own, np.diff(start))])
-    if bad := [f for f in asked if not 0 <= f < n]:
-        raise ModelFileError(f"{SOURCE} is damaged: a split asks column {bad[0]} of {n}")
-    nominal = sorted(set(told) | set(asked))
+            is_feature = tree.feature[nodes] == feature
+            used.setdefault(feature, []).append(codes[np.repeat(is_feature, np.diff(start))])
+    if bad := [f for f in used if not 0 <= f < n]:
+        raise ModelFileError(f"{SOURCE} is damaged: a split uses column {bad[0]} of {n}")
+    nominal = sorted(set(listed) | set(used))
     if parsed.categories:
         return _frame_vocabularies(parsed.categories, nominal, n)
     empty = np.zeros(0, dtype=np.int64)
     return [
-        whole_vocabulary(np.concatenate([told.get(f, empty), *asked.get(f, [])]))
+        whole_vocabulary(np.concatenate([listed.get(f, empty), *used.get(f, [])]))
         if f in nominal
         else None
         for f in range(n)
@@ -280,7 +282,7 @@ def vocabularies_of(parsed: ModelText, trees: list[TreeText]) -> list[Vocabulary
 
 
 def _told_categories(info: str) -> npt.NDArray[np.int64]:
-    """``-1:2:0:1`` of the header; negative ones stand for missing."""
+    """Parse categories of the header, such as ``-1:2:0:1``; negative ones mean missing."""
     try:
         return np.array([int(text) for text in info.split(":")], dtype=np.int64)
     except (ValueError, OverflowError) as error:
@@ -290,21 +292,21 @@ def _told_categories(info: str) -> npt.NDArray[np.int64]:
 def _frame_vocabularies(
     categories: list[list[Any]], nominal: list[int], n: int
 ) -> list[Vocabulary | None]:
-    """The training frame's categories belong to its nominal columns, in order."""
+    """Assign the training frame's categories to the nominal columns, in order."""
     if len(categories) != len(nominal):
         raise ModelError(
-            f"{SOURCE} lists the categories of {len(categories)} columns, but splits or names "
-            f"{len(nominal)} as categorical, so that whose they are is unknown: drop constant "
-            "columns, or give categories as whole numbers, and train again"
+            f"{SOURCE} has the categories of {len(categories)} columns, but {len(nominal)} "
+            "categorical columns, so they cannot be matched: drop constant columns, or encode "
+            "categories as integers, and train again"
         )
-    found: list[Vocabulary | None] = [None] * n
+    vocabularies: list[Vocabulary | None] = [None] * n
     for feature, own in zip(nominal, categories, strict=True):
-        found[feature] = named_vocabulary(own, f"column {feature} of {SOURCE}")
-    return found
+        vocabularies[feature] = named_vocabulary(own, f"column {feature} of {SOURCE}")
+    return vocabularies
 
 
 def _sets(tree: TreeText) -> tuple[Any, Any, Any]:
-    """Categorical splits, where the codes of each begin, and the codes that go left."""
+    """Return the categorical splits, the offsets of their codes, and the codes that go left."""
     nodes = np.flatnonzero(tree.decision & _CATEGORICAL)
     which = tree.threshold[nodes]
     if np.any((which < 0) | (which >= len(tree.set_bounds) - 1) | (which != np.floor(which))):
@@ -326,7 +328,7 @@ def nodes_of(
     vocabularies: list[Vocabulary | None],
     dtype: Dtype,
 ) -> Nodes:
-    """All trees' nodes: of each tree its splits, then its leaves."""
+    """Concatenate the nodes of all trees: the splits of a tree, then its leaves."""
     n_inner = np.array([len(tree.feature) for tree in trees])
     sizes = 2 * n_inner + 1
     first = np.cumsum(sizes) - sizes
@@ -375,7 +377,7 @@ def nodes_of(
 
 
 def _children(child: npt.NDArray[np.int64], n_inner: int) -> npt.NDArray[np.int64]:
-    """Children by the position of a split, or of a leaf behind the splits."""
+    """Convert children to positions among the splits and the leaves that follow them."""
     if np.any((child >= n_inner) | (child < -n_inner - 1)):
         raise ModelFileError(f"{SOURCE} is damaged: a node's child does not exist")
     return np.where(child >= 0, child, n_inner - 1 - child)
@@ -386,7 +388,7 @@ def _positions(
     features: npt.NDArray[np.int64],
     vocabularies: list[Vocabulary | None],
 ) -> npt.NDArray[np.int64]:
-    """The levels of LightGBM's category numbers."""
+    """Map LightGBM's category numbers to codes of the vocabularies."""
     levels = np.full(len(codes), -1, dtype=np.int64)
     for feature in np.unique(features).tolist():
         vocabulary, own = vocabularies[feature], features == feature
@@ -398,28 +400,28 @@ def _positions(
 def _questions(
     tree: TreeText, columns: tuple[Column, ...], dtype: Dtype
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """(splits,) thresholds of the input type, and whether missing values go left."""
+    """Return thresholds (splits,) of the input type, and whether missing values go left."""
     categorical = (tree.decision & _CATEGORICAL) != 0
     nominal = np.array([column.kind == "nominal" for column in columns])
     inside = (tree.feature >= 0) & (tree.feature < len(columns))
     if not inside.all() or np.any(nominal[tree.feature] & ~categorical):
-        raise ModelFileError(f"{SOURCE} is damaged: a split asks a column that it does not have")
+        raise ModelFileError(f"{SOURCE} is damaged: a split uses a column that it does not have")
     default_left = (tree.decision & _DEFAULT_LEFT) != 0
     threshold = np.where(categorical, 0.0, _around_zeros(tree.threshold))
-    way = (tree.decision >> 2) & 3
-    _check_zeros(threshold, ~categorical & (way == _ZERO), default_left)
-    missing = np.where(way == _NONE, threshold >= 0, default_left) & ~categorical
+    missing_type = (tree.decision >> 2) & 3
+    _check_zeros(threshold, ~categorical & (missing_type == _ZERO), default_left)
+    missing = np.where(missing_type == _NONE, threshold >= 0, default_left) & ~categorical
     at = floor_to(threshold, dtype)
     if np.any(at == -np.inf):
         raise ModelError(
-            f"{SOURCE} has the threshold {threshold[at == -np.inf][0]}, below every finite "
-            f"{dtype}: read it with dtype='float64'"
+            f"{SOURCE} has the threshold {threshold[at == -np.inf][0]}, below all finite "
+            f"{dtype} numbers: read it with dtype='float64'"
         )
     return at, missing
 
 
 def _around_zeros(threshold: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Thresholds that send each number within the band of zeros the way of 0."""
+    """Move thresholds out of the zero band, so that all numbers in it take the branch of 0."""
     inside = (threshold >= -_ZERO_BAND) & (threshold < _ZERO_BAND)
     moved = np.where(threshold >= 0, _ZERO_BAND, np.nextafter(-_ZERO_BAND, -np.inf))
     return np.where(inside, moved, threshold)
@@ -430,22 +432,22 @@ def _check_zeros(
     zero: npt.NDArray[np.bool_],
     default_left: npt.NDArray[np.bool_],
 ) -> None:
-    """Refuse splits whose missing values include zeros, and do not go their way."""
+    """Check that splits with zero as missing send both to the side of numbers near 0."""
     if np.any(zero & ((threshold >= 0) != default_left)):
         raise ModelError(
-            f"{SOURCE} was trained with zero_as_missing, and a split sends zeros another way "
-            "than the numbers around them, which no treekit split does; train with "
+            f"{SOURCE} was trained with zero_as_missing, and a split separates zeros from the "
+            "numbers around them, which treekit does not support; train with "
             "zero_as_missing=false"
         )
 
 
 # ---------------------------------------------------------------- lightgbm text
-# LightGBM's model text as arrays: parsed, not yet understood.
+# Parsing of LightGBM's model text.
 #
-# The format is that of ``gbdt_model_text.cpp`` and ``Tree::ToString`` (LightGBM
+# The format is defined by ``gbdt_model_text.cpp`` and ``Tree::ToString`` (LightGBM
 # 3 and 4, ``version=v3`` and ``v4``): ``key=value`` lines of a header, a block of
 # such lines for each tree, and JSON of the training frame's categories at the
-# end.  Lines with other keys are passed over.
+# end.  Unknown keys are ignored.
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -456,19 +458,19 @@ _CATEGORIES = "pandas_categorical:"
 
 @dataclass(frozen=True, slots=True)
 class TreeText:
-    """One tree of L leaves and L - 1 splits, as LightGBM numbers them.
+    """One tree of L leaves and L - 1 splits, in LightGBM's numbering.
 
     Attributes
     ----------
     feature, decision : (L - 1,) int64
     threshold : (L - 1,) float64
-        Of a categorical split the number of its set.
+        For a categorical split, the number of its set.
     left, right : (L - 1,) int64
         A split's number, or ``~leaf``.
     gain, inner_value, inner_weight : (L - 1,) float64
     leaf_value, leaf_weight : (L,) float64
     set_bounds : (sets + 1,) int64
-        Set s owns ``set_words[set_bounds[s]:set_bounds[s + 1]]``.
+        Set s is ``set_words[set_bounds[s]:set_bounds[s + 1]]``.
     set_words : (words,) uint32
         Bit b of word w: category ``32 * w + b``.
     """
@@ -489,7 +491,7 @@ class TreeText:
 
 @dataclass(frozen=True, slots=True)
 class ModelText:
-    """Header lines, trees, and the categories of the training frame's columns, if any."""
+    """Header, trees, and any categories of the training frame's columns."""
 
     header: dict[str, str]
     trees: list[TreeText]
@@ -497,18 +499,18 @@ class ModelText:
 
 
 def parse_text(text: str) -> ModelText:
-    """Read a model text.
+    """Parse a model text.
 
     Raises
     ------
     ModelFileError
-        If it is none, is cut off, or does not agree with itself.
+        If it is invalid, truncated or inconsistent.
     ModelError
-        If its leaves hold linear models.
+        If its leaves are linear models.
     """
     lines = text.split("\n")
     if lines[0].strip() != "tree":
-        raise ModelFileError("the text is no LightGBM model: its first line is not 'tree'")
+        raise ModelFileError("the text is not a LightGBM model: its first line is not 'tree'")
     head, *blocks = _blocks(lines)
     if head.get("version") not in ("v2", "v3", "v4"):
         raise ModelFileError(
@@ -516,11 +518,11 @@ def parse_text(text: str) -> ModelText:
             "treekit reads v2, v3 and v4"
         )
     if len(blocks) > MAX_TREES:
-        raise ModelFileError(f"the LightGBM model has more than {MAX_TREES} trees, the bound")
+        raise ModelFileError(f"the LightGBM model has more than {MAX_TREES} trees, the maximum")
     if any(block.get("is_linear", "0") != "0" for block in blocks):
         raise ModelError(
-            "the LightGBM model was trained with linear_tree: its leaves hold linear models, "
-            "which treekit has not; train with linear_tree=False"
+            "the LightGBM model was trained with linear_tree: its leaves are linear models, "
+            "which treekit does not support; train with linear_tree=False"
         )
     try:
         trees = [_tree(block) for block in blocks]
@@ -530,14 +532,14 @@ def parse_text(text: str) -> ModelText:
 
 
 def _blocks(lines: list[str]) -> list[dict[str, str]]:
-    """The ``key=value`` lines of the header and of each tree."""
+    """Parse the ``key=value`` lines of the header and of each tree."""
     blocks: list[dict[str, str]] = [{}]
     for number, line in enumerate(lines[1:], start=1):
         if line.startswith("Tree="):
             if line.strip() != f"Tree={len(blocks) - 1}":
                 raise ModelFileError(
-                    f"line {number + 1} of the LightGBM model is {line!r:.40}, but tree "
-                    f"{len(blocks) - 1} should be next"
+                    f"line {number + 1} of the LightGBM model is {line!r:.40}, expected tree "
+                    f"{len(blocks) - 1}"
                 )
             blocks.append({})
         elif line.startswith(_END_OF_TREES):
@@ -545,12 +547,13 @@ def _blocks(lines: list[str]) -> list[dict[str, str]]:
         elif line.strip():
             key, _, value = line.partition("=")
             if key in blocks[-1]:
-                raise ModelFileError(f"the LightGBM model says {key!r:.40} twice in one place")
+                raise ModelFileError(f"the LightGBM model has {key!r:.40} twice in one block")
             blocks[-1][key.strip()] = value.strip()
-    raise ModelFileError("the LightGBM model is cut off: it has no line 'end of trees'")
+    raise ModelFileError("the LightGBM model is truncated: it has no line 'end of trees'")
 
 
 def _tree(block: dict[str, str]) -> TreeText:
+    """Parse the block of a tree."""
     n_leaves = int(block["num_leaves"])
     if not 1 <= n_leaves <= len(block["leaf_value"]):
         raise ValueError(f"a tree has {n_leaves} leaves")
@@ -562,7 +565,7 @@ def _tree(block: dict[str, str]) -> TreeText:
         bounds = _whole(block, "cat_boundaries", n_sets + 1)
         ascending = bounds[0] == 0 and bool(np.all(np.diff(bounds) >= 0))
         if not ascending:
-            raise ValueError("cat_boundaries does not ascend from 0")
+            raise ValueError("cat_boundaries are not ascending from 0")
         wide = _whole(block, "cat_threshold", int(bounds[-1]))
         if np.any((wide < 0) | (wide >= 2**32)):
             raise ValueError("cat_threshold is out of range")
@@ -585,26 +588,28 @@ def _tree(block: dict[str, str]) -> TreeText:
 
 
 def _numbers(block: dict[str, str], key: str, n: int) -> Floats:
+    """Parse `n` numbers."""
     texts = block[key].split() if n else []
     if len(texts) != n:
-        raise ValueError(f"{key} has {len(texts)} entries, not {n}")
+        raise ValueError(f"{key} has {len(texts)} entries, expected {n}")
     return np.array(texts, dtype=np.float64)
 
 
 def _told(block: dict[str, str], key: str, n: int) -> Floats:
-    """What a model may leave out, as no answer depends on it."""
+    """Parse optional numbers, which predictions do not depend on; 0 if absent."""
     return _numbers(block, key, n) if block.get(key) else np.zeros(n)
 
 
 def _whole(block: dict[str, str], key: str, n: int) -> Ints:
+    """Parse `n` integers."""
     numbers = _numbers(block, key, n)
     if not bool(np.all((np.abs(numbers) <= 2.0**53) & (numbers == np.floor(numbers)))):
-        raise ValueError(f"{key} holds what is no whole number")
+        raise ValueError(f"{key} contains a non-integer")
     return numbers.astype(np.int64)
 
 
 def _categories(lines: list[str]) -> list[list[Any]] | None:
-    """The last ``pandas_categorical:`` line."""
+    """Parse the last ``pandas_categorical:`` line."""
     for line in reversed(lines[-8:]):
         if line.startswith(_CATEGORIES):
             try:

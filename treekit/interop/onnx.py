@@ -1,36 +1,36 @@
-"""ONNX models of tree ensembles as models, whatever wrote them.
+"""Import ONNX models of tree ensembles, from any converter.
 
 A file is parsed without onnxruntime.  Reading takes about 30 times the file's
-size in memory; trees that share nodes are copied to at most 16 times theirs.
+size in memory; trees that share nodes are copied, to at most 16 times their size.
 
-How the answers compare with the graph's, run by onnxruntime:
+Comparison with the graph's predictions in onnxruntime:
 
-Paths
-    equal: numbers of the input's type are compared as the operator does, all
-    of ``BRANCH_LEQ``, ``LT``, ``GTE``, ``GT``, ``EQ``, ``NEQ`` and ``MEMBER``, NaN by
-    ``nodes_missing_value_tracks_true``; without it NaN fails every test but ``NEQ``.
+Decision paths
+    equal: numbers of the input's type are compared like the operator does, by
+    ``BRANCH_LEQ``, ``LT``, ``GTE``, ``GT``, ``EQ``, ``NEQ`` and ``MEMBER``, NaN by
+    ``nodes_missing_value_tracks_true``; without it NaN fails all tests but ``NEQ``.
 Categories
-    a column that is asked by ``EQ``, ``NEQ`` and ``MEMBER`` alone is nominal, of the
-    levels 0, 1, 2, ...; numbers beyond fail ``EQ``.  Where that is not the way of
-    NaN, the model refuses them (``unknown="error"``).
+    a column that is only tested by ``EQ``, ``NEQ`` and ``MEMBER`` is nominal, with the
+    categories 0, 1, 2, ...; other numbers fail ``EQ``.  Where NaN takes the other
+    branch, the model rejects them (``unknown="error"``).
 Margins
-    onnxruntime adds T weights in float32, in an order of its own; the sum of
-    the same weights is exact here but for the grid of ``2**exponent``.  So they
-    differ by onnxruntime's rounding, at most ``T * 2**-24`` of the sum of the
-    weights' magnitudes.
-treekit's own
-    graphs hold the model's integers, schema and policies: the model that is read
-    answers every row as the exported one did, to the last bit.
+    onnxruntime adds T weights in float32, in its own order; the sum of the same
+    weights is exact here except for rounding to multiples of ``2**exponent``.  The
+    difference is onnxruntime's rounding error, at most ``T * 2**-24`` of the sum of
+    the weights' magnitudes.
+treekit's own graphs
+    contain the model's integers, schema and policies: the imported model predicts
+    like the exported one, to the last bit.
 Labels
-    equal unless two classes are closer than that.  Of two classes that both
-    have weights onnxruntime names the second wherever its score is above 0;
-    here, as specified, the first of the largest score.
+    equal unless two classes are closer than that.  For two classes that both
+    have weights, onnxruntime predicts the second wherever its score is above 0;
+    here it is, as specified, the first class with the largest score.
 Probabilities
-    weights that are shares of votes (``post_transform`` NONE, each tree's leaves
-    adding up to the same) are read as votes, within ``T / 2**24``; LOGISTIC and
-    SOFTMAX as links of margins.
+    weights that are shares of votes (``post_transform`` NONE, the leaves of all trees
+    having equal sums) are read as votes, within ``T / 2**24``; LOGISTIC and
+    SOFTMAX as link functions of margins.
 
-`tests/test_import_onnx.py` measures them.
+`tests/test_import_onnx.py` measures these differences.
 """
 
 from __future__ import annotations
@@ -90,18 +90,18 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- onnx
+# ---------------------------------------------------------------- onnx models
 
 Floats = npt.NDArray[np.float64]
 
 _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 _SHARE = 1e-4
-"""Weights of float32 are shares of votes if their sums are this close to equal."""
+"""Relative tolerance for equal sums of float32 weights that are shares of votes."""
 
 
 def read_onnx(source: Any, *, answer: str = "predictions") -> Model:
-    """The model of an ONNX graph that is a tree ensemble.
+    """Read an ONNX graph that is a tree ensemble.
 
     Parameters
     ----------
@@ -112,15 +112,15 @@ def read_onnx(source: Any, *, answer: str = "predictions") -> Model:
     Raises
     ------
     ModelError
-        If it is no such graph, is damaged, or has what treekit cannot express.
+        If it is not such a graph, is damaged, or uses unsupported features.
     """
     proto = opened(source)
     if is_own(proto):
         return read_own(proto, answer)
     operator = tree_operator(proto.graph)
     labels, trees, transform, aggregate = _understood(operator)
-    told = operator.n_features or int(trees.feature[trees.true >= 0].max(initial=0)) + 1
-    n_features = checked_width(told, SOURCE)
+    width = operator.n_features or int(trees.feature[trees.true >= 0].max(initial=0)) + 1
+    n_features = checked_width(width, SOURCE)
     names = checked_names(None, n_features, SOURCE)
     vocabularies = vocabularies_of(trees, n_features)
     nodes, unseen_is_missing = nodes_of(trees, operator.dtype, vocabularies)
@@ -162,7 +162,7 @@ def read_onnx(source: Any, *, answer: str = "predictions") -> Model:
 
 
 def _understood(operator: TreeOperator) -> tuple[tuple[Label, ...], OnnxTrees, str, str]:
-    """Labels (none of a regressor), trees, post transform and aggregate function."""
+    """Return labels (none for a regressor), trees, post transform and aggregate function."""
     attributes = operator.attributes
     if operator.kind == "TreeEnsemble":
         transform = _name(attributes.whole("post_transform", 0), _TRANSFORMS, "post_transform")
@@ -186,7 +186,7 @@ def _name(number: int, names: tuple[str, ...], what: str) -> str:
 def _known(aggregate: str) -> str:
     if aggregate not in ("SUM", "AVERAGE"):
         raise ModelError(
-            f"{SOURCE} combines its trees by {aggregate!r:.40}, and treekit by SUM and AVERAGE"
+            f"{SOURCE} combines its trees by {aggregate!r:.40}; treekit supports SUM and AVERAGE"
         )
     return aggregate
 
@@ -202,27 +202,29 @@ def _labels(attributes: Attributes) -> tuple[Label, ...]:
     numbers = attributes.ints("classlabels_int64s").tolist()
     labels = tuple(numbers or attributes.texts("classlabels_strings"))
     if len(labels) < 2 or len(set(labels)) != len(labels):
-        raise ModelError(f"{SOURCE} has {len(labels)} classes, or one twice; treekit needs two")
+        raise ModelError(
+            f"{SOURCE} has {len(labels)} classes, or duplicate ones; treekit requires two or more"
+        )
     return labels
 
 
 def _shares(nodes: Nodes, used: tuple[int, ...], n_classes: int) -> Floats | None:
-    """(n, classes) float64: weights as shares of votes; None if they are none.
+    """Return the weights (n, classes) if they are shares of votes, else None.
 
-    Every tree spreads the same whole over the classes.  Of two classes a graph
-    may have the second's shares alone, as the scores of its one target.
+    Each tree distributes the same total over the classes.  For two classes, a graph
+    may have only the shares of the second, as the scores of its single target.
     """
     leaf = ~nodes.inner
     weight = nodes.value[leaf]
-    whole = 1.0 / len(nodes.roots)
+    total = 1.0 / len(nodes.roots)
     if np.any(weight < 0):
         return None
     if n_classes == 2 and len(used) == 1:
         second = nodes.value[:, used[0]]
-        if np.any(second[leaf] > whole * (1 + _SHARE)):
+        if np.any(second[leaf] > total * (1 + _SHARE)):
             return None
-        return np.stack([np.maximum(whole - second, 0.0), second], axis=1)
-    equal = np.abs(weight.sum(axis=1) - whole) <= whole * _SHARE
+        return np.stack([np.maximum(total - second, 0.0), second], axis=1)
+    equal = np.abs(weight.sum(axis=1) - total) <= total * _SHARE
     return nodes.value if bool(np.all(equal)) else None
 
 
@@ -233,7 +235,7 @@ def _outcome(
     base: Floats,
     operator: TreeOperator,
 ) -> tuple[list[int], Outcome]:
-    """The targets that are margins, and what becomes of them."""
+    """Return the targets that are margins, and their conversion to predictions."""
     refused = f"its post_transform is {transform!r:.40}"
     if not labels:
         every = list(range(_targets(operator.attributes)))
@@ -243,32 +245,35 @@ def _outcome(
     if len(labels) == 2 and len(used) == 1:
         if len(base) > 1 or (len(base) == 1 and used[0] == 1):
             raise ModelError(
-                f"{SOURCE} has weights of one class of two, and base values that are not its own"
+                f"{SOURCE} has weights of one of two classes, but base values that do not match it"
             )
         return [used[0]], Outcome(
             "sigmoid", labels, refused="" if transform == "LOGISTIC" else refused
         )
     link = {"SOFTMAX": "softmax", "LOGISTIC": "sigmoid"}.get(transform)
     if transform == "NONE":
-        refused = "the weights of its classes are no shares of votes"
+        refused = "its class weights are not shares of votes"
     return list(range(len(labels))), Outcome(
         "sigmoid" if link == "sigmoid" else "softmax", labels, refused="" if link else refused
     )
 
 
 def _base(base: Floats, n_margins: int) -> Floats:
+    """Return the initial margins."""
     if len(base) not in (0, n_margins):
-        raise ModelFileError(f"{SOURCE} is damaged: {len(base)} base values of {n_margins} margins")
+        raise ModelFileError(
+            f"{SOURCE} is damaged: {len(base)} base values for {n_margins} margins"
+        )
     return base if len(base) else np.zeros(n_margins)
 
 
-# ---------------------------------------------------------------- onnx own
-# treekit's own ONNX graphs, back as models that answer every row as before.
+# ---------------------------------------------------------------- onnx models of treekit
+# Graphs that treekit exported, imported with bit-identical predictions.
 #
-# The graph holds the trees and the integers of the leaves, its metadata the
-# schema and the policies.  What an exported graph no longer has is not made up:
-# the training weights of nodes, settings, and what derived columns were made of
-# (oblique tests, surrogates, rows that divide), which are refused by name.
+# The graph contains the trees and the fixed-point leaf values, its metadata the
+# schema and the policies.  Information that is lost by the export remains lost: the
+# training weights of nodes, and settings.  Graphs with derived columns (oblique
+# splits, surrogates) or fractional instances are rejected.
 
 Ints = npt.NDArray[np.int64]
 
@@ -291,39 +296,39 @@ class _Units(msgspec.Struct):
 
 
 def is_own(proto: ModelProto) -> bool:
-    """Whether treekit made a graph, and its metadata tell the policies."""
+    """Return whether treekit exported a graph, and its metadata have the policies."""
     keys = {one.key for one in proto.metadata_props}
     return proto.producer_name == "treekit" and "treekit.policies" in keys
 
 
 def read_own(proto: ModelProto, answer: str) -> Model:
-    """The model of a graph that treekit made.
+    """Read a graph that treekit exported.
 
     Raises
     ------
     ModelError
-        If it is damaged, or cannot be had back; the message names why.
+        If it is damaged, or cannot be converted back.
     """
-    told = {one.key: one.value for one in proto.metadata_props}
+    metadata = {one.key: one.value for one in proto.metadata_props}
     try:
-        schema = msgspec.json.decode(told.get("treekit.schema", ""), type=Schema)
-        policies = msgspec.json.decode(told["treekit.policies"], type=_Policies)
-        of_units = msgspec.json.decode(told.get("treekit.units", ""), type=_Units)
+        schema = msgspec.json.decode(metadata.get("treekit.schema", ""), type=Schema)
+        policies = msgspec.json.decode(metadata["treekit.policies"], type=_Policies)
+        of_units = msgspec.json.decode(metadata.get("treekit.units", ""), type=_Units)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ModelFileError(f"{SOURCE} is damaged: its metadata: {error}") from error
     operators = [node for node in proto.graph.node if node.op_type in OPERATORS]
     if answer != "predictions" or len(operators) != 1 or policies.missing == "surrogate":
         raise ModelError(
-            f"{SOURCE} is treekit's own and cannot be had back: its rows divide or it asks "
-            "surrogates, or its margins are asked for; read the model file that it was made of"
+            f"{SOURCE} was exported by treekit and cannot be imported: it has fractional instances "
+            "or surrogates, or margins were requested; read the original model file"
         )
     constants = {one.name: one for one in proto.graph.initializer}
     raw, first, units = _integers(operators[0], constants, schema)
     trees = copied(_without_chains(raw, schema))
     if np.any(trees.feature[trees.true >= 0] >= schema.n_features):
         raise ModelError(
-            f"{SOURCE} is treekit's own and asks derived columns, which cannot be had back; read "
-            "the model file that it was made of"
+            f"{SOURCE} was exported by treekit with derived columns, which cannot be imported; "
+            "read the original model file"
         )
     codes = [
         Vocabulary(one.levels, np.arange(len(one.levels))) if one.kind == "nominal" else None
@@ -358,12 +363,12 @@ def read_own(proto: ModelProto, answer: str) -> Model:
 def _integers(
     node: NodeProto, constants: dict[str, Any], schema: Schema
 ) -> tuple[OnnxTrees, Ints, Ints]:
-    """Trees whose leaves name their integers, where each tree's begin, and the integers.
+    """Return the trees with leaves that refer to their integers, and the integers.
 
     Returns
     -------
     trees : OnnxTrees
-        Of values (n, 1): rows of `units`, counted from `first` of the tree.
+        Values (n, 1) are rows of `units`, relative to `first` of the tree.
     first : (trees,) int64
     units : (rows, values) int64
     """
@@ -379,26 +384,26 @@ def _integers(
     if as_rows:
         first, units = (_constant(constants, name) for name in ("first_leaf", "units"))
         if len(units) % width or len(first) != len(trees.roots):
-            raise ModelFileError(f"{SOURCE} is damaged: the integers of its leaves do not fit")
+            raise ModelFileError(f"{SOURCE} is damaged: inconsistent sizes of its leaf values")
         return trees, first, units.reshape(-1, width)
-    if trees.value.shape[1] == 1 and width == 2:  # the first class has the rest of the votes
+    if trees.value.shape[1] == 1 and width == 2:  # the first class gets the remaining votes
         votes, rest = (_constant(constants, name).ravel() for name in ("rest", "unit_total"))
         if len(votes) != 2 or votes[0] != rest[0] or rest[0] % len(trees.roots):
-            raise ModelFileError(f"{SOURCE} is damaged: its votes do not add up to {rest[0]}")
+            raise ModelFileError(f"{SOURCE} is damaged: its votes do not sum to {rest[0]}")
         second = trees.value[:, 0]
         first_class = np.where(trees.true < 0, rest[0] // len(trees.roots) - second, 0.0)
         trees = trees._replace(value=np.stack([first_class, second], axis=1))
     if trees.value.shape[1] % width:
-        raise ModelFileError(f"{SOURCE} is damaged: {n_targets} targets of {width} values")
+        raise ModelFileError(f"{SOURCE} is damaged: {n_targets} targets for {width} values")
     n_limbs = trees.value.shape[1] // width
     base = 0
     if n_limbs > 1:
         product = _constant(constants, "product" if "product" in constants else "base").ravel()
         base = int(product[width * width] if product.size == n_limbs * width**2 else product[0])
     if not (np.all(np.abs(trees.value) <= 2.0**53) and 0 <= base <= 2**25 and n_limbs <= 8):
-        raise ModelFileError(f"{SOURCE} is damaged: its leaves hold no integers")
+        raise ModelFileError(f"{SOURCE} is damaged: its leaf values are not integers")
     total = np.zeros((len(trees.mode), width), dtype=np.int64)
-    with np.errstate(over="ignore"):  # refused by `check_model`
+    with np.errstate(over="ignore"):  # rejected by `check_model` in `read_own`
         for number in range(n_limbs - 1, -1, -1):
             limb = trees.value[:, number * width : (number + 1) * width].astype(np.int64)
             total = total * base + limb
@@ -411,7 +416,7 @@ def _constant(constants: dict[str, Any], name: str) -> Ints:
         raise ModelFileError(f"{SOURCE} is damaged: it has no constant {name!r}")
     values = tensor_values(constants[name], name)
     if not len(values) or not np.all(values == np.floor(values)):
-        raise ModelFileError(f"{SOURCE} is damaged: {name!r} holds no whole numbers")
+        raise ModelFileError(f"{SOURCE} is damaged: {name!r} does not contain integers")
     return values.astype(np.int64)
 
 
@@ -419,11 +424,11 @@ def _cost_table(costs: list[list[int]]) -> Ints:
     try:
         return np.array(costs, dtype=np.int64)
     except (ValueError, OverflowError) as error:
-        raise ModelFileError(f"{SOURCE} is damaged: its costs are no table: {error}") from error
+        raise ModelFileError(f"{SOURCE} is damaged: its costs are not a matrix: {error}") from error
 
 
 def _rows(trees: tuple[Tree, ...], first: Ints, n_rows: int) -> Iterator[Ints]:
-    """The rows of the integers that the leaves of each tree stand for."""
+    """Yield the rows of the integers of each tree's leaves."""
     for tree, start in zip(trees, first.tolist(), strict=True):
         number = tree.value[tree.leaves, 0]
         if not np.all((number >= 0) & (number < n_rows) & (number == np.floor(number))):
@@ -435,53 +440,53 @@ def _rows(trees: tuple[Tree, ...], first: Ints, n_rows: int) -> Iterator[Ints]:
 
 
 def _valued(tree: Tree, units: Ints, exponent: int) -> Tree:
-    """The tree whose leaves say what their integers mean."""
+    """Replace the leaf values by the numbers that the integers represent."""
     value = np.zeros((tree.n_nodes, units.shape[1]))
-    with np.errstate(over="ignore"):  # refused by `check_model`
+    with np.errstate(over="ignore"):  # rejected by `check_model`
         value[tree.leaves] = np.ldexp(units.astype(np.float64), exponent)
     return replace(tree, value=value)
 
 
 def _without_chains(trees: OnnxTrees, schema: Schema) -> OnnxTrees:
-    """Tests of codes as sets; a chain of tests that leads to two places is one set.
+    """Convert tests of category codes to sets, and merge chains of tests to one set.
 
-    `treekit.export.onnx.trees` writes a set as the bounds between members and
-    others: the false branch goes on, and the true ones share their places.
+    `treekit.export.onnx.trees` writes a set as a chain of thresholds between members and
+    non-members: the false branch continues the chain, and the true branches share nodes.
     """
     n = len(trees.mode)
     inner = np.flatnonzero(trees.true >= 0)
     known = inner[(trees.feature[inner] >= 0) & (trees.feature[inner] < schema.n_features)]
-    asks = np.zeros(n, dtype=np.bool_)
-    asks[known] = schema.nominal[trees.feature[known]] & ~np.isinf(trees.split[known])
+    is_code_test = np.zeros(n, dtype=np.bool_)
+    is_code_test[known] = schema.nominal[trees.feature[known]] & ~np.isinf(trees.split[known])
     n_parents = np.bincount(np.concatenate([trees.true[inner], trees.false[inner]]), minlength=n)
     follows = np.full(n, -1, dtype=np.int64)
-    tests = np.flatnonzero(asks & (trees.mode == LEQ))
+    tests = np.flatnonzero(is_code_test & (trees.mode == LEQ))
     after, yes = trees.false[tests], trees.true[tests]
-    same = asks[after] & (trees.mode[after] == LEQ) & (n_parents[after] == 1)
+    same = is_code_test[after] & (trees.mode[after] == LEQ) & (n_parents[after] == 1)
     same &= (trees.feature[after] == trees.feature[tests]) & (n_parents[yes] > 1)
     follows[tests[same]] = after[same]
     goes_on = np.zeros(n, dtype=np.bool_)
     goes_on[after[same]] = True
     members, true, false = dict(trees.members), trees.true.copy(), trees.false.copy()
-    for head in np.flatnonzero(asks & ~goes_on & (trees.mode != MEMBER)).tolist():
+    for head in np.flatnonzero(is_code_test & ~goes_on & (trees.mode != MEMBER)).tolist():
         n_levels = int(schema.n_levels[trees.feature[head]])
         members[head], true[head], false[head] = _chain(trees, head, follows, n_levels)
-    mode = np.where(asks, MEMBER, trees.mode)
+    mode = np.where(is_code_test, MEMBER, trees.mode)
     return trees._replace(mode=mode, true=true, false=false, members=members)
 
 
 def _chain(
     trees: OnnxTrees, head: int, follows: Ints, n_levels: int
 ) -> tuple[npt.NDArray[np.float64], int, int]:
-    """The codes that a chain sends one way, that way, and the other."""
-    ways, at, end = np.full(n_levels, -1), head, -1
+    """Return the codes that a chain sends to one node, that node, and the other one."""
+    targets, at, end = np.full(n_levels, -1), head, -1
     while at >= 0:
         code = np.clip(trees.split[at], -1, n_levels)
         own = np.arange(n_levels) >= code if trees.mode[at] == GTE else np.arange(n_levels) <= code
-        ways[own & (ways < 0)] = trees.true[at]
+        targets[own & (targets < 0)] = trees.true[at]
         end, at = int(trees.false[at]), int(follows[at])
-    members = np.flatnonzero((ways >= 0) & (ways != end)).astype(np.float64)
-    yes = np.unique(ways[members.astype(np.int64)])
+    members = np.flatnonzero((targets >= 0) & (targets != end)).astype(np.float64)
+    yes = np.unique(targets[members.astype(np.int64)])
     if len(yes) > 1:
-        raise ModelFileError(f"{SOURCE} is damaged: a set of categories leads to several places")
+        raise ModelFileError(f"{SOURCE} is damaged: a set of categories has several branches")
     return members, int(yes[0]) if len(yes) else int(trees.true[head]), end

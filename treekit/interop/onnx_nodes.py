@@ -1,7 +1,7 @@
-"""The one tree operator of an ONNX graph, and what stands around it.
+"""Find the tree operator of an ONNX graph, and convert its trees to node lists.
 
-A graph is read if it is a tree ensemble between casts, reshapes and a ZipMap,
-none of which changes an answer; any other operator is refused by its name.
+A graph is supported if it consists of one tree ensemble and of casts, reshapes and a
+ZipMap, which do not change predictions; other operators are rejected.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ __all__ = [
 
 SOURCE = "the ONNX model"
 OPERATORS = ("TreeEnsembleRegressor", "TreeEnsembleClassifier", "TreeEnsemble")
-"""Of ai.onnx.ml."""
+"""Tree operators of ai.onnx.ml."""
 _FLOAT, _UINT8, _INT32, _INT64, _DOUBLE = 1, 2, 6, 7, 11
-"""Of `TensorProto.DataType`."""
+"""Values of `TensorProto.DataType`."""
 _STORED = {_FLOAT: "<f4", _DOUBLE: "<f8", _UINT8: "u1", _INT32: "<i4", _INT64: "<i8"}
 _EXTERNAL = 1
 _SHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
 
 
 def recognises_onnx(source: Any) -> bool:
-    """Whether `source` is an ONNX file (``.onnx``), or a `ModelProto`."""
-    # A ModelProto begins with its field 1, the version of the format.
+    """Return whether `source` is an ONNX file (``.onnx``), or a `ModelProto`."""
+    # A ModelProto starts with its field 1, the version of the format.
     return beginning(source, (".onnx",), 1) == b"\x08" or _is_proto(source)
 
 
@@ -72,12 +72,12 @@ def _is_proto(source: Any) -> bool:
 
 
 def opened(source: Any) -> ModelProto:
-    """The parsed model of a file or an object."""
+    """Parse a file, or return an object."""
     if _is_proto(source):
         proto: ModelProto = source
         return proto
     if not isinstance(source, Path) or not recognises_onnx(source):
-        raise ModelError(f"a {type(source).__qualname__} is no ONNX model")
+        raise ModelError(f"expected an ONNX model, got {type(source).__qualname__}")
     from google.protobuf.message import DecodeError
     from onnx import ModelProto
 
@@ -85,44 +85,44 @@ def opened(source: Any) -> ModelProto:
     try:
         parsed.ParseFromString(read_whole(source))
     except (DecodeError, ValueError, RuntimeError) as error:
-        raise ModelFileError(f"{SOURCE} is damaged, or none: {error}") from error
+        raise ModelFileError(f"{SOURCE} is damaged, or not an ONNX model: {error}") from error
     _check_texts(parsed)
     return parsed
 
 
 def _check_texts(proto: ModelProto) -> None:
-    """Refuse texts that are no UTF-8, which the parser hands on as bytes."""
+    """Check that texts are UTF-8; the parser returns invalid ones as bytes."""
     named = [*proto.graph.input, *proto.graph.output, *proto.graph.initializer]
     texts: list[Any] = [proto.producer_name, *(one.name for one in named)]
     for node in proto.graph.node:
         texts += [node.op_type, node.domain, node.name, *node.input, *node.output]
         texts += [attribute.name for attribute in node.attribute]
-    for told in proto.metadata_props:
-        texts += [told.key, told.value]
+    for entry in proto.metadata_props:
+        texts += [entry.key, entry.value]
     if not all(isinstance(text, str) for text in texts):
-        raise ModelFileError(f"{SOURCE} is damaged: it holds a text that is no UTF-8")
+        raise ModelFileError(f"{SOURCE} is damaged: it contains text that is not UTF-8")
 
 
 class Attributes:
-    """Attributes of an operator as arrays, texts and numbers of the types they must have."""
+    """Typed access to the attributes of an operator."""
 
     def __init__(self, node: NodeProto) -> None:
         self.of: dict[str, AttributeProto] = {one.name: one for one in node.attribute}
 
     def ints(self, name: str) -> npt.NDArray[np.int64]:
-        """Whole numbers, from a list or a tensor; none if it is absent."""
+        """Return integers of a list or a tensor; empty if absent."""
         found = self._array(name, "ints", np.int64)
         if found.dtype.kind == "f":
-            raise ModelFileError(f"{SOURCE} is damaged: {name} holds no whole numbers")
+            raise ModelFileError(f"{SOURCE} is damaged: {name} does not contain integers")
         return found.astype(np.int64)
 
     def numbers(self, name: str) -> npt.NDArray[np.float64]:
-        """Numbers, from a list, a tensor, or the ``_as_tensor`` of that name."""
+        """Return numbers of a list, a tensor, or the ``_as_tensor`` of that name."""
         wide = f"{name}_as_tensor"
         return self._array(wide if wide in self.of else name, "floats", np.float64)
 
     def texts(self, name: str) -> list[str]:
-        """Texts; none if it is absent."""
+        """Return strings; empty if absent."""
         try:
             return (
                 [text.decode("utf-8") for text in self.of[name].strings] if name in self.of else []
@@ -131,11 +131,11 @@ class Attributes:
             raise ModelFileError(f"{SOURCE} is damaged: {name}: {error}") from error
 
     def text(self, name: str, default: str) -> str:
-        """One text."""
+        """Return a string."""
         return self.of[name].s.decode("utf-8", "replace") if name in self.of else default
 
     def whole(self, name: str, default: int) -> int:
-        """One whole number."""
+        """Return an integer."""
         return int(self.of[name].i) if name in self.of else default
 
     def _array(self, name: str, field: str, dtype: Any) -> npt.NDArray[Any]:
@@ -148,16 +148,16 @@ class Attributes:
 
 
 def tensor_values(tensor: Any, name: str) -> npt.NDArray[Any]:
-    """A tensor's numbers, flat; never from a file that it names."""
+    """Return a tensor's numbers, flat; external files are not read."""
     if tensor.data_location == _EXTERNAL or tensor.data_type not in _STORED:
         raise ModelError(
-            f"{SOURCE} keeps {name} in another file, or in a type that is none of float, double, "
+            f"{SOURCE} stores {name} in another file, or in a type other than float, double, "
             "uint8, int32 and int64; save it in one file"
         )
     dtype = np.dtype(_STORED[tensor.data_type])
     if tensor.raw_data:
         if len(tensor.raw_data) % dtype.itemsize:
-            raise ModelFileError(f"{SOURCE} is damaged: {name} is cut off")
+            raise ModelFileError(f"{SOURCE} is damaged: {name} is truncated")
         return np.frombuffer(tensor.raw_data, dtype=dtype)
     typed = {
         _FLOAT: "float_data",
@@ -179,9 +179,9 @@ class TreeOperator:
         The operator's name.
     attributes : Attributes
     dtype : {"float32", "float64"}
-        Of the numbers that it compares.
+        Type of the numbers that it compares.
     n_features : int
-        Columns of the input, 0 if the graph does not say.
+        Columns of the input, 0 if unknown.
     """
 
     kind: str
@@ -191,19 +191,19 @@ class TreeOperator:
 
 
 def tree_operator(graph: GraphProto) -> TreeOperator:
-    """The only tree operator of a graph.
+    """Find the only tree operator of a graph.
 
     Raises
     ------
     ModelError
-        If there are several, or any other operator could change an answer.
+        If there are several, or another operator could change predictions.
     """
     trees = [node for node in graph.node if node.op_type in OPERATORS]
     if len(trees) != 1:
         others = ", ".join(sorted({node.op_type for node in graph.node})[:8]) or "none"
         raise ModelError(
-            f"{SOURCE} has {len(trees)} tree operators ({', '.join(OPERATORS)}), and treekit "
-            f"reads models of one; its operators: {others}"
+            f"{SOURCE} has {len(trees)} tree operators ({', '.join(OPERATORS)}), but treekit "
+            f"reads models with one; its operators: {others}"
         )
     (tree,) = trees
     dtype, n_features = _input(graph, tree)
@@ -212,7 +212,7 @@ def tree_operator(graph: GraphProto) -> TreeOperator:
 
 
 def _input(graph: GraphProto, tree: NodeProto) -> tuple[Dtype, int]:
-    """Type of the numbers that the trees compare, and how many columns they have."""
+    """Return the type of the numbers that the trees compare, and the number of columns."""
     constants = {one.name for one in graph.initializer}
     inputs = {one.name: one for one in graph.input if one.name not in constants}
     makers = {name: node for node in graph.node for name in node.output}
@@ -228,39 +228,41 @@ def _input(graph: GraphProto, tree: NodeProto) -> tuple[Dtype, int]:
         narrowed |= cast and to == _FLOAT
         at = node.input[0] if node.input else ""
     if len(inputs) != 1 or at not in inputs:
-        raise ModelError(f"{SOURCE} has {len(inputs)} inputs; treekit reads models of one tensor")
+        raise ModelError(f"{SOURCE} has {len(inputs)} inputs; treekit reads models with one tensor")
     tensor = inputs[at].type.tensor_type
     if tensor.elem_type not in (_FLOAT, _DOUBLE, _INT32, _INT64):
-        raise ModelError(f"{SOURCE} takes numbers of type {tensor.elem_type}, not float or double")
+        raise ModelError(
+            f"{SOURCE} has an input of type {tensor.elem_type}, not float, double, int32 or int64"
+        )
     wide = tensor.elem_type == _DOUBLE and not narrowed
     width = tensor.shape.dim[1].dim_value if len(tensor.shape.dim) == 2 else 0
     return "float64" if wide else "float32", int(width)
 
 
 def _check_outputs(graph: GraphProto, tree: NodeProto) -> None:
-    """Refuse what stands behind the trees, unless it changes shapes and types alone."""
+    """Check that operators after the trees change only shapes and types."""
     labels = tree.op_type == "TreeEnsembleClassifier"
-    says = dict.fromkeys(tree.output, "scores")
+    contents = dict.fromkeys(tree.output, "scores")
     if labels and tree.output:
-        says[tree.output[0]] = "label"
+        contents[tree.output[0]] = "label"
     before = _ancestors(graph, tree)
     for node in graph.node:
         if node is tree or any(name in before for name in node.output):
             continue
-        what = says.get(node.input[0] if node.input else "")
-        if what is None and node.op_type == "Constant":
+        content = contents.get(node.input[0] if node.input else "")
+        if content is None and node.op_type == "Constant":
             continue
         to = next((one.i for one in node.attribute if one.name == "to"), 0)
-        casts = (_INT64,) if what == "label" else (_FLOAT, _DOUBLE)
+        casts = (_INT64,) if content == "label" else (_FLOAT, _DOUBLE)
         plain = node.op_type in _SHAPES or (node.op_type == "Cast" and to in casts)
-        zipped = node.op_type == "ZipMap" and what == "scores"
-        if what is None or not (plain or zipped):
-            raise _refused(node, "behind its trees")
-        says |= dict.fromkeys(node.output, what)
+        zipped = node.op_type == "ZipMap" and content == "scores"
+        if content is None or not (plain or zipped):
+            raise _refused(node, "after its trees")
+        contents |= dict.fromkeys(node.output, content)
 
 
 def _ancestors(graph: GraphProto, tree: NodeProto) -> set[str]:
-    """Outputs of the nodes between the graph's input and its trees."""
+    """Return the outputs of the nodes between the graph's input and its trees."""
     makers = {name: node for node in graph.node for name in node.output}
     found: set[str] = set()
     at = tree.input[0] if tree.input else ""
@@ -271,29 +273,30 @@ def _ancestors(graph: GraphProto, tree: NodeProto) -> set[str]:
 
 
 def _refused(node: NodeProto, where: str) -> ModelError:
+    """Return the error for an unsupported operator."""
     return ModelError(
-        f"{SOURCE} has the operator {node.op_type!r:.60} {where}, which treekit does not read; "
-        "convert the trees alone, without scaling and post-processing"
+        f"{SOURCE} has the operator {node.op_type!r:.60} {where}, which treekit does not support; "
+        "convert only the trees, without scaling and post-processing"
     )
 
 
 # ---------------------------------------------------------------- onnx trees
 # ONNX's tree operators as node lists: versions 1 to 3 of ai.onnx.ml, and 5.
 #
-# Versions 1 to 3 (``TreeEnsembleRegressor``, ``TreeEnsembleClassifier``) name nodes
-# by a tree and a number; version 5 (``TreeEnsemble``) has places of nodes, and
-# leaves apart.  Nodes may have several parents: each gets a copy, up to a bound.
+# Versions 1 to 3 (``TreeEnsembleRegressor``, ``TreeEnsembleClassifier``) identify nodes
+# by tree and node id; version 5 (``TreeEnsemble``) by position, with separate leaves.
+# Nodes may have several parents: each parent gets a copy, up to a limit.
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 LEQ, LT, GTE, GT, EQ, NEQ, MEMBER, LEAF = range(8)
-"""Modes, by the numbers of version 5."""
+"""Modes, numbered as in version 5."""
 _MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
 _Kind = TypeVar("_Kind", bound=np.generic)
 _COPIES = 16
 _SMALL = 2**20
-"""Nodes that any model may be copied to, and how many times those of a larger one."""
+"""Limits of nodes after copying: `_COPIES` times the nodes, but at least `_SMALL`."""
 
 
 class OnnxTrees(NamedTuple):
@@ -312,9 +315,9 @@ class OnnxTrees(NamedTuple):
     missing_true : (n,) bool
     value : (n, targets) float64
     used : tuple of int
-        Targets that any leaf adds to.
+        Targets that leaves add to.
     members : dict of int to (members,) float64
-        Of nodes of the mode MEMBER.
+        Sets of the MEMBER nodes.
     """
 
     roots: Ints
@@ -336,17 +339,17 @@ def _require(condition: object, message: str) -> None:
 
 
 def listed(attributes: Attributes, prefix: str, n_targets: int, *, one: bool = False) -> OnnxTrees:
-    """The trees of versions 1 to 3, as they are: nodes may have several parents.
+    """Read the trees of versions 1 to 3; nodes may have several parents.
 
     Parameters
     ----------
     prefix : {"class", "target"}
     one : bool
-        Add all targets' weights up, where each tree has a target of its own.
+        Sum the weights of all targets, for graphs with one target per tree.
     """
     tree_ids, node_ids = attributes.ints("nodes_treeids"), attributes.ints("nodes_nodeids")
     n = len(tree_ids)
-    _require(n and len(node_ids) == n, "it has no nodes, or not as many trees as nodes")
+    _require(n and len(node_ids) == n, "it has no nodes, or inconsistent numbers of ids")
     names = attributes.texts("nodes_modes")
     _require(len(names) == n, f"nodes_modes has {len(names)} entries of {n}")
     number = {f"BRANCH_{name}": mode for mode, name in enumerate(_MODES[:6])} | {"LEAF": LEAF}
@@ -367,10 +370,10 @@ def listed(attributes: Attributes, prefix: str, n_targets: int, *, one: bool = F
     _require(
         np.array_equal(trees, where.trees) and np.all(counts == 1), "a tree has no root, or several"
     )
-    told = [attributes.ints(f"{prefix}_{name}") for name in ("treeids", "nodeids", "ids")]
+    leaf_ids = [attributes.ints(f"{prefix}_{name}") for name in ("treeids", "nodeids", "ids")]
     weight = attributes.numbers(f"{prefix}_weights")
-    _require(len({len(weight), *map(len, told)}) == 1, "the leaves' weights do not fit")
-    leaf = where.find(told[0], told[1], np.ones(len(weight), dtype=np.bool_))
+    _require(len({len(weight), *map(len, leaf_ids)}) == 1, "inconsistent sizes of leaf weights")
+    leaf = where.find(leaf_ids[0], leaf_ids[1], np.ones(len(weight), dtype=np.bool_))
     _require(not np.any(inner[leaf]), "an inner node has a weight")
     missing = attributes.ints("nodes_missing_value_tracks_true")
     return OnnxTrees(
@@ -382,21 +385,21 @@ def listed(attributes: Attributes, prefix: str, n_targets: int, *, one: bool = F
         true=true,
         false=false,
         missing_true=_of(missing if len(missing) else 0 * mode, n, "missing_value") != 0,
-        value=_values(n, n_targets, leaf, told[2], weight, one),
-        used=tuple(np.unique(told[2]).tolist()),
+        value=_values(n, n_targets, leaf, leaf_ids[2], weight, one),
+        used=tuple(np.unique(leaf_ids[2]).tolist()),
         members={},
     )
 
 
 def placed(attributes: Attributes, n_targets: int, *, one: bool = False) -> OnnxTrees:
-    """The trees of version 5, as they are; see `listed`."""
+    """Read the trees of version 5; see `listed`."""
     mode = attributes.ints("nodes_modes")
     n = len(mode)
     _require(n and np.all((mode >= 0) & (mode <= MEMBER)), "it has no nodes, or unknown modes")
     weight = attributes.numbers("leaf_weights").astype(np.float64)
     target = attributes.ints("leaf_targetids")
     n_leaves = len(weight)
-    _require(n_leaves and len(target) == n_leaves, "the leaves' weights do not fit")
+    _require(n_leaves and len(target) == n_leaves, "inconsistent sizes of leaf weights")
     sides = []
     for side in ("true", "false"):
         child = _of(attributes.ints(f"nodes_{side}nodeids"), n, f"nodes_{side}nodeids")
@@ -426,65 +429,65 @@ def placed(attributes: Attributes, n_targets: int, *, one: bool = False) -> Onnx
 
 
 def _of(values: npt.NDArray[_Kind], n: int, name: str) -> npt.NDArray[_Kind]:
-    """`values`, if there are `n` of them."""
+    """Check that there are `n` values, and return them."""
     _require(len(values) == n, f"{name} has {len(values)} entries of {n}")
     return values
 
 
 def _members(values: Floats, mode: Ints) -> dict[int, Floats]:
-    """The sets of the nodes that ask for members, in order, each ended by NaN."""
+    """Split the sets of the MEMBER nodes, in order, each terminated by NaN."""
     nodes = np.flatnonzero(mode == MEMBER)
     parts = np.split(values, np.flatnonzero(np.isnan(values)) + 1)
     ended = [part[:-1] for part in parts[:-1]]
-    if len(parts[-1]):  # the last set's end may be left out
+    if len(parts[-1]):  # the last set may lack a terminator
         ended.append(parts[-1])
-    _require(len(ended) == len(nodes), f"{len(ended)} sets of {len(nodes)} nodes")
+    _require(len(ended) == len(nodes), f"{len(ended)} sets for {len(nodes)} nodes")
     return dict(zip(nodes.tolist(), ended, strict=True))
 
 
 def _values(n: int, n_targets: int, leaf: Ints, target: Ints, weight: Floats, one: bool) -> Floats:
-    """(n, targets) float64: what each node adds, of all targets in one if asked."""
-    _require(np.all((target >= 0) & (target < n_targets)), "a leaf adds to no target")
+    """Sum the weights of each node (n, targets), in one column if `one`."""
+    _require(np.all((target >= 0) & (target < n_targets)), "a leaf has an invalid target")
     if one:
         n_targets, target = 1, 0 * target
     if n * n_targets > MAX_ENTRIES:
         raise ModelError(
-            f"{SOURCE} has {n} nodes and {n_targets} targets; the bound of their product is "
+            f"{SOURCE} has {n} nodes and {n_targets} targets; the maximum of their product is "
             f"{MAX_ENTRIES}"
         )
     value = np.zeros((n, n_targets))
-    with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is refused later
+    with np.errstate(invalid="ignore", over="ignore"):  # make_trees rejects infinities and NaN
         np.add.at(value, (leaf, target), weight)
     return value
 
 
 class _Places:
-    """Where a node stands that has a tree's number and its own."""
+    """Index of nodes by tree id and node id."""
 
     def __init__(self, trees: Ints, nodes: Ints) -> None:
         self.trees, self.nodes = np.unique(trees), np.unique(nodes)
         keys = self._keys(trees, nodes)
         self.order = np.argsort(keys, kind="stable")
         self.keys = keys[self.order]
-        _require(np.all(np.diff(self.keys) > 0), "a node is there twice")
+        _require(np.all(np.diff(self.keys) > 0), "duplicate nodes")
 
     def _keys(self, trees: Ints, nodes: Ints) -> Ints:
-        """-1 for a tree or a number that no node has."""
+        """Return keys of (tree id, node id), -1 for unknown ids."""
         tree = np.minimum(np.searchsorted(self.trees, trees), len(self.trees) - 1)
         node = np.minimum(np.searchsorted(self.nodes, nodes), len(self.nodes) - 1)
         known = (self.trees[tree] == trees) & (self.nodes[node] == nodes)
         return np.where(known, tree * len(self.nodes) + node, -1)
 
     def find(self, trees: Ints, nodes: Ints, wanted: npt.NDArray[np.bool_]) -> Ints:
-        """(n,) int64: the places of nodes, -1 where none is wanted."""
+        """Return the positions (n,) of nodes, -1 where `wanted` is False."""
         keys = self._keys(trees, nodes)
         at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        _require(np.all((self.keys[at] == keys) | ~wanted), "a node leads to none of its tree")
+        _require(np.all((self.keys[at] == keys) | ~wanted), "a node's child is not in its tree")
         return np.where(wanted, self.order[at], -1)
 
 
 def copied(trees: OnnxTrees) -> OnnxTrees:
-    """The same trees with a node for each way to it, in breadth first order."""
+    """Copy nodes with several parents, and order the nodes of all trees breadth-first."""
     n = len(trees.mode)
     most = max(_SMALL, _COPIES * n)
     _require(len(trees.roots) <= MAX_TREES, f"it has more than {MAX_TREES} trees")
@@ -505,8 +508,8 @@ def copied(trees: OnnxTrees) -> OnnxTrees:
         total += len(level)
         if depth > MAX_DEPTH or total > most or total * trees.value.shape[1] > MAX_ENTRIES:
             raise ModelError(
-                f"{SOURCE} has trees that are deeper than {MAX_DEPTH}, go in circles, or share "
-                f"nodes so often that copies of them are more than {most}, the bound"
+                f"{SOURCE} has trees that are deeper than {MAX_DEPTH}, contain cycles, or share "
+                f"nodes so often that copying them exceeds {most} nodes, the maximum"
             )
         sources.append(level)
         owners.append(tree)
@@ -526,39 +529,41 @@ def copied(trees: OnnxTrees) -> OnnxTrees:
     )
 
 
-# ---------------------------------------------------------------- onnx questions
-# What the nodes of ONNX trees ask, as thresholds and sets of codes.
+# ---------------------------------------------------------------- onnx splits
+# Tests of ONNX nodes as thresholds and sets of codes.
 
 
 def vocabularies_of(trees: OnnxTrees, n_features: int) -> list[Vocabulary | None]:
-    """Of the columns that are asked whether they equal a number; None for the others."""
-    found: list[Vocabulary | None] = [None] * n_features
+    """Return the vocabularies of columns that are tested for equality, None for others."""
+    vocabularies: list[Vocabulary | None] = [None] * n_features
     nodes, start, values = _questions(trees)
-    asks = np.zeros(len(trees.mode), dtype=np.bool_)
-    asks[nodes] = True
+    is_equality_test = np.zeros(len(trees.mode), dtype=np.bool_)
+    is_equality_test[nodes] = True
     owner = np.repeat(trees.feature[nodes], np.diff(start))
-    compared = np.unique(trees.feature[(trees.true >= 0) & ~asks])
+    compared = np.unique(trees.feature[(trees.true >= 0) & ~is_equality_test])
     for feature in np.unique(trees.feature[nodes]).tolist():
         if not 0 <= feature < n_features:
-            raise ModelFileError(f"{SOURCE} is damaged: a split asks none of {n_features} columns")
+            raise ModelFileError(
+                f"{SOURCE} is damaged: a split uses column {feature} of {n_features}"
+            )
         if feature in compared:
             raise ModelError(
-                f"{SOURCE} compares column {feature} by order and by equality (EQ, NEQ, MEMBER), "
-                "which no column of treekit's is asked by"
+                f"{SOURCE} compares column {feature} both by order and by equality (EQ, NEQ, "
+                "MEMBER), which treekit does not support"
             )
         own = values[owner == feature]
-        whole = (own >= 0) & (own < 2**24) & (own == np.floor(own))
-        if not np.all(whole):
+        is_code = (own >= 0) & (own < 2**24) & (own == np.floor(own))
+        if not np.all(is_code):
             raise ModelError(
-                f"{SOURCE} asks whether column {feature} equals {own[~whole][0]}; treekit reads "
-                "whole numbers from 0, as codes of categories"
+                f"{SOURCE} tests whether column {feature} equals {own[~is_code][0]}; treekit reads "
+                "integers from 0, as codes of categories"
             )
-        found[feature] = whole_vocabulary(own.astype(np.int64))
-    return found
+        vocabularies[feature] = whole_vocabulary(own.astype(np.int64))
+    return vocabularies
 
 
 def _questions(trees: OnnxTrees) -> tuple[Ints, Ints, Floats]:
-    """Nodes of EQ, NEQ and MEMBER, where the numbers of each begin, and the numbers."""
+    """Return the EQ, NEQ and MEMBER nodes, the offsets of their numbers, and the numbers."""
     single = np.flatnonzero((trees.mode == EQ) | (trees.mode == NEQ))
     several = np.flatnonzero(trees.mode == MEMBER)
     sizes = np.ones(len(trees.mode), dtype=np.int64)
@@ -575,20 +580,20 @@ def _questions(trees: OnnxTrees) -> tuple[Ints, Ints, Floats]:
 def nodes_of(
     trees: OnnxTrees, dtype: Dtype, vocabularies: list[Vocabulary | None]
 ) -> tuple[Nodes, bool]:
-    """The nodes with ``<=`` and sets alone, and whether unseen numbers go the way of NaN."""
+    """Convert all modes to ``<=`` and sets; also return whether unseen numbers act as NaN."""
     mode, inner = trees.mode, trees.true >= 0
     sets, set_start, values = _questions(trees)
-    # Branch 0 is "at most", or "one of them": the false branch of the opposite questions.
-    turned = (mode == GTE) | (mode == GT) | (mode == NEQ)
+    # Branch 0 is "at most", or "in the set": the false branch of the opposite modes.
+    is_inverted = (mode == GTE) | (mode == GT) | (mode == NEQ)
     with np.errstate(over="ignore"):
         below = np.nextafter(trees.split, -np.inf)
-    asked = np.where((mode == LT) | (mode == GTE), below, trees.split)
-    asked[sets] = 0.0
-    threshold = floor_to(asked, dtype)
+    limits = np.where((mode == LT) | (mode == GTE), below, trees.split)
+    limits[sets] = 0.0
+    threshold = floor_to(limits, dtype)
     if np.any(inner & (threshold == -np.inf)):
         raise ModelError(
-            f"{SOURCE} has a threshold that minus infinity alone is below, which no split of "
-            "treekit's can ask"
+            f"{SOURCE} has a threshold that only minus infinity is below, which treekit does not "
+            "support"
         )
     missing_true = trees.missing_true | (mode == NEQ)
     set_codes = np.full(len(values), -1, dtype=np.int64)
@@ -600,11 +605,11 @@ def nodes_of(
     nodes = Nodes(
         roots=trees.roots,
         tree=trees.tree,
-        left=np.where(turned, trees.false, trees.true),
-        right=np.where(turned, trees.true, trees.false),
+        left=np.where(is_inverted, trees.false, trees.true),
+        right=np.where(is_inverted, trees.true, trees.false),
         feature=trees.feature,
         threshold=threshold,
-        missing_left=missing_true != turned,
+        missing_left=missing_true != is_inverted,
         value=trees.value,
         weight=np.zeros(len(mode)),
         gain=np.zeros(len(mode)),
@@ -612,5 +617,5 @@ def nodes_of(
         set_start=set_start,
         set_codes=set_codes,
     )
-    # Numbers that no node asks for are no members: they take branch 1.
+    # Unseen numbers are in no set, so they take branch 1.
     return nodes, not bool(np.any(nodes.missing_left[sets]))

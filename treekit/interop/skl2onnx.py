@@ -1,29 +1,29 @@
-"""treekit's estimators in skl2onnx: what they answer, of which type and shape.
+"""Converters of treekit's estimators for skl2onnx.
 
-``skl2onnx.to_onnx`` converts a pipeline, a search or an ensemble of estimators
-that holds one of treekit's, because importing `treekit.estimators` registers
-them as soon as somebody imports skl2onnx (`register_when_imported`);
-`treekit.register_skl2onnx` does so now, and takes classes derived from them.
+``skl2onnx.to_onnx`` converts pipelines, searches and ensembles that contain estimators
+of treekit, because importing `treekit.estimators` registers converters as soon as
+skl2onnx is imported (`register_when_imported`); `treekit.register_skl2onnx` registers
+at once, and also accepts subclasses.
 
 Outputs
-    ``label`` and ``probabilities``, or ``variable``, as skl2onnx's own
-    converters have them: whole numbers for int, bool and whole float labels,
-    text for text.  Of several outputs labels (N, outputs) and probabilities
-    (outputs, N, most classes), 0 where an output has fewer; no ZipMap then.
+    ``label`` and ``probabilities``, or ``variable``, like skl2onnx's own
+    converters: integers for int, bool and integral float labels, text for text.
+    For several outputs, labels (N, outputs) and probabilities (outputs, N, most
+    classes), padded with 0 and without ZipMap.
 Types
-    double where a graph or a pipeline ends in the estimator: the bits of
+    double where a graph or a pipeline ends in the estimator: bit-identical to
     ``predict_proba`` and ``predict``.  ONNX's ZipMap takes float32 only, and
-    skl2onnx's ensembles (votes, bags, stacks, calibrations) reckon in the type
-    of their input: there the same numbers, rounded once to that type.
+    skl2onnx's ensembles (voting, bagging, stacking, calibration) compute in the
+    type of their input: there the same numbers are rounded once to that type.
 Options
     ``zipmap``, ``nocl``, ``output_class_labels``, ``decision_path`` and
-    ``decision_leaf``.  There is no ``raw_scores``: it stands for
+    ``decision_leaf``.  There is no ``raw_scores``: it represents
     ``decision_function``, which the estimators do not have, and skl2onnx would
-    calibrate by it instead of by the probabilities.
+    calibrate it instead of the probabilities.
 
-What skl2onnx does before and after is its own: a scaler or an imputer in
-float32 may be a bit off scikit-learn's double, and a threshold between the two
-then tells them apart.  `treekit.verify` proves what treekit exports.
+Other operators are skl2onnx's: a scaler or an imputer in float32 may differ slightly
+from scikit-learn's double, so that a threshold between the two results changes the
+prediction.  `treekit.verify` verifies what treekit exports.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- skl2onnx
+# ---------------------------------------------------------------- registration
 
 _SHARED = {"decision_path": [True, False], "decision_leaf": [True, False]}
 _OPTIONS = {
@@ -76,20 +76,20 @@ _OPTIONS = {
 
 
 def register_skl2onnx(*estimators: type) -> None:
-    """Make classes of estimators known to skl2onnx, which is imported if it is not.
+    """Register estimator classes in skl2onnx, importing it if necessary.
 
-    treekit's own are known anyway; skl2onnx looks up a class, not what it
-    derives from, so that classes derived from them need this call.
+    treekit's classes are registered automatically.  Subclasses need this call, because
+    skl2onnx looks up the exact class.
 
     Parameters
     ----------
     *estimators : type
-        treekit's estimators, or classes derived from them.
+        treekit's estimators, or subclasses of them.
 
     Raises
     ------
     ExportError
-        If a class is neither.
+        For any other class.
     """
     from skl2onnx import update_registered_converter
 
@@ -97,8 +97,8 @@ def register_skl2onnx(*estimators: type) -> None:
         task = getattr(estimator, "_task", None)
         if task not in _OPTIONS:
             raise ExportError(
-                f"{estimator.__qualname__} is none of treekit's estimators, nor derived from one; "
-                "others go to skl2onnx.update_registered_converter"
+                f"{estimator.__qualname__} is not an estimator of treekit or a subclass; register "
+                "other classes with skl2onnx.update_registered_converter"
             )
         update_registered_converter(
             estimator,
@@ -111,12 +111,12 @@ def register_skl2onnx(*estimators: type) -> None:
 
 
 def register_when_imported(*estimators: type) -> None:
-    """`register_skl2onnx`, once skl2onnx is imported by somebody."""
+    """Call `register_skl2onnx` as soon as skl2onnx is imported."""
 
     def callback() -> None:
         try:
             register_skl2onnx(*estimators)
-        except Exception as error:  # noqa: BLE001 - importing skl2onnx must not fail by it
+        except Exception as error:  # noqa: BLE001 - must not break the import of skl2onnx
             warnings.warn(
                 f"treekit's estimators are not registered in skl2onnx: {error}; install a version "
                 "of skl2onnx that treekit's package metadata allows",
@@ -142,8 +142,8 @@ def _parse(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> A
     if zipmap:
         if options["output_class_labels"]:
             raise ExportError(
-                "skl2onnx: the option output_class_labels needs zipmap=False; a ZipMap names the "
-                "classes itself"
+                "skl2onnx: the option output_class_labels requires zipmap=False; a ZipMap contains "
+                "the class labels already"
             )
         mapped = _apply_zipmap(zipmap, scope, model, FloatTensorType(), outputs[:2])
         return [*mapped, *outputs[2:]]
@@ -153,13 +153,13 @@ def _parse(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> A
 
 
 def _class_labels(scope: Any, model: Any) -> Any:
-    """An output of all class labels, in the order of the probabilities."""
+    """Declare an output of all class labels, in the order of the probabilities."""
     from skl2onnx.common.utils_classifier import get_label_classes
 
     if model.n_outputs_ > 1:
         raise ExportError(
-            "skl2onnx: the option output_class_labels is for one output, and the model has "
-            f"{model.n_outputs_}; read the metadata of treekit.export"
+            "skl2onnx: the option output_class_labels requires one output, but the model has "
+            f"{model.n_outputs_}; use the metadata of treekit.export"
         )
     operator = scope.declare_local_operator("SklearnClassLabels")
     operator.classes = get_label_classes(scope, model)
@@ -170,7 +170,7 @@ def _class_labels(scope: Any, model: Any) -> Any:
 
 
 def _set_shapes(operator: Any) -> None:
-    """Types and shapes of the outputs, (N, columns); what is declared as double stays so."""
+    """Set types and shapes (N, columns) of the outputs; double outputs remain double."""
     from skl2onnx.common.data_types import (
         DoubleTensorType,
         FloatTensorType,
@@ -184,8 +184,8 @@ def _set_shapes(operator: Any) -> None:
     answer = operator.outputs[-1]
     if model._task == "classification":
         classes = model.classes_ if n_outputs > 1 else [model.classes_]
-        said = operator.scope_inst.get_options(model, {"nocl": False})
-        kind = Int64TensorType if said["nocl"] else _label_type(*classes)
+        options = operator.scope_inst.get_options(model, {"nocl": False})
+        kind = Int64TensorType if options["nocl"] else _label_type(*classes)
         operator.outputs[0].set_type(kind([n_rows, n_outputs] if n_outputs > 1 else [n_rows]))
         answer, further = operator.outputs[1], list(operator.outputs)[2:]
         most = max(map(len, classes))
@@ -201,12 +201,12 @@ def _set_shapes(operator: Any) -> None:
 
 
 def _label_type(*classes: Any) -> Any:
-    """skl2onnx's type of labels: whole numbers, or text.
+    """Return skl2onnx's type of labels: integers, or text.
 
     Raises
     ------
     ExportError
-        For labels that are neither, or of both kinds.
+        For labels of other types, or of both types.
     """
     from skl2onnx.common.data_types import Int64TensorType, StringTensorType
 
@@ -215,13 +215,13 @@ def _label_type(*classes: Any) -> Any:
         text = labels.dtype.kind in "UTO"
         if not text and not _are_int64(labels):
             raise ExportError(
-                "skl2onnx has whole numbers of 64 bits and text as class labels, and "
+                "skl2onnx supports 64-bit integers and text as class labels, but "
                 f"{labels[-1]!r} is neither: use text labels, the option nocl, or treekit.export"
             )
         kinds.add("text" if text else "number")
     if len(kinds) > 1:
         raise ExportError(
-            "skl2onnx: labels of all outputs are one tensor, and some here are text and some "
+            "skl2onnx: labels of all outputs form one tensor, but some are text and some "
             "numbers: fit one estimator for each output, or use the option nocl"
         )
     return StringTensorType if "text" in kinds else Int64TensorType
@@ -232,33 +232,30 @@ def _are_int64(labels: Any) -> bool:
         return bool(np.all(labels.astype(np.int64) == labels))
 
 
-# ---------------------------------------------------------------- skl2onnx graph
-# A model's graph inside skl2onnx's: the inputs joined, the trees, the answers as declared.
-#
-# treekit's own graph is built as for its ONNX files (`treekit.export.onnx`), so
-# that the answers are the same bits, and then moved over under names that are
-# new there.
+# ---------------------------------------------------------------- graph conversion
+# treekit's graph is built as for its ONNX files (`treekit.export.onnx`), so that the
+# predictions are bit-identical, and then moved to skl2onnx's graph under new names.
 
 _ML_OPSET = 3
-"""skl2onnx refuses newer operators of ai.onnx.ml."""
+"""skl2onnx rejects newer operators of ai.onnx.ml."""
 
 
 def convert(scope: Any, operator: Any, container: Any) -> None:
-    """Add an estimator's graph to skl2onnx's container; skl2onnx calls this.
+    """Add an estimator's graph to skl2onnx's container; called by skl2onnx.
 
     Parameters
     ----------
     scope : skl2onnx.common._topology.Scope
-        Gives names.
+        Generates names.
     operator : skl2onnx.common._topology.Operator
         The estimator with its inputs and declared outputs.
     container : skl2onnx.common._container.ModelComponentContainer
-        Takes operators and constants.
+        Collects operators and constants.
 
     Raises
     ------
     ExportError
-        If the graph cannot say what the estimator does, or not from these inputs.
+        If the graph cannot represent the estimator, or does not fit the inputs.
     """
     from onnx import TensorProto
 
@@ -266,28 +263,28 @@ def convert(scope: Any, operator: Any, container: Any) -> None:
     model: Model = estimator.model_
     if container.target_opset < OLDEST_OPSET:
         raise ExportError(
-            f"skl2onnx: treekit's graphs need the standard operators of version {OLDEST_OPSET}, "
-            f"and target_opset is {container.target_opset}: raise it"
+            f"skl2onnx: treekit's graphs require standard operators of version {OLDEST_OPSET}, "
+            f"but target_opset is {container.target_opset}: increase it"
         )
     graph = Graph(min(container.target_opset, NEWEST_OPSET), _ML_OPSET, model.schema.dtype)
     names = join_inputs(graph, model.schema, operator.inputs)
-    given = container.get_options(estimator, {"decision_path": False, "decision_leaf": False})
-    reached = add_sums(graph, model, tell_leaves=any(given.values()))
-    made = (
+    options = container.get_options(estimator, {"decision_path": False, "decision_leaf": False})
+    reached = add_sums(graph, model, tell_leaves=any(options.values()))
+    outputs = (
         _add_classes(graph, estimator, container)
         if model.schema.task == "classification"
         else _add_numbers(graph, model)
     )
-    made += [add_paths(graph, model, reached).name] if given["decision_path"] else []
-    made += [add_leaves(graph, model, reached).name] if given["decision_leaf"] else []
+    outputs += [add_paths(graph, model, reached).name] if options["decision_path"] else []
+    outputs += [add_leaves(graph, model, reached).name] if options["decision_leaf"] else []
     if graph.ml_used > _ML_OPSET:
         raise ExportError(
-            "skl2onnx: the model's sets of categories need TreeEnsemble of ai.onnx.ml 5, which "
-            "skl2onnx does not write: treekit.export it, or set max_depth"
+            "skl2onnx: the model's sets of categories require TreeEnsemble of ai.onnx.ml 5, which "
+            "skl2onnx does not support: use treekit.export, or set max_depth"
         )
-    for name, output in zip(made, operator.outputs, strict=True):
+    for name, output in zip(outputs, operator.outputs, strict=True):
         element = _element_type(output.type)
-        if element == TensorProto.STRING:  # Cast would copy it
+        if element == TensorProto.STRING:  # cheaper than Cast, which would copy the strings
             graph.add("Identity", [name], f"out_{name}")
         else:
             graph.add("Cast", [name], f"out_{name}", to=element)
@@ -296,12 +293,12 @@ def convert(scope: Any, operator: Any, container: Any) -> None:
 
 
 def _element_type(kind: Any) -> int:
-    """ONNX's number for the elements of a declared output."""
+    """Return ONNX's number of the element type of a declared output."""
     return int(kind.to_onnx_type().tensor_type.elem_type)
 
 
 def _add_numbers(graph: Graph, model: Model) -> list[str]:
-    """``value`` (N, outputs)."""
+    """Add ``value`` (N, outputs), and return its name."""
     add_numbers(graph, model)
     if model.schema.more:
         return ["value"]
@@ -310,7 +307,7 @@ def _add_numbers(graph: Graph, model: Model) -> list[str]:
 
 
 def _add_classes(graph: Graph, estimator: Any, container: Any) -> list[str]:
-    """Labels of skl2onnx's types, and probabilities."""
+    """Add labels of skl2onnx's types and probabilities, and return their names."""
     add_labels(graph, estimator.model_)
     if estimator.n_outputs_ == 1:
         ends, classes = [""], [estimator.classes_]
@@ -319,32 +316,32 @@ def _add_classes(graph: Graph, estimator: Any, container: Any) -> list[str]:
     positions = container.get_options(estimator, {"nocl": False})["nocl"]
     labels = []
     for end, own in zip(ends, classes, strict=True):
-        said = next(f"{one}{end}" for one in ("class", "label") if graph.has(f"{one}{end}"))
+        name = next(f"{one}{end}" for one in ("class", "label") if graph.has(f"{one}{end}"))
         if not positions:
             graph.constant(f"said{end}", _plain_labels(own))
-            said = graph.add("Gather", [f"said{end}", said], f"saying{end}", axis=0)
-        labels.append(said)
+            name = graph.add("Gather", [f"said{end}", name], f"saying{end}", axis=0)
+        labels.append(name)
     if len(ends) == 1:
         return [labels[0], "probabilities"]
     return [_side_by_side(graph, labels), _planes(graph, [len(own) for own in classes])]
 
 
 def _plain_labels(classes: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """(classes,) int64, or object of text."""
+    """Convert labels (classes,) to int64, or to an object array of text."""
     if classes.dtype.kind in "UTO":
         return np.array([str(label) for label in classes], dtype=object)
     return classes.astype(np.int64)
 
 
 def _side_by_side(graph: Graph, labels: list[str]) -> str:
-    """(N, outputs) from the (N,) of each output."""
+    """Concatenate the labels (N,) of each output to (N, outputs)."""
     graph.constant("upright", np.array([-1, 1]))
     columns = [graph.add("Reshape", [one, "upright"], f"{one}_column") for one in labels]
     return graph.add("Concat", columns, "labels_of_outputs", axis=1)
 
 
 def _planes(graph: Graph, sizes: list[int]) -> str:
-    """(outputs, N, most classes) from ``probabilities_0`` and so on, filled up with 0."""
+    """Stack ``probabilities_0``, ... to (outputs, N, most classes), padded with 0."""
     graph.constant("plane", np.array([0]))
     planes = []
     for k, size in enumerate(sizes):
@@ -357,7 +354,7 @@ def _planes(graph: Graph, sizes: list[int]) -> str:
 
 
 def _move(graph: Graph, scope: Any, container: Any, names: dict[str, str]) -> None:
-    """Nodes and constants into the container; `names` maps what has a name there already."""
+    """Move nodes and constants to the container; `names` maps names that exist there."""
     from onnx import NodeProto, TensorProto, defs
 
     nodes = _needed(graph, set(names))
@@ -379,7 +376,7 @@ def _move(graph: Graph, scope: Any, container: Any, names: dict[str, str]) -> No
         moved_node = NodeProto()
         moved_node.CopyFrom(node)
         moved_node.name = scope.get_unique_operator_name(f"treekit_{node.op_type}")
-        if node.name:  # what onnxruntime shows where it refuses a row
+        if node.name:  # shown by onnxruntime if it rejects a row
             moved_node.name += f": {node.name}"
         moved_node.input[:] = [renamed(name) for name in node.input]
         moved_node.output[:] = [renamed(name) for name in node.output]
@@ -390,28 +387,27 @@ def _move(graph: Graph, scope: Any, container: Any, names: dict[str, str]) -> No
 
 
 def _needed(graph: Graph, outputs: set[str]) -> list[Any]:
-    """The nodes that `outputs` follow from, in order."""
-    wanted, kept = set(outputs), []
+    """Return the nodes that `outputs` depend on, in order."""
+    needed, nodes = set(outputs), []
     for node in reversed(graph.nodes):
-        if wanted.intersection(node.output):
-            wanted.update(node.input)
-            kept.append(node)
-    return kept[::-1]
+        if needed.intersection(node.output):
+            needed.update(node.input)
+            nodes.append(node)
+    return nodes[::-1]
 
 
-# ---------------------------------------------------------------- skl2onnx inputs
-# From the tensors that skl2onnx hands on to the matrix that treekit's graphs take.
+# ---------------------------------------------------------------- input conversion
+# From the tensors of skl2onnx to the input matrix of treekit's graphs.
 #
-# Numbers come to the model's input type by way of double, as in
-# `treekit.data.encoding`.  A nominal column comes as its values, text or numbers,
-# and becomes codes: LabelEncoder for text; for numbers LabelEncoder on float32
-# too, and then a comparison with the level itself in double, because 0.1 in
-# double is not the level that float32 makes of it.  What is missing becomes NaN,
-# and what is no level -1: the graph says what the model does with either.
+# Numbers are converted to the model's input type through double, as in
+# `treekit.data.encoding`.  Values of nominal columns, text or numbers, are converted to
+# codes: text by LabelEncoder; numbers by LabelEncoder on float32 and a comparison with
+# the category in double, because distinct doubles may be equal in float32.  Missing
+# values become NaN and unknown categories -1; the graph applies the model's policies.
 
 
 class _Piece(NamedTuple):
-    """A tensor (N, width): its elements' type, and the first of the schema's columns in it."""
+    """A tensor (N, width): its element type, and the position of its first column."""
 
     name: str
     element: int
@@ -427,18 +423,18 @@ def join_inputs(graph: Graph, schema: Schema, inputs: Sequence[Any]) -> dict[str
     graph : Graph
     schema : Schema
     inputs : sequence of skl2onnx.common._topology.Variable
-        One tensor of all columns, or several that are these side by side.
+        One tensor of all columns, or several to be concatenated.
 
     Returns
     -------
     dict
-        skl2onnx's name of each tensor that this graph names ``input_0``, ...
+        skl2onnx's names of the tensors ``input_0``, ... of this graph.
 
     Raises
     ------
     ExportError
-        If their columns are not as many as the schema's, or are of a type that
-        the column cannot have.
+        If the number of columns differs from the schema's, or a type does not fit
+        the column.
     """
     pieces = _pieces(schema, inputs)
     parts = [part for piece in pieces for part in _parts(graph, schema, piece)]
@@ -454,21 +450,21 @@ def _pieces(schema: Schema, inputs: Sequence[Any]) -> list[_Piece]:
     for k, variable in enumerate(inputs):
         shape = getattr(variable.type, "shape", None) or [None, None]
         width = shape[1] if len(shape) > 1 else 1
-        if not isinstance(width, int):  # unknown: a single input holds all columns
+        if not isinstance(width, int):  # unknown width: a single input has all columns
             width = schema.n_features if len(inputs) == 1 else 1
         element = int(variable.type.to_onnx_type().tensor_type.elem_type)
         pieces.append(_Piece(f"input_{k}", element, first, width))
         first += width
     if first != schema.n_features:
         raise ExportError(
-            f"skl2onnx: the inputs have {first} columns, and the estimator was fitted on "
-            f"{schema.n_features}: give initial types, or rows X, as at fit"
+            f"skl2onnx: the inputs have {first} columns, but the estimator was fitted on "
+            f"{schema.n_features}: give initial types, or rows X, as in fit"
         )
     return pieces
 
 
 def _parts(graph: Graph, schema: Schema, piece: _Piece) -> list[str]:
-    """Runs of numeric columns, and each nominal one, of the model's input type."""
+    """Convert runs of numeric columns, and each nominal one, to the model's input type."""
     columns = schema.columns[piece.first : piece.first + piece.width]
     if not any(column.kind == "nominal" for column in columns):
         return [_numbers(graph, schema, piece, piece.name, columns[0])]
@@ -485,7 +481,7 @@ def _parts(graph: Graph, schema: Schema, piece: _Piece) -> list[str]:
 
 
 def _columns(graph: Graph, piece: _Piece, start: int, end: int) -> str:
-    """Columns `start` to `end` of a piece."""
+    """Select the columns `start` to `end` of a tensor."""
     if end - start == piece.width:
         return piece.name
     name = f"columns_{piece.first + start}"
@@ -494,13 +490,13 @@ def _columns(graph: Graph, piece: _Piece, start: int, end: int) -> str:
 
 
 def _numbers(graph: Graph, schema: Schema, piece: _Piece, cells: str, column: Column) -> str:
-    """Numeric cells rounded to the model's input type."""
+    """Round numeric cells to the model's input type."""
     from onnx import TensorProto
 
     if piece.element == TensorProto.STRING:
         raise ExportError(
-            f"skl2onnx: column {column.name!r} is numeric, and the graph's input is text: give "
-            "initial types, or rows X, as at fit"
+            f"skl2onnx: column {column.name!r} is numeric, but the graph's input is text: give "
+            "initial types, or rows X, as in fit"
         )
     wanted = TensorProto.FLOAT if schema.dtype == "float32" else TensorProto.DOUBLE
     if piece.element == wanted:
@@ -513,7 +509,7 @@ def _numbers(graph: Graph, schema: Schema, piece: _Piece, cells: str, column: Co
 
 
 def _codes(graph: Graph, schema: Schema, piece: _Piece, cells: str, column: Column) -> str:
-    """The code of each cell of a nominal column, of the model's input type."""
+    """Convert cells of a nominal column to codes of the model's input type."""
     from onnx import TensorProto
 
     name = f"code_of_{cells}"
@@ -527,7 +523,7 @@ def _codes(graph: Graph, schema: Schema, piece: _Piece, cells: str, column: Colu
 
 
 def _codes_of_text(graph: Graph, schema: Schema, cells: str, column: Column, name: str) -> str:
-    """Levels have their codes, marks of missing values NaN, all other text -1."""
+    """Map categories to their codes, marks of missing values to NaN, other text to -1."""
     marks = [mark for mark in schema.missing_marks if mark not in column.levels]
     codes = np.append(np.arange(len(column.levels)), np.full(len(marks), np.nan))
     return graph.add(
@@ -542,7 +538,7 @@ def _codes_of_text(graph: Graph, schema: Schema, cells: str, column: Column, nam
 
 
 def _codes_of_numbers(graph: Graph, piece: _Piece, cells: str, column: Column, name: str) -> str:
-    """Levels that are numbers have their codes, NaN is NaN, all other numbers -1."""
+    """Map numeric categories to their codes, NaN to NaN, other numbers to -1."""
     from onnx import TensorProto
 
     levels = _level_numbers(column, truth=piece.element == TensorProto.BOOL)
@@ -576,7 +572,7 @@ def _codes_of_numbers(graph: Graph, piece: _Piece, cells: str, column: Column, n
 
 
 def _level_numbers(column: Column, *, truth: bool) -> dict[float, int]:
-    """The numbers that mean a level, with its code; of bools, if `truth`, 0 and 1."""
+    """Map the numbers that represent a category to its code; bools, if `truth`, are 0 and 1."""
     numbers: dict[float, int] = {}
     for level, code in LevelIndex(column.levels).codes.items():
         if truth and level in ("False", "True"):
@@ -592,38 +588,37 @@ def _level_numbers(column: Column, *, truth: bool) -> dict[float, int]:
         short = np.array(list(numbers), dtype=np.float64).astype(np.float32)
     if len(np.unique(short)) < len(short):
         raise ExportError(
-            f"skl2onnx: levels of column {column.name!r} are one number in float32, which "
-            "LabelEncoder takes: make them text"
+            f"skl2onnx: categories of column {column.name!r} are equal in float32, the type of "
+            "LabelEncoder: convert them to text"
         )
     return numbers
 
 
-# ---------------------------------------------------------------- on import
-# Doing something once another library is imported, without importing it.
+# ---------------------------------------------------------------- import hook
+# Run a callback when another library is imported, without importing it.
 #
-# A converter must be known to its library before a user calls that library, and
-# importing it for users who never will costs them seconds.  So a finder waits in
-# ``sys.meta_path`` (PEP 451) for the library's name.  It finds nothing itself:
-# it asks the other finders, and runs the callback when their loader is done with
-# the module; then it takes itself off the list.  All other imports cost the
-# comparison of one string.
+# A converter must be registered before a user calls the library, but importing the
+# library takes seconds for users who never need it.  A finder in ``sys.meta_path``
+# (PEP 451) therefore watches for the library's name.  It delegates to the other finders,
+# runs the callback when their loader has executed the module, and removes itself.  Other
+# imports only cost the comparison of one string.
 
 
 def when_imported(name: str, callback: Callable[[], None]) -> None:
-    """Call `callback` once the top-level module `name` is imported; at once if it is.
+    """Call `callback` when the top-level module `name` is imported, now if it already is.
 
-    What the callback raises goes to whoever imports the module, who can import
-    it again: a callback should not raise.
+    The callback should not raise: exceptions propagate to the import statement, which
+    can be repeated.
     """
     if name in sys.modules:
-        importlib.import_module(name)  # waits for an import under way in another thread
+        importlib.import_module(name)  # waits for a running import in another thread
         callback()
     else:
         sys.meta_path.insert(0, _Waiting(name, callback))
 
 
 class _Waiting(MetaPathFinder):
-    """Waits for the import of one module."""
+    """Finder that runs a callback after the import of one module."""
 
     def __init__(self, name: str, callback: Callable[[], None]) -> None:
         self.name = name
@@ -633,11 +628,11 @@ class _Waiting(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec that the other finders find, with a loader that calls back."""
+        """Return the spec of the other finders, with a loader that runs the callback."""
         del path, target
         if fullname != self.name or getattr(self._asking, "now", False):
             return None
-        self._asking.now = True  # the search below comes by here again
+        self._asking.now = True  # the search below calls this method again
         try:
             spec = find_spec(fullname)
         finally:
@@ -647,14 +642,14 @@ class _Waiting(MetaPathFinder):
         return spec
 
     def done(self) -> None:
-        """The module is there."""
+        """Remove the finder and run the callback."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
             self.callback()
 
 
 class _CallingBack(Loader):
-    """A loader that loads as another does, and then says so."""
+    """Loader that delegates to another loader and then runs the callback."""
 
     def __init__(self, loader: Loader, waiting: _Waiting) -> None:
         self._loader = loader
@@ -664,7 +659,7 @@ class _CallingBack(Loader):
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        # The module keeps its own loader: resources and sources are read through it.
+        # Restore the original loader, through which resources and sources are read.
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader

@@ -1,44 +1,45 @@
-"""Fitted trees, forests and boosted trees of scikit-learn as models.
+"""Import fitted trees, forests and boosted trees of scikit-learn.
 
-Estimator objects, and what a file of skops says of them (see
-`treekit.interop.skops`); never pickles: loading one runs what it says.
+Sources are estimator objects, and skops files (see `treekit.interop.skops`), but not
+pickles, because loading a pickle executes code.
 
-How the answers compare with scikit-learn's:
+Comparison with scikit-learn's predictions:
 
-Paths
-    equal, always.  scikit-learn casts inputs to float32 and compares them with
+Decision paths
+    always equal.  scikit-learn casts inputs to float32 and compares them with
     a double threshold; for a float32 x, ``x <= t`` is ``x <= floor32(t)``.
 Labels of one tree
     equal; ties go to the first class in both.
 Labels of a forest
-    equal unless two classes are closer than the last digits: scikit-learn adds
-    up shares in double, in the order of the trees, and treekit adds integers,
-    T trees of ``floor(2**24 / T)`` units.  An exact tie of shares goes to the
-    first class here, and where rounding happens to push it there.
+    equal unless two classes differ only in the last digits: scikit-learn adds
+    shares in double, in the order of the trees, and treekit adds integers,
+    ``floor(2**24 / T)`` units for each of T trees.  An exact tie goes to the first
+    class here; in scikit-learn it depends on rounding.
 Probabilities
     within ``T / 2**24``, for 100 trees 6e-6.
 Regression
-    within half a step of the grid, ``2**(exponent - 1)``: for T trees at most
+    within half a fixed-point step, ``2**(exponent - 1)``: for T trees at most
     ``T**2 / 2**48`` of the largest leaf, 4e-11 for 100 trees.
 
 Bagging
-    as forests: its trees' shares, or numbers, are averaged.
+    like forests: shares, or numbers, of the trees are averaged.
 Gradient boosting
-    paths are equal: `GradientBoosting*` compares as its trees do,
-    `HistGradientBoosting*` doubles, with its sides for missing values and its sets of
-    categories; unseen ones are missing, there and here.
+    equal decision paths: `GradientBoosting*` compares like its trees,
+    `HistGradientBoosting*` compares doubles, with its branches for missing values and
+    its sets of categories; unseen categories are missing in both.
 Margins
-    scikit-learn adds T doubles one after the other, and the sum here is exact
-    but for the grid: they differ by at most ``T * 2**(exponent - 1)`` and
-    scikit-learn's rounding, some ``T * 2**-53`` of the largest sum.
+    scikit-learn adds T doubles in sequence; the sum here is exact except for rounding
+    to fixed-point units: they differ by at most ``T * 2**(exponent - 1)`` and
+    scikit-learn's rounding error, about ``T * 2**-53`` of the largest sum.
 Labels of boosted trees
     equal unless two classes are closer than that.  A margin of exactly 0 is
     the first class here and in `HistGradientBoostingClassifier`, the second in
     `GradientBoostingClassifier`.
 Probabilities and exponentials of boosted trees
-    within 4 ulp of the exact link of the margin (see `treekit.model.links`).
+    within 4 ulp of the exact link function of the margin (see `treekit.model.links`).
 
-`tests/test_import_sklearn.py` and `tests/test_import_boosting.py` measure them.
+`tests/test_import_sklearn.py` and `tests/test_import_boosting.py` measure these
+differences.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- sklearn
+# ---------------------------------------------------------------- estimators
 
 _TREES = (
     *("DecisionTreeClassifier", "DecisionTreeRegressor"),
@@ -94,23 +95,23 @@ _BOOSTED = ("GradientBoostingClassifier", "GradientBoostingRegressor")
 _HISTOGRAMS = ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor")
 
 KINDS = (*_TREES, *_FORESTS, *_BAGS, *_BOOSTED, *_HISTOGRAMS)
-"""The classes of scikit-learn that are read."""
+"""Supported classes of scikit-learn."""
 
 ROOMS = ("sklearn.tree.", "sklearn.ensemble.")
-"""Where scikit-learn keeps them."""
+"""Prefixes of their modules."""
 
 
 def recognises_sklearn(source: Any) -> bool:
-    """Whether `source` is an estimator of one of `KINDS`, fitted or not.
+    """Return whether `source` is an estimator of one of `KINDS`, fitted or not.
 
-    Does not import scikit-learn: an object of a class derived from its classes
-    shows that somebody did.
+    Does not import scikit-learn, which is already imported if `source` is one of its
+    objects.
     """
     return _kind(source) is not None
 
 
 def _kind(source: Any) -> str | None:
-    # Derived from its classes: treekit's own trees are only registered as such.
+    # Not isinstance: treekit's trees are registered as virtual subclasses.
     for kind in type(source).__mro__:
         if kind.__module__.startswith(ROOMS) and kind.__name__ in KINDS:
             return kind.__name__
@@ -118,14 +119,14 @@ def _kind(source: Any) -> str | None:
 
 
 def read_sklearn(source: Any, *, dtype: str = "auto", answer: str = "predictions") -> Model:
-    """The model of a fitted estimator of one of `KINDS`.
+    """Read a fitted estimator of one of `KINDS`.
 
     Parameters
     ----------
     source : estimator
     dtype : {"auto", "float32", "float64"}
         Input type; auto: float64 for `HistGradientBoosting*`, which compares
-        doubles, and float32 for all others, which round numbers to it.
+        doubles, and float32 for all others, which round numbers to float32.
     answer : {"predictions", "margins"}
         ``margins``: the raw scores of boosted trees, as numbers.
 
@@ -137,11 +138,13 @@ def read_sklearn(source: Any, *, dtype: str = "auto", answer: str = "predictions
     Raises
     ------
     ModelError
-        If the estimator is not fitted, or holds a tree that no fit makes.
+        If the estimator is not fitted, or has an invalid tree.
     """
     kind = _kind(source)
     if kind is None:
-        raise ModelError(f"a {type(source).__qualname__} is no tree or forest of scikit-learn")
+        raise ModelError(
+            f"expected a tree or forest of scikit-learn, got {type(source).__qualname__}"
+        )
     version = sys.modules["sklearn"].__version__
     return read_estimator(source, kind, type(source).__name__, version, dtype, answer)
 
@@ -149,19 +152,19 @@ def read_sklearn(source: Any, *, dtype: str = "auto", answer: str = "predictions
 def read_estimator(
     source: Any, kind: str, name: str, version: str, dtype: str, answer: str
 ) -> Model:
-    """The model of an estimator, or of anything that has its attributes.
+    """Read an estimator, or an object with its attributes.
 
     Parameters
     ----------
     source : object
     kind : str
-        Of `KINDS`.
+        One of `KINDS`.
     name : str
-        What it is called: of a class derived from that kind.
+        Name of the class, which may be a subclass of `kind`.
     version : str
-        Of scikit-learn.
+        Version of scikit-learn.
     dtype, answer : str
-        As in `read_sklearn`.
+        See `read_sklearn`.
     """
     fitted = {_TREES: "tree_", _HISTOGRAMS: "_predictors"}
     needed = next((what for kinds, what in fitted.items() if kind in kinds), "estimators_")
@@ -170,14 +173,14 @@ def read_estimator(
     settings = _settings(source)
     provenance = {"importer": "scikit-learn", "estimator": name, "scikit-learn": version}
     if kind in _HISTOGRAMS:
-        wide: Dtype = "float32" if dtype == "float32" else "float64"
-        return read_histogram_boosting(source, name, wide, answer, settings, provenance)
+        input_type: Dtype = "float32" if dtype == "float32" else "float64"
+        return read_histogram_boosting(source, name, input_type, answer, settings, provenance)
     if dtype == "float64":
-        raise ModelError(f"the {name} rounds numbers to float32 itself: dtype='float64' is not its")
+        raise ModelError(f"the {name} rounds numbers to float32: omit dtype='float64'")
     if kind in _BOOSTED:
         return read_gradient_boosting(source, name, answer, settings, provenance)
     if answer == "margins":
-        raise ModelError(f"the {name} has no margins: leave out answer='margins'")
+        raise ModelError(f"the {name} has no margins: omit answer='margins'")
     schema = _schema(source, name)
     return make_model(
         schema,
@@ -188,7 +191,7 @@ def read_estimator(
 
 
 def _members(source: Any, kind: str, name: str, schema: Schema) -> list[Tree]:
-    """The trees of a tree, forest or bag."""
+    """Convert the trees of a tree, forest or bagging estimator."""
     if kind in _TREES:
         return [tree_of(source.tree_, schema)]
     if kind in _FORESTS:
@@ -196,7 +199,10 @@ def _members(source: Any, kind: str, name: str, schema: Schema) -> list[Tree]:
     trees = []
     for member, features in zip(source.estimators_, source.estimators_features_, strict=True):
         if not hasattr(member, "tree_") or getattr(member, "n_outputs_", 1) != 1:
-            raise ModelError(f"the {name} bags what is no tree of one output; bag decision trees")
+            raise ModelError(
+                f"the {name} has members that are not decision trees with one output; "
+                "bag decision trees"
+            )
         classes = getattr(member, "classes_", None)
         if (classes is not None) != bool(schema.classes):
             raise ModelError(f"the {name} bags trees of another task")
@@ -204,46 +210,49 @@ def _members(source: Any, kind: str, name: str, schema: Schema) -> list[Tree]:
         tree = tree_of(member.tree_, own)
         columns = np.asarray(features, dtype=np.int64)
         if np.any(tree.feature >= len(columns)):
-            raise ModelError(f"the {name} is damaged: a tree asks a column that it was not given")
+            raise ModelError(f"the {name} is damaged: a tree uses a column that it does not have")
         value = tree.value
         if classes is not None:
             value = np.zeros((tree.n_nodes, schema.n_values))
             value[:, np.asarray(classes, dtype=np.int64)] = tree.value
-        asked = np.where(tree.feature >= 0, columns[tree.feature], -1).astype(np.int32)
-        trees.append(replace(tree, feature=asked, value=value))
+        split_feature = np.where(tree.feature >= 0, columns[tree.feature], -1).astype(np.int32)
+        trees.append(replace(tree, feature=split_feature, value=value))
     return trees
 
 
 def _of_classes(schema: Schema, classes: Any, name: str) -> Schema:
-    """The schema of a bagged tree, whose classes are positions of those that its rows had."""
+    """Return the schema of a bagged tree, whose classes are positions in the bag's classes."""
     positions = np.asarray(classes)
     if not np.all(np.isin(positions, np.arange(len(schema.classes)))):
-        raise ModelError(f"the {name} is damaged: a tree has classes that it has not")
+        raise ModelError(f"the {name} is damaged: a tree has unknown classes")
     labels = tuple(schema.classes[int(position)] for position in positions)
     return Schema(columns=schema.columns, classes=labels)
 
 
 def _schema(source: Any, name: str) -> Schema:
-    said = f"the {name}"
+    """Make the schema of a tree, forest or bagging estimator."""
+    source_name = f"the {name}"
     names = getattr(source, "feature_names_in_", None)
     names = None if names is None else [str(name) for name in names]
-    names = checked_names(names, checked_width(int(source.n_features_in_), said), said)
+    names = checked_names(
+        names, checked_width(int(source.n_features_in_), source_name), source_name
+    )
     columns = tuple(Column(name) for name in names)
     n_outputs = int(getattr(source, "n_outputs_", 1))
     if not 1 <= n_outputs <= MAX_COLUMNS:
-        raise ModelError(f"{said} has {n_outputs} outputs; treekit reads 1 to {MAX_COLUMNS}")
+        raise ModelError(f"{source_name} has {n_outputs} outputs; treekit reads 1 to {MAX_COLUMNS}")
     targets = ["target"] if n_outputs == 1 else [f"y{k}" for k in range(n_outputs)]
     if not hasattr(source, "classes_"):
         more = tuple(Output(target) for target in targets[1:])
         return Schema(columns=columns, target=targets[0], task="regression", more=more)
-    told = [source.classes_] if n_outputs == 1 else source.classes_
-    labels = [tuple(python_label(label) for label in classes) for classes in told]
+    class_arrays = [source.classes_] if n_outputs == 1 else source.classes_
+    labels = [tuple(python_label(label) for label in classes) for classes in class_arrays]
     more = tuple(map(Output, targets[1:], labels[1:]))
     return Schema(columns=columns, target=targets[0], classes=labels[0], more=more)
 
 
 def _settings(source: Any) -> dict[str, Any]:
-    """The estimator's parameters as plain values; others as text."""
+    """Return the estimator's parameters as plain values, or as their `repr`."""
     plain = (bool, int, float, str, type(None))
     return {
         name: value if type(value) in plain else repr(value)
@@ -251,22 +260,21 @@ def _settings(source: Any) -> dict[str, Any]:
     }
 
 
-# ---------------------------------------------------------------- sklearn trees
-# One tree of scikit-learn as a `Tree`: renumbered, its thresholds on float32.
+# ---------------------------------------------------------------- trees
 
 _WHOLE = 2.0**-50
-"""A class weight this close to a whole number, relative to the node's, is one."""
+"""Class weights this close to an integer, relative to the node's weight, are rounded."""
 
 
 def tree_of(tree: Any, schema: Schema) -> Tree:
-    """One ``sklearn.tree._tree.Tree``, renumbered, its thresholds on float32."""
+    """Convert a ``sklearn.tree._tree.Tree``: renumber nodes, and floor thresholds to float32."""
     n = tree.node_count
     left, right = tree.children_left, tree.children_right
     inner = np.flatnonzero(left >= 0)
     _check(tree, inner, schema)
     order, first_child = _adjacent_siblings(left, right, inner)
     kind, threshold, missing, exchanged = _splits(tree, inner)
-    # A split of missing values whose yes branch is on the right: the sides change places.
+    # Swap the sides of splits on missing values whose missing branch is the right one.
     swapped = inner[exchanged]
     pairs = first_child[swapped]
     order[pairs], order[pairs + 1] = right[swapped], left[swapped]
@@ -287,11 +295,11 @@ def tree_of(tree: Any, schema: Schema) -> Tree:
 
 
 def _check(tree: Any, inner: npt.NDArray[np.int64], schema: Schema) -> None:
-    """Refuse numbers that no fit makes, before anything is computed from them."""
-    weight, asked = tree.weighted_n_node_samples, tree.feature[inner]
-    if np.any((asked < 0) | (asked >= schema.n_features)):
+    """Check that the numbers are valid, before they are used."""
+    weight, split_features = tree.weighted_n_node_samples, tree.feature[inner]
+    if np.any((split_features < 0) | (split_features >= schema.n_features)):
         raise ModelError(
-            "the scikit-learn tree is damaged: a split asks a column that the schema does not have"
+            "the scikit-learn tree is damaged: a split uses a column that the schema does not have"
         )
     finite = bool(np.all(np.isfinite(tree.value))) and bool(np.all(np.isfinite(weight)))
     if not finite or np.any(weight < 0):
@@ -303,7 +311,7 @@ def _check(tree: Any, inner: npt.NDArray[np.int64], schema: Schema) -> None:
 def _adjacent_siblings(
     left: npt.NDArray[np.int64], right: npt.NDArray[np.int64], inner: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """A numbering in which siblings are neighbours and follow their parent.
+    """Renumber nodes such that siblings are adjacent and follow their parent.
 
     The j-th inner node gets the children ``2 j + 1`` and ``2 j + 2``.  As each
     child has a higher number than its parent, the parents of inner nodes have
@@ -314,7 +322,7 @@ def _adjacent_siblings(
     order : (n,) int64
         Old number of each new node.
     first_child : (n,) int64
-        By old number: the new number of the left child; -1 in leaves.
+        New number of the left child by old number; -1 in leaves.
     """
     n = len(left)
     children = np.stack([left[inner], right[inner]], axis=1)
@@ -332,10 +340,10 @@ def _splits(
 ) -> tuple[
     npt.NDArray[np.uint8], npt.NDArray[np.float64], npt.NDArray[np.int32], npt.NDArray[np.bool_]
 ]:
-    """Kind, threshold and missing branch of each node, by old number.
+    """Return kind, threshold and missing branch of each node, by old number.
 
-    An infinite threshold is scikit-learn's way to ask for missing values:
-    all others go to one side.
+    An infinite threshold is scikit-learn's form of a split on missing values, with all
+    other values on one side.
 
     Returns
     -------
@@ -350,7 +358,7 @@ def _splits(
     asks_missing = ~np.isfinite(at)
     if np.any(np.isnan(at)) or np.any(asks_missing & (missing_left == (at > 0))):
         raise ModelError(
-            "a split of the scikit-learn tree sends every value to one side: fit it again"
+            "a split of the scikit-learn tree sends all values to one side: fit it again"
         )
     kind = np.full(tree.node_count, Split.LEAF, dtype=np.uint8)
     kind[inner] = np.where(asks_missing, Split.MISSING, Split.THRESHOLD)
@@ -362,18 +370,18 @@ def _splits(
 
 
 def _values(tree: Any, schema: Schema) -> npt.NDArray[np.float64]:
-    """(n, values) float64: class weights, or means, of each output, by old number.
+    """Return class weights or means (n, values) of each output, by old number.
 
-    scikit-learn keeps the share of each class.  Times the node's weight, the
-    whole numbers that most fits count come back exactly: the product is off
-    by an ulp or two of the node's weight, and is put right.
+    scikit-learn stores the share of each class.  The product with the node's weight is
+    off by an ulp or two, and is rounded where the class weight is an integer, as in
+    most fits.
     """
     sizes = [len(output.classes) or 1 for output in schema.outputs]
     value = np.concatenate([tree.value[:, k, :size] for k, size in enumerate(sizes)], axis=1)
     if schema.task == "regression":
         return value
     node_weight = tree.weighted_n_node_samples[:, None]
-    with np.errstate(over="ignore", invalid="ignore"):  # what is infinite is refused later
+    with np.errstate(over="ignore", invalid="ignore"):  # infinities are rejected later
         weights = value * node_weight
         whole = np.rint(weights)
         close = np.abs(weights - whole) <= _WHOLE * node_weight
@@ -382,7 +390,7 @@ def _values(tree: Any, schema: Schema) -> npt.NDArray[np.float64]:
 
 
 def _gains(tree: Any, inner: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """(n,) float64: decrease of impurity by each split, by old number; 0 where there is none."""
+    """Return the impurity decrease of each split (n,), by old number; 0 in leaves."""
     with np.errstate(all="ignore"):
         return _decreases(tree, inner)
 
@@ -395,37 +403,36 @@ def _decreases(tree: Any, inner: npt.NDArray[np.int64]) -> npt.NDArray[np.float6
     return np.where(np.isfinite(gain), gain, 0.0)
 
 
-# ---------------------------------------------------------------- sklearn boosting
-# scikit-learn's gradient boosting as models: `GradientBoosting*` and `HistGradientBoosting*`.
-#
-# See `treekit.interop.sklearn` for how the answers compare.
+# ---------------------------------------------------------------- gradient boosting
 
 Floats = npt.NDArray[np.float64]
 
 _LOG_LINKS = ("poisson", "gamma")
 _ENCODER = "encoder"
-"""What `HistGradientBoosting*` calls its OrdinalEncoder."""
+"""Name of the OrdinalEncoder of `HistGradientBoosting*`."""
 
 
 def read_gradient_boosting(
     source: Any, kind: str, answer: str, settings: dict[str, Any], provenance: dict[str, Any]
 ) -> Model:
-    """The model of a `GradientBoosting*`, or of what a file says of one."""
-    said = f"the {kind}"
+    """Read a `GradientBoosting*` estimator, or an object with its attributes."""
+    source_name = f"the {kind}"
     stages = np.asarray(source.estimators_, dtype=object)
     if stages.ndim != 2 or stages.size == 0:
-        raise ModelError(f"{said} is damaged: its stages are no table of trees")
-    outcome = _outcome(source, said, stages.shape[1])
-    names = checked_names(_names(source), checked_width(int(source.n_features_in_), said), said)
+        raise ModelError(f"{source_name} is damaged: its stages are not a 2-d array of trees")
+    outcome = _outcome(source, source_name, stages.shape[1])
+    names = checked_names(
+        _names(source), checked_width(int(source.n_features_in_), source_name), source_name
+    )
     trees = [member.tree_ for member in stages.ravel()]
     return read_boosted(
         Boosted(
-            source=said,
+            source=source_name,
             columns=columns_of(names, [None] * len(names)),
             dtype="float32",
             nodes=_plain_nodes(trees, float(source.learning_rate)),
             group=np.arange(len(trees)) % stages.shape[1],
-            base=_start(source, outcome, said, stages.shape[1]),
+            base=_start(source, outcome, source_name, stages.shape[1]),
             outcome=outcome,
         ),
         answer=answer,
@@ -435,27 +442,28 @@ def read_gradient_boosting(
 
 
 def _names(source: Any) -> list[str] | None:
+    """Return the feature names as text, if any."""
     names = getattr(source, "feature_names_in_", None)
     return None if names is None else [str(name) for name in names]
 
 
 def _outcome(source: Any, said: str, n_margins: int) -> Outcome:
-    """What the loss makes of the margins."""
+    """Return the conversion of margins to predictions by the loss."""
     if not hasattr(source, "classes_"):
         return Outcome("exp" if source.loss in _LOG_LINKS else "identity")
     labels = tuple(python_label(label) for label in source.classes_)
     if n_margins != (1 if len(labels) == 2 else len(labels)):
-        raise ModelError(f"{said} is damaged: {len(labels)} classes, and {n_margins} margins")
+        raise ModelError(f"{said} is damaged: {len(labels)} classes, but {n_margins} margins")
     if source.loss not in ("log_loss", "exponential"):
-        raise ModelError(f"{said} has the loss {source.loss!r:.40}, which treekit does not know")
+        raise ModelError(f"{said} has the unknown loss {source.loss!r:.40}")
     if len(labels) > 2:
         return Outcome("softmax", labels)
-    # Friedman, Hastie and Tibshirani 2000: half the log odds are what it adds up.
+    # The exponential loss fits half the log odds (Friedman, Hastie and Tibshirani 2000).
     return Outcome("sigmoid", labels, scale=2.0 if source.loss == "exponential" else 1.0)
 
 
 def _start(source: Any, outcome: Outcome, said: str, n_margins: int) -> Floats:
-    """(margins,) float64: the raw prediction that boosting starts from."""
+    """Return the initial raw prediction (margins,) float64."""
     if isinstance(source.init, str) and source.init == "zero":
         return np.zeros(n_margins)
     first = source.init_
@@ -464,7 +472,7 @@ def _start(source: Any, outcome: Outcome, said: str, n_margins: int) -> Floats:
         return np.asarray(first.constant_, dtype=np.float64).reshape(-1)[:1]
     if name != "DummyClassifier" or first.strategy != "prior" or not outcome.labels:
         raise ModelError(
-            f"{said} starts from the predictions of a {name}, which depend on the row; train it "
+            f"{said} has a {name} as init, whose predictions depend on the row; train it "
             "without init, or with init='zero'"
         )
     least = float(np.finfo(np.float64).eps)
@@ -478,7 +486,7 @@ def _start(source: Any, outcome: Outcome, said: str, n_margins: int) -> Floats:
 
 
 def _plain_nodes(trees: list[Any], rate: float) -> Nodes:
-    """Nodes of ``sklearn.tree._tree.Tree``s, their leaves times the learning rate."""
+    """Make nodes of ``sklearn.tree._tree.Tree``s, with leaves times the learning rate."""
     sizes = np.array([len(tree.children_left) for tree in trees], dtype=np.int64)
     first = np.cumsum(sizes) - sizes
     of_tree = np.repeat(np.arange(len(trees)), sizes)
@@ -512,26 +520,26 @@ def read_histogram_boosting(
     settings: dict[str, Any],
     provenance: dict[str, Any],
 ) -> Model:
-    """The model of a `HistGradientBoosting*`, or of what a file says of one."""
-    said = f"the {kind}"
+    """Read a `HistGradientBoosting*` estimator, or an object with its attributes."""
+    source_name = f"the {kind}"
     rounds = [list(stage) for stage in source._predictors]
     n_margins = len(rounds[0]) if rounds else 1
     if not rounds or not n_margins or any(len(stage) != n_margins for stage in rounds):
-        raise ModelError(f"{said} is damaged: its rounds do not have as many trees each")
-    n_features = checked_width(int(source.n_features_in_), said)
-    names = checked_names(_names(source), n_features, said)
-    order, vocabularies = _categories(source, n_features, said)
-    outcome = _outcome(source, said, n_margins)
+        raise ModelError(f"{source_name} is damaged: its rounds have different numbers of trees")
+    n_features = checked_width(int(source.n_features_in_), source_name)
+    names = checked_names(_names(source), n_features, source_name)
+    order, vocabularies = _categories(source, n_features, source_name)
+    outcome = _outcome(source, source_name, n_margins)
     base = np.asarray(source._baseline_prediction, dtype=np.float64).reshape(-1)
     if len(base) != n_margins:
-        raise ModelError(f"{said} is damaged: {len(base)} baselines of {n_margins} margins")
+        raise ModelError(f"{source_name} is damaged: {len(base)} baselines for {n_margins} margins")
     predictors = [predictor for stage in rounds for predictor in stage]
     return read_boosted(
         Boosted(
-            source=said,
+            source=source_name,
             columns=columns_of(names, vocabularies),
             dtype=dtype,
-            nodes=_histogram_nodes(predictors, order, vocabularies, dtype, said),
+            nodes=_histogram_nodes(predictors, order, vocabularies, dtype, source_name),
             group=np.arange(len(predictors)) % n_margins,
             base=base,
             outcome=outcome,
@@ -545,30 +553,30 @@ def read_histogram_boosting(
 def _categories(
     source: Any, n_features: int, said: str
 ) -> tuple[npt.NDArray[np.int64], list[Vocabulary | None]]:
-    """The column behind each of the estimator's own, and the vocabularies of the columns.
+    """Return the input column of each preprocessed column, and the columns' vocabularies.
 
-    Its preprocessor puts categorical columns first, as whole numbers.
+    The preprocessor encodes categorical columns as integers and puts them first.
     """
-    found: list[Vocabulary | None] = [None] * n_features
+    vocabularies: list[Vocabulary | None] = [None] * n_features
     mask = source.is_categorical_
     if mask is None:
-        return np.arange(n_features), found
+        return np.arange(n_features), vocabularies
     if getattr(source, "_preprocessor", None) is None:
         raise ModelError(
-            f"{said} was trained on categories by a scikit-learn before 1.4; train it again"
+            f"{said} was trained on categories by scikit-learn before 1.4; train it again"
         )
     nominal = np.flatnonzero(np.asarray(mask))
     order = np.concatenate([nominal, np.flatnonzero(~np.asarray(mask, dtype=np.bool_))])
     steps = {name: step for name, step, *_ in source._preprocessor.transformers_}
-    told = list(steps[_ENCODER].categories_) if _ENCODER in steps else []
-    if len(told) != len(nominal) or len(order) != n_features:
-        raise ModelError(f"{said} is damaged: its categories do not fit its columns")
-    for column, categories in zip(nominal.tolist(), told, strict=True):
+    encoder_categories = list(steps[_ENCODER].categories_) if _ENCODER in steps else []
+    if len(encoder_categories) != len(nominal) or len(order) != n_features:
+        raise ModelError(f"{said} is damaged: its categories do not match its columns")
+    for column, categories in zip(nominal.tolist(), encoder_categories, strict=True):
         own = np.asarray(categories, dtype=object).tolist()
         if own and (own[-1] is None or own[-1] != own[-1]):
-            own.pop()  # missing, which the encoder puts last
-        found[column] = named_vocabulary(own, f"column {column} of {said}")
-    return order.astype(np.int64), found
+            own.pop()  # the missing category, which the encoder puts last
+        vocabularies[column] = named_vocabulary(own, f"column {column} of {said}")
+    return order.astype(np.int64), vocabularies
 
 
 def _histogram_nodes(
@@ -578,7 +586,7 @@ def _histogram_nodes(
     dtype: Dtype,
     said: str,
 ) -> Nodes:
-    """Nodes of ``TreePredictor``s; their features are numbers of the preprocessed columns."""
+    """Make nodes of ``TreePredictor``s, whose features are preprocessed columns."""
     sizes = np.array([len(one.nodes) for one in predictors], dtype=np.int64)
     first = np.cumsum(sizes) - sizes
     of_tree = np.repeat(np.arange(len(predictors)), sizes)
@@ -586,23 +594,23 @@ def _histogram_nodes(
     inner = all_nodes["is_leaf"] == 0
     feature = all_nodes["feature_idx"].astype(np.int64)
     if np.any(feature[inner] >= len(order)) or np.any(feature[inner] < 0):
-        raise ModelError(f"{said} is damaged: a split asks a column that it does not have")
+        raise ModelError(f"{said} is damaged: a split uses a column that it does not have")
     feature = np.where(inner, order[np.where(inner, feature, 0)], -1)
     categorical = inner & (all_nodes["is_categorical"] != 0)
     nominal = np.array([one is not None for one in vocabularies])
     if np.any(nominal[feature[inner]] != categorical[inner]):
-        raise ModelError(f"{said} is damaged: a split of categories asks a column of numbers")
+        raise ModelError(f"{said} is damaged: kinds of splits and columns do not match")
     set_node, set_start, set_codes = _bitsets(predictors, all_nodes, of_tree, categorical, said)
     n_levels = np.array([0 if one is None else len(one.levels) for one in vocabularies])
     most = np.repeat(n_levels[feature[set_node]], np.diff(set_start))
     if np.any(set_codes >= most):
-        raise ModelError(f"{said} is damaged: a split names a category that it does not have")
-    asked = np.where(categorical, 0.0, all_nodes["num_threshold"])
-    threshold = floor_to(asked, dtype)
+        raise ModelError(f"{said} is damaged: a split has an unknown category")
+    limits = np.where(categorical, 0.0, all_nodes["num_threshold"])
+    threshold = floor_to(limits, dtype)
     if np.any(inner & (threshold == -np.inf)):
         raise ModelError(
-            f"{said} has a threshold below every finite {dtype}; read it with dtype='float64', or "
-            "train it without infinite numbers"
+            f"{said} has a threshold below all finite {dtype} numbers; read it with "
+            "dtype='float64', or train it without infinite numbers"
         )
     shift = first[of_tree]
     return Nodes(
@@ -629,14 +637,14 @@ def _bitsets(
     categorical: npt.NDArray[np.bool_],
     said: str,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Categorical splits, where the categories of each begin, and those that go left."""
+    """Return the categorical splits, the offsets of their categories, and those that go left."""
     tables = [np.asarray(one.raw_left_cat_bitsets) for one in predictors]
     words = np.ascontiguousarray(np.concatenate([t.reshape(-1, 8) for t in tables]), dtype="<u4")
     counts = np.array([len(table) for table in tables], dtype=np.int64)
     node = np.flatnonzero(categorical)
     own = all_nodes["bitset_idx"][node].astype(np.int64)
     if np.any(own >= counts[of_tree[node]]):
-        raise ModelError(f"{said} is damaged: a split of categories has no set")
+        raise ModelError(f"{said} is damaged: a categorical split has no set")
     row = own + (np.cumsum(counts) - counts)[of_tree[node]]
     bits = np.unpackbits(words.view(np.uint8), bitorder="little").reshape(-1, 256)
     at = np.flatnonzero(bits)

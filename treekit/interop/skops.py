@@ -1,9 +1,8 @@
-"""scikit-learn's trees from files of skops, without skops, and without building an estimator.
+"""Import scikit-learn trees from skops files, without skops or estimator objects.
 
-What is read, and how the answers compare, is said in `treekit.interop.sklearn`:
-the same code reads an estimator and what a file says of one.  Only the classes
-of `treekit.interop.sklearn.KINDS` are read, whatever else a file asks to trust.
-Reading takes about 10 times the file's size in memory.
+`treekit.interop.sklearn` reads the stored attributes like those of an estimator, and
+documents how predictions compare.  Only its `KINDS` are read, regardless of other
+types in a file.  Reading takes about 10 times the file's size in memory.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- skops
+# ---------------------------------------------------------------- estimators
 
-# What damaged parts were seen to raise where they are used.
+# Exceptions that were observed for damaged attributes.
 _DAMAGED = (
     AttributeError,
     TypeError,
@@ -46,31 +45,31 @@ _DAMAGED = (
 
 
 def recognises_skops(source: Any) -> bool:
-    """Whether `source` is a file of skops (``.skops``)."""
+    """Return whether `source` is a skops file (``.skops``)."""
     return beginning(source, (".skops",), 4) == b"PK\x03\x04"
 
 
 def read_skops(source: Any, *, dtype: str = "auto", answer: str = "predictions") -> Model:
-    """The model of a file of skops that holds one of scikit-learn's trees.
+    """Read a skops file with a tree model of scikit-learn.
 
     Parameters
     ----------
     source : pathlib.Path
     dtype, answer : str
-        As for `treekit.interop.sklearn.read_sklearn`.
+        See `treekit.interop.sklearn.read_sklearn`.
 
     Raises
     ------
     ModelError
-        If it holds anything else, is damaged, or has what treekit cannot express.
+        If it contains another object, is damaged, or uses unsupported features.
     """
     if not isinstance(source, Path) or not recognises_skops(source):
-        raise ModelError(f"a {type(source).__qualname__} is no file of skops")
+        raise ModelError(f"expected a skops file, got {type(source).__qualname__}")
     estimator = opened_schema(read_entries(source))
     name, module = estimator.stored_name, estimator.stored_module
     if name not in KINDS or not module.startswith(ROOMS):
         raise ModelError(
-            f"the skops file holds a {module:.60}.{name:.60}; treekit reads {', '.join(KINDS)}"
+            f"the skops file contains a {module:.60}.{name:.60}; treekit reads {', '.join(KINDS)}"
         )
     try:
         version = str(getattr(estimator, "_sklearn_version", "unknown"))
@@ -82,15 +81,14 @@ def read_skops(source: Any, *, dtype: str = "auto", answer: str = "predictions")
 
 
 # ---------------------------------------------------------------- skops file
-# Files of skops (``.skops``) read as data: nothing of a file is ever imported or called.
+# Skops files are parsed as data; nothing is imported or called.
 #
-# skops writes a zip of ``schema.json``, which says what every object is made of,
-# and of NumPy arrays.  Its own loader builds the objects, the compiled trees of
-# scikit-learn among them, which a malformed array can crash; here an object is
-# only what the file says of it, and what no reader asks for is not looked at.
+# skops writes a zip of ``schema.json``, which describes all objects, and of NumPy
+# arrays.  Its loader builds the objects, including scikit-learn's compiled trees, which
+# malformed arrays can crash.  Here, attributes are parsed on access only.
 
 _MAX_NESTING = 12
-"""Of lists within an attribute; scikit-learn's need four."""
+"""Maximum nesting of lists in an attribute; scikit-learn's estimators need four."""
 
 _PROTOCOLS = (0, 1, 2)
 _NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -104,7 +102,7 @@ _FIELD = re.compile(rb"\('(\w{0,40})', '([<|=][biufV]\d{1,5})'\)")
 
 
 class Stored:
-    """What a file says of an object: its class by name, and its attributes."""
+    """An object of a file: the name of its class, and its attributes."""
 
     __slots__ = ("_entries", "_found", "_of", "stored_module", "stored_name")
 
@@ -127,7 +125,7 @@ class Stored:
         return self._found[name]
 
     def get_params(self, deep: bool = False) -> dict[str, Any]:
-        """Plain parameters: attributes that fitting did not make."""
+        """Return the plain parameters: attributes that are not set by fitting."""
         del deep
         names = [name for name in self._of if name[:1] != "_" and name[-1:] != "_"]
         loaders = {name: self._of[name] for name in names if isinstance(self._of[name], dict)}
@@ -136,20 +134,20 @@ class Stored:
 
 
 class StoredTree:
-    """A ``sklearn.tree._tree.Tree`` as the arrays that it is made of."""
+    """The arrays of a ``sklearn.tree._tree.Tree``."""
 
     def __init__(self, state: Stored) -> None:
         nodes, values = state.nodes, state.values
         if nodes.ndim != 1 or values.ndim != 3 or len(values) != len(nodes):
-            raise ModelFileError("the skops file is damaged: a tree's arrays do not fit")
+            raise ModelFileError("the skops file is damaged: a tree has inconsistent arrays")
         self.node_count = len(nodes)
         self.children_left, self.children_right = nodes["left_child"], nodes["right_child"]
         self.feature, self.threshold = nodes["feature"], nodes["threshold"]
         self.impurity = nodes["impurity"]
         self.weighted_n_node_samples = nodes["weighted_n_node_samples"]
-        none = np.zeros(len(nodes), dtype=np.uint8)  # before scikit-learn 1.3
-        held = nodes.dtype.names or ()
-        self.missing_go_to_left = nodes["missing_go_to_left"] if _MISSING in held else none
+        none = np.zeros(len(nodes), dtype=np.uint8)  # the field is absent before scikit-learn 1.3
+        field_names = nodes.dtype.names or ()
+        self.missing_go_to_left = nodes["missing_go_to_left"] if _MISSING in field_names else none
         self.value = values
 
 
@@ -157,21 +155,21 @@ _MISSING = "missing_go_to_left"
 
 
 def opened_schema(entries: Mapping[str, bytes]) -> Stored:
-    """The outermost object of a file's entries.
+    """Parse the outermost object of a file's entries.
 
     Raises
     ------
     ModelFileError
-        If there is none, or the file is of a later protocol.
+        If there is none, or the file has a later protocol.
     """
     if "schema.json" not in entries:
-        raise ModelFileError("no file of skops: it has no entry 'schema.json'")
+        raise ModelFileError("not a skops file: no entry 'schema.json'")
     try:
         schema = msgspec.json.decode(entries["schema.json"])
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise ModelFileError(f"the skops file is damaged: schema.json: {error}") from error
     if not isinstance(schema, dict) or schema.get("__loader__") != "ObjectNode":
-        raise ModelFileError("the skops file holds no estimator")
+        raise ModelFileError("the skops file contains no estimator")
     if schema.get("protocol", 0) not in _PROTOCOLS:
         raise ModelFileError(
             f"the skops file has protocol {schema['protocol']!r:.20}; treekit reads up to 2"
@@ -180,9 +178,9 @@ def opened_schema(entries: Mapping[str, bytes]) -> Stored:
 
 
 def _value(node: Any, entries: Mapping[str, bytes], depth: int) -> Any:
-    """What a node of the schema stands for; None for what is no data."""
+    """Return the value of a node of the schema; None for unsupported kinds."""
     if not isinstance(node, dict) or depth > _MAX_NESTING:
-        raise ModelFileError("the skops file is damaged: an object is none, or nests too deep")
+        raise ModelFileError("the skops file is damaged: an object is invalid, or nested too deep")
     loader, content = node.get("__loader__"), node.get("content")
     if loader == "JsonNode":
         return _plain(content)
@@ -190,7 +188,7 @@ def _value(node: Any, entries: Mapping[str, bytes], depth: int) -> Any:
         return _array(entries, str(node.get("file")))
     if loader in ("ListNode", "TupleNode") or (loader == "NdArrayNode" and content is not None):
         if not isinstance(content, list):
-            raise ModelFileError("the skops file is damaged: a list is none")
+            raise ModelFileError("the skops file is damaged: a list is invalid")
         return [_value(one, entries, depth + 1) for one in content]
     if loader == "ObjectNode":
         return Stored(node, entries)
@@ -200,6 +198,7 @@ def _value(node: Any, entries: Mapping[str, bytes], depth: int) -> Any:
 
 
 def _plain(content: Any) -> Any:
+    """Parse a value that is stored as JSON text."""
     if content in _NUMBERS:
         return _NUMBERS[content]
     try:
@@ -209,7 +208,7 @@ def _plain(content: Any) -> Any:
 
 
 def _array(entries: Mapping[str, bytes], name: str) -> npt.NDArray[Any]:
-    """The array of a ``.npy`` entry; nothing of its header is evaluated or believed."""
+    """Read the array of a ``.npy`` entry, without evaluating or trusting its header."""
     content = entries.get(name, b"")
     wide = content[6:7] == b"\x02"
     first = 12 if wide else 10
@@ -218,23 +217,23 @@ def _array(entries: Mapping[str, bytes], name: str) -> npt.NDArray[Any]:
     dtype = _dtype(header[1]) if header else None
     if header is None or dtype is None or dtype.itemsize == 0:
         raise ModelFileError(
-            f"the skops file is damaged: {name!r:.60} is no array of plain numbers"
+            f"the skops file is damaged: {name!r:.60} is not an array of plain numbers"
         )
     shape = tuple(int(text) for text in header[3].decode("ascii").replace(",", " ").split())
     if math.prod(shape) * dtype.itemsize != len(content) - end:
-        raise ModelFileError(f"the skops file is damaged: {name!r:.60} is not of the shape {shape}")
+        raise ModelFileError(f"the skops file is damaged: {name!r:.60} does not fit shape {shape}")
     array = np.frombuffer(content, dtype=dtype, offset=end)
     if dtype.kind == "U":
         points = np.frombuffer(
             content, dtype=np.dtype("u4").newbyteorder(dtype.byteorder), offset=end
         )
         if np.any(points > sys.maxunicode):
-            raise ModelFileError(f"the skops file is damaged: {name!r:.60} holds no text")
+            raise ModelFileError(f"the skops file is damaged: {name!r:.60} contains invalid text")
     return array.reshape(shape, order="F" if header[2] == b"True" else "C")
 
 
 def _dtype(told: bytes) -> np.dtype[Any] | None:
-    """The type that a header describes: of numbers, of texts, or of fields of numbers."""
+    """Parse the dtype of a header: numbers, text, or records of numbers."""
     if plain := _PLAIN.fullmatch(told):
         return np.dtype(plain[1].decode("ascii"))
     if not _FIELDS.fullmatch(told):
@@ -242,7 +241,7 @@ def _dtype(told: bytes) -> np.dtype[Any] | None:
     names, formats, offsets, at = [], [], [], 0
     for name, code in _FIELD.findall(told):
         one = np.dtype(code.decode("ascii"))
-        if name and name.decode() not in names:  # others are the gaps between fields
+        if name and name.decode() not in names:  # unnamed fields are padding
             names.append(name.decode("ascii", "replace"))
             formats.append(one)
             offsets.append(at)

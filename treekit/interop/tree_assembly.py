@@ -1,8 +1,9 @@
-"""Foreign node lists as trees: any numbering in, siblings side by side out.
+"""Assemble trees from node lists of other libraries, in any numbering.
 
-Whole-array work for all trees of a forest at once, linear in nodes.  A node
-list is believed in nothing: children in range, each node one parent, no node
-of another tree, depth within `MAX_DEPTH`, and what `treekit.model.validation` asks.
+All trees of a forest are processed at once, vectorized and linear in nodes.  Node
+lists are untrusted: children must be in range and in the same tree, nodes must have one
+parent, and depth must be within `MAX_DEPTH`, besides the checks of
+`treekit.model.validation`.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- build
+# ---------------------------------------------------------------- trees
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
 MAX_ENTRIES = 2**28
-"""Most values of leaves, or branches of levels, that one model may spread out: 2 GiB."""
+"""Maximum number of leaf values, or of category branches, of one model: 2 GiB."""
 
 
 def _no_codes() -> Ints:
@@ -56,26 +57,26 @@ class Nodes:
     Attributes
     ----------
     roots : (trees,) int64
-        The root of each tree.
+        Root of each tree.
     tree : (n,) int64
-        The tree that each node belongs to.
+        Tree of each node.
     left, right : (n,) int64
         Nodes of the branches 0 and 1; -1 in leaves.
     feature : (n,) int64
-        Anything in leaves.
+        Split feature; ignored in leaves.
     threshold : (n,) float64
-        Of splits that are no sets: ``x <= threshold`` takes branch 0.  ``inf``:
-        every number does, ``-inf``: none.  Of the model's input type; anything elsewhere.
+        ``x <= threshold`` takes branch 0, with ``inf`` all numbers, with ``-inf`` no
+        number.  Of the model's input type; ignored in leaves and nodes with sets.
     missing_left : (n,) bool
         Whether a missing value takes branch 0.
     value : (n, values) float64
     weight, gain : (n,) float64
     set_node : (sets,) int64
-        Nodes that ask whether a level is one of a set.
+        Nodes that split by a set of categories.
     set_start : (sets + 1,) int64
     set_codes : (codes,) int64
-        Set s holds the levels ``set_codes[set_start[s]:set_start[s + 1]]``;
-        they take branch 0, all others of the vocabulary branch 1.
+        Categories ``set_codes[set_start[s]:set_start[s + 1]]`` of set s take branch 0,
+        all other categories of the vocabulary branch 1.
     """
 
     roots: Ints
@@ -94,24 +95,24 @@ class Nodes:
 
     @property
     def inner(self) -> Mask:
-        """(n,) bool: which nodes ask something."""
+        """(n,) bool: mask of inner nodes."""
         return self.left >= 0
 
 
 def make_trees(nodes: Nodes, schema: Schema, source: str) -> tuple[Tree, ...]:
-    """The trees of a node list; nodes that no root leads to are left out.
+    """Make the trees of a node list; unreachable nodes are dropped.
 
     Parameters
     ----------
     nodes : Nodes
     schema : Schema
     source : str
-        What the nodes come from, for messages: ``"the LightGBM model"``.
+        Description of the source in messages: ``"the LightGBM model"``.
 
     Raises
     ------
     ModelError
-        If the nodes form no trees, or more than a model may hold.
+        If the nodes do not form valid trees, or exceed the limits of a model.
     """
     _check_links(nodes, source)
     _check_asked(nodes, schema, source)
@@ -129,11 +130,11 @@ def _require(condition: Any, source: str, message: str) -> None:
 def _check_links(nodes: Nodes, source: str) -> None:
     n, n_trees = len(nodes.left), len(nodes.roots)
     if not 1 <= n_trees <= MAX_TREES:
-        raise ModelError(f"{source} has {n_trees} trees; a model holds 1 to {MAX_TREES}")
+        raise ModelError(f"{source} has {n_trees} trees; a model must have 1 to {MAX_TREES}")
     if nodes.value.size > MAX_ENTRIES:
         raise ModelError(
             f"{source} has {nodes.value.shape[1]} values in each of {n} nodes; "
-            f"the bound is {MAX_ENTRIES} in all"
+            f"the maximum is {MAX_ENTRIES} in total"
         )
     inner = nodes.inner
     children = np.concatenate([nodes.left[inner], nodes.right[inner]])
@@ -148,9 +149,9 @@ def _check_links(nodes: Nodes, source: str) -> None:
 
 def _check_asked(nodes: Nodes, schema: Schema, source: str) -> None:
     inner = nodes.inner
-    asked = nodes.feature[inner]
-    known = (asked >= 0) & (asked < schema.n_features)
-    _require(np.all(known), source, f"a split asks none of the {schema.n_features} columns")
+    split_features = nodes.feature[inner]
+    known = (split_features >= 0) & (split_features < schema.n_features)
+    _require(np.all(known), source, f"a split uses none of the {schema.n_features} columns")
     _require(not np.any(np.isnan(nodes.threshold[inner])), source, "a threshold is NaN")
     leaf_values = nodes.value[~inner]
     _require(np.all(np.isfinite(leaf_values)), source, "a leaf's value is not finite")
@@ -159,16 +160,16 @@ def _check_asked(nodes: Nodes, schema: Schema, source: str) -> None:
     sizes = schema.n_levels[nodes.feature[owners]]
     if int(sizes.sum()) > MAX_ENTRIES:
         raise ModelError(
-            f"{source} asks columns of many categories too often: its splits have "
-            f"{int(sizes.sum())} categories in all; the bound is {MAX_ENTRIES}"
+            f"{source} has too many splits on columns of many categories: they have "
+            f"{int(sizes.sum())} categories in total; the maximum is {MAX_ENTRIES}"
         )
     most = np.repeat(sizes, np.diff(nodes.set_start))
     inside = (nodes.set_codes >= 0) & (nodes.set_codes < most)
-    _require(np.all(inside), source, "a split names a category that its column does not have")
+    _require(np.all(inside), source, "a split has a category that its column does not have")
 
 
 def _kinds(nodes: Nodes) -> npt.NDArray[np.uint8]:
-    """(n,) uint8: `Split`; a threshold that all numbers pass, or none, asks for missing ones."""
+    """Return the `Split` of each node (n,) uint8; infinite thresholds split on missing values."""
     kind = np.full(len(nodes.left), Split.LEAF, dtype=np.uint8)
     kind[nodes.inner] = Split.THRESHOLD
     kind[nodes.inner & np.isinf(nodes.threshold)] = Split.MISSING
@@ -177,18 +178,18 @@ def _kinds(nodes: Nodes) -> npt.NDArray[np.uint8]:
 
 
 def _without_constants(nodes: Nodes, kind: npt.NDArray[np.uint8]) -> tuple[Ints, Ints]:
-    """(n,) int64 twice: the branches, past nodes that send every row one way."""
+    """Return the branches (n,), skipping nodes that send all rows to one branch."""
     endless = kind == Split.MISSING
     numbers_left = nodes.threshold > 0
     constant = endless & (numbers_left == nodes.missing_left)
     left, right = nodes.left.copy(), nodes.right.copy()
-    # Missing values are branch 0 of a MISSING split, and all others branch 1.
+    # Missing values take branch 0 of a MISSING split, all others branch 1.
     swap = endless & ~constant & numbers_left
     left[swap], right[swap] = right[swap], left[swap]
     if not constant.any():
         return left, right
     stands_for = np.where(constant, np.where(numbers_left, left, right), np.arange(len(left)))
-    for _ in range(len(left).bit_length()):  # doubles the steps that are taken at once
+    for _ in range(len(left).bit_length()):  # pointer jumping: each pass doubles the steps
         stands_for = stands_for[stands_for]
     nodes.roots = stands_for[nodes.roots]
     inner = nodes.inner
@@ -197,7 +198,7 @@ def _without_constants(nodes: Nodes, kind: npt.NDArray[np.uint8]) -> tuple[Ints,
 
 
 def _breadth_first(nodes: Nodes, left: Ints, right: Ints, source: str) -> tuple[Ints, Ints]:
-    """Old numbers in the new order, tree after tree, and (trees + 1,) where each tree begins."""
+    """Return old node numbers in the new order, and the offsets (trees + 1,) of the trees."""
     level = nodes.roots
     levels, below = [level], 0
     while True:
@@ -206,11 +207,11 @@ def _breadth_first(nodes: Nodes, left: Ints, right: Ints, source: str) -> tuple[
             break
         below += 1
         if below > MAX_DEPTH:
-            raise ModelError(f"{source} has a tree more than {MAX_DEPTH} deep, the bound")
+            raise ModelError(f"{source} has a tree deeper than {MAX_DEPTH}, the maximum")
         level = np.stack([left[level], right[level]], axis=1).ravel()
         levels.append(level)
     order = np.concatenate(levels)
-    # Stable: siblings stay neighbours, and parents before their children.
+    # A stable sort keeps siblings adjacent, and parents before their children.
     order = order[np.argsort(nodes.tree[order], kind="stable")]
     counts = np.bincount(nodes.tree[order], minlength=len(nodes.roots))
     return order, np.concatenate([[0], np.cumsum(counts)])
@@ -224,21 +225,21 @@ def _arranged(
     order: Ints,
     ends: Ints,
 ) -> tuple[Tree, ...]:
-    """The trees of the nodes in `order`, whose left branches are `left`."""
+    """Make the trees of the nodes in `order`, whose left branches are `left`."""
     number = np.full(len(left), -1, dtype=np.int64)
     number[order] = np.arange(len(order)) - np.repeat(ends[:-1], np.diff(ends))
     inner = nodes.inner[order]
-    asks = kind[order]
-    plain = asks == Split.THRESHOLD
+    kinds = kind[order]
+    plain = kinds == Split.THRESHOLD
     level_start, level_branch = _levels(nodes, schema, order)
     base = np.repeat(ends[:-1], np.diff(ends))
     joined = Tree(
-        kind=asks,
+        kind=kinds,
         feature=np.where(inner, nodes.feature[order], -1),
         threshold=np.where(plain, nodes.threshold[order] + 0.0, np.nan),
         first_child=np.where(inner, number[left[order]] + base, -1),
         n_children=np.where(inner, 2, 0),
-        missing=inner & (asks != Split.MISSING) & ~nodes.missing_left[order],
+        missing=inner & (kinds != Split.MISSING) & ~nodes.missing_left[order],
         level_start=level_start,
         level_branch=level_branch,
         value=_finite(nodes.value[order]),
@@ -249,45 +250,46 @@ def _arranged(
 
 
 def _finite(values: Floats) -> Floats:
-    """What inner nodes tell besides their split may be anything, and decides nothing."""
+    """Replace non-finite numbers by 0, for fields of inner nodes that predictions ignore."""
     return np.where(np.isfinite(values), values, 0.0)
 
 
 def _levels(nodes: Nodes, schema: Schema, order: Ints) -> tuple[Ints, npt.NDArray[np.int32]]:
-    """`Tree.level_start` and `Tree.level_branch` in the new order."""
+    """Compute `Tree.level_start` and `Tree.level_branch` in the new order."""
     n = len(nodes.left)
     set_of = np.full(n, -1, dtype=np.int64)
     set_of[nodes.set_node] = np.arange(len(nodes.set_node))
-    kept = set_of[order]
-    sizes = np.where(kept >= 0, schema.n_levels[np.where(kept >= 0, nodes.feature[order], 0)], 0)
+    set_of_node = set_of[order]
+    sizes = np.where(
+        set_of_node >= 0, schema.n_levels[np.where(set_of_node >= 0, nodes.feature[order], 0)], 0
+    )
     start = np.concatenate([[0], np.cumsum(sizes)])
     branch = np.ones(int(start[-1]), dtype=np.int32)
     place = np.full(len(nodes.set_node), -1, dtype=np.int64)
-    place[kept[kept >= 0]] = start[:-1][kept >= 0]
+    place[set_of_node[set_of_node >= 0]] = start[:-1][set_of_node >= 0]
     owner = np.repeat(np.arange(len(nodes.set_node)), np.diff(nodes.set_start))
     reached = place[owner] >= 0
     branch[(place[owner] + nodes.set_codes)[reached]] = 0
     return start, branch
 
 
-# ---------------------------------------------------------------- vocabulary
-# Columns of foreign models: their names, and the categories behind their codes.
+# ---------------------------------------------------------------- columns and vocabularies
 
 MAX_RANGE = 4096
-"""Whole-number categories up to this one become the levels 0, 1, 2, ... without a gap."""
+"""Integer categories below this limit become the levels 0, 1, 2, ... without gaps."""
 
 MAX_COLUMNS = 2**20
-"""Most columns of a model that is read: a file may say any number of them."""
+"""Maximum number of columns of an imported model."""
 
 
 class Vocabulary:
-    """The levels of one nominal column, and the code of each foreign category.
+    """The categories of a nominal column, and their codes in the other library.
 
     Attributes
     ----------
     levels : tuple of str
     codes : (levels,) int64
-        The foreign number of each level, ascending.
+        The other library's code of each category, ascending.
     """
 
     def __init__(self, levels: Sequence[str], codes: Ints) -> None:
@@ -295,7 +297,7 @@ class Vocabulary:
         self.codes = codes
 
     def positions(self, foreign: Ints) -> Ints:
-        """The level of each foreign number; -1 for one that has none."""
+        """Map codes of the other library to positions of categories; -1 if unknown."""
         if not len(self.codes):
             return np.full(len(foreign), -1, dtype=np.int64)
         at = np.minimum(np.searchsorted(self.codes, foreign), len(self.codes) - 1)
@@ -303,11 +305,11 @@ class Vocabulary:
 
 
 def whole_vocabulary(categories: Ints) -> Vocabulary:
-    """Whole numbers as levels.
+    """Make a vocabulary of integers.
 
-    Up to `MAX_RANGE` all from 0 to the largest: then the codes of an encoded
-    row, which artifacts take, are the numbers themselves.  Beyond, only those
-    that occur, in ascending order.
+    Below `MAX_RANGE`, it has all integers from 0 to the largest, so that the codes of
+    encoded rows, the input of artifacts, equal the integers.  Otherwise it has only
+    the integers that occur, in ascending order.
     """
     present = np.unique(categories[categories >= 0])
     if len(present) and present[-1] < MAX_RANGE:
@@ -318,40 +320,40 @@ def whole_vocabulary(categories: Ints) -> Vocabulary:
 
 
 def named_vocabulary(categories: Sequence[Any], what: str) -> Vocabulary:
-    """Categories that have names or numbers of their own, by their position.
+    """Make a vocabulary of arbitrary categories, coded by position.
 
     Raises
     ------
     ModelError
-        If two of them read the same, or one is missing.
+        If two categories have equal text, or one is missing.
     """
     levels = [level_text(category) for category in categories]
     if any(level is None for level in levels) or len(set(levels)) != len(levels):
-        raise ModelError(f"the categories of {what} are missing or read the same: {levels!r:.80}")
+        raise ModelError(f"the categories of {what} are missing or have equal text: {levels!r:.80}")
     texts = [level for level in levels if level is not None]
     return Vocabulary(texts, np.arange(len(texts)))
 
 
 def checked_width(n: int, source: str) -> int:
-    """`n` columns, unless they are more than `MAX_COLUMNS`, or none."""
+    """Check that the number of columns is 1 to `MAX_COLUMNS`, and return it."""
     if not 1 <= n <= MAX_COLUMNS:
         raise ModelError(f"{source} has {n} columns; treekit reads 1 to {MAX_COLUMNS}")
     return n
 
 
 def checked_names(names: Sequence[str] | None, n: int, source: str) -> list[str]:
-    """`names`, or ``x0``, ``x1``, ... where there are none; `n` of them, each its own."""
+    """Check that there are `n` distinct names; default ``x0``, ``x1``, ..."""
     if not names:
         return [f"x{i}" for i in range(n)]
     if len(names) != n or len(set(names)) != n:
-        raise ModelError(f"{source} has {n} columns, but not as many names, each its own")
+        raise ModelError(f"{source} has {n} columns, but not {n} distinct names")
     return list(names)
 
 
 def columns_of(
     names: Sequence[str], vocabularies: Sequence[Vocabulary | None]
 ) -> tuple[Column, ...]:
-    """Numeric columns, and nominal ones where there is a vocabulary."""
+    """Make the columns: nominal with a vocabulary, numeric without."""
     return tuple(
         Column(name) if one is None else Column(name, "nominal", one.levels)
         for name, one in zip(names, vocabularies, strict=True)

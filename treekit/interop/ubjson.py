@@ -1,7 +1,7 @@
-"""Universal Binary JSON (UBJSON draft 12), as XGBoost writes its models.
+"""Decoder of Universal Binary JSON (UBJSON draft 12), the format of XGBoost's models.
 
-Containers are kept on a list, not by recursion: depth is bounded by `MAX_NESTING`,
-sizes by the file, and nothing is allocated before it is seen to be there.
+Containers are kept on a stack instead of recursion: depth is limited by `MAX_NESTING`,
+sizes by the file, and memory is only allocated for data that is present.
 """
 
 from __future__ import annotations
@@ -23,54 +23,54 @@ _CONSTANTS = {b"Z": None, b"N": None, b"T": True, b"F": False}
 
 
 class _Reader:
-    """A place in the bytes."""
+    """Reader of the bytes from a position."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
         self.at = 0
 
     def take(self, n: int) -> bytes:
-        """The next n bytes."""
+        """Read the next n bytes."""
         if n < 0 or n > len(self.content) - self.at:
-            raise ModelFileError(f"the UBJSON is cut off or damaged at byte {self.at}")
+            raise ModelFileError(f"the UBJSON is truncated or damaged at byte {self.at}")
         self.at += n
         return self.content[self.at - n : self.at]
 
     def marker(self) -> bytes:
-        """The next byte that is not filled in."""
+        """Read the next marker, skipping no-ops."""
         marker = self.take(1)
         while marker == b"N":
             marker = self.take(1)
         return marker
 
     def peek(self) -> bytes:
-        """The next byte, which stays."""
+        """Return the next byte without consuming it."""
         return self.content[self.at : self.at + 1]
 
     def length(self) -> int:
-        """A count: a marker of a whole number, and the number."""
+        """Read a length: an integer marker and the integer."""
         marker = self.marker()
         if marker not in _INTEGERS:
-            raise ModelFileError(f"the UBJSON has no length where one must be, byte {self.at}")
+            raise ModelFileError(f"the UBJSON lacks a length at byte {self.at}")
         value = int(self.number(marker))
         if not 0 <= value <= len(self.content):
-            raise ModelFileError(f"the UBJSON says a length of {value} at byte {self.at}")
+            raise ModelFileError(f"the UBJSON has an invalid length {value} at byte {self.at}")
         return value
 
     def number(self, marker: bytes) -> Any:
-        """A number of the marker's type."""
+        """Read a number of the marker's type."""
         code = _NUMBERS[marker]
         return struct.unpack(code, self.take(struct.calcsize(code)))[0]
 
     def text(self) -> str:
-        """A length, and UTF-8."""
+        """Read a length and UTF-8 text."""
         try:
             return self.take(self.length()).decode("utf-8")
         except UnicodeDecodeError as error:
-            raise ModelFileError(f"the UBJSON holds a text that is no UTF-8: {error}") from error
+            raise ModelFileError(f"the UBJSON has text that is not UTF-8: {error}") from error
 
     def plain(self, marker: bytes) -> Any:
-        """A value that holds no other."""
+        """Read a value that is not a container."""
         if marker in _CONSTANTS:
             return _CONSTANTS[marker]
         if marker in _NUMBERS:
@@ -82,7 +82,7 @@ class _Reader:
         raise ModelFileError(f"the UBJSON has an unknown marker {marker!r} at byte {self.at}")
 
     def header(self) -> tuple[bytes | None, int | None]:
-        """The type and the count that a container may announce."""
+        """Read the optional type and count of a container."""
         kind = None
         if self.peek() == b"$":
             self.take(1)
@@ -95,16 +95,16 @@ class _Reader:
         return kind, self.length()
 
     def typed(self, kind: bytes, count: int) -> list[Any]:
-        """An array of numbers of one type."""
+        """Read an array of numbers of one type."""
         if kind not in _NUMBERS:
-            raise ModelFileError(f"the UBJSON has an array of type {kind!r}, not of numbers")
+            raise ModelFileError(f"the UBJSON has an array of non-numeric type {kind!r}")
         dtype = np.dtype(_NUMBERS[kind])
         numbers: list[Any] = np.frombuffer(self.take(count * dtype.itemsize), dtype=dtype).tolist()
         return numbers
 
 
 class _Container:
-    """An object or an array that is being filled."""
+    """An object or array that is being read."""
 
     def __init__(self, values: dict[str, Any] | list[Any], left: int | None) -> None:
         self.values = values
@@ -112,7 +112,7 @@ class _Container:
         self.key = ""
 
     def put(self, value: Any) -> None:
-        """The next value."""
+        """Add the next value."""
         if isinstance(self.values, dict):
             self.values[self.key] = value
         else:
@@ -121,7 +121,7 @@ class _Container:
             self.left -= 1
 
     def ended(self, reader: _Reader) -> bool:
-        """Whether all its values are there."""
+        """Return whether all values have been read, consuming an end marker."""
         if self.left is not None:
             return self.left == 0
         if reader.peek() == (b"}" if isinstance(self.values, dict) else b"]"):
@@ -131,7 +131,7 @@ class _Container:
 
 
 def decode(content: bytes) -> Any:
-    """The value that some bytes of UBJSON hold.
+    """Decode UBJSON.
 
     Returns
     -------
@@ -141,7 +141,7 @@ def decode(content: bytes) -> Any:
     Raises
     ------
     ModelFileError
-        If they are no UBJSON, are cut off, or nest deeper than `MAX_NESTING`.
+        If `content` is not UBJSON, is truncated, or is nested deeper than `MAX_NESTING`.
     """
     reader = _Reader(content)
     outer = _Container([], 1)
@@ -162,7 +162,9 @@ def decode(content: bytes) -> Any:
             top.put(reader.typed(kind, count or 0))
             continue
         if kind is not None or len(within) > MAX_NESTING:
-            raise ModelFileError(f"the UBJSON nests too deep, or an object is typed: {reader.at}")
+            raise ModelFileError(
+                f"the UBJSON is nested too deep, or has a typed object, at byte {reader.at}"
+            )
         values: dict[str, Any] | list[Any] = {} if marker == b"{" else []
         top.put(values)
         within.append(_Container(values, count))

@@ -1,37 +1,37 @@
-"""XGBoost's boosted trees, from JSON and UBJSON files and from fitted objects, as models.
+"""Import XGBoost's boosted trees from JSON and UBJSON files and fitted objects.
 
-A file is parsed without XGBoost; of an object its ``save_raw("json")`` is read.
+A file is parsed without XGBoost; an object is converted by ``save_raw("json")``.
 Reading takes about 20 times the file's size in memory.
 
-How the answers compare with XGBoost's:
+Comparison with XGBoost's predictions:
 
-Paths
+Decision paths
     equal.  XGBoost compares float32 numbers, ``x < t``; that is ``x <= t'`` for
-    the float32 t' before t.  Infinite numbers, which XGBoost refuses, are
+    the float32 t' before t.  Infinite numbers, which XGBoost rejects, are
     compared like others here.
 Missing values
-    take each split's default branch, there and here.
+    take each split's default branch in both.
 Categories
-    a column's levels are those of the training frame where the file has them
-    (XGBoost 3.1 and later), else the whole numbers 0, 1, 2, ...; unseen ones
-    go left in XGBoost whatever the default branch is, or are refused.  A number
-    that is not whole is unseen here, and cut to a whole one there.  Where
-    every categorical split sends missing values left they are read as missing;
-    else the model refuses them (``unknown="error"``).
+    a column's categories are those of the training frame where the file has them
+    (XGBoost 3.1 and later), else the integers 0, 1, 2, ...; XGBoost sends unseen
+    ones left, regardless of the default branch, or rejects them.  Non-integers
+    are unseen here; XGBoost truncates them.  Unseen categories are missing if all
+    categorical splits send missing values left; else the model rejects them
+    (``unknown="error"``).
 Margins
-    XGBoost adds T leaves in float32, one after the other; the sum of the same
-    float32 leaves is exact here but for the grid of ``2**exponent``, some
-    ``T * 2**-53`` of the largest sum.  So margins differ by XGBoost's own
-    rounding, at most ``T * 2**-24`` of the sum of the leaves' magnitudes.
+    XGBoost adds T leaves in float32, in sequence; the sum of the same float32 leaves
+    is exact here except for rounding to multiples of ``2**exponent``, about
+    ``T * 2**-53`` of the largest sum.  So margins differ by XGBoost's rounding
+    error, at most ``T * 2**-24`` of the sum of the leaves' magnitudes.
 Labels
     equal unless two classes are closer than that.
 Probabilities and exponentials
-    of the same margin within float32's precision, in which XGBoost has them.
+    equal for the same margin within the precision of float32, the type of XGBoost.
 Rounds
-    up to the best one, if training stopped early, as XGBoost's scikit-learn
-    estimators do; ``Booster.predict`` takes all: ask for them by ``iterations``.
+    up to the best one, if training stopped early, like XGBoost's scikit-learn
+    estimators; ``Booster.predict`` uses all rounds: request them by ``iterations``.
 
-`tests/test_import_xgboost.py` measures them.
+`tests/test_import_xgboost.py` measures these differences.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- xgboost
+# ---------------------------------------------------------------- xgboost models
 
 _JSON = re.compile(rb'\s*\{\s*"(learner|version)"\s*:')
 _UBJSON = b"{L" + (7).to_bytes(8, "big") + b"learner"
@@ -99,18 +99,18 @@ _NUMBERS: dict[str, tuple[Link, str]] = {
         (_IDENTITY, ""),
     ),
 }
-"""Objectives that predict numbers: the link, and what makes a margin of the base score."""
+"""Regression objectives: link function, and conversion of the base score to a margin."""
 
 
 def recognises_xgboost(source: Any) -> bool:
-    """Whether `source` is an XGBoost model file (``.json``, ``.ubj``) or object."""
+    """Return whether `source` is an XGBoost model file (``.json``, ``.ubj``) or object."""
     if _JSON.match(beginning(source, (".json",))):
         return True
     return beginning(source, (".ubj",)).startswith(_UBJSON) or _kind(source) is not None
 
 
 def _kind(source: Any) -> str | None:
-    """``Booster`` or ``XGBModel`` for objects of these classes, without importing them."""
+    """Return ``Booster`` or ``XGBModel`` for instances, without importing XGBoost."""
     for kind in type(source).__mro__:
         if kind.__module__.partition(".")[0] == "xgboost":
             for name in ("Booster", "XGBModel"):
@@ -122,7 +122,7 @@ def _kind(source: Any) -> str | None:
 def read_xgboost(
     source: Any, *, answer: str = "predictions", iterations: int | None = None
 ) -> Model:
-    """The model of an XGBoost file or object.
+    """Read an XGBoost file or object.
 
     Parameters
     ----------
@@ -130,28 +130,30 @@ def read_xgboost(
     answer : {"predictions", "margins"}
         ``margins``: the raw scores of the classes, as numbers.
     iterations : int, optional
-        Boosting rounds to read; default up to the best one, if it is known.
+        Boosting rounds to read; default up to the best one if known, else all.
 
     Raises
     ------
     ModelError
-        If it is no such model, is damaged, or has what treekit cannot express.
+        If it is not such a model, is damaged, or uses unsupported features.
     """
     file = parse(_content(source))
     learner = file.learner
     forest, scale = _forest(learner)
     n_margins = _margins(learner, forest)
     outcome, start = _outcome(learner.objective.name, n_margins, file.version)
-    kept = _kept(forest, _rounds(learner, iterations), n_margins)
-    trees = forest.trees[:kept]
-    group = array_of(forest.tree_info[:kept], np.int64, "tree_info")
+    n_trees = _kept(forest, _rounds(learner, iterations), n_margins)
+    trees = forest.trees[:n_trees]
+    group = array_of(forest.tree_info[:n_trees], np.int64, "tree_info")
     if np.any((group < 0) | (group >= n_margins)):
-        raise ModelFileError(f"{SOURCE} is damaged: a tree adds to none of the {n_margins} margins")
-    told = learner.learner_model_param.num_feature
-    n_features = checked_width(_whole(told, "num_feature"), SOURCE)
+        raise ModelFileError(
+            f"{SOURCE} is damaged: a tree adds to a margin outside the {n_margins} margins"
+        )
+    width = learner.learner_model_param.num_feature
+    n_features = checked_width(_whole(width, "num_feature"), SOURCE)
     vocabularies = vocabularies_of(forest.cats.enc, trees, n_features)
     names = checked_names(learner.feature_names, n_features, SOURCE)
-    nodes, unseen_is_missing = nodes_of(trees, scale[:kept], vocabularies, n_margins)
+    nodes, unseen_is_missing = nodes_of(trees, scale[:n_trees], vocabularies, n_margins)
     return read_boosted(
         Boosted(
             source=SOURCE,
@@ -170,11 +172,11 @@ def read_xgboost(
 
 
 def _content(source: Any) -> bytes:
-    """The bytes of a file, or of the JSON of an object."""
+    """Return the bytes of a file, or the JSON of an object."""
     kind = _kind(source)
     if kind is None:
         if not isinstance(source, Path) or not recognises_xgboost(source):
-            raise ModelError(f"a {type(source).__qualname__} is no XGBoost model")
+            raise ModelError(f"expected an XGBoost model, got {type(source).__qualname__}")
         return read_whole(source)
     if kind == "XGBModel":
         if not source.__sklearn_is_fitted__():
@@ -182,7 +184,7 @@ def _content(source: Any) -> bytes:
         missing = source.missing
         if missing is not None and missing == missing:
             raise ModelError(
-                f"the {type(source).__name__} takes {missing!r} for missing, and treekit only NaN; "
+                f"the {type(source).__name__} treats {missing!r} as missing, but treekit only NaN; "
                 "replace it in the data, and train with missing=nan"
             )
         source = source.get_booster()
@@ -190,21 +192,23 @@ def _content(source: Any) -> bytes:
 
 
 def _forest(learner: Learner) -> tuple[Forest, npt.NDArray[np.float64]]:
-    """The trees, and what each is multiplied by."""
+    """Return the trees, and the weight of each."""
     booster = learner.gradient_booster
     if booster.name == "gblinear":
-        raise ModelError(f"{SOURCE} is a linear one (gblinear); train with booster='gbtree'")
+        raise ModelError(f"{SOURCE} is linear (gblinear); train with booster='gbtree'")
     forest = booster.gbtree.model if booster.gbtree is not None else booster.model
     if booster.name not in ("gbtree", "dart") or forest is None:
         raise ModelFileError(f"{SOURCE} has the unknown booster {booster.name!r:.40}")
     n = len(forest.trees)
     if not n or len(forest.tree_info) != n:
-        raise ModelFileError(f"{SOURCE} has {n} trees, and {len(forest.tree_info)} entries of them")
+        raise ModelFileError(
+            f"{SOURCE} has {n} trees, but tree_info has {len(forest.tree_info)} entries"
+        )
     if booster.name == "gbtree":
         return forest, np.ones(n)
     if len(booster.weight_drop) != n:
         raise ModelFileError(
-            f"{SOURCE} is damaged: {len(booster.weight_drop)} weights of {n} trees"
+            f"{SOURCE} is damaged: {len(booster.weight_drop)} weights for {n} trees"
         )
     with np.errstate(over="ignore"):
         weights = np.array(booster.weight_drop).astype(np.float32)
@@ -214,27 +218,29 @@ def _forest(learner: Learner) -> tuple[Forest, npt.NDArray[np.float64]]:
 
 
 def _whole(text: str, what: str) -> int:
+    """Parse a non-negative integer."""
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise ModelFileError(f"{SOURCE} is damaged: {what} is {text!r:.40}")
     return int(text)
 
 
 def _margins(learner: Learner, forest: Forest) -> int:
-    """How many margins there are: each has a tree, or all are in each leaf."""
+    """Return the number of margins: each has a tree, or leaves have values of all."""
     param = learner.learner_model_param
-    told = max(_whole(param.num_class, "num_class"), _whole(param.num_target, "num_target"), 1)
-    if told > max(len(forest.trees), *(len(tree.leaf_weights) for tree in forest.trees)):
-        raise ModelFileError(f"{SOURCE} is damaged: it has {told} margins, and not as many trees")
-    return told
+    n_margins = max(_whole(param.num_class, "num_class"), _whole(param.num_target, "num_target"), 1)
+    if n_margins > max(len(forest.trees), *(len(tree.leaf_weights) for tree in forest.trees)):
+        raise ModelFileError(f"{SOURCE} is damaged: it has {n_margins} margins, but fewer trees")
+    return n_margins
 
 
 def _rounds(learner: Learner, asked: int | None) -> int | None:
+    """Return the number of rounds to read: `asked`, up to the best round, or None for all."""
     best = learner.attributes.get("best_iteration")
     return asked if asked is not None or best is None else _whole(best, "best_iteration") + 1
 
 
 def _kept(forest: Forest, rounds: int | None, n_margins: int) -> int:
-    """How many trees the rounds have."""
+    """Return the number of trees of the first `rounds`."""
     n = len(forest.trees)
     if rounds is None:
         return n
@@ -245,16 +251,16 @@ def _kept(forest: Forest, rounds: int | None, n_margins: int) -> int:
         )
         ends = list(range(0, n + 1, max(parallel, 1) * n_margins))
     if rounds >= len(ends):
-        raise ModelError(f"{SOURCE} has {len(ends) - 1} iterations, not {rounds}; ask for fewer")
+        raise ModelError(f"{SOURCE} has {len(ends) - 1} iterations, not {rounds}; request fewer")
     if not 1 <= ends[rounds] <= n:
-        raise ModelFileError(f"{SOURCE} is damaged: iteration_indptr does not fit its {n} trees")
+        raise ModelFileError(f"{SOURCE} is damaged: iteration_indptr does not match its {n} trees")
     return ends[rounds]
 
 
 def _outcome(objective: str, n_margins: int, version: list[int]) -> tuple[Outcome, str]:
-    """What becomes of the margins, and what makes one of the base score."""
+    """Return the conversions of margins to predictions, and of the base score to a margin."""
     if objective == "binary:logistic":
-        several = "" if n_margins == 1 else "it has several labels a row"
+        several = "" if n_margins == 1 else "it has several labels per row"
         return Outcome("sigmoid", (0, 1) if n_margins == 1 else (), refused=several), "logit"
     if objective in ("multi:softprob", "multi:softmax") and n_margins > 1:
         return Outcome("softmax", tuple(range(n_margins))), ""
@@ -262,12 +268,12 @@ def _outcome(objective: str, n_margins: int, version: list[int]) -> tuple[Outcom
         return Outcome("identity", refused="its objective 'binary:hinge' has no probabilities"), ""
     if objective == "binary:logitraw" and version[:1] < [3]:
         raise ModelError(
-            f"{SOURCE} has the objective 'binary:logitraw' and is of a version before 3, of which "
-            "some take base_score for a margin and some do not; train again with XGBoost 3"
+            f"{SOURCE} has the objective 'binary:logitraw' and a version before 3, in which "
+            "the meaning of base_score varies; train again with XGBoost 3"
         )
     if objective not in _NUMBERS:
         raise ModelError(
-            f"{SOURCE} has the objective {objective!r:.60}, which treekit does not know; known: "
+            f"{SOURCE} has the unknown objective {objective!r:.60}; known: "
             f"binary:logistic, multi:softprob, multi:softmax, binary:hinge, {', '.join(_NUMBERS)}"
         )
     link, start = _NUMBERS[objective]
@@ -275,7 +281,7 @@ def _outcome(objective: str, n_margins: int, version: list[int]) -> tuple[Outcom
 
 
 def _base(text: str, n_margins: int, start: str) -> npt.NDArray[np.float64]:
-    """(margins,) float64: the base score as XGBoost makes margins of it, in float32."""
+    """Convert the base score to initial margins (margins,), in float32 like XGBoost."""
     parts = text.removeprefix("[").removesuffix("]").split(",")
     try:
         with np.errstate(over="ignore"):
@@ -288,7 +294,7 @@ def _base(text: str, n_margins: int, start: str) -> npt.NDArray[np.float64]:
     with np.errstate(all="ignore"):
         odds = one / score - one if start == "logit" else score
         if start:
-            # NumPy's float32 logarithm is off by some ulp; C's, as rounded from a double, is not.
+            # NumPy's float32 logarithm is off by some ulp; rounding the double's matches C's.
             score = np.log(odds.astype(np.float64)).astype(np.float32)
             score = -score if start == "logit" else score
     if len(score) != n_margins or not np.all(np.isfinite(score)):
@@ -297,19 +303,19 @@ def _base(text: str, n_margins: int, start: str) -> npt.NDArray[np.float64]:
 
 
 # ---------------------------------------------------------------- xgboost nodes
-# XGBoost's trees as node lists: questions, default branches and sets of categories.
+# XGBoost's trees as node lists: thresholds, default branches and sets of categories.
 
 SOURCE = "the XGBoost model"
 _CATEGORICAL = 1
 _BEYOND = 2**24
-"""Of a category: ``OutOfRangeCat``, the largest whole number that float32 counts to."""
+"""``OutOfRangeCat``: categories are below this largest contiguous integer of float32."""
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
 class _Joined:
-    """The arrays of all trees, one tree after the other."""
+    """The concatenated arrays of all trees."""
 
     def __init__(self, trees: Sequence[TreeRecord]) -> None:
         self.sizes = np.array([len(tree.left_children) for tree in trees], dtype=np.int64)
@@ -329,7 +335,7 @@ class _Joined:
         self.feature = self.of("split_indices", np.int64)
 
     def of(self, name: str, dtype: Any, fill: bool = False) -> npt.NDArray[Any]:
-        """The arrays of that name; zeros where a tree has none and `fill` allows it."""
+        """Concatenate the arrays of a field; with `fill`, use zeros where a tree has none."""
         parts = []
         for tree, size in zip(self.trees, self.sizes.tolist(), strict=True):
             values = getattr(tree, name)
@@ -343,7 +349,7 @@ class _Joined:
         return np.concatenate(parts)
 
     def sets(self) -> tuple[Ints, Ints, Ints]:
-        """Categorical splits, where the categories of each begin, and the categories."""
+        """Return the categorical splits, the offsets of their categories, and the categories."""
         nodes, starts, codes, total = [], [np.zeros(1, dtype=np.int64)], [], 0
         for tree, at, size in zip(
             self.trees, self.first.tolist(), self.sizes.tolist(), strict=True
@@ -360,7 +366,7 @@ class _Joined:
                 or not np.array_equal(begin, np.cumsum(sizes) - sizes)
                 or (np.any(sizes < 0) or sizes.sum() != len(categories))
             ):
-                raise ModelFileError(f"{SOURCE} is damaged: the sets of categories do not fit")
+                raise ModelFileError(f"{SOURCE} is damaged: inconsistent sets of categories")
             nodes.append(own + at)
             starts.append(np.cumsum(sizes) + total)
             codes.append(categories)
@@ -374,38 +380,38 @@ class _Joined:
 
 
 def array_of(values: Sequence[Any], dtype: Any, name: str) -> npt.NDArray[Any]:
-    """The numbers that a file has under a name; ModelFileError if they do not fit the type."""
+    """Convert the numbers of a field; raise ModelFileError if they do not fit the type."""
     try:
         return np.array(values, dtype=dtype)
     except (OverflowError, ValueError) as error:
-        raise ModelFileError(f"{SOURCE} is damaged: {name} holds {error}") from error
+        raise ModelFileError(f"{SOURCE} is damaged: {name}: {error}") from error
 
 
 def vocabularies_of(
     told: Sequence[Categories], trees: Sequence[TreeRecord], n_features: int
 ) -> list[Vocabulary | None]:
-    """Of each column; None for the numeric ones, and for those that no split asks."""
+    """Return the vocabulary of each column; None for numeric and unused ones."""
     if told and len(told) != n_features:
         raise ModelFileError(
-            f"{SOURCE} is damaged: {len(told)} vocabularies of {n_features} columns"
+            f"{SOURCE} is damaged: {len(told)} vocabularies for {n_features} columns"
         )
     joined = _Joined(trees)
     nodes, start, codes = joined.sets()
-    asked = joined.feature[nodes]
-    if np.any((asked < 0) | (asked >= n_features)):
-        raise ModelFileError(f"{SOURCE} is damaged: a split asks none of the {n_features} columns")
-    owner = np.repeat(asked, np.diff(start))
-    found: list[Vocabulary | None] = []
+    set_features = joined.feature[nodes]
+    if np.any((set_features < 0) | (set_features >= n_features)):
+        raise ModelFileError(f"{SOURCE} is damaged: a split uses none of the {n_features} columns")
+    owner = np.repeat(set_features, np.diff(start))
+    vocabularies: list[Vocabulary | None] = []
     for feature in range(n_features):
         own = _told(told[feature], feature) if told else None
-        if own is None and np.any(asked == feature):
+        if own is None and np.any(set_features == feature):
             own = whole_vocabulary(codes[owner == feature])
-        found.append(own)
-    return found
+        vocabularies.append(own)
+    return vocabularies
 
 
 def _told(categories: Categories, feature: int) -> Vocabulary | None:
-    """The vocabulary that a file gives a column, if it does."""
+    """Return the vocabulary of a column in the file, if any."""
     if not categories.values:
         return None
     what = f"column {feature} of {SOURCE}"
@@ -415,7 +421,7 @@ def _told(categories: Categories, feature: int) -> Vocabulary | None:
     try:
         text = bytes(int(value) & 0xFF for value in categories.values)
         if ends[0] != 0 or ends[-1] != len(text) or sorted(ends) != ends:
-            raise ValueError("offsets do not fit")
+            raise ValueError("invalid offsets")
         names = [text[a:b].decode("utf-8") for a, b in itertools.pairwise(ends)]
     except (ValueError, IndexError, OverflowError) as error:
         raise ModelFileError(f"{SOURCE} is damaged: the categories of {what}: {error}") from error
@@ -428,23 +434,25 @@ def nodes_of(
     vocabularies: Sequence[Vocabulary | None],
     n_margins: int,
 ) -> tuple[Nodes, bool]:
-    """All trees' nodes, and whether unseen categories go where missing ones do."""
+    """Make the nodes of all trees; also return whether unseen categories act as missing."""
     joined = _Joined(trees)
     set_node, set_start, codes = joined.sets()
-    asked = joined.feature[set_node]
+    set_features = joined.feature[set_node]
     categorical = np.zeros(len(joined.left), dtype=np.bool_)
     categorical[set_node] = True
-    told = joined.of("split_type", np.int64, fill=True) == _CATEGORICAL
+    is_categorical = joined.of("split_type", np.int64, fill=True) == _CATEGORICAL
     nominal = np.array([one is not None for one in vocabularies], dtype=np.bool_)
     inside = (joined.feature >= 0) & (joined.feature < len(vocabularies))
     at = np.where(inside, joined.feature, 0)
-    if np.any(joined.inner & (~inside | (told != categorical) | (nominal[at] != categorical))):
-        raise ModelFileError(f"{SOURCE} is damaged: a split asks a column that it does not have")
-    with np.errstate(over="ignore"):  # beyond float32 is infinite, and refused in leaves
+    if np.any(
+        joined.inner & (~inside | (is_categorical != categorical) | (nominal[at] != categorical))
+    ):
+        raise ModelFileError(f"{SOURCE} is damaged: a split uses a column that it does not have")
+    with np.errstate(over="ignore"):  # overflow becomes infinite, and is rejected in leaves
         condition = joined.of("split_conditions", np.float64).astype(np.float32)
         below = np.nextafter(condition, -np.float32(np.inf))
     default_left = joined.of("default_left", np.int64) != 0
-    # Categories of the set go right in XGBoost, and the members of a set to branch 0 here.
+    # Categories of a set go right in XGBoost, but to branch 0 here.
     left = np.where(categorical, joined.right, joined.left)
     nodes = Nodes(
         roots=joined.first,
@@ -459,7 +467,7 @@ def nodes_of(
         gain=joined.of("loss_changes", np.float64, fill=True),
         set_node=set_node,
         set_start=set_start,
-        set_codes=_positions(codes, np.repeat(asked, np.diff(set_start)), vocabularies),
+        set_codes=_positions(codes, np.repeat(set_features, np.diff(set_start)), vocabularies),
     )
     return nodes, bool(np.all(default_left[set_node]))
 
@@ -467,11 +475,11 @@ def nodes_of(
 def _values(
     joined: _Joined, condition: npt.NDArray[np.float32], scale: Floats, n_margins: int
 ) -> Floats:
-    """(n, 1), or (n, margins) where leaves hold all of them."""
+    """Return node values (n, 1), or (n, margins) if leaves have values of all margins."""
     sizes = {tree.tree_param.size_leaf_vector for tree in joined.trees}
     if sizes <= {"0", "1"}:
-        told = joined.of("base_weights", np.float64, fill=True)
-        value = np.where(joined.inner, told, condition.astype(np.float64))
+        inner_values = joined.of("base_weights", np.float64, fill=True)
+        value = np.where(joined.inner, inner_values, condition.astype(np.float64))
         return (value * scale[joined.tree])[:, None]
     if sizes != {str(n_margins)}:
         raise ModelFileError(f"{SOURCE} is damaged: leaves of {sorted(sizes)} values: {n_margins}")
@@ -481,7 +489,7 @@ def _values(
     ):
         if not tree.leaf_weights:
             raise ModelError(
-                f"{SOURCE} has leaves of several values in the form of XGBoost 2; load it with "
+                f"{SOURCE} has leaves with several values in the format of XGBoost 2; load it with "
                 "XGBoost 3 and save it again"
             )
         weights = _float32(array_of(tree.leaf_weights, np.float64, "leaf_weights"))
@@ -503,7 +511,7 @@ def _float32(values: Floats) -> Floats:
 
 
 def _positions(codes: Ints, features: Ints, vocabularies: Sequence[Vocabulary | None]) -> Ints:
-    """The levels of XGBoost's category numbers."""
+    """Map XGBoost's category numbers to codes of the vocabularies."""
     levels = np.full(len(codes), -1, dtype=np.int64)
     for feature in np.unique(features).tolist():
         vocabulary, own = vocabularies[feature], features == feature
@@ -513,13 +521,13 @@ def _positions(codes: Ints, features: Ints, vocabularies: Sequence[Vocabulary | 
 
 
 # ---------------------------------------------------------------- xgboost json
-# XGBoost's model files as plain records: parsed, not yet understood.
+# Records of XGBoost's model files, JSON or UBJSON.
 #
-# The schema is ``doc/model.schema`` of XGBoost; keys that are not named here are
-# passed over.  JSON and UBJSON hold the same.
+# The schema is ``doc/model.schema`` of XGBoost; keys that are not declared here are
+# ignored.
 
 Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
-"""Whole numbers that arrays hold; a file may say any."""
+"""Integers of arrays, limited to the exact integers of a double."""
 
 
 class TreeParam(msgspec.Struct):
@@ -529,7 +537,7 @@ class TreeParam(msgspec.Struct):
 
 
 class TreeRecord(msgspec.Struct):
-    """The arrays of one tree, node by node; of categories, split by split."""
+    """The arrays of one tree, by node; those of categories, by split."""
 
     left_children: list[Whole]
     right_children: list[Whole]
@@ -549,20 +557,20 @@ class TreeRecord(msgspec.Struct):
 
 
 class Categories(msgspec.Struct):
-    """The vocabulary of one column: UTF-8 in one piece with offsets, or numbers."""
+    """The vocabulary of one column: concatenated UTF-8 with offsets, or numbers."""
 
     values: list[float]
     offsets: list[Whole] | None = None
 
 
 class Encodings(msgspec.Struct):
-    """The vocabularies of all columns; empty where the training data had codes."""
+    """The vocabularies of all columns; empty if the training data had codes."""
 
     enc: list[Categories] = []
 
 
 class Forest(msgspec.Struct):
-    """All trees, and which margin each adds to."""
+    """All trees, and the margin that each adds to."""
 
     trees: list[TreeRecord] = []
     tree_info: list[Whole] = []
@@ -572,7 +580,7 @@ class Forest(msgspec.Struct):
 
 
 class GbTree(msgspec.Struct):
-    """What ``dart`` wraps."""
+    """The inner booster of ``dart``."""
 
     model: Forest
 
@@ -587,7 +595,7 @@ class Booster(msgspec.Struct):
 
 
 class ModelParam(msgspec.Struct):
-    """Numbers as text."""
+    """Parameters of the model: numbers as text."""
 
     base_score: str
     num_class: str = "0"
@@ -596,7 +604,7 @@ class ModelParam(msgspec.Struct):
 
 
 class Objective(msgspec.Struct):
-    """Its settings decide nothing here."""
+    """The objective; its settings are not needed."""
 
     name: str
 
@@ -613,24 +621,26 @@ class Learner(msgspec.Struct):
 
 
 class XgboostFile(msgspec.Struct):
-    """A whole file."""
+    """A complete file."""
 
     learner: Learner
     version: list[Whole] = []
 
 
 def parse(content: bytes) -> XgboostFile:
-    """Read JSON or UBJSON, whichever it is.
+    """Parse JSON or UBJSON.
 
     Raises
     ------
     ModelFileError
-        If it is neither, or lacks what a model must have.
+        If it is neither, or lacks required fields.
     """
     try:
-        # UBJSON's first key has a length in front; JSON's a quotation mark.
+        # UBJSON's first key starts with a length, JSON's with a quotation mark.
         if content[:1] == b"{" and content[1:2] in b"LlIUi#$" and content[1:2]:
             return msgspec.convert(decode(content), XgboostFile)
         return msgspec.json.decode(content, type=XgboostFile)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ModelFileError(f"the XGBoost model is damaged, or none: {error}") from error
+        raise ModelFileError(
+            f"the XGBoost model is damaged, or not an XGBoost model: {error}"
+        ) from error

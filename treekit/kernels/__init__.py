@@ -1,1 +1,1 @@
-"""The compiled loops: plain functions over arrays, no checks, no strings."""
+"""Numba kernels: compiled loops over arrays, without input checks."""

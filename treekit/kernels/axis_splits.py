@@ -1,9 +1,9 @@
-"""The built-in splitters: the best test of one column, over the columns tried.
+"""Built-in axis-aligned splitters: the best test of a single column, over the columns tried.
 
-`find_axis` serves the exact and the histogram splitter alike: they differ only
-in how columns were coded.
+`find_axis` is used by the exact and the histogram splitter: they differ only in the
+coding of columns.
 
-Records are taken apart once, at the top: each access to a field costs compile
+Records are unpacked once, at the top: each access to a field costs compile
 time for all fields of its record.
 """
 
@@ -56,7 +56,7 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- axis
+# ---------------------------------------------------------------- search over columns
 
 
 @kernel
@@ -83,13 +83,14 @@ def find_axis(
     node : Node
     scratch : Scratch
     scan, many, key, choose, penalty : pointers
-        See `treekit.grow.compile_criterion`; key None = the search of levels is not compiled.
+        See `treekit.grow.compile_criterion`; key None = the search over categories
+        is not compiled.
     n_keys : int
         Orderings of categories to try for subset splits.
     use_choose : bool
-        Whether the criterion picks between features itself.
+        Whether the criterion chooses between features itself.
     use_penalty : bool
-        Whether it takes something off the gain of a cut that was picked from many.
+        Whether it penalises the gain of a cut chosen from many candidates.
     score, rng
         For splitters that propose their own branches; not used here.
     out : (FOUND,) int64
@@ -160,7 +161,7 @@ def find_axis(
                 packed,
             )
             if count == 1:
-                continue  # a constant column is no try, so that sparse tables still split
+                continue  # a constant column does not count as a try: sparse tables still split
             tried += np.uint64(1)
             if use_choose:
                 out[KIND] = 0
@@ -209,8 +210,8 @@ def find_axis(
                     missing = compact[np.uint64(known)]
                     known_weight = weight - weight_of(missing, dense)
                     if known_only:
-                        # Cuts are those of the known rows: of the missing ones only
-                        # what they leave to the others matters.
+                        # Only known rows are cut: overwrite the statistics of the missing
+                        # rows with those of the known ones.
                         for k in range(s):
                             missing[k] = stats[k] - missing[k]
                         totals = missing
@@ -302,10 +303,10 @@ def find_axis(
 
 @inlined
 def draw_column(features, state, j):
-    """Column j of a random permutation (Fisher and Yates).
+    """Return column j of a random permutation (Fisher and Yates).
 
-    The generator is splitmix64 (Steele, Lea and Flood 2014): numpy's own
-    costs a second of compile time.
+    The generator is splitmix64 (Steele, Lea and Flood 2014): numpy's generator
+    adds a second of compile time.
     """
     state[np.uint64(0)] += np.uint64(0x9E3779B97F4A7C15)
     z = state[np.uint64(0)]
@@ -321,9 +322,10 @@ def draw_column(features, state, j):
 
 @inlined
 def side_limit(wanted, limit):
-    """C4.5's least weight on either side of a numeric cut (Quinlan 1993, p. 25; release 8).
+    """Return C4.5's minimum weight on either side of a numeric cut.
 
-    Compared with a tolerance: a tenth of a weight is rarely a whole number.
+    Quinlan 1993, p. 25, and release 8.  Reduced by a tolerance, because a tenth of a weight is
+    rarely an integer.
     """
     if wanted <= limit:
         return limit
@@ -332,7 +334,7 @@ def side_limit(wanted, limit):
 
 @inlined
 def _merge_close(low, high, start_of, resolution, known, count, s, work, flat):
-    """Let groups of neighbouring values count as one code; returns how many there are.
+    """Merge groups of neighbouring values into one code each; return the number of groups.
 
     The code of a group is its last one; its first is in ``work[ORDER]``.
     Missing rows stay behind the last group.
@@ -374,9 +376,10 @@ def find_axis_of_numbers(
     out,
     numbers,
 ):
-    """Search a table without nominal columns; the search of levels is not compiled.
+    """Search a table without nominal columns; the search over categories is not compiled.
 
-    `key` is not called: trees of any table take the same `treekit.kernels.grow_tree.grow`.
+    `key` is never called, but stays a parameter: `treekit.kernels.grow_tree.grow` is the
+    same for all tables.
     """
     find_axis(
         node,
@@ -396,18 +399,18 @@ def find_axis_of_numbers(
     )
 
 
-# ---------------------------------------------------------------- cuts
-# Two-way splits of one column: cuts along an order, or subsets of levels.
+# ---------------------------------------------------------------- binary splits
+# Cuts along an order, or subsets of categories.
 #
-# Every search is a list of steps: at each one some rows join the left side, and
-# the criterion's scan keeps the best position.  Numbers step along their codes;
-# levels step along an order of theirs, or through all their subsets.
+# Every search is a sequence of steps: at each step some rows join the left side, and
+# the criterion's scan keeps the best position.  Numeric columns step along their
+# codes, nominal columns along an order of the categories or through all subsets.
 
 STEPS = 256
-"""Subsets of levels that one scan walks through."""
+"""Number of category subsets in one scan."""
 
 ALONG, ORDERED, SUBSETS = 0, 1, 2
-"""Ways to step: along the codes, along an order of levels, all subsets."""
+"""Ways to step: along the codes, along an order of categories, through all subsets."""
 
 
 @merged
@@ -441,21 +444,21 @@ def try_cuts(
     out,
     numbers,
 ):
-    """Keep the best two-way split of a column, if it beats what was found so far.
+    """Keep the best binary split of a column, if it beats the best so far.
 
     Parameters
     ----------
     key : pointer or None
         None = there are no nominal columns, and the code for them is not compiled.
     n_keys : int
-        Orders of the levels to try; 0 = a numeric column.
+        Orders of the categories to try; 0 = a numeric column.
     known, count : int
         Known codes of the table `compact`; rows of it (one more if missing rows follow).
     first_of : (known,) uint32
-        Where neighbouring numbers count as one code, the first of each.
+        First code of each group of neighbouring values that were merged.
 
     Missing rows are tried right, then left.  On the right, the last step is
-    "known or missing".  Under `known_only` they take no side, `totals` are
+    "known or missing".  Under `known_only` they are on neither side, `totals` are
     those of the known rows, and the score is scaled by their share.
     """
     s = np.uint64(len(totals))
@@ -465,7 +468,7 @@ def try_cuts(
     unknown = np.uint64(known)
     way, attempts, table = ALONG, np.int64(1), compact
     if key is not None:
-        if n_keys > 1 and 3 <= known <= exact_levels:  # two levels make one subset
+        if n_keys > 1 and 3 <= known <= exact_levels:  # two categories have a single subset
             way, table = SUBSETS, ordered
             attempts = ((np.int64(1) << (known - 1)) - 2) // STEPS + 1
         elif n_keys > 0:
@@ -489,7 +492,7 @@ def try_cuts(
                 steps = min((np.int64(1) << (known - 1)) - 1 - attempt * STEPS, STEPS)
                 closes = attempt == attempts - 1
                 _walk_subsets(compact, ordered, first, np.uint64(steps), s)
-                if closes:  # the walk ends with the last but one level alone
+                if closes:  # the last Gray code has the last but one category alone
                     for k in range(s):
                         rest = totals[k] - compact[unknown - np.uint64(2), k]
                         if sides_of_missing:
@@ -549,7 +552,7 @@ def try_cuts(
             left_weight = best[np.uint64(1)]
             if sides_of_missing:
                 out[MISSING_BRANCH] = side
-            else:  # no missing row to learn from: the heavier branch
+            else:  # no missing rows in training: the heavier branch
                 out[MISSING_BRANCH] = 0 if left_weight >= known_weight - left_weight else 1
             if way == ALONG:
                 out[KIND] = THRESHOLD
@@ -573,7 +576,7 @@ def try_cuts(
 
 @inlined
 def weight_of(stats, dense):
-    """Weight of a node's or a group's statistics."""
+    """Return the weight of the statistics of a node or group."""
     weight = stats[np.uint64(0)]
     if not dense:
         for k in range(np.uint64(1), np.uint64(len(stats))):
@@ -583,7 +586,7 @@ def weight_of(stats, dense):
 
 @inlined
 def _candidates(table, last, start, totals, limit, dense):
-    """How many of the first `last` cuts have the weight `limit` on both sides."""
+    """Count the first `last` cuts that leave the weight `limit` on both sides."""
     left, whole = weight_of(start, dense), weight_of(totals, dense)
     count = np.int64(0)
     for i in range(np.uint64(last)):
@@ -595,10 +598,10 @@ def _candidates(table, last, start, totals, limit, dense):
 
 @inlined
 def _walk_subsets(compact, steps_out, first, steps, s):
-    """Steps first + 1, ... of the Gray code (Gray 1953) over all levels but the last.
+    """Write the steps first + 1, ... of the Gray code (Gray 1953) over all categories but the last.
 
-    Each step moves one level, so each subset costs one addition; a level that
-    leaves is a negative row.
+    Each step moves one category, so that each subset costs one addition; a category
+    that leaves the left side is a negative row.
     """
     one = np.uint64(1)
     for i in range(steps):
@@ -612,9 +615,9 @@ def _walk_subsets(compact, steps_out, first, steps, s):
 
 @inlined
 def _sort_by_key(keys, compact, ordered, order, known, count, s):
-    """`compact` into `ordered`, ascending by key, equal keys by code; missing stays last.
+    """Write `compact` to `ordered`, ascending by key, equal keys by code; missing stays last.
 
-    Shell's sort (1959) on (key, code): short, in place, and compiles at once.
+    Shell's sort (1959) on (key, code): short, in place, and fast to compile.
     """
     for j in range(count):
         order[j] = np.uint32(j)
@@ -639,8 +642,7 @@ def _sort_by_key(keys, compact, ordered, order, known, count, s):
             ordered[j, k] = compact[i, k]
 
 
-# ---------------------------------------------------------------- levels
-# Splits of a nominal column by its single levels: a branch for each, or one against the rest.
+# ---------------------------------------------------------------- splits by single categories
 
 
 @inlined
@@ -663,9 +665,9 @@ def try_branches(
     out,
     numbers,
 ):
-    """One branch for each level present, or (`empty`) declared.
+    """Try one branch for each category present, or (`empty`) declared.
 
-    Missing rows join the heaviest branch, or (`known_only`) count in none.
+    Missing rows join the heaviest branch, or (`known_only`) are in no branch.
     """
     if known < 2:
         return
@@ -733,23 +735,23 @@ def try_single_levels(
     out,
     numbers,
 ):
-    """Keep the best split of one level from the rest, if it beats what was found so far.
+    """Keep the best split of one category against the rest, if it beats the best so far.
 
     Parameters
     ----------
     by_score : bool
-        The levels compete by the criterion's own score, not by its gain.
+        Compare categories by the criterion's own score instead of its gain.
     tolerance : float
-        Of levels that differ by no more the first is kept.
+        Of categories that differ by at most this, keep the first.
     known, count : int
         Known codes of the table `compact`; rows of it (one more if missing rows follow).
     totals : (S,) float64
-        What the two sides add up to: `stats`, or (`known_only`) the known rows' part.
+        Sum of the two sides: `stats`, or (`known_only`) the known rows' part.
     children : (2, S) float64
         Working memory.
 
-    Missing rows go right, then left, and in the end are told from all others;
-    under `known_only` they take no side.
+    Missing rows are tried right, then left, and last as a branch of their own;
+    under `known_only` they are on neither side.
     """
     s = np.uint64(len(stats))
     zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
@@ -802,42 +804,41 @@ def try_single_levels(
     if lost:
         out[MISSING_BRANCH] = kept_side
     elif weight_of(pair[zero], dense) < weight_of(pair[one], dense):
-        out[MISSING_BRANCH] = 1  # no missing row to learn from: the heavier branch
+        out[MISSING_BRANCH] = 1  # no missing rows in training: the heavier branch
     for level in range(np.uint64(codes_in_all)):
         levels[level] = 1
     levels[np.uint64(work[np.uint64(CODE_OF), np.uint64(kept_at)])] = 0
 
 
-# ---------------------------------------------------------------- component
-# The direction in which the levels of a column differ most in their classes.
+# ---------------------------------------------------------------- order of categories
 
 DIGITS = 2.0**24
-"""Scores are kept to so many parts of the largest."""
+"""Scores are rounded to this fraction of the largest."""
 
 ROUNDS = 30
-"""Steps of the power iteration; where two components are as large, either will do."""
+"""Steps of the power iteration; if two components are equally large, either will do."""
 
 
 @inlined
 def first_component(rows, count, scaled, keys):
-    """Score of each level on the first principal component of their class shares.
+    """Score each category on the first principal component of the class shares.
 
-    Levels in the order of these scores (Coppersmith, Hong and Hosking 1999,
-    section 4) come close to the best subset of several classes.
+    Categories ordered by these scores (Coppersmith, Hong and Hosking 1999,
+    section 4) come close to the best subset for several classes.
 
     Parameters
     ----------
     rows : (levels, classes) float64
-        Weights of the classes.
+        Class weights of each category.
     count : int
-        Levels.
+        Number of categories.
     scaled : bool
         Divide the deviation of a class by the root of its overall share, as
-        chi-squared does: closer for entropy; the plain one is for Gini.
+        chi-squared does: closer for entropy; use the unscaled form for Gini.
     keys : (levels,) float64
         Receives the scores.
 
-    Cost: levels x classes x `ROUNDS`, by the power iteration.
+    Cost: categories x classes x `ROUNDS`, by the power iteration.
     """
     n, cells = np.uint64(count), np.uint64(rows.shape[1])
     apart = np.empty((count, rows.shape[1]))
@@ -875,7 +876,7 @@ def first_component(rows, count, scaled, keys):
         for k in range(cells):
             largest = max(largest, abs(turned[k]))
         if largest == 0.0:
-            break  # all levels alike
+            break  # all categories have equal class shares
         for k in range(cells):
             direction[k] = turned[k] / largest
     largest = 0.0
@@ -885,5 +886,5 @@ def first_component(rows, count, scaled, keys):
             keys[i] += apart[i, k] * direction[k]
         largest = max(largest, abs(keys[i]))
     if largest > 0.0:
-        for i in range(n):  # scores that differ by rounding are equal
+        for i in range(n):  # so that scores that differ by rounding errors are equal
             keys[i] = np.rint(keys[i] / largest * DIGITS)

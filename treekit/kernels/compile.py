@@ -1,7 +1,7 @@
-"""How every kernel is compiled: one decorator, so that one rule holds for all.
+"""Decorators that compile the kernels, their disk cache, and progress messages.
 
-No Python objects, no GIL, IEEE division, and a disk cache where there is a
-folder to write it to (`treekit.kernels.compile`).
+All kernels are compiled with the same options: no Python objects, no GIL, IEEE
+division, and a disk cache if its folder is writable.
 """
 
 from __future__ import annotations
@@ -48,56 +48,58 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- compile
+# ---------------------------------------------------------------- decorators
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def kernel(function: F) -> F:
-    """Compile `function` on first use, for the argument types in use.
+    """Compile `function` on first use, for its argument types.
 
-    Subscripts in kernels are unsigned: numba's handling of negative ones
+    Subscripts in kernels are unsigned: numba's handling of negative subscripts
     costs 1.1 to 1.6 times (measured).
     """
     return cast(F, keep(Compiled(function)))
 
 
 def merged(function: F) -> F:
-    """A helper of several callers, or of many arguments, that becomes a part of them.
+    """Compile a helper and let LLVM inline it into its callers.
 
-    LLVM puts it there, once types are known: that costs less than `inlined` for
-    each caller but the first, and a call with arrays costs as much as a few rows.
+    For helpers with several callers or many arguments.  Inlining after type inference
+    costs less than `inlined` for each caller but the first, and a call with arrays costs
+    as much as processing a few rows.
     """
     return cast(F, Compiled(function, forceinline=True))
 
 
 class Compiled(CPUDispatcher):
-    """A function without Python objects, GIL or exceptions of division."""
+    """A dispatcher with the options of all kernels: nopython, nogil, IEEE division."""
 
     def __init__(self, function: Callable[..., Any], **more: bool) -> None:
         options = {"nopython": True, "nogil": True, "error_model": "numpy", "boundscheck": None}
         super().__init__(function, {}, options | more)
 
     def compile(self, sig: Any) -> Any:
-        """The machine code for a signature, from the disk if it is there."""
+        """Compile for a signature, or load the machine code from disk."""
         with compiling():
             return super().compile(sig)
 
 
 class Linked(Compiled):
-    """A function for wrappers to call, whose loops unroll once more in them.
+    """A function called by generated wrappers, which can unroll its loops again.
 
-    LLVM unrolls a loop over cells of a number that it does not know, and forbids
-    doing so again.  In a wrapper the number is known: without the ban a scan of
-    2 to 7 cells takes two thirds of the time (measured).
+    LLVM unrolls a loop over an unknown number of cells and then forbids further
+    unrolling.  In a wrapper the number is known: without the ban a scan of 2 to 7
+    cells takes two thirds of the time (measured).
     """
 
     def compile(self, sig: Any) -> Any:
-        """The machine code for a signature, and the form that wrappers link."""
+        """Compile for a signature, and drop the unroll metadata from the module to link."""
         made = super().compile(sig)
         for result in self.overloads.values():
             library = result.library
-            with contextlib.suppress(AttributeError, RuntimeError):  # not this numba's inner names
+            # Private names of numba, which another release may lack.
+            with contextlib.suppress(AttributeError, RuntimeError):
                 text = str(library._get_module_for_linking())
                 if "!llvm.loop " in text:
                     text = re.sub(r", !llvm\.loop !\d+", "", text)
@@ -107,18 +109,18 @@ class Linked(Compiled):
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Let Python's collector of cycles run rarely while something compiles, in any thread.
+    """Collect garbage cycles rarely during a compilation, in any thread.
 
-    numba makes millions of small objects that live until it is done, and the
-    collector visits them time and again: a quarter of all compile time.
-    Never is no faster than rarely, and takes 150 MB more (both measured).
+    numba creates millions of small objects that live until it is done; collecting them
+    repeatedly takes a quarter of all compile time.  Disabling the collector is not
+    faster than running it rarely, and takes 150 MB more (both measured).
     """
     with _busy.lock:
         _busy.depth += 1
         if _busy.depth == 1:
             watch()
             _busy.usual = gc.get_threshold()
-            if _busy.usual[0] > 0:  # 0: somebody turned it off
+            if _busy.usual[0] > 0:  # 0: disabled by the user
                 gc.set_threshold(*_RARELY)
     try:
         yield
@@ -133,7 +135,7 @@ _RARELY = (200_000, 20, 100)
 
 
 class _Busy:
-    """How many compilations are under way, and what the collector did before the first."""
+    """Number of running compilations, and the collector's thresholds before the first."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -146,25 +148,25 @@ _busy = _Busy()
 
 @dataclass(frozen=True)
 class Finder:
-    """A built-in splitter's ``find``: a kernel that fills the builder's own arrays.
+    """A built-in splitter's ``find``: a kernel that fills the builder's arrays.
 
     Attributes
     ----------
     kernel : callable
-        Of the arguments of `treekit.kernels.axis_splits.find_axis`.
+        With the arguments of `treekit.kernels.axis_splits.find_axis`.
     options : tuple of float
-        What it finds in ``scratch.options``.  A closure over them would be
-        compiled in every process.
+        Values for ``scratch.options``.  A closure over them would be compiled in
+        every process.
     numbers : callable or None
-        What serves tables without nominal columns, compiled in less time; None: `kernel`.
+        Faster-compiling kernel for tables without nominal columns; None: `kernel`.
     ranked : callable or None
-        What serves a rank target in place of a search that adds statistics up;
-        None: nothing does.
+        Kernel for rank targets, whose statistics do not add up; None: rank targets
+        are not supported.
     bounded : bool
-        Whether it keeps to monotonic constraints (`treekit.kernels.monotonic`).
+        Whether it respects monotonic constraints (`treekit.kernels.monotonic`).
     keys : bool
-        Whether it finds the same splits by keys in place of exact codes
-        (`treekit.data.binning`), which nobody needs to sort columns for.
+        Whether it finds the same splits on keys instead of exact codes
+        (`treekit.data.binning`), which need no sorting of the columns.
     """
 
     kernel: Callable[..., Any]
@@ -180,56 +182,53 @@ class Finder:
 
 
 def inlined(function: F) -> F:
-    """A helper with one caller, put into it before types are inferred.
+    """Inline a helper with a single caller before type inference.
 
-    It is then compiled once, not once alone and once more in its caller.
+    It is then compiled once, instead of once alone and once more in its caller.
     """
     return cast(F, njit(error_model="numpy", inline="always")(function))
 
 
-# ---------------------------------------------------------------- kept
-# Machine code kept on disk, for the processes that come later.
-#
-# numba checks a cached kernel against its own file only and would not notice a
-# change in a helper from another; here what is kept is valid for one state of
-# the whole folder of kernels.  And numba tells closures apart by what pickle
-# makes of their cells, which is never the same twice where a cell holds compiled
-# code; here whoever makes a closure says what tells it from others.
+# ---------------------------------------------------------------- disk cache
+# numba invalidates a cached kernel only if its own file changes, not if a helper in
+# another file does; this cache is valid for one state of all files of the folder.
+# numba identifies closures by their pickled cells, which differ every time if a cell
+# holds compiled code; here the caller passes a digest that identifies the closure.
 
 MOST_KEPT = 100
-"""Closures of one function that the disk keeps; the oldest goes first."""
+"""Maximum number of cached closures per function; the oldest are deleted first."""
 
 
 def keep(dispatcher: Any, mark: str | None = None) -> Any:
-    """The same dispatcher with a disk cache, where a folder can be written.
+    """Enable the disk cache of a dispatcher if its folder is writable, and return it.
 
     Parameters
     ----------
     dispatcher : numba dispatcher
     mark : str, optional
-        Hexadecimal digest of all that the machine code of a closure depends on beside
-        its signature and the machine.  None: the function is at module level.
+        Hexadecimal digest of everything that the machine code of a closure depends
+        on, except its signature and the machine.  None: a function at module level.
     """
-    # Without a folder (a read-only container): compile in each process.
+    # Without a writable folder (a read-only container): compile in each process.
     with contextlib.suppress(RuntimeError, OSError):
         try:
             dispatcher._cache = _Kept(dispatcher.py_func, mark)
-        except (AttributeError, TypeError):  # not this numba's inner names
+        except (AttributeError, TypeError):  # private names of numba, missing in this release
             if mark is None:
                 dispatcher.enable_caching()
     return dispatcher
 
 
 def _with_filled_folder() -> Any:
-    """numba's places for a cache, and ``NUMBA_CACHE_DIR`` where it is filled and only read.
+    """Return numba's cache locators, extended to a read-only ``NUMBA_CACHE_DIR``.
 
-    numba passes such a folder over; that of a container's image holds what the image was
-    made with.
+    numba skips a folder that is not writable; in a container image it may hold
+    the kernels that were compiled when the image was built.
     """
     kinds: Any = caching.CompileResultCacheImpl
     known = list(getattr(kinds, "_locator_classes", ()))
     if not known or known[0].__name__.lstrip("_") != "UserProvidedCacheLocator":
-        return kinds  # not this numba's inner names
+        return kinds  # private names of numba, missing in this release
 
     def ensure_cache_path(self: Any) -> None:
         if not Path(self.get_cache_path()).is_dir():
@@ -240,7 +239,7 @@ def _with_filled_folder() -> Any:
 
 
 class _Kept(FunctionCache):
-    """numba's cache, stamped with all kernels, whose failures cost time only."""
+    """numba's cache, invalidated when any kernel file changes; its failures only cost time."""
 
     _impl_class = _with_filled_folder()
 
@@ -250,8 +249,8 @@ class _Kept(FunctionCache):
         index: Any = self._cache_file
         index._source_stamp = (index._source_stamp, _state_of_kernels())
         if mark is not None:
-            # A file of its own: two processes that write one index at a time can mix up
-            # its entries, and closures of one signature would answer for each other.
+            # One index file per closure: two processes writing the same index at a time
+            # can mix up its entries, and so the code of closures with equal signatures.
             name = self._impl.filename_base
             self._others = f"{name}-{'[0-9a-f]' * 16}"
             self._cache_file: Any = type(index)(
@@ -266,7 +265,7 @@ class _Kept(FunctionCache):
         return sig, codegen.magic_tuple(), self._mark
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        """The compiled code, or None if there is none; an unreadable cache is emptied."""
+        """Return the compiled code or None; clear the cache if it is unreadable."""
         try:
             return super().load_overload(signature, target_context)
         except Exception:  # noqa: BLE001 - a truncated pickle raises anything
@@ -275,7 +274,7 @@ class _Kept(FunctionCache):
             return None
 
     def save_overload(self, signature: Any, data: Any) -> None:
-        """Keep compiled code if the disk allows."""
+        """Save compiled code if the disk allows."""
         with contextlib.suppress(OSError):
             super().save_overload(signature, data)
             if self._mark is not None:
@@ -291,10 +290,10 @@ class _Kept(FunctionCache):
 
 
 def _number_symbols_apart() -> None:
-    """Let numba's numbers of functions, a part of their symbols, begin anywhere.
+    """Start numba's function ids, which are part of symbol names, at a random number.
 
-    It counts from 1 in each process.  Closures of two processes would then have one
-    symbol, and where a third process loads both, one's code would answer for the other.
+    numba counts from 1 in each process.  Closures from two processes would then share a
+    symbol name, and in a third process that loads both, one would run the other's code.
     """
     FunctionIdentity._unique_ids = itertools.count(int.from_bytes(os.urandom(6), "big"))
 
@@ -306,7 +305,7 @@ if hasattr(os, "register_at_fork"):
 
 @cache
 def _state_of_kernels() -> str:
-    """Digest of names, sizes and times of every file beside this one."""
+    """Return a digest of names, sizes and times of all files in this folder."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         status = path.stat()
@@ -314,22 +313,20 @@ def _state_of_kernels() -> str:
     return digest.hexdigest()
 
 
-# ---------------------------------------------------------------- notice
-# What a person is told while kernels compile; all of it on stderr.
-#
-# The command line says so wherever it writes to; in Python a person at a terminal or
-# in a notebook is told, and a program that writes to a file is not.
+# ---------------------------------------------------------------- progress messages
+# On stderr.  The command line always prints them; in Python they are printed to a
+# terminal or in a notebook only.
 
 PATIENCE = 1.5
-"""Seconds of compiling before a word is said: a plugin's criterion alone takes less."""
+"""Compile time in seconds before a message appears; a plugin's criterion alone takes less."""
 
 
 @contextmanager
 def compile_notice() -> Iterator[None]:
-    """Say so, once, if compiling kernels takes longer than `PATIENCE`.
+    """Report on stderr, once, if compiling kernels takes longer than `PATIENCE`.
 
-    Without a cache on disk the first training of a machine compiles for some
-    seconds; silence would look like a hang.
+    Without a disk cache the first training on a machine compiles for some seconds,
+    and would appear to hang.
     """
     from numba.core.event import install_listener
 
@@ -344,7 +341,7 @@ def compile_notice() -> Iterator[None]:
 
 
 def watch() -> None:
-    """From now on tell a person what compiles, unless somebody does already, or nobody looks."""
+    """Report compilations from now on, if interactive and not reported already."""
     from numba.core.event import register
 
     if not _telling and (sys.stderr.isatty() or "ipykernel" in sys.modules):
@@ -353,11 +350,11 @@ def watch() -> None:
 
 
 _telling: list[_Notice] = []
-"""Notices of what compiles now."""
+"""Active notices."""
 
 
 def _ear(notice: _Notice) -> Any:
-    """What hears of compilations for a notice."""
+    """Return a numba event listener that updates a notice."""
     from numba.core.event import Listener
 
     class Ear(Listener):
@@ -372,35 +369,35 @@ def _ear(notice: _Notice) -> Any:
 
 
 class _Notice:
-    """Times the compilations of kernels; all nest, and come from several threads under one lock.
+    """Timer of kernel compilations, which nest and run in several threads under one lock.
 
-    What is compiled in every process, a component around the kernels, does not count.
-    How many kernels there will be is not known: each says what it calls as it compiles.
+    Only kernels count, not the components that are compiled in every process.  The total
+    number of kernels is unknown in advance: kernels compile what they call.
     """
 
     def __init__(self) -> None:
         self.depth = 0
-        self.timed: int | None = None  # depth of the outermost kernel that compiles
+        self.timed: int | None = None  # depth of the outermost kernel being compiled
         self.kernels: list[str] = []
         self.spent = 0.0
         self.since = 0.0
         self.said = False
         self.timer: threading.Timer | None = None
-        self.lock = threading.Lock()  # of the terminal's line
+        self.lock = threading.Lock()  # guards the progress line
 
     def begin(self, dispatcher: Any) -> None:
-        """A compilation starts."""
+        """Record the start of a compilation."""
         self.depth += 1
         if not dispatcher.py_func.__module__.startswith("treekit.kernels."):
             return
         self.kernels.append(dispatcher.py_func.__name__.strip("_"))
         if self.timed is None:
-            kept = dispatcher.stats.cache_path is not None
+            cached = dispatcher.stats.cache_path is not None
             self.timed, self.since = self.depth, monotonic()
-            self._later(max(PATIENCE - self.spent, 0.0), kept)
+            self._later(max(PATIENCE - self.spent, 0.0), cached)
 
     def end(self) -> None:
-        """The compilation that started last is done."""
+        """Record the end of the innermost compilation."""
         if self.timed == self.depth:
             with self.lock:
                 self.spent += monotonic() - self.since
@@ -427,7 +424,7 @@ class _Notice:
             self._later(1.0, kept)
 
     def _draw(self, text: str) -> None:
-        """The one line that a terminal shows and then forgets."""
+        """Replace the progress line of a terminal."""
         if self.said and sys.stderr.isatty():
             _say(text, "\r\x1b[K")
 
@@ -436,7 +433,7 @@ class _Notice:
             self.timer.cancel()
 
     def stop(self) -> None:
-        """Say what it came to, and nothing any more."""
+        """Print the total, if anything was reported, and stop."""
         self._cancel()
         if self.said:
             count = len(self.kernels)
@@ -444,7 +441,7 @@ class _Notice:
 
 
 def _say(text: str, before: str = "") -> None:
-    """Words on stderr, dim on a terminal."""
+    """Write text to stderr, dimmed on a terminal."""
     if sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
         text = f"\x1b[2m{text}\x1b[0m"
     sys.stderr.write(before + text)

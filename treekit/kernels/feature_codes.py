@@ -1,10 +1,10 @@
-"""Columns to codes: a radix sort of keys, where bins begin, and each row's code.
+"""Encode columns as codes: radix sort of keys, bin boundaries, and the code of each row.
 
-The key of a float is the unsigned integer of its width that is ordered as the
-floats are: all bits of a negative number are flipped, the sign bit of another
-one.  Both zeros have one key; NaN has none and is left out.  Digits are of 11
-bits (Terdiman 2000, *Radix Sort Revisited*): a float32 takes three passes, and
-digits that all keys share take none.
+The key of a float is an unsigned integer of the same width with the same order:
+all bits of a negative number are flipped, only the sign bit of other numbers.  Both
+zeros have the same key; NaN has none and is left out.  Digits have 11 bits
+(Terdiman 2000, *Radix Sort Revisited*): a float32 takes three passes; a digit that
+is equal in all keys takes none.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- coding
+# ---------------------------------------------------------------- bins and ranks
 
 DIGITS = 2048
-"""Values of one digit of the radix sort."""
+"""Number of values of a radix digit."""
 
 _BITS = np.uint64(11)
 _MASK = np.uint64(DIGITS - 1)
@@ -42,27 +42,27 @@ _PADDED = 256
 
 @kernel
 def sort_keys(bits, sign, infinity, weights, keys, rows, other_keys, other_rows, counts):
-    """Keys of a column's known values, ascending; those of equal keys in table order.
+    """Sort the keys of a column's known values; equal keys keep the table order.
 
     Parameters
     ----------
     bits : (rows,) uint32 or uint64
-        The column's floats, bit by bit.
+        The bits of the column's floats.
     sign, infinity : uint64
         The sign bit, and the bits of infinity, of this width.
     weights : (rows,) float64
-        Rows without weight are left out; empty = none of them.
+        Rows without weight are left out; empty = keep all.
     keys, other_keys : (rows,) of the type of `bits`
-        Room for the keys; either may hold the answer.
+        Buffers for the keys; either may hold the result.
     rows, other_rows : (rows,) uint32
-        Room for the row of each key; empty if it is not asked for.
+        Buffers for the row of each key; empty if not needed.
     counts : (digits, DIGITS) uint32
         Working memory.
 
     Returns
     -------
     keys, rows : (known,) arrays
-        The second empty where it was not asked for.
+        `rows` is empty if not requested.
     """
     weighted, carried = len(weights) > 0, len(rows) > 0
     n = np.uint64(0)
@@ -106,7 +106,7 @@ def sort_keys(bits, sign, infinity, weights, keys, rows, other_keys, other_rows,
 
 @kernel
 def _key(b, sign):
-    """The key of a float's bits."""
+    """Return the key of a float, given its bits."""
     if b == sign:
         return sign  # -0.0 is 0.0
     ones = (sign << np.uint64(1)) - np.uint64(1)
@@ -115,24 +115,24 @@ def _key(b, sign):
 
 @kernel
 def bin_starts(keys, rows, weights, total, starts, quantiles):
-    """Where bins begin in ascending keys: at each distinct key, or at quantiles.
+    """Return where bins begin in ascending keys: at each distinct key, or at quantiles.
 
-    Bins are of about equal weight; equal keys stay together.
+    Bins have about equal weight; equal keys share a bin.
 
     Parameters
     ----------
     keys : (known,) uint32 or uint64
     rows, weights : (known,) uint32 and (all rows,) float64
-        The row of each key, and what rows weigh; empty = 1.
+        The row of each key, and the weights of rows; empty = 1.
     total : float
         Sum of the weights.
     starts, quantiles : (bins,) int64
-        Room for so many bins.
+        Buffers; their length is the maximum number of bins.
 
     Returns
     -------
     starts : (up to bins,) int64
-        Ascending; those of the distinct keys if there are no more than bins.
+        Ascending; those of the distinct keys if there are at most that many.
     """
     weighted = len(weights) > 0
     most = np.uint64(len(starts))
@@ -169,21 +169,21 @@ def bin_starts(keys, rows, weights, total, starts, quantiles):
 
 @kernel
 def assign_bins(bits, sign, infinity, high, n_bins, codes):
-    """Code of each row: the first bin whose largest key is not below its own.
+    """Assign each row the first bin whose largest key is not below the row's key.
 
-    Rows above all bins (they have no weight) are in the last one; missing
-    ones have the code `n_bins`.
+    Rows above all bins (they have no weight) are assigned the last one; missing
+    values have the code `n_bins`.
 
     Parameters
     ----------
     bits, sign, infinity
         See `sort_keys`.
     high : (256,) of the type of `bits`
-        Largest key of each bin, then the largest of the type.
+        Largest key of each bin, padded with the largest number of the type.
     n_bins : int
         1 to 255.
     codes : (rows,) unsigned
-        Filled.
+        Output.
     """
     last = np.uint64(n_bins - 1)
     for i in range(np.uint64(len(bits))):
@@ -191,7 +191,7 @@ def assign_bins(bits, sign, infinity, high, n_bins, codes):
         key = _key(b, sign)
         at = np.uint64(0)
         step = np.uint64(_PADDED // 2)
-        while step > 0:  # of constant length: unrolled, without a branch
+        while step > 0:  # constant trip count: unrolled, branch-free binary search
             at += step * np.uint64(high[at + step - np.uint64(1)] < key)
             step >>= np.uint64(1)
         at = min(at, last)
@@ -200,14 +200,14 @@ def assign_bins(bits, sign, infinity, high, n_bins, codes):
 
 @kernel
 def assign_ranks(keys, rows, codes, values):
-    """Code of each of the `rows`: how many distinct keys are below its own.
+    """Assign each of the `rows` the number of distinct keys below its own.
 
     Parameters
     ----------
     keys, rows : (known,) arrays
         Ascending keys, and the row of each.
     codes : (all rows,) unsigned
-        Filled for these rows.
+        Output, filled for these rows.
     values : (known,) of the type of `keys`
         Receives the distinct keys; may be `keys`.
 
@@ -225,48 +225,48 @@ def assign_ranks(keys, rows, codes, values):
     return n
 
 
-# ---------------------------------------------------------------- keys
-# Rows as unsigned keys in the order of the numbers: what a walk compares.
+# ---------------------------------------------------------------- keys of rows for scoring
+# Unsigned keys in the order of the numbers, compared by `treekit.kernels.score_batch`.
 #
-# Eight rows are one group.  A group holds a cell for each of its rows side by side,
-# so that one address serves eight walks: first eight zeros, which are what a leaf
-# asks, then two cells a column, the *right* one, whose missing value is the largest
-# key, and the *left* one, whose missing value is 0.  A node names the cell on whose
-# side missing values go, and a step down needs no test for them.
+# Eight rows form a group.  A group stores the cells of its rows side by side, so that
+# one address serves eight rows: first eight zeros, which leaves compare, then two cells
+# per column, the *right* one, where missing is the largest key, and the *left* one,
+# where missing is 0.  A node refers to the cell of the side to which missing values
+# go, so that a step down needs no test for them.
 #
 # The left cell of a nominal column is 1 + its code.
 
 Array = npt.NDArray[Any]
 
 GROUP = 8
-"""Rows of a group, and places between two cells of one row."""
+"""Rows of a group, and the distance between two cells of one row."""
 
 
 @kernel
 def group_width(n_columns: Any) -> Any:
-    """Keys of a group of rows of which `n_columns` are asked."""
+    """Return the number of keys of a group of rows with `n_columns` columns."""
     return np.uint64(GROUP) * (np.uint64(2) * np.uint64(n_columns) + np.uint64(1))
 
 
 @kernel
 def first_cell(row: Any, width: Any) -> Any:
-    """Where the first cell (the zero) of a row is, in groups of `width` keys."""
+    """Return the position of a row's first cell (the zero), in groups of `width` keys."""
     return (row // np.uint64(GROUP)) * width + row % np.uint64(GROUP)
 
 
 @kernel
 def encode(rows: Array, columns: Array, n_codes: Array, keys: Array) -> None:
-    """Write the keys of some rows, a group after the other.
+    """Write the keys of some rows, group by group.
 
     Parameters
     ----------
     rows : (rows, features) float32 or float64
     columns : (columns,) uint64
-        Which columns are asked.
+        Columns to encode.
     n_codes : (columns,) uint64
-        Levels of their vocabularies, and one for missing; 0 for numeric columns.
-    keys : (at least groups * group_width(columns),) uint32 or uint64, written
-        As wide as the cells.  Rows that a last group lacks repeat the last row.
+        Categories of their vocabularies, plus one for missing; 0 for numeric columns.
+    keys : (at least groups * group_width(columns),) uint32 or uint64
+        Output, as wide as the cells.  The last row fills up the last group.
     """
     n, group = np.uint64(len(rows)), np.uint64(GROUP)
     width = group_width(len(columns))
@@ -296,7 +296,7 @@ def _encode_group(
         if n_codes[i] == 0:
             for lane in range(group):
                 b = bits[start + lane, f]
-                # Floats order as integers do, the negative ones backwards; -0.0 is 0.0.
+                # As integers, positive floats ascend and negative ones descend; -0.0 is 0.0.
                 key = word(~b) if b > top else word(b | top)
                 known = rows[start + lane, f] == rows[start + lane, f]
                 keys[right + lane] = key if known else missing
@@ -305,7 +305,7 @@ def _encode_group(
             n_levels = n_codes[i] - np.uint64(1)
             for lane in range(group):
                 cell = rows[start + lane, f]
-                # Whatever is not a code of the vocabulary is missing.
+                # Anything that is not a code of the vocabulary is missing.
                 known = cell >= 0 and cell < n_levels and cell == np.floor(cell)
                 code = word(cell) if known else missing
                 keys[right + lane] = code
@@ -314,7 +314,7 @@ def _encode_group(
 
 @kernel
 def encode_row(row: Array, columns: Array, n_codes: Array, keys: Array) -> None:
-    """Write the keys of one row (features,), the first of a group that has no other."""
+    """Write the keys of one row (features,), as the first of a group."""
     word, group = keys.dtype.type, np.uint64(GROUP)
     missing = word(~word(0))
     top = word(missing - (missing >> np.uint64(1)))

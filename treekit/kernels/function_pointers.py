@@ -1,9 +1,9 @@
-"""First-class functions: how a plugin's Python reaches a kernel cached on disk.
+"""Function pointers for plugin functions, and compiler intrinsics.
 
-A kernel that takes a jitted function as a plain argument is compiled anew for
-each function.  One that takes a `Pointer` is compiled for its *signature*, so
-the cached machine code serves functions it has never seen, and an exception
-raised inside passes through.
+A kernel that takes a jitted function as an argument is compiled again for each
+function.  A kernel that takes a `Pointer` is compiled for its *signature*: the
+cached machine code works with any function of that signature, and exceptions
+raised inside propagate.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MATRIX = types.Array(types.float64, 2, "C")
 class Pointer(Compiled):
     """A function compiled for one signature, typed by that signature alone.
 
-    `cache` is for functions at module level; closures are kept under a `mark`, see
+    `cache` is for functions at module level; closures are cached under a `mark`, see
     `treekit.kernels.compile.keep`.
     """
 
@@ -52,7 +52,7 @@ class Pointer(Compiled):
         self._only = self.overloads[signature.args]
 
     def get_compile_result(self, sig):
-        """The one compile result; numba's own look-up normalises `sig` at every call."""
+        """Return the only compile result; numba's lookup normalises `sig` at every call."""
         return self._only
 
 
@@ -63,12 +63,11 @@ def _typeof_pointer(value, context):
 
 @intrinsic
 def stack_matrix(typingctx, rows, columns):
-    """A (rows, columns) float64 array in the stack frame; both must be literals.
+    """Allocate a (rows, columns) float64 array in the stack frame; both must be literals.
 
-    An array from the heap, sliced for the user's function, costs 5 to 8 times
-    the evaluation of a two-cell criterion (reference counts); this one, of a
-    shape that the compiler knows, is kept in registers.
-    Never return it or keep a view of it.
+    A heap array, sliced for the user's function, costs 5 to 8 times the evaluation
+    of a two-cell criterion (reference counts); this one, of a shape known at compile
+    time, is kept in registers.  Never return it or keep a view of it.
     """
     if not (isinstance(rows, types.IntegerLiteral) and isinstance(columns, types.IntegerLiteral)):
         return None
@@ -78,7 +77,7 @@ def stack_matrix(typingctx, rows, columns):
 
 @intrinsic
 def stack_cells(typingctx, cells):
-    """A (cells,) float64 array in the stack frame; see `stack_matrix`."""
+    """Allocate a (cells,) float64 array in the stack frame; see `stack_matrix`."""
     if not isinstance(cells, types.IntegerLiteral):
         return None
     return CELLS(cells), _stack_array(CELLS, (cells.literal_value,))
@@ -109,10 +108,10 @@ def _stack_array(array_type, shape):
 
 @intrinsic
 def borrowed(typingctx, array):
-    """The same array without its reference count.
+    """Return the same array without its reference count.
 
     Counts are atomic: in a loop that passes records of many arrays they cost
-    more than the work, and threads would share them.  The caller must keep
+    more than the work itself, and threads contend for them.  The caller must keep
     the array alive.
     """
 
@@ -136,7 +135,7 @@ def borrowed(typingctx, array):
 
 @intrinsic
 def read_only(typingctx, array):
-    """The same array, typed so that code which writes to it does not compile."""
+    """Return the same array with a read-only type: code that writes to it does not compile."""
     frozen = array.copy(readonly=True)
 
     def codegen(context, builder, signature, args):
@@ -148,7 +147,7 @@ def read_only(typingctx, array):
 
 @intrinsic
 def lowest_bit(typingctx, word):
-    """Position of the lowest set bit of a uint64 that is not 0."""
+    """Return the position of the lowest set bit of a nonzero uint64."""
 
     def codegen(context, builder, signature, args):
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
@@ -158,7 +157,7 @@ def lowest_bit(typingctx, word):
 
 @intrinsic
 def highest_bit(typingctx, word):
-    """Position of the highest set bit of a uint64 that is not 0."""
+    """Return the position of the highest set bit of a nonzero uint64."""
 
     def codegen(context, builder, signature, args):
         zeros = builder.ctlz(args[0], ir.Constant(ir.IntType(1), 1))
@@ -169,7 +168,7 @@ def highest_bit(typingctx, word):
 
 @intrinsic
 def prefetch(typingctx, array, row):
-    """Ask for the memory at the start of a row of a C-contiguous array, to be read soon."""
+    """Prefetch the memory at the start of a row of a C-contiguous array."""
 
     def codegen(context, builder, signature, args):
         view = make_array(signature.args[0])(context, builder, args[0])
@@ -192,7 +191,7 @@ def prefetch(typingctx, array, row):
 
 @intrinsic
 def bit_count(typingctx, word):
-    """How many bits of a uint64 are set."""
+    """Count the set bits of a uint64."""
 
     def codegen(context, builder, signature, args):
         return builder.ctpop(args[0])

@@ -1,8 +1,8 @@
-"""Growing one tree: the loop over nodes.
+"""Growth of one tree: the loop over its nodes.
 
-No recursion; depth and rows are bounded by memory alone (row numbers are
-uint32).  Depth-first by a stack, or best-first by a heap when the number of
-leaves is bounded.
+Not recursive; depth and rows are limited by memory only (row numbers are uint32).
+Depth-first with a stack, or best-first with a heap if the number of leaves is
+limited.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- grow
+# ---------------------------------------------------------------- growth
 
 NODE = np.dtype(
     [
@@ -95,25 +95,25 @@ NODE = np.dtype(
     ],
     align=True,
 )
-"""A node in growth.
+"""A node during growth.
 
-`begin`, `end` are its slice of the training rows, `held_begin`, `held_end` of
-the held-out ones; `cut`, `after` as in `treekit.kernels.axis_splits`.
+`begin`, `end` delimit its slice of the training rows, `held_begin`, `held_end` that of
+the held-out rows; `cut`, `after` as in `treekit.kernels.axis_splits`.
 """
 
 
 class Grown(NamedTuple):
-    """A tree in growth, or grown; arrays may be longer than its n nodes.
+    """Arrays of a growing or grown tree; they may be longer than its n nodes.
 
     Attributes
     ----------
     nodes : (capacity,) NODE
     stats, held_stats : (capacity, S) float64
     levels : (pool,) int32
-        Branches of levels, a slice for each node.
+        Branches of categories, a slice per node.
     found : (surrogates,) SURROGATE, or None
     replies : (pool,) int32, or None
-        Surrogates, where trees have them, and branches of their levels.
+        Surrogates, if trees have them, and the branches of their categories.
     """
 
     nodes: npt.NDArray[np.void]
@@ -161,44 +161,44 @@ def grow(
 ):
     """Grow one tree; `rows` and `held` are permuted into leaf order.
 
-    Every node is evaluated when it is made; those with a split wait, on a
-    stack or (`max_leaves`) on a heap, to be opened.
+    Every node is evaluated when it is created; a node with a split waits, on a
+    stack or (`max_leaves`) a heap, until it is expanded.
 
     Parameters
     ----------
     held_table : Table
-        The columns of the held-out rows: `table` itself, or those of another
-        table, whose numeric columns have codes of their own.
+        Columns of the held-out rows: `table` itself, or another table whose numeric
+        columns have codes of their own.
     spare : Rows
         Working memory as long as the longer of `rows` and `held`.
     room : Grown
-        Zeroed arrays to grow in; longer ones are made when they are full.
+        Zeroed arrays to grow in; replaced by longer ones when full.
     noise : float
-        Bound on the rounding of one row's dense statistics, 0 if they are exact.
+        Bound on the rounding error of one row's dense statistics, 0 if they are exact.
     quantile : float or None
-        Level of a rank target; None = statistics add up, and the code for
+        Quantile level of a rank target; None = additive statistics, and the code for
         ranks is not compiled.
     steps : (columns of values,) float64 or None
-        The grid on which rows are cut into parts that go down every branch of
-        a split whose value they miss; None = they go one way, and the code
-        for parts is not compiled.
+        Fixed-point steps of the statistics, for fractional instances: rows that go down
+        every branch of a split whose value they miss; None = rows go one way, and the
+        code for fractional instances is not compiled.
     surrogates : Surrogacy or None
-        Nodes have surrogates; None = that is not compiled.
+        Settings of surrogate splits; None = their code is not compiled.
     nest : (cuts,) int64, or None
-        Working memory for splits on intervals (`treekit.kernels.grow_tree`); None =
-        the splitter makes none, and the code for them is not compiled.
+        Working memory for splits into intervals (`treekit.kernels.grow_tree`); None =
+        the splitter makes none, and their code is not compiled.
     sums : (0,) array, or None
-        None = the splitter makes no sums of columns, and the code for them is not compiled.
+        None = the splitter makes no oblique splits, and their code is not compiled.
     ways : Ways
     midpoints : bool
-        Thresholds will lie halfway to the next value present in the node, not
-        to the next one of the table.
+        Thresholds will be the midpoint to the next value present in the node instead
+        of the next value of the table.
 
     Returns
     -------
     Grown, n, status
-        Status 0; or why growth stopped, as in `treekit.kernels.records`, and n is
-        the node where it did.
+        Status 0; or the reason why growth stopped, as in `treekit.kernels.records`,
+        and n is the node where it stopped.
     """
     zero, one = np.uint64(0), np.uint64(1)
     ids, cells, values = borrowed(rows.ids), borrowed(rows.cells), borrowed(rows.values)
@@ -214,7 +214,7 @@ def grow(
         borrowed(table.high),
     )
     scratch = _borrowed(scratch)
-    # Of arrays that grow there is an owner, which is handed back, and a view to work on.
+    # Arrays that grow have an owner, which is returned, and a borrowed view to work on.
     all_nodes, all_stats, all_held, all_levels = (
         room.nodes,
         room.stats,
@@ -235,7 +235,7 @@ def grow(
     min_variance = limits.min_variance * (1.0 + TOLERANCE)
     found_levels, branch_of = scratch.levels, scratch.work[0]
     dense = len(cells) == 0
-    least = 0.0  # what the other classes of a pure node may weigh
+    least = 0.0  # weight up to which the other classes of a pure node are negligible
     if steps is not None:
         least = 1e-6 * min_leaf
     top, held_top = np.int64(-1), np.int64(-1)
@@ -249,9 +249,9 @@ def grow(
     waiting = np.zeros(64, np.int64)
     sides, held_sides, two = np.empty(0, codes.dtype), np.empty(0, codes.dtype), np.uint32(2)
     n, fresh, used, leaves, n_waiting = 1, 0, 0, 1, 0
-    # Of the nest that is being opened: what is left to open, its root, what was there before.
+    # The nest being expanded: its pending tests, its root, and nodes and surrogates before it.
     n_nested, nest_root, n_before, found_before = 0, 0, 0, 0
-    signs, told = scratch.offers[np.uint64(3)], scratch.best[stats.shape[1] + 2 + LOWEST :]
+    signs, node_bounds = scratch.offers[np.uint64(3)], scratch.best[stats.shape[1] + 2 + LOWEST :]
     bounded = False
     for j in range(np.uint64(len(signs))):
         bounded = bounded or signs[j] != 0.0
@@ -269,7 +269,7 @@ def grow(
             this = nodes[np.uint64(node)]
             if nest is not None:
                 if this.kind != 0:
-                    continue  # a test within a nest
+                    continue  # a test inside a nest
             own_stats = stats[np.uint64(node)]
             begin, end, weight = this.begin, this.end, this.weight
             if (
@@ -292,7 +292,7 @@ def grow(
                 min_variance >= 0.0 and variance(values, begin, end, own_stats) <= min_variance
             ):
                 continue
-            it = Node(
+            node_view = Node(
                 table,
                 Rows(ids[begin:end], cells if dense else cells[begin:end], values[begin:end]),
                 own_stats,
@@ -305,11 +305,11 @@ def grow(
                 quantile,
             )
             if bounded:
-                told[zero] = bounds[np.uint64(node), zero]
-                told[np.uint64(1)] = bounds[np.uint64(node), np.uint64(1)]
+                node_bounds[zero] = bounds[np.uint64(node), zero]
+                node_bounds[np.uint64(1)] = bounds[np.uint64(node), np.uint64(1)]
             out[KIND] = 0
             find(
-                it,
+                node_view,
                 scratch,
                 scan,
                 many,
@@ -331,7 +331,7 @@ def grow(
                     out[KIND],
                 )
             floor = max(1e-12 * own, _least_gain(noise * (end - begin) / weight, quantile))
-            # A negative bound asks for splits that gain nothing, too.
+            # A negative min_gain allows splits without a gain, too.
             if out[KIND] == 0 or not numbers[SCORE] > (
                 max(min_gain, floor) if min_gain >= 0.0 else min_gain
             ):
@@ -360,14 +360,14 @@ def grow(
             n_waiting += 1
             if max_leaves > 0:
                 if use_priority:
-                    said = priority(own_stats)
-                    if not finite(said):
+                    node_priority = priority(own_stats)
+                    if not finite(node_priority):
                         return (
                             Grown(all_nodes, all_stats, all_held, all_levels, found, replies),
                             node,
                             np.int64(BAD_PRIORITY),
                         )
-                    this.priority = rounded(said)
+                    this.priority = rounded(node_priority)
                 sift_up(waiting, n_waiting, nodes)
         fresh = last
         within = n_nested > 0
@@ -680,7 +680,7 @@ def grow(
 
 @inlined
 def _borrowed(scratch):
-    """Working memory whose arrays are not counted at each node; the caller keeps it alive."""
+    """Return the working memory without reference counts; the caller keeps it alive."""
     return Scratch(
         borrowed(scratch.features),
         borrowed(scratch.state),
@@ -705,7 +705,7 @@ def _borrowed(scratch):
 
 @inlined
 def _is_pure(stats, values, begin, end, dense, noise, least, quantile):
-    """All rows alike: one cell, one number, or one ratio of numbers up to their rounding."""
+    """Check whether all rows are alike: one class, or one value up to rounding."""
     if dense:
         return _alike(values, begin, end, noise, quantile)
     total, largest = 0.0, 0.0
@@ -719,7 +719,7 @@ def _is_pure(stats, values, begin, end, dense, noise, least, quantile):
 def _alike(values, begin, end, noise, quantile):
     zero, one = np.uint64(0), np.uint64(1)
     first = np.uint64(begin)
-    if quantile is not None:  # ascending
+    if quantile is not None:  # rows are in ascending order
         return values[first, one] == values[np.uint64(end) - one, one]
     weight = values[first, zero]
     for i in range(first + one, np.uint64(end)):
@@ -732,7 +732,7 @@ def _alike(values, begin, end, noise, quantile):
 
 @kernel
 def _least_gain(rounding, quantile):
-    """What the rounding of a mean row can gain: squared in squared errors, itself in losses."""
+    """Bound the gain from rounding errors: quadratic for squared errors, linear for losses."""
     if quantile is not None:
         return 4.0 * rounding
     return 4.0 * rounding * rounding
@@ -740,7 +740,7 @@ def _least_gain(rounding, quantile):
 
 @inlined
 def _close(nodes, node):
-    """Make a node a leaf again."""
+    """Turn a node back into a leaf."""
     this = nodes[np.uint64(node)]
     this.kind = 0
     this.n_children = 0
@@ -748,20 +748,20 @@ def _close(nodes, node):
     this.gain = 0.0
 
 
-# ---------------------------------------------------------------- heap
-# A heap of waiting nodes, for best-first growth: the largest priority on top.
+# ---------------------------------------------------------------- heap of waiting nodes
+# For best-first growth, with the largest priority on top.
 
 
 @inlined
 def rounded(number):
-    """To 31 bits (Veltkamp 1968), so that equal priorities are equal whatever their rounding."""
+    """Round to 31 bits (Veltkamp 1968), so that priorities that differ by rounding are equal."""
     shifted = number * 4194305.0
     return shifted - (shifted - number)
 
 
 @inlined
 def sift_up(heap, size, nodes):
-    """Put the last of `size` entries of the heap in its place."""
+    """Move the last of `size` heap entries up to its place."""
     one = np.uint64(1)
     at = np.uint64(size) - one
     while at > np.uint64(0):
@@ -774,7 +774,7 @@ def sift_up(heap, size, nodes):
 
 @inlined
 def sift_down(heap, size, nodes):
-    """Put the first of `size` entries of the heap in its place."""
+    """Move the first of `size` heap entries down to its place."""
     one, end = np.uint64(1), np.uint64(size)
     at = np.uint64(0)
     while True:
@@ -791,40 +791,40 @@ def sift_down(heap, size, nodes):
 
 @inlined
 def _before(nodes, a, b):
-    """Larger priority first; equal ones in the order in which they were made."""
+    """Check whether node a precedes node b: larger priority first, then lower number."""
     ours, theirs = nodes[np.uint64(a)].priority, nodes[np.uint64(b)].priority
     return ours > theirs or (ours == theirs and a < b)
 
 
-# ---------------------------------------------------------------- nest
-# A split on several intervals of a number, as a nest of binary tests.
+# ---------------------------------------------------------------- interval splits
+# A split of a numeric column into several intervals, as a nest of binary tests.
 #
-# A splitter may part a numeric column into intervals at once.  The tree says so
-# by thresholds: the middle cut first, then those on either side of it, so that
-# all that reads trees (predictions, rules, every export) knows such a split
-# already.  The tests below the first are forced: nobody searches there, they gain
-# nothing of their own, and in the count of levels the nest is one.
+# The tree stores such a split as thresholds: the middle cut first, then those on either
+# side of it, so that everything that reads trees (predictions, rules, every export)
+# supports it.  The tests below the first are fixed: no search takes place there, they
+# have no gain of their own, and the nest counts as one level of depth.
 
 INTERVALS = 6
-"""Kind of a node that will ask intervals; no node of a finished tree has it.
+"""Kind of a node that will be split into intervals; no finished tree has such nodes.
 
-Its cuts, codes in ascending order, lie in the pool.  With a branch more than
-intervals branch 0 is that of missing values, else `missing` is the interval that
-takes them, counted from the node's first.
+Its cuts, codes in ascending order, are in the pool.  If there is one more branch than
+intervals, branch 0 is that of missing values; otherwise `missing` is the interval that
+receives them, counted from the node's first.
 """
 
 PENDING = 64
-"""Tests that may wait while a nest is opened: one a level, and cuts are halved."""
+"""Maximum number of tests that wait while a nest is expanded: one per level, and cuts are halved.
+"""
 
 
 @kernel
 def next_test(nodes, node, pool):
-    """Make a node of intervals one test: whether the value is missing, or up to the middle cut.
+    """Turn a node of intervals into one test: value missing, or value up to the middle cut.
 
     Returns
     -------
     int
-        Cuts that are left for branch 0; -1 if that is the branch of missing values.
+        Cuts left for branch 0; -1 if that is the branch of missing values.
     """
     this = nodes[np.uint64(node)]
     cuts = np.int64(this.n_levels)
@@ -843,21 +843,21 @@ def next_test(nodes, node, pool):
 
 @kernel
 def hand_cuts(nodes, node, first_cut, cuts, below, lost, pending, n_pending):
-    """Let the children of a test made by `next_test` ask for the cuts that are left.
+    """Pass the remaining cuts to the children of a test made by `next_test`.
 
     Parameters
     ----------
     first_cut, cuts, lost : int
-        What the node's cuts were in the pool, and its `missing`.
+        The node's cuts in the pool and its `missing`, before `next_test`.
     below : int
-        As `next_test` returned it.
+        As returned by `next_test`.
     pending : (PENDING,) int64
         Receives the children that have cuts, from `n_pending` on.
 
     Returns
     -------
     int
-        How many nodes are pending.
+        Number of pending nodes.
     """
     this = nodes[np.uint64(node)]
     for branch in range(2):
@@ -880,21 +880,21 @@ def hand_cuts(nodes, node, first_cut, cuts, below, lost, pending, n_pending):
 
 @kernel
 def nest_stats(nodes, root, size, stats, held_stats):
-    """Statistics of the branches of a nest, in the order of its intervals.
+    """Collect the statistics of the branches of a nest, in the order of its intervals.
 
     Parameters
     ----------
     size : int
-        Nodes of the nest below its root; half of them and one are branches.
+        Nodes of the nest below its root; ``size // 2 + 1`` of them are branches.
 
     Returns
     -------
     (branches, S) float64, twice
-        Of the training rows and of the held-out ones.
+        For the training rows and for the held-out rows.
     """
     branches = size // 2 + 1
-    told = np.empty((branches, stats.shape[1]))
-    held = np.empty((branches, stats.shape[1]))
+    branch_stats = np.empty((branches, stats.shape[1]))
+    held_branch_stats = np.empty((branches, stats.shape[1]))
     waiting = np.empty(PENDING, np.int64)
     waiting[0] = root
     n_waiting, branch = 1, 0
@@ -902,12 +902,12 @@ def nest_stats(nodes, root, size, stats, held_stats):
         n_waiting -= 1
         node = waiting[np.uint64(n_waiting)]
         if node != root and nodes[np.uint64(node)].kind == 0:
-            told[np.uint64(branch)] = stats[np.uint64(node)]
-            held[np.uint64(branch)] = held_stats[np.uint64(node)]
+            branch_stats[np.uint64(branch)] = stats[np.uint64(node)]
+            held_branch_stats[np.uint64(branch)] = held_stats[np.uint64(node)]
             branch += 1
         else:
-            for child in range(2):  # the first of them on top
+            for child in range(2):  # the first child on top
                 number = np.int64(nodes[np.uint64(node)].first_child) + 1 - child
                 waiting[np.uint64(n_waiting)] = number
                 n_waiting += 1
-    return told, held
+    return branch_stats, held_branch_stats

@@ -1,10 +1,10 @@
-"""Monotonic constraints: how far the answers of a node's branches may go.
+"""Monotonic constraints: bounds on the predictions below a node.
 
-A split of a column that answers must rise with is one whose upper branch says
-no less than its lower one; halfway between the two lies a bound that no
-answer below the one branch may exceed and none below the other may fall short
-of.  Bounds are handed down to all nodes below, so that the tree rises as a
-whole, not each split alone (as scikit-learn's ``monotonic_cst``).
+For an increasing constraint the upper branch of a split must predict no less than
+the lower one.  The midpoint of the two predictions is the upper bound of the lower
+branch and the lower bound of the upper one.  Bounds are passed on to all nodes below, so
+that the complete tree is monotonic, not only each split (as in scikit-learn's
+``monotonic_cst``).
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ __all__ = [
 ]  # fmt: skip
 
 SIGN, CUTS, LOWEST, HIGHEST, BOUNDS = range(5)
-"""What ``scratch.best`` tells a search, after its S + 2 own cells.
+"""Entries of ``scratch.best`` that pass the constraints to a search, after its S + 2 results.
 
-The constraint of the column asked, 1, -1 or 0 = none; how many cuts divide
-its known values, for one more puts missing rows apart; and the bounds of what
-the node may answer.  BOUNDS is the number of cells.
+SIGN: the constraint of the split feature, 1, -1 or 0 = none.  CUTS: how many cuts
+separate known values; one more cut separates missing rows.  LOWEST, HIGHEST: bounds of the
+node's predictions.  BOUNDS is the number of entries.
 
-What a node answers is cell 1 of its statistics over its weight: the mean of a
-number, or the share of the second of two classes.
+The prediction of a node is statistic 1 over its weight: the mean in regression, or the
+share of the second of two classes.
 """
 
 
 @inlined
 def fits(left, right, sign, lowest, highest):
-    """Whether the answers of two branches keep to the order and to the bounds.
+    """Check whether the predictions of two branches respect the constraint and the bounds.
 
-    Splits of free columns need not (as in scikit-learn): their leaves are put
-    within the bounds in the end.
+    Splits of unconstrained columns always pass (as in scikit-learn): their leaves are
+    clipped to the bounds in the end.
     """
     ordered = min(left, right) >= lowest and max(left, right) <= highest
     return sign == 0.0 or (ordered and sign * (right - left) >= 0.0)
@@ -42,16 +42,16 @@ def fits(left, right, sign, lowest, highest):
 
 @kernel
 def hand_bounds(bounds, node, first, branches, sign, left, right):
-    """Bounds of a node's branches, from its own and from what the first two say.
+    """Compute the bounds of a node's branches from its own and the first two predictions.
 
     Parameters
     ----------
     bounds : (nodes, 2) float64
-        Lowest and highest answer of each node; those of the branches are filled.
+        Lowest and highest prediction of each node; those of the branches are written.
     sign : float
         Constraint of the split: 1, -1 or 0.
     left, right : float
-        Without a constraint of no meaning.
+        Predictions of the first two branches; ignored without a constraint.
     """
     zero, one = np.uint64(0), np.uint64(1)
     lowest, highest = bounds[np.uint64(node), zero], bounds[np.uint64(node), one]
@@ -67,7 +67,7 @@ def hand_bounds(bounds, node, first, branches, sign, left, right):
 
 @kernel
 def within(kind, feature, first_child, n_children, signs, answers):
-    """Answers of a tree's nodes, put within the bounds that its splits hand down.
+    """Clip the predictions of a tree's nodes to the bounds that its splits impose.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def within(kind, feature, first_child, n_children, signs, answers):
         Of a `treekit.model.tree.Tree`.
     signs : (features,) float64
     answers : (n,) float64
-        What each node says: a number, or the share of the second class.
+        Prediction of each node: a number, or the share of the second class.
 
     Returns
     -------
@@ -85,9 +85,9 @@ def within(kind, feature, first_child, n_children, signs, answers):
     bounds = np.empty((len(kind), 2))
     bounds[np.uint64(0), np.uint64(0)] = -np.inf
     bounds[np.uint64(0), np.uint64(1)] = np.inf
-    kept = np.empty(len(kind))
+    clipped = np.empty(len(kind))
     for i in range(n):
-        kept[i] = min(max(answers[i], bounds[i, np.uint64(0)]), bounds[i, np.uint64(1)])
+        clipped[i] = min(max(answers[i], bounds[i, np.uint64(0)]), bounds[i, np.uint64(1)])
         if kind[i] == 0:
             continue
         sign, first = 0.0, np.uint64(first_child[i])
@@ -95,12 +95,12 @@ def within(kind, feature, first_child, n_children, signs, answers):
             sign = signs[np.uint64(feature[i])]
         left, right = answers[first], answers[first + np.uint64(1)]
         hand_bounds(bounds, i, first, n_children[i], sign, left, right)
-    return kept
+    return clipped
 
 
 @kernel
 def in_order(kind, feature, first_child, n_children, signs, answers):
-    """Whether no leaf on one side of a constrained split passes a leaf of the other.
+    """Check that no leaf on one side of a constrained split passes a leaf on the other.
 
     Parameters are those of `within`.
     """

@@ -1,10 +1,10 @@
 """Statistics of a node's rows, grouped by the codes of one column.
 
-Every way gives the same compact table, ascending by code: one row of
+Every method gives the same compact table, ascending by code: one row of
 statistics for each code present, and the code itself.
 
-Classes of whole weights are added up as *lanes*: the sums of all classes side
-by side in one word, so that a row costs one addition of integers.
+Classes with integer weights are added up as *lanes*: the sums of all classes side
+by side in one word, so that a row costs a single integer addition.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- tally
+# ---------------------------------------------------------------- statistics by code
 
 CODES, ORDER, OTHER, CODE_OF = 0, 1, 2, 3
 """Rows of ``Scratch.work``."""
 
 SMALL = 512
-"""Up to so many rows a bitmap of occupied codes beats a full histogram."""
+"""Number of rows up to which a bitmap of the codes present beats a full histogram."""
 
 FEW = 16
-"""Up to so many rows, and at most 32, comparing all with all costs no more than anything else."""
+"""Number of rows, at most 32, up to which comparing all pairs is as fast as any other method."""
 
 INSERTION = 48
-"""Up to so many rows insertion beats a radix sort."""
+"""Number of rows up to which insertion sort beats radix sort."""
 
 SPREAD = 32
-"""Up to so many codes a row a bitmap of them beats a sort of the rows."""
+"""Number of codes per row up to which a bitmap of the codes beats sorting the rows."""
 
 NO_LANES = np.uint64(0)
-"""Width of lanes where sums do not fit them."""
+"""Lane width if the sums do not fit into lanes."""
 
 
 @merged
@@ -64,25 +64,25 @@ def tally(
     codes, first, step : array of unsigned, uint64, uint64
         Row i has the code ``codes[first + i * step]``; see `treekit.kernels.node_statistics`.
     n_codes : uint32
-        Codes of the column, missing not counted.
+        Codes of the column, not counting missing.
     ids, cells, values : arrays
         The node's `Rows`.
     s : uint64
-        Cells of the statistics.
+        Number of statistics.
     work, words, counts, flat, packed : arrays
         Of the `Scratch`.
     lanes : (rows,) uint64
         Each row's weight in the lane of its class.
     width : uint64
-        Bits of a lane, as `treekit.kernels.node_statistics.lanes_of` said of this node.
+        Bits of a lane, from `treekit.kernels.node_statistics.lanes_of` for this node.
 
     Returns
     -------
     k : int
-        Distinct codes present (missing, which sorts last, included), in
+        Distinct codes present (including missing, which sorts last), in
         ``work[CODE_OF, :k]``, with their statistics in ``flat[: k * s]``.
-        A single code is not tallied: nobody needs statistics of a constant
-        column.
+        If there is only one code, its statistics are not computed: a constant column
+        has no splits.
     """
     buffer, code_of = borrowed(work[CODES]), borrowed(work[CODE_OF])
     slot = borrowed(work[ORDER])
@@ -120,7 +120,7 @@ def tally(
 
 @inlined
 def _few(codes, first, step, ids, cells, values, m, s, buffer, order, code_of, flat):
-    """A handful of rows, by keys of a code and a position: each goes where so many are smaller."""
+    """Group few rows by sorting keys of code and position: a key's rank counts smaller keys."""
     zero, one, bits, low = np.uint64(0), np.uint64(1), np.uint32(5), np.uint32(31)
     differ = np.uint32(0)
     last = np.uint32(codes[first + np.uint64(ids[zero]) * step])
@@ -155,7 +155,7 @@ def _few(codes, first, step, ids, cells, values, m, s, buffer, order, code_of, f
 
 @merged
 def _put(flat, at, cells, values, i, s):
-    """Row `i` as the first of its code."""
+    """Set the statistics at `at` to those of row `i`, the first of its code."""
     zero, one = np.uint64(0), np.uint64(1)
     if len(cells) > 0:
         for k in range(s):
@@ -170,7 +170,7 @@ def _put(flat, at, cells, values, i, s):
 
 @merged
 def _add(flat, at, cells, values, i, s):
-    """Row `i` added to the statistics that begin at `at`; two cells without a loop."""
+    """Add row `i` to the statistics that begin at `at`; two statistics without a loop."""
     zero, one = np.uint64(0), np.uint64(1)
     if len(cells) > 0:
         flat[at + np.uint64(cells[i])] += values[i, zero]
@@ -184,7 +184,7 @@ def _add(flat, at, cells, values, i, s):
 
 @inlined
 def _add_lanes(codes, first, step, n_codes, ids, s, words, flat, width, lanes, packed, code_of):
-    """One addition a row, into `packed`, which holds zeros before and after."""
+    """Sum rows with one addition each into `packed`, which is zero before and after."""
     zero, one, low6 = np.uint64(0), np.uint64(1), np.uint64(63)
     m = np.uint64(len(ids))
     count = zero
@@ -219,7 +219,7 @@ def _add_lanes(codes, first, step, n_codes, ids, s, words, flat, width, lanes, p
 
 @merged
 def _unpack(sums, width, s, flat, at):
-    """The sums of a word of lanes, as row `at` of `flat`."""
+    """Write the sums in a word of lanes as row `at` of `flat`."""
     mask = (np.uint64(1) << width) - np.uint64(1)
     if s == np.uint64(2):
         flat[at + at] = np.float64(np.int64(sums & mask))
@@ -233,7 +233,7 @@ def _unpack(sums, width, s, flat, at):
 
 @inlined
 def _mark(codes, first, step, ids, buffer, words, slot, code_of):
-    """Small nodes: mark the codes present and rank them; returns how many."""
+    """Mark and rank the codes present in a small node; return their number."""
     one, low6 = np.uint64(1), np.uint64(63)
     for w in range(np.uint64(4)):
         words[w] = np.uint64(0)
@@ -264,7 +264,7 @@ def _add_by_slot(buffer, slot, cells, values, m, s, count, flat):
 
 @inlined
 def _add_all(buffer, lowest, cells, values, m, s, span, present, code_of, flat):
-    """A row for every code of the range, then those without rows squeezed out."""
+    """Sum into one row per code of the range, then squeeze out codes without rows."""
     for j in range(span):
         present[j] = np.uint32(0)
     for k in range(span * s):
@@ -286,9 +286,9 @@ def _add_all(buffer, lowest, cells, values, m, s, span, present, code_of, flat):
 
 @inlined
 def _add_by_rank(buffer, lowest, cells, values, m, s, span, words, code_of, flat):
-    """Many codes: a bitmap of those present, whose population count ranks a code.
+    """Sum by the rank of codes in a bitmap of the codes present, found by population counts.
 
-    Words of the bitmap and the codes before each of them lie side by side, in
+    Words of the bitmap, and the number of codes before each word, alternate in
     ``words[: 2 * n]``.
     """
     zero, one, low6 = np.uint64(0), np.uint64(1), np.uint64(63)
@@ -320,7 +320,7 @@ def _add_by_rank(buffer, lowest, cells, values, m, s, span, words, code_of, flat
 def _sorted_tally(
     buffer, order, other, counts, lowest, highest, cells, values, m, s, code_of, flat
 ):
-    """Many codes, few rows: add up along the sorted rows."""
+    """Sum along the sorted rows, for many codes and few rows."""
     if m <= np.uint64(INSERTION):
         _insertion(buffer, order, m)
     elif _radix(buffer, order, other, counts, m, lowest, highest):
@@ -343,7 +343,7 @@ def _sorted_tally(
 
 @inlined
 def _insertion(codes, order, m):
-    """Positions of the node's rows, ascending by code."""
+    """Sort the positions of the node's rows by code, with insertion sort."""
     one = np.uint64(1)
     for j in range(m):
         code = codes[j]
@@ -356,11 +356,11 @@ def _insertion(codes, order, m):
 
 @inlined
 def _radix(codes, order, other, counts, m, lowest, highest):
-    """The same for larger nodes; True if the answer is in `other`."""
+    """Sort positions by code with radix sort; return True if the result is in `other`."""
     one = np.uint64(1)
     for j in range(m):
         order[j] = np.uint32(j)
-    bits = 8 if m < np.uint64(2048) else 11  # a wide digit must earn its clearing
+    bits = 8 if m < np.uint64(2048) else 11  # clearing the counts of a wide digit must pay off
     buckets = np.uint64(1 << bits)
     mask = np.uint32(buckets) - np.uint32(1)
     shift = np.uint32(0)
@@ -387,13 +387,13 @@ def _radix(codes, order, other, counts, m, lowest, highest):
 
 @kernel
 def sorted_positions(codes, order, other, counts, m, lowest, highest):
-    """Positions 0..m-1 into `order`, ascending by code, equal ones as they are.
+    """Write positions 0..m-1 to `order`, ascending by code, in stable order.
 
     Parameters
     ----------
     codes : (m or more,) uint32
     order, other : (m or more,) uint32
-        The answer, and working memory.
+        The result, and working memory.
     counts : (2050,) uint32
     lowest, highest : uint32
         Bounds of the codes.
@@ -407,9 +407,9 @@ def sorted_positions(codes, order, other, counts, m, lowest, highest):
 
 @kernel
 def order_by_key(keys, count, order):
-    """0..count-1 into `order`, ascending by key, equal keys as they are.
+    """Write 0..count-1 to `order`, ascending by key, in stable order.
 
-    Shell's sort (1959) on (key, position): short, in place, and compiles at once.
+    Shell's sort (1959) on (key, position): short, in place, and fast to compile.
     """
     for j in range(np.uint64(count)):
         order[j] = np.uint32(j)
@@ -430,25 +430,25 @@ def order_by_key(keys, count, order):
         gap = (gap * np.uint64(5)) // np.uint64(11) if gap != np.uint64(2) else np.uint64(1)
 
 
-# ---------------------------------------------------------------- sides
-# Statistics of the rows on one side of a test, in one pass without branches.
+# ---------------------------------------------------------------- one side of a test
+# Statistics of the rows on one side of a test, in one branch-free pass.
 #
-# Sums of statistics are exact in any order (`treekit.grow.target_statistics`), so that how
-# they are taken is free.  Classes of whole weights, the common case, are counted
-# in integers: all classes of a row in one word, which adds to the sum as it is
-# or masked.  Cells of float64 instead, one of which each row adds to, wait for
-# each other: a store, a load and an addition a row.
+# Sums of statistics are exact in any order (`treekit.grow.target_statistics`), so that
+# rows can be added in any order.  Classes with integer weights, the common case, are
+# counted in integers: all classes of a row in one word, added to the sum or masked out.
+# Adding to one of several float64 cells per row would be a chain of dependent stores,
+# loads and additions.
 
 ALIKE = np.uint64(64)
-"""What `pack` says of numbers whose rows all weigh 1."""
+"""Form returned by `pack` for a single regression target with unit weights."""
 
 
 @inlined
 def pack(cells, values, m, s, weight, packed):
-    """Prepare the statistics of a node's rows for `add_side`, where that pays.
+    """Prepare the statistics of a node's rows for `add_side`, where that is faster.
 
-    Classes: see `lanes_of`.  One number of rows that weigh 1: ``packed`` are the
-    bits of cell 1.
+    Classes: see `lanes_of`.  A single target with unit weights: ``packed`` holds the bits of
+    statistic 1.
 
     Returns
     -------
@@ -459,23 +459,23 @@ def pack(cells, values, m, s, weight, packed):
     if np.uint64(len(cells)) == zero:
         if s != np.uint64(2):
             return zero
-        whole, sums = True, packed.view(np.float64)
+        unit_weights, sums = True, packed.view(np.float64)
         for i in range(m):
-            whole &= values[i, zero] == 1.0
+            unit_weights &= values[i, zero] == 1.0
             sums[i] = values[i, one]
-        return ALIKE if whole else zero
+        return ALIKE if unit_weights else zero
     return lanes_of(cells, values, m, s, weight, packed)
 
 
 @inlined
 def lanes_of(cells, values, m, s, weight, packed):
-    """A word a row, with its weight in the lane of its class; the first class is lowest.
+    """Write a word for each row with its weight in the lane of its class; class 0 is lowest.
 
     Returns
     -------
     width : uint64
-        Of a lane, of which there are `s`; 0: weights are not whole, or their sum,
-        `weight`, does not fit a lane, or rows have no class.
+        Bits of each of the `s` lanes; 0: weights are not integers, their sum
+        `weight` does not fit into a lane, or rows have no class.
     """
     zero = np.uint64(0)
     if np.uint64(len(cells)) == zero or s < np.uint64(2) or s > np.uint64(32):
@@ -483,32 +483,32 @@ def lanes_of(cells, values, m, s, weight, packed):
     width = np.uint64(64) // s
     if not weight < np.float64(np.uint64(1) << width):
         return zero
-    whole = True
+    all_integers = True
     for i in range(m):
         value = values[i, zero]
         count = np.int64(value)
-        whole &= np.float64(count) == value
+        all_integers &= np.float64(count) == value
         packed[i] = np.uint64(count) << (np.uint64(cells[i]) * width)
-    return width if whole else zero
+    return width if all_integers else zero
 
 
 @inlined
 def add_side(codes, least, most, cells, values, words, m, s, sums):
-    """Statistics of the rows whose code is from `least` to `most`, into ``sums[:s]``.
+    """Sum the statistics of the rows with codes from `least` to `most` into ``sums[:s]``.
 
     Parameters
     ----------
     codes : (m,) uint32
-        Of the node's rows.
+        Codes of the node's rows.
     words : (form, packed)
-        Of `pack`.
+        From `pack`.
     """
     form, packed = words
     zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
-    span = np.uint32(most - least)  # of unsigned codes: one comparison tells both ends
+    span = np.uint32(most - least)  # unsigned wrap-around: one comparison checks both ends
     if form == ALIKE:
         count, at, three = zero, zero, np.uint64(3)
-        a, b, c, d = 0.0, 0.0, 0.0, 0.0  # four chains of additions do not wait for each other
+        a, b, c, d = 0.0, 0.0, 0.0, 0.0  # four independent chains of additions
         for i in range(m):
             count += np.uint64(np.uint32(codes[i] - least) <= span)
         while at + three < m:
@@ -546,40 +546,37 @@ def add_side(codes, least, most, cells, values, words, m, s, sums):
 
 @inlined
 def _within(code, least, span, bits):
-    """The number of these bits, or 0 where the code is not within the span: no branch."""
+    """Return the float with these bits, or 0 if the code is outside the span; branch-free."""
     inside = np.uint64(np.uint32(code - least) <= span)
     return np.uint64(bits & (np.uint64(0) - inside)).view(np.float64)
 
 
-# ---------------------------------------------------------------- lines
-# Where the code of a row is read: down its column, or along its line.
-#
-# The matrix of codes lies in memory column by column.  Rows of a small node are
-# far apart there, and each code of one costs a line of the cache; a copy that
-# lies row by row has all columns of a row in one or two.  With it drawn tests
-# were found in three fifths of the time; whole trees grow some tenth faster
-# (measured).
+# ---------------------------------------------------------------- row-major codes
+# Codes are stored by column.  The rows of a small node are far apart there, and each
+# code costs a cache line; a row-major copy has all columns of a row in one or two
+# lines.  With it, random tests were found in three fifths of the time and trees
+# grew about a tenth faster (measured).
 
 SPARSE = np.uint64(16)
-"""Where a node has fewer than one row in so many, hardly two of them share a line of a column."""
+"""Ratio of all rows to the node's rows above which few of them share a cache line of a column."""
 
 
 @inlined
 def are_sparse(m, rows, lines):
-    """Whether `m` of so many `rows` are read along `lines`, which may be none."""
+    """Check whether to read the codes of `m` of `rows` rows from `lines`, if available."""
     return m * SPARSE < rows and len(lines) > 0
 
 
 @inlined
 def place_of(flat, lines, feature, rows, columns, sparse):
-    """Codes, the place of row 0 of a column among them, and the step to the next row.
+    """Return the codes, the position of a column's row 0 among them, and the step between rows.
 
     Parameters
     ----------
     flat : (columns * rows,) unsigned
-        The matrix of codes, column by column.
+        The matrix of codes, column-major.
     lines : (rows * columns,) unsigned
-        The same row by row.
+        The same, row-major.
     """
     if sparse:
         return lines, feature, columns

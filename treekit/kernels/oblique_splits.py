@@ -1,8 +1,8 @@
-"""Oblique splits: sums of columns at a node, and the best cut along each.
+"""Oblique splits: weighted sums of columns, and the best cut of each.
 
-A sum is taken as every artifact takes it: in double, from 0.0, term after term
-in column order, over numbers of the input type; products of float32 numbers
-are exact in double.  A row that lacks one of the columns lacks the sum.
+Every artifact computes a sum the same way: in double precision, from 0.0, term after
+term in column order, over numbers of the input type; products of float32 numbers are
+exact in double.  The sum of a row with a missing term is missing.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- oblique
+# ---------------------------------------------------------------- search at a node
 
 OBLIQUE = 5
 LINEAR, COORDINATE, PRINCIPAL = 0, 1, 2
-"""Ways to find directions; see `treekit.kernels.oblique_splits`."""
+"""Methods to find directions; see `treekit.kernels.oblique_splits`."""
 
 
 @kernel
 def project(table, terms, threshold, ids, begin, end, sides):
-    """Write the side of each of the rows ``ids[begin:end]`` into `sides`.
+    """Write the side of each of the rows ``ids[begin:end]`` to `sides`.
 
     Parameters
     ----------
     table : Table
     terms : (2 * terms,) int32
-        Column, and the bits of its float32 weight, by turns.
+        Columns alternating with the bits of their float32 weights.
     threshold : float
     sides : (all rows,) unsigned
-        Receives, at the number of each row, 0 or 1, and 2 if its sum is not known.
+        Receives, at each row number, 0 or 1, and 2 if the row's sum is missing.
     """
     weights = terms.view(np.float32)
     for i in range(np.uint64(begin), np.uint64(end)):
@@ -79,7 +79,7 @@ def project(table, terms, threshold, ids, begin, end, sides):
 
 @kernel
 def _value(table, feature, code):
-    """The number behind a code of an exactly coded column; NaN = missing."""
+    """Return the number behind a code of an exactly coded column; NaN = missing."""
     if np.uint32(code) == table.n_codes[feature]:
         return np.nan
     return table.low[np.uint64(table.value_start[feature]) + np.uint64(code)]
@@ -102,24 +102,24 @@ def find_oblique(
     out,
     numbers,
 ):
-    """Find the best split of one node, by single columns or by sums of them.
+    """Find the best split of one node, on single columns or on sums of them.
 
-    A sum wins only by more than the tolerance of ties, so that trees stay
-    readable.  It is of the columns tried at the node.  Arguments are those of
-    `treekit.kernels.axis_splits.find_axis`; ``scratch.options`` holds
+    A sum wins only if it scores higher by more than the tolerance for ties, to keep
+    trees readable.  It uses only columns that were tried at the node.  Arguments are those
+    of `treekit.kernels.axis_splits.find_axis`; ``scratch.options`` holds
 
     method
         `LINEAR`, `COORDINATE` or `PRINCIPAL`.
     terms
-        Columns in a sum, at most.
+        Maximum number of columns in a sum.
     restarts
-        `COORDINATE`: random starts, besides the best single column.
+        `COORDINATE`: random restarts, in addition to the best single column.
     digits
-        Significant decimal digits that weights keep.
+        Significant decimal digits of the weights.
     ridge
         `LINEAR`: penalty on squared standardised weights.
 
-    and ``scratch.levels`` receives the terms as `project` takes them.
+    and ``scratch.levels`` receives the terms in the form that `project` takes.
 
     Cost: rows x columns squared for `LINEAR` and `PRINCIPAL`; for every
     direction tried a sort of the rows.
@@ -148,10 +148,10 @@ def find_oblique(
         return
     x = _values(node, columns)
     centers, scales = _standards(x, node.rows.values)
-    kept = np.flatnonzero(scales > 0.0)
-    if len(kept) < 2:
+    varying = np.flatnonzero(scales > 0.0)
+    if len(varying) < 2:
         return
-    columns, x, centers, scales = columns[kept], x[kept], centers[kept], scales[kept]
+    columns, x, centers, scales = columns[varying], x[varying], centers[varying], scales[varying]
     directions = _directions(
         node, scratch, scan, x, centers, scales, method, most_terms, restarts, ridge
     )
@@ -175,7 +175,10 @@ def find_oblique(
 
 @kernel
 def _columns_tried(node, features):
-    """Numeric columns that `find_axis` tried, in the order that it left `features`; ascending."""
+    """Return the numeric columns that `find_axis` tried, ascending.
+
+    `features` is in the order in which `find_axis` left it.
+    """
     table, ids = node.table, node.rows.ids
     n = np.uint64(len(table.n_codes))
     wanted = np.zeros(len(table.n_codes), np.bool_)
@@ -188,7 +191,7 @@ def _columns_tried(node, features):
         i, rows = np.uint64(1), np.uint64(len(ids))
         while i < rows and codes[ids[i]] == codes[ids[np.uint64(0)]]:
             i += np.uint64(1)
-        if i < rows:  # a constant column is no try
+        if i < rows:  # a constant column does not count as a try
             tried += 1
             wanted[f] = table.nominal[f] == 0
     return np.flatnonzero(wanted)
@@ -196,7 +199,7 @@ def _columns_tried(node, features):
 
 @kernel
 def _values(node, columns):
-    """(columns, rows) float64: numbers of the node's rows; NaN = missing or infinite."""
+    """Return (columns, rows) float64: values of the node's rows; NaN = missing or infinite."""
     table, ids = node.table, node.rows.ids
     x = np.empty((len(columns), len(ids)))
     for j in range(np.uint64(len(columns))):
@@ -210,7 +213,7 @@ def _values(node, columns):
 
 @kernel
 def _standards(x, values):
-    """Mean and standard deviation of each row of `x`, over what is known; 0 if constant."""
+    """Return mean and standard deviation of the known values of each row of `x`; 0 if constant."""
     centers, scales = np.zeros(len(x)), np.zeros(len(x))
     for j in range(np.uint64(len(x))):
         weight, total, low, high = 0.0, 0.0, np.inf, -np.inf
@@ -232,7 +235,7 @@ def _standards(x, values):
 
 @kernel
 def _directions(node, scratch, scan, x, centers, scales, method, most_terms, restarts, ridge):
-    """(directions, columns) float64: weights of standardised columns, few of them not 0."""
+    """Return (directions, columns) float64: sparse weights of standardised columns."""
     z = np.empty(x.shape)
     for j in range(np.uint64(len(x))):
         for i in range(np.uint64(x.shape[1])):
@@ -249,7 +252,7 @@ def _directions(node, scratch, scan, x, centers, scales, method, most_terms, res
 
 @kernel
 def _rounded_weights(direction, scales, digits):
-    """Weights of the raw columns, the largest 1, each a float32 of few decimal digits."""
+    """Return weights of the raw columns as float32 with few decimal digits, the largest 1."""
     weights = direction / scales
     largest = np.abs(weights).max()
     for j in range(np.uint64(len(weights))):
@@ -264,7 +267,7 @@ def _rounded_weights(direction, scales, digits):
 
 @kernel
 def _sums(x, weights, keys):
-    """The sum of each row, as `project` takes it."""
+    """Compute the sum of each row, as `project` does."""
     keys[:] = 0.0
     for j in range(np.uint64(len(weights))):
         if weights[j] != 0.0:
@@ -274,7 +277,7 @@ def _sums(x, weights, keys):
 
 @kernel
 def _take(columns, weights, found, levels, out, numbers):
-    """Write an oblique split where `grow` reads it."""
+    """Write an oblique split to the output of the search."""
     bits = levels.view(np.float32)
     at = np.uint64(0)
     for j in range(np.uint64(len(columns))):
@@ -334,29 +337,29 @@ def find_oblique_of_numbers(
 
 
 # ---------------------------------------------------------------- directions
-# Where to cut obliquely: weights of standardised columns, few of them not 0.
+# Directions are sparse weights of standardised columns.
 #
-# Three ways: a regularised linear classifier (or regression), coordinate search
+# Three methods: a regularised linear classifier (or regression), coordinate search
 # with random restarts (Murthy, Kasif and Salzberg 1994, *A system for induction
 # of oblique decision trees*), and the principal axes of the node's rows.
 
 MOST_RESPONSES = 8
-"""Classes, or outputs, that are each fitted against the rest; the heaviest ones."""
+"""Maximum number of classes, or outputs, that are fitted one against the rest; the heaviest."""
 
 MOST_AXES = 4
 SEARCHED_ROWS = 2000
-"""Coordinate search looks at so many rows of a node; the cut itself sees all."""
+"""Maximum number of a node's rows on which coordinate search works; the cut uses all rows."""
 
 STEPS = 50
-"""Weights changed from one start, at most."""
+"""Maximum number of weight changes per start."""
 
 
 @kernel
 def linear_fit(z, cells, values, stats, most_terms, ridge):
-    """Ridge regression of each class's membership, or of the number, on a few columns.
+    """Fit ridge regressions of each class's membership, or of the target, on few columns.
 
-    Columns enter one by one, each time the one most correlated with what is
-    left (orthogonal matching pursuit, Pati et al. 1993), so that sums of two
+    Columns enter one by one, each time the one with the highest correlation with the
+    residual (orthogonal matching pursuit, Pati et al. 1993), so that sums of two
     columns and more are all offered.
 
     Parameters
@@ -398,9 +401,9 @@ def linear_fit(z, cells, values, stats, most_terms, ridge):
 
 @kernel
 def principal_axes(z, values, most_terms):
-    """The axes along which the rows spread most, each cut down to its largest loadings.
+    """Return the axes of largest variance, each reduced to its largest loadings.
 
-    They are the left singular vectors of the weighted rows, found as the
+    They are the left singular vectors of the weighted rows, computed as the
     eigenvectors of their Gram matrix.  Parameters are those of `linear_fit`.
     """
     _, axes = np.linalg.eigh(_gram(z, values))
@@ -417,14 +420,14 @@ def principal_axes(z, values, most_terms):
 
 @kernel
 def _gram(z, values):
-    """(columns, columns) float64: weighted mean products of standardised columns."""
+    """Return (columns, columns) float64: weighted mean products of standardised columns."""
     weights = np.ascontiguousarray(values[:, 0])
     return (z * (weights / weights.sum())) @ z.T
 
 
 @kernel
 def _responses(cells, values, stats):
-    """(responses, rows) float64: what the directions should tell apart."""
+    """Return (responses, rows) float64: the regression targets of the directions."""
     if len(cells) == 0:
         count = min(values.shape[1] - 1, MOST_RESPONSES)
         found = np.empty((count, len(values)))
@@ -443,7 +446,7 @@ def _responses(cells, values, stats):
 
 @kernel
 def _correlations(z, values, response):
-    """(columns,) float64: weighted mean products with the centred response."""
+    """Return (columns,) float64: weighted mean products with the centred response."""
     weights = np.ascontiguousarray(values[:, 0])
     weights = weights / weights.sum()
     return z @ (weights * (response - (weights * response).sum()))
@@ -451,21 +454,21 @@ def _correlations(z, values, response):
 
 @kernel
 def coordinate_search(z, node, scan, start, best, state, most_terms, restarts):
-    """Climb one weight at a time to a better split (OC1, section 3.1).
+    """Improve one weight at a time towards a better split (OC1, section 3.1).
 
-    See `treekit.kernels.oblique_splits.best_turn` for the step, which turns the cut about
-    the mean of one column; after it the threshold is chosen anew.
+    A step (`treekit.kernels.oblique_splits.best_turn`) turns the cut about
+    the mean of one column; the threshold is then chosen again.
 
     Parameters
     ----------
     z, most_terms
-        As of `linear_fit`.
+        As in `linear_fit`.
     node, scan, start, best
         See `treekit.kernels.oblique_splits.best_cut`.
     state : (1,) uint64
-        Of the generator.
+        State of the random number generator.
     restarts : int
-        Random starts, besides the best single column.
+        Random restarts, in addition to the best single column.
 
     Returns
     -------
@@ -492,7 +495,7 @@ def coordinate_search(z, node, scan, start, best, state, most_terms, restarts):
 
 @kernel
 def _sampled(node, sample):
-    """The node with some of its rows; limits and statistics in proportion."""
+    """Return the node with some of its rows, and with limits and statistics in proportion."""
     rows = node.rows
     cells = rows.cells if len(rows.cells) == 0 else rows.cells[sample]
     values = rows.values[sample]
@@ -514,7 +517,7 @@ def _sampled(node, sample):
 
 @kernel
 def _best_column(p, node, scan, start, best):
-    """The column with the best cut of its own."""
+    """Return the column with the best cut."""
     found = np.empty(4)
     chosen, score = 0, -np.inf
     for j in range(np.uint64(len(p))):
@@ -526,7 +529,7 @@ def _best_column(p, node, scan, start, best):
 
 @kernel
 def _climb(p, weights, node, scan, start, best, most_terms):
-    """Improve `weights` in place by the weight that helps most, until none does."""
+    """Improve `weights` in place, one best change at a time, until no change helps."""
     found = np.empty(4)
     sums = np.zeros(p.shape[1])
     for j in range(np.uint64(len(p))):
@@ -556,7 +559,7 @@ def _climb(p, weights, node, scan, start, best, most_terms):
 
 @kernel
 def _uniform(state):
-    """A number from [0, 1): splitmix64 (Steele, Lea and Flood 2014)."""
+    """Draw a number from [0, 1): splitmix64 (Steele, Lea and Flood 2014)."""
     zero = np.uint64(0)
     state[zero] += np.uint64(0x9E3779B97F4A7C15)
     z = state[zero]
@@ -565,19 +568,18 @@ def _uniform(state):
     return np.float64((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53
 
 
-# ---------------------------------------------------------------- along
-# The best cut of a node's rows along any numbers: a sum of columns, say.
+# ---------------------------------------------------------------- cuts along a direction
 
 
 @kernel
 def best_cut(node, keys, scan, start, best, found):
-    """The best cut of a node's rows along their `keys` (rows,); NaN = unknown.
+    """Find the best cut of a node's rows along their `keys` (rows,); NaN = unknown.
 
     Parameters
     ----------
     found : (4,) float64
-        Receives the score (-inf: no cut; NaN: from the criterion), the keys on
-        either side of the cut, and the branch of unknown rows.
+        Receives the score (-inf: no cut; NaN: the criterion's score was not finite),
+        the keys on either side of the cut, and the branch of unknown rows.
     """
     rows, stats = node.rows, node.stats
     order = np.argsort(keys)
@@ -617,9 +619,9 @@ def best_cut(node, keys, scan, start, best, found):
 
 @kernel
 def _groups(keys, order, cells, values, compact, value):
-    """Statistics of the rows of each distinct key, ascending, and then of unknown ones.
+    """Sum the statistics of the rows of each distinct key, ascending, and then of unknown rows.
 
-    Returns how many keys there are, and the weight of their rows.
+    Returns the number of keys and the weight of their rows.
     """
     groups, known_weight = np.int64(0), 0.0
     for j in range(np.uint64(len(order))):
@@ -637,18 +639,19 @@ def _groups(keys, order, cells, values, compact, value):
 
 @kernel
 def best_turn(node, rest, bound, z, scan, start, best, found):
-    """The best weight ``a`` in ``rest + a * z <= bound``, all else being fixed.
+    """Find the best weight ``a`` in ``rest + a * z <= bound``, with all other weights fixed.
 
-    Row i changes sides at ``U_i = (bound - rest_i) / z_i``: leaving the left as
-    `a` grows if z is positive, joining it if z is negative (Murthy, Kasif and
-    Salzberg 1994, section 3.1, where all are positive).  So the rows that
-    change are scanned with a sign.
+    Row i changes sides at ``U_i = (bound - rest_i) / z_i``: it leaves the left side as
+    `a` grows if z is positive, and joins it if z is negative (Murthy, Kasif and Salzberg
+    1994, section 3.1, where all are positive).  So the rows that change sides are
+    scanned with a sign.
 
     Parameters
     ----------
     rest, z : (rows,) float64
     found : (2,) float64
-        Receives the score (-inf: none; NaN: from the criterion) and the weight.
+        Receives the score (-inf: none; NaN: the criterion's score was not finite) and
+        the weight.
     """
     cells, values = node.rows.cells, node.rows.values
     keys = np.empty(len(z))
@@ -684,7 +687,7 @@ def best_turn(node, rest, bound, z, scan, start, best, found):
 
 @kernel
 def _add(stats, cells, values, row, sign):
-    """Add a row to `stats`, or take it away."""
+    """Add a row to `stats`, or subtract it."""
     if len(cells) > 0:
         stats[np.uint64(cells[row])] += sign * values[row, np.uint64(0)]
     else:

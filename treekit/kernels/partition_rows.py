@@ -1,6 +1,6 @@
-"""Moving rows: each node owns a slice of them, in the order of the branches.
+"""Partition rows: each node owns a slice of them, in the order of its branches.
 
-And growing arrays, which numba cannot resize.
+Also: copies of arrays with more room, because numba cannot resize arrays.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- move
+# ---------------------------------------------------------------- complete rows
 
 
 @kernel
 def total(cells, values, begin, end, stats, quantile):
-    """Statistics of rows[begin:end] into `stats` (S,); returns their weight.
+    """Sum the statistics of rows[begin:end] into `stats` (S,); return their weight.
 
-    Their sum, or where `quantile` is not None those of `treekit.kernels.quantile_statistics`.
+    If `quantile` is not None, the statistics are those of
+    `treekit.kernels.quantile_statistics`.
     """
     if quantile is not None:
         return summarise(values, None, begin, end, quantile, stats)
@@ -49,7 +50,7 @@ def total(cells, values, begin, end, stats, quantile):
         for k in range(s):
             weight += stats[k]
         return weight
-    if values.shape[1] == len(stats):  # no cells at all: nothing to add to a cell target
+    if values.shape[1] == len(stats):  # false for a cell target without rows
         for i in range(np.uint64(begin), np.uint64(end)):
             for k in range(s):
                 stats[k] += values[i, k]
@@ -58,10 +59,10 @@ def total(cells, values, begin, end, stats, quantile):
 
 @inlined
 def total_of_two(cells, values, begin, ends, stats, node, first, nodes):
-    """Statistics and weights of both branches of a node; `first` is the left one.
+    """Compute statistics and weights of both branches of a node; `first` is the left one.
 
-    Those of the branch of fewer rows are added up.  Sums are exact, and so is
-    what they leave to the other branch.
+    Only the branch with fewer rows is summed.  Sums are exact, and so is the difference
+    that remains for the other branch.
     """
     middle = ends[0]
     left, right = np.uint64(first), np.uint64(first) + np.uint64(1)
@@ -79,7 +80,7 @@ def total_of_two(cells, values, begin, ends, stats, node, first, nodes):
 
 @kernel
 def total_held(cells, values, begin, end, answer, stats, quantile):
-    """The same for held-out rows, which a quantile of the training rows judges.
+    """Compute `total` for held-out rows, or judge them by a quantile of the training rows.
 
     `answer` (S,) are the statistics of the training rows.
     """
@@ -91,10 +92,10 @@ def total_held(cells, values, begin, end, answer, stats, quantile):
 
 @kernel
 def variance(values, begin, end, stats):
-    """Mean squared error of a number, from dense rows[begin:end] whose sums are `stats`.
+    """Compute the mean squared error of a target, from dense rows[begin:end] with sums `stats`.
 
-    Of several numbers the mean.  Deviations first: sums of squares would
-    cancel at large means.
+    With several targets it is their mean.  Deviations are squared, because the
+    difference of sums of squares would cancel at large means.
     """
     zero, one = np.uint64(0), np.uint64(1)
     cells = np.uint64(len(stats))
@@ -129,18 +130,18 @@ def partition(
     values2,
     ends,
 ):
-    """Move rows[begin:end] into branch order, stable; ``ends[b]`` = end of branch b.
+    """Reorder rows[begin:end] by branch, stably; ``ends[b]`` = end of branch b.
 
     Parameters
     ----------
     codes, first, step : array of unsigned, uint64, uint64
-        Row i has the code ``codes[first + i * step]`` in the column asked.
+        Row i has the code ``codes[first + i * step]`` in the split feature.
     n_codes : int
-        The code that means missing, which takes branch `missing`.
+        The code of missing values, which go to branch `missing`.
     cut : int
-        Codes up to it go to branch 0, unless `levels` says more.
+        Codes up to it go to branch 0, unless `levels` is given.
     levels : (levels,) int32
-        Branch of each code, -1 = the missing way; empty for thresholds.
+        Branch of each code, -1 = the missing branch; empty for thresholds.
     branch_of, ids2, cells2, values2 : arrays
         Working memory.
     """
@@ -204,7 +205,7 @@ def _in_two(
     values2,
     ends,
 ):
-    """Left rows move down in place, right rows through a buffer; no branches taken."""
+    """Move left rows down in place and right rows through a buffer, branch-free."""
     one = np.uint64(1)
     width = np.uint64(values.shape[1])
     has_cells = len(cells) > 0
@@ -265,7 +266,7 @@ def _in_many(
     values2,
     ends,
 ):
-    """A counting sort by branch."""
+    """Reorder rows with a counting sort by branch."""
     width = np.uint64(values.shape[1])
     has_cells = len(cells) > 0
     b0, size = np.uint64(begin), np.uint64(end - begin)
@@ -304,7 +305,7 @@ def _in_many(
 
 @kernel
 def longer(array, size):
-    """A copy of a (n,) array with room for `size` entries."""
+    """Return a copy of a (n,) array with room for `size` entries."""
     copy = np.zeros(size, array.dtype)
     for i in range(np.uint64(len(array))):
         copy[i] = array[i]
@@ -313,7 +314,7 @@ def longer(array, size):
 
 @kernel
 def more_rows(array, size):
-    """A copy of a (n, columns) array with room for `size` rows."""
+    """Return a copy of a (n, columns) array with room for `size` rows."""
     copy = np.zeros((size, array.shape[1]), array.dtype)
     for i in range(np.uint64(len(array))):
         for k in range(np.uint64(array.shape[1])):
@@ -323,9 +324,9 @@ def more_rows(array, size):
 
 @inlined
 def last_code(table, held_table, feature, cut, after, threshold):
-    """The last code of `held_table` whose values do not exceed the threshold; -1 = none.
+    """Return the last code of `held_table` whose values do not exceed the threshold; -1 = none.
 
-    A threshold of NaN lies halfway between the values of codes `cut` and
+    A threshold of NaN is the midpoint between the values of codes `cut` and
     `after` of `table`.
     """
     a = table.high[np.uint64(table.value_start[feature] + cut)]
@@ -353,10 +354,10 @@ def last_code(table, held_table, feature, cut, after, threshold):
 
 @inlined
 def nearly_below(table, feature, cut, after, resolution):
-    """The largest value of `table` not above the middle of the values of two codes.
+    """Return the largest value of `table` not above the midpoint of the values of two codes.
 
-    As decimals 3.7 lies halfway between 3.6 and 3.8, as doubles above that: what
-    rounding adds, or `resolution`, does not count.
+    A tolerance absorbs rounding, or `resolution`: in decimal, 3.7 is the midpoint of 3.6
+    and 3.8; in binary it is slightly above.
     """
     start = table.value_start[feature]
     below = last_code(table, table, feature, cut, after, np.nan)
@@ -367,26 +368,25 @@ def nearly_below(table, feature, cut, after, resolution):
     return table.high[np.uint64(start + below)]
 
 
-# ---------------------------------------------------------------- fractional
+# ---------------------------------------------------------------- fractional instances
 # Rows whose value is missing go down every branch, each part with its share of the weight.
 #
-# Quinlan 1993, *C4.5*, section 3.2.  Parts are cut on the grid of the statistics
-# so that they add up to the row exactly, and with them all sums of a tree: with
+# Quinlan 1993, *C4.5*, section 3.2.  Parts are multiples of the fixed-point step of the
+# statistics, so that they add up to the row exactly, as do all sums of a tree: with
 # C the cumulative shares of the branches, branch b gets
-# ``floor(w * C[b + 1]) - floor(w * C[b])`` steps of the grid.
+# ``floor(w * C[b + 1]) - floor(w * C[b])`` steps.
 #
 # Rows multiply.  A node's children are gathered in spare arrays, then written
-# back: over the node itself, which is the top-most slice when the tree grows
-# depth first, or else to the end, where slices out of use are squeezed out
-# before more memory is taken.
+# back: over the node itself, which is the last slice in depth-first growth, or
+# else to the end, where unused slices are squeezed out before more memory is
+# allocated.
 
 
 @kernel
 def mark(codes, first, step, n_codes, cut, missing, levels, ids, begin, end, branch_of):
-    """Branch of each of rows[begin:end]; arguments as `treekit.kernels.partition_rows.partition`.
+    """Write the branch of each of rows[begin:end]; arguments as in `partition`.
 
-    `missing` may be the number of branches: a mark of its own for rows that
-    will go down all of them.
+    `missing` may be the number of branches, which marks rows that go down all of them.
     """
     for i in range(np.uint64(end - begin)):
         code = np.int64(codes[first + np.uint64(ids[np.uint64(begin) + i]) * step])
@@ -401,10 +401,10 @@ def mark(codes, first, step, n_codes, cut, missing, levels, ids, begin, end, bra
 
 @kernel
 def cumulative_shares(branch_of, values, begin, end, upto):
-    """Shares of the branches in the known weight of rows[begin:end], added up in order.
+    """Compute the cumulative shares of the branches in the known weight of rows[begin:end].
 
-    ``upto`` (branches,) float64 receives them; the last is 1 exactly.  Without
-    any known weight the branches are alike.
+    ``upto`` (branches,) float64 receives them; the last is exactly 1.  Without
+    known weight all branches have equal shares.
     """
     branches = np.uint64(len(upto))
     for b in range(branches):
@@ -423,13 +423,13 @@ def cumulative_shares(branch_of, values, begin, end, upto):
 
 @inlined
 def _part(value, low, high, step):
-    """The part of a statistic between two cumulative shares, in whole steps.
+    """Return the part of a statistic between two cumulative shares, an integer number of steps.
 
-    The last part is what the others leave, so that they add up whatever the grid.
+    The last part is the remainder, so that parts add up for any step.
     """
-    units = value / step
-    above = units if high >= 1.0 else np.floor(units * high)
-    return (above - np.floor(units * low)) * step
+    n_steps = value / step
+    above = n_steps if high >= 1.0 else np.floor(n_steps * high)
+    return (above - np.floor(n_steps * low)) * step
 
 
 @kernel
@@ -439,20 +439,20 @@ def send(branch_of, upto, steps, ids, cells, values, begin, end, ids2, cells2, v
     Parameters
     ----------
     branch_of : (rows,) uint32
-        As `mark` leaves it; ``len(upto)`` = every branch.
+        From `mark`; ``len(upto)`` = every branch.
     upto : (branches,) float64
         Cumulative shares.
     steps : (columns of values,) float64
-        Grid of each statistic; the first is the weight's.
+        Fixed-point step of each statistic; the first is the weight's.
     ids2, cells2, values2 : arrays
-        Filled from 0; longer ones are made where they are too short.
+        Filled from 0; replaced by longer ones if they are too short.
     ends : (branches or more,) int64
-        Receives where each branch ends in them.
+        Receives the end of each branch in them.
 
     Returns
     -------
     ids2, cells2, values2
-        Parts of no weight are left out.
+        Without parts of weight 0.
     """
     zero = np.uint64(0)
     branches = np.uint64(len(upto))
@@ -538,17 +538,17 @@ def hand_down(
     ends : (branches or more,) int64
         Receives the end of each branch in rows.
     nodes, waiting, n_waiting, held
-        See `squeeze`; read in best-first growth only.
+        See `squeeze`; used in best-first growth only.
     top : int
-        First of the rows out of use after all slices; -1: depth-first, the
-        node's own slice is the last one.
+        First unused row after all slices; -1: depth-first, the node's own slice
+        is the last one.
 
     Returns
     -------
     ids, cells, values, ids2, cells2, values2
-        Longer ones where they were too short.
+        Replaced by longer ones if they were too short.
     first, top
-        Where branch 0 begins, and the new top.
+        Begin of branch 0, and the new top.
     """
     branches = np.uint64(len(upto))
     ids2, cells2, values2 = send(
@@ -561,7 +561,7 @@ def hand_down(
         room = top + count
         if room > len(ids):
             top = squeeze(nodes, waiting, n_waiting, held, ids, cells, values)
-            room = 2 * (top + count)  # half of it free, so that squeezing stays rare
+            room = 2 * (top + count)  # leave half of it free: squeezing stays rare
         first = top
         top += count
     ids, cells, values = _place(ids, cells, values, first, ids2, cells2, values2, count, room)
@@ -589,7 +589,7 @@ def _place(ids, cells, values, at, ids2, cells2, values2, count, room):
 
 @kernel
 def squeeze(nodes, waiting, n_waiting, held, ids, cells, values):
-    """Move the slices of the waiting nodes together; returns where the last one ends.
+    """Move the slices of the waiting nodes together; return the end of the last one.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Bottom-up passes over a tree for the pruners."""
+"""Bottom-up passes over a tree, for pruners."""
 
 from __future__ import annotations
 
@@ -23,27 +23,28 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- prune
+# ---------------------------------------------------------------- costs of subtrees
 
 
 @kernel
 def weakest_links(kind, first_child, n_children, risk, held):
-    """The nested sequence of cost-complexity pruning (Breiman et al. 1984, ch. 3).
+    """Compute the nested sequence of cost-complexity pruning (Breiman et al. 1984, ch. 3).
 
-    It collapses, again and again, the inner node t with the smallest
-    ``g(t) = (R(t) - R(T_t)) / (leaves(T_t) - 1)``.  Found here bottom up, from where
-    ``R(t) + a`` crosses the least cost of t's branches at alpha a: a line whose slope is
-    their leaves, and that bends where a node below t collapses.  Of these nodes, in a heap
-    for each subtree, those that collapse later than t never do by themselves.
-    Cost: nodes x (log(nodes) + q), whatever the depth.
+    The sequence repeatedly collapses the inner node t with the smallest
+    ``g(t) = (R(t) - R(T_t)) / (leaves(T_t) - 1)``.  It is computed bottom up, from the alpha a
+    at which ``R(t) + a`` crosses the lowest cost of t's branches: a piecewise linear function,
+    whose slope is their number of leaves and which bends where a node below t collapses.  The
+    nodes that collapse are kept in one heap per subtree; those that would collapse later than
+    t never do so on their own.
+    Cost: nodes x (log(nodes) + q), independent of the depth.
 
-    Links that differ by rounding alone fall in one step: a tree between them is
-    no tree of the sequence.
+    Links that differ only by rounding break in the same step: a tree between them
+    is not part of the sequence.
 
     Parameters
     ----------
     risk : (n,) float64
-        Of each node as a leaf.
+        Risk of each node as a leaf.
     held : (q, n) float64
         Other costs of each node as a leaf, to be summed over the leaves.
 
@@ -51,17 +52,18 @@ def weakest_links(kind, first_child, n_children, risk, held):
     -------
     alpha_of : (n,) float64
         The alpha at which a node becomes a leaf; inf for leaves, and for nodes
-        that are gone by then.
+        that have been removed by then.
     steps : (2 + q, steps) float64
-        Along the sequence, the smallest tree of alpha 0 first: alpha, leaves,
+        Along the sequence, from the smallest tree of alpha 0: alpha, leaves,
         and the sums of `held` over the leaves.
     """
     n, q = len(kind), np.uint64(len(held))
-    # Of inner nodes: the link that breaks there, and of the leaves below just before.
+    # Of inner nodes: the link that breaks there, then risk and number of leaves below it
+    # just before it breaks.
     link, below, count = np.empty(n), np.empty(n), np.empty(n)
     held_below = np.empty((q, n))
-    heap = np.full(n, -1)  # the top one of those below a node, and itself
-    lower, other = np.full(n, -1), np.full(n, -1)  # of the heap
+    heap = np.full(n, -1)  # top of the heap of a node and those below it
+    lower, other = np.full(n, -1), np.full(n, -1)  # children in the heap
     for node in range(n):
         t = np.uint64(n - 1 - node)
         if kind[t] == 0:
@@ -81,7 +83,7 @@ def weakest_links(kind, first_child, n_children, risk, held):
             if top < 0 or own > link[np.uint64(top)]:
                 break
             later = np.uint64(top)
-            if leaves == 1.0 and gain >= 0.0:  # one branch: a leaf is no less than what is there
+            if leaves == 1.0 and gain >= 0.0:  # a single leaf below: collapsing keeps their number
                 own = link[later]
                 break
             cost += below[later] - risk[later]
@@ -96,7 +98,7 @@ def weakest_links(kind, first_child, n_children, risk, held):
 
 @kernel
 def _meld(one, two, link, lower, other):
-    """Top of two heaps in one, the largest link first (skew heaps, Sleator and Tarjan 1986)."""
+    """Meld two heaps, the largest link on top (skew heaps, Sleator and Tarjan 1986)."""
     if one < 0 or two < 0:
         return max(one, two)
     if link[np.uint64(one)] < link[np.uint64(two)]:
@@ -117,9 +119,9 @@ def _meld(one, two, link, lower, other):
 
 @kernel
 def _steps(kind, first_child, n_children, risk, held, link, count, held_below, lower, other):
-    """The sequence, from the nodes that collapse: `weakest_links` but for finding them."""
+    """Return the results of `weakest_links`, given the heap of nodes that collapse."""
     n, q = len(kind), np.uint64(len(held))
-    order = np.empty(n, np.int64)  # those that collapse, the last one first
+    order = np.empty(n, np.int64)  # nodes that collapse, the last one first
     top, m = np.int64(0 if kind[np.uint64(0)] != 0 else -1), np.uint64(0)
     while top >= 0:
         order[m] = top
@@ -153,9 +155,9 @@ def _steps(kind, first_child, n_children, risk, held, link, count, held_below, l
 
 @kernel
 def breaking_links(kind, parent, alpha_of):
-    """(n,) int64: the link that each inner node is lost with, in the unpruned tree; -1 for leaves.
+    """Return (n,) int64: the link of the unpruned tree with which each inner node is removed.
 
-    It is its own, unless the one above breaks at the same alpha.
+    It is the node's own link, unless the link above breaks at the same alpha; -1 for leaves.
     """
     link = np.full(len(kind), -1)
     for i in range(np.uint64(len(kind))):
@@ -168,21 +170,21 @@ def breaking_links(kind, parent, alpha_of):
 
 @kernel
 def cheapest_cuts(kind, first_child, n_children, leaf, split, slack, cut_ties):
-    """Bottom up, make a node a leaf where that costs less than the subtree below it.
+    """Replace subtrees by leaves, bottom up, where a leaf costs less.
 
     Parameters
     ----------
     leaf, split : (n,) float64
-        Cost of each node as a leaf, and what a split of it costs beside its branches.
+        Cost of each node as a leaf, and cost of its split without its branches.
     slack : float
-        A leaf may cost so much more, less than that.
+        A leaf may cost more by less than this.
     cut_ties : bool
-        Also where it costs the same.
+        Also cut if both cost the same.
 
     Returns
     -------
     (n,) bool
-        The cuts.
+        The nodes to cut.
     """
     n = len(kind)
     best = leaf.copy()
@@ -201,7 +203,7 @@ def cheapest_cuts(kind, first_child, n_children, leaf, split, slack, cut_ties):
 
 @kernel
 def sums_below(kind, first_child, n_children, leaf):
-    """(n,) float64: sum of `leaf` over the leaves at or below each node."""
+    """Return (n,) float64: sum of `leaf` over the leaves at or below each node."""
     below = leaf.copy()
     for i in range(len(kind) - 1, -1, -1):
         if kind[i] != 0:
@@ -211,11 +213,11 @@ def sums_below(kind, first_child, n_children, leaf):
     return below
 
 
-# ---------------------------------------------------------------- raising
-# Error-based pruning with subtree raising: the rows of a node led through its largest branch.
+# ---------------------------------------------------------------- subtree raising
+# Error-based pruning with subtree raising: a node's rows are routed through its largest branch.
 #
-# Quinlan 1993, *C4.5*, chapter 4.  The tree keeps its node numbers: ``source[i]``
-# is the node whose question, and whose children, node i has; -1 = it is a leaf.
+# Quinlan 1993, *C4.5*, chapter 4.  The tree keeps its node numbers: node i has the split
+# and the children of node ``source[i]``; -1 = it is a leaf.
 
 EXPAND, JUDGE = 0, 1
 SMALL = 1e-6
@@ -223,7 +225,7 @@ SMALL = 1e-6
 
 
 class Bound(NamedTuple):
-    """The upper limit of errors.
+    """Settings of the upper limit of errors.
 
     Attributes
     ----------
@@ -232,9 +234,9 @@ class Bound(NamedTuple):
     z : float
         Its standard normal quantile, ``P(Z > z) = confidence``.
     release8 : bool
-        As C4.5 release 8 has it at the ends of the range, not as J48.
+        Use the rules of C4.5 release 8 instead of J48 at the ends of the range.
     costs : (classes, classes) float64
-        ``costs[i, j]``: cost of saying j when it is i, from 0 to 1.
+        ``costs[i, j]``: cost of predicting j for i, from 0 to 1.
     """
 
     confidence: float
@@ -245,11 +247,11 @@ class Bound(NamedTuple):
 
 @kernel
 def pessimistic(n, e, bound):
-    """Errors to expect of `n` rows of which `e` are wrong: the upper limit at a confidence.
+    """Estimate the errors to expect for `n` rows with `e` errors: an upper confidence limit.
 
-    Quinlan 1993, page 41, with a continuity correction and linear between no
-    error and one, and (J48) to n at the upper end.  Above a confidence of 0.5 the limit of
-    many errors may lie below those seen.
+    Quinlan 1993, page 41, with a continuity correction; linear between no error and
+    one error, and (J48) towards n at the upper end.  Above a confidence of 0.5 the limit
+    for many errors can be below the observed number.
     """
     nearly = 1.0
     if bound.release8:
@@ -265,7 +267,7 @@ def pessimistic(n, e, bound):
 
 @kernel
 def _limit(n, e, bound):
-    """`pessimistic` for one error or more."""
+    """Compute `pessimistic` for one error or more."""
     if e + 0.5 >= n:
         return e + 0.67 * (n - e) if bound.release8 else max(n, e)
     f = (e + 0.5) / n
@@ -276,7 +278,7 @@ def _limit(n, e, bound):
 
 @kernel
 def _errors(stats, bound):
-    """Weight of the rows that a leaf gets wrong (times the costs), and all weight."""
+    """Return the weight that a leaf predicts wrongly (times the costs), and the total weight."""
     k = np.uint64(len(stats))
     weight, least = 0.0, np.inf
     for i in range(k):
@@ -291,14 +293,14 @@ def _errors(stats, bound):
 
 @kernel
 def _estimate(stats, bound):
-    """Pessimistic errors of a leaf; none of an empty one."""
+    """Estimate the pessimistic errors of a leaf; 0 for an empty leaf."""
     wrong, weight = _errors(stats, bound)
     return 0.0 if weight < SMALL else pessimistic(weight, wrong, bound)
 
 
 @kernel
 def pessimistic_errors(stats, bound):
-    """Errors, and pessimistic errors, of each node as a leaf: two arrays (n,) float64."""
+    """Return errors and pessimistic errors of each node as a leaf: two arrays (n,) float64."""
     n = len(stats)
     wrong, limit = np.empty(n), np.empty(n)
     for i in range(np.uint64(n)):
@@ -309,9 +311,9 @@ def pessimistic_errors(stats, bound):
 
 @kernel
 def prune_and_raise(splits, table, rows, steps, fractional, bound, stats):
-    """Bottom up, make a node a leaf, or its largest branch, where that errs less.
+    """Replace subtrees, bottom up, by a leaf or by their largest branch, where that errs less.
 
-    A node's branches are pruned first.  If its largest branch takes its place,
+    A node's branches are pruned first.  If the largest branch replaces the node,
     all rows of the node go through that branch, which is then pruned again.
 
     Parameters
@@ -321,10 +323,10 @@ def prune_and_raise(splits, table, rows, steps, fractional, bound, stats):
     rows : Rows
         All training rows; not changed.
     steps : (columns of values,) float64
-        Grid on which rows are cut into parts.
+        Fixed-point steps of fractional instances.
     fractional : bool
         Rows go down every branch of a split whose value they miss, in
-        proportion to the known weight there; otherwise they take its missing way.
+        proportion to the known weight there; otherwise they take its missing branch.
     bound : Bound
     stats : (n, S) float64
         Overwritten with the sums of the rows that now reach each node.
@@ -332,7 +334,7 @@ def prune_and_raise(splits, table, rows, steps, fractional, bound, stats):
     Returns
     -------
     (n,) int64
-        ``source``; see the module.
+        ``source``, as described above.
     """
     n = len(splits.kind)
     source = np.arange(n)
@@ -371,7 +373,7 @@ def prune_and_raise(splits, table, rows, steps, fractional, bound, stats):
                 splits, at, table, sides, room, spare, begin, end, top, steps, fractional,
                 branch_of,
             )  # fmt: skip
-            # Branches lie on top of all rows in use, and their own branches on top of them.
+            # A stack: branches are written after all rows in use, their branches after them.
             last = ends[branches - 1]
             begin = top
             for b in range(branches):
@@ -384,7 +386,7 @@ def prune_and_raise(splits, table, rows, steps, fractional, bound, stats):
         for b in range(branches):
             tree += expected[first + b]
             weight = stats[first + b].sum()
-            if weight > most - SMALL:  # of equals the last, as in J48
+            if weight > most - SMALL:  # the last of equal branches, as in J48
                 largest, most = b, weight
         leaf = _estimate(stats[node], bound)
         branch, room, spare = _expected_below(
@@ -420,7 +422,7 @@ def _expected_below(
     bound,
     branch_of,
 ):
-    """Pessimistic errors of the tree at node `start`, if rows[begin:end] arrive there."""
+    """Estimate the errors of the subtree at node `start`, if rows[begin:end] arrive there."""
     own = np.zeros(len(bound.costs))
     frames = np.zeros((64, 4), np.int64)  # node, first row, end of rows, rows in use
     frames[0] = np.array([start, begin, end, top])
@@ -457,12 +459,12 @@ def _expected_below(
 def _hand_down(
     splits, at, table, sides, room, spare, begin, end, top, steps, fractional, branch_of
 ):
-    """Put the branches of rows[begin:end] at a node's split one after the other, from `top` on.
+    """Write the branches of rows[begin:end] at a node's split one after the other, from `top` on.
 
     Returns
     -------
     room, spare
-        Longer arrays where they were too short.
+        Replaced by longer arrays if they were too short.
     ends : (branches,) int64
     """
     ids, cells, values = room
@@ -491,5 +493,5 @@ def _hand_down(
 
 @inlined
 def _room_for(frames, count):
-    """The frames, in an array with room for `count`."""
+    """Return the frames, in an array with room for `count`."""
     return more_rows(frames, 2 * count) if count > len(frames) else frames

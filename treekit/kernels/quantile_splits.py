@@ -1,7 +1,7 @@
-"""The built-in splitters for a rank target: the best test of one column.
+"""Built-in splitters for a rank target: the best test of a single column.
 
-What `treekit.kernels.axis_splits` does for statistics that add up, for those that do
-not: each cut's sides are known from two sweeps over the column's rows.
+The counterpart of `treekit.kernels.axis_splits` for statistics that do not add up:
+the sides of every cut are computed in two sweeps over the column's rows.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- rank axis
+# ---------------------------------------------------------------- search over columns
 
 
 @kernel
@@ -99,10 +99,10 @@ def find_rank_axis(
 ):
     """Find the best split of one node; see `treekit.kernels.axis_splits.find_axis`.
 
-    Penalties and the limits of C4.5 (`treekit.kernels.records.Ways`) are of
-    classes, and have no meaning here.
+    Penalties and C4.5's limits (`treekit.kernels.records.Ways`) apply to
+    classification only and are ignored here.
 
-    Cost: tries x rows (see `treekit.kernels.quantile_splits` and `rank_sweep`).
+    Cost: tries x rows (see `treekit.kernels.quantile_splits.sweep`).
     """
     table, rows = node.table, node.rows
     codes, n_codes, nominal = table.codes, table.n_codes, table.nominal
@@ -222,7 +222,7 @@ def _try_cuts(
     out,
     numbers,
 ):
-    """Cuts of a column into two, as in `treekit.kernels.axis_splits`."""
+    """Try binary splits of a column, as in `treekit.kernels.axis_splits`."""
     first_of, zero, one, two = work[np.uint64(CODE_OF)], np.uint64(0), np.uint64(1), np.uint64(2)
     order, stops, places = work[np.uint64(ORDER)], work[np.uint64(ENDS)], work[np.uint64(PLACES)]
     for attempt in range(max(n_keys, 1)):
@@ -233,7 +233,7 @@ def _try_cuts(
                     tell(best, compact[j])
                     out[KIND] = BAD_ORDER
                     return
-            order_by_key(keys, known, places)  # equal keys stay in the order of codes
+            order_by_key(keys, known, places)  # stable: equal keys in the order of codes
             order, stops = work[np.uint64(OTHER)], work[np.uint64(STOPS)]
             _arrange(
                 places, known, count, work[np.uint64(ORDER)], work[np.uint64(ENDS)], order, stops
@@ -267,7 +267,7 @@ def _try_cuts(
                 out[KIND] = MISSING
                 out[MISSING_BRANCH] = 0
                 continue
-            if count == known or apart:  # no missing row to learn from: the heavier branch
+            if count == known or apart:  # no missing rows in training: the heavier branch
                 out[MISSING_BRANCH] = 0 if pair[zero, zero] >= pair[one, zero] else 1
             if n_keys == 0:
                 out[KIND] = THRESHOLD
@@ -284,7 +284,7 @@ def _try_cuts(
 
 @kernel
 def _arrange(places, known, count, order, ends, arranged, stops):
-    """Groups of rows in the order of `places`; a group that it does not name stays last."""
+    """Write groups of rows in the order of `places`; a group that it leaves out stays last."""
     zero, one = np.uint64(0), np.uint64(1)
     to = zero
     for j in range(np.uint64(count)):
@@ -296,18 +296,19 @@ def _arrange(places, known, count, order, ends, arranged, stops):
         stops[j] = np.uint32(to)
 
 
-# ---------------------------------------------------------------- rank groups
-# A node's rows in groups of one code of a column, for rank targets.
+# ---------------------------------------------------------------- groups of rows by code
 
 ENDS, STOPS, PLACES = 4, 5, 6
-"""Rows of ``Scratch.work`` of a rank target: where groups end, where they end in another
-order, and that order."""
+"""Further rows of ``Scratch.work`` for rank targets.
+
+The ends of groups, their ends in another order, and that order.
+"""
 
 FEW_ROWS = 64
-"""Up to so many rows each one's place is the number of smaller keys: no branches, m * m / 16."""
+"""Number of rows up to which ranks are found by counting smaller keys: branch-free, m * m / 16."""
 
 SPREAD = 64
-"""Up to so many codes a row of the node, counting beats a radix sort."""
+"""Number of codes per row up to which counting beats a radix sort."""
 
 
 @inlined
@@ -321,16 +322,15 @@ def group_rows(codes, start, step, ids, n_codes, work, counts, words):
     ids : (rows,) uint32
         The node's rows.
     n_codes : uint32
-        Codes of the column, missing not counted.
+        Codes of the column, not counting missing.
     work, counts, words : arrays
-        Of the `Scratch`, borrowed.  Positions go to ``work[ORDER]``, those of a
-        group ascending; the end of each group to ``work[ENDS]``, its code to
-        ``work[CODE_OF]``.
+        Of the `Scratch`, borrowed.  ``work[ORDER]`` receives the positions, ascending
+        within a group; ``work[ENDS]`` the end of each group, ``work[CODE_OF]`` its code.
 
     Returns
     -------
     count : int
-        Groups.  A single one is not filled in.
+        Number of groups.  If it is 1, the arrays are not filled.
     """
     if len(ids) <= FEW_ROWS and n_codes < np.uint32(1 << 26):
         return _few(codes, start, step, ids, work)
@@ -339,7 +339,7 @@ def group_rows(codes, start, step, ids, n_codes, work, counts, words):
 
 @inlined
 def _few(codes, start, step, ids, work):
-    """Few rows, by keys of a code and a position, which all differ."""
+    """Group few rows by sorting keys of code and position, which are all distinct."""
     zero, one, m = np.uint64(0), np.uint64(1), np.uint64(len(ids))
     buffer, order = work[np.uint64(CODES)], work[np.uint64(ORDER)]
     code_of, ends = work[np.uint64(CODE_OF)], work[np.uint64(ENDS)]
@@ -400,7 +400,7 @@ def _many(codes, start, step, ids, work, counts, words):
 
 @inlined
 def _counted(buffer, order, m, lowest, span, counts, present, code_of, ends):
-    """Count the rows of each code present; bits tell which are, so that no others cost."""
+    """Group rows by counting sort over the codes present, which a bitmap marks."""
     one, six, low = np.uint64(1), np.uint64(6), np.uint64(63)
     words = ((span - one) >> six) + one
     for w in range(words):
@@ -431,8 +431,7 @@ def _counted(buffer, order, m, lowest, span, counts, present, code_of, ends):
     return np.int64(count)
 
 
-# ---------------------------------------------------------------- rank levels
-# One branch for each level of a column, for a rank target.
+# ---------------------------------------------------------------- splits by single categories
 
 
 @inlined
@@ -457,7 +456,7 @@ def try_branches(
     out,
     numbers,
 ):
-    """One branch for each level, as in `treekit.kernels.axis_splits`."""
+    """Try one branch for each category, as in `treekit.kernels.axis_splits`."""
     order, other, ends = work[np.uint64(ORDER)], work[np.uint64(OTHER)], work[np.uint64(ENDS)]
     code_of, zero, one = work[np.uint64(CODE_OF)], np.uint64(0), np.uint64(1)
     heaviest, enough = zero, 0
@@ -469,7 +468,7 @@ def try_branches(
         return
     totals, last = stats, np.uint64(known) - one
     if count > known and known_only:
-        totals = compact[np.uint64(known)]  # of the missing rows nothing else is asked
+        totals = compact[np.uint64(known)]  # overwrites the missing rows, no longer needed
         _all_but(order, ends[last], size, other)
         summarise(values, other, 0, ends[last], quantile, totals)
     elif count > known:
@@ -500,7 +499,7 @@ def try_branches(
 
 @kernel
 def _all_but(order, known, rows, kept):
-    """The first `known` positions of `order`, ascending."""
+    """Write the first `known` positions of `order`, ascending."""
     there = np.zeros(rows, np.bool_)
     for j in range(np.uint64(known)):
         there[np.uint64(order[j])] = True
@@ -513,7 +512,7 @@ def _all_but(order, known, rows, kept):
 
 @kernel
 def _join(order, ends, one_group, other_group, joined):
-    """Rows of two groups in one order, ascending."""
+    """Merge the rows of two groups, ascending."""
     one = np.uint64(1)
     a = np.uint64(ends[one_group - one]) if one_group > np.uint64(0) else np.uint64(0)
     b = np.uint64(ends[other_group - one])
@@ -531,23 +530,23 @@ def _join(order, ends, one_group, other_group, joined):
 
 @kernel
 def tell(best, stats):
-    """Leave statistics where the error about a NaN finds them."""
+    """Store statistics where the error message about a NaN reads them."""
     for k in range(np.uint64(4)):
         best[k + np.uint64(2)] = stats[k]
 
 
-# ---------------------------------------------------------------- rank many
-# Both sides of every cut for a rank target, of more rows than a word has bits.
+# ---------------------------------------------------------------- sides of cuts, many rows
+# For nodes with more rows than a word has bits.
 #
-# Where weights are so unequal that the quantile could walk far, trees of sums
-# (Fenwick 1994) find it: a logarithm more.
+# If weights are so unequal that the quantile could move over many rows at a time,
+# Fenwick trees (1994) find it, at the cost of a logarithmic factor.
 
 
 @kernel
 def sweep_many(
     mass, place, rows, quantile, start, order, ends, aside, joins, cuts, bits, trees, sides
 ):
-    """`treekit.kernels.quantile_splits.sweep`, for any number of rows."""
+    """Compute `treekit.kernels.quantile_splits.sweep` for any number of rows."""
     zero, one, two, six = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(6)
     low = np.uint64(63)
     weight, total = start[np.uint64(WEIGHT)], start[np.uint64(TOTAL)]
@@ -631,7 +630,7 @@ def sweep_many(
 
 @inlined
 def _settle(members, rows, mass, at, before, sum_before, enough):
-    """`treekit.kernels.quantile_splits._settle` for any number of rows."""
+    """Move the quantile's row as `_settle_sweep` does, for any number of rows."""
     one, two = np.uint64(1), np.uint64(2)
     while True:
         if before >= enough:
@@ -651,7 +650,7 @@ def _settle(members, rows, mass, at, before, sum_before, enough):
 
 @kernel
 def _fenwick(mass, rows, tree):
-    """Sums of the rows' weights and numbers into `tree`, counted from 1; linear."""
+    """Build the Fenwick tree of the rows' weights and sums in `tree`, from index 1; linear."""
     one, two = np.uint64(1), np.uint64(2)
     tree[:] = 0.0
     for i in range(one, rows + one):
@@ -673,7 +672,7 @@ def _add(tree, at, w, wy):
 
 @kernel
 def _descend(tree, enough):
-    """The first row up to which the weight is `enough`, and the sums before it."""
+    """Return the first row with a cumulative weight of `enough`, and the sums before it."""
     rows = np.uint64(len(tree)) - np.uint64(1)
     bit = np.uint64(1)
     while bit << np.uint64(1) <= rows:
@@ -689,42 +688,42 @@ def _descend(tree, enough):
     return min(at, rows - np.uint64(1)), before, sum_before
 
 
-# ---------------------------------------------------------------- rank sweep
-# Both sides of every cut along a column, for a rank target: one pass over the rows.
+# ---------------------------------------------------------------- sides of cuts
+# Both sides of every cut along a column, in one pass over the rows.
 #
-# Rows leave the right side for the left one, group by group.  Each side is a set of
-# ranks and knows its quantile: the row, and the sums of the side's rows before it.
-# A row that comes or goes moves the quantile by a row or so, which bits tell at once
-# (`treekit.kernels.quantile_splits`).  A side of at most 64 rows is one word, in a register.
+# Rows move from the right side to the left one, group by group.  Each side is a set of
+# ranks with its quantile: the row, and the sums of the side's rows before it.  Adding or
+# removing a row moves the quantile by about a row, which is found with bit operations
+# (see the bitsets below).  A side of at most 64 rows is one word, in a register.
 
 
 @inlined
 def sweep(mass, place, rows, quantile, start, order, ends, aside, joins, cuts, bits, trees, sides):
-    """Statistics of both sides of every cut.
+    """Compute the statistics of both sides of every cut.
 
-    Cost: linear in the rows; with `trees` a logarithm more.
+    Cost: linear in the rows; with `trees` a logarithmic factor more.
 
     Parameters
     ----------
     mass, place, trees, start : arrays
-        Of `lay_out`.
+        From `lay_out`.
     rows : uint64
         Rows of the node.
     order : (rows,) uint32
         Positions, group by group.
     ends : (groups,) uint32
-        Where each group ends in `order`.
+        End of each group in `order`.
     aside : int
-        Group that is on one side of all cuts; -1 = none.
+        Group that is on the same side of all cuts; -1 = none.
     joins : bool
-        Whether it is on the left, else on neither side.
+        Whether it is on the left; otherwise it is on neither side.
     cuts : int
         Cut j lies after group j.
     bits : (2 * words,) uint64
-        Working memory for the sets of rows on either side (`treekit.kernels.quantile_splits`).
+        Working memory for the sets of rows on either side.
     sides : (2 * cuts + 1, 4) float64
-        Receives the left side of cut j in row 2j, the right one in row 2j + 1,
-        and in the last row all rows but those of a group on neither side.
+        Receives the left side of cut j in row 2j, the right side in row 2j + 1,
+        and in the last row all rows except those of a group on neither side.
     """
     if rows <= np.uint64(FEW):
         _sweep_few(mass, place, rows, quantile, start, order, ends, aside, joins, cuts, sides)
@@ -736,7 +735,7 @@ def sweep(mass, place, rows, quantile, start, order, ends, aside, joins, cuts, b
 
 @inlined
 def _sweep_few(mass, place, rows, quantile, start, order, ends, aside, joins, cuts, sides):
-    """Sides of at most `FEW` rows: each set is a word."""
+    """Compute the sides of at most `FEW` rows: each set is a word."""
     zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
     weight, total = start[np.uint64(WEIGHT)], start[np.uint64(TOTAL)]
     least, most = quantile - SLACK, quantile + SLACK
@@ -794,10 +793,10 @@ def _sweep_few(mass, place, rows, quantile, start, order, ends, aside, joins, cu
 
 @inlined
 def _settle_sweep(members, mass, at, before, sum_before, enough):
-    """The quantile's row in a set that rows came to or left, and the sums before it.
+    """Return the quantile's row after rows joined or left a set, and the sums before it.
 
-    `at`, which need not be a member any longer, is where it was, and the sums
-    are those of the members before `at`.
+    `at` is its former row, which may have left the set; the sums are those of the
+    members before `at`.
     """
     one, two = np.uint64(1), np.uint64(2)
     while True:
@@ -816,16 +815,15 @@ def _settle_sweep(members, mass, at, before, sum_before, enough):
     return at, before, sum_before
 
 
-# ---------------------------------------------------------------- bitset
-# Sets of small whole numbers as bits, under words that say which words are not empty.
-#
-# Level 0 has a bit for each number, each further level one for each word of the
-# level before, and all lie in one array one after the other.  The member after or
-# before a number is then found in a few steps, however far away it is.
+# ---------------------------------------------------------------- hierarchical bitsets
+# Sets of small integers.  Level 0 has a bit for each number, each further level a bit
+# for each word of the previous level, set if that word is not empty; all levels are
+# stored in one array.  The next or previous member of a number is found in a few steps,
+# however far away it is.
 
 
 def words_for(size: int) -> int:
-    """Words of a set of the numbers below `size`."""
+    """Return the number of words of a set of numbers below `size`."""
     words = 0
     while True:
         size = (size + 63) // 64
@@ -836,7 +834,7 @@ def words_for(size: int) -> int:
 
 @kernel
 def fill(words, size, full):
-    """Make `words` the set of all numbers below `size`, or of none; returns how many it has."""
+    """Fill `words` with all numbers below `size`, or with none; return the number of words."""
     start, one, six, low = np.uint64(0), np.uint64(1), np.uint64(6), np.uint64(63)
     while True:
         members = size
@@ -868,7 +866,7 @@ def insert(words, size, number):
 
 @kernel
 def discard(words, size, number):
-    """Take `number` out of the set."""
+    """Remove `number` from the set."""
     start, one, six, low = np.uint64(0), np.uint64(1), np.uint64(6), np.uint64(63)
     while True:
         size = (size + low) >> six
@@ -883,7 +881,7 @@ def discard(words, size, number):
 
 @inlined
 def above(words, size, number):
-    """The smallest member above `number`, which need not be one; `size` if there is none."""
+    """Return the smallest member above `number`, member or not; `size` if there is none."""
     word = (words[number >> np.uint64(6)] >> (number & np.uint64(63))) >> np.uint64(1)
     if word:
         return number + np.uint64(1) + lowest_bit(word)
@@ -892,7 +890,7 @@ def above(words, size, number):
 
 @inlined
 def below(words, size, number):
-    """The largest member below `number`, which need not be one; `size` if there is none."""
+    """Return the largest member below `number`, member or not; `size` if there is none."""
     bit = np.uint64(1) << (number & np.uint64(63))
     word = words[number >> np.uint64(6)] & (bit - np.uint64(1))
     if word:
@@ -902,7 +900,7 @@ def below(words, size, number):
 
 @kernel
 def _climb(words, size, number, up):
-    """`above` or `below`, where the number's own word has no such member."""
+    """Continue `above` or `below` at higher levels, if the number's own word has no such member."""
     one, six, low = np.uint64(1), np.uint64(6), np.uint64(63)
     start, level, there = np.uint64(0), np.uint64(0), number >> six
     extent = (size + low) >> six

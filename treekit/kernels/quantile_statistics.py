@@ -1,10 +1,10 @@
 """Weighted quantiles of a node, and the losses on either side.
 
-Rows of a rank target are ``(w, y, w * (y - center))`` and lie ascending by y in
-every node, because rows are sorted once and partitions are stable: a row's
-position is its rank.  Sums are taken of the centred numbers, which lie on a
-grid (`treekit.grow.target_statistics`); quantiles are the numbers themselves.  Statistics
-are ``(weight, q, below, above)``, as `treekit.contracts.Ranks` says.
+Rows of a rank target are ``(w, y, w * (y - center))``, ascending by y in every node,
+because rows are sorted once and partitions are stable: a row's position is its rank.
+Sums are taken over the centred values, which are fixed-point numbers
+(`treekit.grow.target_statistics`); quantiles are the values themselves.  Statistics
+are ``(weight, q, below, above)``, as in `treekit.contracts.Ranks`.
 """
 
 from __future__ import annotations
@@ -30,31 +30,33 @@ __all__ = [
 ]
 
 SLACK = 2.0**-51
-"""Relative error of ``quantile * weight``: a level rounded, and a product."""
+"""Relative error of ``quantile * weight``: the rounded level, and the product."""
 
 FEW = 64
-"""Up to so many rows a side of a cut is one word."""
+"""Number of rows up to which a side of a cut is one word."""
 
 LEAST = 2.0**-1000
-"""Below every weight: a quantile's row is one that weighs something."""
+"""A bound below all weights: the quantile is always a row of positive weight."""
 
 WALKED = 16.0
-"""Mean weight, in lightest rows, up to which walking to the quantile stays cheap."""
+"""Mean weight, relative to the lightest row, up to which stepping to the quantile is fast."""
 
 WEIGHT, TOTAL, BEFORE, SUM_BEFORE, AT, START = range(6)
-"""Cells of what `lay_out` tells of a node: the weight and the sum of its rows, those of
-its rows before the quantile, and the row of the quantile.  START is the number of cells.
+"""Entries of the header that `lay_out` writes.
+
+Weight and sum of the node's rows, weight and sum of the rows before the quantile, and
+the row of the quantile.  START is the number of entries.
 """
 
 
 @kernel
 def summarise(values, order, begin, end, quantile, stats):
-    """Statistics of the rows ``order[begin:end]``, or of begin..end where `order` is None.
+    """Compute the statistics of the rows ``order[begin:end]``, or begin..end if `order` is None.
 
     Parameters
     ----------
     values : (rows, 3) float64
-        ``(w, y, w * (y - center))``; y ascends along the rows named.
+        ``(w, y, w * (y - center))``; y ascends along the selected rows.
     stats : (4,) float64
         Receives the statistics.
 
@@ -96,10 +98,13 @@ def _position(order, j):
 
 @kernel
 def _about(values, at, after, quantile, weight, total, below, sum_below):
-    """The quantile and the losses on its sides, from the row `at` of it and the sums before it."""
+    """Return the quantile and the losses on either side of it.
+
+    `at` is the row of the quantile; `below`, `sum_below` are the sums before it.
+    """
     w, q, wy = values[at, np.uint64(0)], values[at, np.uint64(1)], values[at, np.uint64(2)]
-    centred = wy / w  # exact where weights are whole numbers, as the sums are
-    if below + w <= (quantile + SLACK) * weight:  # any number up to the next row's will do
+    centred = wy / w  # exact if weights are integers, as are the sums
+    if below + w <= (quantile + SLACK) * weight:  # a tie: the midpoint to the next row
         q = 0.5 * q + 0.5 * values[after, np.uint64(1)]
         centred = 0.5 * (centred + values[after, np.uint64(2)] / values[after, np.uint64(0)])
         below += w
@@ -112,7 +117,7 @@ def _about(values, at, after, quantile, weight, total, below, sum_below):
 
 @kernel
 def judge(values, begin, end, answer, stats):
-    """Statistics of held-out rows about the quantile `answer` of the training rows."""
+    """Compute statistics of held-out rows about the quantile `answer` of the training rows."""
     weight, below, above = 0.0, 0.0, 0.0
     for i in range(np.uint64(begin), np.uint64(end)):
         w = values[i, np.uint64(0)]
@@ -135,14 +140,14 @@ def lay_out(values, quantile, start):
     values : (rows, 3) float64
         ``(w, y, w * (y - center))``, y ascending.
     start : (START + 8 * rows + 4 or more,) float64
-        Receives what is known of the whole node; then working memory.
+        Receives the header of the node; then working memory.
 
     Returns
     -------
     mass, place : (2 * rows,) float64
         ``w, w * (y - center)`` and ``y, y - center`` of each row.
     trees : (2, rows + 1, 2) float64
-        Room for trees of sums, or (2, 0, 2) where they are not needed.
+        Room for trees of sums, or (2, 0, 2) if they are not needed.
     """
     zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
     rows = np.uint64(len(values))
@@ -153,7 +158,7 @@ def lay_out(values, quantile, start):
     for i in range(rows):
         w, wy = values[i, zero], values[i, two]
         mass[two * i], mass[two * i + one] = w, wy
-        # Exact where weights are whole numbers, as the sums are.
+        # Exact if weights are integers, as are the sums.
         place[two * i], place[two * i + one] = values[i, one], wy / w
         weight += w
         total += wy
@@ -167,8 +172,8 @@ def lay_out(values, quantile, start):
     start[np.uint64(WEIGHT)], start[np.uint64(TOTAL)] = weight, total
     start[np.uint64(BEFORE)], start[np.uint64(SUM_BEFORE)] = before, sum_before
     start[np.uint64(AT)] = np.float64(at)
-    # Taking away a row of weight w moves the quantile over rows of at most that
-    # weight: w / lightest rows, and all of them together W / lightest steps.
+    # Removing a row of weight w moves the quantile over at most w / lightest rows: in
+    # total at most weight / lightest steps.
     planted = zero
     if rows > np.uint64(FEW) and weight > WALKED * lightest * np.float64(rows):
         planted = rows + one
@@ -178,11 +183,11 @@ def lay_out(values, quantile, start):
 
 @inlined
 def record(sides, row, mass, place, at, after, before, sum_before, weight, total, reach):
-    """Statistics of a side whose quantile is at the row `at`, before the row `after`."""
+    """Write the statistics of a side with its quantile at row `at`, followed by row `after`."""
     one, two = np.uint64(1), np.uint64(2)
     upto, sum_upto = before + mass[two * at], sum_before + mass[two * at + one]
     q, centred = place[two * at], place[two * at + one]
-    if upto <= reach:  # any number up to the next row's will do
+    if upto <= reach:  # a tie: the midpoint to the next row
         q = 0.5 * q + 0.5 * place[two * after]
         centred = 0.5 * (centred + place[two * after + one])
         before, sum_before = upto, sum_upto

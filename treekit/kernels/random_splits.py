@@ -1,8 +1,8 @@
-"""The random splitter: one test drawn for each column tried, the best of them kept.
+"""Random splitter: draw one test for each column tried, and keep the best.
 
 P. Geurts, D. Ernst and L. Wehenkel, "Extremely randomized trees", Machine
 Learning 63, 2006, pp. 3-42, table 1.  A node costs two passes over its rows
-for each column: no sorting, no statistics of each code.
+for each column: no sorting, no statistics per code.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- random
+# ---------------------------------------------------------------- search over columns
 
 ROUNDS = 8
-"""Draws of K tests before a node of which none says anything stays a leaf."""
+"""Draws of K tests after which a node stays a leaf if no test scored."""
 
 
 @kernel
@@ -83,13 +83,13 @@ def find_random(
 
     Numeric columns: a threshold drawn uniformly between the smallest and the
     largest known value of the node.  Nominal columns: a side drawn for each
-    level present, so that every split of them in two is equally likely; or one
-    level drawn, against the rest; or one branch a level.  Missing rows take the
-    side that scores better; a column of one value and missing cells is split
-    into missing or not.
+    category present, so that all binary splits of them are equally likely; or one
+    category drawn, against the rest; or one branch per category.  Missing rows go to
+    the side that scores better; a column with one value and missing cells is split
+    into missing and not missing.
 
-    Parameters are those of `treekit.kernels.axis_splits.find_axis`.  A test that was
-    not picked from many pays no penalty.
+    Parameters are those of `treekit.kernels.axis_splits.find_axis`.  The test is not
+    chosen from many candidates, so that there is no penalty.
     """
     table, rows = node.table, node.rows
     codes, n_codes, nominal = borrowed(table.codes), borrowed(table.n_codes), table.nominal
@@ -119,7 +119,7 @@ def find_random(
         if chosen < 0:
             drawn += 1
             state[np.uint64(0)] += np.uint64(0x9E3779B97F4A7C15)
-            seed = state[np.uint64(0)]  # of all that is drawn now but the columns
+            seed = state[np.uint64(0)]  # for the tests of this round; columns use `state`
             if use_choose:
                 for j in range(n_features):
                     offers[np.uint64(0), j] = np.nan
@@ -141,7 +141,7 @@ def find_random(
             gather(source, first, step, ids, buffer)
             lowest, highest, gone = code_range(buffer, m, absent)
             if lowest == highest and (gone == 0 or lowest == absent or known_only):
-                continue  # a constant column is no try, so that sparse tables still split
+                continue  # a constant column does not count as a try: sparse tables still split
             tried += np.uint64(1)
             if use_choose:
                 out[KIND] = 0
@@ -152,7 +152,7 @@ def find_random(
                     source, first, step, absent, ids, cells, values, s, work, words, counts, flat,
                     NO_LANES, scratch.lanes, scratch.packed,
                 )  # fmt: skip
-                form = np.uint64(0)  # its work overwrote what was packed
+                form = np.uint64(0)  # `tally` overwrote the packed statistics
                 known = count
                 if work[np.uint64(CODE_OF), np.uint64(count - 1)] == absent:
                     known -= 1
@@ -267,13 +267,13 @@ def _try_drawn(
     out,
     numbers,
 ):
-    """Draw the test of one column in two, and keep it if it beats the best so far."""
+    """Draw a binary test of one column, and keep it if it beats the best so far."""
     s = np.uint64(len(stats))
     zero, two = np.uint64(0), np.uint64(2)
     lowest, highest, gone, absent = present
     kind, threshold = THRESHOLD, np.nan
     lookup, cut = codes, lowest
-    if lowest == highest:  # one value, or missing: known rows left
+    if lowest == highest:  # a single known value: split known (left) from missing
         kind = MISSING
     elif way == 0:
         a = value_of(lowest, absent, low, start)
@@ -348,28 +348,28 @@ def _try_drawn(
         elif kind == SUBSET:
             out[CUT], out[LEVELS] = 0, np.int64(absent)
             for level in range(np.uint64(absent)):
-                levels[level] = 1 if way == 3 else -1  # an absent level is not the one
+                levels[level] = 1 if way == 3 else -1  # category not present at the node
             for i in range(m):
                 if codes[i] != absent:
                     levels[np.uint64(codes[i])] = np.int32(sides[i])
 
 
-# ---------------------------------------------------------------- drawn
-# What is drawn for one column of a node: a threshold, or the sides of its levels.
+# ---------------------------------------------------------------- random draws
+# A threshold, or a side for each category, for one column of a node.
 #
-# Numbers come from a hash of the node's seed and the column, so that what one
-# column draws does not depend on which others were tried.
+# Numbers come from a hash of the node's seed and the column, so that the draws of a
+# column do not depend on which other columns were tried.
 
 MOST_DRAWS = 64
-"""Draws of the sides of categories before the first one is put apart."""
+"""Draws of the sides of categories before the lowest one is separated from the rest."""
 
 KEYS = np.uint32(0xFFFFFFFF)
-"""The missing code of numeric columns whose codes are keys; see `treekit.data.binning`."""
+"""Missing code of numeric columns whose codes are keys; see `treekit.data.binning`."""
 
 
 @inlined
 def gather(codes, first, step, ids, buffer):
-    """The codes of the node's rows in one column, into `buffer`.
+    """Copy the codes of the node's rows in one column to `buffer`.
 
     See `treekit.kernels.node_statistics`.
     """
@@ -379,7 +379,7 @@ def gather(codes, first, step, ids, buffer):
 
 @inlined
 def code_range(codes, m, absent):
-    """Smallest and largest known code of the node's rows, and how many rows are missing.
+    """Return the smallest and largest known code of the node's rows, and the number of missing.
 
     If no value is known, both codes are `absent`.
     """
@@ -401,7 +401,7 @@ def code_range(codes, m, absent):
 
 @inlined
 def value_of(code, absent, low, start):
-    """The number that a code stands for: its key's, or the smallest with that rank."""
+    """Return the number behind a code: the key's, or the smallest with that rank."""
     if absent != KEYS:
         return low[start + np.uint64(code)]
     top = np.uint32(0x80000000)
@@ -411,7 +411,7 @@ def value_of(code, absent, low, start):
 
 @inlined
 def mixed(seed, at):
-    """Number `at` of the sequence that belongs to `seed` (splitmix64, Steele et al. 2014)."""
+    """Return number `at` of the sequence of `seed` (splitmix64, Steele et al. 2014)."""
     z = seed + (at + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -420,22 +420,21 @@ def mixed(seed, at):
 
 @inlined
 def draw_threshold(seed, feature, a, b):
-    """A number drawn uniformly from [a, b)."""
+    """Draw a number uniformly from [a, b)."""
     share = (mixed(seed, feature) >> np.uint64(11)) * 2.0**-53
     threshold = a + share * (b - a)
-    if not threshold < np.inf:  # the span of two doubles may be no double
+    if not threshold < np.inf:  # b - a may overflow
         threshold = a * (1.0 - share) + b * share
     return threshold if a <= threshold < b else a
 
 
 @inlined
 def cut_at(threshold, codes, m, lowest, highest, absent, low, start):
-    """The last code, of the node's or between them, whose number is not above a threshold.
+    """Return the last code, at or between the node's codes, whose number is up to the threshold.
 
-    A key is rounded from the threshold itself.  The numbers of ranks are
-    looked up, those that lie between the nearest found so far on either side:
-    after a few rows hardly any does (a binary search costs more, for it reads
-    numbers that are not in the cache).
+    A key is computed from the rounded threshold.  With ranks, only the rows whose code is
+    between the nearest codes found so far are looked up: after a few rows there are hardly
+    any (a binary search is slower, because it reads numbers that are not in the cache).
     """
     if absent == KEYS:
         top = np.uint32(0x80000000)
@@ -456,7 +455,7 @@ def cut_at(threshold, codes, m, lowest, highest, absent, low, start):
 
 @inlined
 def draw_sides(seed, feature, codes, absent, lowest, m, sides):
-    """A side, 0 or 1, for each level present, both sides taken; `absent` for missing rows."""
+    """Draw a side, 0 or 1, for each category present, both used; `absent` for missing rows."""
     for attempt in range(MOST_DRAWS + 1):
         salt = mixed(seed, feature + (np.uint64(attempt) << np.uint64(32)))
         any_left, any_right = False, False
@@ -477,9 +476,9 @@ def draw_sides(seed, feature, codes, absent, lowest, m, sides):
 
 @inlined
 def draw_one(seed, feature, codes, absent, m, sides):
-    """Side 0 for one level present, each equally likely, and 1 for the rest.
+    """Put one category, drawn uniformly from those present, on side 0 and the rest on side 1.
 
-    The level is that of the least number drawn; `absent` for missing rows.
+    It is the category with the smallest random number; `absent` for missing rows.
     """
     salt = mixed(seed, feature)
     one, least = np.uint32(absent), np.uint64(0xFFFFFFFFFFFFFFFF)

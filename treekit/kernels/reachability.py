@@ -1,11 +1,11 @@
-"""What reaches a node of a tree, kept up to date while a loop walks the tree.
+"""Set of inputs that reach a node of a tree, updated while a loop walks the tree.
 
-It is a product of one set a column: an interval or some levels, and whether
-missing values are in it.  So a node can be reached exactly if none of these
-sets is empty, and a row that reaches it takes any member of each.
+It is a box, the product of one set per column: an interval or some categories, and
+whether missing values are included.  A node is reachable if and only if none of
+these sets is empty, and a row that reaches it may take any member of each.
 
-Nodes, columns and the stack are arrays of records: a kernel that is handed
-twenty single arrays takes 30 s to compile, with five it takes a few (measured).
+Nodes, columns and the stack are arrays of records: a kernel that takes
+twenty single arrays compiles in 30 s, with five in a few (measured).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
 
 # ---------------------------------------------------------------- boxes
 
-# Numbers of `treekit.model.tree.Split`, which compiled code cannot read.
+# Values of `treekit.model.tree.Split`, which compiled code cannot read.
 _THRESHOLD = 1
 _MISSING = 4
 
@@ -62,9 +62,9 @@ NODE = np.dtype(
         ("threshold", np.float64),
     ]
 )
-"""One node, as in `treekit.model.tree.Tree`; ``n_levels`` of its entries in `level_branch`.
+"""A node, as in `treekit.model.tree.Tree`; ``n_levels`` is its number of `level_branch` entries.
 
-A negative ``missing`` stands for every branch: missing values divide.
+A negative ``missing`` stands for every branch: missing values are split fractionally.
 """
 
 COLUMN = np.dtype(
@@ -75,17 +75,18 @@ COLUMN = np.dtype(
         ("nominal", np.bool_),
     ]
 )
-"""What is left of one column.
+"""The set of a column's values in the box.
 
-Known numbers lie in ``low < x <= high``.  ``no_missing``, ``no_known`` and
-``asked`` count the splits on the way that keep missing values out, keep known
-values out, and ask the column at all; ``n_open`` the levels that none keeps out.
+Known numbers satisfy ``low < x <= high``.  ``no_missing``, ``no_known`` and ``asked``
+count the splits of the decision path that exclude missing values, exclude known
+values, and test the column at all; ``n_open`` is the number of categories that no split
+excludes.
 """
 
 FRAME = np.dtype(
     [*((name, np.int64) for name in ("node", "first", "tried", "phase")), ("saved", np.float64)]
 )
-"""One split on the way: the first branch tried, how many were, and the bound it replaced."""
+"""A split of the decision path: its first branch, the number tried, and the replaced bound."""
 
 
 class Walk(NamedTuple):
@@ -97,7 +98,7 @@ class Walk(NamedTuple):
     level_branch : (entries,) int32
     columns : (features,) COLUMN
     barred : (levels of all columns,) int64
-        How many splits keep a level out; a column's start at ``first_level``.
+        Number of splits that exclude a category; a column's start at ``first_level``.
     stack : (depth,) FRAME
     """
 
@@ -111,9 +112,9 @@ class Walk(NamedTuple):
 def make_walk(
     tree: Any, n_levels: npt.NDArray[np.int64], nominal: Any, bar: Any, room: int
 ) -> Walk:
-    """Stand at the root of a `treekit.model.tree.Tree`, with a stack of `room` frames.
+    """Start a walk at the root of a `treekit.model.tree.Tree`, with a stack of `room` frames.
 
-    All values reach it, missing ones only where `bar`, one for all columns or
+    All values reach the root, missing ones only if `bar`, one for all columns or
     one for each, is 0.
     """
     nodes = np.zeros(tree.n_nodes, dtype=NODE)
@@ -131,7 +132,7 @@ def make_walk(
 
 @kernel
 def enter(walk: Any, above: int, branch: int, depth: int) -> None:
-    """Narrow the box to what takes `branch` at node `above`."""
+    """Restrict the box to the inputs that take `branch` at node `above`."""
     node = walk.nodes[above]
     column = walk.columns[node.feature]
     column.asked += 1
@@ -189,40 +190,39 @@ def leave(walk: Any, above: int, branch: int, depth: int) -> None:
 
 @kernel
 def has_known(column: Any) -> bool:
-    """Whether any known value of a column is in the box."""
+    """Check whether the box contains any known value of a column."""
     some = column.n_open > 0 if column.nominal else column.low < column.high
     return column.no_known == 0 and some
 
 
 @kernel
 def possible(column: Any) -> bool:
-    """Whether any value of a column, missing included, is in the box."""
+    """Check whether the box contains any value of a column, including missing."""
     return column.no_missing == 0 or has_known(column)
 
 
-# ---------------------------------------------------------------- reachable
-# The loop that finds what inputs can do in trees that ask sums and surrogates.
+# ---------------------------------------------------------------- reachable outcomes
+# With oblique splits and surrogates.
 #
-# The box of a node (see `treekit.kernels.reachability`) holds every input that reaches
-# it; where sums and surrogates are asked it may hold more, so that what it
-# excludes is impossible, and what it allows may be.  Sums of rounded additions
-# are monotone in each number: the corners of a box bound them exactly.
+# The box of a node contains every input that reaches it; with sums and surrogates it may
+# contain more: what it excludes is impossible, what it contains is possibly not.  Sums
+# of rounded additions are monotone in each number: the corners of a box bound them exactly.
 
-# Number of `treekit.model.tree.Split.LEAF`, which compiled code cannot read.
+# Value of `treekit.model.tree.Split.LEAF`, which compiled code cannot read.
 _LEAF = 0
 
 
 class Can(NamedTuple):
-    """What inputs can touch; see `treekit.kernels.reachability.Touched`.
+    """Outcomes that inputs can reach; see `treekit.kernels.reachability.Touched`.
 
     Attributes
     ----------
     node, unknown : (nodes,) bool
     side, near : (tests, 2) bool
-        Linear tests: either side of the threshold, and right beside it.
+        Linear tests: either side of the threshold, and directly next to it.
     level : (level entries,) bool
     enter : (nodes,) bool
-        What the node above lets through.
+        Nodes to which the parent sends inputs.
     """
 
     node: Any
@@ -235,7 +235,7 @@ class Can(NamedTuple):
 
 @kernel
 def _up(x: float, narrow: bool) -> float:
-    """The next number of the input type; -inf, the bound of an open interval, stays."""
+    """Return the next number of the input type; -inf, the bound of an open interval, stays."""
     if x == -np.inf:
         return x
     if narrow:
@@ -245,7 +245,7 @@ def _up(x: float, narrow: bool) -> float:
 
 @kernel
 def _asked_before(routes: Any, first: int, test: int, feature: int, code: int) -> bool:
-    """Whether an earlier test of the node knows all that is known of a column, or this level."""
+    """Check whether an earlier test of the node covers a column, or one of its categories."""
     for other in range(first, test):
         if routes.tests[other].level_feature < 0:
             at = routes.term_start[other]
@@ -259,7 +259,7 @@ def _asked_before(routes: Any, first: int, test: int, feature: int, code: int) -
 
 @kernel
 def _note_levels(walk: Any, routes: Any, at: int, first: int, test: int, can: Any) -> bool:
-    """Mark what a test by levels can see; whether it can be unknown."""
+    """Mark the outcomes of a test on categories; return whether it can be unknown."""
     feature = routes.tests[test].level_feature
     column = walk.columns[feature]
     of_rule, lost = routes.nodes[at].kind == RULE, routes.tests[test].lost
@@ -286,7 +286,7 @@ def _note_levels(walk: Any, routes: Any, at: int, first: int, test: int, can: An
 def _note_sum(
     walk: Any, routes: Any, own: Any, at: int, first: int, test: int, narrow: bool, can: Any
 ) -> bool:
-    """Mark what a linear test can see; whether it can be unknown."""
+    """Mark the outcomes of a linear test; return whether it can be unknown."""
     low = high = 0.0
     known, unknown = True, False
     of_rule = routes.nodes[at].kind == RULE
@@ -304,7 +304,7 @@ def _note_sum(
         rises += weight * most == np.inf
         falls += weight * least == -np.inf
         both += weight * most == np.inf and weight * least == -np.inf
-    # Infinities that cancel need two terms.
+    # Infinities of opposite signs, whose sum is unknown, need two terms.
     unknown |= rises > 0 and falls > 0 and not (rises == 1 and falls == 1 and both == 1)
     low = -np.inf if np.isnan(low) else low
     high = np.inf if np.isnan(high) else high
@@ -325,7 +325,7 @@ def _note_sum(
 
 @kernel
 def _enter(routes: Any, at: int, branch: int, some: bool, can: Any) -> bool:
-    """Let inputs into a branch, if there are some; whether some are told no branch."""
+    """Mark a branch as entered by `some` inputs; without a branch return `some`."""
     if branch < 0:
         return some
     can.enter[routes.nodes[at].first_child + branch] |= some
@@ -334,7 +334,7 @@ def _enter(routes: Any, at: int, branch: int, some: bool, can: Any) -> bool:
 
 @kernel
 def _note(walk: Any, routes: Any, node: int, at: int, narrow: bool, can: Any) -> None:
-    """Mark what inputs can do at a node that some may reach."""
+    """Mark the outcomes of a node that some inputs may reach."""
     can.node[at] = True
     if routes.nodes[at].kind == _LEAF:
         return
@@ -363,13 +363,13 @@ def _note(walk: Any, routes: Any, node: int, at: int, narrow: bool, can: Any) ->
 
 @kernel
 def can_touch(walk: Any, routes: Any, root: int, narrow: bool, can: Any) -> None:
-    """Mark what inputs can touch in one tree.
+    """Mark the outcomes that inputs can reach in one tree.
 
     Parameters
     ----------
     walk : treekit.kernels.reachability.Walk
-        At the root, and left there.  Sums stand as columns of their own behind
-        the model's, and so does what surrogates say.
+        At the root before and after.  Sums and surrogate outcomes are further
+        columns after those of the model.
     routes : treekit.kernels.reachability.Routes
     root : int
         The tree's first node in `routes`.
@@ -400,23 +400,22 @@ def can_touch(walk: Any, routes: Any, root: int, narrow: bool, can: Any) -> None
                 node = child
 
 
-# ---------------------------------------------------------------- coverage
-# The loop that routes rows through a tree and marks what they touch.
+# ---------------------------------------------------------------- coverage by rows
 
 
 class Marks(NamedTuple):
-    """What rows touched in one tree.
+    """Outcomes that rows reached in one tree.
 
     Attributes
     ----------
     node : (nodes,) bool
-        Reached at all: for a split's child, that side of the split was taken.
+        Reached at all: for a split's child, that branch was taken.
     at, above : (nodes,) bool
         THRESHOLD: reached with exactly the threshold, with the next number above it.
     missing : (nodes,) bool
         A split reached with a missing value.
     level : (level entries of the tree,) bool
-        A level split reached with that level.
+        A split on categories reached with that category.
     """
 
     node: Any
@@ -428,7 +427,7 @@ class Marks(NamedTuple):
 
 @kernel
 def mark(nodes: Any, level_branch: Any, after: Any, cells: Any, marks: Any) -> None:
-    """Route rows through one tree.
+    """Route rows through one tree, and mark the outcomes.
 
     Parameters
     ----------
@@ -437,7 +436,7 @@ def mark(nodes: Any, level_branch: Any, after: Any, cells: Any, marks: Any) -> N
     after : (nodes,) float64
         The next number of the input type above each threshold.
     cells : (rows, features) float64
-        Numbers of the input type, codes of levels; NaN = missing.
+        Numbers of the input type, codes of categories; NaN = missing.
     marks : Marks
         Output, added to.
     """
@@ -466,14 +465,13 @@ def mark(nodes: Any, level_branch: Any, after: Any, cells: Any, marks: Any) -> N
         marks.node[at] = True
 
 
-# ---------------------------------------------------------------- touched
-# What happens to rows on their way through trees that ask sums and surrogates.
-#
-# The scorer does not say; here every test that is asked is noted.
+# ---------------------------------------------------------------- coverage by rows, all trees
+# With oblique splits and surrogates: records the outcome of every test evaluated, which
+# scoring does not report.
 
 
 class Touched(NamedTuple):
-    """What rows touch; rows by number, -1 = none.
+    """Outcomes that rows reached; rows by number, -1 = none.
 
     Attributes
     ----------
@@ -481,13 +479,13 @@ class Touched(NamedTuple):
         The last row that reached a node.
     side : (tests, 2) int64
         Linear tests: of the rows at or below the threshold, and of those
-        above, one with the nearest sum.
+        above, the row with the nearest sum.
     nearest : (tests, 2) float64
         Those sums.
     level : (level entries,) int64
-        A row that a test by levels saw with that level.
+        A row with that category at a test on categories.
     unknown : (nodes,) int64
-        A row to which nothing that the node asks said a branch.
+        A row for which no test of the node gave a branch.
     """
 
     node: Any
@@ -499,7 +497,7 @@ class Touched(NamedTuple):
 
 @kernel
 def _touch(routes: Any, at: int, row: Any, number: int, touched: Any) -> int:
-    """Ask the tests of a node in order and note what happens; the branch, or -1."""
+    """Evaluate the tests of a node in order and record the outcomes; return the branch, or -1."""
     column = routes.nodes[at].asks
     if column < 0:
         branch = branch_at(routes, at, row)
@@ -536,7 +534,7 @@ def follow(routes: Any, roots: Any, rows: Any, first: int, touched: Any) -> None
     routes : Routes
     roots : (trees + 1,) int64
     rows : (rows, features) float64
-        Numbers of the input type, codes of levels, NaN = missing.
+        Numbers of the input type, codes of categories, NaN = missing.
     first : int
     touched : Touched
         Output, added to.
@@ -545,19 +543,19 @@ def follow(routes: Any, roots: Any, rows: Any, first: int, touched: Any) -> None
     for r in range(len(rows)):
         for tree in range(len(roots) - 1):
             stack[0, 0], stack[0, 1] = roots[tree], FULL_MASS
-            held = 1
-            while held > 0:
-                held -= 1
-                at, mass = stack[held, 0], stack[held, 1]
+            stack_size = 1
+            while stack_size > 0:
+                stack_size -= 1
+                at, mass = stack[stack_size, 0], stack[stack_size, 1]
                 touched.node[at] = first + r
                 if routes.nodes[at].kind != _LEAF:
                     branch = _touch(routes, at, rows[r], first + r, touched)
-                    held = descend(routes, at, branch, mass, stack, held)
+                    stack_size = descend(routes, at, branch, mass, stack, stack_size)
 
 
 @kernel
 def are_next(routes: Any, tests: Any, sides: Any, rows: Any, narrow: bool, found: Any) -> None:
-    """Whether one step of one number takes each sum to the other side of its threshold.
+    """Check whether one step of a single number moves each sum across its threshold.
 
     Parameters
     ----------
@@ -571,22 +569,21 @@ def are_next(routes: Any, tests: Any, sides: Any, rows: Any, narrow: bool, found
         test, row = tests[i], rows[i].copy()
         for term in range(routes.term_start[test], routes.term_start[test + 1]):
             feature = routes.terms[term].feature
-            kept = row[feature]
+            original = row[feature]
             rising = (routes.terms[term].weight > 0) == (sides[i] == 0)
             to = np.inf if rising else -np.inf
             if narrow:
-                row[feature] = np.nextafter(np.float32(kept), np.float32(to))
+                row[feature] = np.nextafter(np.float32(original), np.float32(to))
             else:
-                row[feature] = np.nextafter(kept, to)
+                row[feature] = np.nextafter(original, to)
             if (total_of(routes, test, row) <= routes.tests[test].threshold) == (sides[i] == 1):
                 found[i] = True
-            row[feature] = kept
+            row[feature] = original
 
 
-# ---------------------------------------------------------------- routes
-# Where rows go in trees that ask sums, surrogates and rules, or divide rows at missing values.
-#
-# Plain loops over every node's tests, in the order in which they are asked.
+# ---------------------------------------------------------------- routing
+# Routing of single rows through all kinds of splits, including oblique splits, surrogates,
+# rules and fractional instances: plain loops over every node's tests, in order.
 
 RULE = 6
 _MASS_BITS = 24
@@ -599,11 +596,10 @@ ROUTE_NODE = np.dtype(
         *((name, np.int64) for name in ("missing", "parent", "asks", "share_start", "share_end")),
     ]
 )
-"""One node, as in `treekit.model.tree.Tree`; children and parents count from the first node of all.
+"""A node, as in `treekit.model.tree.Tree`; children and parents are numbered across all trees.
 
-``asks`` numbers its tests in `treekit.model.derived_features.asked`, -1 = none; the shares bound
-the
-part that it gets of a row that divides.
+``asks`` is the index of its tests in `treekit.model.derived_features.asked`, -1 = none; the
+shares delimit the part that it receives of a fractional instance.
 """
 
 TEST = np.dtype(
@@ -616,7 +612,7 @@ TERM = np.dtype([("feature", np.int64), ("weight", np.float64)])
 
 
 class Routes(NamedTuple):
-    """All trees of a model, joined, and what their nodes ask.
+    """All trees of a model, concatenated, and the tests of their nodes.
 
     Attributes
     ----------
@@ -624,14 +620,14 @@ class Routes(NamedTuple):
     tests : (T,) TEST
     terms : (terms,) TERM
     test_start, term_start, level_start, level_branch
-        As in `treekit.model.derived_features.DerivedColumns`, and so is what is above.
+        As in `treekit.model.derived_features.DerivedColumns`; also the tests and terms.
     units : (nodes, values) int64
-        Integers of the leaves; 0 elsewhere.
+        Integer values of the leaves; 0 elsewhere.
     divides : bool
-        Whether rows divide where nothing that is asked is known.
+        Whether rows become fractional instances where no test of a node is known.
     """
 
-    # Records in few arrays: with twenty arrays the loops took a quarter longer to compile.
+    # Few arrays of records: with twenty arrays the loops took a quarter longer to compile.
     nodes: Any
     tests: Any
     terms: Any
@@ -645,7 +641,7 @@ class Routes(NamedTuple):
 
 @kernel
 def total_of(routes: Any, test: int, row: Any) -> float:
-    """The sum that a linear test compares; NaN = unknown."""
+    """Return the sum that a linear test compares; NaN = unknown."""
     total = 0.0
     for at in range(routes.term_start[test], routes.term_start[test + 1]):
         total += routes.terms[at].weight * row[routes.terms[at].feature]
@@ -654,7 +650,7 @@ def total_of(routes: Any, test: int, row: Any) -> float:
 
 @kernel
 def ask(routes: Any, test: int, row: Any) -> int:
-    """The branch that one test says; -1 = nothing.  Codes of levels are checked here."""
+    """Return the branch of one test, after checking category codes; -1 = unknown."""
     feature = routes.tests[test].level_feature
     if feature < 0:
         total = total_of(routes, test, row)
@@ -672,9 +668,9 @@ def ask(routes: Any, test: int, row: Any) -> int:
 
 @kernel
 def branch_at(routes: Any, node: int, row: Any) -> int:
-    """The branch that a row takes at an inner node; -1 if nothing asked there says one."""
+    """Return the branch that a row takes at an inner node; -1 if no test is known."""
     column = routes.nodes[node].asks
-    if column < 0:  # MISSING; any number that is no code counts as missing
+    if column < 0:  # MISSING; numbers that are not codes count as missing
         return 0 if np.isnan(row[routes.nodes[node].feature]) else 1
     for test in range(routes.test_start[column], routes.test_start[column + 1]):
         branch = ask(routes, test, row)
@@ -685,14 +681,14 @@ def branch_at(routes: Any, node: int, row: Any) -> int:
 
 @kernel
 def _part_of(routes: Any, child: int, mass: int) -> int:
-    """What a child gets of the mass of a row that divides at its parent."""
+    """Return the part that a child receives of the mass of a row at its parent."""
     high, low = routes.nodes[child].share_end, routes.nodes[child].share_start
     return (mass * high >> _MASS_BITS) - (mass * low >> _MASS_BITS)
 
 
 @kernel
 def reaches(routes: Any, node: int, free: int, row: Any, path: Any) -> int:
-    """The mass of a row that reaches a node if all of it goes there from node `free`.
+    """Return the mass of a row at a node, if node `free` sends it there completely.
 
     `path` has room for the depth of the node.
     """
@@ -723,26 +719,26 @@ def reaches(routes: Any, node: int, free: int, row: Any, path: Any) -> int:
 
 @kernel
 def answers_below(routes: Any, node: int, row: Any, stack: Any, answer: Any) -> None:
-    """The integers that a row of full mass gets below a node.
+    """Sum the integer leaf values of a row of full mass below a node.
 
-    `stack` (nodes, 2) int64 is room to work in; `answer` (values,) int64 is written.
+    `stack` (nodes, 2) int64 is working memory; `answer` (values,) int64 is the output.
     """
     answer[:] = 0
     stack[0, 0], stack[0, 1] = node, FULL_MASS
-    held = 1
-    while held > 0:
-        held -= 1
-        at, mass = stack[held, 0], stack[held, 1]
+    stack_size = 1
+    while stack_size > 0:
+        stack_size -= 1
+        at, mass = stack[stack_size, 0], stack[stack_size, 1]
         if routes.nodes[at].kind == _LEAF:
             for k in range(len(answer)):
                 answer[k] += routes.units[at, k] * (mass if routes.divides else 1)
             continue
-        held = descend(routes, at, branch_at(routes, at, row), mass, stack, held)
+        stack_size = descend(routes, at, branch_at(routes, at, row), mass, stack, stack_size)
 
 
 @kernel
 def descend(routes: Any, at: int, branch: int, mass: int, stack: Any, held: int) -> int:
-    """Put the children that a row goes to on the stack."""
+    """Push the children that a row goes to onto the stack; return its size."""
     first = routes.nodes[at].first_child
     if branch >= 0 or not routes.divides:
         stack[held, 0] = first + (routes.nodes[at].missing if branch < 0 else branch)

@@ -1,4 +1,4 @@
-"""The records that kernels pass around: everything of a tree's growth, grouped."""
+"""Records that kernels pass around: table, rows, limits, working memory and splits."""
 
 from __future__ import annotations
 
@@ -47,21 +47,21 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- node
+# ---------------------------------------------------------------- records
 
 
 class Table(NamedTuple):
-    """The training table as codes; shared by all trees and threads.
+    """Training table as codes; shared by all trees and threads.
 
     Attributes
     ----------
     codes : (features, rows) uint8 or uint32
         ``n_codes[f]`` itself means missing and sorts last.
     n_codes : (features,) uint32
-        Distinct codes of a column, missing not counted.
+        Distinct codes of a column, not counting missing.
     nominal : (features,) uint8
-        0 numeric; nominal columns split 1 in two sets, 2 in one branch a level,
-        3 in one level against the rest.
+        0 numeric; nominal columns split 1 into two sets, 2 into one branch per
+        category, 3 into one category against the rest.
     value_start : (features,) int64
     low, high : (codes of all numeric columns,) float64
         Smallest and largest training value of code c of column f, at
@@ -77,14 +77,15 @@ class Table(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows in node order: each node owns one slice, and partitioning moves them.
+    """Rows in node order: each node owns a slice, and partitioning reorders them.
 
     Attributes
     ----------
     ids : (rows,) uint32
         Row numbers.
     cells : (rows,) uint32
-        Statistics cell of each row, for cell targets; else empty.
+        Index of the statistic to which each row adds its weight, for cell targets;
+        else empty.
     values : (rows, S) or (rows, 1) float64
         Statistics of each row for dense targets; its weight for cell targets;
         (rows, 3) for rank targets; see `treekit.kernels.quantile_statistics`.
@@ -98,15 +99,15 @@ class Rows(NamedTuple):
 class Limits(NamedTuple):
     """Stopping rules; weights are training weight.
 
-    `max_leaves` 0 = no bound and depth-first growth.
+    With `max_leaves` 0 the number of leaves is unlimited and growth is depth-first.
 
     Attributes
     ----------
     min_impurity : float
-        A node whose impurity is at or below it is a leaf; -1 = none.
+        Make a node with an impurity up to this a leaf; -1 = no limit.
     min_variance : float
-        The same for the mean squared error of a number, for criteria without
-        an impurity; -1 = none.
+        The same for the mean squared error, for regression criteria without an
+        impurity; -1 = no limit.
     """
 
     max_depth: int
@@ -120,28 +121,28 @@ class Limits(NamedTuple):
 
 
 class Ways(NamedTuple):
-    """How splits of a column are made.
+    """Rules for the splits of a column.
 
     Attributes
     ----------
     known_only : bool
-        Splits are judged by the rows whose value is known, times their share
-        of the weight; otherwise missing rows are tried on either side.
+        Score splits on the rows whose value is known, scaled by their share of the
+        weight; otherwise try missing rows in either branch.
     empty : bool
-        A split with a branch for each level has one for levels without rows, too.
+        Give a multiway split a branch for categories without rows, too.
     side : float
-        Least share of the known weight on either side of a numeric split, as
-        C4.5 has it: clamped to `min_weight_leaf` and 25; 0 = no such rule.
+        Minimum share of the known weight on either side of a numeric split, as in
+        C4.5: clamped to `min_weight_leaf` and 25; 0 = no minimum.
     resolution : float
-        Neighbouring values of a number that are no further apart are never separated.
+        Never separate neighbouring numeric values that differ by at most this.
     value_below : bool
-        Thresholds are the largest training value not above the midpoint, but
-        for rounding and `resolution`.
+        Use the largest training value not above the midpoint as threshold, up to
+        rounding and `resolution`.
     exact_levels : int
-        Several classes: all subsets of up to so many levels are tried.
+        Several classes: try all subsets of up to this many categories.
     levels_by_score, tolerance
-        Of the criterion: see `treekit.contracts.CriterionFunctions`.  Here they
-        decide between levels that are told from the rest.
+        Of the criterion: see `treekit.contracts.CriterionFunctions`.  They select
+        the category in splits of one category against the rest.
     """
 
     known_only: bool = False
@@ -155,24 +156,26 @@ class Ways(NamedTuple):
 
 
 PLAIN = Ways()
-"""Missing rows go one way, and no special rule holds."""
+"""Default rules: missing rows go to one branch, no special rules."""
 
 
 class Scratch(NamedTuple):
     """Working memory of one tree's splitter; nothing in it outlives a node.
 
-    Few and wide: every array of a record costs compile time at each use.
+    Few, wide arrays: every array of a record costs compile time at each use.
 
     Attributes
     ----------
     features : (features,) int64
-        Permuted by the draws of columns.
+        Permuted when columns are drawn.
     state : (1,) uint64
-        Of the generator that draws columns.
+        State of the generator that draws columns.
     words : (64 or more,) uint64
-        One bit for each code, by 64, or rows to sort; see `treekit.kernels.node_statistics`.
+        One bit per code, 64 per word, or rows to sort; see
+        `treekit.kernels.node_statistics`.
     lanes, packed : (rows,), (256,) uint64
-        Weights of classes side by side, of each row and of each code (zeros between uses).
+        Class weights side by side in one word, of each row and of each code (zeros
+        between uses).
     work : (4, rows) uint32
         Codes of the node's rows; two orders of them; the codes present.
     counts : (2050,) uint32
@@ -180,25 +183,27 @@ class Scratch(NamedTuple):
     compact : (codes, S) float64
         Statistics of each code present at the node, ascending by code.
     flat : (codes * S,) float64
-        `compact` seen as one dimension.
+        `compact` as one dimension.
     ordered : (levels, S) float64
-        What goes left step by step: `compact` in the order of `keys`, or
-        levels that join (+) and leave (-) the left side.
+        What moves to the left side, step by step: `compact` in the order of `keys`,
+        or categories that join (+) and leave (-) the left side.
     keys : (levels,) float64
     start, best : (S,), (S + 6,) float64
-        What a scan starts from, and its answer: score, left weight, left
-        statistics; then what its cuts must keep to (`treekit.kernels.monotonic`).
+        Initial left side of a scan, and its result: score, left weight, left
+        statistics; then the constraints on its cuts (`treekit.kernels.monotonic`).
     pair : (2, S) float64
-        Statistics on either side of the split kept.
+        Statistics on either side of the best split.
     offers : (4, features) float64
-        Gain and score of each column's best split, for `choose`, the levels of
+        Gain and score of each column's best split, for `choose`, the categories of
         each column per training weight, and its monotonic constraint.
     levels : (levels,) int32
-        Branch of each level in the split kept, or its terms (`treekit.kernels.oblique_splits`).
+        Branch of each category in the best split, or its terms
+        (`treekit.kernels.oblique_splits`).
     options : (options,) float64
         Settings of the splitter.
     lines : (rows * features,) unsigned, or (0,)
-        The table's codes row by row, shared by all trees; see `treekit.kernels.node_statistics`.
+        Row-major copy of the table's codes, shared by all trees; see
+        `treekit.kernels.node_statistics`.
     """
 
     features: npt.NDArray[np.int64]
@@ -222,7 +227,7 @@ class Scratch(NamedTuple):
 
 
 class Node(NamedTuple):
-    """What a splitter sees of one node.
+    """A node, as passed to a splitter.
 
     Attributes
     ----------
@@ -238,12 +243,12 @@ class Node(NamedTuple):
         The criterion's impurity of the node, 0 if it has none.
     depth : int
     min_weight_leaf : float
-        Both sides of a split need at least this weight.
+        Minimum weight of either side of a split.
     n_try : int
-        How many columns to try (all if not below their number).
+        Number of columns to try (all if not below their number).
     ways : Ways
     quantile : float or None
-        Level of a rank target's quantile; None for statistics that add up.
+        Quantile level of a rank target; None for additive statistics.
     """
 
     table: Table
@@ -258,48 +263,49 @@ class Node(NamedTuple):
     quantile: float | None
 
 
-# ---------------------------------------------------------------- found
-# The split that a search has found so far: its cells, and how candidates compare.
+# ---------------------------------------------------------------- best split so far
 
 TOLERANCE = 1e-9
-"""Scores closer than this, relative, are ties (see the design's semantics)."""
+"""Relative difference up to which scores are ties."""
 
 THRESHOLD, SUBSET, MULTIWAY, MISSING = 1, 2, 3, 4
 
 KIND, FEATURE, CUT, AFTER, MISSING_BRANCH, BRANCHES, LEVELS, RANK, FOUND = range(9)
-"""Cells of `out`: the split found.
+"""Entries of `out`, the best split.
 
-Kind 0 = none, below 0 one of `BAD_NUMBER` and the like.  Codes up to the cut go
-left; after = the next code present at the node.  Levels are counted here and lie
-in ``scratch.levels``.  Rank orders the splits of one column for ties.  FOUND is
-the number of cells.
+Kind 0 = no split, negative = an error, `BAD_NUMBER` and the like.  Codes up to the
+cut go left; after = the next code present at the node.  LEVELS is the number of
+categories; their branches are in ``scratch.levels``.  Rank orders the splits of one
+column for ties.  FOUND is the number of entries.
 """
 
 THRESHOLD_VALUE, SCORE, SHRINK, NUMBERS = range(4)
-"""Cells of `numbers`: the threshold (NaN = the builder's own), the score, and
-what a penalty leaves of it (1 = all).  NUMBERS is the number of cells.
+"""Entries of `numbers`: the threshold (NaN = chosen by the builder), the score, and the
+share of the gain that remains after a penalty (1 = all).  NUMBERS is the number of entries.
 """
 
 BAD_NUMBER, BAD_SPLIT, BAD_SCORE, BAD_CHOICE, BAD_PRIORITY, BAD_PENALTY, BAD_ORDER = range(
     -1, -8, -1
 )
-"""Why growth stops: a criterion gave a number that is NaN or infinite (statistics of a
-branch are in ``scratch.best``); a splitter named an impossible split, or one of such a
-score; `choose` named no column that has a split; a priority, a penalty (of so many
-candidates, which ``scratch.best`` begins with), or the order of levels is no finite
-number.
+"""Reasons why growth stops.
+
+BAD_NUMBER, BAD_PRIORITY, BAD_PENALTY, BAD_ORDER: the criterion's score or impurity, a
+priority, a penalty, or the order of categories is NaN or infinite; ``scratch.best``
+holds the statistics of a branch, or begins with the number of candidates of the
+penalty.  BAD_SPLIT, BAD_SCORE: a splitter proposed an impossible split, or a split with
+such a score.  BAD_CHOICE: `choose` selected a column without a split.
 """
 
 
 @inlined
 def finite(number):
-    """Whether a number is neither NaN nor infinite."""
+    """Check that a number is neither NaN nor infinite."""
     return abs(number) < np.inf
 
 
 @kernel
 def better(score, feature, rank, impurity, out, numbers):
-    """Whether a split beats the best so far: ties go to the lower column, then rank."""
+    """Check whether a split beats the best so far; ties go to the lower column, then rank."""
     if not finite(score):
         return False
     if out[KIND] == 0:

@@ -1,4 +1,4 @@
-"""Rows led through a finished tree, whole or in parts."""
+"""Route rows through a finished tree, complete or as fractional instances."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- route
+# ---------------------------------------------------------------- routing
 
 
 @kernel
@@ -43,23 +43,23 @@ def route(
     stats,
     nodes,
 ):
-    """Lead `rows`, which arrive at node `start`, down to where they stop.
+    """Route `rows`, which arrive at node `start`, to the nodes where they stop.
 
     Parameters
     ----------
     splits : Splits
     upto : (nodes,) float64
-        Cumulative share of each node among its siblings, for parts of rows.
+        Cumulative share of each node among its siblings, for fractional instances.
     table : Table
     rows : Rows
         Overwritten.
     steps : (columns of values,) float64
-        The grid of the parts.
+        Fixed-point steps of fractional instances.
     fractional : bool
         Rows go down every branch of a split whose value they miss; otherwise
-        they take its missing way.
+        they take its missing branch.
     learn : bool
-        Shares are those of the rows' own known weight at each split, not `upto`.
+        Use the shares of the rows' own known weight at each split instead of `upto`.
     stop : (nodes,) bool
         Leaves, and other nodes to stop at.
     stats : (nodes, S) float64
@@ -151,22 +151,21 @@ def route(
     )
 
 
-# ---------------------------------------------------------------- splits
-# The splits of a finished tree, asked of rows of the coded table.
+# ---------------------------------------------------------------- splits on codes
 
 
 class Splits(NamedTuple):
-    """What a tree asks; see `treekit.model.tree.Tree`.
+    """The splits of a tree; see `treekit.model.tree.Tree`.
 
     Attributes
     ----------
     cut : (nodes,) int64
         The last code that goes to branch 0 of a THRESHOLD node, -1 elsewhere.
     terms : (2 * terms,) int32
-        Of the oblique splits, as `treekit.kernels.oblique_splits.project` takes them.
+        Of the oblique splits, in the form that `treekit.kernels.oblique_splits.project` takes.
     surrogates : (surrogates + 1, 4) int64
-        Column, last code that takes the branch below, that branch, and where its
-        levels begin; the last row says where all levels end.
+        Column, last code that takes the branch below, that branch, and the offset of its
+        categories; the last row holds the end of all categories.
     """
 
     kind: npt.NDArray[np.uint8]
@@ -187,14 +186,14 @@ class Splits(NamedTuple):
 
 @kernel
 def mark_branches(splits, node, table, ids, begin, end, fractional, sides, branch_of):
-    """Branch of each of the rows ``ids[begin:end]`` at the split of `node`.
+    """Write the branch of each of the rows ``ids[begin:end]`` at the split of `node`.
 
     Parameters
     ----------
     fractional : bool
-        Rows whose value is missing are marked with the number of branches, as
-        they go down all of them; otherwise they take the branch of its first
-        surrogate that knows one, or the split's missing way.
+        Mark rows whose value is missing with the number of branches, as
+        they go down all of them; otherwise they take the branch of the split's first
+        surrogate with a known value, or its missing branch.
     sides : (all rows,) of the codes' type
         Working memory; may be empty for a tree without oblique splits.
     branch_of : (rows,) uint32
@@ -204,8 +203,8 @@ def mark_branches(splits, node, table, ids, begin, end, fractional, sides, branc
     one = np.uint64(1)
     column = np.uint64(splits.feature[node])
     lost = np.int64(splits.missing[node])
-    asked = splits.surrogate_start[node + one] > splits.surrogate_start[node]
-    if asked or (fractional and splits.kind[node] != MISSING):
+    has_surrogates = splits.surrogate_start[node + one] > splits.surrogate_start[node]
+    if has_surrogates or (fractional and splits.kind[node] != MISSING):
         lost = np.int64(splits.n_children[node])
     codes, n_codes, cut = table.codes[column], table.n_codes[column], splits.cut[node]
     levels = splits.level_branch[splits.level_start[node] : splits.level_start[node + one]]
@@ -214,7 +213,7 @@ def mark_branches(splits, node, table, ids, begin, end, fractional, sides, branc
         project(table, terms, splits.threshold[node], ids, begin, end, sides)
         codes, n_codes, cut = sides, np.uint32(2), np.int64(0)
     mark(codes, np.uint64(0), one, n_codes, cut, lost, levels, ids, begin, end, branch_of)
-    if asked:
+    if has_surrogates:
         for i in range(np.uint64(end - begin)):
             if np.int64(branch_of[i]) == lost:
                 row = np.uint64(ids[np.uint64(begin) + i])
@@ -223,7 +222,7 @@ def mark_branches(splits, node, table, ids, begin, end, fractional, sides, branc
 
 @inlined
 def _by_surrogate(splits, node, table, row):
-    """The branch of the first surrogate that knows the row, or the missing way."""
+    """Return the branch of the first surrogate that is known for the row, or the missing branch."""
     zero, one, two, three = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(3)
     first, last = splits.surrogate_start[node], splits.surrogate_start[node + one]
     for k in range(np.uint64(first), np.uint64(last)):

@@ -1,6 +1,6 @@
-"""Sets of rows as bits: what they weigh, and which conditions of rules keep out few of them.
+"""Sets of rows as bits: their weights, and the removal of conditions from rules.
 
-Bit ``r & 63`` of word ``r >> 6`` of a set stands for row r.
+Bit ``r & 63`` of word ``r >> 6`` of a set is row r.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = [
 
 @merged
 def _weight(word, first, weights):
-    """What the rows of a word weigh, the first of which is `first`; without weights 1 each."""
+    """Return the weight of the rows of a word, the first of which is `first`; 1 each by default."""
     if len(weights) == 0:
         return float(bit_count(word))
     total = 0.0
@@ -32,7 +32,7 @@ def _weight(word, first, weights):
 
 @kernel
 def weigh(sets, weights, sums):
-    """Weight of each set.
+    """Compute the weight of each set.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def weigh(sets, weights, sums):
 
 @kernel
 def error_rate(covered, right, bound):
-    """Pessimistic error rate of a rule, by its rows and those of its class; 1 without rows."""
+    """Estimate the pessimistic error rate of a rule from its coverage; 1 without rows."""
     if not covered > 0.0:
         return 1.0
     return pessimistic(covered, max(covered - right, 0.0), bound) / covered
@@ -59,28 +59,29 @@ def error_rate(covered, right, bound):
 
 @kernel
 def drop_conditions(met, node, end, label, classes, everyone, weights, bound, kept, rates):
-    """Drop conditions of paths time and again, that without which the error rate is lowest.
+    """Drop conditions of paths one by one, as long as the error rate does not increase.
 
-    Of equal ones it is the first, and the rate must not rise.  A round looks at the rows
-    that fail no condition, or one alone: linear in the words of the conditions left.
+    Each round drops the condition without which the rate is lowest, the first of equal
+    ones.  It only looks at the rows that fail no condition or a single one: linear in
+    the words of the remaining conditions.
 
     Parameters
     ----------
     met : (nodes, words) uint64
         Rows that meet the condition of the step to each node.
     node, end : (steps,) and (paths,) int64
-        The nodes of each path, path after path, and where each path ends.
+        The nodes of each path, path after path, and the end of each path.
     label : (paths,) int64
     classes, everyone : (classes, words) and (words,) uint64
-        The rows of each class, and all.
+        The rows of each class, and all rows.
     weights : (rows,) float64
         Empty: 1 each.
     bound : Bound
         See `treekit.kernels.pruning`.
     kept : (steps,) bool
-        Output: which conditions are left.
+        Output: which conditions remain.
     rates : (paths,) float64
-        Output: their pessimistic error rates.
+        Output: pessimistic error rate of each path.
     """
     start, longest = np.int64(0), np.int64(0)
     for p in range(np.uint64(len(end))):
@@ -115,7 +116,7 @@ def drop_conditions(met, node, end, label, classes, everyone, weights, bound, ke
 
 @kernel
 def _count(met, node, left, own, everyone, weights, counts):
-    """Rows that fail each of some conditions alone, and last those that fail none.
+    """Count the rows that fail each of some conditions alone, and last those that fail none.
 
     Their weight, and that of their class: ``counts[:, 0]`` and ``counts[:, 1]``.
     """
@@ -123,12 +124,12 @@ def _count(met, node, left, own, everyone, weights, counts):
     for i in range(n + np.uint64(1)):
         counts[i, 0] = counts[i, 1] = 0.0
     for w in range(np.uint64(len(everyone))):
-        some, several, first = np.uint64(0), np.uint64(0), w << np.uint64(6)
+        failing, failing_twice, first = np.uint64(0), np.uint64(0), w << np.uint64(6)
         for i in range(n):
             fails = everyone[w] & ~met[np.uint64(node[left[i]]), w]
-            several |= some & fails
-            some |= fails
-        none, alone = everyone[w] & ~some, some & ~several
+            failing_twice |= failing & fails
+            failing |= fails
+        none, alone = everyone[w] & ~failing, failing & ~failing_twice
         counts[n, 0] += _weight(none, first, weights)
         counts[n, 1] += _weight(none & own[w], first, weights)
         if alone:

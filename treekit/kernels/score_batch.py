@@ -1,25 +1,25 @@
-"""Scoring loops over packed nodes.
+"""Batch scoring over packed nodes.
 
-A node is two words side by side: its key, and from the lowest bit up
-``flag | cell | child``.  Which cell of `treekit.kernels.feature_codes` it asks is a
-multiple of 8, so that the flag has room below it:
+A node is two adjacent words: its key, and from the lowest bit up
+``flag | cell | child``.  The offset of its cell (see `treekit.kernels.feature_codes`) is
+a multiple of 8, which leaves room for the flag below it:
 
 - threshold: ``cell > key`` is the branch; missing goes right in a right cell and
   left in a left one;
 - missing or not: key 0 and a left cell: only missing is not larger;
-- levels (flag): ``table[key + cell]`` of a left cell is the branch: entry 0 for
-  missing, entry 1 + code for a level;
-- leaf: the zero that every row has is never larger than a key, and the child is the
+- categories (flag): ``table[key + cell]`` of a left cell is the branch: entry 0 for
+  missing, entry 1 + code for a category;
+- leaf: the zero cell of every row is never larger than a key, and the child is the
   leaf itself: a row stays there.  Its key is the number of the leaf in the model.
 
-A derived column (see `treekit.kernels.score_batch`) is evaluated when a row comes to
+A derived column (see `treekit.model.derived_features`) is evaluated when a row reaches
 its node; it is 0, 1 or missing.
 
-So a step has no branch to mispredict, and eight rows at a time hide its latency.
-The first levels of a tree are complete (a leaf above their end is repeated), and
+So a step has no branch to mispredict, and processing eight rows at a time hides its latency.
+The top levels of a tree are complete (a leaf above their end is repeated), and
 need neither a child's number nor a test for the end: the children of node h, from
 1, are 2h and 2h + 1.  Below them four steps are taken at a time, and rows that have
-come to a leaf drop out.  Measured against steps from node to node alone, which
+reached a leaf drop out.  Measured against steps from node to node alone, which
 end when none of eight rows moves: 1.7 times faster at depth 8, and at depth 30.
 """
 
@@ -49,17 +49,17 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- predict
+# ---------------------------------------------------------------- many trees
 
 Array = npt.NDArray[Any]
 
 
 @kernel
 def _branch(table: Any, flag: Any, key: Any, cell: Any) -> Any:
-    """Branch that a cell takes; without a table this compiles to the comparison."""
+    """Return the branch of a cell; without a table this compiles to the comparison."""
     branch = np.uint64(cell > key)
     if table is not None:
-        # A threshold looks up entry 0 for nothing: 1.7 times faster than a
+        # Thresholds look up entry 0 in vain: 1.7 times faster than a
         # jump that depends on the node (measured on mixed columns).
         levels = flag & np.uint64(1)
         entry = np.uint64(table[(np.uint64(key) + np.uint64(cell)) * levels])
@@ -71,7 +71,7 @@ def _branch(table: Any, flag: Any, key: Any, cell: Any) -> Any:
 def cell_of(
     derived: Any, cell: Any, keys: Array, at: Any, width: Any, rows: Array, row: Any
 ) -> Any:
-    """What a row holds in a cell; without derived columns this compiles to the look-up.
+    """Return a row's key in a cell; without derived columns this compiles to the lookup.
 
     `at` is the row's `first_cell` among the `keys`, `row` its number in `rows`.
     """
@@ -85,12 +85,12 @@ def cell_of(
 
 @kernel
 def down(key: Array, cell: Array, table: Any, place: Any, keys: Array, at: Any) -> Any:
-    """Branch of a row, whose first cell is `at`, from a place in the complete levels."""
-    asked, flag = np.uint64(cell[place]), np.uint64(0)
+    """Return the branch of a row, with first cell `at`, at a place in the complete levels."""
+    offset, flag = np.uint64(cell[place]), np.uint64(0)
     if table is not None:
-        flag = asked & np.uint64(1)
-        asked ^= flag
-    return _branch(table, flag, key[place], keys[at + asked])
+        flag = offset & np.uint64(1)
+        offset ^= flag
+    return _branch(table, flag, key[place], keys[at + offset])
 
 
 @kernel
@@ -107,7 +107,7 @@ def step(
     rows: Array,
     row: Any,
 ) -> Any:
-    """What a row visits after a `node` of the tree of `nodes`."""
+    """Return the node that a row visits after `node`, counted from the root of `nodes`."""
     key, test = nodes[node, np.uint64(0)], nodes[node, np.uint64(1)]
     own = cell_of(derived, test & mask, keys, at, width, rows, row)
     return np.uint64(test >> shift) + _branch(table, np.uint64(test), key, own)
@@ -125,10 +125,10 @@ def _through_the_top(
     n: Any,
     found: Array,
 ) -> None:
-    """Walk `n` rows down the complete levels of one tree; `found` (rows,) gets the ends.
+    """Walk `n` rows down the complete levels of one tree; `found` (rows,) receives the ends.
 
-    `key`, `cell` and `ends` are the tree's own: their addresses stay in registers, and
-    no step adds where the tree starts.
+    `key`, `cell` and `ends` are slices of this tree: their addresses stay in registers, and
+    no step adds the offset of the tree.
     """
     one, at = np.uint64(1), np.uint64(0)
     size = one << depth
@@ -154,9 +154,9 @@ def _through_the_top(
 def _below_the_top(
     trees: Any, tree: Any, keys: Array, rows: Array, n: Any, walking: Array, found: Array
 ) -> None:
-    """Walk `n` rows from the nodes `found` to leaves; `found` gets their numbers.
+    """Walk `n` rows from the nodes `found` to leaves; `found` receives their numbers.
 
-    `walking` (rows + 8,) uint32 is for the rows that have not come to a leaf.
+    `walking` (rows + 8,) uint32 is working memory for the rows that have not reached a leaf.
     """
     one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
     five, six, seven, group = np.uint64(5), np.uint64(6), np.uint64(7), np.uint64(GROUP)
@@ -207,7 +207,7 @@ def _below_the_top(
                 b7 = step(nodes, table, derived, mask, shift, w, a7, keys, k7, rows, r7)
             found[r0], found[r1], found[r2], found[r3] = b0, b1, b2, b3
             found[r4], found[r5], found[r6], found[r7] = b4, b5, b6, b7
-            # A row that is done is overwritten by the next one.
+            # A row that has reached a leaf is overwritten by the next one.
             walking[kept] = r0
             kept += np.uint64(a0 != b0)
             walking[kept] = r1
@@ -238,10 +238,10 @@ def add_units(trees: Any, rows: Array, block: Any, units: Array, sums: Array) ->
     trees : treekit.kernels.score_batch.PackedTrees
     rows : (rows, features) float32 or float64, as wide as the keys
     block : uint64
-        Rows that are walked through a tree before the next tree's turn; a
-        multiple of 8.
+        Rows that walk through a tree before the next tree's turn; a multiple of 8.
     units : (leaves, outputs) int64
-    sums : (rows, outputs) int64, written
+    sums : (rows, outputs) int64
+        Output.
     """
     n, group, outputs = np.uint64(len(rows)), np.uint64(GROUP), np.uint64(units.shape[1])
     n_trees = np.uint64(len(trees.tops.depth))
@@ -261,7 +261,7 @@ def add_units(trees: Any, rows: Array, block: Any, units: Array, sums: Array) ->
             _through_the_top(*top, trees.table, depth, width, keys, count, found)
             if trees.tops.below[t]:
                 _below_the_top(trees, t, keys, part, count, walking, found)
-            if outputs == 2:  # a loop over two costs as much as what it adds
+            if outputs == 2:  # the overhead of a loop over two equals its work
                 for r in range(count):
                     leaf, to = np.uint64(found[r]), start + r
                     sums[to, np.uint64(0)] += units[leaf, np.uint64(0)]
@@ -275,7 +275,7 @@ def add_units(trees: Any, rows: Array, block: Any, units: Array, sums: Array) ->
 
 @kernel
 def leaf_rows(trees: Any, rows: Array, block: Any, said: Array, answers: Array) -> None:
-    """Write what `said` (leaves,) int32 of each row's leaf in each tree.
+    """Write the entry of `said` (leaves,) int32 for each row's leaf in each tree.
 
     `answers` is (rows, trees) int32; the other parameters are as in `add_units`.
     """
@@ -300,12 +300,11 @@ def leaf_rows(trees: Any, rows: Array, block: Any, said: Array, answers: Array) 
                 answers[start + r, t] = said[np.uint64(found[r])]
 
 
-# ---------------------------------------------------------------- packed
-# The records that `treekit.kernels.score_batch` walks.
+# ---------------------------------------------------------------- packed trees
 
 
 class Tops(NamedTuple):
-    """The complete first levels of all trees.
+    """The complete top levels of all trees.
 
     Attributes
     ----------
@@ -313,14 +312,14 @@ class Tops(NamedTuple):
         Tree t's node h, from 1, is at ``start[t] + h`` of `key` and `cell`, and
         its end e, from 0, at ``start[t] + e`` of `ends`.
     depth : (trees,) uint64
-        Levels of each.
+        Number of levels of each tree.
     below : (trees,) bool
-        Whether the ends are nodes, else they are numbers of leaves.
+        Whether the ends are nodes; otherwise they are numbers of leaves.
     key : (places,) uint32 or uint64
     cell : (places,) uint32
-        With the flag of levels in the lowest bit.
+        With the flag of categories in the lowest bit.
     ends : (places,) uint32
-        Where the rows go: a node counted from the root, or a leaf of the model.
+        Destination of the rows: a node counted from the root, or a leaf of the model.
     """
 
     start: Array
@@ -332,25 +331,25 @@ class Tops(NamedTuple):
 
 
 class PackedTrees(NamedTuple):
-    """All trees of a model, as the loops want them.
+    """All trees of a model, packed for scoring.
 
     Attributes
     ----------
     nodes : (nodes, 2) uint32 or uint64
         Packed nodes, tree after tree; children count from the tree's root.
     roots : (trees + 1,) uint64
-        Where each tree starts in `nodes`.
+        Offset of each tree in `nodes`.
     tops : Tops
     table : (entries,) uint8 or uint32, or None
-        Branches of the level splits (`treekit.model.concatenated`); None if the model has none.
+        Branches of the splits on categories (`treekit.model.concatenated`); None without any.
     derived : PackedColumns, or None
-        What columns beyond those of the rows ask; None if there are none.
+        Derived columns; None if there are none.
     cell_mask, child_shift : uint64
-        Where a node's second word holds cell and child.
+        Position of cell and child in a node's second word.
     columns, n_codes : (columns,) uint64
-        Which columns the nodes ask; see `treekit.kernels.feature_codes.encode`.
+        Split features; see `treekit.kernels.feature_codes.encode`.
     deepest : uint64
-        Levels of the deepest tree.
+        Depth of the deepest tree.
     """
 
     nodes: Array
@@ -365,19 +364,18 @@ class PackedTrees(NamedTuple):
     deepest: np.uint64
 
 
-# ---------------------------------------------------------------- straight
-# One tree, walked straight over the floats of the rows: no keys are made of cells never asked.
+# ---------------------------------------------------------------- a single tree
+# Walks over the floats of the rows instead of keys.
 #
-# Keys (see `treekit.kernels.feature_codes`) are worth their making where many trees ask for
-# them.  A row of 28 cells takes 30 ns to encode and 10 ns to walk through a tree of
-# depth 8 (measured).
+# Keys (see `treekit.kernels.feature_codes`) pay off if many trees use them.  A row of 28
+# cells takes 30 ns to encode and 10 ns to walk through a tree of depth 8 (measured).
 
 
 @kernel
 def _step(
     limits: Array, tests: Array, mask: Any, shift: Any, rows: Array, row: Any, at: Any
 ) -> Any:
-    """The node that a row visits after node `at`."""
+    """Return the node that a row visits after node `at`."""
     test, limit = np.uint64(tests[at]), limits[at]
     cell = rows[row, (test >> np.uint64(1)) & mask]
     right = np.uint64(cell > limit) | (np.uint64(cell != cell) & test & np.uint64(1))
@@ -394,7 +392,7 @@ def leaves_of_rows(
     rows: Array,
     answers: Array,
 ) -> None:
-    """Write what `said` (nodes,) int32 of each row's leaf into `answers` (rows,) int32.
+    """Write the entry of `said` (nodes,) int32 for each row's leaf to `answers` (rows,) int32.
 
     Parameters
     ----------
@@ -433,19 +431,19 @@ def leaves_of_rows(
         answers[r4], answers[r5], answers[r6], answers[r7] = said[a4], said[a5], said[a6], said[a7]
 
 
-# ---------------------------------------------------------------- derived
-# Derived columns (see `treekit.model.derived_features`), evaluated when a row comes to their node.
+# ---------------------------------------------------------------- derived columns
+# See `treekit.model.derived_features`; evaluated when a row reaches their node.
 
 UNKNOWN = 2
-"""Branch where a test says nothing."""
+"""Branch of a test whose value is unknown."""
 
 
 class PackedColumns(NamedTuple):
-    """The fields of `treekit.model.derived_features.DerivedColumns` that the loops read.
+    """The fields of `treekit.model.derived_features.DerivedColumns` needed for scoring.
 
-    Subscripts are uint64.  Branches, uint8, are `UNKNOWN` where a test says
-    nothing; `level_cell`, which means nothing for linear tests, is
-    the right cell of `level_feature` (see `treekit.kernels.feature_codes`).
+    Subscripts are uint64.  Branches, uint8, are `UNKNOWN` where a test is unknown;
+    `level_cell`, which is unused by linear tests, is the right cell of `level_feature`
+    (see `treekit.kernels.feature_codes`).
     """
 
     test_start: Array
@@ -463,7 +461,7 @@ class PackedColumns(NamedTuple):
 
 @kernel
 def derived_key(columns: Any, column: Any, keys: Array, at: Any, rows: Array, row: Any) -> Any:
-    """Branch 0 or 1 that a derived column says, or the key of a missing value.
+    """Return branch 0 or 1 of a derived column, or the key of a missing value.
 
     Parameters
     ----------
@@ -483,13 +481,13 @@ def derived_key(columns: Any, column: Any, keys: Array, at: Any, rows: Array, ro
     for test in range(columns.test_start[column], columns.test_start[column + np.uint64(1)]):
         first, last = columns.term_start[test], columns.term_start[test + np.uint64(1)]
         branch = columns.lost[test]
-        if first == last:  # a test by levels
+        if first == last:  # a test on categories
             code = keys[at + columns.level_cell[test]]
             if code != missing:
                 branch = columns.level_branch[columns.level_start[test] + np.uint64(code)]
         else:
-            # Products of two floats are exact in double, so that a fused
-            # multiply-add could not differ either.
+            # Products of two float32 are exact in double: a fused multiply-add gives
+            # the same result.
             total = 0.0
             for term in range(first, last):
                 x = np.float64(rows[row, columns.term_feature[term]])

@@ -1,8 +1,8 @@
-"""Scoring where rows divide at missing values (Quinlan 1993, ch. 3): parts of integer mass.
+"""Scoring of fractional instances (Quinlan 1993, ch. 3): parts of integer mass.
 
-A row starts with the mass 2**24 in every tree.  Where a node's question has no
-answer, each branch gets its part of the mass that came (see
-`treekit.model.fixed_point`), and a leaf counts as often as mass reaches it.
+A row starts with the mass 2**24 in every tree.  Where the value of a split is missing,
+each branch gets its part of the incoming mass (see `treekit.model.fixed_point`), and a
+leaf is weighted by the mass that reaches it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
 Array = npt.NDArray[Any]
 
 DIVIDES = 2**32 - 1
-"""What stands for a branch where there is none.
+"""Stands for a branch if the row goes down all branches.
 
 In the table of branches it is the largest number of the table's type.
 """
@@ -36,16 +36,16 @@ _MASS = 1 << _MASS_BITS
 
 @kernel
 def _answer(trees: Any, key: Any, test: Any, keys: Array, at: Any, rows: Array, row: Any) -> Any:
-    """The branch that a row takes at an inner node of this key and test, or `DIVIDES`."""
-    asked, group = np.uint64(test & trees.cell_mask), np.uint64(GROUP)
+    """Return the branch of a row at an inner node with this key and test, or `DIVIDES`."""
+    offset, group = np.uint64(test & trees.cell_mask), np.uint64(GROUP)
     width = group_width(len(trees.columns))
-    cell = cell_of(trees.derived, asked, keys, at, width, rows, row)
+    cell = cell_of(trees.derived, offset, keys, at, width, rows, row)
     if test & np.uint64(1):
         branch = trees.table[np.uint64(key) + np.uint64(cell)]
-        none = trees.table.dtype.type(~trees.table.dtype.type(0))
-        return np.uint64(DIVIDES) if branch == none else np.uint64(branch)
-    # Cells of numbers: 0 is a zero, from 1 on right and left ones by turns.
-    in_left = (asked // group) & np.uint64(1) == 0
+        all_branches = trees.table.dtype.type(~trees.table.dtype.type(0))
+        return np.uint64(DIVIDES) if branch == all_branches else np.uint64(branch)
+    # Cells of numbers: cell 0 is the zero, then right and left cells alternate.
+    in_left = (offset // group) & np.uint64(1) == 0
     missing = keys.dtype.type(0) if in_left else keys.dtype.type(~keys.dtype.type(0))
     asks_missing = in_left and key == 0
     if cell == missing and not asks_missing:
@@ -65,16 +65,16 @@ def _parts(
     leaf: Array,
     mass: Array,
 ) -> Any:
-    """Write the leaves of one tree that a row reaches, and the mass in each; return how many.
+    """Write the leaves of one tree that a row reaches, and the mass in each; return their number.
 
-    `waiting` (depth + 1, 2) int64 holds the divisions above the current node:
-    the next branch, and the mass that divides.
+    `waiting` (depth + 1, 2) int64 is a stack of the fractional splits above the current
+    node: the next branch, and the mass to distribute.
     """
     root, at, part = trees.roots[tree], np.uint64(0), np.int64(_MASS)
-    held, found = np.uint64(0), np.uint64(0)
+    n_waiting, found = np.uint64(0), np.uint64(0)
     first = first_cell(row, group_width(len(trees.columns)))
     while part > 0:
-        while True:  # down to a leaf, or to where the row divides
+        while True:  # down to a leaf, or to a split whose value is missing
             key, test = trees.nodes[root + at, np.uint64(0)], trees.nodes[root + at, np.uint64(1)]
             child = np.uint64(test >> trees.child_shift)
             if child == at:
@@ -83,20 +83,20 @@ def _parts(
                 break
             branch = _answer(trees, key, test, keys, first, rows, row)
             if branch == np.uint64(DIVIDES):
-                waiting[held, np.uint64(0)] = child
-                waiting[held, np.uint64(1)] = part
-                held += np.uint64(1)
+                waiting[n_waiting, np.uint64(0)] = child
+                waiting[n_waiting, np.uint64(1)] = part
+                n_waiting += np.uint64(1)
                 break
             at = child + branch
         part = np.int64(0)
-        while held > 0 and part == 0:
-            last = held - np.uint64(1)
-            at, whole = np.uint64(waiting[last, np.uint64(0)]), waiting[last, np.uint64(1)]
+        while n_waiting > 0 and part == 0:
+            last = n_waiting - np.uint64(1)
+            at, incoming = np.uint64(waiting[last, np.uint64(0)]), waiting[last, np.uint64(1)]
             low = shares[root + at, np.uint64(0)]
             high = shares[root + at, np.uint64(1)]
-            part = ((whole * high) >> _MASS_BITS) - ((whole * low) >> _MASS_BITS)
-            if high == _MASS:  # whatever branches follow get nothing
-                held = last
+            part = ((incoming * high) >> _MASS_BITS) - ((incoming * low) >> _MASS_BITS)
+            if high == _MASS:  # any further branches get no mass
+                n_waiting = last
             else:
                 waiting[last, np.uint64(0)] = at + np.uint64(1)
     return found
@@ -117,9 +117,9 @@ def add_divided_units(
     Parameters
     ----------
     shares : (nodes, 2) int64
-        Bounds of `treekit.model.fixed_point.mass_bounds`, tree after tree.
+        From `treekit.model.fixed_point.mass_bounds`, tree after tree.
     most : uint64
-        Leaves of the tree that has most.
+        Maximum number of leaves of a tree.
     trees, rows, block, units, sums
         As in `treekit.kernels.score_batch.add_units`.
     """
@@ -147,9 +147,9 @@ def add_divided_units(
 def largest_parts(
     trees: Any, rows: Array, block: Any, said: Array, shares: Array, most: Any, answers: Array
 ) -> None:
-    """Write what `said` (leaves,) int32 of the leaf with most of each row's mass, for each tree.
+    """Write the entry of `said` (leaves,) int32 for the leaf with most of a row's mass, per tree.
 
-    Of equal parts the first leaf.  `answers` is (rows, trees) int32; the other
+    The first leaf of equal parts.  `answers` is (rows, trees) int32; the other
     parameters are as in `add_divided_units`.
     """
     n = np.uint64(len(rows))

@@ -1,13 +1,13 @@
-"""One row, for a caller in a hurry.
+"""Low-latency scoring of a single row.
 
-Plain arrays, no records: numba takes 0.1 us to receive an array and several for a
-record of them, and the walk of a hundred shallow trees takes two (measured).
+Takes plain arrays instead of records: numba takes 0.1 us to unbox an array but several
+for a record of arrays; scoring a hundred shallow trees takes two (measured).
 
-All trees are walked together, a level at a time: none waits for the memory of another.
-In a server the nodes have left the caches when the next row comes.  There, one tree
-after the other took 33 us of a hundred trees of depth 10, and this takes 11; in a loop
-of its own 10.5 and 3.8 (measured).  The complete first levels of
-`treekit.kernels.score_batch.Tops` would be two more places to fetch from.
+All trees are walked together, one level at a time, so that their memory accesses
+overlap.  In a server the nodes have left the caches when the next row arrives: there,
+a hundred trees of depth 10 took 33 us one after the other, and take 11 like this; in a
+tight loop 10.5 and 3.8 (measured).  The complete top levels of
+`treekit.kernels.score_batch.Tops` would be two more arrays to fetch.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ REFUSE_UNKNOWN = 2
 
 @kernel
 def _refused(row: Array, codes_of: Array, refuse: Any) -> Any:
-    """Whether a row (features,) holds what the policies, as bits, do not allow."""
+    """Check whether a row (features,) has values that the policies, as bits, do not allow."""
     for f in range(np.uint64(len(row))):
         cell = row[f]
         missing, unknown = cell != cell, False
         if codes_of[f] > 0 and not missing:
             n_levels = codes_of[f] - np.uint64(1)
             unknown = not (cell >= 0 and cell < n_levels and cell == np.floor(cell))
-        if unknown and refuse != 0:  # an unknown code that may pass is missing
+        # Any policy bit refuses unknown codes: if accepted, they would count as missing.
+        if unknown and refuse != 0:
             return True
         if missing and refuse & np.uint64(REFUSE_MISSING) != 0:
             return True
@@ -53,7 +54,7 @@ def _refused(row: Array, codes_of: Array, refuse: Any) -> Any:
 def _walked(
     nodes: Array, roots: Array, table: Any, child_shift: Any, width: Any, keys: Array, row: Array
 ) -> Array:
-    """(trees,) uint64: the node, from the first of `nodes`, where each tree's walk ends."""
+    """Return (trees,) uint64: the leaf of each tree, as a row of `nodes`."""
     n, zero = np.uint64(len(roots)) - np.uint64(1), np.uint64(0)
     mask = (np.uint64(1) << child_shift) - np.uint64(2)
     at, walking = roots[:n].copy(), np.empty(n, np.uint32)
@@ -69,7 +70,7 @@ def _walked(
                 nodes, table, None, mask, child_shift, width, before, keys, zero, row, zero
             )
             at[t] = after
-            # A tree that has come to a leaf is overwritten by the next one.
+            # A tree that has reached a leaf is overwritten by the next one.
             walking[kept] = t
             kept += np.uint64(before != after)
         left = kept
@@ -90,7 +91,7 @@ def sum_row(
     units: Array,
     sums: Array,
 ) -> Any:
-    """Write the sums of the integer leaf values of one row; return where the first largest is.
+    """Write the sums of the integer leaf values of one row; return the first of the largest.
 
     Parameters
     ----------
@@ -98,11 +99,12 @@ def sum_row(
     nodes, roots, table, child_shift, columns, n_codes
         Of `treekit.kernels.score_batch.PackedTrees`; without a table this compiles to thresholds.
     codes_of : (features,) uint64
-        As `n_codes`, of all columns.
+        Like `n_codes`, for all columns.
     refuse : uint64
         `REFUSE_MISSING`, `REFUSE_UNKNOWN`, both, or 0.
     units : (leaves, values) int64
-    sums : (values,) int64, written
+    sums : (values,) int64
+        Output.
 
     Returns
     -------

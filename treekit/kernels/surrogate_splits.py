@@ -1,12 +1,12 @@
-"""Surrogate splits: what a node asks a row whose own value is missing.
+"""Surrogate splits: tests for rows whose value of the split feature is missing.
 
 Breiman, Friedman, Olshen and Stone 1984, section 5.3; details as in rpart
-(Therneau and Atkinson 1997): candidates are ordered by the weight of the rows
-on which both tests agree, of all rows that the node's own test can tell, so
-that a column which is often missing itself comes late; a candidate must beat
-"all go with the majority" and send at least two rows each way.  Cuts of numbers
-are those between neighbours among all rows of the node, of equally good ones
-the first: a row that only the surrogate can tell is one of its node's values.
+(Therneau and Atkinson 1997): candidates are ranked by the weight of the rows
+on which both tests agree, among all rows with a known split feature, so
+that a column with many missing values ranks low; a candidate must beat
+"all go with the majority" and send at least two rows each way.  Numeric cuts lie
+between neighbouring values of all rows of the node, the first of equally good ones:
+also of rows where only the surrogate is known.
 """
 
 from __future__ import annotations
@@ -42,29 +42,29 @@ SURROGATE = np.dtype(
 """A surrogate of a node.
 
 Numeric columns: codes up to `cut` take branch `below`, `after` is the next
-code present.  Nominal ones: a slice of the pool of levels.
+code present.  Nominal columns: a slice of the pool of category branches.
 """
 
 ROUNDING = 1e-10
-"""A candidate beats the majority by more than this, as a share of the minority."""
+"""Margin by which a candidate must beat the majority, as a share of the minority."""
 
 
 class Surrogacy(NamedTuple):
-    """How many surrogates a node keeps, and working memory for one tree.
+    """Settings of surrogate splits, and working memory for one tree.
 
     Attributes
     ----------
     most : int
+        Maximum number of surrogates per node.
     of_known : bool
-        Candidates are ordered by their agreement as a share of the rows that
-        they can tell themselves (rpart's ``surrogatestyle=1``), and the
-        majority to beat is that of these rows.
+        Rank candidates by their agreement as a share of the rows whose value they
+        know (rpart's ``surrogatestyle=1``), and compare with the majority of these rows.
     right_and_wrong : bool
-        Rpart 4.1.19's condition on nominal candidates: at least two rows on
-        which the tests agree and two on which they do not, where "two rows
-        each way" is meant.
+        Use rpart 4.1.19's condition on nominal candidates: at least two rows on
+        which the tests agree and two on which they do not, instead of "two rows
+        each way".
     ids, cells, values : (rows,) uint32, (rows,) uint32, (rows, 1) float64
-        The rows of a node that its own test can tell: number, branch, weight.
+        The rows of a node with a known split feature: number, branch, weight.
     routed, held_routed : (1, all rows) of the type of codes
         Branch of each training and held-out row: a column of codes 0 and 1.
     agreement : (features,) float64
@@ -87,7 +87,7 @@ class Surrogacy(NamedTuple):
 
 @inlined
 def _own_branch(code, n_codes, cut, levels):
-    """The branch of a code by the node's own test; -1 = it cannot tell."""
+    """Return the branch of a code by the node's own test; -1 = unknown."""
     if code >= n_codes:
         return np.int64(-1)
     if len(levels) > 0:
@@ -106,7 +106,7 @@ def find_surrogates(
     node : int
     table : Table
     feature, cut, levels
-        The node's own test: codes up to `cut` go left, unless `levels` says more.
+        The node's own test: codes up to `cut` go left, unless `levels` is given.
     ids, values, begin, end
         The node's rows; the first column of `values` is weight.
     scratch : Scratch
@@ -114,12 +114,12 @@ def find_surrogates(
     found : (capacity,) SURROGATE
     n_found : int
     pool : (capacity,) int32
-        Branches of levels; the used part ends with the last surrogate's.
+        Branches of categories; the used part ends with the last surrogate's.
 
     Returns
     -------
     found, n_found, pool
-        Longer arrays where there was no room.
+        Replaced by longer arrays if they were full.
 
     Cost: rows x columns.
     """
@@ -137,7 +137,7 @@ def find_surrogates(
         m += np.uint64(1)
         lightest = min(lightest, weight)
         left, right = (left + weight, right) if branch == 0 else (left, right + weight)
-    # Two rows, or a row of weight two, which counts as two.
+    # Two rows, or one row of weight two, which counts as two.
     least = min(2.0, 2.0 * lightest)
     majority = max(left, right)
     work, flat = scratch.work, scratch.flat
@@ -145,7 +145,8 @@ def find_surrogates(
     known_ids, branches, weights = own.ids[:m], own.cells[:m], own.values[:m]
     for f in range(np.uint64(len(n_codes))):
         own.agreement[f] = -1.0
-        # Branches of another column's split have no order that a constrained one could keep.
+        # A constrained column cannot be a surrogate: the branches of another column's
+        # split do not follow its order.
         if f == feature or scratch.offers[np.uint64(3), f] != 0.0:
             continue
         count = tally(
@@ -158,18 +159,18 @@ def find_surrogates(
         known = count
         if work[np.uint64(CODE_OF), np.uint64(count - 1)] == n_codes[f]:
             known -= 1
-        told_left, told_right = _sides(flat, np.uint64(known))
+        known_left, known_right = _sides(flat, np.uint64(known))
         if nominal[f] > 0:
             agreement = _by_levels(flat, np.uint64(known), right > left, least, own.right_and_wrong)
         else:
             agreement = _by_cut(
-                flat, np.uint64(known), told_left, told_right, least, work[CODE_OF], own.tests[f]
+                flat, np.uint64(known), known_left, known_right, least, work[CODE_OF], own.tests[f]
             )
-        told, most_told = left + right, majority
+        base, base_majority = left + right, majority
         if own.of_known:
-            told, most_told = told_left + told_right, max(told_left, told_right)
-        if agreement > most_told + ROUNDING * (told - most_told):
-            own.agreement[f] = agreement / told if own.of_known else agreement
+            base, base_majority = known_left + known_right, max(known_left, known_right)
+        if agreement > base_majority + ROUNDING * (base - base_majority):
+            own.agreement[f] = agreement / base if own.of_known else agreement
     for _ in range(own.most):
         best, most = np.int64(-1), 0.0
         for f in range(np.uint64(len(n_codes))):
@@ -213,7 +214,7 @@ def find_surrogates(
 
 @inlined
 def _side_of_level(flat, j, default_right):
-    """The branch that most of a level's rows take; of two alike, that of most rows at the node."""
+    """Return the branch of most of a category's rows; in a tie, the node's majority branch."""
     two = np.uint64(2)
     a, b = flat[two * j], flat[two * j + np.uint64(1)]
     return 1 if b > a or (b == a and default_right) else 0
@@ -221,7 +222,7 @@ def _side_of_level(flat, j, default_right):
 
 @inlined
 def _next_code(column, n_codes, cut, ids, begin, end):
-    """The least code above `cut` among the rows of a node; there is one."""
+    """Return the smallest code above `cut` among the rows of a node; there is one."""
     after = n_codes
     for i in range(np.uint64(begin), np.uint64(end)):
         code = np.int64(column[np.uint64(ids[i])])
@@ -232,7 +233,7 @@ def _next_code(column, n_codes, cut, ids, begin, end):
 
 @inlined
 def _sides(flat, known):
-    """Weight that the node's own test sends left, and right, of the first `known` codes."""
+    """Return the weights that the node's own test sends left and right, for `known` codes."""
     two = np.uint64(2)
     left, right = 0.0, 0.0
     for j in range(known):
@@ -243,7 +244,7 @@ def _sides(flat, known):
 
 @inlined
 def _by_levels(flat, known, default_right, least, right_and_wrong):
-    """Agreement if each level goes with its own majority; -1 = too few rows one way."""
+    """Return the agreement if each category takes its majority branch; -1 = too few rows."""
     two = np.uint64(2)
     agreement = 0.0
     sent = np.zeros(2)
@@ -262,7 +263,10 @@ def _by_levels(flat, known, default_right, least, right_and_wrong):
 
 @inlined
 def _by_cut(flat, known, left, right, least, code_of, test):
-    """Agreement of the best cut, in either direction; `test` receives it.  -1 = none."""
+    """Return the agreement of the best cut, in either direction; -1 = none.
+
+    `test` receives the cut.
+    """
     one, two = np.uint64(1), np.uint64(2)
     best = -1.0
     a, b = 0.0, 0.0
@@ -284,15 +288,15 @@ def send_missing(
     table, asked, feature, cut, levels, missing, midpoints, found, first, last, pool,
     ids, begin, end, routed,
 ):  # fmt: skip
-    """Branch of each of rows[begin:end] of the table `asked` into ``routed[0]``.
+    """Write the branch of each of rows[begin:end] of the table `asked` to ``routed[0]``.
 
-    By the node's own test, else by the first surrogate ``found[first:last]``
-    that can tell, else `missing`.
+    It is the branch of the node's own test, or else of the first surrogate
+    ``found[first:last]`` with a known value, or else `missing`.
 
     Parameters
     ----------
     table, asked : Table
-        Where the tests' codes are from, and where the rows are; `cut` is a
+        The table of the tests' codes, and the table of the rows; `cut` is a
         code of `asked`.
     midpoints : bool
         As in `treekit.kernels.grow_tree.grow`.

@@ -1,11 +1,11 @@
-"""Whether tables of binary nodes answer as trees do, on every path.
+"""Verify that tables of binary nodes predict like the trees, on every path.
 
-For each leaf of a tree the inputs that reach it are a box (see
-`treekit.kernels.reachability`).  The tables are walked with the whole box: where it
-lies on one side of a question the walk goes on, where it does not both sides are
-walked with their part of it.  If every end of every walk says what the leaf
-says, both answer alike to every input; if not, any member of the box shows it.
-Tables that were made of the trees split no box, so that this takes one walk a leaf.
+The inputs that reach a leaf of a tree are a box (see `treekit.kernels.reachability`).
+The tables are walked with the complete box: if it lies on one side of a test, the walk
+goes on there; otherwise both sides are walked with their part of the box.  If all
+ends have the value of the leaf, tables and trees agree on every input of the
+box; if not, any member of that part of the box is a counterexample.
+Tables generated from the trees never split a box, so that this takes one walk per leaf.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = [
     "same_answers",
 ]
 
-# Numbers of `treekit.model.tree.Split`, which compiled code cannot read.
+# Values of `treekit.model.tree.Split`, which compiled code cannot read.
 _LEAF = 0
 _LE_NO, _LE_YES, _IN, _MISSING, _EQ_NO, _EQ_YES = range(6)
 
 END = np.dtype([*((name, np.int64) for name in ("node", "side")), ("saved", np.float64)])
-"""A question that parts the box: its node, the side that is walked, and the bound it replaced."""
+"""A test that splits the box: its node, the side being walked, and the replaced bound."""
 
 
 class Binary(NamedTuple):
@@ -49,7 +49,7 @@ class Binary(NamedTuple):
     set_start : (nodes + 1,) int64
     set_codes : (codes,) int64
     said : (leaves,) int64
-        What each leaf says, as a number.
+        Id of each leaf's value.
     """
 
     feature: Any
@@ -65,7 +65,7 @@ class Binary(NamedTuple):
 
 @kernel
 def depth_of(yes: Any, no: Any) -> int:
-    """Edges from a root to the deepest end; -1 if a child does not come after its parent."""
+    """Return the depth of the deepest leaf; -1 if a child does not come after its parent."""
     depth = np.zeros(len(yes) + 1, dtype=np.int64)
     deepest = np.int64(0)
     for node in range(len(yes)):
@@ -80,7 +80,7 @@ def depth_of(yes: Any, no: Any) -> int:
 
 @kernel
 def _says_yes(tables: Any, at: int, level: int) -> bool:
-    """The answer of a question to a level."""
+    """Check whether a category takes the yes branch."""
     kind = tables.kind[at]
     if kind in (_LE_NO, _LE_YES):
         return level <= tables.value[at]
@@ -99,7 +99,7 @@ def _missing_says_yes(tables: Any, at: int) -> bool:
 
 @kernel
 def _known_sides(walk: Any, tables: Any, at: int) -> tuple[bool, bool]:
-    """Whether known values of the box say yes, and whether they say no."""
+    """Check whether known values of the box take the yes branch, and the no branch."""
     column = walk.columns[tables.feature[at]]
     kind, value = tables.kind[at], tables.value[at]
     if not has_known(column):
@@ -130,7 +130,7 @@ def _known_sides(walk: Any, tables: Any, at: int) -> tuple[bool, bool]:
 
 @kernel
 def _part(walk: Any, tables: Any, end: Any, step: int) -> None:
-    """Narrow the box to one side of a question (step 1), or undo that (step -1)."""
+    """Restrict the box to one side of a test (step 1), or undo that (step -1)."""
     at, yes = end.node, end.side == 0
     column = walk.columns[tables.feature[at]]
     kind, value = tables.kind[at], tables.value[at]
@@ -158,7 +158,7 @@ def _part(walk: Any, tables: Any, end: Any, step: int) -> None:
 
 @kernel
 def _fill(walk: Any, row: Any) -> None:
-    """A member of the box."""
+    """Write a member of the box to `row`."""
     for f in range(len(row)):
         column = walk.columns[f]
         row[f] = np.nan
@@ -177,7 +177,7 @@ def _fill(walk: Any, row: Any) -> None:
 
 @kernel
 def _agree(walk: Any, tables: Any, root: int, said: int, ends: Any, row: Any) -> int:
-    """Steps of the walk through one table with the box; negative if an end says otherwise."""
+    """Return the steps of the walk with the box; negative if an end has another value."""
     at, top, steps = root, np.int64(0), np.int64(0)
     while True:
         while at >= 0:
@@ -224,21 +224,21 @@ def same_answers(
     Parameters
     ----------
     walk : treekit.kernels.reachability.Walk
-        The nodes of all trees joined, at no node, with room for the depth.
+        The nodes of all trees concatenated, at no node, with room for the depth.
     roots : (trees,) int64
     said : (nodes,) int64
-        What each leaf of the trees says, as a number.
+        Id of each leaf's value, in the trees.
     tables : Binary
     ends : (depth,) END
     most : int
-        Steps after which the comparison is given up.
+        Steps after which the comparison is stopped.
     rows : (rows, features) float64
-        Output: a row for each path that differs, until there is no room.
+        Output: a row for each path that differs, until it is full.
 
     Returns
     -------
     trees, paths, differing : int
-        How many trees were compared, paths that agree, and paths that do not.
+        Number of trees compared, of paths that agree, and of paths that differ.
     """
     paths, differing, steps = np.int64(0), np.int64(0), np.int64(0)
     none, depth = np.int64(-1), np.int64(0)

@@ -1,4 +1,4 @@
-"""The loop that turns an n-ary tree into plain binary nodes in pre-order."""
+"""Passes over a tree: lowering to binary nodes, and merged conditions of the leaves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
 
 # ---------------------------------------------------------------- lowering
 
-# Numbers of `treekit.model.tree.Split` and `treekit.export.lowering.Step`, which
+# Values of `treekit.model.tree.Split` and `treekit.export.lowering.Step`, which
 # compiled code cannot read from the enumerations.
 _SPLIT_LEAF, _SPLIT_THRESHOLD, _SPLIT_MISSING = 0, 1, 4
 _LEAF = 0
@@ -29,7 +29,7 @@ _MISSING = 3
 
 @kernel
 def _levels_of_children(first_child: Any, level_start: Any, level_branch: Any) -> tuple[Any, Any]:
-    """Levels that lead to each node, as CSR over nodes, ascending within a node."""
+    """Return the categories that lead to each node, as CSR over nodes, ascending within a node."""
     n = len(first_child)
     start = np.zeros(n + 1, dtype=np.int64)
     for node in range(n):
@@ -59,7 +59,7 @@ def lower_nodes(
     level_branch: Any,
     bound: int,
 ) -> tuple[Any, Any, Any, Any, Any, int]:
-    """Binary nodes of one tree, in pre-order, the yes branch first.
+    """Lower one tree to binary nodes, in pre-order, the yes branch first.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def lower_nodes(
     Returns
     -------
     kind : (m,) uint8
-        Number of a `treekit.export.lowering.Step`.
+        Value of a `treekit.export.lowering.Step`.
     source : (m,) int32
         Node of the n-ary tree behind each binary node.
     no : (m,) int32
@@ -87,8 +87,8 @@ def lower_nodes(
     no = np.full(bound, -1, dtype=np.int32)
     set_start = np.zeros(bound + 1, dtype=np.int64)
     set_codes = np.empty(len(child_codes), dtype=np.int32)
-    # What is still to do: a node from one of its branches on, the binary node
-    # whose no branch it is, and its depth.  Each entry belongs to another node.
+    # Pending work: a node, the branch to continue from, the binary node whose no branch it
+    # is, and its depth.  Each entry has a different node.
     waiting = np.empty((n, 4), dtype=np.int64)
     waiting[0] = (0, 0, -1, 0)
     left, made, coded, deepest = 1, 0, 0, 0
@@ -116,7 +116,7 @@ def lower_nodes(
                     or child_start[first + branch] == child_start[first + branch + 1]
                 ):
                     branch += 1
-                if branch == n_children[node]:  # all that is left goes the missing way
+                if branch == n_children[node]:  # the remaining inputs take the missing branch
                     node, branch = first + missing[node], 0
                     continue
                 following = first + branch
@@ -140,11 +140,9 @@ def lower_nodes(
     )
 
 
-# ---------------------------------------------------------------- paths
-# The loop that merges the conditions on the way to every leaf.
-#
-# A walk in depth-first order keeps the box of the current node up to date, so
-# that the work is linear in the nodes and in what is written.
+# ---------------------------------------------------------------- merged conditions of leaves
+# A depth-first walk updates the box of the current node, so that the work is linear in
+# the nodes and in the size of the output.
 
 CONDITION = np.dtype(
     [
@@ -156,14 +154,14 @@ CONDITION = np.dtype(
         ("level_end", np.int64),
     ]
 )
-"""One condition, as in `treekit.rules.rule_list.ConditionTable`."""
+"""A condition, as in `treekit.rules.rule_list.ConditionTable`."""
 
 
 @kernel
 def _write_leaf(
     walk: Any, bar: Any, asked: Any, conditions: Any, levels: Any, at: int, coded: int
 ) -> tuple[int, int]:
-    """Append the conditions of one leaf; returns how many there are by then."""
+    """Append the conditions of one leaf; return the number of conditions and categories so far."""
     for f in asked:
         column = walk.columns[f]
         any_known = has_known(column)
@@ -196,43 +194,43 @@ def _write_leaf(
 def leaf_conditions(
     walk: Any, bar: Any, leaf: Any, end: Any, conditions: Any, levels: Any
 ) -> tuple[int, int]:
-    """The merged conditions of every leaf of one tree, leaves in depth-first order.
+    """Merge the conditions of the decision path of every leaf, leaves in depth-first order.
 
-    Call it with empty outputs to learn their sizes, then again to fill them.
+    Call it with empty outputs to get their sizes, then again to fill them.
 
     Parameters
     ----------
     walk : treekit.kernels.reachability.Walk
-        At the root, and left there; room for the depth and one more.
+        At the root before and after; room for the depth plus one.
     bar : (columns,) int64
-        1 where the model refuses missing values.
+        1 if the model refuses missing values.
     leaf, end : (leaves,) int64
-        Output: node number, and the number of conditions up to and with it.
+        Output: node number, and the number of conditions up to and including it.
     conditions : (conditions,) CONDITION
-        Output: columns in the order the path asks them.
+        Output: columns in the order of the path.
     levels : (codes,) int32
-        Output: the levels that nominal conditions let through.
+        Output: the categories that nominal conditions accept.
 
     Returns
     -------
     n_conditions, n_levels : int
     """
-    asked = np.zeros(len(walk.columns), dtype=np.int64)
-    # A plain 0 is a type of its own to numba: what it is passed to compiles twice (measured).
+    path = np.zeros(len(walk.columns), dtype=np.int64)
+    # For numba a literal 0 has its own type: functions called with it compile twice (measured).
     at, coded, depth, node = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
-    n_asked, row = 0, 0
+    n_path, row = 0, 0
     while True:
         if walk.nodes[node].kind == _LEAF:
-            at, coded = _write_leaf(walk, bar, asked[:n_asked], conditions, levels, at, coded)
+            at, coded = _write_leaf(walk, bar, path[:n_path], conditions, levels, at, coded)
             leaf[row] = node
             end[row] = at
             row += 1
-            while depth > 0:  # up to the next branch that waits
+            while depth > 0:  # up to the next pending branch
                 depth -= 1
                 frame = walk.stack[depth]
                 leave(walk, frame.node, frame.tried, depth)
                 above = walk.nodes[frame.node]
-                n_asked -= walk.columns[above.feature].asked == 0
+                n_path -= walk.columns[above.feature].asked == 0
                 frame.tried += 1
                 if frame.tried < above.n_children:
                     break
@@ -243,8 +241,8 @@ def leaf_conditions(
         frame = walk.stack[depth]
         above = walk.nodes[frame.node]
         if walk.columns[above.feature].asked == 0:
-            asked[n_asked] = above.feature
-            n_asked += 1
+            path[n_path] = above.feature
+            n_path += 1
         enter(walk, frame.node, frame.tried, depth)
         node = above.first_child + frame.tried
         depth += 1

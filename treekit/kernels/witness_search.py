@@ -1,9 +1,8 @@
-"""The loop that changes a row until it does what is wished of it at a node.
+"""Search for rows that reach coverage goals: change a row until it has an outcome at a node.
 
-A wish names a node, one of its tests and an outcome.  A row that reaches the
-node is copied; what the node asks before that test is made unknown (of a rule,
-all other conditions are met); then the test is made to say what is wished (see
-`treekit.kernels.witness_search`).
+A goal (`WISH`) is a node, one of its tests and an outcome.  A row that reaches the
+node is copied; the values of the node's earlier tests are made unknown (for a
+rule, all other conditions are satisfied); then the test is given the outcome.
 """
 
 from __future__ import annotations
@@ -57,23 +56,23 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- probes
-# The loop that constructs rows which reach the nodes of a tree and turn each way.
+# ---------------------------------------------------------------- probe rows
+# Rows that reach the nodes of a tree and take each branch.
 
-# Numbers of `treekit.model.tree.Split`, which compiled code cannot read.
+# Values of `treekit.model.tree.Split`, which compiled code cannot read.
 _LEAF = 0
 _THRESHOLD = 1
 MOST_WRONG_BRANCHES = 8
-"""So many wrong branches of a multiway split are told apart from the right one."""
+"""Maximum number of wrong branches of a multiway split that are compared with the right one."""
 
 
 @kernel
 def _candidate(
     walk: Any, probing: Any, node: int, number: int, n_known: int, rng: Any
 ) -> tuple[bool, float]:
-    """Whether a candidate can reach a split, and its value.
+    """Return whether a candidate can reach a split, and its value.
 
-    Candidates are the levels, or the two numbers next to the threshold, or for
+    Candidates are the categories, or the two numbers next to the threshold, or for
     MISSING splits any number; then missing, and an unseen category.
     """
     f = walk.nodes[node].feature
@@ -96,7 +95,7 @@ def _candidate(
 def _probe_split(
     walk: Any, probing: Any, depth: int, node: int, rows: Any, count: int, tally: Any, rng: Any
 ) -> int:
-    """Append rows that reach `node` and turn each way; returns how many rows there are."""
+    """Append rows that reach `node` and take each branch; return the number of rows."""
     split = walk.nodes[node]
     column = walk.columns[split.feature]
     at_threshold = split.kind == _THRESHOLD
@@ -141,7 +140,7 @@ def _around(walk: Any, probing: Any, node: int, side: int, rows: Any, count: int
 
 @kernel
 def _note(walk: Any, after: Any, at: int, can: Any) -> None:
-    """Mark what inputs can do at a node that some input reaches."""
+    """Mark the outcomes of a node that some input reaches."""
     can.node[at] = True
     node = walk.nodes[at]
     if node.kind == _LEAF:
@@ -161,22 +160,22 @@ def _note(walk: Any, after: Any, at: int, can: Any) -> None:
 def probe_rows(
     walk: Any, probing: Any, after: Any, rows: Any, can: Any, tally: Any, rng: Any
 ) -> int:
-    """Rows that reach the wanted nodes of one tree, and all that inputs can do in it.
+    """Write rows that reach the wanted nodes of one tree, and mark all reachable outcomes.
 
     Parameters
     ----------
     walk : treekit.kernels.reachability.Walk
-        At the root, and left there; room for three times the depth.
+        At the root before and after; room for three times the depth.
     probing : treekit.kernels.witness_search.Probing
     after : (nodes,) float64
         The next number of the input type above each threshold.
     rows : (capacity, features) float64
-        Output; the caller bounds what a node can need.
+        Output; the caller bounds the rows per node.
     can : treekit.kernels.reachability.Marks
-        Output: what some input touches; all False before.
+        Output: outcomes that some input reaches; all False before.
     tally : (3,) int64
-        Output, added to: wrong turns that a row shows; that no row can show;
-        and those for which the search was given up.
+        Output, added to: wrong turns that a row reveals; that no row can reveal;
+        and those for which the search was stopped.
     rng : numpy.random.Generator
 
     Returns
@@ -184,7 +183,7 @@ def probe_rows(
     int
         Number of rows.
     """
-    # A plain 0 is a type of its own to numba: what it is passed to compiles twice (measured).
+    # For numba a literal 0 has its own type: functions called with it compile twice (measured).
     count, depth, node, none = np.int64(0), np.int64(0), np.int64(0), np.int64(-1)
     while node >= 0:
         _note(walk, after, node, can)
@@ -213,19 +212,19 @@ def probe_rows(
     return count
 
 
-# ---------------------------------------------------------------- changes
-# Changes of single numbers of a row, after which a test says what it should.
+# ---------------------------------------------------------------- changes of a row
+# Change single values of a row so that a test has a given outcome.
 #
 # A sum of rounded additions is monotone in each of its numbers, so that the two
-# neighbouring numbers between which it passes its threshold are found exactly,
+# neighbouring numbers between which it crosses its threshold are found exactly,
 # by bisection over the numbers of the input type.
 
 _NEIGHBOURS = 16
-"""So many neighbours of one number are tried while another one is fitted to each."""
+"""Number of neighbours of one number that are tried while another is fitted to each."""
 
 
 class Bits(NamedTuple):
-    """Memory to take numbers of the input type apart in; see `make_bits`."""
+    """Buffers to convert numbers of the input type to their bits; see `make_bits`."""
 
     narrow: Any
     infinity: Any
@@ -236,7 +235,7 @@ class Bits(NamedTuple):
 
 
 def make_bits(narrow: bool) -> Bits:
-    """One whole number of each size and the same memory as a number; infinity as a whole number."""
+    """Return an integer of each size, a float view of each, and the bits of infinity."""
     # One type for both sizes: the loops compile once.
     word32, word64 = np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int64)
     infinity = np.int64(0xFF << 23 if narrow else 0x7FF << 52)
@@ -245,10 +244,10 @@ def make_bits(narrow: bool) -> Bits:
 
 @kernel
 def _number(key: int, bits: Any) -> float:
-    """The number of the input type at a place in their order; 0 stands at place 0.
+    """Return the number of the input type at a position in their order; 0 is at position 0.
 
-    `bits` is one whole number, and the same memory as a floating-point one:
-    int32 and float32 if `narrow`, else in 64 bits.
+    `bits` are integers and float views of the same memory: int32 and float32 if
+    `narrow`, else 64 bits.
     """
     if bits.narrow:
         bits.word32[0] = abs(key)
@@ -261,15 +260,15 @@ def _number(key: int, bits: Any) -> float:
 
 @kernel
 def rounded(x: float, bits: Any) -> float:
-    """The nearest number of the input type."""
+    """Return the nearest number of the input type."""
     return np.float64(np.float32(x)) if bits.narrow else x
 
 
 @kernel
 def _bisect(routes: Any, test: int, at: int, row: Any, bits: Any) -> tuple[int, int]:
-    """Places of the neighbours of term `at` between which the test turns.
+    """Return the positions of the neighbours of term `at` between which the test changes.
 
-    First the one at or below the threshold; equal if nothing turns.
+    First the one at or below the threshold; both are equal if the test does not change.
     """
     feature, rising = routes.terms[at].feature, routes.terms[at].weight > 0
     low, high = -bits.infinity, bits.infinity
@@ -279,7 +278,7 @@ def _bisect(routes: Any, test: int, at: int, row: Any, bits: Any) -> tuple[int, 
         if ((total_of(routes, test, row) <= threshold) == rising) != (key == low):
             return low, low
     while low + 1 < high:
-        middle = (low >> 1) + (high >> 1) + (low & high & 1)  # their sum may overflow
+        middle = (low >> 1) + (high >> 1) + (low & high & 1)  # low + high may overflow
         row[feature] = _number(middle, bits)
         if (total_of(routes, test, row) <= threshold) == rising:
             low = middle
@@ -292,10 +291,10 @@ def _bisect(routes: Any, test: int, at: int, row: Any, bits: Any) -> tuple[int, 
 def to_threshold(
     routes: Any, test: int, above: bool, sharp: bool, term: int, row: Any, rng: Any, bits: Any
 ) -> bool:
-    """Bring the sum of a linear test as near to its threshold as it gets, on one side.
+    """Move the sum of a linear test as close to its threshold as possible, on one side.
 
-    One number, `term` or, below 0, any, is moved.  If `sharp`, a second one is
-    fitted to each neighbour of the first, so that the sum may hit the
+    One number is changed: `term` or, if negative, a random one.  If `sharp`, a second
+    one is fitted to each neighbour of the first, so that the sum may equal the
     threshold to the last bit.
     """
     first = routes.term_start[test]
@@ -319,7 +318,10 @@ def to_threshold(
 def _fit(
     routes: Any, test: int, above: bool, at: int, key: int, other: int, row: Any, bits: Any
 ) -> None:
-    """The neighbour of term `at`, at place `key`, with which term `other` hits best."""
+    """Choose the neighbour of term `at`, at position `key`, with which `other` fits best.
+
+    Both values are written to `row`.
+    """
     best_at, best_other = row[routes.terms[at].feature], row[routes.terms[other].feature]
     threshold = routes.tests[test].threshold
     nearest = abs(total_of(routes, test, row) - threshold)
@@ -338,13 +340,13 @@ def _fit(
 
 @kernel
 def shows_fault(routes: Any, test: int, term: int, towards: float, single: bool, row: Any) -> bool:
-    """Whether the row takes the other side if one number of a sum is off by its last bit.
+    """Check whether an error of one last bit in a sum sends the row to the other side.
 
-    The number is the weight of a term, a float32 if `single`, else a double;
-    or, for ``term < 0``, the threshold, a double.  `towards` is infinite.
+    The error is in the weight of a term, a float32 if `single`, else a double;
+    or, for ``term < 0``, in the threshold, a double.  `towards` is infinite.
     """
     threshold = routes.tests[test].threshold
-    right = total_of(routes, test, row) <= threshold
+    is_below = total_of(routes, test, row) <= threshold
     if term < 0:
         threshold = np.nextafter(threshold, towards)
     first = routes.term_start[test]
@@ -357,19 +359,19 @@ def shows_fault(routes: Any, test: int, term: int, towards: float, single: bool,
             else:
                 weight = np.nextafter(weight, towards)
         total += weight * row[routes.terms[at].feature]
-    return (total <= threshold) != right
+    return (total <= threshold) != is_below
 
 
 @kernel
 def hold(routes: Any, test: int, row: Any, missing: bool, rng: Any, bits: Any) -> None:
-    """Make a condition of a rule say nothing, if it says that its rule is not met.
+    """Satisfy a condition of a rule, if it fails.
 
-    The number beside its threshold, so that the other bound of an interval is kept.
+    A number is set next to the threshold, so that the other bound of an interval still holds.
     """
     if ask(routes, test, row) < 0:
         return
-    asked = routes.tests[test]
-    feature = asked.level_feature
+    condition = routes.tests[test]
+    feature = condition.level_feature
     if feature >= 0:
         first = routes.level_start[test]
         count = routes.level_start[test + 1] - first
@@ -381,23 +383,23 @@ def hold(routes: Any, test: int, row: Any, missing: bool, rng: Any, bits: Any) -
                 return
     else:
         feature = routes.terms[routes.term_start[test]].feature
-        if asked.below < 0:
-            row[feature] = asked.threshold
+        if condition.below < 0:
+            row[feature] = condition.threshold
             return
-        if asked.above < 0:
+        if condition.above < 0:
             if bits.narrow:
-                up = np.nextafter(np.float32(asked.threshold), np.float32(np.inf))
+                up = np.nextafter(np.float32(condition.threshold), np.float32(np.inf))
                 row[feature] = np.float64(up)
             else:
-                row[feature] = np.nextafter(asked.threshold, np.inf)
+                row[feature] = np.nextafter(condition.threshold, np.inf)
             return
-    if missing and asked.lost < 0:
+    if missing and condition.lost < 0:
         row[feature] = np.nan
 
 
 @kernel
 def hide(routes: Any, test: int, row: Any, missing: bool, rng: Any) -> None:
-    """Make a test unknown: by a missing value, a level without a branch, infinities that cancel."""
+    """Make a test unknown: a missing value, a category without a branch, or inf - inf."""
     feature = routes.tests[test].level_feature
     if feature >= 0:
         first = routes.level_start[test]
@@ -425,14 +427,20 @@ def hide(routes: Any, test: int, row: Any, missing: bool, rng: Any) -> None:
         row[routes.terms[other].feature] = -np.inf * np.sign(routes.terms[other].weight)
 
 
-# ---------------------------------------------------------------- witness
+# ---------------------------------------------------------------- coverage goals
 
 AT_MOST, ABOVE, LEVEL, UNKNOWN, SET, ANY = range(6)
-"""Goals: a sum next to the threshold on either side; a level; nothing known; a given value; any."""
+"""Kinds of goals.
+
+A sum next to the threshold, on either side; a category; nothing known; a given value; any.
+"""
 
 REACHED, TELLS, SHARP, EXACT = 1, 2, 3, 4
-"""Outcomes: it came true; a wrong turn there would show in the answer; also the last bit would,
-of a weight as a float32; and as a double."""
+"""Outcomes of a search.
+
+REACHED: the goal is reached.  TELLS: also, a wrong turn there would change the prediction.
+SHARP: also, an error of one last bit would, in a float32 weight; EXACT: in a double.
+"""
 
 WISH = np.dtype(
     [
@@ -441,13 +449,14 @@ WISH = np.dtype(
         ("sharp", np.bool_),
     ]
 )
-"""One wish.
+"""A coverage goal.
 
-``target`` is what the row must reach, whatever branch ``node`` takes; ``step``
-leads from the right branch to the wrong one; ``value`` is a level's code, or
-SET's.  With ``sharp``, the last bit of a sum's ``term`` (-1 = of the
-threshold), towards the infinite ``value``, is to show, from either side of the
-threshold; or, for UNKNOWN, that of the shares of a row that divides.
+``target`` is the node that the row must reach, whatever branch ``node`` takes; ``step``
+leads from the right branch to the wrong one; ``value`` is the code of a category, or
+the value of a SET goal.  With ``sharp``, an error of one last bit in a sum's ``term``
+(-1 = in the threshold), towards the infinite ``value``, must change the prediction, from
+either side of the threshold; or, for UNKNOWN, an error in the shares of a fractional
+instance.
 """
 
 
@@ -455,7 +464,7 @@ threshold; or, for UNKNOWN, that of the shares of a row that divides.
 def _change(
     routes: Any, wish: Any, row: Any, spare: Any, missing: bool, rng: Any, bits: Any
 ) -> bool:
-    """Change a row as wished; False if it cannot be."""
+    """Change a row towards a goal; return False if that is impossible."""
     if wish.test < 0:
         feature = routes.nodes[wish.node].feature
         if wish.goal == UNKNOWN:
@@ -466,7 +475,7 @@ def _change(
     column = routes.nodes[wish.node].asks
     first = routes.test_start[column]
     last = routes.test_start[column + 1] if wish.goal == UNKNOWN else wish.test
-    if routes.nodes[wish.node].kind == RULE:  # all other conditions are to be met
+    if routes.nodes[wish.node].kind == RULE:  # all other conditions must be satisfied
         for test in range(first, routes.test_start[column + 1]):
             hold(routes, test, row, missing, rng, bits)
     else:
@@ -493,7 +502,7 @@ def _change(
 
 @kernel
 def _came_true(routes: Any, wish: Any, row: Any) -> bool:
-    """Whether a row that reaches the node does there what is wished."""
+    """Check whether a row that reaches the node has the goal's outcome there."""
     branch = branch_at(routes, wish.node, row)
     if wish.test < 0:
         return branch == (0 if wish.goal == UNKNOWN else 1)
@@ -512,7 +521,7 @@ def _came_true(routes: Any, wish: Any, row: Any) -> bool:
 
 @kernel
 def _tells(routes: Any, wish: Any, row: Any, stack: Any, answers: Any) -> bool:
-    """Whether the answer of the tree would be another if the node sent the row the wrong way."""
+    """Check whether a wrong turn of the row at the node would change the tree's prediction."""
     node = wish.node
     branch = branch_at(routes, node, row)
     right = routes.nodes[node].missing if branch < 0 else branch
@@ -527,7 +536,7 @@ def _tells(routes: Any, wish: Any, row: Any, stack: Any, answers: Any) -> bool:
 
 @kernel
 def _sharpness(routes: Any, wish: Any, row: Any, mass: int) -> int:
-    """The outcome of a wish that tells: whether a last bit would, of a sum or of shares."""
+    """Return the outcome of a revealing row: whether errors of one last bit are revealed, too."""
     if not wish.sharp:
         return TELLS
     if wish.goal == UNKNOWN:
@@ -542,14 +551,14 @@ def grant(
     routes: Any, wishes: Any, rows: Any, spare: Any, missing: bool, rng: Any,
     bits: Any, outcome: Any,
 ) -> None:  # fmt: skip
-    """Change each row so that its wish comes true, if that succeeds.
+    """Change each row to reach its goal, if possible.
 
     Parameters
     ----------
     routes : treekit.kernels.reachability.Routes
     wishes : (wishes,) WISH
     rows : (wishes, features) float64
-        Rows that reach the wishes' nodes, of the input type; changed.
+        Rows that reach the goals' nodes, of the input type; changed.
     spare : (wishes, features) float64
         Known values for columns that need one.
     missing : bool
@@ -580,26 +589,24 @@ def grant(
             row[feature] = wish.value
 
 
-# ---------------------------------------------------------------- wrongturns
-# The search for rows that show whether a split sends them the right way.
-#
-# A row that merely reaches a split does not prove it: if both sides happen to
-# give that row the same answer, a wrong turn goes unseen.  So for each value
-# that a split could send the wrong way, a search over pairs of leaves, one on
-# the right side and one on the wrong, looks for a row whose answers differ.  It
-# is complete up to a budget: if it ends without a row, no row exists.
+# ---------------------------------------------------------------- rows that reveal wrong turns
+# A row that merely reaches a split does not verify it: if both branches give that row
+# the same prediction, a wrong turn goes unnoticed.  So for each value that a split
+# could send the wrong way, a search over pairs of leaves, one below the right branch
+# and one below a wrong one, looks for a row whose predictions differ.  It is complete
+# up to a budget: if it ends without a row, no such row exists.
 
 _MISSING = 4
 _SHOWN, _NEVER_SHOWN, _GIVEN_UP = 0, 1, 2
 
 
 class Probing(NamedTuple):
-    """What to probe a tree with.
+    """Settings of the probes of a tree.
 
     Attributes
     ----------
     wanted : (nodes,) bool
-        The nodes that get rows.
+        The nodes to probe.
     place : (nodes,) int64
         A leaf's row of `units`; a wanted threshold's row of `around`.
     units : (leaves, outputs) int64
@@ -615,7 +622,7 @@ class Probing(NamedTuple):
     narrow : bool
         Whether numbers are rounded to float32.
     budget : int
-        Pairs of leaves to compare before a search is given up.
+        Pairs of leaves to compare before a search is stopped.
     """
 
     wanted: Any
@@ -631,7 +638,10 @@ class Probing(NamedTuple):
 
 @kernel
 def number_in(probing: Any, f: int, low: float, high: float, rng: Any) -> float:
-    """A number in ``(low, high]``, a threshold or the next number above one if there are any."""
+    """Draw a number in ``(low, high]``.
+
+    If possible, it is a threshold or the next number above one.
+    """
     start, end = probing.pool_start[f], probing.pool_start[f + 1]
     thresholds = probing.pool[start:end, 0]
     first = np.searchsorted(thresholds, low, side="right")
@@ -641,14 +651,14 @@ def number_in(probing: Any, f: int, low: float, high: float, rng: Any) -> float:
         if thresholds[k] < high and rng.random() < 0.5:
             return probing.pool[start + k, 1]
         return thresholds[k]
-    if first > 0:  # nothing is asked above `low`
+    if first > 0:  # no threshold in the interval
         return probing.pool[start + first - 1, 1]
     return np.floor(rng.random() * 7.0) - 3.0
 
 
 @kernel
 def fill(walk: Any, probing: Any, row: Any, fixed: int, value: float, rng: Any) -> None:
-    """Choose a row of the box, column `fixed` at `value`."""
+    """Draw a row from the box, with column `fixed` set to `value`."""
     for f in range(len(row)):
         column = walk.columns[f]
         if f == fixed:
@@ -666,7 +676,7 @@ def fill(walk: Any, probing: Any, row: Any, fixed: int, value: float, rng: Any) 
 
 @kernel
 def branch_of(walk: Any, at: int, value: float) -> int:
-    """The branch that `value` takes; it is a number of the input type, or a code."""
+    """Return the branch that `value`, a number of the input type or a code, takes."""
     node = walk.nodes[at]
     if node.kind == _MISSING:
         return 0 if np.isnan(value) else 1
@@ -685,11 +695,11 @@ def branch_of(walk: Any, at: int, value: float) -> int:
 def telling_row(
     walk: Any, probing: Any, depth: int, node: int, value: float, wrong: int, row: Any, rng: Any
 ) -> int:
-    """Fill `row` so that it reaches `node` with `value`, and branch `wrong` would show.
+    """Fill `row` so that it reaches `node` with `value`, and branch `wrong` would be noticed.
 
     Depth-first over the leaves below the right branch and, for each, those
-    below the wrong one, within one box.  Nodes that ask the fixed column have
-    no choice.  `depth` frames of the stack are in use and stay.
+    below the wrong one, within one box.  Nodes on the fixed column have
+    a single possible branch.  `depth` frames of the stack are in use and kept.
     """
     f = walk.nodes[node].feature
     first_child = walk.nodes[node].first_child
@@ -738,7 +748,7 @@ def _leave_frame(walk: Any, depth: int) -> None:
 
 @kernel
 def _next_branch(walk: Any, depth: int, top: int, right: int) -> tuple[int, int, int]:
-    """Enter the next possible branch of the uppermost frame; ``top == depth`` if none is left."""
+    """Enter the next possible branch of the top frame; ``top == depth`` if none is left."""
     while top > depth:
         frame = walk.stack[top - 1]
         node = walk.nodes[frame.node]

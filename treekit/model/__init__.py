@@ -1,1 +1,1 @@
-"""What a trained model is: trees, policies, portable integers, its file."""
+"""Trained models: trees, policies, fixed-point leaf values and the model file."""

@@ -1,9 +1,9 @@
-"""Trees built by hand, from nested nodes.
+"""Build trees by hand from nested nodes.
 
 >>> from treekit.model.builder import build_tree, leaf, threshold
 >>> tree = build_tree(threshold(0, 2.5, leaf([9, 1]), leaf([0, 5])), schema)
 
-Works for any depth: nothing here recurses.
+Trees may have any depth: no function is recursive.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Surrogate:
-    """What a row is asked instead.
+    """A surrogate split of a node, or a condition of a rule.
 
     Attributes
     ----------
@@ -43,11 +43,11 @@ class Surrogate:
         Numeric columns: ``x <= at`` takes branch `below`.
     below : int
     levels : mapping of str to int
-        Nominal columns: branch of each level; it does not apply to the others.
+        Nominal columns: branch of each category; the surrogate does not apply to others.
     above : int, optional
-        Numeric columns: branch of ``x > at``; default: the other one.
+        Numeric columns: branch of ``x > at``; default: the opposite of `below`.
     lost : int
-        Branch of a missing value; -1 = says nothing.
+        Branch of a missing value; -1 = the surrogate does not apply.
     """
 
     feature: int | str
@@ -60,7 +60,7 @@ class Surrogate:
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A node and all below it; made by the functions of this module."""
+    """A node and its descendants, created by the functions of this module."""
 
     kind: Split
     children: tuple[Node, ...] = ()
@@ -75,7 +75,7 @@ class Node:
 
 
 def leaf(value: float | Sequence[float], weight: float | None = None) -> Node:
-    """A leaf: class weights, or the number of a regression leaf."""
+    """Create a leaf from its class weights or, for regression, its value."""
     values = tuple(float(v) for v in value) if isinstance(value, Sequence) else (float(value),)
     return Node(Split.LEAF, value=values, weight=weight)
 
@@ -88,7 +88,7 @@ def threshold(
     missing: int = 1,
     surrogates: Sequence[Surrogate] = (),
 ) -> Node:
-    """``x[feature] <= at`` goes left (branch 0); missing values take branch `missing`."""
+    """Create a split on ``x[feature] <= at`` (left, branch 0); missing values take `missing`."""
     own = tuple(surrogates)
     return Node(Split.THRESHOLD, (left, right), feature, float(at), missing, surrogates=own)
 
@@ -96,7 +96,7 @@ def threshold(
 def oblique(
     weights: Mapping[int | str, float], at: float, left: Node, right: Node, missing: int = 1
 ) -> Node:
-    """``sum(weight * x) <= at`` goes left; weights are rounded to float32."""
+    """Create a split on ``sum(weight * x) <= at`` (left); weights are rounded to float32."""
     terms = tuple((name, float(np.float32(weight))) for name, weight in weights.items())
     return Node(Split.OBLIQUE, (left, right), threshold=float(at), missing=missing, terms=terms)
 
@@ -110,7 +110,7 @@ def subset(
     absent: Sequence[str] = (),
     surrogates: Sequence[Surrogate] = (),
 ) -> Node:
-    """Levels in `left_levels` go left, others right, those in `absent` the missing way."""
+    """Create a split that sends `left_levels` left, `absent` with missing values, others right."""
     levels = [(level, 0) for level in left_levels] + [(level, -1) for level in absent]
     return Node(
         Split.SUBSET, (left, right), feature, missing=missing, levels=tuple(levels),
@@ -119,28 +119,29 @@ def subset(
 
 
 def multiway(feature: int | str, branches: Mapping[str, Node], missing: int = 0) -> Node:
-    """One branch a level, in the mapping's order; levels not named go the missing way."""
+    """Create a split with one branch per category; unlisted ones take branch `missing`."""
     levels = tuple((level, branch) for branch, level in enumerate(branches))
     return Node(Split.MULTIWAY, tuple(branches.values()), feature, missing=missing, levels=levels)
 
 
 def is_missing(feature: int | str, yes: Node, no: Node) -> Node:
-    """Missing values of a column go to `yes`, all others to `no`."""
+    """Create a split that sends missing values to `yes`, all others to `no`."""
     return Node(Split.MISSING, (yes, no), feature)
 
 
 def rule(conditions: Sequence[Surrogate], yes: Node, no: Node) -> Node:
-    """Rows that no condition says 1 of go to `yes`, a leaf, all others to `no`.
+    """Create a rule: rows that meet all conditions go to `yes`, a leaf, all others to `no`.
 
-    ``Surrogate("x", at=2.5, below=1, above=-1, lost=1)`` says x > 2.5, and not missing.
+    A condition fails where it gives branch 1, and is met where it gives none (-1):
+    ``Surrogate("x", at=2.5, below=1, above=-1, lost=1)`` means x > 2.5 and not missing.
     """
     return Node(Split.RULE, (yes, no), conditions[0].feature, surrogates=tuple(conditions))
 
 
 def build_tree(root: Node, schema: Schema, margins: bool = False) -> Tree:
-    """The tree of nested nodes, breadth first.
+    """Convert nested nodes to a tree, numbered breadth-first.
 
-    With `margins` the values of classes are numbers to be added, and may be negative.
+    With `margins` the class values are additive scores and may be negative.
 
     An inner node's value is the sum of its leaves' class weights (their
     weighted mean for regression); a leaf's weight defaults to the sum of its
@@ -156,9 +157,12 @@ def build_tree(root: Node, schema: Schema, margins: bool = False) -> Tree:
         dtype=np.int32,
     )  # fmt: skip
     surrogates = [surrogate for node in nodes for surrogate in node.surrogates]
-    asked = [_column(surrogate.feature, schema) for surrogate in surrogates]
-    replies = [_replies(s.levels, f, -1, schema) for s, f in zip(surrogates, asked, strict=True)]
-    routes = [_routes(node, int(f), schema) for node, f in zip(nodes, features, strict=True)]
+    surrogate_columns = [_column(surrogate.feature, schema) for surrogate in surrogates]
+    surrogate_branches = [
+        _replies(s.levels, f, -1, schema)
+        for s, f in zip(surrogates, surrogate_columns, strict=True)
+    ]
+    node_branches = [_routes(node, int(f), schema) for node, f in zip(nodes, features, strict=True)]
     tree = Tree(
         kind=np.array([node.kind for node in nodes], dtype=np.uint8),
         feature=features,
@@ -166,8 +170,8 @@ def build_tree(root: Node, schema: Schema, margins: bool = False) -> Tree:
         first_child=np.array(first_child, dtype=np.int32),
         n_children=np.array([len(node.children) for node in nodes], dtype=np.int32),
         missing=np.array([node.missing for node in nodes], dtype=np.int32),
-        level_start=_starts(routes),
-        level_branch=np.array([b for route in routes for b in route], dtype=np.int32),
+        level_start=_starts(node_branches),
+        level_branch=np.array([b for route in node_branches for b in route], dtype=np.int32),
         value=value,
         weight=weight,
         gain=np.zeros(n),
@@ -175,21 +179,24 @@ def build_tree(root: Node, schema: Schema, margins: bool = False) -> Tree:
         term_feature=np.array([f for own in terms for f, _ in own], dtype=np.int32),
         term_weight=np.array([w for own in terms for _, w in own]),
         surrogate_start=_starts([node.surrogates for node in nodes]),
-        surrogate_feature=np.array(asked, dtype=np.int32),
+        surrogate_feature=np.array(surrogate_columns, dtype=np.int32),
         surrogate_threshold=np.array([surrogate.at for surrogate in surrogates]),
         surrogate_below=np.array([surrogate.below for surrogate in surrogates], dtype=np.int32),
         surrogate_above=np.array(
             [1 - s.below if s.above is None else s.above for s in surrogates], dtype=np.int32
         ),
         surrogate_lost=np.array([surrogate.lost for surrogate in surrogates], dtype=np.int32),
-        surrogate_level_start=_starts(replies),
-        surrogate_level_branch=np.array([b for reply in replies for b in reply], dtype=np.int32),
+        surrogate_level_start=_starts(surrogate_branches),
+        surrogate_level_branch=np.array(
+            [b for reply in surrogate_branches for b in reply], dtype=np.int32
+        ),
     )
     check_tree(tree, schema, margins)
     return tree
 
 
 def _in_breadth(root: Node) -> tuple[list[Node], list[int]]:
+    """Return the nodes in breadth-first order and the first child of each, -1 in leaves."""
     nodes, first_child, at = [root], [], 0
     while at < len(nodes):
         children = nodes[at].children
@@ -202,6 +209,7 @@ def _in_breadth(root: Node) -> tuple[list[Node], list[int]]:
 def _values(
     nodes: list[Node], first_child: list[int], schema: Schema, margins: bool
 ) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the value and weight of each node, inner ones from their children."""
     classes = schema.task == "classification" and not margins
     value = np.zeros((len(nodes), schema.n_values))
     weight = np.zeros(len(nodes))
@@ -210,7 +218,7 @@ def _values(
         if node.value is not None:
             if len(node.value) != schema.n_values:
                 raise ModelError(
-                    f"a leaf has {len(node.value)} values; the schema needs {schema.n_values}"
+                    f"a leaf has {len(node.value)} values; the schema requires {schema.n_values}"
                 )
             value[i] = node.value
             default = value[i].sum() if classes else 1.0
@@ -245,8 +253,10 @@ def _routes(node: Node, feature: int, schema: Schema) -> list[int]:
 
 
 def _replies(named: Mapping[str, int], feature: int, unnamed: int, schema: Schema) -> list[int]:
-    """Branch of each level of a column."""
+    """Return the branch of each category of a column."""
     vocabulary = schema.columns[feature].levels
-    if strangers := set(named) - set(vocabulary):
-        raise ModelError(f"{sorted(strangers)!r} are not levels of {schema.names[feature]!r}")
+    if unknown := set(named) - set(vocabulary):
+        raise ModelError(
+            f"{sorted(unknown)!r} are not categories of column {schema.names[feature]!r}"
+        )
     return [named.get(level, unnamed) for level in vocabulary]

@@ -1,4 +1,4 @@
-"""Many trees in one set of arrays, for work on whole arrays: scoring, files, checks."""
+"""Concatenate trees into one set of arrays, for vectorized scoring, files and checks."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- joined
+# ---------------------------------------------------------------- concatenated trees
 
 GROUP = 2**15
-"""Nodes of trees that are worked on at once: a call an array is dear for a small tree, and the
-copy of a large forest in one piece for its memory."""
+"""Nodes that are processed in one batch: one call per tree is slow for small trees, and a copy
+of a complete forest takes too much memory."""
 
 _LEVELS = 16
-"""Branches of levels that take as much memory as a node."""
+"""Entries of `Tree.level_branch` that take as much memory as a node."""
 
 _MOST_NODES = np.iinfo(np.int32).max
 
-# What the nodes own, and what the surrogates own: starts, and the arrays they give out.
+# CSR offsets and the arrays that they index, by node and by surrogate.
 _OF_NODES = {
     "level_start": ("level_branch",),
     "term_start": ("term_feature", "term_weight"),
@@ -48,9 +48,9 @@ _OF_SURROGATES = {"surrogate_level_start": ("surrogate_level_branch",)}
 
 
 def groups(trees: Sequence[Tree], most: int) -> Iterator[Sequence[Tree]]:
-    """The trees in their order, a few at a time: of up to `most` nodes in all, or just one.
+    """Yield the trees in order, in batches of up to `most` nodes, or of one larger tree.
 
-    Branches of levels count as nodes, too, as the memory that they take.
+    Entries of `Tree.level_branch` count as nodes in proportion to their memory.
     """
     sizes = [
         tree.n_nodes + (len(tree.level_branch) + len(tree.surrogate_level_branch)) // _LEVELS
@@ -67,16 +67,16 @@ def groups(trees: Sequence[Tree], most: int) -> Iterator[Sequence[Tree]]:
 
 
 def join(trees: Sequence[Tree]) -> tuple[Tree, npt.NDArray[np.int64]]:
-    """All trees in one set of arrays, as `check_forest` takes it; undone by `separate`.
+    """Concatenate the arrays of all trees; the inverse of `separate`.
 
-    What a single tree has is not copied.
+    The arrays of a single tree are not copied.
 
     Returns
     -------
     nodes : Tree
-        Not a tree: children and whatever nodes own count from the first node of all.
+        Not a tree: children and offsets are relative to the first node of all trees.
     roots : (trees + 1,) int64
-        Tree t owns nodes ``roots[t]`` to ``roots[t + 1]``.
+        Tree t consists of the nodes ``roots[t]`` to ``roots[t + 1]``.
     """
     roots = roots_of(trees)
     starts = _OF_NODES | _OF_SURROGATES
@@ -84,7 +84,7 @@ def join(trees: Sequence[Tree]) -> tuple[Tree, npt.NDArray[np.int64]]:
         name: _one([getattr(tree, name) for tree in trees]) for name in DTYPES if name not in starts
     }
     shift = np.repeat(roots[:-1], np.diff(roots))
-    # A child that no tree can have must not come to lie in one by wrapping around.
+    # Clip, so that an invalid child cannot overflow int32 and wrap into a valid range.
     child = np.minimum(joined["first_child"] + shift, _MOST_NODES)
     joined["first_child"] = np.where(joined["kind"] == Split.LEAF, -1, child)
     for name in starts:
@@ -99,10 +99,10 @@ def join(trees: Sequence[Tree]) -> tuple[Tree, npt.NDArray[np.int64]]:
 
 
 def roots_of(trees: Sequence[Tree]) -> npt.NDArray[np.int64]:
-    """(trees + 1,) int64: tree t owns nodes ``roots[t]`` to ``roots[t + 1]`` of all trees."""
+    """Return (trees + 1,) int64 offsets: tree t has the nodes ``roots[t]`` to ``roots[t + 1]``."""
     roots = np.cumsum([0] + [tree.n_nodes for tree in trees]).astype(np.int64)
     if roots[-1] > _MOST_NODES:
-        raise ModelError(f"the trees have {roots[-1]} nodes in all; the bound is 2147483647")
+        raise ModelError(f"the trees have {roots[-1]} nodes in total; the maximum is 2147483647")
     return roots
 
 
@@ -111,7 +111,7 @@ def _one(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
 
 
 def separate(nodes: Tree, roots: npt.NDArray[np.int64]) -> tuple[Tree, ...]:
-    """The trees that `join` joined; their arrays are views."""
+    """Split the arrays of `join` into trees; their arrays are views."""
     shift = np.repeat(roots[:-1], np.diff(roots))
     child = np.where(nodes.kind == Split.LEAF, -1, nodes.first_child - shift).astype(np.int32)
     trees = []
@@ -130,43 +130,45 @@ def separate(nodes: Tree, roots: npt.NDArray[np.int64]) -> tuple[Tree, ...]:
 def _owned(
     nodes: Tree, start: str, names: tuple[str, ...], first: int, last: int
 ) -> dict[str, npt.NDArray[np.generic]]:
-    """Starts of the owners `first` to `last`, and views of what they own."""
+    """Return the offsets of nodes or surrogates `first` to `last`, and views of their entries."""
     own = getattr(nodes, start)[first : last + 1]
     found = {name: getattr(nodes, name)[own[0] : own[-1]] for name in names}
     return {start: own - own[0], **found}
 
 
 # ---------------------------------------------------------------- level tables
-# Branches of level splits as one table: what walks look up.
+# One lookup table of branches for all splits on categories.
 #
-# A split's entries are the branch of a missing value, then that of each level, as narrow
-# as the branches of all splits allow: categories may be many, and nodes, too.
+# A split's entries are the branch of a missing value, then that of each category.  The
+# entries are as narrow as all branches allow, to save memory.
 
 _NARROW = np.iinfo(np.uint8).max
-"""Branches at most of a split whose entries take a byte: the last number means none."""
+"""Most branches of a split for one-byte entries: the largest value means no branch."""
 
 
 def asks_levels(nodes: Tree, plain: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """(n,) bool: the level splits among the nodes of the mask `plain`."""
-    asks: npt.NDArray[np.bool_] = (nodes.kind == Split.SUBSET) | (nodes.kind == Split.MULTIWAY)
-    return asks & plain
+    """Return an (n,) bool mask of the splits on categories among the nodes of mask `plain`."""
+    mask: npt.NDArray[np.bool_] = (nodes.kind == Split.SUBSET) | (nodes.kind == Split.MULTIWAY)
+    return mask & plain
 
 
 def level_room(trees: Sequence[Tree], plain: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-    """The table of the `plain` nodes (nodes,) of all trees, to be filled.
+    """Allocate the branch table for the nodes of mask `plain` (nodes,) of all trees.
 
     Returns
     -------
     (entries,) uint8 or uint32
-        The largest number of its type is no branch of any node.
+        Uninitialized; the largest value of the type is not a branch of any node.
     """
     entries = most = at = 0
     for tree in trees:
-        asks = asks_levels(tree, plain[at : at + tree.n_nodes])
+        level_splits = asks_levels(tree, plain[at : at + tree.n_nodes])
         at += tree.n_nodes
-        if asks.any():
-            entries += int(np.diff(tree.level_start)[asks].sum() + np.count_nonzero(asks))
-            most = max(most, int(tree.n_children[asks].max()))
+        if level_splits.any():
+            entries += int(
+                np.diff(tree.level_start)[level_splits].sum() + np.count_nonzero(level_splits)
+            )
+            most = max(most, int(tree.n_children[level_splits].max()))
     return np.empty(entries, np.uint8 if most <= _NARROW else np.uint32)
 
 
@@ -178,15 +180,15 @@ def fill_levels(
     *,
     divides: bool = False,
 ) -> npt.NDArray[np.int64]:
-    """Write the entries of the nodes of a mask from place `at` of a table on.
+    """Write the entries of the nodes of mask `asks` to a table, from position `at` on.
 
-    A level that was absent at a node takes the branch of missing values; if rows divide,
-    both have the largest number of the table's type.
+    A category that was absent at a node takes the branch of missing values; if `divides`
+    (fractional instances), both entries are the largest value of the table's type.
 
     Returns
     -------
-    (asking nodes + 1,) int64
-        Where the entries of each start in `table`, and where the last one's end.
+    (masked nodes + 1,) int64
+        Offsets of the entries of each node in `table`.
     """
     own = np.flatnonzero(asks)
     first = nodes.level_start[own]

@@ -1,9 +1,9 @@
-"""Derived columns: what sums, rules and splits with surrogates ask, as columns of their own.
+"""Derived columns for oblique splits, rules and splits with surrogates.
 
-A derived column is 0.0 or 1.0, the branch that a row takes, or NaN if nothing
-that it asks says a branch.  Behind the raw columns it makes every tree a plain one:
-such a node asks ``x' <= 0``.  A derived column is a list of tests in order;
-the first that says a branch decides.
+A derived column holds the branch that a row takes, 0.0 or 1.0, or NaN if none of its
+tests gives a branch.  Appended to the raw columns it reduces such a node to the plain
+threshold split ``x' <= 0``.  A derived column is an ordered list of tests; the first
+test that gives a branch decides.
 """
 
 from __future__ import annotations
@@ -27,32 +27,33 @@ __all__ = [
 
 
 class DerivedColumns(NamedTuple):
-    """The derived columns of a model, D of them, asking T tests in all.
+    """The D derived columns of a model, with T tests in total.
 
     Attributes
     ----------
     column : (nodes,) int64
-        Derived column of each node of all trees joined; -1 = a plain node.
+        Derived column of each node of the concatenated trees; -1 = a plain node.
     test_start : (D + 1,) int64
-        Tests of a column.
+        Offsets of the tests of each column.
     threshold : (T,) float64
-        Linear tests: ``0.0 + w0 * x0 + w1 * x1 + ...`` in double over inputs of
-        the model's type, lost if that is NaN.
+        Linear tests: threshold of ``0.0 + w0 * x0 + w1 * x1 + ...``, computed in double
+        over inputs of the model's type; a NaN sum takes `lost`.
     below, above : (T,) int64
         Linear tests: branch where the sum is at most the threshold, and where it is
-        larger; -1 = says nothing.
+        larger; -1 = no branch.
     lost : (T,) int64
-        Branch of a sum that is NaN, or of a level that is missing or outside the
-        vocabulary; -1 = says nothing.
+        Branch of a sum that is NaN, or of a category that is missing or outside the
+        vocabulary; -1 = no branch.
     term_start : (T + 1,) int64
-        Terms of a linear test; a test by levels has none.
+        Offsets of the terms of each linear test; a test of categories has none.
     term_feature : (terms,) int64
     term_weight : (terms,) float64
     level_feature : (T,) int64
-        Column of a test by levels; -1 for linear tests.
+        Column of a test of categories; -1 for linear tests.
     level_start : (T + 1,) int64
+        Offsets of the branches of each test of categories.
     level_branch : (levels,) int32
-        Branch of each level; -1 = says nothing.
+        Branch of each category; -1 = no branch.
     """
 
     column: npt.NDArray[np.int64]
@@ -75,46 +76,46 @@ class DerivedColumns(NamedTuple):
 
 
 def derive(model: Model) -> DerivedColumns:
-    """The derived columns of a model's trees, in node order; none for plain trees."""
+    """Return the derived columns of a model's trees in node order, none for plain trees."""
     if not any(map(_derives, model.trees)):
-        # Joined, the nodes of a large forest would take as much memory as it does.
+        # Do not concatenate all trees: that would double the memory of a large forest.
         nodes, _ = join(model.trees[:1])
         column = np.full(sum(tree.n_nodes for tree in model.trees), -1)
         return _columns(nodes, np.empty(0, np.int64), model.schema.nominal)._replace(column=column)
     nodes, _ = join(model.trees)
-    asks = (nodes.kind == Split.OBLIQUE) | (np.diff(nodes.surrogate_start) > 0)
-    return _columns(nodes, np.flatnonzero(asks), model.schema.nominal)
+    has_tests = (nodes.kind == Split.OBLIQUE) | (np.diff(nodes.surrogate_start) > 0)
+    return _columns(nodes, np.flatnonzero(has_tests), model.schema.nominal)
 
 
 def _derives(tree: Tree) -> bool:
-    """Whether a tree has a node that asks a derived column."""
+    """Return whether a tree has a node that needs a derived column."""
     return len(tree.surrogate_feature) > 0 or bool((tree.kind == Split.OBLIQUE).any())
 
 
 def asked(model: Model) -> DerivedColumns:
-    """What every node asks, as if each had a derived column, but those that ask what is missing.
+    """Return the tests of all inner nodes as derived columns, except MISSING nodes.
 
-    Branches of levels are those of the node: of a MULTIWAY node there may be many.
+    Branches of categories are those of the node: a MULTIWAY node may have more than two.
     """
     nodes, _ = join(model.trees)
-    asks = (nodes.kind != Split.LEAF) & (nodes.kind != Split.MISSING)
-    return _columns(nodes, np.flatnonzero(asks), model.schema.nominal)
+    has_tests = (nodes.kind != Split.LEAF) & (nodes.kind != Split.MISSING)
+    return _columns(nodes, np.flatnonzero(has_tests), model.schema.nominal)
 
 
 def _columns(
     nodes: Tree, owners: npt.NDArray[np.int64], nominal_columns: npt.NDArray[np.bool_]
 ) -> DerivedColumns:
-    """A derived column for each of the nodes `owners`."""
+    """Make a derived column for each of the nodes `owners`."""
     surrogates = np.diff(nodes.surrogate_start)
     column = np.full(nodes.n_nodes, -1)
     column[owners] = np.arange(len(owners))
-    asks = nodes.kind[owners] != Split.RULE  # a rule has no test of its own
-    sizes = asks + surrogates[owners]
+    has_own_test = nodes.kind[owners] != Split.RULE  # a rule has only its conditions, no own test
+    sizes = has_own_test + surrogates[owners]
     test_start = np.cumsum(np.append(0, sizes))
     own = np.zeros(test_start[-1], dtype=np.bool_)  # a node's own test comes first
-    own[test_start[:-1][asks]] = True
+    own[test_start[:-1][has_own_test]] = True
     behind, _ = ranges(nodes.surrogate_start, owners)
-    owners = owners[asks]
+    owners = owners[has_own_test]
 
     def tests(of_nodes: npt.NDArray[np.generic], of_surrogates: npt.NDArray[np.generic]) -> Any:
         merged = np.empty(len(own), dtype=np.result_type(of_nodes, of_surrogates))
@@ -154,7 +155,7 @@ def _levels(
     behind: npt.NDArray[np.int64],
     own: npt.NDArray[np.bool_],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Branches of levels of the nodes `owners` and, where not `own`, of the surrogates `behind`."""
+    """Collect the category branches of each test: of `owners` where `own`, else of `behind`."""
     sizes, first = (np.empty(len(own), np.int64) for _ in range(2))
     for tests, start, at in (
         (own, nodes.level_start, owners),
@@ -178,7 +179,7 @@ def _terms(
     own: npt.NDArray[np.bool_],
     nominal: npt.NDArray[np.bool_],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Positions of the oblique terms, and how many terms each test has."""
+    """Return the positions of the oblique terms, and the number of terms of each test."""
     terms, _ = ranges(nodes.term_start, owners)
     counts = np.where(nominal, 0, 1)
     oblique = np.diff(nodes.term_start)[owners]

@@ -1,28 +1,28 @@
-"""Portable numerics: integers underneath, one correctly rounded operation at the end.
+"""Portable fixed-point arithmetic: integer sums and one correctly rounded final operation.
 
-Every artifact of a model works on the same integers, so that none can differ
-by the order of a sum.  `UNITS` is the budget of a float type: all sums of
-votes stay within it and are exact in that type whatever the order.
+All artifacts of a model add the same integers, so that the order of summation
+cannot change a prediction.  `UNITS` is the budget of a float type: all sums of
+votes stay within it and are exact in that type in any order.
 
 Classification
-    each of T trees spreads ``U = floor(UNITS / T)`` units over the classes of
+    each of T trees distributes ``U = floor(UNITS / T)`` units over the classes of
     a leaf (`quotas`); the probability is ``sum / (U * T)``, one division in
     double.  The label is the first class with the largest integer sum.
 Regression
-    leaf values are integers ``v`` on a grid of step ``2**exponent``
+    leaf values are fixed-point integers ``v`` with step ``2**exponent``
     (`Grid`); the prediction is ``(sum / T) * 2**exponent``: one division, then
-    an exact scaling.  A float32 graph carries v as two limbs.
-Sums (as boosting makes them)
-    leaf values are integers on a grid so fine that the largest sum is 2**53
-    (`sum_grid_of`); the number, or the margin of a class, is ``sum * 2**exponent``,
-    which `treekit.model.links` turns into an answer.
+    an exact scaling.  A float32 graph stores v as two limbs.
+Sums (boosting)
+    leaf values are fixed-point integers with a step so fine that the largest sum
+    is 2**53 (`sum_grid_of`); the number, or the margin of a class, is
+    ``sum * 2**exponent``, which `treekit.model.links` converts to a prediction.
 Fractional missing values
     a row's mass is an integer out of `MASS`; a leaf's integers are multiplied
     by the mass that reaches it, and sums stay within 2**53 (regression) or
     2**48 (votes): exact in 64-bit integers.
 Thresholds
     are numbers of the input type (`threshold_between`, `floor_to`); a target
-    that computes in double tests ``x <= t'`` without rounding x
+    language that computes in double tests ``x <= t'`` without rounding x
     (`double_threshold`).
 """
 
@@ -56,34 +56,34 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- portable
+# ---------------------------------------------------------------- fixed-point units
 
 UNITS: dict[Dtype, int] = {"float32": 2**24, "float64": 2**53}
 MAX_TREES = 100_000
-"""Beyond it a tree would have under 168 units to spread: refused by name."""
+"""Most trees of a model: with more, a tree would have fewer than 168 units."""
 
 MASS = 2**24
-"""The mass of one row, where missing values send parts of it down several branches."""
+"""The mass of one row whose missing values split it into fractional instances."""
 
 _SCALE_BITS = 30
 _BLOCK = 1 << 14
-"""Rows that are spread together: their dozen arrays stay in the cache."""
+"""Rows that are apportioned at once: about a dozen arrays of this length fit in the cache."""
 
 _HALF_BITS = 27
 
 
 def units_per_tree(n_trees: int, dtype: Dtype) -> int:
-    """Units U that each of `n_trees` trees spreads over the classes of a leaf."""
+    """Return the units U that each of `n_trees` trees distributes over the classes of a leaf."""
     if not 1 <= n_trees <= MAX_TREES:
-        raise ModelError(f"a model holds 1 to {MAX_TREES} trees, not {n_trees}")
+        raise ModelError(f"a model must have 1 to {MAX_TREES} trees, got {n_trees}")
     return UNITS[dtype] // n_trees
 
 
 def quotas(weights: npt.ArrayLike, units: int) -> npt.NDArray[np.int64]:
-    """Spread `units` over the classes in proportion to `weights`, in integers.
+    """Apportion integer `units` to the classes in proportion to `weights`.
 
-    Largest remainder; equal remainders go to the lower class.  Weights that
-    are not whole numbers below 2**30 in sum are first rounded to such.
+    Uses the largest-remainder method; ties go to the lower class.  Weights that
+    are not integers with a sum below 2**30 are first scaled and rounded to such.
 
     Parameters
     ----------
@@ -101,42 +101,43 @@ def quotas(weights: npt.ArrayLike, units: int) -> npt.NDArray[np.int64]:
     result = np.empty(w.shape, dtype=np.int64)
     for first in range(0, len(w), _BLOCK):
         block = w[first : first + _BLOCK]
-        some = block > 0
-        if not np.all(np.isfinite(block)) or np.any(block < 0) or not np.all(some.any(axis=1)):
+        positive = block > 0
+        if not np.all(np.isfinite(block)) or np.any(block < 0) or not np.all(positive.any(axis=1)):
             raise ModelError(
-                "class weights of a leaf must be finite, not negative, and not all zero"
+                "class weights of a leaf must be finite, non-negative and not all zero"
             )
-        spread = np.multiply(some, units, out=result[first : first + _BLOCK])
-        # Leaves of one class, which are most of a forest's, give it all.
-        several = np.flatnonzero(np.count_nonzero(some, axis=1) > 1)
-        if len(several):
-            spread[several] = _quotas(block[several], units)
+        spread = np.multiply(positive, units, out=result[first : first + _BLOCK])
+        # Pure leaves, the majority in a forest, need no apportionment.
+        mixed = np.flatnonzero(np.count_nonzero(positive, axis=1) > 1)
+        if len(mixed):
+            spread[mixed] = _quotas(block[mixed], units)
     return result
 
 
 def _quotas(w: npt.NDArray[np.float64], units: int) -> npt.NDArray[np.int64]:
-    whole = _whole_weights(w)
-    total = whole.sum(axis=1, keepdims=True)
+    """Apportion `units` in each row by the largest-remainder method."""
+    integers = _whole_weights(w)
+    total = integers.sum(axis=1, keepdims=True)
     # (whole * units) needs up to 83 bits: long division in two digits of 27 bits.
     high, low = divmod(units, 1 << _HALF_BITS)
-    upper, rest = np.divmod(whole * high, total)
-    lower, remainder = np.divmod((rest << _HALF_BITS) + whole * low, total)
+    upper, rest = np.divmod(integers * high, total)
+    lower, remainder = np.divmod((rest << _HALF_BITS) + integers * low, total)
     share = (upper << _HALF_BITS) + lower
-    short = units - share.sum(axis=1)
-    if w.shape[1] == 2:  # a sort along a short axis costs a call a row
+    left_over = units - share.sum(axis=1)
+    if w.shape[1] == 2:  # faster than sorting along a short axis
         second = remainder[:, 1] > remainder[:, 0]
-        share[:, 0] += short * ~second
-        share[:, 1] += short * second
+        share[:, 0] += left_over * ~second
+        share[:, 1] += left_over * second
         return share
     order = np.argsort(-remainder, axis=1, kind="stable")
     rank = np.empty_like(order)
     np.put_along_axis(rank, order, np.broadcast_to(np.arange(w.shape[1]), w.shape), axis=1)
-    result: npt.NDArray[np.int64] = share + (rank < short[:, None])
+    result: npt.NDArray[np.int64] = share + (rank < left_over[:, None])
     return result
 
 
 def _whole_weights(w: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Weights as integers whose row sums stay below 2**31."""
+    """Scale and round weights to integers with row sums below 2**31."""
     with np.errstate(over="ignore"):
         exact = (w.sum(axis=1) < 2.0**_SCALE_BITS) & np.all(w == np.floor(w), axis=1)
     if exact.all():
@@ -148,10 +149,10 @@ def _whole_weights(w: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 
 
 class Grid(NamedTuple):
-    """The integer grid of a regression ensemble.
+    """The fixed-point format of leaf values.
 
-    A leaf value v means ``v * 2**exponent``; ``v = high * base + low`` with
-    both limbs exact in float32 and so in every sum over the trees.
+    An integer v represents ``v * 2**exponent``; ``v = high * base + low``, where
+    both limbs and their sums over the trees are exact in float32.
 
     Attributes
     ----------
@@ -167,13 +168,13 @@ class Grid(NamedTuple):
     limit: int
 
     def to_grid(self, values: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """Nearest grid integers, ties to even, of real `values`."""
+        """Round real `values` to the nearest fixed-point integers, ties to even."""
         scaled = np.ldexp(np.asarray(values, dtype=np.float64), -self.exponent)
         return np.clip(np.rint(scaled), -self.bound, self.bound).astype(np.int64)
 
     @property
     def bound(self) -> int:
-        """Largest magnitude of v whose value is a finite double, at most `limit`."""
+        """Largest magnitude of v, at most `limit`, that represents a finite double."""
         if self.exponent + self.limit.bit_length() <= sys.float_info.max_exp:
             return self.limit
         return min(self.limit, int(math.ldexp(sys.float_info.max, -self.exponent)))
@@ -181,13 +182,13 @@ class Grid(NamedTuple):
     def limbs(
         self, v: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """High and low limb of grid integers: ``v == high * base + low``, ``|low| <= base / 2``."""
+        """Split integers in limbs: ``v == high * base + low``, ``|low| <= base / 2``."""
         high = (v + self.base // 2) // self.base
         return high, v - high * self.base
 
 
 def grid_shape(n_trees: int, dtype: Dtype, mass: int = 1) -> tuple[int, int]:
-    """``(base, limit)`` of the grid of `n_trees` trees over rows of integer `mass`.
+    """Return ``(base, limit)`` of the `Grid` of `n_trees` trees for rows of integer `mass`.
 
     float32: ``T * |high|`` and ``T * |low|`` stay within 2**24.
     float64: one limb, ``T * |v|`` within 2**53.
@@ -203,7 +204,7 @@ def grid_shape(n_trees: int, dtype: Dtype, mass: int = 1) -> tuple[int, int]:
 
 
 def regression_grid(largest: float, n_trees: int, dtype: Dtype, mass: int = 1) -> Grid:
-    """The finest grid that holds leaf values up to `largest` in magnitude."""
+    """Return the finest `Grid` that represents leaf values up to `largest` in magnitude."""
     base, limit = grid_shape(n_trees, dtype, mass)
     if not math.isfinite(largest):
         raise ModelError("leaf values must be finite")
@@ -212,17 +213,17 @@ def regression_grid(largest: float, n_trees: int, dtype: Dtype, mass: int = 1) -
     exponent = math.frexp(largest)[1] - limit.bit_length()
     while math.ldexp(largest, -exponent) > limit:
         exponent += 1
-    # Keep every product with the step a normal double, so that scaling is exact.
+    # Keep all products with the step normal doubles, so that scaling is exact.
     return Grid(max(exponent, -960), base, limit)
 
 
 def sum_grid(exponent: int) -> Grid:
-    """The grid of a step for sums: one limb, up to 2**53."""
+    """Return the `Grid` of additive leaf values with step ``2**exponent``: one limb, to 2**53."""
     return Grid(exponent, 1 << 55, 1 << 53)
 
 
 def sum_grid_of(largest: npt.NDArray[np.float64]) -> Grid:
-    """The finest grid on which no sum over the trees exceeds 2**53.
+    """Return the finest `Grid` on which no sum over the trees exceeds 2**53.
 
     Parameters
     ----------
@@ -232,10 +233,10 @@ def sum_grid_of(largest: npt.NDArray[np.float64]) -> Grid:
     with np.errstate(over="ignore"):
         total = float(largest.sum(axis=0).max())
     if not math.isfinite(total * 2):
-        raise ModelError("sums of leaf values must be finite: the trees hold values too large")
+        raise ModelError("sums of leaf values must be finite: the leaf values are too large")
     if total == 0.0:
         return sum_grid(0)
-    # Rounding to the grid adds half a step a tree at most.
+    # Rounding adds at most half a step per tree.
     exponent = math.frexp(total)[1] - 53
     while math.ldexp(total, -exponent) + len(largest) > 2.0**53:
         exponent += 1
@@ -243,7 +244,7 @@ def sum_grid_of(largest: npt.NDArray[np.float64]) -> Grid:
 
 
 def floor_to(values: npt.ArrayLike, dtype: Dtype) -> npt.NDArray[np.float64]:
-    """The largest number of type `dtype` not above each of `values`, as float64."""
+    """Round each of `values` down to a number of type `dtype`, returned as float64."""
     v = np.asarray(values, dtype=np.float64)
     if dtype == "float64":
         return v + 0.0
@@ -256,7 +257,7 @@ def floor_to(values: npt.ArrayLike, dtype: Dtype) -> npt.NDArray[np.float64]:
 def threshold_between(
     left: npt.ArrayLike, right: npt.ArrayLike, dtype: Dtype
 ) -> npt.NDArray[np.float64]:
-    """The largest number of type `dtype` not above the midpoint, ``left <= t < right``.
+    """Return the largest `dtype` number t not above the midpoint; ``left <= t < right``.
 
     `left` and `right` are numbers of that type with ``left < right``.
     """
@@ -267,8 +268,8 @@ def threshold_between(
 def _middle_floor(
     a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """The largest double not above the exact midpoint of a < b."""
-    # Halves where the sum could overflow; a cell too small to halve keeps its sign.
+    """Return the largest double not above the exact midpoint of a < b."""
+    # Halve where the sum could overflow; a number too small to halve keeps its sign.
     large = np.maximum(np.abs(a), np.abs(b)) >= 2.0**1000
     a, b = (np.where(large & (x / 2 != 0), x / 2, x) for x in (a, b))
     total = a + b
@@ -277,12 +278,12 @@ def _middle_floor(
     error = (a - (total - part)) + (b - part)
     middle = np.where(large, total, total / 2)
     above = (error < 0) | (~large & (total - middle < middle))
-    with np.errstate(over="ignore"):  # below the lowest double, where it is not taken
+    with np.errstate(over="ignore"):  # -inf only where `np.where` does not select it
         return np.where(above, np.nextafter(middle, -np.inf), middle)
 
 
 def double_threshold(thresholds: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """t' such that ``float32(x) <= t`` is ``x <= t'`` for every double x.
+    """Return t' such that ``float32(x) <= t`` equals ``x <= t'`` for all doubles x.
 
     t' is the largest double that rounds (to nearest, ties to even) to a
     float32 not above t; t is finite.
@@ -297,24 +298,24 @@ def double_threshold(thresholds: npt.ArrayLike) -> npt.NDArray[np.float64]:
     return np.where(even, middle, np.nextafter(middle, -np.inf))
 
 
-# ---------------------------------------------------------------- fractional
-# Shares of a row's mass, where missing values go down every branch (Quinlan 1993, ch. 3).
+# ---------------------------------------------------------------- fractional instances
+# Shares of a row's mass where missing values take all branches (Quinlan 1993, ch. 3).
 
 
 def mass_bounds(tree: Tree) -> npt.NDArray[np.int64]:
-    """The part of its parent's mass that each node gets of a row that divides there.
+    """Compute each node's share of its parent's mass for fractional instances.
 
     A node of bounds (low, high) gets ``(mass * high >> 24) - (mass * low >> 24)``
     of a row of integer `mass`.  The bounds of siblings are adjacent, from 0 to
     2**24, so that the parts add up to the mass, and each is computed alone.
-    They are in proportion to the training weights of the siblings (alike where
-    no weight reached any).
+    They are proportional to the training weights of the siblings (equal where
+    all weights are 0).
 
     Returns
     -------
     (n, 2) int64
         (0, 2**24) for the root.  The children of a MISSING node, which never
-        divides a row, have bounds, too.
+        creates fractional instances, have bounds as well.
     """
     bounds = np.zeros((tree.n_nodes, 2), dtype=np.int64)
     bounds[0, 1] = MASS

@@ -1,8 +1,7 @@
-"""Nested plain values as JSON and back, infinities and NaN included.
+"""Convert nested plain values to JSON and back, including infinities and NaN.
 
 JSON has no infinite numbers, so ``inf`` is written ``{"$float": "inf"}``; a
-key that starts with ``$`` gets a second one, so that nothing is ambiguous.
-Tuples come back as lists.
+key that starts with ``$`` is escaped by a second ``$``.  Tuples become lists.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ __all__ = [
 
 
 def to_json(value: Any) -> Any:
-    """Return `value` with JSON's types only.
+    """Return `value` converted to JSON types.
 
     Raises
     ------
     ModelError
-        If something in it is not None, bool, int, float, str, list, tuple or
-        dict of text keys.
+        If `value` contains anything but None, bool, int, float, str, list, tuple
+        and dicts with text keys.
     """
     if isinstance(value, np.generic):
         value = value.item()
@@ -40,13 +39,13 @@ def to_json(value: Any) -> Any:
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {"$" + key if key[:1] == "$" else key: to_json(v) for key, v in value.items()}
     raise ModelError(
-        f"{value!r} is a {type(value).__name__}; settings and provenance hold plain values: "
-        "None, bools, numbers, text, lists, and dicts of text keys"
+        f"{value!r} is a {type(value).__name__}; settings and provenance must be plain values: "
+        "None, bools, numbers, text, lists, and dicts with text keys"
     )
 
 
 def from_json(value: Any) -> Any:
-    """Undo `to_json`; ValueError if `value` cannot come from it."""
+    """Convert the output of `to_json` back; raise ValueError if `value` is not such output."""
     if isinstance(value, list):
         return [from_json(item) for item in value]
     if not isinstance(value, dict):
@@ -56,5 +55,5 @@ def from_json(value: Any) -> Any:
             raise ValueError(f"{value!r} is not a number")
         return float(text)
     if strange := [key for key in value if key[:1] == "$" and key[:2] != "$$"]:
-        raise ValueError(f"unknown mark {strange[0]!r}")
+        raise ValueError(f"unknown $ key {strange[0]!r}")
     return {key[1:] if key[:1] == "$" else key: from_json(item) for key, item in value.items()}

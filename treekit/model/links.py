@@ -1,16 +1,17 @@
-"""From the sums of an ensemble to what it answers: exact, in every artifact.
+"""Link functions: convert the sums of an ensemble to predictions, bit for bit in all artifacts.
 
-A link turns margins into answers: the exponential, the logistic function (two
-of Nelder and Wedderburn's, 1972) and softmax (Bridle 1990).  Mathematical
-libraries round such functions differently, so they are made here of IEEE double
-operations in one fixed order, which an artifact in any language repeats to the
-last bit.  Nothing may be fused, reordered or held in wider registers.
+A link function converts margins to predictions: the exponential, the logistic
+function (both from Nelder and Wedderburn 1972) and softmax (Bridle 1990).
+Mathematical libraries round such functions differently, so they are composed here
+of IEEE double operations in one fixed order, which an artifact in any language
+repeats to the last bit.  Operations must not be fused, reordered or computed in
+wider registers.
 
 ``exp(x)``, within 2 units in the last place
-    ``n`` is the whole number nearest to ``x / ln 2``, and ``r = x - n ln 2``, where
+    ``n`` is the integer nearest to ``x / ln 2``, and ``r = x - n ln 2``, where
     ln 2 is two doubles, the first short enough for an exact product (Cody and
     Waite 1980, chapter 6); the Taylor polynomial of degree 13 in r, by Horner's
-    scheme, times ``2**n``.  Beyond ``+-LIMIT`` x is taken for ``+-LIMIT``.
+    scheme, times ``2**n``.  x is clipped to ``+-LIMIT``.
 ``sigmoid(m)``
     ``1 / (1 + e)``, or ``e / (1 + e)`` for m < 0, where ``e = exp(-|m|)``.
 ``softmax(m)``
@@ -45,23 +46,23 @@ __all__ = [
 ]
 
 Combine = Literal["mean", "sum"]
-"""How the values of the trees become one: ``mean``, or ``sum`` as boosting does."""
+"""How the values of the trees are combined: ``mean``, or ``sum`` (boosting)."""
 
 Link = Literal["identity", "exp", "sigmoid", "softmax"]
 
 LIMIT = 700.0
 LOG2_E = 1.4426950408889634
 LN2_HIGH = 0.6931471803691238
-"""ln 2 to 32 bits: times a whole number below 2**20 it is exact."""
+"""ln 2 to 32 bits: its product with an integer below 2**20 is exact."""
 LN2_LOW = 1.9082149292705877e-10
 COEFFICIENTS = tuple(1 / math.factorial(power) for power in range(13, -1, -1))
-"""Of the powers 13 to 0: the doubles nearest to 1 / 13!, ..., 1 / 2!, 1 and 1."""
+"""Coefficients of the powers 13 to 0: the doubles nearest to 1 / 13!, ..., 1 / 2!, 1 and 1."""
 
 Doubles = npt.NDArray[np.float64]
 
 
 class Summed(Protocol):
-    """What says how integer sums are to be read; a model, or a list of its rules."""
+    """Protocol of objects that define the meaning of integer sums: models and rule lists."""
 
     @property
     def schema(self) -> Schema: ...  # noqa: D102
@@ -78,18 +79,18 @@ class Summed(Protocol):
 
 
 def values_of(said: Summed, sums: npt.NDArray[np.int64]) -> Doubles:
-    """The numbers that integer sums stand for.
+    """Convert integer sums to probabilities or numbers.
 
     Parameters
     ----------
     said : Summed
+        Model or rule list of the sums.
     sums : (rows, values) int64
 
     Returns
     -------
     (rows, values) float64
-        Probabilities of the classes, or the predicted numbers; one output after
-        the other.
+        Class probabilities, or predicted numbers; one output after the other.
     """
     if said.schema.task == "classification" and not said.margins:
         shares: Doubles = sums / said.unit_total
@@ -99,7 +100,7 @@ def values_of(said: Summed, sums: npt.NDArray[np.int64]) -> Doubles:
 
 
 def linked(link: Link, margins: Doubles, blocks: tuple[int, ...]) -> Doubles:
-    """(rows, values) float64: answers to margins; softmax goes over each of the blocks."""
+    """Apply a link function to margins (rows, values); softmax applies to each block."""
     if link == "softmax":
         parts = [softmax(margins[:, a:b]) for a, b in itertools.pairwise(blocks)]
         return np.concatenate(parts, axis=1)
@@ -109,7 +110,7 @@ def linked(link: Link, margins: Doubles, blocks: tuple[int, ...]) -> Doubles:
 
 
 def exp(x: Doubles) -> Doubles:
-    """The exponential of finite numbers, of any shape."""
+    """Compute the exponential of an array of finite numbers."""
     x = np.minimum(np.maximum(x, -LIMIT), LIMIT)
     n = np.floor(x * LOG2_E + 0.5)
     r = (x - n * LN2_HIGH) - n * LN2_LOW
@@ -121,15 +122,15 @@ def exp(x: Doubles) -> Doubles:
 
 
 def sigmoid(m: Doubles) -> Doubles:
-    """The logistic function of finite numbers, of any shape."""
+    """Compute the logistic function of an array of finite numbers."""
     e = exp(-np.abs(m))
     return np.where(m >= 0, 1.0, e) / (1.0 + e)
 
 
 def softmax(m: Doubles) -> Doubles:
-    """(rows, classes): shares of the exponentials of margins (rows, classes)."""
+    """Compute the softmax of margins (rows, classes) along the classes."""
     t = exp(m - m.max(axis=1, keepdims=True))
     total = t[:, 0].copy()
-    for k in range(1, t.shape[1]):  # numpy's sum would add in pairs
+    for k in range(1, t.shape[1]):  # not np.sum: its pairwise summation has another order
         total = total + t[:, k]
     return t / total[:, None]

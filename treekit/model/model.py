@@ -1,4 +1,4 @@
-"""A model: a schema, trees, and leaf values put on portable integers."""
+"""The `Model`: a schema, trees, and fixed-point leaf values."""
 
 from __future__ import annotations
 
@@ -52,58 +52,58 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- ensemble
+# ---------------------------------------------------------------- model
 
 MissingPolicy = Literal["direction", "fractional", "surrogate", "error"]
-"""What happens to a missing value.
+"""Treatment of missing values.
 
-``direction``: the branch stored in each split.  ``fractional``: down every
-branch, in proportion to training weight (Quinlan 1993).  ``surrogate``: the
-first of the split's surrogates that applies decides, then the stored branch
-(Breiman et al. 1984).  ``error``: prediction refuses the row.
+``direction``: take the branch stored in each split.  ``fractional``: take all
+branches, in proportion to training weight (Quinlan 1993).  ``surrogate``: take the
+branch of the first surrogate that applies, else the stored branch (Breiman et al.
+1984).  ``error``: reject the row.
 """
 UnknownPolicy = Literal["missing", "error"]
-"""What a category outside the vocabulary is: ``missing``, or an ``error``."""
+"""Treatment of categories outside the vocabulary: as ``missing``, or as an ``error``."""
 
 Voting = Literal["soft", "hard"]
-"""``soft``: a leaf spreads its votes as its class weights.  ``hard``: one vote for its label."""
+"""``soft``: a leaf votes in proportion to its class weights.  ``hard``: one vote for its label."""
 
 _NAMED = 4
-"""Targets that a model's `repr` names."""
+"""Most targets that the `repr` of a model lists."""
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """An ensemble of trees (one tree is an ensemble of one).
+    """An ensemble of one or more trees.
 
-    Make one with `make_model`, which checks the trees and computes `units`.
+    Create it with `make_model`, which checks the trees and computes `units`.
 
     Attributes
     ----------
     schema : Schema
     trees : tuple of Tree
     units : (leaves, values) int64
-        Leaf values on the integers (see `treekit.model.fixed_point`), tree after tree, in node
+        Fixed-point leaf values (see `treekit.model.fixed_point`), tree after tree, in node
         order.
     exponent : int
-        Numbers and margins: the grid's step is ``2**exponent``.  0 for votes.
+        Numbers and margins: the fixed-point step is ``2**exponent``.  0 for votes.
     missing, unknown : str
-        What happens to missing cells and to categories outside the vocabulary.
+        Treatment of missing cells and of categories outside the vocabulary.
     voting : {"soft", "hard"}
     costs : (classes, classes) int64, or None
-        ``costs[i, j]`` of saying class j when it is class i, 0 to
-        `treekit.model.validation.MAX_COST`: the label is the first of least expected
-        cost.  None: most votes.  Hard votes weigh costs in each leaf, and most
-        votes decide.
+        Misclassification costs: ``costs[i, j]`` of predicting class j for true class i,
+        0 to `treekit.model.validation.MAX_COST`.  The label is the first class of least
+        expected cost.  None: most votes.  With hard voting, costs determine the vote of
+        each leaf, and the majority decides.
     combine : {"mean", "sum"}
-        What the numbers of the trees are put together to.  Classification: a sum is
-        one of margins, not of votes; see `margins`.
+        Combination of the trees' values.  For classification, ``sum`` adds margins
+        instead of votes; see `margins`.
     link : {"identity", "exp", "sigmoid", "softmax"}
-        What turns numbers, or margins, into answers; see `treekit.model.links`.
+        Link function from numbers or margins to predictions; see `treekit.model.links`.
     settings : dict
-        Every setting the model was trained with, as plain values.
+        All settings that the model was trained with, as plain values.
     provenance : dict
-        What made it: treekit's version, plugins with distribution and version.
+        Origin of the model: treekit's version, plugins with distribution and version.
     """
 
     schema: Schema
@@ -122,7 +122,7 @@ class Model:
     def __post_init__(self) -> None:
         for array in (self.units, self.costs):
             if array is not None:
-                array.flags.writeable = False  # so that kernels are compiled for one type, too
+                array.flags.writeable = False  # also gives kernels one array type to compile for
 
     def __repr__(self) -> str:
         trees = "1 tree" if self.n_trees == 1 else f"{self.n_trees} trees"
@@ -137,7 +137,7 @@ class Model:
 
     @property
     def label_costs(self) -> npt.NDArray[np.int64] | None:
-        """What weighs the sums of votes for a label; hard votes were weighed in their leaves."""
+        """Costs that apply to sums of votes; None for hard votes, whose leaves applied them."""
         return None if self.voting == "hard" else self.costs
 
     @property
@@ -147,12 +147,12 @@ class Model:
 
     @cached_property
     def n_nodes(self) -> int:
-        """Nodes of all trees, leaves included."""
+        """Number of nodes of all trees, including leaves."""
         return sum(tree.n_nodes for tree in self.trees)
 
     @cached_property
     def n_leaves(self) -> int:
-        """Leaves of all trees."""
+        """Number of leaves of all trees."""
         return sum(tree.n_leaves for tree in self.trees)
 
     @cached_property
@@ -162,25 +162,26 @@ class Model:
 
     @property
     def mass(self) -> int:
-        """What a row weighs in integer sums: `MASS` if it may divide, else 1."""
+        """Integer mass of a row in sums: `MASS` with fractional instances, else 1."""
         return MASS if self.missing == "fractional" else 1
 
     @property
     def margins(self) -> bool:
-        """Whether leaves hold margins of the classes, as boosting makes them, and no votes.
+        """Whether leaf values are class margins (boosting) instead of votes.
 
-        The label is the first class of the largest sum.  Of two the first one's is 0.
+        The label is the first class with the largest sum.  For two classes, the margin of
+        the first is 0.
         """
         return self.schema.task == "classification" and self.combine == "sum"
 
     @property
     def divisor(self) -> int:
-        """Numbers and margins: the answer is the sum divided by it, times the grid's step."""
+        """Numbers and margins: divisor of the sum, before scaling by the fixed-point step."""
         return self.mass if self.combine == "sum" else self.n_trees * self.mass
 
     @property
     def units_each(self) -> int:
-        """Classification: votes that each leaf spreads over the classes of an output, U."""
+        """Classification: votes U that each leaf distributes over the classes of an output."""
         return units_each(self)
 
     @property
@@ -190,7 +191,7 @@ class Model:
 
     @property
     def grid(self) -> Grid:
-        """Numbers and margins: the integer grid of the leaf values."""
+        """Numbers and margins: the fixed-point format of the leaf values."""
         if self.combine == "sum":
             return sum_grid(self.exponent)
         return Grid(self.exponent, *grid_shape(self.n_trees, self.schema.dtype, self.mass))
@@ -202,25 +203,25 @@ class Model:
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
     def tree_units(self, tree: int) -> npt.NDArray[np.int64]:
-        """(leaves, outputs) int64: integer leaf values of one tree, in node order."""
+        """Return the integer leaf values (leaves, outputs) of one tree, in node order."""
         return self.units[self.leaf_offsets[tree] : self.leaf_offsets[tree + 1]]
 
     @cached_property
     def packed(self) -> PackedModel:
-        """The trees as the scorer wants them, made once; see `treekit.model.packing`."""
+        """The trees packed for scoring (cached); see `treekit.model.packing`."""
         from treekit.model.packing import pack
 
         return pack(self)
 
     @cached_property
     def straight(self) -> StraightTree | None:
-        """A single plain tree for its own loops, made once; see `treekit.model.packing`."""
+        """The layout of a single threshold tree, else None; see `treekit.model.packing`."""
         from treekit.model.packing import straight_tree
 
         return straight_tree(self)
 
     def predict(self, rows: Any) -> npt.NDArray[Any]:
-        """The label, or the number, of each row of any table that `read_table` takes.
+        """Predict the label or number of each row of any table that `read_table` accepts.
 
         Returns
         -------
@@ -233,16 +234,16 @@ class Model:
         return predict(self, rows)
 
     def predict_proba(self, rows: Any) -> Any:
-        """(rows, classes) float64: the probability of each class, in schema order.
+        """Predict class probabilities (rows, classes), in schema order.
 
-        A list of such arrays if the model has several outputs.
+        Returns a list of such arrays if the model has several outputs.
         """
         from treekit.model.scoring import predict_proba
 
         return predict_proba(self, rows)
 
     def scorer(self) -> Scorer:
-        """A handle that scores one row in microseconds; see `treekit.model.row_scorer`."""
+        """Return a low-latency scorer of single rows; see `treekit.model.row_scorer`."""
         from treekit.model.row_scorer import Scorer
 
         return Scorer(self)
@@ -254,15 +255,15 @@ class Model:
         save(self, path)
 
     def rules(self, *, join: bool = True, decisions: bool = False) -> RuleList:
-        """The model as readable rules; ``print`` it, or ask for a tree with ``of_tree``.
+        """Return the model as readable rules; select one tree with ``of_tree``.
 
         Parameters
         ----------
         join : bool
-            Say leaves of equal answers in one rule wherever that is exact; else one rule a
-            leaf.
+            Merge leaves with equal predictions into one rule where that is exact; else
+            return one rule per leaf.
         decisions : bool
-            Join whatever has the same label, which is all that the rules then say; see
+            Merge all leaves with the same label; the rules then predict labels only.  See
             `treekit.rules.joined_rules`.
         """
         from treekit.rules import joined_rules, rules
@@ -270,19 +271,19 @@ class Model:
         return joined_rules(self, decisions=decisions) if join or decisions else rules(self)
 
     def explain(self, row: Any, **options: Any) -> Explanation:
-        """Why a row is answered so, and what would alter that; see `treekit.explain`."""
+        """Explain the prediction of a row, with counterfactuals; see `treekit.explain`."""
         from treekit.explain import explain
 
         return explain(self, row, **options)
 
     def plot(self, path: str | Path | None = None, **options: Any) -> Picture:
-        """A tree as a picture, written to a file if one is named; see `treekit.plot.plot`."""
+        """Draw a tree, and write it to `path` if given; see `treekit.plot.plot`."""
         from treekit.plot import plot
 
         return plot(self, path, **options)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the tree, or the first one of a forest."""
+        """Return the HTML display of a notebook: the tree, or the first tree of a forest."""
         return self.plot()._repr_html_()
 
 
@@ -299,13 +300,13 @@ def make_model(
     settings: dict[str, Any] | None = None,
     provenance: dict[str, Any] | None = None,
 ) -> Model:
-    """Check the trees and put their leaf values on the integers.
+    """Create a model: check the trees and convert leaf values to fixed-point integers.
 
     Raises
     ------
     ModelError
-        If a tree is malformed for `schema`, or a policy, a way to vote, a cost
-        or a link is unknown or does not fit.
+        If a tree is malformed for `schema`, or a policy, voting method, cost
+        or link function is unknown or does not fit.
     """
     if not trees:
         raise ModelError("a model needs at least one tree")
@@ -336,11 +337,10 @@ def make_model(
 
 
 # ---------------------------------------------------------------- votes
-# How leaves vote, and how sums of votes become a label.
 
 
 class Ballot(Protocol):
-    """What decides how many votes a leaf has; see `treekit.model.model.Model`."""
+    """Protocol of what determines the votes of a leaf; see `treekit.model.model.Model`."""
 
     @property
     def schema(self) -> Schema: ...  # noqa: D102
@@ -355,7 +355,7 @@ class Ballot(Protocol):
 
 
 def units_each(model: Ballot) -> int:
-    """Votes that each leaf of a model spreads over the classes of an output."""
+    """Return the votes that each leaf of a model distributes over the classes of an output."""
     if model.voting == "hard":
         return 1
     wide = model.mass == 1 and model.costs is None
@@ -363,7 +363,7 @@ def units_each(model: Ballot) -> int:
 
 
 def spread(model: Ballot, values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Class weights (leaves, values) as votes, each output's classes apart."""
+    """Convert class weights (leaves, values) to votes, separately for each output."""
     blocks = model.schema.blocks
     parts = []
     for first, last in itertools.pairwise(blocks):
@@ -376,10 +376,10 @@ def spread(model: Ballot, values: npt.NDArray[np.float64]) -> npt.NDArray[np.int
 
 
 def spread_trees(model: Ballot, trees: Sequence[Tree]) -> npt.NDArray[np.int64]:
-    """The votes of all leaves, tree after tree and in node order."""
+    """Compute the votes of all leaves, tree after tree and in node order."""
     units = np.empty((sum(tree.n_leaves for tree in trees), model.schema.n_values), dtype=np.int64)
     at = 0
-    for group in groups(trees, GROUP):  # all weights at once would be as large as the votes
+    for group in groups(trees, GROUP):  # all weights at once would double the memory
         weights = np.concatenate([tree.value[tree.leaves] for tree in group])
         units[at : at + len(weights)] = spread(model, weights)
         at += len(weights)
@@ -389,28 +389,27 @@ def spread_trees(model: Ballot, trees: Sequence[Tree]) -> npt.NDArray[np.int64]:
 def least_cost(
     votes: npt.NDArray[np.int64], costs: npt.NDArray[np.int64] | None
 ) -> npt.NDArray[np.int64]:
-    """(rows,) int64: the first class of most votes, or of least expected cost."""
+    """Return (rows,) int64: the first class with most votes, or with least expected cost."""
     label: npt.NDArray[np.int64]
     if costs is not None:
         label = (votes @ costs).argmin(axis=1)
-    elif votes.shape[1] == 2:  # an argmax along a short axis costs a call a row
+    elif votes.shape[1] == 2:  # faster than argmax along a short axis
         label = (votes[:, 1] > votes[:, 0]).astype(np.int64)
     else:
         label = votes.argmax(axis=1)
     return label
 
 
-# ---------------------------------------------------------------- given
-# What a user gives as a model.
+# ---------------------------------------------------------------- model arguments
 
 
 def model_of(given: object) -> Model:
-    """The model itself, or that of a fitted estimator.
+    """Return a `Model` itself, or the model of a fitted estimator.
 
     Raises
     ------
     TypeError
-        For anything else.
+        If `given` is neither.
     """
     model = getattr(given, "model_", given)
     if isinstance(model, Model):
@@ -419,8 +418,9 @@ def model_of(given: object) -> Model:
         remedy = "read a model file with treekit.load first"
     elif hasattr(given, "fit"):
         remedy = (
-            "fit the treekit estimator first, or bring a model of scikit-learn in with its importer"
+            "fit the treekit estimator first, or import a scikit-learn model with "
+            "treekit.read_model"
         )
     else:
-        remedy = "give what treekit.train or treekit.load returns"
-    raise TypeError(f"a treekit model is needed, not {type(given).__name__}; {remedy}")
+        remedy = "pass the result of treekit.train or treekit.load"
+    raise TypeError(f"expected a Model or a fitted estimator, got {type(given).__name__}; {remedy}")

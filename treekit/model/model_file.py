@@ -1,11 +1,10 @@
-"""The model file: a zip of ``model.json`` and one ``.npy`` array for each field.
+"""The model file: a zip of ``model.json`` and one ``.npy`` array per field.
 
-Arrays hold the nodes of all trees, one after the other (see
-`treekit.model.concatenated`), each in the smallest type that is exact.  What follows
-from the rest is not stored: where a node's level entries start.  A file from a
-stranger is safe to load: nothing is executed, no size is believed, and the
-model is checked like one built by hand.  Only models with oblique splits, with
-surrogates, or with rules have the arrays of these.
+Arrays hold the nodes of all trees, concatenated (see `treekit.model.concatenated`),
+each in the smallest exact type.  Derivable arrays, such as the offsets of a node's
+categories, are not stored.  Untrusted files are safe to load: nothing is executed,
+no stated size is trusted, and the model is checked like one built by hand.  Only
+models with oblique splits, surrogates or rules have the respective arrays.
 """
 
 from __future__ import annotations
@@ -47,14 +46,15 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- store
+# ---------------------------------------------------------------- saving and loading
 
 VERSION = 3
-"""Of the file format.  A reader takes files up to its own version; 2 added sums and links, 3
-rules, and a model without rules is still written as 2, for readers of before.
+"""Version of the file format; a reader accepts files up to its own version.
 
-Whatever later versions change, ``model.json`` stays a stored zip entry that
-holds ``format`` and ``version``, so that older readers can say what is wrong.
+Version 2 added sums and link functions, 3 rules; a model without rules is still
+written as version 2, for older readers.  In all future versions ``model.json`` must
+remain an uncompressed zip entry with ``format`` and ``version``, so that older
+readers can report the version.
 """
 
 _FORMAT = "treekit-model"
@@ -67,10 +67,10 @@ _GROUPS = {
         "surrogate_level_branch",
     ),
 }
-"""Arrays that a file has all of or none: how many each node owns, and what it owns."""
+"""Optional arrays, all present or all absent: the counts per node, and their entries."""
 
 _SIDES = ("surrogate_above", "surrogate_lost")
-"""Arrays of models whose surrogates are conditions of rules; others say the same of each."""
+"""Arrays of models with rules; surrogates of other models have the default values."""
 
 _PLAIN = ("roots", "units", *PER_NODE, "level_branch")
 _ARRAYS: dict[str, type[np.generic]] = {
@@ -85,7 +85,7 @@ _MOST_OWNED = 2**31 - 1
 
 
 class _Stamp(msgspec.Struct, frozen=True):
-    """What every version's ``model.json`` starts with."""
+    """The part of ``model.json`` that is common to all versions."""
 
     format: str
     version: int
@@ -109,16 +109,16 @@ class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def save(model: Model, path: str | Path) -> None:
-    """Write `model` to a file, atomically; the same model gives the same bytes.
+    """Write `model` to a file atomically; equal models give equal bytes.
 
-    Missing folders are made.
+    Missing folders are created.
 
     Raises
     ------
     ModelFileError
-        If settings or provenance hold what a file cannot.
+        If settings or provenance contain unsupported values.
     ModelFileAccessError
-        If the file cannot be written; an existing one is then as it was.
+        If the file cannot be written; an existing file is then unchanged.
     """
     try:
         header = _Header(
@@ -137,14 +137,14 @@ def save(model: Model, path: str | Path) -> None:
         )
         entries = {"model.json": msgspec.json.format(msgspec.json.encode(header), indent=1)}
     except (ModelError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ModelFileError(f"the model cannot be saved to {path}: {error}") from error
+        raise ModelFileError(f"cannot save the model to {path}: {error}") from error
     for name, array in _arrays_of(model):
         entries[f"{name}.npy"] = array_bytes(narrowest(array))
     write_entries(path, entries)
 
 
 def _arrays_of(model: Model) -> Iterator[tuple[str, npt.NDArray[Any]]]:
-    """The arrays that a file has, by name, one after the other: all would be the model again."""
+    """Yield the arrays of a file by name, one at a time to save memory."""
     yield "roots", roots_of(model.trees)
     yield "units", model.units
     for name in _PLAIN[2:]:
@@ -166,7 +166,7 @@ def _one_sided(model: Model) -> bool:
 
 
 def _joined(model: Model, name: str) -> npt.NDArray[Any]:
-    """One array of all trees, as `join` has it, in the smallest type that is exact."""
+    """Concatenate one array of all trees like `join`, in the smallest exact type."""
     arrays = [narrowest(getattr(tree, name)) for tree in model.trees]
     if name != "first_child":
         return np.concatenate(arrays)
@@ -180,25 +180,25 @@ def _joined(model: Model, name: str) -> npt.NDArray[Any]:
 
 
 def load(path: str | Path) -> Model:
-    """Read a model file, which may come from anyone.
+    """Read a model file; untrusted files are safe.
 
-    It takes at most 100 bytes of memory for each byte of the file, and 4 kB
-    for each tree, of which there are at most `MAX_TREES`; usually 4 to 10.
+    Loading takes at most 100 bytes of memory per byte of the file, usually 4 to 10,
+    and 4 kB per tree, for at most `MAX_TREES` trees.
 
     Raises
     ------
     ModelFileError
-        If it is not a model file, is truncated, corrupted or malformed, or was
-        written in a format newer than this treekit reads.
+        If it is not a model file, is truncated, corrupted or malformed, or has a
+        newer format version than this treekit supports.
     ModelFileNotFoundError, ModelFileAccessError
-        If it is not there, or cannot be opened; these are OSErrors, too.
+        If it does not exist, or cannot be opened; both are also OSErrors.
     """
     entries = read_entries(path)
     try:
         _check_stamp(entries)
         expected = _expected(entries)
         if strange := sorted(set(entries) ^ {f"{name}.npy" for name in expected} ^ {"model.json"}):
-            raise ModelFileError(f"entries are missing or unknown: {', '.join(strange)!r}")
+            raise ModelFileError(f"missing or unknown entries: {', '.join(strange)!r}")
         header = msgspec.json.decode(entries.pop("model.json"), type=_Header)
         arrays = {name: _array(name, entries.pop(f"{name}.npy")) for name in expected}
         return _model(header, arrays)
@@ -210,19 +210,19 @@ def load(path: str | Path) -> Model:
 
 def _check_stamp(entries: dict[str, bytes]) -> None:
     if "model.json" not in entries:
-        raise ModelFileError("not a model file: it has no entry 'model.json'")
+        raise ModelFileError("not a model file: no entry 'model.json'")
     stamp = msgspec.json.decode(entries["model.json"], type=_Stamp)
     if stamp.format != _FORMAT or stamp.version < 1:
         raise ModelFileError(f"not a model file: format {stamp.format!r}")
     if stamp.version > VERSION:
         raise ModelFileError(
-            f"the file has format version {stamp.version}, and this treekit reads up to "
+            f"the file has format version {stamp.version}, but this treekit reads up to "
             f"version {VERSION}; upgrade treekit"
         )
 
 
 def _expected(entries: Mapping[str, bytes]) -> list[str]:
-    """The arrays that belong in a file with these entries."""
+    """Return the names of the arrays that a file with these entries must have."""
     groups = [group for group in _GROUPS if f"{group}.npy" in entries]
     owned = [name for group in groups for name in _GROUPS[group]]
     sides = _SIDES if f"{_SIDES[0]}.npy" in entries else ()
@@ -233,11 +233,11 @@ def _array(name: str, content: bytes) -> npt.NDArray[Any]:
     try:
         return read_array(content, _ARRAYS[name])
     except ValueError as error:
-        raise ModelFileError(f"{name}.npy holds {error}") from None
+        raise ModelFileError(f"{name}.npy contains {error}") from None
 
 
 def _model(header: _Header, arrays: dict[str, npt.NDArray[Any]]) -> Model:
-    """Build the model after every check that a model built by hand passes."""
+    """Build the model with the same checks as for a model built by hand."""
     schema, roots, units = header.schema, arrays.pop("roots"), arrays.pop("units")
     for name, array in arrays.items():
         if (
@@ -245,9 +245,13 @@ def _model(header: _Header, arrays: dict[str, npt.NDArray[Any]]) -> Model:
             and name != "value"
             and array.shape != arrays["kind"].shape
         ):
-            raise ModelFileError(f"{name} has shape {array.shape}, kind {arrays['kind'].shape}")
+            raise ModelFileError(
+                f"{name} has shape {array.shape}, but kind has shape {arrays['kind'].shape}"
+            )
     if roots.ndim != 1 or not 2 <= len(roots) <= MAX_TREES + 1:
-        raise ModelFileError(f"a model holds 1 to {MAX_TREES} trees; roots has {roots.shape}")
+        raise ModelFileError(
+            f"a model must have 1 to {MAX_TREES} trees, but roots has shape {roots.shape}"
+        )
     arrays |= _starts(arrays, schema)
     for group in _GROUPS:
         arrays.pop(group, None)
@@ -276,59 +280,57 @@ def _model(header: _Header, arrays: dict[str, npt.NDArray[Any]]) -> Model:
 
 def _cost_table(costs: tuple[tuple[int, ...], ...]) -> npt.NDArray[np.int64]:
     if len({len(row) for row in costs}) != 1:
-        raise ModelFileError("costs is no table")
+        raise ModelFileError("costs is not a matrix")
     return np.array(costs, dtype=np.int64)
 
 
 def _starts(
     arrays: Mapping[str, npt.NDArray[Any]], schema: Schema
 ) -> dict[str, npt.NDArray[np.int64]]:
-    """Where the entries of each owner start: what the file leaves out."""
+    """Compute the offsets of the entries of nodes and surrogates, which the file omits."""
     kind, feature = arrays["kind"], arrays["feature"]
-    asks = (kind == Split.SUBSET) | (kind == Split.MULTIWAY)
-    starts = {"level_start": _level_starts(feature, asks, schema)}
+    level_splits = (kind == Split.SUBSET) | (kind == Split.MULTIWAY)
+    starts = {"level_start": _level_starts(feature, level_splits, schema)}
     for group in _GROUPS:
         if group in arrays:
             if np.any((arrays[group] < 0) | (arrays[group] > _MOST_OWNED)):
                 raise ModelFileError(f"{group} is out of range")
             starts[f"{group[2:-1]}_start"] = np.cumsum(np.append(0, arrays[group]))
     if "n_surrogates" in arrays:
-        asked = arrays["surrogate_feature"]
-        everyone = np.ones(len(asked), dtype=np.bool_)
-        starts["surrogate_level_start"] = _level_starts(asked, everyone, schema)
+        surrogate_features = arrays["surrogate_feature"]
+        all_surrogates = np.ones(len(surrogate_features), dtype=np.bool_)
+        starts["surrogate_level_start"] = _level_starts(surrogate_features, all_surrogates, schema)
     return starts
 
 
 def _level_starts(
     feature: npt.NDArray[Any], asks: npt.NDArray[np.bool_], schema: Schema
 ) -> npt.NDArray[np.int64]:
-    """A level split has one entry for each level of its column."""
+    """Compute the offsets of splits on categories: one entry per category of the column."""
     asks = (
         asks & (feature >= 0) & (feature < schema.n_features)
-    )  # others are refused later, by name
+    )  # invalid columns are rejected later, with a message of their own
     counts = np.zeros(len(feature) + 1, dtype=np.int64)
     counts[1:][asks] = schema.n_levels[feature[asks]]
     return np.cumsum(counts)
 
 
 # ---------------------------------------------------------------- archive
-# Named byte strings in one file: written atomically, read without trust.
-#
-# The container is a zip whose entries are stored, not compressed, so that no
-# entry can be larger than the file itself: a bomb has nothing to swell from.
+# A zip file whose entries are stored uncompressed, so that no entry can be larger
+# than the file itself (no zip bombs).
 
 _DATE = (1980, 1, 1, 0, 0, 0)
-"""Of every entry: the same model gives the same bytes."""
+"""Constant date of all entries, so that equal models give equal bytes."""
 
-# The only form of header that NumPy writes for the arrays of a model; a regular
-# expression reads it without evaluating anything.
+# The only form of header that NumPy writes for the arrays of a model, parsed by a
+# regular expression instead of evaluation.
 _HEADER = re.compile(
     rb"\{'descr': '([|][iu]1|<[iu][248]|<f[48])', 'fortran_order': False, "
     rb"'shape': \((\d{1,12}),?(?: (\d{1,12}))?\), \} *\n"
 )
 _MAGIC = b"\x93NUMPY\x01\x00"
 
-# What zipfile was seen to raise, or documents, on broken files.
+# Exceptions that zipfile documents, or was observed to raise, for broken files.
 _BROKEN = (
     zipfile.BadZipFile,
     zipfile.LargeZipFile,
@@ -345,13 +347,13 @@ _BROKEN = (
 
 @contextlib.contextmanager
 def replacing(path: str | Path) -> Iterator[IO[bytes]]:
-    """A file to write in one step: readers see the old file or the new one, whole.
+    """Open a file for atomic replacement: readers see the complete old or new file.
 
-    A temporary file in the same folder is written, flushed to the disk and
-    renamed; if anything fails it is removed, and an existing file stays.
+    A temporary file in the same folder is written, flushed to disk and renamed;
+    on failure it is removed, and an existing file is unchanged.
     """
     target = Path(os.path.realpath(path))
-    # Not tempfile: its files are private, and the user's umask should decide.
+    # Not tempfile: its files are private, but the user's umask should apply.
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
         with temporary.open("xb") as file:
@@ -365,12 +367,12 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def write_entries(path: str | Path, entries: Mapping[str, bytes]) -> None:
-    """Write the file in one step, see `replacing`; missing folders are made.
+    """Write the file atomically, see `replacing`; missing folders are created.
 
     Raises
     ------
     ModelFileAccessError
-        If it cannot be written; it names `path`, not the draft beside it.
+        If it cannot be written; the message names `path`, not the temporary file.
     """
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -386,14 +388,14 @@ def write_entries(path: str | Path, entries: Mapping[str, bytes]) -> None:
 
 
 def read_entries(path: str | Path) -> dict[str, bytes]:
-    """All entries of a file that `write_entries` wrote.
+    """Read all entries of a file that `write_entries` wrote.
 
     Raises
     ------
     ModelFileError
         If it is not such a file, or is truncated or corrupted.
     ModelFileNotFoundError, ModelFileAccessError
-        If it is not there, or cannot be opened.
+        If it does not exist, or cannot be opened.
     """
     with _opened(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -404,16 +406,14 @@ def read_entries(path: str | Path) -> dict[str, bytes]:
                 if len(set(names)) != len(names):
                     raise ModelFileError("an entry appears twice")
                 if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
-                    raise ModelFileError("an entry is compressed; model files store them as is")
+                    raise ModelFileError("an entry is compressed; model files are not compressed")
                 if sum(max(info.file_size, info.compress_size) for info in infos) > size:
-                    raise ModelFileError("the entries claim to be larger than the file")
+                    raise ModelFileError("the stated sizes of the entries exceed the file size")
                 return {info.filename: archive.read(info) for info in infos}
         except ModelFileError as error:
             raise ModelFileError(f"{path}: {error}") from None
         except _BROKEN as error:
-            raise ModelFileError(
-                f"{path} is not a model file, or it is damaged: {error}"
-            ) from error
+            raise ModelFileError(f"{path} is not a model file, or is damaged: {error}") from error
 
 
 def _opened(path: str | Path) -> IO[bytes]:
@@ -429,7 +429,7 @@ def _opened(path: str | Path) -> IO[bytes]:
 
 
 def narrowest(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """`array` in the smallest type that holds each of its values exactly."""
+    """Convert `array` to the smallest type that represents all values exactly."""
     if array.dtype == np.float32:
         return array
     if array.dtype.kind == "f":
@@ -445,36 +445,36 @@ def narrowest(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def array_bytes(array: npt.NDArray[Any]) -> bytes:
-    """`array` as a .npy file, version 1.0, little endian."""
+    """Return `array` as the bytes of a .npy file, version 1.0, little endian."""
     little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
     header = f"{{'descr': '{little.dtype.str}', 'fortran_order': False, 'shape': {array.shape}, }}"
-    # The format asks for a multiple of 64 bytes up to and including the line end.
+    # The format requires a multiple of 64 bytes up to and including the newline.
     padded = header + " " * (-(len(_MAGIC) + 2 + len(header) + 1) % 64) + "\n"
     head = _MAGIC + struct.pack("<H", len(padded)) + padded.encode("ascii")
     return b"".join((head, little.data))
 
 
 def read_array(content: bytes, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """The array of a .npy file, widened to `dtype`; ValueError if it is not one.
+    """Read the array of a .npy file and widen it to `dtype`; raise ValueError if invalid.
 
-    The stored type must be of the same kind and no wider, and the size must be
-    exactly what the shape says, which is checked before anything is allocated.
+    The stored type must be of the same kind and no wider, and the size must match
+    the shape exactly, which is checked before memory is allocated.
     """
-    wanted = np.dtype(dtype)
+    target = np.dtype(dtype)
     end = 10 + int.from_bytes(content[8:10], "little")
     header = _HEADER.fullmatch(content[10:end])
     if content[:8] != _MAGIC or header is None:
-        raise ValueError("not an array as treekit writes it")
+        raise ValueError("no array in treekit's .npy format")
     stored = np.dtype(header[1].decode("ascii"))
-    kinds = "iu" if wanted.kind in "iu" else wanted.kind
-    if stored.kind not in kinds or stored.itemsize > wanted.itemsize:
-        raise ValueError(f"an array of {stored}; expected {wanted} or narrower")
+    kinds = "iu" if target.kind in "iu" else target.kind
+    if stored.kind not in kinds or stored.itemsize > target.itemsize:
+        raise ValueError(f"an array of {stored}; expected {target} or narrower")
     shape = tuple(int(n) for n in header.groups()[1:] if n is not None)
     count = shape[0] * (shape[1] if len(shape) == 2 else 1)
     if count * stored.itemsize != len(content) - end:
-        raise ValueError(f"an array of {len(content) - end} bytes, its shape is {shape}")
+        raise ValueError(f"an array of {len(content) - end} bytes, not as its shape {shape}")
     array = np.frombuffer(content, dtype=stored, offset=end).reshape(shape)
-    if wanted.kind == "u" and array.size and int(array.min()) < 0:
-        raise ValueError("a negative number where none can be")
-    with np.errstate(invalid="ignore"):  # a signalling NaN
-        return array.astype(wanted)
+    if target.kind == "u" and array.size and int(array.min()) < 0:
+        raise ValueError("a negative number in an unsigned array")
+    with np.errstate(invalid="ignore"):  # a signalling NaN would warn
+        return array.astype(target)

@@ -1,4 +1,4 @@
-"""Trees as packed nodes: the form that `treekit.kernels.score_batch` walks."""
+"""Pack trees for the scoring kernels of `treekit.kernels.score_batch`."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- pack
+# ---------------------------------------------------------------- packed trees
 
 _CELL = 8
-"""Places between two cells of a row; `treekit.kernels.feature_codes.GROUP`, which imports numba."""
+"""Stride of the cells of a row; `treekit.kernels.feature_codes.GROUP`, without importing numba."""
 
 
 class PackedModel(NamedTuple):
-    """A model as the scorer wants it.
+    """The arguments of the scoring kernels for a model.
 
     Attributes
     ----------
     trees : PackedTrees
     node_of_leaf : (leaves,) int32
-        Node of each row of `Model.units`, counted from its tree's root.
+        Node of each row of `Model.units`, relative to its tree's root.
     shares : (nodes, 2) int64, or None
-        Bounds of `mass_bounds`, tree after tree; None if rows never divide.
+        `mass_bounds` of all trees; None without fractional instances.
     """
 
     trees: PackedTrees
@@ -63,9 +63,9 @@ class PackedModel(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """How nodes are packed: what all trees share.
+    """The packing format, common to all trees.
 
-    `columns` are those that plain nodes and tests by levels ask, ascending.
+    `columns` are the split features of plain nodes and of tests of categories, ascending.
     """
 
     columns: npt.NDArray[np.int64]
@@ -77,17 +77,17 @@ class _Form(NamedTuple):
 
 
 def pack(model: Model) -> PackedModel:
-    """The trees as the kernels want them, some trees at a time: no more memory than they take.
+    """Pack the trees of a model, in batches to save memory.
 
     Keys are 32 bits wide if the input type is float32 and a node's cell and
-    child fit beside them, else 64.
+    child fit in another 32 bits, else 64.
     """
     from treekit.kernels.score_batch import PackedTrees
 
     schema = model.schema
     divides = model.missing == "fractional"
     derived = derive(model)
-    # Each None is one more variant to compile: spared where speed matters less.
+    # Each None is another kernel variant to compile; avoid it where speed matters less.
     full = divides or derived.n_columns > 0
     columns = _asked_columns(model, derived)
     table = level_room(model.trees, derived.column < 0)
@@ -124,14 +124,14 @@ def _pack_trees(
     packed: npt.NDArray[Any],
     table: npt.NDArray[Any],
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], list[Tops]]:
-    """Write the nodes (nodes, 2) and the table of levels.
+    """Fill the packed nodes (nodes, 2) and the branch table.
 
     Returns
     -------
     node_of_leaf : (leaves,) int32
     depth : (trees,) int64
     tops : list of Tops
-        Of some trees each, one after the other.
+        One for each batch of trees.
     """
     tops, depths = [], []
     node_of_leaf = np.empty(model.n_leaves, np.int32)
@@ -140,14 +140,17 @@ def _pack_trees(
         nodes, roots = join(trees)
         part = derived._replace(column=derived.column[first : first + nodes.n_nodes])
         plain = part.column < 0
-        asks = asks_levels(nodes, plain)
+        level_splits = asks_levels(nodes, plain)
         key, wrap = node_keys(nodes, part, form.word, form.real)
-        key[wrap & plain & (nodes.kind == Split.THRESHOLD)] -= form.word.type(1)  # not moved up
-        start = fill_levels(table, entry, nodes, asks, divides=form.divides)
-        key[asks], entry = start[:-1], int(start[-1])
+        # Left cells of numeric columns are 0 for missing but not shifted: undo the key's shift.
+        key[wrap & plain & (nodes.kind == Split.THRESHOLD)] -= form.word.type(1)
+        start = fill_levels(table, entry, nodes, level_splits, divides=form.divides)
+        key[level_splits], entry = start[:-1], int(start[-1])
         leaves = np.flatnonzero(nodes.kind == Split.LEAF)
         key[leaves] = np.arange(first_leaf, first_leaf + len(leaves))
-        cell = _cells(nodes, part, form.columns, wrap | asks) | asks.astype(np.uint64)
+        cell = _cells(nodes, part, form.columns, wrap | level_splits) | level_splits.astype(
+            np.uint64
+        )
         root = np.repeat(roots[:-1], np.diff(roots))
         child = nodes.first_child - root
         child[leaves] = leaves - root[leaves]
@@ -164,15 +167,15 @@ def _pack_trees(
 
 
 def _asked_columns(model: Model, derived: DerivedColumns) -> npt.NDArray[np.int64]:
-    """The columns that plain nodes and tests by levels ask, ascending."""
-    asked = np.zeros(model.schema.n_features, dtype=np.bool_)
-    asked[derived.level_feature[derived.level_feature >= 0]] = True
+    """Return the split features of plain nodes and of tests of categories, ascending."""
+    used = np.zeros(model.schema.n_features, dtype=np.bool_)
+    used[derived.level_feature[derived.level_feature >= 0]] = True
     at = 0
     for tree in model.trees:
         plain = derived.column[at : at + tree.n_nodes] < 0
-        asked[tree.feature[(tree.kind != Split.LEAF) & plain]] = True
+        used[tree.feature[(tree.kind != Split.LEAF) & plain]] = True
         at += tree.n_nodes
-    return np.flatnonzero(asked)
+    return np.flatnonzero(used)
 
 
 def _cells(
@@ -181,7 +184,7 @@ def _cells(
     columns: npt.NDArray[np.int64],
     left: npt.NDArray[np.bool_],
 ) -> npt.NDArray[np.uint64]:
-    """What each node asks: a cell of a column, of a derived column, or, in leaves, the zero."""
+    """Return the cell that each node reads: of a column, of a derived column, or 0 in leaves."""
     place = np.searchsorted(columns, nodes.feature)
     place = np.where(derived.column < 0, place, len(columns) + derived.column)
     cell = _CELL * (2 * place + 1 + left)
@@ -193,13 +196,13 @@ def _packed_columns(derived: DerivedColumns, columns: npt.NDArray[np.int64]) -> 
 
     arrays = derived._asdict()
     for name in ("below", "above", "lost", "level_branch"):
-        said = arrays[name]
-        arrays[name] = np.where(said < 0, UNKNOWN, said).astype(np.uint8)
+        branch = arrays[name]
+        arrays[name] = np.where(branch < 0, UNKNOWN, branch).astype(np.uint8)
     arrays["level_cell"] = _CELL * (2 * np.searchsorted(columns, derived.level_feature) + 1)
-    kept = np.float64, np.uint8
+    kept_types = np.float64, np.uint8
     return PackedColumns(
         **{
-            name: array if array.dtype in kept else array.astype(np.uint64)
+            name: array if array.dtype in kept_types else array.astype(np.uint64)
             for name, array in arrays.items()
             if name in PackedColumns._fields
         }
@@ -207,7 +210,7 @@ def _packed_columns(derived: DerivedColumns, columns: npt.NDArray[np.int64]) -> 
 
 
 def ordered_keys(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Unsigned integers as wide as `numbers`, floats but -0.0 and NaN, and in their order."""
+    """Map floats, except -0.0 and NaN, to unsigned integers of equal width in the same order."""
     word = np.dtype(f"u{numbers.dtype.itemsize}")
     bits, largest = numbers.view(word), np.iinfo(word).max
     return np.where(numbers < 0, ~bits, bits | word.type(largest - largest // 2))
@@ -216,10 +219,10 @@ def ordered_keys(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def node_keys(
     nodes: Tree, derived: DerivedColumns, word: np.dtype[Any], real: np.dtype[Any]
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """First word and wrap bit of each node that asks no levels.
+    """Return the first word and the wrap bit of each node that is no split on categories.
 
-    A wrapped node is for cells that have moved up by one, so that missing, else the
-    largest key, is 0: its own key has moved up, too.
+    A wrapped node compares cells shifted up by one, so that a missing value, otherwise
+    the largest key, wraps to 0; the key of the node is shifted as well.
     """
     largest = np.iinfo(word).max
     key = np.full(nodes.n_nodes, largest, dtype=word)
@@ -230,24 +233,24 @@ def node_keys(
     key[nodes.kind == Split.MISSING] = 0
     wrap = nodes.kind == Split.MISSING
     wrap[at] = left
-    instead = derived.column >= 0  # the key of a derived column is 0, 1 or missing
-    wrap[instead] = key[instead] = nodes.missing[instead] == 0
+    derived_nodes = derived.column >= 0  # the cell of a derived column is 0, 1 or missing
+    wrap[derived_nodes] = key[derived_nodes] = nodes.missing[derived_nodes] == 0
     return key, wrap
 
 
 # ---------------------------------------------------------------- tops
-# The first levels of trees as complete ones: what `treekit.kernels.score_batch` walks first.
+# The top levels of each tree as a complete binary tree, traversed first.
 
 MAX_TOP = 9
-"""Levels at most: the ends of a tree stay in the first cache."""
+"""Most levels of a top: larger tops do not fit in the L1 cache."""
 
 Places = npt.NDArray[np.int64]
 
 
 def top_levels(nodes: Tree, roots: Places, depth: Places, most: int) -> Places:
-    """(trees,) levels to be complete: `most`, and no more places than twice the nodes.
+    """Return the top levels (trees,): up to `most`, with at most twice as many places as nodes.
 
-    None are complete in a tree where a node has other than two branches.
+    A tree with a node that does not have two branches has no top levels.
     """
     levels = np.minimum(np.minimum(depth, most), np.frexp(np.diff(roots))[1])
     other = (nodes.kind != Split.LEAF) & (nodes.n_children != 2)
@@ -263,18 +266,18 @@ def make_tops(
     cell: npt.NDArray[np.uint64],
     levels: Places,
 ) -> Tops:
-    """The first levels of all trees, complete.
+    """Build the complete top levels of all trees.
 
     Parameters
     ----------
     nodes, roots
         See `treekit.model.concatenated.join`.
     depth : (trees,) int64
-        Levels of each tree.
+        Depth of each tree.
     key, cell : (nodes,)
-        What each node compares; of a leaf the key is its number.
+        Key and cell that each node compares; the key of a leaf is its number.
     levels : (trees,) int64
-        How many of each; where they are more than it has, its leaves are repeated.
+        Top levels of each tree; leaves above the last level are repeated.
     """
     from treekit.kernels.score_batch import Tops
 
@@ -282,26 +285,28 @@ def make_tops(
     start = np.cumsum(1 << levels) - (1 << levels)
     n_places = int(start[-1] + (1 << levels[-1]))
     keys = np.zeros(n_places, dtype=key.dtype)
-    cells = np.zeros(n_places, dtype=np.uint32)  # the zero: a leaf's repetitions go left
+    cells = np.zeros(n_places, dtype=np.uint32)  # cell 0: repeated leaves go left
     ends = np.empty(n_places, dtype=np.uint32)
     tree, at = np.arange(len(levels)), roots[:-1, None]
     for level in range(int(levels.max()) + 1):
         done = levels[tree] == level
-        whole = at[done]
-        said = np.where(below[tree[done], None], whole - roots[tree[done], None], key[whole])
-        ends[start[tree[done], None] + np.arange(1 << level)] = said
+        end_nodes = at[done]
+        end_values = np.where(
+            below[tree[done], None], end_nodes - roots[tree[done], None], key[end_nodes]
+        )
+        ends[start[tree[done], None] + np.arange(1 << level)] = end_values
         tree, at = tree[~done], at[~done]
         place = start[tree, None] + (1 << level) + np.arange(1 << level)
         keys[place], cells[place] = key[at], cell[at]
         leaf = nodes.kind[at] == Split.LEAF
         children = np.where(leaf, at, nodes.first_child[at])[:, :, None] + [0, 1]
-        children[leaf, 1] -= 1  # whichever way, the leaf again
+        children[leaf, 1] -= 1  # both children of a leaf are the leaf itself
         at = children.reshape(len(tree), 2 << level)
     return Tops(start.astype(np.uint64), levels.astype(np.uint64), below, keys, cells, ends)
 
 
 def joined_tops(parts: Sequence[Tops]) -> Tops:
-    """Those of all trees, of which each part has some."""
+    """Concatenate the tops of batches of trees."""
     from treekit.kernels.score_batch import Tops
 
     sizes = [len(part.key) for part in parts]
@@ -310,21 +315,20 @@ def joined_tops(parts: Sequence[Tops]) -> Tops:
     return joined._replace(start=joined.start + before.astype(np.uint64))
 
 
-# ---------------------------------------------------------------- straight
-# A single tree of thresholds as `treekit.kernels.score_batch` walks it.
+# ---------------------------------------------------------------- single threshold trees
 
 
 class StraightTree(NamedTuple):
-    """What `treekit.kernels.score_batch.leaves_of_rows` takes, and what leaves are called.
+    """Arguments of `treekit.kernels.score_batch.leaves_of_rows` for a single threshold tree.
 
     Attributes
     ----------
     walk : tuple
-        Its first four arguments.
+        The first four arguments.
     leaf : (nodes,) int32
-        Which leaf a node is, counted from the first; what inner nodes hold means nothing.
+        Leaf number of each node; undefined for inner nodes.
     node : (nodes,) int32
-        The nodes themselves.
+        The node numbers.
     """
 
     walk: tuple[npt.NDArray[Any], npt.NDArray[Any], np.uint64, np.uint64]
@@ -333,7 +337,7 @@ class StraightTree(NamedTuple):
 
 
 def straight_tree(model: Model) -> StraightTree | None:
-    """The tree of a model; None if there are more, or nodes that ask for more than a number."""
+    """Return the layout of a model's tree; None for several trees or other kinds of split."""
     tree = model.trees[0]
     inner = tree.kind != Split.LEAF
     plain = model.n_trees == 1 and model.missing in ("direction", "error")

@@ -1,4 +1,4 @@
-"""A warm handle for one row at a time: `Model.predict` without reading a table.
+"""Low-latency scoring of single rows.
 
 >>> score = model.scorer()
 >>> rows = score.rows({"age": [41.0, 29.0], "town": ["Ulm", None]})  # or any other table
@@ -7,7 +7,7 @@
 >>> score.proba(rows[0])
 array([0.13, 0.87])
 
-For models of numeric columns alone a row is their numbers, NaN where one is missing:
+For models with numeric columns only, a row is an array of numbers, NaN = missing:
 ``np.array([41.0, 3.5], score.dtype)``.
 """
 
@@ -34,16 +34,15 @@ Sums = npt.NDArray[np.int64]
 
 
 class Scorer:
-    """Scores rows one by one, as `Model.predict` and `Model.predict_proba` do, to the bit.
+    """Score single rows, bit-identical to `Model.predict` and `Model.predict_proba`.
 
-    A row is an array of the model's input type: (features,) or (1, features) numbers,
-    and codes of levels (their places among the levels of the column), as `rows` makes
-    them.  Nothing but type and width is checked, and what the model's policies refuse:
-    a number that is no code counts as missing.  It may be called from many threads: a
-    call shares nothing.
+    A row is an array of the model's input type, (features,) or (1, features), of numbers
+    and category codes (positions among the levels of the column), as returned by `rows`.
+    Only the type, the width and the model's policies are checked: a number that is not
+    a code counts as missing.  The scorer is thread-safe.
 
-    A forest of 100 trees of depth 8 answers within some 3 us.  Rows that divide, and
-    nodes that ask for sums or have surrogates, take what a small table takes.
+    A forest of 100 trees of depth 8 takes about 3 us per row.  Fractional instances,
+    oblique splits and surrogates take as long as `Model.predict` on a small table.
     """
 
     __slots__ = (
@@ -59,30 +58,30 @@ class Scorer:
         self._total = model.unit_total if votes and not model.schema.more else 0
         self._say = _teller(model)
         self._walk, self._facts = _walker(model)
-        # Cells are as wide as the keys, which need 64 bits where columns or nodes are many.
+        # Cells are as wide as the keys, which need 64 bits for many columns or nodes.
         self._cells = np.dtype(f"f{model.packed.trees.nodes.itemsize}")
         self._as_keys = self._cells == self._dtype
 
     def __call__(self, row: npt.NDArray[np.floating[Any]]) -> Any:
-        """The label, as the schema has it, or the number; of several outputs (outputs,) of them.
+        """Predict the label of the schema, or the number; (outputs,) for several outputs.
 
         Raises
         ------
         DataError
-            If it is no array of the model's type and width, or a policy refuses a cell.
+            If `row` is not an array of the model's type and width, or a policy rejects a cell.
         """
         first, total = self._sums(row)
         return self._say(first, total)
 
     def proba(self, row: npt.NDArray[np.floating[Any]]) -> Any:
-        """(classes,) float64: the probability of each class; of several outputs a list of such.
+        """Predict class probabilities (classes,); a list of such arrays for several outputs.
 
         Raises
         ------
         DataError
-            As for a call.
+            See `__call__`.
         ModelError
-            If the model is one of numbers.
+            For a regression model.
         """
         _, total = self._sums(row)
         if self._total:
@@ -91,28 +90,28 @@ class Scorer:
         return [own[0] for own in shares] if isinstance(shares, list) else shares[0]
 
     def sums(self, row: npt.NDArray[np.floating[Any]]) -> Sums:
-        """(values,) int64: the integer sums of the row, as `treekit.model.scoring.sums`.
+        """Return the integer sums (values,) of the row; see `treekit.model.scoring.sums`.
 
         Raises
         ------
         DataError
-            As for a call.
+            See `__call__`.
         """
         return self._sums(row)[1]
 
     def rows(self, table: Any) -> npt.NDArray[np.floating[Any]]:
-        """(rows, features) of `dtype`: rows of any table, as `Model.predict` takes them, to score.
+        """Encode any table that `Model.predict` accepts as rows (rows, features) of `dtype`.
 
         Raises
         ------
         DataError
-            Names the column, and the row and value where there is one.
+            If the table does not fit; the message names the column, and any row and value.
         """
         return encoded(self._model, table)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of a row's numbers: the model's input type."""
+        """The dtype of rows: the model's input type."""
         return self._dtype
 
     def __reduce__(self) -> tuple[type[Scorer], tuple[Model]]:
@@ -123,38 +122,38 @@ class Scorer:
         return f"<Scorer of rows ({width},) of {self._dtype}>"
 
     def _sums(self, row: npt.NDArray[np.floating[Any]]) -> tuple[int, Sums]:
-        """Where the first largest sum is, and the sums (values,)."""
+        """Return the position of the first largest sum, and the sums (values,)."""
         narrow, wide = self._shapes
         if type(row) is not np.ndarray or row.dtype != self._dtype:
             raise DataError(
-                f"a row to score is a plain array of {self._dtype}, not {_type_text(row)}; "
-                "use rows() to make such rows of a table, or predict"
+                f"a row must be a plain array of {self._dtype}, got {_type_text(row)}; "
+                "encode a table with rows(), or use predict"
             )
         if row.shape == wide:
             row = row[0]
         elif row.shape != narrow:
-            raise DataError(f"the row has shape {row.shape}; the model needs {narrow} or {wide}")
+            raise DataError(f"the row has shape {row.shape}; the model requires {narrow} or {wide}")
         flags = row.flags
         if not (self._as_keys and flags.c_contiguous and flags.writeable and flags.aligned):
-            row = row.astype(self._cells)  # one type for the compiled loop
+            row = row.astype(self._cells)  # the kernel is compiled for one array type
         if self._walk is None:
             total = sums(self._model, row[None])[0]
             return int(total.argmax()), total
         total = np.empty(self._model.units.shape[1], np.int64)
         first = self._walk(row, *self._facts, total)
         if first < 0:
-            accepted(self._model, row[None])  # says which cell is refused, and why
+            accepted(self._model, row[None])  # raises an error that names the rejected cell
         return first, total
 
 
 def _type_text(row: Any) -> str:
-    """What somebody gave in place of a row."""
+    """Describe the type of an invalid row for a message."""
     name = type(row).__name__
     return f"{name} of {row.dtype}" if hasattr(row, "dtype") and row.ndim else name
 
 
 def _teller(model: Model) -> Callable[[int, Sums], Any]:
-    """What turns the sums of a row, and the place of the first largest, into an answer."""
+    """Return a function that converts the first largest position and the sums to a prediction."""
     schema = model.schema
     if schema.more:
         return lambda _, total: decide(model, total[None])[0]
@@ -170,7 +169,7 @@ def _teller(model: Model) -> Callable[[int, Sums], Any]:
 
 
 def _walker(model: Model) -> tuple[Callable[..., int] | None, tuple[Any, ...]]:
-    """The compiled loop for one row and what it takes behind the row; None if it is not for it."""
+    """Return the kernel for one row and its further arguments; None if it is not applicable."""
     trees = model.packed.trees
     if trees.derived is not None:
         return None, ()

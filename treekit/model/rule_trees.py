@@ -1,10 +1,10 @@
-"""Rule lists as trees: ordered ones, and ones with weights, are models too.
+"""Convert ordered and weighted rule lists to trees.
 
-An ordered list is one tree, a chain: every node asks whether all conditions of a rule
-are met (`Split.RULE`), with its leaf on the one side and the rules behind it on the other.
-A list with weights is an ensemble of chains of one rule each, its second leaf saying
-what holds where the rule is not met.  So lists predict, are saved, exported and verified
-as other models are.
+An ordered list becomes one tree, a chain: each node tests all conditions of a rule
+(`Split.RULE`), with the rule's leaf on one side and the remaining rules on the other.
+A weighted list becomes an ensemble of chains of one rule each, whose second leaf is the
+value where the rule does not match.  Rule lists thus predict, and are saved, exported
+and verified, like other models.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Index = npt.NDArray[np.int64]
 
 
 class Conditions(Protocol):
-    """The conditions of all rules, one after the other, at most one a column and rule.
+    """Protocol of `treekit.rules.rule_list.ConditionTable`.
 
-    See `treekit.rules.rule_list.ConditionTable`, whose fields these are.
+    The conditions of all rules, concatenated, at most one per column and rule.
     """
 
     @property
@@ -61,15 +61,15 @@ def rule_model(
     weight: npt.NDArray[np.float64],
     **policies: Any,
 ) -> Model:
-    """The model of lists of rules, of what each rule says.
+    """Make a model of rule lists.
 
     Parameters
     ----------
     schema : Schema
     tree, end, conditions, value, weight
-        As `list_trees` takes them.
+        See `list_trees`.
     **policies
-        As `make_model` takes them.
+        See `make_model`.
     """
     margins = policies.get("combine", "mean") != "mean"
     trees = list_trees(schema, tree, end, conditions, value, weight, margins=margins)
@@ -86,56 +86,56 @@ def list_trees(
     *,
     margins: bool = False,
 ) -> tuple[Tree, ...]:
-    """The trees of lists of rules; leaves of all trees stand in the order of the rules.
+    """Convert rule lists to trees; the leaves of all trees are in the order of the rules.
 
-    Linear in the rules and in what their conditions hold.
+    Takes time linear in the rules and in the entries of their conditions.
 
     Parameters
     ----------
     schema : Schema
     tree : (rules,) int
-        The list that each rule belongs to, ascending from 0, each at least once.
+        The list of each rule, ascending from 0, each at least once.
     end : (rules,) int
-        A rule's conditions end here and start where the previous one's end.  The last
-        rule of each list, and no other, has none.
+        End of the rule's conditions, which is the start of the next rule's.  The last
+        rule of each list, and no other, has no conditions.
     conditions : Conditions
     value : (rules, values) float64
-        Weight of the classes, or the number, that a rule says.
+        Class weights, or the number, that a rule predicts.
     weight : (rules,) float64
-        Training weight that each rule answered.
+        Training weight that each rule covers.
     margins : bool
-        Whether values of classes are added, as numbers are.
+        Whether class values are additive scores.
 
     Raises
     ------
     ModelError
-        If a list does not end in a rule without conditions, or goes on behind one, or a
+        If a list does not end in a rule without conditions, or has rules after one, or a
         bound is not a number of the model's type; trees are checked by `make_model`.
     """
     tree, end = np.asarray(tree, np.int64), np.asarray(end, np.int64)
     last = np.append(tree[1:] != tree[:-1], [True] * (len(tree) > 0))
     if not len(tree) or tree[0] != 0 or np.any((np.diff(tree) != 0) & (np.diff(tree) != 1)):
-        raise ModelError("rules stand list after list, and no list is empty")
+        raise ModelError("rules must be ordered by list, and each list must have a rule")
     counts = np.diff(end, prepend=0)
     _check_ends(tree, counts, last)
     entries = _entries(schema, conditions)
-    # Of k rules the nodes of a list are: rule, leaf, rule, leaf, ..., the last leaf.
+    # The nodes of a list are: rule, leaf, rule, leaf, ..., leaf of the last rule.
     sizes = np.bincount(tree)
     roots = np.cumsum(np.append(0, 2 * sizes - 1))
     place = np.arange(len(tree)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    asks = np.zeros(int(roots[-1]), np.bool_)
-    asks[(roots[tree] + 2 * place)[~last]] = True
-    # Several entries may say one condition: where each rule's entries end.
+    is_rule = np.zeros(int(roots[-1]), np.bool_)
+    is_rule[(roots[tree] + 2 * place)[~last]] = True
+    # One condition may take two entries: `ends` are the ends of each rule's entries.
     ends = np.append(0, np.cumsum(entries.per_condition))[end]
-    owned = np.zeros(len(asks), np.int64)
-    owned[asks] = np.diff(ends, prepend=0)[~last]
+    n_entries = np.zeros(len(is_rule), np.int64)
+    n_entries[is_rule] = np.diff(ends, prepend=0)[~last]
     classes = schema.task == "classification" and not margins
     values, weights = _inside(value, weight, sizes, classes=classes)
-    nodes = _nodes(asks, np.cumsum(np.append(0, owned)), entries)
+    nodes = _nodes(is_rule, np.cumsum(np.append(0, n_entries)), entries)
     nodes = replace(
         nodes,
-        value=_merged(asks, values[~last], value),
-        weight=_merged(asks, weights[~last], weight),
+        value=_merged(is_rule, values[~last], value),
+        weight=_merged(is_rule, weights[~last], weight),
     )
     return separate(nodes, roots)
 
@@ -143,14 +143,14 @@ def list_trees(
 def _merged(
     asks: npt.NDArray[np.bool_], of_rules: npt.NDArray[Any], of_leaves: npt.NDArray[Any]
 ) -> npt.NDArray[Any]:
-    """What nodes hold, of those that ask and of leaves; both stand in the order of the rules."""
+    """Interleave values of inner nodes and of leaves, both in the order of the rules."""
     made = np.empty((len(asks), *of_leaves.shape[1:]), of_leaves.dtype)
     made[asks], made[~asks] = of_rules, of_leaves
     return made
 
 
 def _nodes(asks: npt.NDArray[np.bool_], starts: Index, entries: _Entries) -> Tree:
-    """All nodes joined, which say nothing yet; a rule's leaf is behind it, then the next rule."""
+    """Make the concatenated nodes, values still 0: each rule, its leaf, then the next rule."""
     n, rule = len(asks), np.flatnonzero(asks)
     feature = np.full(n, -1, np.int32)
     feature[rule] = entries.feature[starts[rule]]
@@ -178,9 +178,10 @@ def _nodes(asks: npt.NDArray[np.bool_], starts: Index, entries: _Entries) -> Tre
 
 
 def _check_ends(tree: Index, counts: Index, last: npt.NDArray[np.bool_]) -> None:
+    """Check that the last rule of each list, and no other, has no conditions."""
     for wrong, what in (
-        (last & (counts > 0), "has conditions: add a last rule without conditions, for all others"),
-        (~last & (counts == 0), "has no conditions, so that no later one answers: remove those"),
+        (last & (counts > 0), "has conditions: add a default rule without conditions"),
+        (~last & (counts == 0), "has no conditions and hides all later rules: remove those"),
     ):
         if wrong.any():
             at = int(np.argmax(wrong))
@@ -190,7 +191,7 @@ def _check_ends(tree: Index, counts: Index, last: npt.NDArray[np.bool_]) -> None
 
 
 class _Entries(NamedTuple):
-    """Conditions as what a `Tree` holds of surrogates: each entry fails on one side."""
+    """Conditions as surrogate entries of a `Tree`: each entry fails on one side."""
 
     per_condition: Index
     feature: npt.NDArray[np.int32]
@@ -203,12 +204,12 @@ class _Entries(NamedTuple):
 
 
 def _entries(schema: Schema, conditions: Conditions) -> _Entries:
-    """What says 1 where a condition fails, and nothing where it is met."""
+    """Convert conditions to entries: branch 1 where a condition fails, -1 where it is met."""
     column = np.asarray(conditions.column, np.int64)
     low, high, known = conditions.low, conditions.high, conditions.known
     numeric = ~schema.nominal[column]
     if np.any(numeric & ((low == np.inf) | (high == -np.inf) | np.isnan(low) | np.isnan(high))):
-        raise ModelError("a bound of a condition is no number: leave it out, or give a finite one")
+        raise ModelError("a bound of a condition is not a number: omit it, or give a finite one")
     has_low = numeric & known & (low > -np.inf)
     has_high = numeric & known & (high < np.inf)
     both = has_low & has_high
@@ -218,7 +219,7 @@ def _entries(schema: Schema, conditions: Conditions) -> _Entries:
     lower = has_low[of] & ~second
     upper = has_high[of] & ~lower
     threshold = np.where(lower, low[of], np.where(upper, high[of], 0.0))
-    gone = ~known[of]  # no known value fits
+    gone = ~known[of]  # the condition accepts missing values only
     below = np.where(lower | gone, 1, -1)
     above = np.where(upper | gone, 1, -1)
     nominal = ~numeric[of]
@@ -238,7 +239,7 @@ def _entries(schema: Schema, conditions: Conditions) -> _Entries:
 def _level_branches(
     schema: Schema, conditions: Conditions, of: Index, nominal: npt.NDArray[np.bool_]
 ) -> tuple[Index, npt.NDArray[np.int32]]:
-    """Levels that a condition names say nothing, the others 1."""
+    """Return the branch of each category: -1 (met) if the condition lists it, else 1 (fails)."""
     sizes = np.where(nominal, schema.n_levels[conditions.column[of]], 0)
     level_start = np.cumsum(np.append(0, sizes))
     branch = np.ones(int(level_start[-1]), np.int32)
@@ -252,7 +253,7 @@ def _level_branches(
 def _inside(
     value: npt.NDArray[np.float64], weight: npt.NDArray[np.float64], sizes: Index, *, classes: bool
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """What each rule and all behind it in its list say together: sums, or weighted means."""
+    """Aggregate each rule and its successors in the list: sums, or weighted means."""
     parts = value if classes else value * weight[:, None]
     sums, weights = np.empty_like(parts), np.empty_like(weight)
     stop = 0

@@ -1,7 +1,7 @@
-"""Scoring in this process: integer sums of the leaves, then one decision.
+"""In-process scoring: integer sums of leaf values, and their conversion to predictions.
 
-`sums` works on an encoded matrix (see `treekit.data.encoding`); `predict` and
-`predict_proba` take any table.  The loops are in `treekit.kernels.score_batch`.
+`sums` takes an encoded matrix (see `treekit.data.encoding`); `predict` and
+`predict_proba` take any table.  The kernels are in `treekit.kernels.score_batch`.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- predict
+# ---------------------------------------------------------------- prediction
 
 _CACHE_BYTES = 1 << 20
-"""Up to this size all packed nodes stay in the second cache between blocks of rows."""
+"""Packed nodes up to this size stay in the L2 cache between blocks of rows."""
 
 
 def predict(model: Model, rows: Any, n_threads: int = 1) -> npt.NDArray[Any]:
-    """The label, or the number, of each row of any table.
+    """Predict the label or number of each row of any table.
 
     Returns
     -------
@@ -56,16 +56,16 @@ def predict(model: Model, rows: Any, n_threads: int = 1) -> npt.NDArray[Any]:
     Raises
     ------
     DataError
-        If the rows do not fit the schema, or a policy refuses a cell.
+        If the rows do not fit the schema, or a policy rejects a cell.
     """
-    said: npt.NDArray[Any] = answers(model, encoded(model, rows), decide, n_threads)
-    return said
+    predictions: npt.NDArray[Any] = answers(model, encoded(model, rows), decide, n_threads)
+    return predictions
 
 
 def predict_proba(model: Model, rows: Any, n_threads: int = 1) -> Any:
-    """(rows, classes) float64: the probability of each class, in schema order.
+    """Predict class probabilities (rows, classes), in schema order.
 
-    A list of such arrays if the model has several outputs.
+    Returns a list of such arrays if the model has several outputs.
     """
     return answers(model, encoded(model, rows), probabilities, n_threads)
 
@@ -76,32 +76,32 @@ def answers(
     say: Callable[[Model, npt.NDArray[np.int64]], Any],
     n_threads: int = 1,
 ) -> Any:
-    """What `say`, such as `decide`, makes of the sums of each row.
+    """Apply a function such as `decide` to the sums of each row.
 
-    Of a single tree whose rows do not divide, the sums are those of a leaf, and `say`
-    is asked once a leaf.  `matrix`, `n_threads` and errors are those of `sums`.
+    For a single tree without fractional instances, the sums are those of one leaf, and
+    `say` is applied once per leaf.  See `sums` for `matrix`, `n_threads` and errors.
 
     Returns
     -------
-    (rows, ...) array, or list of such, as `say` returns
+    (rows, ...) array, or list of arrays, as returned by `say`
     """
     if model.n_trees > 1 or model.mass > 1:
         return say(model, sums(model, matrix, n_threads))
     leaf = _leaves(model, matrix, n_threads)[:, 0]
     if len(leaf) < model.n_leaves:
         return say(model, model.units[leaf])
-    said = say(model, model.units)
-    if isinstance(said, list):
-        return [own.take(leaf, axis=0) for own in said]
-    return said.take(leaf, axis=0)
+    per_leaf = say(model, model.units)
+    if isinstance(per_leaf, list):
+        return [own.take(leaf, axis=0) for own in per_leaf]
+    return per_leaf.take(leaf, axis=0)
 
 
 def decide(model: Model, sums: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    """The answers that integer `sums` (rows, values) stand for.
+    """Convert integer `sums` (rows, values) to labels or numbers.
 
-    Classification: the first class with the largest sum, or of least expected
+    Classification: the first class with the largest sum, or with least expected
     cost.  Regression: one division by the number of trees (times the mass of a
-    row; none where they add up), an exact scaling, and the link.
+    row; no division for ``combine="sum"``), an exact scaling, and the link function.
 
     Returns
     -------
@@ -112,24 +112,24 @@ def decide(model: Model, sums: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         numbers = values_of(model, sums)
         return numbers if schema.more else numbers[:, 0]
     codes = label_codes(model, sums)
-    answers = [_label_array(output)[codes[:, k]] for k, output in enumerate(schema.outputs)]
+    labels = [_label_array(output)[codes[:, k]] for k, output in enumerate(schema.outputs)]
     if not schema.more:
-        return answers[0]
-    same = len({answer.dtype.kind for answer in answers}) == 1
-    return np.stack(answers if same else [a.astype(object) for a in answers], axis=1)
+        return labels[0]
+    same = len({answer.dtype.kind for answer in labels}) == 1
+    return np.stack(labels if same else [a.astype(object) for a in labels], axis=1)
 
 
 def label_codes(model: Model, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """(rows, outputs) int64: position of the label of each output among its classes."""
+    """Return the class position of the label of each output, (rows, outputs) int64."""
     blocks = itertools.pairwise(model.schema.blocks)
     return np.stack([least_cost(sums[:, a:b], model.label_costs) for a, b in blocks], axis=1)
 
 
 def probabilities(model: Model, sums: npt.NDArray[np.int64]) -> Any:
-    """(rows, classes) float64: one correctly rounded division of `sums` by all votes.
+    """Convert `sums` to class probabilities (rows, classes).
 
-    With margins, what the link makes of them; see `treekit.model.links`.  A list of
-    such arrays if the model has several outputs.
+    Votes take one correctly rounded division by all votes, margins the link function;
+    see `treekit.model.links`.  Returns a list of arrays if the model has several outputs.
     """
     if model.schema.task != "classification":
         raise ModelError("a regression model has no class probabilities; use predict")
@@ -147,10 +147,9 @@ def sums(model: Model, matrix: Matrix, n_threads: int = 1) -> npt.NDArray[np.int
     model : Model
     matrix : (rows, features) float32 or float64
         Encoded rows: numbers, and codes of nominal columns.  Numbers are
-        rounded to the model's input type; NaN, and whatever is not a code of
-        the column's vocabulary, is missing.
+        rounded to the model's input type; NaN and invalid codes are missing.
     n_threads : int
-        Threads that share the rows; the result does not depend on it.
+        Number of threads; the result does not depend on it.
 
     Returns
     -------
@@ -159,7 +158,7 @@ def sums(model: Model, matrix: Matrix, n_threads: int = 1) -> npt.NDArray[np.int
     Raises
     ------
     DataError
-        If the shape or type is wrong, or the model's policy refuses a cell.
+        If the shape or type is wrong, or the model's policy rejects a cell.
     """
     from treekit.kernels.score_batch import add_units
     from treekit.kernels.score_fractional import add_divided_units
@@ -172,23 +171,23 @@ def sums(model: Model, matrix: Matrix, n_threads: int = 1) -> npt.NDArray[np.int
     cells, block = _cells(trees, checked)
 
     def score(part: slice) -> None:
-        given = trees, cells[part], block, model.units
+        arguments = trees, cells[part], block, model.units
         if shares is None:
-            add_units(*given, result[part])
+            add_units(*arguments, result[part])
         else:
-            add_divided_units(*given, shares, _most_leaves(model), result[part])
+            add_divided_units(*arguments, shares, _most_leaves(model), result[part])
 
     _share(score, len(checked), n_threads)
     return result
 
 
 def leaf_indices(model: Model, matrix: Matrix, n_threads: int = 1) -> npt.NDArray[np.int32]:
-    """(rows, trees) int32: the node of each tree in which each row ends.
+    """Return the leaf node of each row in each tree, (rows, trees) int32.
 
-    Where a row divides (missing policy ``fractional``): the leaf that gets most
-    of its mass, of equal ones the lowest node.
+    For fractional instances (missing policy ``fractional``): the leaf with most of the
+    row's mass, the lowest node of equal ones.
 
-    Parameters and errors are those of `sums`.
+    See `sums` for parameters and errors.
     """
     return _leaves(model, matrix, n_threads, nodes=True)
 
@@ -196,7 +195,7 @@ def leaf_indices(model: Model, matrix: Matrix, n_threads: int = 1) -> npt.NDArra
 def _leaves(
     model: Model, matrix: Matrix, n_threads: int, *, nodes: bool = False
 ) -> npt.NDArray[np.int32]:
-    """(rows, trees) int32: the leaf of each row, as a row of `Model.units` or as a node."""
+    """Return the leaves (rows, trees) int32, as rows of `Model.units` or as nodes."""
     from treekit.kernels.score_batch import leaf_rows, leaves_of_rows
     from treekit.kernels.score_fractional import largest_parts
 
@@ -204,62 +203,62 @@ def _leaves(
     result = np.empty((len(cells), model.n_trees), dtype=np.int32)
     straight = model.straight
     if straight is not None:
-        said = straight.node if nodes else straight.leaf
+        leaf_ids = straight.node if nodes else straight.leaf
 
         def walk(part: slice) -> None:
-            leaves_of_rows(*straight.walk, said, cells[part], result[part, 0])
+            leaves_of_rows(*straight.walk, leaf_ids, cells[part], result[part, 0])
 
         _share(walk, len(cells), n_threads)
         return result
     trees, node_of_leaf, shares = model.packed
-    said = node_of_leaf if nodes else np.arange(model.n_leaves, dtype=np.int32)
+    leaf_ids = node_of_leaf if nodes else np.arange(model.n_leaves, dtype=np.int32)
     cells, block = _cells(trees, cells)
 
     def find(part: slice) -> None:
-        given = trees, cells[part], block, said
+        arguments = trees, cells[part], block, leaf_ids
         if shares is None:
-            leaf_rows(*given, result[part])
+            leaf_rows(*arguments, result[part])
         else:
-            largest_parts(*given, shares, _most_leaves(model), result[part])
+            largest_parts(*arguments, shares, _most_leaves(model), result[part])
 
     _share(find, len(cells), n_threads)
     return result
 
 
 def _most_leaves(model: Model) -> np.uint64:
-    """Leaves of the tree that has most."""
+    """Return the largest number of leaves of a tree."""
     return np.uint64(np.diff(model.leaf_offsets).max())
 
 
 def encoded(model: Model, rows: Any) -> Matrix:
-    """(rows, features) of the model's input type: rows of any table, by its policies."""
+    """Encode any table as a matrix (rows, features), with the model's type and policies."""
     from treekit.data.encoding import encode_rows
 
     return encode_rows(rows, model.schema, missing=model.missing, unknown=model.unknown)
 
 
 def _label_array(output: Output) -> npt.NDArray[Any]:
-    """(classes,) labels in the narrowest array type that keeps each of them as it is."""
+    """Return the labels of an output in the narrowest array type that preserves them."""
     labels = np.array(output.classes)
-    kept = labels.tolist()
-    same = kept == list(output.classes) and isinstance(kept[0], type(output.classes[0]))
-    if not same:  # huge integers, text that ends in NUL
+    converted = labels.tolist()
+    same = converted == list(output.classes) and isinstance(converted[0], type(output.classes[0]))
+    if not same:  # huge integers, or text that ends in NUL, which NumPy strips
         labels = np.empty(len(output.classes), dtype=object)
         labels[:] = output.classes
     return labels
 
 
 def _cells(packed: PackedTrees, matrix: Matrix) -> tuple[Matrix, np.uint64]:
-    """`matrix` as wide as the keys, and the block size for trees of this size."""
+    """Cast `matrix` to the width of the keys, and choose the block size for these trees."""
     real = np.float32 if packed.nodes.dtype == np.uint32 else np.float64
-    # Small models: the trees stay in the second cache, so that few rows may stay in the
-    # first.  Large ones: each tree comes from memory once a block.
+    # Small models stay in the L2 cache, so small blocks keep their rows in L1.  Large
+    # models are read from memory once per block, so blocks are large.
     block = 64 if packed.nodes.nbytes <= _CACHE_BYTES else 4096
     return matrix.astype(real, copy=False), np.uint64(block)
 
 
 def _share(work: Callable[[slice], None], n_rows: int, n_threads: int) -> None:
-    """Call `work` on slices that cover the rows, on up to `n_threads` threads."""
+    """Call `work` on slices that cover all rows, in up to `n_threads` threads."""
     if n_threads < 1:
         raise DataError(f"n_threads is {n_threads}; give 1 or more")
     n_parts = min(n_threads, max(n_rows // 256, 1))
@@ -272,31 +271,30 @@ def _share(work: Callable[[slice], None], n_rows: int, n_threads: int) -> None:
         list(pool.map(work, parts))
 
 
-# ---------------------------------------------------------------- accepted
-# Encoded matrices that a model may score: of its width and type, and of cells that it allows.
+# ---------------------------------------------------------------- input validation
 
 Matrix = npt.NDArray[np.floating[Any]]
 
 
 def accepted(model: Model, matrix: Matrix) -> Matrix:
-    """`matrix` in the model's input type and C order, if its policies allow each cell.
+    """Check `matrix` and convert it to the model's input type in C order.
 
     Raises
     ------
     DataError
-        If the shape or type is wrong, or the model's policy refuses a cell.
+        If the shape or type is wrong, or the model's policy rejects a cell.
     """
     schema = model.schema
     if getattr(matrix, "dtype", None) not in (np.float32, np.float64):
         raise DataError(
-            "an encoded matrix is a float32 or float64 array; "
-            "use predict for tables, or encode_rows first"
+            "an encoded matrix must be a float32 or float64 array; "
+            "use predict for tables, or call encode_rows first"
         )
     if matrix.ndim != 2 or matrix.shape[1] != schema.n_features:
         raise DataError(
-            f"the matrix has shape {matrix.shape}; the model needs (rows, {schema.n_features})"
+            f"the matrix has shape {matrix.shape}; the model requires (rows, {schema.n_features})"
         )
-    with np.errstate(over="ignore"):  # beyond the largest float32 is infinite there too
+    with np.errstate(over="ignore"):  # overflow to infinity is intended, as in the kernels
         result = np.ascontiguousarray(matrix, dtype=schema.dtype)
     if model.unknown == "error":
         _refuse_unknown(result, schema)
@@ -319,7 +317,7 @@ def _refuse_unknown(matrix: Matrix, schema: Schema) -> None:
             row = int(unknown.argmax())
             raise DataError(
                 f"row {row}: {matrix[row, f]} is not a code of column {column.name!r} "
-                f"({len(column.levels)} levels), and the model's unknown policy is 'error'"
+                f"({len(column.levels)} categories), and the model's unknown policy is 'error'"
             )
 
 
@@ -331,5 +329,5 @@ def _refuse_missing(matrix: Matrix, schema: Schema) -> None:
         if missing.any():
             raise DataError(
                 f"row {int(missing.argmax())}: column {column.name!r} is missing, and the "
-                "model's missing policy is 'error'; fill it, or train with missing='direction'"
+                "model's missing policy is 'error'; impute it, or train with missing='direction'"
             )

@@ -1,8 +1,8 @@
-"""One decision tree as frozen parallel arrays, node by node.
+"""The `Tree`: one decision tree as immutable parallel arrays of nodes.
 
-The children of a node have adjacent numbers, and a child comes after its
-parent: node 0 is the root, and one pass in order (or backwards) visits parents
-first (or last).  Nothing here knows names or labels; `Schema` does.
+Siblings have adjacent node numbers, and children come after their parent: node 0 is
+the root, and a pass in ascending (descending) order visits parents before (after)
+their children.  Names and labels are part of the `Schema`.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ __all__ = [
 # ---------------------------------------------------------------- tree
 
 MAX_DEPTH = 5000
-"""Deepest tree that every part must handle; deeper models are refused by name."""
+"""Maximum depth of a tree, which all modules support; deeper models are rejected."""
 
 
 class Split(IntEnum):
-    """What a node asks."""
+    """Kinds of nodes."""
 
     LEAF = 0
     THRESHOLD = 1
     """``x[feature] <= threshold``: branch 0, else branch 1."""
     SUBSET = 2
-    """Two branches; `Tree.level_branch` says which level goes where."""
+    """Two branches; `Tree.level_branch` is the branch of each category."""
     MULTIWAY = 3
-    """As SUBSET, with any number of branches."""
+    """Like SUBSET, with any number of branches."""
     MISSING = 4
     """Missing values go to branch 0, all others to branch 1."""
     OBLIQUE = 5
     """``sum(w * x) <= threshold``: branch 0, else branch 1; see `Tree.term_start`."""
     RULE = 6
-    """All conditions of a rule are met: branch 0, a leaf; else branch 1, the rules behind it.
+    """All conditions of a rule are met: branch 0, a leaf; else branch 1, the remaining rules.
 
-    The node's entries in the arrays of surrogates are the conditions: each says 1 where it
-    fails, and nothing where it is met.  Such nodes make a chain, and nothing else does."""
+    The node's surrogate entries are the conditions: branch 1 where a condition fails, -1
+    where it is met.  A tree with RULE nodes is a chain without other kinds of split."""
 
 
 _OWNED = ("level", "term", "surrogate")
@@ -63,7 +63,7 @@ _NOTHING: npt.NDArray[Any] = np.empty(0)
 
 
 def _nothing() -> npt.NDArray[Any]:
-    """What trees are given that have no terms and no surrogates."""
+    """Return the default of optional arrays: no terms or surrogates."""
     return _NOTHING
 
 
@@ -76,7 +76,7 @@ class Tree:
     kind : (n,) uint8
         A `Split`.
     feature : (n,) int32
-        Column that the node asks (OBLIQUE: its first); -1 in leaves.
+        Split feature (OBLIQUE: the first one); -1 in leaves.
     threshold : (n,) float64
         THRESHOLD nodes: a finite number of the model's input type; OBLIQUE
         nodes: any finite number; NaN elsewhere.
@@ -87,43 +87,43 @@ class Tree:
     missing : (n,) int32
         Branch that a missing value takes; 0 in leaves and MISSING nodes.
     level_start : (n + 1,) int64
-        Node i owns ``level_branch[level_start[i]:level_start[i + 1]]``: one
-        entry for each level of its column in SUBSET and MULTIWAY nodes, else none.
+        Offsets into `level_branch`: SUBSET and MULTIWAY nodes have one entry for
+        each category of their column, other nodes none.
     level_branch : (levels,) int32
-        Branch of each level; -1 = the level was absent at the node and goes
-        the missing way.
+        Branch of each category; -1 = the category was absent at the node and is
+        treated as missing.
     value : (n, values) float64
-        What the training rows of the node say: the weight of each class, or
-        the mean target; one output after the other.
+        Value of the node's training rows: the weight of each class, or the mean
+        target; one output after the other.
     weight : (n,) float64
         Training weight that reached the node.
     gain : (n,) float64
         Score of the node's split; 0 in leaves.
     term_start : (n + 1,) int64
-        OBLIQUE node i owns terms ``term_start[i]:term_start[i + 1]``; others none.
+        Offsets of the terms of OBLIQUE nodes; other nodes have none.
     term_feature : (terms,) int32
         Numeric columns, ascending within a node.
     term_weight : (terms,) float64
-        Numbers exact in float32, not 0.  The sum is taken in double, in this
-        order, from 0.0; NaN goes the missing way.
+        Non-zero numbers exact in float32.  The sum is computed in double, in this
+        order, from 0.0; a NaN sum is treated as missing.
     surrogate_start : (n + 1,) int64
-        THRESHOLD or SUBSET node i owns surrogates ``surrogate_start[i]`` to
-        ``surrogate_start[i + 1]``: what a row is asked whose own value is
-        missing, or a level that the node never saw; the first that says a branch
-        decides.  RULE nodes own their conditions here, and have no test of their own.
+        Offsets of the surrogates of THRESHOLD and SUBSET nodes, for rows whose value is
+        missing, or is a category absent at the node; the first surrogate that gives a
+        branch decides.  The surrogates of RULE nodes are their conditions.
     surrogate_feature : (surrogates,) int32
     surrogate_threshold : (surrogates,) float64
         Numeric columns: a number of the input type.  NaN for nominal columns.
     surrogate_below, surrogate_above : (surrogates,) int32
-        Numeric columns: branch of ``x <= threshold``, and of larger values; -1 = says
-        nothing.  Surrogates say both: by default, and in nominal columns, where they
-        mean nothing, ``above`` is ``1 - below``.
+        Numeric columns: branch of ``x <= threshold``, and of larger values; -1 = no
+        branch.  By default, and for nominal columns, where they are unused,
+        ``above`` is ``1 - below``.
     surrogate_lost : (surrogates,) int32
-        Branch of a missing value, or of a level outside the vocabulary that counts as
-        one; -1 = says nothing, the default.
+        Branch of a missing value, or of a category outside the vocabulary that counts
+        as missing; -1 = no branch, the default.
     surrogate_level_start : (surrogates + 1,) int64
+        Offsets of the categories of each surrogate.
     surrogate_level_branch : (levels,) int32
-        Nominal columns: branch of each level; -1 = says nothing.
+        Nominal columns: branch of each category; -1 = no branch.
     """
 
     kind: npt.NDArray[np.uint8]
@@ -150,22 +150,24 @@ class Tree:
     surrogate_lost: npt.NDArray[np.int32] = field(default_factory=_nothing)
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            dtype = DTYPES[one.name]
-            array = getattr(self, one.name)
-            if one.name.endswith("_start"):
-                owners = self.surrogate_feature if "surrogate_level" in one.name else self.kind
+        for attribute in fields(self):
+            dtype = DTYPES[attribute.name]
+            array = getattr(self, attribute.name)
+            if attribute.name.endswith("_start"):
+                owners = (
+                    self.surrogate_feature if "surrogate_level" in attribute.name else self.kind
+                )
                 if array is _NOTHING or is_idle(np.asarray(array), owners.size):
                     array = no_entries(owners.size)
-            elif array is _NOTHING and one.name == "surrogate_above":
+            elif array is _NOTHING and attribute.name == "surrogate_above":
                 array = 1 - np.asarray(self.surrogate_below)
-            elif array is _NOTHING and one.name == "surrogate_lost":
+            elif array is _NOTHING and attribute.name == "surrogate_lost":
                 array = np.full(len(self.surrogate_feature), -1)
             array = np.ascontiguousarray(array, dtype=dtype)
             if array.flags.writeable:
                 array = array.view()
                 array.flags.writeable = False
-            object.__setattr__(self, one.name, array)
+            object.__setattr__(self, attribute.name, array)
 
     @property
     def n_nodes(self) -> int:
@@ -174,7 +176,7 @@ class Tree:
 
     @property
     def one_sided(self) -> bool:
-        """Whether some entry of the surrogates says something else than a surrogate does."""
+        """Whether any surrogate entry is one-sided, like the conditions of rules."""
         two = (self.surrogate_lost == -1) & (self.surrogate_above == 1 - self.surrogate_below)
         return not bool(np.all(two))
 
@@ -200,7 +202,7 @@ class Tree:
 
     @property
     def depths(self) -> npt.NDArray[np.int64]:
-        """(n,) int64: edges from the root; computed one level of the tree at a time."""
+        """(n,) int64: edges from the root to each node."""
         return node_depths(self, np.zeros(1, dtype=np.int64), self.n_nodes)
 
     @property
@@ -209,7 +211,7 @@ class Tree:
         return int(self.depths.max())
 
     def branches(self, node: int) -> npt.NDArray[np.int32]:
-        """Branch of each level of a SUBSET or MULTIWAY node (a view; see `level_branch`)."""
+        """Return the branch of each category of a SUBSET or MULTIWAY node, as a view."""
         return self.level_branch[self.level_start[node] : self.level_start[node + 1]]
 
     def take(
@@ -218,17 +220,16 @@ class Tree:
         closed: npt.NDArray[np.bool_],
         contents: npt.NDArray[np.int64] | None = None,
     ) -> Tree:
-        """The tree of some of the nodes, in a new order.
+        """Return the tree of a subset of the nodes, in a new order.
 
         Parameters
         ----------
         nodes : (m,) int64
-            Root first, siblings side by side, children after parents.
+            Root first, siblings adjacent, children after parents.
         closed : (m,) bool
-            Which of them become leaves.
+            Nodes that become leaves.
         contents : (m,) int64, optional
-            Nodes that take the places of `nodes`, with what they ask and say;
-            default `nodes` themselves.
+            Nodes whose splits and values replace those of `nodes`; default `nodes`.
         """
         source = nodes if contents is None else contents
         closed = closed | (self.kind[source] == Split.LEAF)
@@ -266,7 +267,7 @@ class Tree:
         )
 
     def with_value(self, value: npt.NDArray[np.float64]) -> Tree:
-        """The same tree with other node values, shape (n, outputs)."""
+        """Return the tree with other node values (n, outputs)."""
         return replace(self, value=value)
 
 
@@ -296,23 +297,22 @@ DTYPES: dict[str, type[np.generic]] = {
 }
 
 PER_NODE = tuple(name for name in DTYPES if name.partition("_")[0] not in _OWNED)
-"""Fields with one entry, or one row, for each node."""
+"""Fields with one entry, or one row, per node."""
 
 
-# ---------------------------------------------------------------- idle
-# Starts of nodes that own nothing: of trees without levels, terms or surrogates.
+# ---------------------------------------------------------------- empty offsets
 
 _FEWEST = 2**12
 _shared: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
 
 
 def no_entries(n_owners: int) -> npt.NDArray[np.int64]:
-    """(owners + 1,) int64, read-only: the starts of owners that own nothing.
+    """Return read-only CSR offsets (owners + 1,) int64 for nodes without entries.
 
-    Views of the same zeros, which all trees share: three such arrays a tree would be
+    They are views of zeros that all trees share: three such arrays per tree would take
     a third of a forest's memory.
     """
-    zeros = _shared[0]  # another thread may replace it
+    zeros = _shared[0]  # a local reference, because another thread may replace it
     if len(zeros) <= n_owners:
         zeros = np.zeros(max(2 * n_owners, _FEWEST), np.int64)
         zeros.flags.writeable = False
@@ -321,16 +321,15 @@ def no_entries(n_owners: int) -> npt.NDArray[np.int64]:
 
 
 def is_idle(start: npt.NDArray[Any], n_owners: int) -> bool:
-    """Whether starts say that so many owners own nothing, and are nothing else."""
+    """Return whether `start` are valid CSR offsets of `n_owners` owners without entries."""
     return start.shape == (n_owners + 1,) and start.dtype.kind in "iu" and not start.any()
 
 
-# ---------------------------------------------------------------- levels
-# Nodes of trees by their depth, a level at a time.
+# ---------------------------------------------------------------- nodes by depth
 
 
 def node_depths(nodes: Tree, roots: npt.NDArray[np.int64], bound: int) -> npt.NDArray[np.int64]:
-    """(n,) int64: edges from the own root of each joined node, a level at a time to `bound`."""
+    """Return the depth (n,) int64 of each concatenated node in its tree, up to `bound`."""
     depth = np.zeros(nodes.n_nodes, dtype=np.int64)
     for at, (_, children) in enumerate(node_levels(nodes, roots), 1):
         if at > bound:
@@ -342,7 +341,7 @@ def node_depths(nodes: Tree, roots: npt.NDArray[np.int64], bound: int) -> npt.ND
 def node_levels(
     nodes: Tree, roots: npt.NDArray[np.int64]
 ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """Inner nodes of each level of joined trees, the roots' first, and all of their children."""
+    """Yield the inner nodes of each level of concatenated trees, and all of their children."""
     counts = nodes.n_children
     two = bool(np.all((counts == 2) | (counts == 0)))
     level = roots
@@ -363,14 +362,14 @@ def node_levels(
         level = children
 
 
-# ---------------------------------------------------------------- owned
-# What owners, such as nodes, own of one long array, a range each.
+# ---------------------------------------------------------------- slices of CSR arrays
+# Each owner, such as a node, has a slice of a long array, given by CSR offsets.
 #
-# Branches of levels may be many times what everything else of a tree takes, and their
-# positions twice that again: entries are worked on a stretch at a time.
+# `Tree.level_branch` may be much larger than the rest of a tree, and positions in it twice
+# as large again, so entries are processed in chunks.
 
 _MOST = 1 << 16
-"""Entries that are worked on at once: their positions stay in the cache."""
+"""Entries that are processed at once: their positions stay in the cache."""
 
 
 def ranges(
@@ -378,14 +377,14 @@ def ranges(
     owners: npt.NDArray[np.int64],
     without: npt.NDArray[np.bool_] | None = None,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """What the `owners` own of an array, where owner i owns ``start[i]:start[i + 1]``.
+    """Return the positions of the entries ``start[i]:start[i + 1]`` of each owner i of `owners`.
 
     Returns
     -------
     positions : (entries,) int64
-        Of what they own, but not those of the mask `without`, in the old array.
+        Positions in the old array, without those of owners in mask `without`.
     starts : (owners + 1,) int64
-        Where the entries of each begin in the new one.
+        Offsets of each owner's entries in the new array.
     """
     sizes = np.diff(start)[owners]
     if without is not None:
@@ -396,20 +395,20 @@ def ranges(
 def gathered(
     array: npt.NDArray[Any], first: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
 ) -> npt.NDArray[Any]:
-    """(entries,) as `array`: ``array[first[i]:first[i] + sizes[i]]``, one after the other."""
-    if len(sizes) and (first[1:] == first[:-1] + sizes[:-1]).all():  # one range, as mostly
+    """Concatenate the slices ``array[first[i]:first[i] + sizes[i]]``."""
+    if len(sizes) and (first[1:] == first[:-1] + sizes[:-1]).all():  # usually one slice
         return array[first[0] : first[-1] + sizes[-1]].copy()
-    found = np.empty(sizes.sum(), array.dtype)
+    result = np.empty(sizes.sum(), array.dtype)
     at = 0
     for part in stretches(sizes):
         own = _positions(first[part], sizes[part])
-        found[at : at + len(own)] = array[own]
+        result[at : at + len(own)] = array[own]
         at += len(own)
-    return found
+    return result
 
 
 def stretches(sizes: npt.NDArray[np.int64]) -> Iterator[slice]:
-    """Owners of `sizes` entries each, some at a time: of few entries in all, or just one."""
+    """Yield slices of owners with `sizes` entries each: few entries in total, or one owner."""
     ends = np.cumsum(sizes)
     first = before = 0
     while first < len(ends):

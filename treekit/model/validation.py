@@ -1,8 +1,8 @@
-"""What a well-formed tree is, and a well-formed model of such trees.
+"""Check that trees and models are well formed.
 
-Whole-array checks, linear in nodes: a child after its parent, each node one
-parent, indices in range, thresholds finite and of the input type, one branch
-entry for each level, values finite, depth within `MAX_DEPTH`.
+Vectorized checks, linear in nodes: children after their parent, one parent per
+node, indices in range, thresholds finite and of the input type, one branch per
+category, values finite, depth within `MAX_DEPTH`.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- check
+# ---------------------------------------------------------------- trees
 
 
 def check_model(model: Model) -> None:
-    """Raise `ModelError` unless a model from elsewhere is what `make_model` could have made."""
+    """Raise `ModelError` unless an imported model could be a result of `make_model`."""
     if not isinstance(model.schema, Schema):
-        raise ModelError(f"a model's schema is a Schema, not a {type(model.schema).__name__}")
+        raise ModelError(f"a model's schema must be a Schema, got {type(model.schema).__name__}")
     trees: object = model.trees
     if not isinstance(trees, tuple) or not all(isinstance(tree, Tree) for tree in trees):
-        raise ModelError("a model's trees are a tuple of Tree")
+        raise ModelError("a model's trees must be a tuple of Tree")
     _require(bool(trees), "a model needs at least one tree")
     check_trees(model.trees, model.schema, model.margins)
     check_policies(model)
@@ -66,9 +66,9 @@ def check_tree(tree: Tree, schema: Schema, margins: bool = False) -> None:
 
 
 def check_trees(trees: Sequence[Tree], schema: Schema, margins: bool = False) -> None:
-    """`check_tree` for each of them, in the time that one of as many nodes takes."""
+    """Check each tree like `check_tree`, as fast as one tree with as many nodes."""
     for group in groups(trees, GROUP):
-        for tree in group:  # what is joined has the right length if each part has
+        for tree in group:  # before `join`, which hides wrong lengths of single trees
             _check_shapes(tree, schema)
         check_forest(*join(group), schema, margins)
 
@@ -76,9 +76,9 @@ def check_trees(trees: Sequence[Tree], schema: Schema, margins: bool = False) ->
 def check_forest(
     nodes: Tree, roots: npt.NDArray[np.int64], schema: Schema, margins: bool = False
 ) -> None:
-    """`check_tree` for all trees of `treekit.model.concatenated.join` at once.
+    """Check the trees of `treekit.model.concatenated.join` like `check_tree`, all at once.
 
-    With `margins` the values of classes may be negative.
+    With `margins` class values may be negative.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def check_forest(
     features = nodes.feature[inner]
     _require(
         bool(np.all((features >= 0) & (features < schema.n_features))),
-        "a split asks a column that the schema does not have",
+        "a split uses a column that the schema does not have",
     )
     _check_thresholds(nodes, schema)
     _check_levels(nodes, schema)
@@ -110,8 +110,8 @@ def check_forest(
     depths = node_depths(nodes, roots[:-1], MAX_DEPTH)
     if np.any(~leaf[depths == MAX_DEPTH]):
         if np.any(nodes.kind == Split.RULE):
-            raise ModelError(f"a list has more than {MAX_DEPTH} rules, the bound: leave some out")
-        raise ModelError(f"a tree is more than {MAX_DEPTH} deep, the bound: set max_depth")
+            raise ModelError(f"a list has more than {MAX_DEPTH} rules, the maximum: remove some")
+        raise ModelError(f"a tree is deeper than {MAX_DEPTH}, the maximum: set max_depth")
 
 
 def _require(condition: bool, message: str) -> None:
@@ -139,7 +139,7 @@ def _shapes(nodes: Tree, schema: Schema) -> dict[str, tuple[int, ...]]:
 
 
 def _owned(nodes: Tree, owner: str) -> int:
-    """Entries that the starts of `owner` give out; -1 if these are no starts."""
+    """Return the number of entries of `owner` by its offsets; -1 if these are invalid."""
     start = getattr(nodes, f"{owner}_start")
     if is_idle(start, len(start) - 1 if start.ndim == 1 else -1):
         return 0
@@ -156,7 +156,7 @@ def _check_links(
     inner: npt.NDArray[np.int64],
 ) -> None:
     _require(bool(np.all(nodes.n_children[leaf] == 0)), "a leaf has children")
-    _require(bool(np.all(nodes.feature[leaf] == -1)), "a leaf asks a column")
+    _require(bool(np.all(nodes.feature[leaf] == -1)), "a leaf has a split column")
     counts = nodes.n_children[inner].astype(np.int64)
     first = nodes.first_child[inner].astype(np.int64)
     _require(bool(np.all(counts >= 1)), "an inner node has no children")
@@ -165,25 +165,27 @@ def _check_links(
     _require(bool(np.all(first > inner)), "a child does not come after its parent")
     end = np.repeat(roots[1:], np.diff(roots))[inner]
     _require(bool(np.all(first + counts <= end)), "a child lies outside the tree")
-    # Opened minus closed ranges of children: how many parents a node has.
+    # Number of parents of each node: opened minus closed ranges of children.
     cover = np.bincount(first, minlength=nodes.n_nodes + 1)
     cover -= np.bincount(first + counts, minlength=nodes.n_nodes + 1)
     parents = np.cumsum(cover)[:-1]
     parents[roots[:-1]] += 1
     _require(bool(np.all(parents == 1)), "a node has no parent or several")
     missing = nodes.missing[inner]
-    _require(bool(np.all((missing >= 0) & (missing < counts))), "missing values go to no branch")
+    _require(
+        bool(np.all((missing >= 0) & (missing < counts))), "missing values take an invalid branch"
+    )
 
 
 def _check_thresholds(tree: Tree, schema: Schema) -> None:
     at = tree.kind == Split.THRESHOLD
     _require_type(tree.threshold[at], schema, "a threshold")
     nominal = schema.nominal[tree.feature[at]]
-    _require(not bool(np.any(nominal)), "a threshold split asks a nominal column")
+    _require(not bool(np.any(nominal)), "a threshold split uses a nominal column")
 
 
 def _require_type(values: npt.NDArray[np.float64], schema: Schema, what: str) -> None:
-    """Finite numbers of the model's input type."""
+    """Raise `ModelError` unless values are finite numbers of the model's input type."""
     _require(bool(np.all(np.isfinite(values))), f"{what} is not finite")
     if schema.dtype == "float32":
         exact = np.abs(values) <= np.finfo(np.float32).max
@@ -201,19 +203,19 @@ def _check_levels(tree: Tree, schema: Schema) -> None:
     expected[sets] = schema.n_levels[tree.feature[sets]]
     _require(
         bool(np.array_equal(np.diff(tree.level_start), expected)),
-        "a node does not have one branch entry for each level of its column",
+        "a node does not have one branch entry for each category of its column",
     )
     _require(
-        bool(np.all(schema.nominal[tree.feature[sets]])), "a level split asks a numeric column"
+        bool(np.all(schema.nominal[tree.feature[sets]])), "a category split uses a numeric column"
     )
-    owners = np.flatnonzero(expected)  # of all branches, in their order
+    owners = np.flatnonzero(expected)
     at = 0
     for part in stretches(expected[owners]):
         own = owners[part]
         bound = np.repeat(tree.n_children[own], expected[own])
         branch = tree.level_branch[at : at + len(bound)]
         inside = bool(np.all((branch >= -1) & (branch < bound)))
-        _require(inside, "a level goes to a branch that does not exist")
+        _require(inside, "a category takes a branch that does not exist")
         at += len(bound)
 
 
@@ -223,53 +225,55 @@ def _check_terms(tree: Tree, schema: Schema) -> None:
         return
     counts = np.diff(tree.term_start)
     _require(bool(np.all((counts > 0) == oblique)), "only oblique splits have terms")
-    _require(schema.dtype == "float32", "an oblique split needs a float32 model")
+    _require(schema.dtype == "float32", "an oblique split requires a float32 model")
     _require(bool(np.all(np.isfinite(tree.threshold[oblique]))), "a threshold is not finite")
     feature = tree.term_feature
     _require(
         bool(np.all((feature >= 0) & (feature < schema.n_features))),
-        "a term asks a column that the schema does not have",
+        "a term uses a column that the schema does not have",
     )
-    _require(not bool(np.any(schema.nominal[feature])), "a term asks a nominal column")
+    _require(not bool(np.any(schema.nominal[feature])), "a term uses a nominal column")
     first = np.zeros(len(feature), dtype=np.bool_)
     first[tree.term_start[:-1][oblique]] = True
     _require(bool(np.all((np.diff(feature) > 0) | first[1:])), "terms are not in column order")
     _require(
         bool(np.array_equal(tree.feature[oblique], feature[first])),
-        "an oblique split does not name its first column",
+        "the feature of an oblique split is not that of its first term",
     )
     _require_type(tree.term_weight, schema, "a term's weight")
     _require(bool(np.all(tree.term_weight != 0)), "a term's weight is 0")
 
 
 def _check_surrogates(tree: Tree, schema: Schema) -> None:
-    if tree.surrogate_start[-1] == 0:  # starts ascend: there are none
+    if tree.surrogate_start[-1] == 0:  # offsets ascend, so there are no surrogates
         return
-    asks = (tree.kind == Split.THRESHOLD) | (tree.kind == Split.SUBSET) | (tree.kind == Split.RULE)
+    may_have_surrogates = (
+        (tree.kind == Split.THRESHOLD) | (tree.kind == Split.SUBSET) | (tree.kind == Split.RULE)
+    )
     _require(
-        bool(np.all(asks | (np.diff(tree.surrogate_start) == 0))),
-        "a node has surrogates that is no threshold, no subset and no rule",
+        bool(np.all(may_have_surrogates | (np.diff(tree.surrogate_start) == 0))),
+        "a node with surrogates is not a threshold split, subset split or rule",
     )
     feature = tree.surrogate_feature
     _require(
         bool(np.all((feature >= 0) & (feature < schema.n_features))),
-        "a surrogate asks a column that the schema does not have",
+        "a surrogate uses a column that the schema does not have",
     )
     nominal = schema.nominal[feature]
     _require_type(tree.surrogate_threshold[~nominal], schema, "a surrogate's threshold")
-    said = np.stack([tree.surrogate_below, tree.surrogate_above, tree.surrogate_lost])
-    _require(bool(np.all((said >= -1) & (said <= 1))), "a surrogate leads to no branch")
+    branches = np.stack([tree.surrogate_below, tree.surrogate_above, tree.surrogate_lost])
+    _require(bool(np.all((branches >= -1) & (branches <= 1))), "a surrogate has an invalid branch")
     _require(
         bool(np.array_equal(np.diff(tree.surrogate_level_start), schema.n_levels[feature])),
-        "a surrogate does not have one branch entry for each level of its column",
+        "a surrogate does not have one branch entry for each category of its column",
     )
     branch = tree.surrogate_level_branch
     inside = branch.min(initial=0) >= -1 and branch.max(initial=0) <= 1
-    _require(bool(inside), "a surrogate leads to no branch")
+    _require(bool(inside), "a surrogate has an invalid branch")
 
 
 def _check_rules(tree: Tree, roots: npt.NDArray[np.int64], schema: Schema) -> None:
-    """Rules are chains, and their conditions can but fail; surrogates are no conditions."""
+    """Check that rules are chains of one-sided conditions, and surrogates are two-sided."""
     rule = tree.kind == Split.RULE
     counts = np.diff(tree.surrogate_start)
     of_rule = np.repeat(rule, counts)
@@ -279,36 +283,35 @@ def _check_rules(tree: Tree, roots: npt.NDArray[np.int64], schema: Schema) -> No
         & (tree.surrogate_above[surrogate] == 1 - tree.surrogate_below[surrogate])
         & (tree.surrogate_lost[surrogate] == -1)
     )
-    _require(bool(np.all(two_sided)), "a surrogate does not say one branch and else the other")
+    _require(bool(np.all(two_sided)), "a surrogate must have opposite branches below and above")
     at = np.flatnonzero(rule)
     if not len(at):
         return
     first = tree.first_child[at]
-    _require(bool(np.all(counts[at] > 0)), "a rule has no conditions, and is not the last one")
-    _require(bool(np.all(tree.missing[at] == 0)), "a rule's conditions are met unless one fails")
+    _require(bool(np.all(counts[at] > 0)), "a rule other than the last has no conditions")
+    _require(bool(np.all(tree.missing[at] == 0)), "the missing branch of a rule must be 0")
     inner = tree.kind != Split.LEAF
     alone = np.add.reduceat(inner & ~rule, roots[:-1]) == 0
     chained = alone | (np.add.reduceat(rule, roots[:-1]) == 0)
-    _require(bool(np.all(chained)), "rules are a chain: a tree of rules has no other splits")
-    _require(not bool(np.any(inner[first])), "rules are a chain: a rule leads to a leaf")
-    asked = tree.surrogate_feature[tree.surrogate_start[at]]
-    named = bool(np.array_equal(tree.feature[at], asked))
-    _require(named, "a rule does not name the column of its first condition")
+    _require(bool(np.all(chained)), "rules must be a chain: a tree of rules has other splits")
+    _require(not bool(np.any(inner[first])), "rules must be a chain: branch 0 is not a leaf")
+    first_columns = tree.surrogate_feature[tree.surrogate_start[at]]
+    named = bool(np.array_equal(tree.feature[at], first_columns))
+    _require(named, "the feature of a rule is not that of its first condition")
     entries = np.flatnonzero(of_rule)
-    said = [tree.surrogate_below, tree.surrogate_above, tree.surrogate_lost]
-    # Where levels are asked, below and above mean nothing.
+    branches = [tree.surrogate_below, tree.surrogate_above, tree.surrogate_lost]
+    # Conditions on nominal columns do not use below and above.
     numeric = ~schema.nominal[tree.surrogate_feature[entries]]
-    fails = [said[0][entries][numeric], said[1][entries][numeric], said[2][entries]]
+    fails = [branches[0][entries][numeric], branches[1][entries][numeric], branches[2][entries]]
     levels = np.repeat(of_rule, np.diff(tree.surrogate_level_start))
     fails.append(tree.surrogate_level_branch[levels])
-    _require(all(bool(np.all(one != 0)) for one in fails), "a condition of a rule decides for it")
+    _require(all(bool(np.all(one != 0)) for one in fails), "a condition of a rule gives branch 0")
 
 
-# ---------------------------------------------------------------- policies
-# What a model says beside its trees: policies, links, costs and the integers of its leaves.
+# ---------------------------------------------------------------- policies and units
 
 MAX_COST = 2**14
-"""Largest cost: sums of votes times costs stay within 62 bits."""
+"""Largest misclassification cost: sums of votes times costs stay within 62 bits."""
 
 _LOWEST_EXPONENT, _HIGHEST_EXPONENT = -960, 1024
 
@@ -320,79 +323,81 @@ def check_policies(model: Model) -> None:
         ("missing policy", model.missing, ("direction", "fractional", "surrogate", "error")),
         ("policy for unseen categories", model.unknown, ("missing", "error")),
         ("voting", model.voting, ("soft", "hard")),
-        ("way to combine trees", model.combine, ("mean", "sum")),
+        ("combination of trees", model.combine, ("mean", "sum")),
         ("link", model.link, ("identity", "exp", "sigmoid", "softmax")),
     ):
         if value not in known:
             raise ModelError(f"unknown {what} {value!r}; known: {', '.join(known)}")
     _check_missing(model)
     if schema.task == "regression" and (model.voting == "hard" or model.costs is not None):
-        raise ModelError("hard voting and costs are for classification")
+        raise ModelError("hard voting and costs require classification")
     _check_link(model)
     if model.costs is None:
         return
     if schema.more:
-        raise ModelError("costs are for models of one output")
+        raise ModelError("costs require a model with one output")
     k = len(schema.classes)
     if model.costs.shape != (k, k) or model.costs.dtype != np.int64:
-        raise ModelError(f"costs are a table of {k} x {k} whole numbers, not {model.costs.shape}")
+        raise ModelError(f"costs must be a {k} x {k} matrix of integers, got {model.costs.shape}")
     if np.any(np.diagonal(model.costs) != 0):
-        raise ModelError("the cost of a right answer is 0")
+        raise ModelError("the cost of a correct prediction must be 0")
     if np.any((model.costs < 0) | (model.costs > MAX_COST)):
-        raise ModelError(f"a cost lies between 0 and {MAX_COST}")
+        raise ModelError(f"costs must be between 0 and {MAX_COST}")
 
 
 def _check_missing(model: Model) -> None:
-    """Surrogates and rules say themselves what a missing value does."""
-    asks = [tree for tree in model.trees if len(tree.surrogate_feature)]
-    rules = [tree for tree in asks if Split.RULE in tree.kind]
-    if len(rules) < len(asks) and model.missing != "surrogate":
-        raise ModelError(f"trees with surrogates need missing='surrogate', not {model.missing!r}")
+    """Check that the missing policy fits the trees' surrogates and rules."""
+    with_surrogates = [tree for tree in model.trees if len(tree.surrogate_feature)]
+    rules = [tree for tree in with_surrogates if Split.RULE in tree.kind]
+    if len(rules) < len(with_surrogates) and model.missing != "surrogate":
+        raise ModelError(
+            f"trees with surrogates require missing='surrogate', got {model.missing!r}"
+        )
     if not rules:
         return
     if model.missing == "fractional":
-        raise ModelError("rows do not divide at the conditions of rules: missing='direction'")
+        raise ModelError("rules do not support missing='fractional': use missing='direction'")
     if any(tree.n_leaves > 1 and Split.RULE not in tree.kind for tree in model.trees):
-        raise ModelError("a model of rules has other splits: all of its trees are lists of rules")
+        raise ModelError("a model of rules has other splits: all trees must be rule lists")
 
 
 def _check_link(model: Model) -> None:
     schema = model.schema
     links: tuple[str, ...] = ("identity", "exp", "sigmoid")
     if model.combine == "sum" and model.missing == "fractional":
-        raise ModelError("sums of trees are for rows that do not divide: missing='direction'")
+        raise ModelError("combine='sum' does not support missing='fractional': use 'direction'")
     if schema.task == "classification":
         links = ("softmax", "sigmoid") if model.margins else ("identity",)
         if model.margins and (model.costs is not None or model.voting == "hard"):
-            raise ModelError("hard voting and costs are for votes, and sums are of margins")
+            raise ModelError("hard voting and costs require votes, but combine='sum' adds margins")
         if model.margins and (schema.more or len(schema.classes) < 2):
-            raise ModelError("margins are for models of one output with two classes or more")
+            raise ModelError("margins require one output with two or more classes")
     if model.link not in links:
         raise ModelError(
-            f"the link {model.link!r} does not fit: it is one of {', '.join(links)} for this task "
-            f"and combine={model.combine!r}"
+            f"the link {model.link!r} does not fit this task and combine={model.combine!r}; "
+            f"use one of {', '.join(links)}"
         )
 
 
 def check_units(model: Model, n_leaves: int) -> None:
-    """Refuse integers of leaves that `make_model` could not have made."""
+    """Raise `ModelError` unless the leaf values could be a result of `make_model`."""
     schema, units = model.schema, model.units
     if units.shape != (n_leaves, schema.n_values) or units.dtype != np.int64:
-        raise ModelError(f"units has shape {units.shape}, not {(n_leaves, schema.n_values)}")
+        raise ModelError(f"units has shape {units.shape}, expected {(n_leaves, schema.n_values)}")
     if schema.task == "classification" and not model.margins:
         total = model.units_each
         fits = model.exponent == 0 and bool(np.all((units >= 0) & (units <= total)))
         sums = np.add.reduceat(units, schema.blocks[:-1], axis=1)
         if not fits or not bool(np.all(sums == total)):
-            raise ModelError(f"the votes of a leaf do not share {total} units")
+            raise ModelError(f"the votes of a leaf do not sum to {total} units")
         return
     if not _LOWEST_EXPONENT <= model.exponent <= _HIGHEST_EXPONENT:
-        raise ModelError(f"the grid's exponent {model.exponent} is out of range")
+        raise ModelError(f"the fixed-point exponent {model.exponent} is out of range")
     bound = model.grid.bound
     if not bool(np.all((units >= -bound) & (units <= bound))):
-        raise ModelError(f"a leaf's integer lies beyond the grid's {bound}")
+        raise ModelError(f"a fixed-point leaf value exceeds the maximum {bound}")
     if model.combine == "sum":
-        # Each within 2**53, and at most 100,000 trees: their sums in float are near enough.
+        # At most 100,000 integers within 2**53: float sums are accurate enough here.
         largest = np.maximum.reduceat(np.abs(units), model.leaf_offsets[:-1], axis=0)
         if float(largest.sum(axis=0, dtype=np.float64).max()) > bound:
-            raise ModelError(f"the leaves' integers add up to more than the grid's {bound}")
+            raise ModelError(f"the sum of fixed-point leaf values exceeds the maximum {bound}")

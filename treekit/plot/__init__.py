@@ -1,7 +1,7 @@
-"""A tree as a picture: SVG for people, DOT for Graphviz.
+"""Pictures of trees: SVG, or DOT for Graphviz.
 
 >>> treekit.plot(model, "tree.svg")
->>> picture = model.plot(tree=2, max_depth=4)  # a notebook shows it
+>>> picture = model.plot(tree=2, max_depth=4)  # displayed in a notebook
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ def plot(
     ----------
     model : Model or fitted treekit estimator
     path : str or Path, optional
-        File to write, ``.svg`` or ``.dot``; missing folders are made.
+        File to write, ``.svg`` or ``.dot``; missing folders are created.
     tree : int
-        Which tree, from 0.
+        Index of the tree, from 0.
     max_depth : int, "auto", "way" or None
-        Deepest level to draw, the root being 0; None: everything.  ``auto``
-        stops at the deepest level that has at most `MOST_ENDS` ends.
-        The picture says what it leaves out.
+        Maximum depth to draw; the root has depth 0.  None draws the complete tree.  ``auto``
+        stops at the deepest level with at most `MOST_ENDS` ends.
+        The picture states what it omits.
     language : {"en", "zh"}
-        Of the few words that are not the model's own.
+        Language of all text that is not part of the model.
     marked : collection of int
-        Nodes of the tree: the ways from the root to them are drawn bolder.  ``way`` draws
-        only these and what branches off them; so does ``auto`` where it would cut the tree.
+        Nodes of the tree, whose decision paths from the root are drawn bolder.  ``way`` draws
+        only these paths and their other branches; so does ``auto`` if it would cut the tree.
 
     Returns
     -------
@@ -53,11 +53,11 @@ def plot(
     Raises
     ------
     SettingError
-        If there is no such tree, node, depth, language or format.
+        For an invalid tree, node, depth, language or format.
     TypeError
-        If there is no model in what is given as one.
+        If `model` is neither a `Model` nor a fitted estimator.
     OSError
-        If the file cannot be written; an existing one is then as it was.
+        If the file cannot be written; an existing file is then unchanged.
     """
     from treekit.model.model import model_of
     from treekit.model.model_file import replacing
@@ -66,7 +66,9 @@ def plot(
 
     model = model_of(model)
     if not 0 <= tree < model.n_trees:
-        raise SettingError(f"there is no tree {tree}; the model has {model.n_trees}, from 0")
+        raise SettingError(
+            f"there is no tree {tree}: trees are numbered from 0 to {model.n_trees - 1}"
+        )
     suffix = "" if path is None else suffix_of(Path(path))
     picture = make_picture(model, tree, max_depth, language_named(language), marked)
     if path is not None:
@@ -78,13 +80,15 @@ def plot(
 
 
 def written(picture: Picture, suffix: str) -> str:
-    """The text of a file with this ending."""
+    """Return the text of a picture file with the given suffix."""
     return picture.svg() if suffix == ".svg" else picture.dot()
 
 
 def suffix_of(path: Path) -> str:
-    """The ending of a picture's file; a `SettingError` for any other."""
+    """Return the suffix of a picture file; raise `SettingError` for any other."""
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise SettingError(f"{str(path)!r} is no picture; its name must end in .svg or .dot")
+        raise SettingError(
+            f"{str(path)!r} is not a picture file: its name must end in .svg or .dot"
+        )
     return suffix

@@ -1,4 +1,4 @@
-"""A picture in the DOT language, for Graphviz and what reads its files."""
+"""Pictures in the DOT language of Graphviz."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from treekit.plot.wording import percent_text, weight_text
 __all__ = ["dot", "quoted"]
 
 _WAY = 3.0
-"""Width of lines on the marked way, in points."""
+"""Line width of the marked path, in points."""
 
 
 def quoted(*lines: str) -> str:
-    r"""A DOT string of some lines.
+    r"""Quote lines of text as a DOT string.
 
-    Graphviz reads ``\n`` and the like in labels, and HTML entities; a name's
-    own backslashes, quotes and ampersands are none of these.  Control
-    characters become U+FFFD: names have theirs escaped before.
+    Graphviz interprets ``\n`` and other escapes in labels, and HTML entities; so
+    backslashes, quotes and ampersands are escaped.  Control characters become
+    U+FFFD; those of names have already been escaped.
     """
     clean = ("".join(c if c >= " " and c != "\x7f" else "\ufffd" for c in line) for line in lines)
     escapes = str.maketrans({"\\": "\\\\", '"': '\\"', "&": "&amp;"})
@@ -27,7 +27,7 @@ def quoted(*lines: str) -> str:
 
 
 def dot(picture: Picture) -> str:
-    """The picture as the text of one ``digraph``."""
+    """Write a picture as the text of a ``digraph``."""
     return "".join(f"{line}\n" for line in _lines(picture))
 
 
@@ -43,12 +43,12 @@ def _lines(picture: Picture) -> Iterator[str]:
         for child in range(drawn.first_child, drawn.first_child + drawn.n_children):
             below = picture.nodes[child]
             branch = below.branch
-            said = f"{branch.label} {branch.rest}".strip() if branch else ""
+            text = f"{branch.label} {branch.rest}".strip() if branch else ""
             width = 1 + 4 * below.share
             look = f"penwidth={width:.2f}"
             if below.marked:
                 look = f'penwidth={max(width, _WAY):.2f}, color="{INK}"'
-            yield f"  n{drawn.node} -> n{below.node} [label={quoted(said)}, {look}];"
+            yield f"  n{drawn.node} -> n{below.node} [label={quoted(text)}, {look}];"
     yield "}"
 
 

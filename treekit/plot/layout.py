@@ -1,11 +1,11 @@
-"""Where the nodes of a drawing stand: a tidy tree, in linear time.
+"""Layout of a tree drawing in linear time, and text measurement.
 
-Reingold and Tilford (1981, "Tidier drawings of trees", IEEE TSE 7(2)) asked
-for it: nodes of one level on a line, a parent over the middle of its children,
-equal subtrees drawn equally, as narrow as that allows.  Walker's extension to
-any number of children, in the linear form of Buchheim, Juenger and Leipert
+A tidy tree (Reingold and Tilford 1981, "Tidier drawings of trees", IEEE TSE 7(2))
+has the nodes of one level on a line, a parent centred over its children and
+equal subtrees drawn equally, as narrow as possible.  This is Walker's extension to
+any number of children in the linear form of Buchheim, Juenger and Leipert
 (2002, "Improving Walker's algorithm to run in linear time", Graph Drawing),
-for nodes of any width.  Nothing recurses: trees may be thousands of levels deep.
+for nodes of any width.  It does not recurse: trees may be thousands of levels deep.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def tidy(
     gap: float,
     stranger_gap: float | None = None,
 ) -> list[float]:
-    """The centre of each node, so that no two of one level come closer than a gap.
+    """Compute the centre of each node, with a minimum gap between nodes of one level.
 
     Parameters
     ----------
@@ -40,20 +40,20 @@ def tidy(
         adjacent numbers and come after their parent; a leaf has no children.
     widths : (n,) float
     gap : float
-        Least free space between two children of one parent, in the unit of `widths`.
+        Minimum space between two children of one parent, in the unit of `widths`.
     stranger_gap : float, optional
-        The same between other nodes of one level; default `gap`.
+        Minimum space between other nodes of one level; default `gap`.
 
     Returns
     -------
     (n,) float
-        Centres from left to right; the leftmost edge of all is at 0.
+        Horizontal centres; the leftmost edge of all nodes is at 0.
     """
     plan = _Plan(
         first_child, n_children, widths, gap, gap if stranger_gap is None else stranger_gap
     )
-    # A child comes after its parent, so backwards all subtrees are there before
-    # they are put side by side: the first walk of the paper without recursion.
+    # A child comes after its parent, so in reverse order all subtrees are laid out before
+    # their parent: the first walk of the paper without recursion.
     for node in range(len(widths) - 1, -1, -1):
         if n_children[node]:
             plan.join_children(node)
@@ -61,7 +61,7 @@ def tidy(
 
 
 class _Plan:
-    """The paper's fields of each node, and its procedures."""
+    """Per-node fields and procedures of the paper."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class _Plan:
         self.widths, self.gap, self.stranger_gap = widths, gap, stranger_gap
         self.parent = [-1] * n
         self.middle = [0.0] * n
-        """Of the children, counted from the first one's parent."""
+        """Midpoint of the children, in coordinates of the subtree."""
         self.prelim = [0.0] * n
         self.mod = [0.0] * n
         self.change = [0.0] * n
@@ -88,7 +88,7 @@ class _Plan:
                 self.parent[child] = node
 
     def join_children(self, node: int) -> None:
-        """Put the subtrees below `node` side by side, from left to right."""
+        """Place the subtrees below `node` side by side, from left to right."""
         first = self.first_child[node]
         last = first + self.n_children[node] - 1
         default = first
@@ -101,7 +101,7 @@ class _Plan:
         self.middle[node] = (self.prelim[first] + self.prelim[last]) / 2
 
     def centres(self) -> list[float]:
-        """The paper's second walk: sums of the shifts from the root down."""
+        """Return the centres: the paper's second walk, which adds the shifts from the root down."""
         n = len(self.widths)
         total = [0.0] * n
         centre = [self.middle[0]] * n
@@ -118,7 +118,7 @@ class _Plan:
         return (self.widths[left] + self.widths[right]) / 2 + space
 
     def _apportion(self, child: int, first: int, default: int) -> int:
-        """Move `child` and its subtree right until they clear all subtrees to the left.
+        """Move `child` and its subtree right until they are clear of all subtrees to the left.
 
         Walks down the two facing contours and the two outer ones at once;
         threads continue a contour below the end of a shorter subtree.
@@ -151,7 +151,7 @@ class _Plan:
         return default
 
     def _move(self, left: int, right: int, distance: float) -> None:
-        """Move subtree `right`; those between it and `left` share the new space later."""
+        """Move subtree `right`; the new space is later shared by those between it and `left`."""
         between = right - left
         self.change[right] -= distance / between
         self.shift[right] += distance
@@ -168,21 +168,19 @@ class _Plan:
             shift += self.shift[child] + change
 
     def _leftmost(self, node: int) -> int:
-        """The next node on the left contour, -1 at its end."""
+        """Return the next node on the left contour, -1 at its end."""
         return self.first_child[node] if self.n_children[node] else self.thread[node]
 
     def _rightmost(self, node: int) -> int:
-        """The next node on the right contour, -1 at its end."""
+        """Return the next node on the right contour, -1 at its end."""
         if not self.n_children[node]:
             return self.thread[node]
         return self.first_child[node] + self.n_children[node] - 1
 
 
-# ---------------------------------------------------------------- widths
-# How wide a text will be, without any font at hand.
-#
-# Widths are those of DejaVu Sans, the widest of the common sans-serif fonts, in
-# em and rounded up: text fits whatever font a reader's system takes.
+# ---------------------------------------------------------------- text widths
+# Estimated without a font: the widths of DejaVu Sans, the widest of the common
+# sans-serif fonts, in em and rounded up, so that text fits in any font.
 
 _EM = {
     **dict.fromkeys(" .,:;'|!ijlI`", 0.34),
@@ -196,7 +194,7 @@ _INVISIBLE = frozenset("\u2068\u2069")
 
 
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
-    """Upper estimate of a text's width, in the unit of the font's `size`."""
+    """Estimate the width of a text from above, in the unit of the font's `size`."""
     return sum(map(_em, text)) * size * (1.1 if bold else 1.0)
 
 
@@ -213,22 +211,22 @@ def _em(char: str) -> float:
 
 
 def clipped(text: str, width: float, size: float, *, bold: bool = False) -> str:
-    """`text`, or as much of it as fits in `width` with an ellipsis behind it."""
+    """Cut `text` to `width`, with an ellipsis if it does not fit."""
     if text_width(text, size, bold=bold) <= width:
         return text
     room = width - text_width("…", size, bold=bold)
-    kept = 0.0
+    used = 0.0
     for at, char in enumerate(text):
-        kept += text_width(char, size, bold=bold)
-        if kept > room:
+        used += text_width(char, size, bold=bold)
+        if used > room:
             return text[:at].rstrip() + "…"
     return text + "…"
 
 
 def wrapped(text: str, width: float, size: float, lines: int, *, bold: bool = False) -> list[str]:
-    """`text` broken at blanks into lines of `width`, `lines` at most, the last one clipped.
+    """Break `text` at blanks into at most `lines` lines of `width`; long lines are cut.
 
-    No more lines than needed, and these of about equal length.
+    The number of lines is minimal, and their lengths are about equal.
     """
     best = _broken(text, width, size, lines, bold)
     for share in (0.9, 0.8, 0.7, 0.6, 0.5):

@@ -1,4 +1,4 @@
-"""What is in a picture: the nodes that are drawn, and what each of them says."""
+"""Content of a picture: the drawn nodes, their texts and the values of targets."""
 
 from __future__ import annotations
 
@@ -54,29 +54,28 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- says
-# What the nodes say of each target, ready to be drawn.
+# ---------------------------------------------------------------- target values
 
 MOST_CLASSES = 8
-"""Classes with a colour of their own, the heaviest at the root; the others share a grey one."""
+"""Classes with a separate colour, the heaviest at the root; the others share grey."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What one node says of one target.
+    """Value of one node for one target.
 
     Attributes
     ----------
     text : str
-        The label, or the number.
+        Label or number.
     exact : str
-        The same in full.
+        Unabbreviated `text`.
     bars : tuple of float
         Classification: training weight of each entry of `Target.entries`.
     entry : int
-        The entry that the label belongs to; -1 for numbers.
+        Entry of the label; -1 for numbers.
     place : float
-        Regression: where the number lies from the smallest (0) to the largest (1) drawn.
+        Regression: position of the number between the smallest (0) and the largest (1) drawn.
     """
 
     text: str
@@ -88,7 +87,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Target:
-    """One target: its name, what the parts of its bars are, and every node's answer.
+    """Target with its legend entries and the value of every node.
 
     Attributes
     ----------
@@ -97,7 +96,7 @@ class Target:
         Classes in schema order, at most `MOST_CLASSES` and one for the others;
         empty for a number.
     answers : tuple of Answer
-        One for each node drawn.
+        Value of each drawn node.
     """
 
     name: str
@@ -108,10 +107,10 @@ class Target:
 def targets(
     model: Model, number: int, nodes: npt.NDArray[np.int64], language: Language
 ) -> tuple[Target, ...]:
-    """What `nodes` of tree `number` say.
+    """Compute the values of `nodes` of tree `number` for each target.
 
-    A leaf says what the model stores for it, an inner node what its training
-    rows would make it say.
+    The value of a leaf is the one stored in the model; that of an inner node is the value
+    it would have as a leaf.
     """
     tree, schema = model.trees[number], model.schema
     leaf = tree.n_children[nodes] == 0
@@ -125,8 +124,8 @@ def targets(
     weights = tree.value[nodes]
     votes = np.zeros(weights.shape, dtype=np.int64)
     blocks = list(itertools.pairwise(schema.blocks))
-    told = np.all([weights[:, a:b].any(axis=1) for a, b in blocks], axis=0)
-    votes[told] = spread(model, weights[told])
+    weighted = np.all([weights[:, a:b].any(axis=1) for a, b in blocks], axis=0)
+    votes[weighted] = spread(model, weights[weighted])
     votes[leaf] = model.tree_units(number)[rows]
     labels = label_codes(model, votes)
     return tuple(
@@ -139,7 +138,7 @@ def _number(name: str, values: npt.NDArray[np.float64]) -> Target:
     low, high = float(values.min()), float(values.max())
     with np.errstate(over="ignore"):
         width = high - low
-    # Halved first where the width of the range leaves float64.
+    # Halved first, because the width of the range may overflow float64.
     place = (
         (values / 2 - low / 2) / (high / 2 - low / 2) if width > 0 else np.full(len(values), 0.5)
     )
@@ -158,7 +157,7 @@ def _classes(
 ) -> Target:
     texts = [shown_label(label) for label in output.classes]
     entry = np.arange(len(texts))
-    if len(texts) > MOST_CLASSES + 1:  # a grey part for one class alone would say less
+    if len(texts) > MOST_CLASSES + 1:  # a single remaining class keeps its name
         heaviest = np.sort(np.argsort(-weights[0], kind="stable")[:MOST_CLASSES])
         entry = np.full(len(texts), MOST_CLASSES)
         entry[heaviest] = np.arange(MOST_CLASSES)
@@ -179,25 +178,25 @@ def _classes(
 
 @dataclass(frozen=True)
 class Drawn:
-    """One node of a picture.
+    """Drawn node of a picture.
 
     Attributes
     ----------
     node : int
-        Its number in the tree.
+        Number of the node in the tree.
     depth : int
     first_child, n_children : int
-        Among the nodes drawn; children stand side by side.
+        Children among the drawn nodes; they are adjacent.
     branch : Branch or None
-        How it is reached; None for the root.
+        Branch from the parent; None for the root.
     question : Question or None
-        None for leaves, and where the picture is cut.
+        Split; None for leaves and for nodes at which the picture is cut.
     hidden : int
         Leaves below a node at which the picture is cut; else 0.
     weight, share : float
-        Training weight that reached it, and its share of the root's.
+        Training weight of the node, and its share of the root's.
     marked : bool
-        Whether it lies on the way that was asked for.
+        Whether the node is on a marked path.
     """
 
     node: int
@@ -214,15 +213,15 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Picture:
-    """A tree as it is drawn; ``svg()`` and ``dot()`` write it, and a notebook shows it.
+    """Picture of a tree; ``svg()`` and ``dot()`` write it, and a notebook displays it.
 
     Attributes
     ----------
     title, described : str
     notes : tuple of str
-        What holds for the whole tree, and how much of it is drawn.
+        Notes on the complete tree and on the drawn part.
     targets : tuple of Target
-        What the nodes say.
+        Values of the nodes.
     nodes : tuple of Drawn
         The root first, a parent before its children.
     language : Language
@@ -236,19 +235,19 @@ class Picture:
     language: Language = field(repr=False)
 
     def svg(self) -> str:
-        """The picture as one SVG element that needs nothing beside itself."""
+        """Return the picture as a self-contained SVG element."""
         from treekit.plot.svg import svg
 
         return svg(self)
 
     def dot(self) -> str:
-        """The picture in the DOT language of Graphviz."""
+        """Return the picture in the DOT language of Graphviz."""
         from treekit.plot.dot import dot
 
         return dot(self)
 
     def hover(self, at: int) -> str:
-        """All that the picture knows of one node, a line for each fact."""
+        """Return the tooltip of a node, one fact per line."""
         drawn, words = self.nodes[at], self.language
         lines = [words.marked] if drawn.marked else []
         if drawn.branch:
@@ -268,7 +267,7 @@ class Picture:
         return self.svg()
 
     def _repr_html_(self) -> str:
-        # A scroll bar of its own: a wide tree is not shrunk until nobody can read it.
+        # With a scroll bar, so that a wide tree is not shrunk until it is illegible.
         return f'<div style="overflow-x:auto">{self.svg()}</div>'
 
 
@@ -279,7 +278,7 @@ def make_picture(
     language: Language,
     marked: Collection[int] = (),
 ) -> Picture:
-    """The picture of one tree of a model, counted from 0, down to a depth (see `cut`)."""
+    """Make the picture of tree `number` of a model, from 0, down to a depth (see `cut`)."""
     tree = model.trees[number]
     way = way_to(tree, marked) if marked else None
     part = cut(tree, max_depth, way)
@@ -333,31 +332,30 @@ def _notes(
 
 
 # ---------------------------------------------------------------- cut
-# How much of a tree is drawn.
 
 MOST_ENDS = 40
-"""``max_depth="auto"`` ends at the deepest level with no more ends (leaves and cuts) than these."""
+"""``max_depth="auto"`` stops at the deepest level with at most this many ends (leaves and cuts)."""
 
 MOST_LEVELS = 30
-"""So deep a marked way is followed where ``auto`` does not draw the whole tree."""
+"""Maximum depth of a marked path if the tree is not drawn completely."""
 
 MaxDepth = int | Literal["auto", "way"] | None
 
 
 class Cut(NamedTuple):
-    """The part of a tree that is drawn.
+    """Drawn part of a tree.
 
     Attributes
     ----------
     nodes : (drawn,) int64
-        Ascending: a parent before its children, siblings side by side.
+        Ascending: a parent before its children, siblings adjacent.
     first_child, n_children : (drawn,) int64
-        Among the nodes drawn; -1 and 0 at the ends.
+        Children among the drawn nodes; -1 and 0 at the ends.
     hidden : (drawn,) int64
         Leaves below a node at which the tree is cut; 0 elsewhere.
     depth : (drawn,) int64
     along : bool
-        Whether nothing but a marked way, and what lies beside it, is drawn.
+        Whether only the marked paths and their other branches are drawn.
     """
 
     nodes: npt.NDArray[np.int64]
@@ -369,21 +367,22 @@ class Cut(NamedTuple):
 
 
 def cut(tree: Tree, max_depth: MaxDepth, way: npt.NDArray[np.bool_] | None = None) -> Cut:
-    """The nodes down to a depth: a number, "auto" (see `MOST_ENDS`), "way", or None for all.
+    """Select the nodes to draw.
 
     Parameters
     ----------
     tree : Tree
     max_depth : int, "auto", "way" or None
+        Maximum depth; "auto": see `MOST_ENDS`; None: all nodes.
     way : (nodes,) bool, optional
-        A part of the tree that begins at its root (see `way_to`).  ``way`` draws this part
-        and its nodes' other branches, as far as `MOST_LEVELS`; so does ``auto`` where it
+        Marked paths from the root (see `way_to`).  ``way`` draws these nodes
+        and their other branches, down to `MOST_LEVELS`; so does ``auto`` if it
         would cut the tree.
 
     Raises
     ------
     SettingError
-        If `max_depth` is none of these.
+        If `max_depth` is invalid.
     """
     depths = tree.depths
     limit = _limit(tree, depths, "auto" if max_depth == "way" and way is not None else max_depth)
@@ -392,7 +391,7 @@ def cut(tree: Tree, max_depth: MaxDepth, way: npt.NDArray[np.bool_] | None = Non
     along = False
     if way is not None and (max_depth == "way" or too_large):
         along, opened = True, (tree.n_children > 0) & (depths < MOST_LEVELS) & way
-    # Siblings have one parent, so they stay side by side and in order.
+    # Siblings are drawn together, so they stay adjacent and in order.
     drawn = opened[tree.parent]
     drawn[0] = True
     nodes, inner = np.flatnonzero(drawn), opened[drawn]
@@ -410,7 +409,7 @@ def cut(tree: Tree, max_depth: MaxDepth, way: npt.NDArray[np.bool_] | None = Non
 
 
 def way_to(tree: Tree, marked: Collection[int]) -> npt.NDArray[np.bool_]:
-    """(nodes,) bool: the marked nodes, and those on the ways from the root to them.
+    """Return a mask (nodes,) of the decision paths from the root to the marked nodes.
 
     Raises
     ------
@@ -421,7 +420,9 @@ def way_to(tree: Tree, marked: Collection[int]) -> npt.NDArray[np.bool_]:
     parent = tree.parent
     for node in marked:
         if not 0 <= node < tree.n_nodes:
-            raise SettingError(f"there is no node {node}; the tree has {tree.n_nodes}, from 0")
+            raise SettingError(
+                f"there is no node {node}: nodes are numbered from 0 to {tree.n_nodes - 1}"
+            )
         at = node
         while not way[at]:
             way[at] = True
@@ -436,8 +437,8 @@ def _limit(tree: Tree, depths: npt.NDArray[np.int64], max_depth: MaxDepth) -> in
         return max_depth
     if max_depth != "auto":
         raise SettingError(
-            f"max_depth of a picture is {max_depth!r}; give a depth from 0, 'auto', 'way' with "
-            "marked nodes, or None for all"
+            f"max_depth of a picture is {max_depth!r}: expected a depth from 0, 'auto', 'way' "
+            "with marked nodes, or None for all"
         )
     leaf = tree.n_children == 0
     of_depth = np.bincount(depths)
@@ -447,7 +448,7 @@ def _limit(tree: Tree, depths: npt.NDArray[np.int64], max_depth: MaxDepth) -> in
 
 
 def _leaves_below(tree: Tree, depths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """(n,) int64: leaves of the subtree of each node, from the deepest level up."""
+    """Count the leaves of the subtree of each node (n,), from the deepest level up."""
     count: npt.NDArray[np.int64] = (tree.n_children == 0).astype(np.int64)
     parent = tree.parent
     order = np.argsort(depths, kind="stable")
@@ -459,7 +460,6 @@ def _leaves_below(tree: Tree, depths: npt.NDArray[np.int64]) -> npt.NDArray[np.i
 
 
 # ---------------------------------------------------------------- boxes
-# The boxes of a picture: their lines of text, and how large they are.
 
 TEXT, SMALL = 13.0, 11.0
 LINE, SMALL_LINE = 17.0, 15.0
@@ -471,24 +471,24 @@ BRANCH_PAD = 8.0
 
 @dataclass(frozen=True)
 class Box:
-    """One node, measured in pixels.
+    """Text lines and size of a node, in pixels.
 
     Attributes
     ----------
     head : tuple of str
-        Lines in bold: the question, or what a leaf says.
+        Lines in bold: the split, or the leaf value.
     instead : str
-        The first surrogate; else empty.
+        First surrogate; else empty.
     captions : tuple of str
-        A line above each bar, where there are several targets; else empty texts.
+        Line above each bar, if there are several targets; else empty texts.
     share : str
-        The last line.
+        Last line.
     branch, rest : str
-        The label above the box, and what follows it in a lighter tone.
+        Label above the box, and its continuation in a lighter tone.
     width, height : float
-        Of the box itself.
+        Size of the box.
     span : float
-        Width that the box and its label need.
+        Width of the box and its label.
     """
 
     head: tuple[str, ...]
@@ -503,7 +503,7 @@ class Box:
 
 
 def box(picture: Picture, at: int) -> Box:
-    """Node `at` of a picture as a box."""
+    """Make the box of node `at` of a picture."""
     drawn, words, targets = picture.nodes[at], picture.language, picture.targets
     many = len(targets) > 1
     if drawn.question:
@@ -525,9 +525,9 @@ def box(picture: Picture, at: int) -> Box:
     instead = ""
     if drawn.question and drawn.question.instead:
         first, *others = drawn.question.instead
-        said = words.instead.format(first)
+        text = words.instead.format(first)
         instead = clipped(
-            words.and_more.format(said, len(others)) if others else said, MOST_TEXT, SMALL
+            words.and_more.format(text, len(others)) if others else text, MOST_TEXT, SMALL
         )
     small = [line for line in (instead, *captions, share) if line]
     width = max(

@@ -1,7 +1,7 @@
-"""A picture as SVG: attributes only, no style sheet, script, font or reference.
+"""Pictures as SVG: attributes only, no style sheet, script, font or reference.
 
-It stands on paper of its own, so that it reads the same on a light and on a
-dark page, and holds no identifiers, so that many fit on one page.
+A picture has its own background, so that it looks the same on a light and on a
+dark page, and no identifiers, so that a page may contain several.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ LEVEL, LABEL = 66.0, 24.0
 TITLE, SWATCH = 16.0, 11.0
 LEAST_WIDTH, MOST_TITLE, MOST_ENTRY = 300.0, 700.0, 160.0
 BAR_TEXT = 9.5
-WAY = 3.0  # of lines on the marked way
+WAY = 3.0  # line width of the marked path
 
 
 def svg(picture: Picture) -> str:
-    """The picture as the text of one ``svg`` element."""
+    """Write a picture as the text of an SVG element."""
     nodes = picture.nodes
     boxes = [box(picture, at) for at in range(len(nodes))]
     centres = tidy(
@@ -106,7 +106,7 @@ def _text(text: str, x: float, y: float, **attributes: str | float) -> str:
 
 
 def _header(picture: Picture, width: float) -> tuple[list[str], float, float]:
-    """Title and legends; the width that they need, and where the tree may begin."""
+    """Write title and legends; return them, their width, and the top of the tree."""
     title = clipped(picture.title, max(width, MOST_TITLE), TITLE, bold=True)
     y = MARGIN + TITLE - 2
     parts = [_text(title, MARGIN, y, font_size=TITLE, font_weight="bold")]
@@ -118,12 +118,12 @@ def _header(picture: Picture, width: float) -> tuple[list[str], float, float]:
         x = MARGIN
         items = [(entry, class_colour(i)) for i, entry in enumerate(target.entries)]
         if len(picture.targets) > 1:
-            said = clipped(f"{target.name}:", MOST_ENTRY, SMALL)
-            parts.append(_text(said, x, y, font_size=SMALL, fill=MUTED))
-            x += text_width(said, SMALL) + 10
+            text = clipped(f"{target.name}:", MOST_ENTRY, SMALL)
+            parts.append(_text(text, x, y, font_size=SMALL, fill=MUTED))
+            x += text_width(text, SMALL) + 10
         for entry, colour in items:
-            said = clipped(entry, MOST_ENTRY, SMALL)
-            room = SWATCH + 5 + text_width(said, SMALL)
+            text = clipped(entry, MOST_ENTRY, SMALL)
+            room = SWATCH + 5 + text_width(text, SMALL)
             if x > MARGIN and x + room > MARGIN + widest:
                 x, y = MARGIN, y + 18
             edge = mixed(colour, INK, 0.25)
@@ -131,13 +131,13 @@ def _header(picture: Picture, width: float) -> tuple[list[str], float, float]:
                 element("rect", x=x, y=y - 9.5, width=SWATCH, height=SWATCH, rx=2.0, fill=colour,
                         stroke=edge)
             )  # fmt: skip
-            parts.append(_text(said, x + SWATCH + 5, y, font_size=SMALL))
+            parts.append(_text(text, x + SWATCH + 5, y, font_size=SMALL))
             x += room + 14
     return parts, widest, y + 22
 
 
 def _tops(picture: Picture, boxes: list[Box], top: float) -> list[float]:
-    """The upper edge of the boxes of each level."""
+    """Return the upper edge of the boxes of each level."""
     heights = [0.0] * (picture.nodes[-1].depth + 1)
     for drawn, own in zip(picture.nodes, boxes, strict=True):
         if drawn.depth >= len(heights):
@@ -147,9 +147,9 @@ def _tops(picture: Picture, boxes: list[Box], top: float) -> list[float]:
 
 
 def _edges(picture: Picture, boxes: list[Box], places: list[tuple[float, float]]) -> Iterator[str]:
-    """Curves from parents to children, as wide as the share of the rows that takes them.
+    """Write the curves from parents to children; the width shows the share of the rows.
 
-    Those of the marked way come last, so that it crosses over the others.
+    Those of the marked path come last, so that they are drawn over the others.
     """
     marked = []
     for at, drawn in enumerate(picture.nodes):
@@ -173,7 +173,7 @@ def _edges(picture: Picture, boxes: list[Box], places: list[tuple[float, float]]
 
 
 def _node(picture: Picture, at: int, own: Box, x: float, top: float) -> str:
-    """One box with its text, bars, label above it and tooltip; `x` is its middle."""
+    """Write a box with text, bars, label and tooltip; `x` is its middle."""
     drawn = picture.nodes[at]
     parts = [element("title", escaped(picture.hover(at)))]
     if own.branch or own.rest:
@@ -213,9 +213,9 @@ def _small(text: str, x: float, below: float, fill: str) -> str:
 
 
 def _branch(own: Box, x: float, top: float) -> Iterator[str]:
-    """The label of the branch on a piece of paper that hides the edge behind it."""
-    said = " ".join(filter(None, (own.branch, own.rest)))
-    width = text_width(said, SMALL) + 6
+    """Write the label of the branch, with a background that hides the edge."""
+    text = " ".join(filter(None, (own.branch, own.rest)))
+    width = text_width(text, SMALL) + 6
     yield element("rect", x=x - width / 2, y=top - 22, width=width, height=16.0, rx=3.0, fill=PAPER)
     rest = element("tspan", escaped(own.rest), fill=MUTED) if own.rest else ""
     label = escaped(own.branch) + (" " if own.branch and rest else "")
@@ -223,7 +223,7 @@ def _branch(own: Box, x: float, top: float) -> Iterator[str]:
 
 
 def _tint(picture: Picture, at: int) -> tuple[str, str]:
-    """Paper and line of a box: a leaf of one target bears the colour of its class."""
+    """Return fill and stroke of a box; leaves have the colour of their class (one target only)."""
     drawn, first = picture.nodes[at], picture.targets[0]
     entry = first.answers[at].entry
     if drawn.question or drawn.hidden or len(picture.targets) > 1 or entry < 0:
@@ -248,15 +248,15 @@ def _bar(target: Target, answer: Answer, left: float, top: float, width: float) 
         colour = class_colour(entry)
         yield element("rect", x=x, y=top, width=part, height=BAR, fill=colour, stroke=PAPER,
                       stroke_width=0.75)  # fmt: skip
-        said = weight_text(weight)
-        if text_width(said, BAR_TEXT) + 3 <= part:
-            yield _text(said, x + part / 2, top + BAR - 3, font_size=BAR_TEXT, fill=ink_on(colour),
+        text = weight_text(weight)
+        if text_width(text, BAR_TEXT) + 3 <= part:
+            yield _text(text, x + part / 2, top + BAR - 3, font_size=BAR_TEXT, fill=ink_on(colour),
                         text_anchor="middle")  # fmt: skip
         x += part
 
 
 def _notes(picture: Picture, bottom: float, width: float) -> tuple[list[str], float]:
-    """Lines below the tree, and the height of the whole picture."""
+    """Write the notes below the tree; return them and the height of the picture."""
     y = bottom + 8
     parts = []
     for note in picture.notes:
@@ -267,12 +267,10 @@ def _notes(picture: Picture, bottom: float, width: float) -> tuple[list[str], fl
 
 
 # ---------------------------------------------------------------- colours
-# Colours of classes: told apart by everybody, in print and on screen.
-#
-# The eight colours of Okabe and Ito (2008, "Color universal design"), in an
-# order in which neighbours differ in lightness, too: on grey paper dark, middle
-# and light follow each other.  Bars keep the order of the legend, and every
-# label stands in words, so that no fact is told by colour alone.
+# The eight colours of Okabe and Ito (2008, "Color universal design"), which everyone can
+# distinguish, ordered so that neighbours also differ in lightness when printed in grey.
+# Bars keep the order of the legend, and every label is written as text, so that no
+# information depends on colour alone.
 
 INK, MUTED, PAPER, EDGE = "#1b2733", "#5b6b7b", "#ffffff", "#b4bfca"
 _CLASSES = (
@@ -289,18 +287,18 @@ _CLASSES = (
 
 
 def class_colour(entry: int) -> str:
-    """The colour of an entry of the legend."""
+    """Return the colour of a legend entry."""
     return _CLASSES[min(entry, len(_CLASSES) - 1)]
 
 
 def mixed(colour: str, other: str, share: float) -> str:
-    """`colour` with a `share` of 0 to 1 of another in it."""
+    """Mix `colour` with a `share` of 0 to 1 of another colour."""
     parts = zip(_channels(colour), _channels(other), strict=True)
     return "#" + "".join(f"{round(a * (1 - share) + b * share):02x}" for a, b in parts)
 
 
 def ink_on(colour: str) -> str:
-    """White or black text, whichever contrasts more (relative luminance, WCAG 2.1)."""
+    """Return white or black, whichever contrasts more with `colour` (luminance, WCAG 2.1)."""
     light = _luminance(colour) + 0.05
     return PAPER if 1.05 / light > light / 0.05 else "#000000"
 
@@ -318,7 +316,7 @@ def _luminance(colour: str) -> float:
 
 
 # ---------------------------------------------------------------- markup
-# XML text: the one place where a picture's strings become markup.
+# The only functions that turn the strings of a picture into markup.
 
 _ESCAPES = {
     ord("&"): "&amp;",
@@ -334,30 +332,30 @@ _NEVER = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def escaped(text: str) -> str:
-    """`text` for XML content or a quoted attribute.
+    """Escape `text` for XML content or a quoted attribute.
 
-    Characters that XML 1.0 does not allow at all (section 2.2) become U+FFFD.
+    Characters that XML 1.0 does not allow (section 2.2) become U+FFFD.
     """
     return _NEVER.sub("\ufffd", text).translate(_ESCAPES)
 
 
 def number(value: float) -> str:
-    """A coordinate, to a hundredth of a pixel."""
+    """Format a coordinate to a hundredth of a pixel."""
     text = f"{value:.2f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
 
 
 def attribute(value: str | float) -> str:
-    """The text of an attribute's value."""
+    """Format the value of an attribute."""
     return escaped(value) if isinstance(value, str) else number(value)
 
 
 def element(tag: str, *content: str, **attributes: str | float) -> str:
-    """An element; `content` is markup already, attributes are text or numbers.
+    """Write an element; `content` is markup, attributes are text or numbers.
 
-    Underscores in names of attributes stand for hyphens: ``font_size=12``.
+    Underscores in names of attributes become hyphens: ``font_size=12``.
     """
-    said = "".join(
+    pairs = "".join(
         f' {name.replace("_", "-")}="{attribute(value)}"' for name, value in attributes.items()
     )
-    return f"<{tag}{said}>{''.join(content)}</{tag}>" if content else f"<{tag}{said}/>"
+    return f"<{tag}{pairs}>{''.join(content)}</{tag}>" if content else f"<{tag}{pairs}/>"

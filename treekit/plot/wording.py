@@ -1,4 +1,4 @@
-"""What a node asks and what its branches stand for, in words."""
+"""Texts of splits, branches, names and numbers in a picture."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- asks
+# ---------------------------------------------------------------- splits
 
 _QUESTION_LETTERS, _BRANCH_LETTERS = 44, 24
-"""Before further levels are counted rather than named."""
+"""Characters after which further categories are counted instead of named."""
 
 
 class Branch(NamedTuple):
-    """One answer to a question.
+    """Branch of a split.
 
     Attributes
     ----------
     label : str
-        ``yes``, or some levels.
+        ``yes``, ``no``, or categories.
     rest : str
-        ``or missing`` at the branch that missing values take; else empty.
+        ``or missing`` for the branch of missing values; else empty.
     full : str
-        The condition as a sentence, with all levels.
+        Complete condition, with all categories.
     """
 
     label: str
@@ -60,14 +60,14 @@ class Branch(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What a node asks.
+    """Split of a node.
 
     Attributes
     ----------
     text : str
     branches : tuple of Branch
     instead : tuple of str
-        Surrogates in order, each the condition under which a row takes branch 0.
+        Surrogates in order, each the condition for branch 0.
     """
 
     text: str
@@ -76,7 +76,7 @@ class Question(NamedTuple):
 
 
 def question(model: Model, tree: Tree, node: int, language: Language) -> Question:
-    """The question of an inner node of one of the model's trees."""
+    """Describe the split of an inner node of one of the model's trees."""
     kind = Split(int(tree.kind[node]))
     if kind == Split.RULE:
         return _rule(model, tree, node, language)
@@ -110,7 +110,7 @@ def question(model: Model, tree: Tree, node: int, language: Language) -> Questio
 
 
 def _rule(model: Model, tree: Tree, node: int, language: Language) -> Question:
-    """Of a rule as many conditions as there is room for, and how many more there are."""
+    """Describe a rule: as many conditions as fit, and the number of further ones."""
     shown = condition_texts(model, tree, node, language)
     text, n = shown[0], 1
     while n < len(shown) and len(text) + len(shown[n]) <= _QUESTION_LETTERS:
@@ -122,15 +122,15 @@ def _rule(model: Model, tree: Tree, node: int, language: Language) -> Question:
 
 
 def _rest(model: Model, kind: Split, absent: bool, language: Language) -> str:
-    """What else takes the branch of missing values."""
+    """Describe the other values that take the branch of missing values."""
     if kind != Split.MISSING and model.missing in ("direction", "surrogate"):
         return language.or_missing
-    # Where no value may be missing, levels that no training row had here still may come.
+    # If missing values are refused, categories without training rows here still take it.
     return language.or_absent if absent and model.missing == "error" else ""
 
 
 def _levels_by_branch(model: Model, tree: Tree, node: int) -> list[list[str]]:
-    """Levels of each branch; one list more holds those that no training row had here."""
+    """List the categories of each branch, then those without training rows at this node."""
     named: list[list[str]] = [[] for _ in range(int(tree.n_children[node]) + 1)]
     levels = model.schema.columns[tree.feature[node]].levels
     for level, branch in zip(levels, tree.branches(node).tolist(), strict=True):
@@ -139,7 +139,7 @@ def _levels_by_branch(model: Model, tree: Tree, node: int) -> list[list[str]]:
 
 
 def _number_asked(model: Model, tree: Tree, node: int) -> tuple[str, str]:
-    """What a threshold is compared with, and the threshold; both exact."""
+    """Return the compared column or sum, and the threshold, both exact."""
     names = model.schema.names
     if tree.kind[node] == Split.THRESHOLD:
         threshold = number_text(tree.threshold[node], model.schema.dtype)
@@ -156,7 +156,7 @@ def _number_asked(model: Model, tree: Tree, node: int) -> tuple[str, str]:
 
 
 def _instead(model: Model, tree: Tree, node: int, language: Language) -> list[str]:
-    """Surrogates of a node: the conditions for branch 0, in the order they are asked."""
+    """List the surrogates of a node in order, each as the condition for branch 0."""
     texts = []
     for at in range(int(tree.surrogate_start[node]), int(tree.surrogate_start[node + 1])):
         column = model.schema.columns[tree.surrogate_feature[at]]
@@ -173,52 +173,50 @@ def _instead(model: Model, tree: Tree, node: int, language: Language) -> list[st
     return texts
 
 
-# ---------------------------------------------------------------- conditions
-# The conditions of a rule in words.
+# ---------------------------------------------------------------- conditions of rules
 
 _LETTERS = 24
-"""Before further levels are counted rather than named."""
+"""Characters after which further categories are counted instead of named."""
 
 
 def condition_texts(
     model: Model, tree: Tree, node: int, language: Language, room: int | None = _LETTERS
 ) -> list[str]:
-    """What each entry of a node of `Split.RULE` asks for; `room` None names all levels."""
+    """List the conditions of a node of `Split.RULE`; with `room` None all categories are named."""
     entries = range(int(tree.surrogate_start[node]), int(tree.surrogate_start[node + 1]))
     return [_condition(model, tree, at, language, room) for at in entries]
 
 
 def _condition(model: Model, tree: Tree, at: int, language: Language, room: int | None) -> str:
     column = model.schema.columns[tree.surrogate_feature[at]]
-    name, told = shown_name(column.name), []
+    name, conditions = shown_name(column.name), []
     if column.kind == "numeric":
         threshold = number_text(tree.surrogate_threshold[at], model.schema.dtype)
         below, above = int(tree.surrogate_below[at]), int(tree.surrogate_above[at])
         if below < 0 or above < 0:
-            told = [[language.is_known.format(name), f"{name} ≤ {threshold}"][above == 1]]
+            conditions = [[language.is_known.format(name), f"{name} ≤ {threshold}"][above == 1]]
         if below == 1 and above < 0:
-            told = [f"{name} > {threshold}"]
+            conditions = [f"{name} > {threshold}"]
     else:
         start, stop = tree.surrogate_level_start[at : at + 2].tolist()
         codes = np.flatnonzero(tree.surrogate_level_branch[start:stop] < 0).tolist()
         levels = [shown_name(column.levels[code]) for code in codes]
         if len(codes) == stop - start and codes:
-            told = [language.is_known.format(name)]
+            conditions = [language.is_known.format(name)]
         elif codes:
-            said = either(levels, language) if room is None else either(levels, language, room)
-            told = [language.is_in.format(name, said)]
-    if not told:
+            listed = either(levels, language) if room is None else either(levels, language, room)
+            conditions = [language.is_in.format(name, listed)]
+    if not conditions:
         return language.is_missing.format(name)
     missing_fits = tree.surrogate_lost[at] < 0 and model.missing != "error"
-    return f"{told[0]} {language.or_missing}" if missing_fits else told[0]
+    return f"{conditions[0]} {language.or_missing}" if missing_fits else conditions[0]
 
 
 # ---------------------------------------------------------------- language
-# The few words of a picture, in the languages that it speaks.
 
 
 class Language(NamedTuple):
-    """Words; braces stand for names and numbers."""
+    """Phrases of a picture in one language; braces are placeholders for names and numbers."""
 
     comma: str
     either: str
@@ -322,38 +320,35 @@ LANGUAGES = {"en": ENGLISH, "zh": CHINESE}
 
 
 def language_named(name: str) -> Language:
-    """The words of a language.
+    """Return the phrases of a language.
 
     Raises
     ------
     SettingError
-        For a language that pictures do not speak.
+        For an unsupported language.
     """
     if name not in LANGUAGES:
         raise SettingError(f"unknown language {name!r} of a picture; known: {', '.join(LANGUAGES)}")
     return LANGUAGES[name]
 
 
-# ---------------------------------------------------------------- words
-# What stands in a picture: names, numbers and tests as people read them.
-#
-# Names are strangers' text: whatever does not print as it stands, or could pass
-# for something else, is quoted and escaped as in the text of rules
-# (`treekit.rules.wording.quote`).  Thresholds are exact; shares and weights of
-# training rows are rounded to be read.
+# ---------------------------------------------------------------- names and numbers
+# Names are untrusted text: unprintable or ambiguous ones are quoted and escaped as in
+# the text of rules (`treekit.rules.wording.quote`).  Thresholds are exact; shares and
+# weights of training rows are rounded.
 
 LONGEST_NAME, LONGEST_LIST = 200, 2000
-"""Letters of one name, and of a list of levels in a tooltip: a name may be a novel."""
+"""Maximum characters of a name, and of a list of categories in a tooltip."""
 
 _RIGHT_TO_LEFT = frozenset(("R", "AL", "AN"))
 _ISOLATE, _POP = "\u2068", "\u2069"
 
 
 def shown_name(name: str) -> str:
-    """A name as it is, or quoted and escaped if it would not be read as it is.
+    """Return a name, quoted and escaped if it is unprintable or ambiguous.
 
-    Names in a script that runs from right to left are isolated, so that the
-    numbers and signs beside them keep their places.
+    Names in a right-to-left script are isolated, so that adjacent
+    numbers and signs keep their positions.
     """
     text = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
     plain = text.isprintable() and text == text.strip() and "  " not in text and text
@@ -365,12 +360,12 @@ def shown_name(name: str) -> str:
 
 
 def shown_label(label: Label) -> str:
-    """A class label; numbers and bools as the text of rules has them."""
+    """Return the text of a class label; numbers and bools as in the text of rules."""
     return shown_name(label) if isinstance(label, str) else shown_name(label_text(label))
 
 
 def either(texts: Sequence[str], language: Language, letters: int = LONGEST_LIST) -> str:
-    """``a``, ``a or b``, ``a, b or c``; beyond about `letters` letters ``a, b or 9 more``."""
+    """Join texts: ``a``, ``a or b``, ``a, b or c``; after about `letters`: ``a, b or 9 more``."""
     room, fit = letters, 0
     while fit < len(texts) and (fit == 0 or len(texts[fit]) + 2 <= room):
         room -= len(texts[fit]) + 2
@@ -384,12 +379,12 @@ def either(texts: Sequence[str], language: Language, letters: int = LONGEST_LIST
 
 
 def number_text(value: float, dtype: str = "float64") -> str:
-    """The shortest text that reads back to the number of that type."""
+    """Return the shortest text that round-trips to the number of that dtype."""
     return numerals(np.array([value]), "float32" if dtype == "float32" else "float64")[0]
 
 
 def value_text(value: float) -> str:
-    """A number of up to six figures as it is; a longer one rounded, and marked so."""
+    """Format a number: exact up to six digits, a longer one rounded and marked with ≈."""
     exact = number_text(value)
     if sum(char.isdigit() for char in exact.partition("e")[0].lstrip("-0.")) <= 6:
         return exact
@@ -397,13 +392,13 @@ def value_text(value: float) -> str:
 
 
 def weight_text(weight: float) -> str:
-    """A sum of training weight, to four figures if it is no whole number."""
+    """Format a sum of training weights, to four digits unless it is an integer."""
     if weight == round(weight) and weight < 1e15:
         return f"{weight:,.0f}"
     return f"{weight:.4g}".replace("e+", "e")
 
 
 def percent_text(share: float) -> str:
-    """A share of the training rows, to three figures."""
+    """Format a share of the training rows as a percentage, to three digits."""
     percent = 100.0 * share
     return "< 0.01%" if 0.0 < percent < 0.01 else f"{percent:.3g}%"

@@ -1,1 +1,1 @@
-"""Short lists of rules made from models: they say less than the model does, and how much less."""
+"""Learning of short rule lists from models, with reports of their fidelity."""

@@ -1,7 +1,7 @@
-r"""C4.5rules: a tree, or several, generalised to a short ordered list of rules.
+r"""C4.5rules: generalise one or several trees to a short ordered list of rules.
 
-Quinlan 1993, *C4.5: Programs for Machine Learning*, chapter 5; the idea is of Quinlan
-1987, *Generating production rules from decision trees*.
+Quinlan 1993, *C4.5: Programs for Machine Learning*, chapter 5, after Quinlan 1987,
+*Generating production rules from decision trees*.
 
 >>> found = c45rules(treekit.train(table, "income", algorithm="c45"), table, rules=20)
 >>> print(found, found.rules, sep="\n")
@@ -63,7 +63,7 @@ __all__ = [
 
 
 class _Candidate(NamedTuple):
-    """A generalised path: what it asks, the class it says, its rows, its pessimistic rate."""
+    """A generalised path: conditions, predicted class, matching rows, pessimistic error rate."""
 
     conditions: tuple[Asked, ...]
     label: int
@@ -80,51 +80,53 @@ def c45rules(
     rules: int | None = None,
     test: Any = None,
 ) -> LearnedList:
-    """An ordered list of rules made from the paths of a model's trees.
+    """Make an ordered list of rules from the paths of a model's trees.
 
     Each path is a rule; conditions are dropped as long as the pessimistic error of the rule
-    on all rows does not rise (`generalise`), and rules that are then no surer than their
-    class said of all rows go.  Of the rules for each class a subset is kept that tells it in
-    the fewest bits (`choose`, `coding`); the classes are put in the order of their false
-    positives, the most frequent class among the rows that no rule meets is said by default,
-    and rules go without which the list errs no more (`order`).
+    on all rows does not rise (`generalise`), and rules that do no better than predicting their
+    class for all rows are dropped.  For each class, the subset of rules with the shortest
+    description length is kept (`chosen`, `exception_bits`).  The classes are ordered by false
+    positives (`by_false_positives`), the default is the most frequent class among the rows that
+    match no rule, and rules are dropped while the errors of the list do not rise (`shortened`).
 
-    Rules are judged whatever rows the tree was trained on, but the training table is meant:
-    the errors are made pessimistic because they are those of training.
+    Any rows are accepted, but the training table is intended: error estimates are pessimistic
+    because they are training errors.
 
     Parameters
     ----------
     model : Model
-        Of one target, a class; a tree, or a forest, whose paths are then put together.
+        Classifier of one target: a tree, or a forest, whose paths are pooled.
     rows : table or Dataset
-        Anything `treekit.data.table.read_table` takes, with the target.
+        Any table accepted by `treekit.data.table.read_table`, with the target.
     weights : str, optional
-        Column of row weights, of tables.
+        Column of row weights, for tables.
     confidence : float
-        Confidence factor of the errors, above 0 and at most 0.5: less drops more conditions.
+        Confidence factor of the error estimates, above 0 and at most 0.5: lower values drop
+        more conditions.
     rules : int, optional
-        At most so many rules beside the default; those go first that cost the list least.
+        Maximum number of rules, not counting the default; the rules that reduce the errors
+        least are dropped.
     test : table or Dataset, optional
-        The rows that the report is about; default `rows`.
+        Rows for the report; default `rows`.
 
     Returns
     -------
     LearnedList
-        Its `rules` are of order "first" and end with the default; what a rule says are the
-        shares of the classes in the rows that it is the first to meet.
+        Its `rules` have order "first" and end with the default; a rule predicts the class
+        shares of the rows that match it first.
 
     Raises
     ------
     ModelError
-        For models of numbers, of several targets, of margins or with costs, and for splits
-        that ask several columns.
+        For regression, several targets, margins, misclassification costs, and splits on several
+        columns.
     SettingError, DataError
 
     Notes
     -----
     With R paths of d conditions over n rows: O(R d² n / 64) for the conditions, and
-    O(R n / 64) for each rule that the choice adds or drops; a tree's conditions and the
-    rules are held as bits, n / 8 bytes each.
+    O(R n / 64) for each rule that the selection adds or drops; the rows of a tree's conditions
+    and of the rules are stored as bits, n / 8 bytes each.
     """
     _check(model, confidence, rules)
     dataset = _read(model, rows, weights)
@@ -132,36 +134,36 @@ def c45rules(
     matrix = dataset.matrix()
     found = _candidates(model, matrix, ground, confidence)
     values = _n_values(model, matrix)
-    kept: list[_Candidate] = []
+    selected: list[_Candidate] = []
     for label in range(len(ground.totals)):
-        kept += _chosen([each for each in found if each.label == label], values, ground, label)
-    met = _stacked(kept, ground)
-    labels = np.array([each.label for each in kept], dtype=np.int64)
+        selected += _chosen([each for each in found if each.label == label], values, ground, label)
+    met = _stacked(selected, ground)
+    labels = np.array([each.label for each in selected], dtype=np.int64)
     order = by_false_positives(met, labels, ground)
     order = order[shortened(met[order], labels[order], ground, rules)]
-    conditions = [kept[i].conditions for i in order.tolist()]
+    conditions = [selected[i].conditions for i in order.tolist()]
     made = ordered_list(model, conditions, answered(met[order], ground))
     column = None if isinstance(test, Dataset) else weights
     judges = dataset if test is None else _read(model, test, column)
-    said = least_cost(made.sums(judges.matrix()), None)
-    return judged(made, said, model, judges)
+    codes = least_cost(made.sums(judges.matrix()), None)
+    return judged(made, codes, model, judges)
 
 
 def _check(model: Model, confidence: float, rules: int | None) -> None:
-    """Refuse what the algorithm has no answer for."""
+    """Check that the algorithm supports the model and the parameters."""
     if not 0.0 < confidence <= 0.5:
-        raise SettingError(f"confidence is {confidence!r}; give a number above 0, at most 0.5")
+        raise SettingError(f"confidence is {confidence!r}; expected above 0 and at most 0.5")
     if rules is not None and rules < 0:
-        raise SettingError(f"rules is {rules!r}; give 0 or more rules, or None for no limit")
+        raise SettingError(f"rules is {rules!r}; expected 0 or more, or None for no limit")
     if model.schema.task != "classification":
-        raise ModelError("C4.5rules lists rules for classes; for a model of numbers use rulefit")
+        raise ModelError("C4.5rules needs a classifier; use rulefit for regression")
     if model.schema.more:
-        raise ModelError("C4.5rules lists rules for one target; train a model for each of them")
+        raise ModelError("C4.5rules needs a single target; train one model for each target")
     if model.margins:
-        raise ModelError("leaves of this model add to margins and name no class; use rulefit")
+        raise ModelError("C4.5rules needs leaves that vote for classes, not margins; use rulefit")
     if model.costs is not None:
         raise ModelError(
-            "C4.5rules counts errors, and this model weighs them by costs; train it without"
+            "C4.5rules does not support misclassification costs; train the model without costs"
         )
     refuse_lists(model)
 
@@ -173,16 +175,16 @@ def _read(model: Model, rows: Any, weights: str | None) -> Dataset:
             noun="the table of the rules",
         )  # fmt: skip
     if weights is not None:
-        raise DataError("a dataset has weights of its own; name a weight column for tables only")
+        raise DataError("a Dataset has its own weights; name a weight column for tables only")
     if rows.schema != model.schema:
-        raise DataError("the dataset has other columns or classes than the model; give a table")
+        raise DataError("the dataset's schema differs from the model's; pass a table instead")
     return rows
 
 
 def _candidates(
     model: Model, matrix: npt.NDArray[Any], ground: Ground, confidence: float
 ) -> list[_Candidate]:
-    """The distinct rules that paths are generalised to, of those that are of use."""
+    """Return the distinct generalised rules that beat a constant prediction of their class."""
     bound = rate_bound(confidence)
     worst = base_rates(ground, bound)
     found: dict[tuple[int, frozenset[Asked]], _Candidate] = {}
@@ -210,9 +212,9 @@ def _candidates(
 def _chosen(
     rules: list[_Candidate], values: list[int], ground: Ground, label: int
 ) -> list[_Candidate]:
-    """The rules to keep for a class, the surest first."""
+    """Select the rules to keep for a class, lowest error rate first."""
     bits = [rule_bits(rule.conditions, values) for rule in rules]
-    shortest: dict[bytes, int] = {}  # of rules that the same rows meet
+    shortest: dict[bytes, int] = {}  # shortest rule for each set of matching rows
     for i in np.argsort(bits, kind="stable").tolist():
         shortest.setdefault(rules[i].met.tobytes(), i)
     left = sorted(shortest.values())
@@ -223,7 +225,7 @@ def _chosen(
 
 
 def _stacked(rules: list[_Candidate], ground: Ground) -> Bits:
-    """(rules, words) uint64: the rows of rules, of which there may be none."""
+    """Return (rules, words) uint64: the rows that match each rule; there may be no rules."""
     met = np.empty((len(rules), len(ground.everyone)), dtype=np.uint64)
     for row, rule in zip(met, rules, strict=True):
         row[:] = rule.met
@@ -231,7 +233,7 @@ def _stacked(rules: list[_Candidate], ground: Ground) -> Bits:
 
 
 def _n_values(model: Model, matrix: npt.NDArray[Any]) -> list[int]:
-    """Distinct known values of each column: of numbers in the rows, of levels by the schema."""
+    """Count the distinct known values of numeric columns, and the categories of nominal ones."""
     sizes: list[int] = model.schema.n_levels.tolist()
     for column in np.flatnonzero(~model.schema.nominal).tolist():
         values = np.unique(matrix[:, column])
@@ -240,34 +242,33 @@ def _n_values(model: Model, matrix: npt.NDArray[Any]) -> list[int]:
 
 
 # ---------------------------------------------------------------- choose
-# Which of the rules for a class to keep: those that tell it in the fewest bits.
-#
-# Quinlan 1993, *C4.5*, section 5.2.  All subsets are tried of few rules; of many, subsets
-# that no single rule more or less makes shorter, from several starts.
+# Selection of the rules for a class by minimum description length (Quinlan 1993, *C4.5*,
+# section 5.2).  With few rules all subsets are tried; with many, greedy search adds or drops
+# one rule at a time, from several starts.
 
 Numbers = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 EXHAUSTIVE = 10
-"""Up to so many rules every subset is tried, as in C4.5."""
+"""Number of rules up to which every subset is tried, as in C4.5."""
 
 _DOWNHILL = 1000
-"""Up to so many rules the search also starts from all of them, and from halves."""
+"""Number of rules up to which the search also starts from all rules and random halves."""
 
 _HALVES = 3
 _SMALL = 1e-9
 
 
 class ClassRules:
-    """The rules for one class, and what subsets of them take.
+    """Rules for one class, and the description length of their subsets.
 
     Parameters
     ----------
     met : (rules, words) uint64
-        Rows that meet each rule.
+        Rows that match each rule.
     bits : (rules,) float64
-        What the conditions of each rule take.
+        Bits of the conditions of each rule.
     ground : Ground
     label : int
         The class.
@@ -282,18 +283,18 @@ class ClassRules:
         return len(self.met)
 
     def length(self, covered: Numbers, right: Numbers, bits: Numbers, n: Index) -> Numbers:
-        """(subsets,) float64: description length of subsets of `n` rules of so many `bits`."""
+        """Return (subsets,) float64: description lengths of subsets of `n` rules and `bits`."""
         theory = np.maximum(bits - any_order(n), 0.0)
         exceptions = exception_bits(covered, right, self.total, self.of_class)
         return np.asarray(exceptions + THEORY * theory)
 
     def weights(self, sets: Bits, within: Bits) -> tuple[Numbers, Numbers]:
-        """Weight of `sets` (sets, words) in `within`, and of the class's rows of that."""
+        """Return the weights of `sets` (sets, words) in `within`, and of the class's rows there."""
         return self.ground.weight(sets, within), self.ground.weight(sets, within & self.own)
 
 
 def chosen(rules: ClassRules) -> Index:
-    """Positions of the subset of least description length that the search finds, ascending."""
+    """Return the positions of the subset of shortest description length found, ascending."""
     if len(rules) <= EXHAUSTIVE:
         return _best_subset(rules)
     best, least = np.zeros(len(rules), np.bool_), np.inf
@@ -305,11 +306,11 @@ def chosen(rules: ClassRules) -> Index:
 
 
 def _best_subset(rules: ClassRules) -> Index:
-    """The first of the shortest subsets, in the order of binary numbers."""
+    """Return the first of the shortest subsets, in the order of binary numbers."""
     n = len(rules)
     covers = np.zeros((2, len(rules.ground.everyone)), dtype=np.uint64)[:1]
     covered, right = np.zeros(1), np.zeros(1)
-    # Those with rule r are those without, and r: their covers are made half by half.
+    # Each rule doubles the subsets: those without it, then the same with it.
     for rule in range(n):
         more = covers | rules.met[rule]
         own = rules.weights(more, rules.ground.everyone)
@@ -322,7 +323,7 @@ def _best_subset(rules: ClassRules) -> Index:
 
 
 def _starts(n: int) -> Iterator[Mask]:
-    """Subsets to start from: none, all, and drawn halves (always the same ones)."""
+    """Yield the starting subsets: none, all, and random halves from a fixed seed."""
     yield np.zeros(n, np.bool_)
     if n <= _DOWNHILL:
         yield np.ones(n, np.bool_)
@@ -332,9 +333,9 @@ def _starts(n: int) -> Iterator[Mask]:
 
 
 def _improved(rules: ClassRules, inside: Mask) -> tuple[Mask, float]:
-    """Add or drop the rule that shortens most, until none does; the subset and its length.
+    """Add or drop the rule that shortens the description most, until none does.
 
-    A step is linear in the words of all rules.
+    Returns the subset and its length.  A step is linear in the words of all rules.
     """
     inside, least = inside.copy(), np.inf
     while True:
@@ -358,24 +359,24 @@ def _improved(rules: ClassRules, inside: Mask) -> tuple[Mask, float]:
 
 
 # ---------------------------------------------------------------- coding
-# How many bits rules take, and the exceptions to them: what C4.5rules chooses rules by.
+# Description length of rules and of their exceptions, the selection criterion of C4.5rules.
 #
-# Quinlan 1993, *C4.5*, section 5.2: the better rules for a class are those that a sender
-# can tell, with the cases that they get wrong, in fewer bits (Rissanen's minimum description
-# length).  What a condition takes is coded as `treekit.components.pruners` codes splits.
+# Quinlan 1993, *C4.5*, section 5.2: better rules for a class need fewer bits to transmit,
+# together with their errors (Rissanen's minimum description length).  Conditions are encoded
+# as `treekit.components.pruners` encodes splits.
 
 THEORY = 0.5
-"""What a bit of a rule counts against one of an exception: rules say the same in many ways."""
+"""Weight of rule bits relative to exception bits: rules have redundant encodings."""
 
 
 def rule_bits(conditions: Sequence[Asked], n_values: Sequence[int]) -> float:
-    """Bits that tell the conditions of a rule, in any order.
+    """Return the bits that encode the conditions of a rule, in any order.
 
     Parameters
     ----------
     conditions : sequence of Asked
     n_values : (features,) sequence of int
-        Distinct known values of each column: numbers in the rows, or the vocabulary's size.
+        Distinct known values of each column: numbers in the rows, or the vocabulary size.
     """
     own = [_condition_bits(condition, n_values) for condition in conditions]
     bits = [each for several in own for each in several]
@@ -383,7 +384,7 @@ def rule_bits(conditions: Sequence[Asked], n_values: Sequence[int]) -> float:
 
 
 def _condition_bits(asked: Asked, n_values: Sequence[int]) -> list[float]:
-    """Bits of each test that a condition is made of: an interval is two."""
+    """Return the bits of each test in a condition; an interval is two tests."""
     values = n_values[asked.column]
     column = math.log2(len(n_values))
     if asked.levels and len(asked.levels) < values:
@@ -391,27 +392,27 @@ def _condition_bits(asked: Asked, n_values: Sequence[int]) -> list[float]:
         some = math.log2(2.0**values - 2.0) if 2 < values < 60 else float(values)
         return [column + (one if len(asked.levels) == 1 else min(some, one * len(asked.levels)))]
     bounds = math.isfinite(asked.low) + math.isfinite(asked.high)
-    # Which of the values, and on which side of it; one bit for "is known" and "is missing".
+    # Threshold and side of each bound; one bit for "is known" and "is missing".
     return [column + 1.0 + math.log2(max(values - 1, 1))] * bounds or [column + 1.0]
 
 
 def any_order(n: npt.NDArray[np.int64]) -> Numbers:
-    """(subsets,) float64: bits of the order of `n` rules, which nobody needs to be told."""
+    """Return (subsets,) float64: bits saved because the order of `n` rules is irrelevant."""
     from scipy.special import gammaln
 
     return np.asarray(gammaln(n + 1.0) / math.log(2.0))
 
 
 def exception_bits(covered: Numbers, right: Numbers, total: float, of_class: float) -> Numbers:
-    """Bits that tell which rows some rules for a class get wrong.
+    """Return the bits that encode which rows the rules for a class get wrong.
 
-    ``log2 C(covered, wrong among them) + log2 C(others, of the class among them)``
+    ``log2 C(covered, false positives) + log2 C(uncovered, false negatives)``
     (Quinlan 1993, page 53); a row of weight w counts as w rows.
 
     Parameters
     ----------
     covered, right : (n,) float64
-        Weight of the rows that the rules cover, and of those of their class among them.
+        Weight of the rows that the rules cover, and of those of the class among them.
     total, of_class : float
         Weight of all rows, and of the class.
     """
@@ -420,7 +421,7 @@ def exception_bits(covered: Numbers, right: Numbers, total: float, of_class: flo
 
 
 def _choices(n: Numbers, k: Numbers) -> Numbers:
-    """``log2 C(n, k)`` for any numbers ``0 <= k <= n``."""
+    """Return ``log2 C(n, k)`` for real ``0 <= k <= n``."""
     from scipy.special import gammaln
 
     bits = (gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)) / math.log(2.0)
@@ -428,20 +429,20 @@ def _choices(n: Numbers, k: Numbers) -> Numbers:
 
 
 # ---------------------------------------------------------------- generalise
-# From paths to rules: conditions are dropped while that makes a rule no less sure.
+# From paths to rules: conditions are dropped while the error estimate does not rise.
 #
 # Quinlan 1993, *C4.5*, section 5.1 (first in Quinlan 1987, *Generating production rules from
-# decision trees*, with another test of a condition's worth).  How sure a rule is says the
-# upper limit of its errors on all rows, by which `treekit.components.error_based` judges leaves.
+# decision trees*, with another criterion for conditions).  The estimate is the upper limit of
+# a rule's errors on all rows, as `treekit.components.error_based` uses for leaves.
 
 
 class Generalised(NamedTuple):
-    """What is left of the paths of a tree.
+    """Generalised paths of a tree.
 
     Attributes
     ----------
     kept : (steps,) bool
-        Which conditions of the paths.
+        Which conditions of the paths remain.
     rate : (paths,) float64
         Pessimistic error rate with these.
     """
@@ -451,7 +452,10 @@ class Generalised(NamedTuple):
 
 
 def rate_bound(confidence: float) -> Any:
-    """The upper limit of errors at a confidence factor (`treekit.kernels.pruning.Bound`)."""
+    """Return the upper limit of errors for a confidence factor.
+
+    A `treekit.kernels.pruning.Bound`.
+    """
     from treekit.kernels.pruning import Bound
 
     z = NormalDist().inv_cdf(1.0 - confidence)
@@ -459,7 +463,7 @@ def rate_bound(confidence: float) -> Any:
 
 
 def base_rates(ground: Ground, bound: Any) -> list[float]:
-    """Pessimistic error rate of each class said of all rows: what rules are to be better than."""
+    """Return, for each class, the pessimistic error rate of predicting it for all rows."""
     from treekit.kernels.rule_bitsets import error_rate
 
     total = float(ground.totals.sum())
@@ -469,20 +473,20 @@ def base_rates(ground: Ground, bound: Any) -> list[float]:
 def generalise(paths: Paths, met: Bits, ground: Ground, bound: Any) -> Generalised:
     """Drop conditions of each path as long as its pessimistic error rate does not rise.
 
-    Time and again that condition goes without which the rate is lowest, the first of equals.
+    Each round drops the condition whose removal gives the lowest rate; ties drop the first.
 
     Parameters
     ----------
     paths : Paths
     met : (nodes, words) uint64
-        Rows that meet the condition of the step to each node.
+        Rows that match the condition of the step to each node.
     ground : Ground
     bound
         See `rate_bound`.
 
     Notes
     -----
-    A path of d conditions takes up to d rounds over the words of these: O(d² rows / 64).
+    A path of d conditions takes up to d rounds over their words: O(d² rows / 64).
     """
     from treekit.kernels.rule_bitsets import drop_conditions
 
@@ -496,28 +500,26 @@ def generalise(paths: Paths, met: Bits, ground: Ground, bound: Any) -> Generalis
 
 
 # ---------------------------------------------------------------- order
-# The rules of all classes in one list: which class comes first, what is said by default.
-#
-# Quinlan 1993, *C4.5*, section 5.2.
+# Order of the classes, default class and pruning of the list (Quinlan 1993, section 5.2).
 
 
 def by_false_positives(met: Bits, label: Index, ground: Ground) -> Index:
-    """The order of rules by their classes: the class of fewest false positives first.
+    """Order rules by class: the class with the fewest false positives first.
 
-    False positives are counted on the rows that no class before covers; of classes of as
-    many the one of fewer rules comes first, then the first of the schema.
+    False positives are counted on the rows that no earlier class covers; ties go to the class
+    with fewer rules, then to the first class of the schema.
 
     Parameters
     ----------
     met : (rules, words) uint64
-        Rows that meet each rule.
+        Rows that match each rule.
     label : (rules,) int64
         Their classes.
 
     Returns
     -------
     (rules,) int64
-        Positions; rules of a class in their order.
+        Positions; rules of a class stay in order.
     """
     covers = {c: np.bitwise_or.reduce(met[label == c], axis=0) for c in np.unique(label).tolist()}
     left, order = ground.everyone, np.empty(0, dtype=np.int64)
@@ -534,7 +536,7 @@ def by_false_positives(met: Bits, label: Index, ground: Ground) -> Index:
 
 @dataclass(eq=False)
 class _Matches:
-    """The first and the second rule that each row meets; the number of rules if there is none."""
+    """The first and second matching rule of each row; the number of rules if there is none."""
 
     met: npt.NDArray[np.bool_]
     first: Index
@@ -548,7 +550,7 @@ class _Matches:
         return made
 
     def find(self, rows: Index) -> None:
-        """Anew for some rows."""
+        """Recompute the matches of some rows."""
         met = self.met[:, rows]
         first = np.full(len(rows), len(met), dtype=np.int64)
         second = first.copy()
@@ -559,37 +561,37 @@ class _Matches:
         self.first[rows], self.second[rows] = first, second
 
     def drop(self, rule: int) -> None:
-        """Take a rule out; the others keep their numbers."""
+        """Remove a rule; the others keep their numbers."""
         rows = np.flatnonzero((self.first == rule) | (self.second == rule))
         self.met[rule] = False
         self.find(rows)
 
 
 def shortened(met: Bits, label: Index, ground: Ground, most: int | None = None) -> Index:
-    """The rules of an ordered list that it errs no more without others, ascending.
+    """Return the rules of an ordered list that remain after pruning, ascending.
 
-    By default the class is said of most weight among the rows that no rule meets, of equal
-    ones the first of the schema, as everywhere.  Rules are dropped one by one, that one first
-    without which the list errs least, of equal ones the last, as long as the errors do not
-    rise.  Then, if there are more than `most`, those go that cost least.
+    The default class has the most weight among the rows that match no rule; ties go to the
+    first class of the schema, as everywhere.  Rules are dropped one by one, first the rule whose
+    removal gives the fewest errors (ties: the last rule), as long as the errors do not rise.
+    If more than `most` rules remain, dropping continues in the same way.
 
-    Rules also go that answer no row, or more (or as many, of a class that is first in the
-    schema) rows of another class than of their own, so that what a rule says is what its
-    rows say; hence no list errs more than any class said of all rows.  And some rows are
-    always left to the default, since it could say what the last rule does.
+    Rules are also dropped if they match no row first, or if another class has more weight in
+    their rows (or equal weight, and comes first in the schema), so that each rule predicts the
+    majority of its rows; hence no list makes more errors than a constant prediction.  Some rows
+    always remain for the default, because it could replace the last rule.
 
     Parameters
     ----------
     met : (rules, words) uint64
-        Rows that meet each rule, in the order of the list.
+        Rows that match each rule, in the order of the list.
     label : (rules,) int64
     most : int, optional
 
     Notes
     -----
-    Quinlan drops rules without which the list errs less; those that make no difference go
-    here, too.  Linear in the rows for each rule dropped, and in the rules for each row that
-    this moves.
+    Quinlan drops rules only if that reduces the errors; here rules that make no difference are
+    dropped as well.  Linear in the rows for each rule dropped, and in the rules for each row
+    that this reassigns.
     """
     matches = _Matches.of(unpacked(met, ground.n_rows))
     kept = np.ones(len(met), dtype=np.bool_)
@@ -611,9 +613,9 @@ def shortened(met: Bits, label: Index, ground: Ground, most: int | None = None) 
 
 
 def answered(met: Bits, ground: Ground) -> Numbers:
-    """(rules + 1, classes) float64: weights of the rows that each rule is the first to meet.
+    """Return (rules + 1, classes) float64: weights of the rows that match each rule first.
 
-    The last row is what no rule meets.
+    The last entry is for the rows that match no rule.
     """
     return _weights(_Matches.of(unpacked(met, ground.n_rows)), ground)
 
@@ -626,19 +628,19 @@ def _weights(matches: _Matches, ground: Ground) -> Numbers:
 
 
 def _sincere(matches: _Matches, label: Index, ground: Ground) -> npt.NDArray[np.bool_]:
-    """(rules,) bool: which rules answer rows, and mostly of their own class."""
+    """Return (rules,) bool: rules that match rows first, mostly of their own class."""
     own = _weights(matches, ground)[:-1]
     return np.asarray(own.any(axis=1) & (own.argmax(axis=1) == label))
 
 
 def _errors(matches: _Matches, label: Index, ground: Ground) -> tuple[float, Numbers]:
-    """Errors of the list, and of the list without each rule."""
+    """Return the errors of the list, and of the list without each rule."""
     n, k = len(label), len(ground.totals)
     weights = _weights(matches, ground)
     wrong = weights[:-1].sum(axis=1) - weights[np.arange(n), label]
     uncovered = weights[-1]
     now = float(wrong.sum() + uncovered.sum() - uncovered.max())
-    # The rows of a rule that goes fall to the second rule they meet, or to the default.
+    # The rows of a dropped rule move to their second matching rule, or to the default.
     covered = np.flatnonzero(matches.first < n)
     first, second = matches.first[covered], matches.second[covered]
     w, y = ground.w[covered], ground.y[covered]
@@ -650,24 +652,23 @@ def _errors(matches: _Matches, label: Index, ground: Ground) -> tuple[float, Num
     return now, np.asarray(without)
 
 
-# ---------------------------------------------------------------- ordered
-# Conditions and class weights put together to an ordered `RuleList`.
+# ---------------------------------------------------------------- ordered list
 
 
 def ordered_list(model: Model, rules: Sequence[Sequence[Asked]], weight: Numbers) -> RuleList:
-    """A list of order "first" that answers rows of a model of classes.
+    """Make a classifying list of order "first".
 
-    Where the model divides rows of missing values, the list does not: a missing value meets
-    the conditions that say so.
+    The list has no fractional instances even if the model has: a missing value matches the
+    conditions that accept it.
 
     Parameters
     ----------
     model : Model
-        Whose schema and other policies are kept.
+        Source of the schema and of the other policies.
     rules : sequence of sequence of Asked
         Conditions of each rule but the last, which has none.
     weight : (rules, classes) float64
-        Weights of the rows that each rule answers, those of the last one included.
+        Weights of the rows that match each rule first, including the last rule.
     """
     n = len(weight)
     made = RuleList(
@@ -680,7 +681,7 @@ def ordered_list(model: Model, rules: Sequence[Sequence[Asked]], weight: Numbers
         exponent=0,
         tests=(),
         tree=np.zeros(n, np.int32),
-        # As the nodes of a chain: rule, leaf, rule, leaf, ..., the last leaf.
+        # Numbered as a chain of nodes: rule, leaf, rule, leaf, ..., the last leaf.
         leaf=np.append(2 * np.arange(n - 1) + 1, 2 * n - 2).astype(np.int32),
         support=weight.sum(axis=1),
         as_parent=np.zeros(n, np.bool_),
@@ -694,7 +695,7 @@ def ordered_list(model: Model, rules: Sequence[Sequence[Asked]], weight: Numbers
 
 
 def condition_table(conditions: Sequence[Asked]) -> ConditionTable:
-    """Conditions that divide no row, one after the other."""
+    """Make a table of conditions without fractional instances."""
     missing = np.array([each.missing for each in conditions], dtype=np.bool_)
     sizes = [len(each.levels) for each in conditions]
     return ConditionTable(

@@ -1,8 +1,8 @@
-"""What the trees of a model ask on the way to their nodes: candidates for short lists.
+"""Candidate rules from the paths of a model's trees, and the rows to learn rule lists from.
 
-Every node but the roots is the rule of all that is asked on the way to it (Friedman and
-Popescu 2008, "Predictive learning via rule ensembles", section 3), in merged conditions:
-at most one a column.
+Every node except the roots is a rule: the conjunction of the conditions on its path
+(Friedman and Popescu 2008, "Predictive learning via rule ensembles", section 3), merged to
+at most one per column.
 """
 
 from __future__ import annotations
@@ -49,35 +49,35 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- bare
+# ---------------------------------------------------------------- candidate rules
 
 Index = npt.NDArray[np.int64]
 
 
 def candidate_rules(model: Model, depth: int) -> RuleList:
-    """The rules of the nodes down to `depth` edges from the roots, but not of the roots.
+    """Return the rules of the nodes down to `depth` edges below the roots, without the roots.
 
     Parameters
     ----------
     model : Model
-        Missing values go the way that is stored in each split, also where the model divides
-        rows or asks surrogates.  Nodes below a sum of columns are left out: it is no
-        condition on a column.
+        Missing values follow the direction stored in each split, even if the model uses
+        fractional instances or surrogates.  Nodes below oblique splits are left out, because
+        these are not conditions on one column.
     depth : int
         At least 1.
 
     Returns
     -------
     RuleList
-        With the number of its tree and its training weight for each rule, and with units
-        of 0: what the rules answer is for others to say.  Shallow rules first.
+        Rules with tree numbers and training weights, but without values (units are 0).
+        Shallow rules first.
 
     Raises
     ------
     DataError
-        If nothing is left.
+        If there are no candidates.
     ModelError
-        If the model is a list of rules.
+        If the model is a rule list.
     """
     refuse_lists(model)
     plain = [_plain(tree) for tree in model.trees]
@@ -85,23 +85,23 @@ def candidate_rules(model: Model, depth: int) -> RuleList:
     parts = [part for part in parts if len(part)]
     if not parts:
         raise DataError(
-            "the model has no rules to choose from: its trees are single leaves, or all split "
-            "by sums of columns; train a forest with splits on single columns"
+            "the model has no rules to choose from: its trees are single leaves or have only "
+            "oblique splits; train a forest with splits on single columns"
         )
     return joined(parts)
 
 
 def refuse_lists(model: Model) -> None:
-    """Raise `ModelError` for a model that is a list of rules, which has no paths."""
+    """Raise `ModelError` if the model is a rule list, which has no paths."""
     if is_listed(model):
         raise ModelError(
-            "the model is a list of rules already, and has no trees to take paths from; give "
-            "the tree or the forest that the list was made from"
+            "the model is a rule list already and has no paths; pass the tree or forest that the "
+            "list was made from"
         )
 
 
 def _plain(tree: Tree) -> Tree:
-    """A tree without surrogates, whose nodes each ask one column of a row or a sum."""
+    """Return a tree without surrogates."""
     if not len(tree.surrogate_feature):
         return tree
     none = np.zeros(tree.n_nodes + 1, dtype=np.int64)
@@ -114,7 +114,7 @@ def _plain(tree: Tree) -> Tree:
 
 
 def _of_depth(model: Model, trees: Sequence[Tree], depth: int) -> RuleList:
-    """The rules of the nodes that lie exactly `depth` edges below a root."""
+    """Return the rules of the nodes exactly `depth` edges below a root."""
     cut, at_depth = [], []
     for tree in trees:
         depths = tree.depths
@@ -130,20 +130,20 @@ def _of_depth(model: Model, trees: Sequence[Tree], depth: int) -> RuleList:
     first = np.cumsum([0] + [tree.n_nodes for tree in cut])
     here = np.concatenate(at_depth)[first[found.tree] + found.leaf]
     sums = found.conditions.column >= model.schema.n_features
-    asked = np.add.reduceat(np.append(sums, False), _starts(found)) > 0
-    # A leaf of a tree that is one leaf has no conditions, and reduceat takes the next one's.
-    asked &= found.end > _starts(found)
-    bare = taken(found, np.flatnonzero(here & ~asked))
+    oblique = np.add.reduceat(np.append(sums, False), _starts(found)) > 0
+    # reduceat gives rules without conditions the value of the next rule.
+    oblique &= found.end > _starts(found)
+    bare = taken(found, np.flatnonzero(here & ~oblique))
     return replace(bare, tests=(), units=np.zeros_like(bare.units), value=None)
 
 
 def _starts(found: RuleList) -> Index:
-    """(rules,) int64: where the conditions of each rule begin."""
+    """Return (rules,) int64: where the conditions of each rule begin."""
     return np.append(0, found.end[:-1])
 
 
 def joined(parts: Iterable[RuleList]) -> RuleList:
-    """The rules of several lists of one schema, one after the other."""
+    """Concatenate rule lists of one schema."""
     parts = list(parts)
     n_conditions = np.cumsum([0] + [len(part.conditions.column) for part in parts])
     n_levels = np.cumsum([0] + [len(part.conditions.levels) for part in parts])
@@ -166,7 +166,7 @@ def joined(parts: Iterable[RuleList]) -> RuleList:
 
 
 def interned(found: RuleList) -> Index:
-    """(rules,) int64: equal numbers for rules of equal conditions, in whatever order."""
+    """Return (rules,) int64: equal numbers for rules with equal conditions, in any order."""
     if not len(found):
         return np.empty(0, dtype=np.int64)
     table = found.conditions
@@ -189,16 +189,16 @@ def interned(found: RuleList) -> Index:
 
 
 # ---------------------------------------------------------------- conditions
-# The paths of a tree as lists of single conditions, and the rows that meet each of these.
+# The paths of a tree as lists of conditions, and the rows that match each condition.
 
 _CELLS = 1 << 22
-"""Answers of rows to conditions that are worked out at once, a byte each."""
+"""Number of (condition, row) cells evaluated at once, one byte each."""
 
 
 class Asked(NamedTuple):
-    """What a rule asks of a column; the fields are those of `ConditionTable`.
+    """Condition on one column; the fields are those of `ConditionTable`.
 
-    `levels` are the codes that fit, ascending; none for columns of numbers.
+    `levels` are the codes of the accepted categories, ascending; empty for numeric columns.
     """
 
     column: int
@@ -211,18 +211,18 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Paths:
-    """The paths of one tree.
+    """Paths of one tree.
 
     Attributes
     ----------
     asked : ConditionTable
-        What the step to each node asks; of the root, nothing.
+        Condition of the step to each node; the root accepts everything.
     leaf : (leaves,) int64
         From the leftmost path to the rightmost.
     node, end : (steps,) and (leaves,) int64
-        The nodes from below the root to each leaf, path after path, and where each path ends.
+        Nodes from below the root to each leaf, path after path, and where each path ends.
     label : (leaves,) int64
-        Class that a leaf says.
+        Class predicted by each leaf.
     """
 
     asked: ConditionTable
@@ -233,16 +233,16 @@ class Paths:
 
 
 def paths_of(model: Model, number: int) -> Paths:
-    """The paths of one tree of a model of one target, a class.
+    """Return the paths of one tree of a classifier of one target.
 
-    Where rows with missing values divide (Quinlan 1993, section 3.2), a missing value, and a
-    level that a node never saw, meets no condition but that of being missing, as in
-    C4.5rules.  Where they take a branch, they meet the condition of that branch.
+    With fractional instances (Quinlan 1993, section 3.2), missing values, and categories that a
+    node has not seen, match only a test for missing values, as in C4.5rules.  Otherwise they
+    match the condition of the branch that they take.
 
     Raises
     ------
     ModelError
-        For splits that ask more than one column.
+        For splits on more than one column.
     """
     tree = model.trees[number]
     _refuse(tree, number)
@@ -254,19 +254,19 @@ def paths_of(model: Model, number: int) -> Paths:
 
 def _refuse(tree: Tree, number: int) -> None:
     if len(tree.term_feature):
-        what = "oblique splits, each a sum of columns"
+        what = "oblique splits"
     elif len(tree.surrogate_feature):
-        what = "surrogate splits, which ask other columns where a value is missing"
+        what = "surrogate splits"
     else:
         return
     raise ModelError(
-        f"tree {number} has {what}: a condition of an ordered list asks one column; train with "
-        "splitter='axis' and missing='fractional' or 'direction'"
+        f"tree {number} has {what}, but an ordered list needs conditions on single columns; train "
+        "with splitter='axis' and missing='fractional' or 'direction'"
     )
 
 
 def _asked(model: Model, tree: Tree) -> ConditionTable:
-    """The condition of each node's step, met in whole or not at all."""
+    """Return the condition of each node's step, without fractional instances."""
     parent = tree.parent
     up = np.maximum(parent, 0)
     branch = np.arange(tree.n_nodes) - tree.first_child[up]
@@ -278,13 +278,13 @@ def _asked(model: Model, tree: Tree) -> ConditionTable:
     table = steps(tree, bounds, model.schema.n_levels)
     if model.missing == "error":
         table = table._replace(missing=table.missing & ~table.known)
-    # Levels that go the missing way are met there as others are.
+    # Categories that follow the missing direction are accepted like others.
     known = table.known | (table.dividing > 0)
     return table._replace(known=known, dividing=np.zeros_like(table.dividing))
 
 
 def merged(asked: ConditionTable, nodes: Iterable[int]) -> tuple[Asked, ...]:
-    """The conditions of some steps, at most one a column, in the order they are first asked."""
+    """Merge the conditions of some steps to one per column, in the order of first use."""
     found: dict[int, Asked] = {}
     for node in nodes:
         column = int(asked.column[node])
@@ -297,7 +297,7 @@ def merged(asked: ConditionTable, nodes: Iterable[int]) -> tuple[Asked, ...]:
 
 
 def _both(one: Asked, other: Asked) -> Asked:
-    """What meets two conditions on a column; a bare "is known" lists every level."""
+    """Intersect two conditions on a column; a bare "is known" lists every category."""
     known = one.known and other.known
     levels = tuple(level for level in one.levels if level in set(other.levels)) if known else ()
     low, high = max(one.low, other.low), min(one.high, other.high)
@@ -309,16 +309,16 @@ def _both(one: Asked, other: Asked) -> Asked:
 
 
 def rows_meeting(asked: ConditionTable, matrix: npt.NDArray[np.floating], n_levels: Index) -> Bits:
-    """(conditions, words) uint64: which rows meet each condition.
+    """Return (conditions, words) uint64: the rows that match each condition.
 
     Parameters
     ----------
     asked : ConditionTable
-        Conditions that divide no row.
+        Conditions without fractional instances.
     matrix : (rows, features) float32 or float64
         Encoded rows.
     n_levels : (features,) int64
-        0 for columns of numbers.
+        0 for numeric columns.
     """
     n_rows = len(matrix)
     found = np.zeros((len(asked.column), -(-n_rows // 64)), dtype=np.uint64)
@@ -340,7 +340,7 @@ def rows_meeting(asked: ConditionTable, matrix: npt.NDArray[np.floating], n_leve
 def _within(
     asked: ConditionTable, at: Index, values: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.bool_]:
-    """(conditions, rows) bool, of a column of numbers."""
+    """Return (conditions, rows) bool, for a numeric column."""
     met = values <= asked.high[at, None]
     bounded = np.flatnonzero(asked.low[at] > -np.inf)
     met[bounded] &= values > asked.low[at[bounded], None]
@@ -350,7 +350,7 @@ def _within(
 
 
 def _accepted(asked: ConditionTable, at: Index, n_levels: int) -> npt.NDArray[np.bool_]:
-    """(conditions, levels + 1) bool: which levels, and last missing values, meet a condition."""
+    """Return (conditions, levels + 1) bool: accepted categories and, last, missing values."""
     accepts = np.zeros((len(at), n_levels + 1), dtype=np.bool_)
     for row, condition in enumerate(at.tolist()):
         accepts[row, asked.codes(condition)[0]] = True
@@ -358,36 +358,33 @@ def _accepted(asked: ConditionTable, at: Index, n_levels: int) -> npt.NDArray[np
     return accepts
 
 
-# ---------------------------------------------------------------- ground
-# Rows of a table as sets of bits: what rules are judged on, many rows at a time.
-#
-# A set of rows is a row of 64-bit words, a bit for each row of the table.  That rules meet
-# rows together, or alone, is then a word operation for 64 of them, and how much weight a
-# set has is a count of its bits.
+# ---------------------------------------------------------------- row sets
+# Sets of rows as 64-bit words with one bit per row: intersections and differences are word
+# operations on 64 rows at a time, and the weight of a set is a count of its bits.
 
 Bits = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.float64]
 
 _BLOCK = 1 << 17
-"""Words that are worked on at once: they and what is made of them stay in the cache."""
+"""Words processed at once, so that they and their results stay in the cache."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ground:
-    """The rows that rules are judged on.
+    """Rows to evaluate rules on, as bit sets.
 
     Attributes
     ----------
     y : (rows,) int32
         Class of each row.
     w : (rows,) float64
-        Weights on a grid, so that their sums are exact in any order.
+        Weights rounded to fixed point, so that their sums are exact in any order.
     counted : bool
-        Every row weighs 1.
+        Whether every row has weight 1.
     everyone : (words,) uint64
         All rows.
     classes : (classes, words) uint64
-        The rows of each class.
+        Rows of each class.
     totals : (classes,) float64
         Their weights.
     """
@@ -401,13 +398,13 @@ class Ground:
 
     @property
     def n_rows(self) -> int:
-        """Number of rows, those without weight included."""
+        """Number of rows, including those without weight."""
         return len(self.y)
 
     def weight(self, sets: Bits, within: Bits) -> Numbers:
-        """(sets,) float64: weight of what each of `sets` (sets, words) has in common with `within`.
+        """Return (sets,) float64: weight of the intersection of each set with `within`.
 
-        Linear in the words; a third of that again for each set bit, if rows have weights.
+        Linear in the words, plus a third of that for each set bit if rows have weights.
         """
         found = np.empty(len(sets))
         block = max(_BLOCK // max(sets.shape[1], 1), 1)
@@ -427,13 +424,13 @@ class Ground:
 
 
 def ground_of(rows: Dataset) -> Ground:
-    """The rows of a dataset of one target, a class."""
+    """Return the rows of a dataset with one class target."""
     w, _ = gridded_weights(rows.n_rows, rows.weights)
     y = np.ascontiguousarray(rows.y, dtype=np.int32)
     n_classes = len(rows.schema.classes)
     totals = np.bincount(y, w, n_classes).astype(np.float64)
     if not totals.sum() > 0:
-        raise DataError("no row has a weight; give at least one to judge rules by")
+        raise DataError("no row has a positive weight; at least one is needed")
     return Ground(
         y=y,
         w=w,
@@ -445,13 +442,13 @@ def ground_of(rows: Dataset) -> Ground:
 
 
 def unpacked(sets: Bits, n_rows: int) -> npt.NDArray[np.bool_]:
-    """(sets, rows) bool: the other way round."""
+    """Unpack bit sets to (sets, rows) bool."""
     octets = np.ascontiguousarray(sets.astype("<u8", copy=False)).view(np.uint8)
     return np.unpackbits(octets, axis=1, count=n_rows, bitorder="little").view(np.bool_)
 
 
 def once(sets: Bits, n_words: int) -> tuple[Bits, Bits]:
-    """(words,) uint64: members of one of the sets or more, and of two or more."""
+    """Return (words,) uint64: members of at least one set, and of at least two."""
     some = np.zeros(n_words, dtype=np.uint64)
     several = np.zeros(n_words, dtype=np.uint64)
     for each in sets:
@@ -461,25 +458,24 @@ def once(sets: Bits, n_words: int) -> tuple[Bits, Bits]:
 
 
 # ---------------------------------------------------------------- indicators
-# Which rows meet which rules, as one array: what frequencies and weights are fitted to.
 
 Truths = npt.NDArray[np.bool_]
 
 
 def indicators(found: RuleList, matrix: npt.NDArray[np.floating]) -> Truths:
-    """Which rows meet the conditions of each rule.
+    """Return which rows match the conditions of each rule.
 
     Parameters
     ----------
     found : RuleList
-        Its conditions are on columns, not on sums of them; rows do not divide.
+        Rules with conditions on single columns, without fractional instances.
     matrix : (rows, features) float
-        Numbers of the input type, codes of levels, NaN = missing.
+        Numbers of the input type, codes of categories, NaN = missing.
 
     Returns
     -------
     (rules, rows) bool
-        A rule's row is contiguous: each condition is one pass over a column.
+        C-ordered: each condition is one pass over a column.
     """
     table, schema = found.conditions, found.schema
     result = np.ones((len(found), len(matrix)), dtype=np.bool_)
@@ -509,8 +505,8 @@ def _numeric(
 ) -> None:
     """Narrow `result` by the conditions `here`, all on one numeric column.
 
-    A value is replaced by the number of bounds below it: intervals of small integers
-    are tested with one comparison.
+    Each value is replaced by the number of bounds below it, so that an interval of small
+    integers is tested with one comparison.
     """
     table = found.conditions
     low, high = table.low[here], table.high[here]
@@ -525,18 +521,17 @@ def _numeric(
     for at, start, stop in zip(here.tolist(), first.tolist(), last.tolist(), strict=True):
         met = np.zeros(len(values), dtype=np.bool_)
         if table.known[at] and start <= stop:
-            # Cells below the first wrap around to large numbers.
+            # Unsigned: cells below the first wrap around to large numbers.
             met = cell - np.uint32(start) <= np.uint32(stop - start)
         met[absent] = table.missing[at]
         result[owner[at]] &= met
 
 
-# ---------------------------------------------------------------- given
-# What short lists are learnt from: rows of a table, and the trees to choose rules from.
+# ---------------------------------------------------------------- weighted rows
 
 
 class Weighed(NamedTuple):
-    """Rows with a weight, as arrays.
+    """Rows with weights, as arrays.
 
     Attributes
     ----------
@@ -550,23 +545,23 @@ class Weighed(NamedTuple):
     weight: npt.NDArray[np.float64]
 
     def take(self, rows: npt.NDArray[Any]) -> Weighed:
-        """Some of the rows (numbers, or a bool for each)."""
+        """Return some of the rows, given by index or by mask."""
         return Weighed(self.matrix[rows], self.y[rows], self.weight[rows])
 
 
 def read_rows(
     source: Any, target: str | Sequence[str] | None, model: Model | None, reading: Mapping[str, Any]
 ) -> Dataset:
-    """The rows of a table, read anew or in the terms of a model.
+    """Read the rows of a table, with the model's schema if a model is given.
 
     Parameters
     ----------
     source : table
     target : str, or sequence of str, optional
-        Default, and all that there may be, with a model: its targets.
+        Defaults to the model's targets, and must equal them.
     model : Model, optional
     reading : mapping
-        How to read a table without a model; see `treekit.data.dataset.make_dataset`.
+        Options for reading a table without a model; see `treekit.data.dataset.make_dataset`.
 
     Raises
     ------
@@ -574,7 +569,7 @@ def read_rows(
     """
     if model is None:
         if target is None:
-            raise SettingError("name the target column, or give a model that has one")
+            raise SettingError("name the target column, or pass a model")
         return make_dataset(source, target, **reading)
     own = [output.name for output in model.schema.outputs]
     if target is not None and own != ([target] if isinstance(target, str) else list(target)):
@@ -582,8 +577,8 @@ def read_rows(
     strange = [key for key in reading if key != "weights"]
     if strange:
         raise SettingError(
-            f"{strange[0]} says how to read a table for a new forest, but the model's schema "
-            "says how to read this one; leave it out"
+            f"{strange[0]} configures how to read a table for a new forest, but the model's schema "
+            "defines it; leave it out"
         )
     weights = reading.get("weights")
     return make_validation(
@@ -593,17 +588,19 @@ def read_rows(
 
 
 def weighed(dataset: Dataset, class_weight: Any, model: Model | None = None) -> Dataset:
-    """The dataset with the class weights that are asked for, else those of the model."""
+    """Return the dataset with the given class weights, by default those of the model."""
     recorded = {} if model is None else model.settings
     priors = recorded.get("priors") if class_weight is None else None
     if class_weight is None and priors is None:
         class_weight = recorded.get("class_weight")
-    asked = class_weights(dataset, class_weight, priors)
-    return dataset if asked is None else with_class_weights(dataset, keeping_weight(dataset, asked))
+    weights = class_weights(dataset, class_weight, priors)
+    if weights is None:
+        return dataset
+    return with_class_weights(dataset, keeping_weight(dataset, weights))
 
 
 def rows_and_weights(dataset: Dataset) -> Weighed:
-    """The rows that weigh something.
+    """Return the rows with positive weight.
 
     Raises
     ------
@@ -614,7 +611,7 @@ def rows_and_weights(dataset: Dataset) -> Weighed:
     weight = np.ones(dataset.n_rows) if statistical is None else statistical.astype(np.float64)
     some = weight > 0
     if not some.any():
-        raise DataError("no row of the table has a weight; give at least one")
+        raise DataError("no row of the table has a positive weight; at least one is needed")
     kind = np.int64 if dataset.schema.task == "classification" else np.float64
     y = dataset.y.reshape(dataset.n_rows, -1).astype(kind)
     found = Weighed(dataset.matrix(), y, weight)
@@ -622,36 +619,34 @@ def rows_and_weights(dataset: Dataset) -> Weighed:
 
 
 def check_count(name: str, value: Any, least: int, most: int) -> None:
-    """Refuse what is no whole number from `least` to `most`."""
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or not least <= value <= most:
-        raise SettingError(f"{name} is {value!r}; give a whole number from {least} to {most}")
+    """Check that a value is an integer from `least` to `most`."""
+    is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not is_integer or not least <= value <= most:
+        raise SettingError(f"{name} is {value!r}; expected an integer from {least} to {most}")
 
 
 # ---------------------------------------------------------------- dependence
-# Rules that say nothing new: linear combinations of the rules before them.
-#
-# SIRUS keeps a rule only if it is no linear combination of more frequent ones and of the
-# constant (Bénard, Biau, da Veiga and Scornet 2021, "SIRUS: Stable and interpretable rule
-# set for classification", Electronic Journal of Statistics 15, section 2.2).
+# SIRUS drops rules that are linear combinations of more frequent ones and the constant
+# (Bénard, Biau, da Veiga and Scornet 2021, "SIRUS: Stable and interpretable rule set for
+# classification", Electronic Journal of Statistics 15, section 2.2).
 
 _NOISE = 1e-10
-"""What is left of a squared length by rounding alone, relative; a rule of ten million rows
-that is one row apart from a combination of others leaves 1e-7."""
+"""Relative squared length attributed to rounding; a rule of ten million rows that differs
+in one row from a combination of others leaves 1e-7."""
 
 
 def independent(met: npt.NDArray[np.bool_], most: int | None = None) -> npt.NDArray[np.int64]:
-    """The first rules that no linear combination of earlier ones and the constant gives.
+    """Select the rules that are not linear combinations of earlier ones and the constant.
 
-    Gram-Schmidt, twice (Giraud, Langou and Rozložník 2005): each rule costs two products
-    with the basis so far.
+    Twice iterated Gram-Schmidt (Giraud, Langou and Rozložník 2005): each rule costs two
+    products with the current basis.
 
     Parameters
     ----------
     met : (rules, rows) bool
         In the order of preference.
     most : int, optional
-        Stop when so many are kept.
+        Maximum number of rules to select.
 
     Returns
     -------
@@ -661,17 +656,17 @@ def independent(met: npt.NDArray[np.bool_], most: int | None = None) -> npt.NDAr
     n_rules, n_rows = met.shape
     room = min(n_rules, max(n_rows - 1, 0), n_rules if most is None else most)
     basis = np.empty((room, n_rows))
-    kept: list[int] = []
-    for number, own in enumerate(met):
-        if len(kept) == room:
+    selected: list[int] = []
+    for number, indicator in enumerate(met):
+        if len(selected) == room:
             break
-        known = basis[: len(kept)]
-        rest = own - own.mean()
+        known = basis[: len(selected)]
+        rest = indicator - indicator.mean()
         for _ in range(2):
             rest -= (known @ rest) @ known
             rest -= rest.mean()
         left = float(rest @ rest)
-        if left > _NOISE * max(float(np.count_nonzero(own)), 1.0):
-            basis[len(kept)] = rest / np.sqrt(left)
-            kept.append(number)
-    return np.array(kept, dtype=np.int64)
+        if left > _NOISE * max(float(np.count_nonzero(indicator)), 1.0):
+            basis[len(selected)] = rest / np.sqrt(left)
+            selected.append(number)
+    return np.array(selected, dtype=np.int64)

@@ -1,10 +1,10 @@
-"""Few rules that together say most: an absolute penalty on the weights of indicators.
+"""Sparse linear models of rule indicators, with an L1 penalty on the weights.
 
 Lasso (Tibshirani 1996) for numbers, and logistic or multinomial regression with the same
-penalty for classes, as glmnet solves them (Friedman, Hastie and Tibshirani 2010): a
-Newton step is a least squares problem, which scikit-learn's Lasso is given.  It works on
-the few rules that have weights, and on those that the conditions of optimality say must
-have some (Tibshirani et al. 2012, "Strong rules for discarding predictors", section 7).
+penalty for classes, solved as in glmnet (Friedman, Hastie and Tibshirani 2010): each Newton
+step is a least squares problem for scikit-learn's Lasso.  The solver works on the few rules
+with nonzero weights and adds those that violate the optimality conditions (Tibshirani et
+al. 2012, "Strong rules for discarding predictors", section 7).
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ Doubles = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 
 _RATIO, _STEPS = 0.85, 60
-"""Penalties fall by this ratio, so many times: to 6e-5 of the first."""
+"""Ratio of successive penalties, and maximum number of steps: down to 6e-5 of the first."""
 _HALVINGS = 4
 _ENTER = 12
-"""Rules that enter at once."""
+"""Maximum number of rules that enter at once."""
 _NEWTON = 6
 _LIGHT = 1e-5
-"""Least weight of a row in a Newton step, relative: shares near 0 or 1 weigh nothing."""
+"""Minimum relative weight of a row in a Newton step; shares near 0 or 1 have almost none."""
 
 
 class Weights(NamedTuple):
-    """What rules add to the number, or to the margin of each class.
+    """Amounts that rules add to the number, or to the margin of each class.
 
     Attributes
     ----------
@@ -54,31 +54,31 @@ class Weights(NamedTuple):
 
     @property
     def used(self) -> Index:
-        """Rules with a weight."""
+        """Rules with a nonzero weight."""
         return np.flatnonzero(self.slope.any(axis=1))
 
 
 def penalised(
     met: npt.NDArray[np.bool_], wanted: Doubles, weight: Doubles, most: int, *, classes: bool
 ) -> Weights:
-    """The weights under the least penalty that leaves at most so many rules.
+    """Fit weights with the smallest penalty that leaves at most `most` rules.
 
     Parameters
     ----------
     met : (rules, rows) bool
-        None of them holds for all rows, or for none.
+        Each holds for some rows, but not for all.
     wanted : (rows, values) float64
-        Shares of the classes, which add up to 1, or one column of numbers.
+        Class shares, which add up to 1, or one column of numbers.
     weight : (rows,) float64
     most : int
     classes : bool
-        Two classes have one margin, that of the second: the first one's weights are 0.
+        Two classes have one margin, that of the second; the weights of the first are 0.
 
     Returns
     -------
     Weights
-        Of the indicators as they are; the penalty is on those of standardised ones, so
-        that rules of few rows have the same chance.
+        Weights of the indicators; the penalty applies to standardised indicators, so that it
+        does not depend on the number of matching rows.
     """
     problem = _Problem(met, wanted, weight, classes=classes)
     level = problem.largest()
@@ -94,7 +94,7 @@ def penalised(
 
 
 def _between(problem: _Problem, low: float, high: float, found: Weights, most: int) -> Weights:
-    """Weights for a penalty between one that leaves too many and one that does not."""
+    """Bisect between a penalty that leaves too many rules and one that does not."""
     for _ in range(_HALVINGS):
         middle = float(np.sqrt(low * high))
         tried = problem.solved(middle, found)
@@ -106,7 +106,7 @@ def _between(problem: _Problem, low: float, high: float, found: Weights, most: i
 
 
 class _Problem:
-    """Standardised indicators and what they are to say, for one penalty after the other."""
+    """Penalised regression on standardised indicators, for a sequence of penalties."""
 
     def __init__(
         self, met: npt.NDArray[np.bool_], wanted: Doubles, weight: Doubles, *, classes: bool
@@ -115,13 +115,13 @@ class _Problem:
         self.two = classes and wanted.shape[1] == 2
         self.wanted = wanted[:, 1:] if self.two else wanted
         self.weight = weight / weight.sum()
-        # Single precision: a million cells are 4 MB; what decides is summed in double.
+        # Single precision: a million cells are 4 MB; final sums are in double.
         self.met = met.astype(np.float32)
         self.mean = self.met @ self.weight.astype(np.float32)
         self.scale = np.sqrt(np.maximum(self.mean * (1 - self.mean), 1e-12))
 
     def start(self) -> Weights:
-        """Without rules."""
+        """Return the solution without rules."""
         mean = self.weight @ self.wanted
         if self.classes:
             mean = np.clip(mean, 1e-9, 1 - 1e-9)
@@ -129,38 +129,38 @@ class _Problem:
         return Weights(mean, np.zeros((len(self.met), len(mean))))
 
     def largest(self) -> float:
-        """The penalty above which no rule has a weight."""
-        said = self._said(self._margins(self.start(), np.empty(0, dtype=np.int64)))
-        return float(np.abs(self._gradient(said)).max(initial=0.0))
+        """Return the penalty above which all rule weights are 0."""
+        predicted = self._said(self._margins(self.start(), np.empty(0, dtype=np.int64)))
+        return float(np.abs(self._gradient(predicted)).max(initial=0.0))
 
     def solved(self, penalty: float, found: Weights) -> Weights:
-        """Optimal weights, starting from those of a larger penalty."""
+        """Return optimal weights, starting from those for a larger penalty."""
         some = found.used
-        said = self._said(self._margins(found, some))
+        predicted = self._said(self._margins(found, some))
         while True:
             if len(some):
-                found, said = self._newton(penalty, found, some)
-            gradient = np.abs(self._gradient(said)).max(axis=1, initial=0.0)
+                found, predicted = self._newton(penalty, found, some)
+            gradient = np.abs(self._gradient(predicted)).max(axis=1, initial=0.0)
             gradient[some] = 0.0
-            broken = np.flatnonzero(gradient > penalty * 1.001)
-            if not len(broken):
+            violating = np.flatnonzero(gradient > penalty * 1.001)
+            if not len(violating):
                 return found
-            # Of rules much alike one enters, and the others no longer want to.
-            first = np.argsort(-gradient[broken], kind="stable")[:_ENTER]
-            some = np.union1d(some, broken[first])
+            # Of similar rules one enters, and the others then satisfy the conditions.
+            first = np.argsort(-gradient[violating], kind="stable")[:_ENTER]
+            some = np.union1d(some, violating[first])
 
     def _newton(self, penalty: float, found: Weights, some: Index) -> tuple[Weights, Doubles]:
-        """Weights of the rules `some`, by least squares problems that touch the true one."""
+        """Fit the weights of the rules `some` by quadratic approximations of the loss."""
         x = (self.met[some] - self.mean[some, None]) / self.scale[some, None]
         slope, intercept = found.slope.copy(), found.intercept.copy()
         margins = intercept + x.T.astype(np.float64) @ slope[some]
         for _ in range(_NEWTON if self.classes else 1):
             moved = 0.0
             for k in range(len(intercept)):
-                said = self._said(margins)[:, k]
-                light = np.maximum(said * (1 - said), _LIGHT) if self.classes else 1.0
+                predicted = self._said(margins)[:, k]
+                light = np.maximum(predicted * (1 - predicted), _LIGHT) if self.classes else 1.0
                 curve = self.weight * light
-                step = self.weight * (self.wanted[:, k] - said)
+                step = self.weight * (self.wanted[:, k] - predicted)
                 new, start = _least(x, curve, step, slope[some, k], penalty)
                 moved = max(moved, float(np.abs(new - slope[some, k]).max(initial=0.0)))
                 margins[:, k] += start + x.T @ (new - slope[some, k])
@@ -185,14 +185,14 @@ class _Problem:
         return total
 
     def _gradient(self, said: Doubles) -> Doubles:
-        """(rules, values): what the error falls by, a unit of each weight."""
+        """Return (rules, values): the decrease of the loss per unit of each weight."""
         rest = self.weight[:, None] * (self.wanted - said)
         sums = self.met @ rest.astype(np.float32) - self.mean[:, None] * rest.sum(axis=0)
         gradient: Doubles = sums.astype(np.float64) / self.scale[:, None]
         return gradient
 
     def plain(self, found: Weights) -> Weights:
-        """Weights of the indicators as they are, a column for each class."""
+        """Return weights of the original indicators, one column per class."""
         slope = found.slope / self.scale[:, None]
         intercept = found.intercept - self.mean @ slope
         if self.two:
@@ -204,10 +204,10 @@ class _Problem:
 def _least(
     x: npt.NDArray[np.float32], curve: Doubles, step: Doubles, now: Doubles, penalty: float
 ) -> tuple[Doubles, float]:
-    """Weights of least squares with the penalty, and what the intercept moves by.
+    """Solve penalised least squares; return the weights and the change of the intercept.
 
-    ``curve`` and ``step`` are the second and the first derivative of each row's error by
-    its margin; `now` the weights they are taken at.
+    ``curve`` and ``step`` are the second and the negative first derivative of each row's loss
+    by its margin, at the weights `now`.
     """
     total = float(curve.sum())
     mean = (x @ curve.astype(np.float32)).astype(np.float64) / total
@@ -221,7 +221,7 @@ def _least(
 
 
 def _quadratic(squares: Doubles, linear: Doubles, penalty: float) -> Doubles:
-    """The least of ``w'Sw / 2 - l'w + penalty * |w|``: a Lasso of as many rows as directions."""
+    """Minimise ``w'Sw / 2 - l'w + penalty * |w|`` as a Lasso with one row per eigenvector."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import Lasso
 
@@ -231,20 +231,18 @@ def _quadratic(squares: Doubles, linear: Doubles, penalty: float) -> Doubles:
     some = length > 1e-7 * max(float(length[-1]), 1e-300)
     root = np.sqrt(length[some])
     rows = root[:, None] * axes[:, some].T
-    said = (axes[:, some].T @ linear) / root
+    reduced = (axes[:, some].T @ linear) / root
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the next step goes on
-        fitted = Lasso(alpha=penalty / len(rows), fit_intercept=False, tol=1e-6).fit(rows, said)
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the next Newton step continues
+        fitted = Lasso(alpha=penalty / len(rows), fit_intercept=False, tol=1e-6).fit(rows, reduced)
     found: Doubles = np.asarray(fitted.coef_, dtype=np.float64)
     return found
 
 
 # ---------------------------------------------------------------- ridge
-# Weights that are not negative: how SIRUS adds up rules of a number.
-#
-# Bénard, Biau, da Veiga and Scornet 2021, "Interpretable random forests via rule
-# extraction", AISTATS, section 2: ridge regression with non-negative weights, so that no
-# rule counts against what it says, and a penalty that cross-validation chooses.
+# Ridge regression with nonnegative weights, by which SIRUS combines rules for numbers, and
+# a penalty chosen by cross-validation (Bénard, Biau, da Veiga and Scornet 2021,
+# "Interpretable random forests via rule extraction", AISTATS, section 2).
 
 _PENALTIES = np.geomspace(1e-5, 1e2, 15)
 """Relative to the mean squared length of a column."""
@@ -253,14 +251,14 @@ _PENALTIES = np.geomspace(1e-5, 1e2, 15)
 def nonnegative_ridge(
     x: Doubles, y: Doubles, weight: Doubles, folds: npt.NDArray[np.int64]
 ) -> tuple[float, Doubles]:
-    """Intercept and weights that are least in squared error and a penalty on the weights.
+    """Fit an intercept and nonnegative weights by ridge regression.
 
     Parameters
     ----------
     x : (rows, rules) float64
     y, weight : (rows,) float64
     folds : (rows,) int64
-        The fold of each row; the penalty is that of least error on rows left out.
+        Fold of each row; the penalty has the smallest error on held-out rows.
 
     Returns
     -------
@@ -270,18 +268,18 @@ def nonnegative_ridge(
     """
     errors = np.zeros(len(_PENALTIES))
     for fold in np.unique(folds).tolist():
-        out = folds == fold
-        known = _Squares(x[~out], y[~out], weight[~out])
+        held_out = folds == fold
+        known = _Squares(x[~held_out], y[~held_out], weight[~held_out])
         for at, penalty in enumerate(_PENALTIES.tolist()):
             start, slopes = known.solved(penalty)
-            errors[at] += weight[out] @ (y[out] - start - x[out] @ slopes) ** 2
-    # Of equal errors the largest penalty.
+            errors[at] += weight[held_out] @ (y[held_out] - start - x[held_out] @ slopes) ** 2
+    # Ties: the largest penalty.
     best = len(errors) - 1 - int(np.argmin(errors[::-1]))
     return _Squares(x, y, weight).solved(float(_PENALTIES[best]))
 
 
 class _Squares:
-    """Weighted least squares of many rows as one of as many rows as columns."""
+    """Weighted least squares reduced by QR to as many rows as columns."""
 
     def __init__(self, x: Doubles, y: Doubles, weight: Doubles) -> None:
         total = weight.sum()
@@ -289,41 +287,41 @@ class _Squares:
         self.mean = float(weight @ y / total)
         root = np.sqrt(weight / total)[:, None]
         both = np.column_stack([x - self.means, y - self.mean]) * root
-        # The triangle holds all that squares know: lengths and products are kept.
+        # The triangular factor preserves lengths and scalar products.
         triangle: Doubles = np.asarray(np.linalg.qr(both, mode="r"))
         self.x, self.y = triangle[:, :-1], triangle[:, -1]
 
     def solved(self, penalty: float) -> tuple[float, Doubles]:
-        """Intercept and weights for a relative penalty."""
+        """Return intercept and weights for a relative penalty."""
         from sklearn.linear_model import LinearRegression
 
         k = self.x.shape[1]
         scale = float((self.x**2).sum()) / max(k, 1)
         if scale == 0.0:
             return self.mean, np.zeros(k)
-        # A penalty is k more rows that ask each weight to be 0; what is left is solved
-        # exactly by non-negative least squares (Lawson and Hanson 1974).
+        # The penalty is k extra rows that pull each weight to 0; the rest is solved exactly
+        # by nonnegative least squares (Lawson and Hanson 1974).
         rows = np.concatenate([self.x, np.sqrt(penalty * scale) * np.eye(k)])
-        wanted = np.concatenate([self.y, np.zeros(k)])
-        fitted = LinearRegression(positive=True, fit_intercept=False).fit(rows, wanted)
+        target = np.concatenate([self.y, np.zeros(k)])
+        fitted = LinearRegression(positive=True, fit_intercept=False).fit(rows, target)
         slopes: Doubles = np.asarray(fitted.coef_, dtype=np.float64)
         return self.mean - float(self.means @ slopes), slopes
 
 
 # ---------------------------------------------------------------- refitted
-# The weights of a few rules without the penalty that chose them.
+# Weights of the selected rules without the L1 penalty.
 
 _RIDGE = 1e-4
-"""A penalty on squares, relative to the weight of all rows: rules that no other class
-meets would have infinite weights, and rules that say the same undefined ones."""
+"""Ridge penalty relative to the weight of all rows: without it rules that match one class
+only would have infinite weights, and equivalent rules undefined ones."""
 
 
 def refitted(
     met: npt.NDArray[np.bool_], wanted: Doubles, weight: Doubles, *, classes: bool
 ) -> Weights:
-    """Least squares, or the likeliest margins, of indicators.
+    """Fit least squares, or maximum likelihood margins, to indicators.
 
-    Parameters and result are those of `treekit.rule_learning.linear_models.penalised`.
+    See `treekit.rule_learning.linear_models.penalised` for parameters and result.
     """
     from sklearn.linear_model import LogisticRegression, Ridge
 
@@ -332,7 +330,7 @@ def refitted(
         fitted = Ridge(alpha=_RIDGE * total).fit(x, wanted[:, 0], sample_weight=weight)
         slope = np.asarray(fitted.coef_, dtype=np.float64).reshape(-1, 1)
         return Weights(np.array([float(fitted.intercept_)]), slope)
-    # A row that is partly of several classes is a row of each, of that part's weight.
+    # A row with shares of several classes becomes a row for each, weighted by the share.
     parts = weight[:, None] * wanted
     row, label = np.nonzero(parts > 0)
     present = np.unique(label)
@@ -344,7 +342,7 @@ def refitted(
     solver.fit(x[row], label, sample_weight=parts[row, label])
     coef = np.asarray(solver.coef_, dtype=np.float64)
     intercept = np.asarray(solver.intercept_, dtype=np.float64)
-    if len(present) == 2:  # one margin: that of the second
+    if len(present) == 2:  # one margin, that of the second class
         coef = np.concatenate([np.zeros_like(coef), coef])
         intercept = np.append(0.0, intercept)
     slope[:, present], start[present] = coef.T, intercept
@@ -352,26 +350,26 @@ def refitted(
 
 
 # ---------------------------------------------------------------- folds
-# Folds of rows, and the smallest size that cross-validation finds good enough.
+# Cross-validation folds, and the one-standard-error rule.
 
 _FOLDS = 5
 
 
 def folds_of(n_rows: int, seed: int = 0) -> npt.NDArray[np.int64]:
-    """(rows,) int64: the fold of each row, drawn; of few rows each is its own."""
+    """Return (rows,) int64: random folds; with few rows each row is its own fold."""
     number = np.arange(n_rows) % min(_FOLDS, n_rows)
     return np.random.default_rng(seed).permutation(number)
 
 
 def fewest(errors: npt.NDArray[np.float64]) -> int:
-    """The smallest size whose mean error is within one standard error of the least.
+    """Return the smallest size whose mean error is within one standard error of the minimum.
 
     Breiman, Friedman, Olshen and Stone 1984, section 3.4.3.
 
     Parameters
     ----------
     errors : (folds, sizes) float64
-        Of sizes 1, 2, ...; NaN where a fold has none.
+        Errors for sizes 1, 2, ...; NaN where a fold has none.
     """
     mean = np.nanmean(errors, axis=0)
     folds = np.count_nonzero(~np.isnan(errors), axis=0)

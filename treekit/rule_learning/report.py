@@ -1,4 +1,4 @@
-"""What a list of rules that was made from a model is worth: its size, fidelity and accuracy."""
+"""Reports on rule lists made from a model: size, fidelity and accuracy."""
 
 from __future__ import annotations
 
@@ -39,17 +39,16 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LearnedList:
-    """A list of rules, and how near it is to the model and to the truth on some rows.
+    """A rule list with its fidelity to the model and its accuracy on some rows.
 
     Attributes
     ----------
     rules : RuleList
     fidelity : float
-        Classification: the part of the rows' weight on which list and model say the
-        same label.  Regression: R squared of the list's numbers about the model's.
+        Classification: weighted fraction of rows on which list and model predict the same
+        label.  Regression: R squared of the list's predictions for the model's.
     accuracy, accuracy_of_model : float
-        Classification: the part of the weight that gets its own label.  Regression: R
-        squared.
+        Classification: weighted fraction of rows with a correct label.  Regression: R squared.
     """
 
     rules: RuleList = field(repr=False)
@@ -59,49 +58,49 @@ class LearnedList:
 
     @property
     def n_rules(self) -> int:
-        """Rules with conditions; `len(rules)` counts those for all other rows, too."""
+        """Number of rules with conditions; `len(rules)` includes unconditional ones."""
         return int(np.count_nonzero(np.diff(self.rules.end, prepend=0)))
 
     @property
     def n_conditions(self) -> int:
-        """Conditions of all rules."""
+        """Number of conditions in all rules."""
         return len(self.rules.conditions.column)
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
     def lines(self, words: Language | None = None) -> list[str]:
-        """The figures as lines of text, in English or the language given."""
+        """Return the figures as lines of text, in English or the given language."""
         words = words or language()
         size, *others = self._phrases()
         listed = ["learned_listed"] if len(self.rules) > self.n_rules else []
         counts = {"rules": self.n_rules, "conditions": self.n_conditions, "listed": len(self.rules)}
-        said = {name: str(count) for name, count in counts.items()} | self._figures()
-        return [words.say(key, **said) for key in (size, *listed, *others)]
+        fields = {name: str(count) for name, count in counts.items()} | self._figures()
+        return [words.say(key, **fields) for key in (size, *listed, *others)]
 
     def _figures(self) -> dict[str, str]:
-        """What the phrases are filled with."""
+        """Return the values for the phrases."""
         names = ("fidelity", "accuracy", "accuracy_of_model")
         return {name: f"{getattr(self, name):.4f}" for name in names}
 
     def _phrases(self) -> list[str]:
-        """Keys of the lines."""
+        """Return the keys of the lines."""
         if self.rules.schema.task == "regression":
             return ["learned_size", "learned_numbers"]
         return ["learned_size", "learned_agrees", "learned_accuracy"]
 
 
 def judged(rules: RuleList, said: npt.NDArray[Any], model: Model, rows: Dataset) -> LearnedList:
-    """The report of a list made from `model`, of one target.
+    """Evaluate a list made from `model`, with one target.
 
     Parameters
     ----------
     rules : RuleList
     said : (rows,) int64 or float64
-        What the list says of each row: position of the label in the schema, or the number.
+        Prediction of the list for each row: class index, or number.
     model : Model
     rows : Dataset
-        Of the model's schema.
+        With the model's schema.
     """
     total = sums(model, rows.matrix())
     compare: Callable[[Any, Any, Numbers | None], float]
@@ -122,14 +121,14 @@ def judged(rules: RuleList, said: npt.NDArray[Any], model: Model, rows: Dataset)
 def agreement(
     said: npt.NDArray[Any], true: npt.NDArray[Any], weights: Numbers | None = None
 ) -> float:
-    """The part of the weight of rows on which two arrays (rows,) are equal."""
+    """Return the weighted fraction of rows on which two arrays (rows,) are equal."""
     return float(np.average(said == true, weights=_some(weights, len(said))))
 
 
 def r_squared(
     said: npt.NDArray[Any], true: npt.NDArray[Any], weights: Numbers | None = None
 ) -> float:
-    """One minus the squared error over the variance of `true`; of a constant 1 or 0."""
+    """Return one minus the squared error over the variance of `true`; 1 or 0 if constant."""
     own = _some(weights, len(said))
     wrong = float(np.average((true - said) ** 2, weights=own))
     spread = float(np.average((true - np.average(true, weights=own)) ** 2, weights=own))
@@ -137,18 +136,16 @@ def r_squared(
 
 
 def _some(weights: Numbers | None, n_rows: int) -> Numbers | None:
-    """The weights, if anything is left to judge by."""
+    """Check that there is a row with positive weight; return the weights."""
     if n_rows == 0 or (weights is not None and not weights.sum() > 0):
-        raise DataError("there is no row with a weight to judge the list by; give at least one")
+        raise DataError("no row has a positive weight to evaluate the list on")
     return weights
 
 
-# ---------------------------------------------------------------- short
-# What a short list of rules is worth, beyond labels: a rare class hides behind accuracy.
-#
-# Where nine rows in ten are of one class, a list that always says so agrees with every
-# model on nine rows in ten.  So fidelity is told as the mean over the model's labels too,
-# and shares are compared by correlation and by the area under the curve.
+# ---------------------------------------------------------------- short lists
+# Accuracy and plain fidelity hide rare classes: if 90% of the rows are of one class, a
+# constant prediction agrees with most models on 90%.  Reports therefore add fidelity
+# averaged over labels, and compare shares by correlation and area under the ROC curve.
 
 Doubles = npt.NDArray[np.float64]
 Sums = npt.NDArray[np.int64]
@@ -156,31 +153,31 @@ Sums = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ShortList(LearnedList):
-    """A short list that was drawn from a forest; figures of several targets are their means.
+    """A short list selected from a forest; figures of several targets are averaged.
 
     Attributes
     ----------
     balanced_fidelity : float
-        Classification: fidelity for each label that the model says, averaged.
+        Classification: fidelity averaged over the labels that the model predicts.
     correlation : float
-        Of the list's and the model's answers: shares of a class, averaged over the
-        classes, or numbers.
+        Correlation of the list's with the model's predictions: class shares, averaged over
+        the classes, or numbers.
     auc, auc_of_model : float
         Classification: area under the ROC curve of a class's share, averaged over the
-        classes by weight (two classes: the same for either).
+        classes by weight (for two classes both are equal).
     stability : float
-        The Dice-Sorensen index of lists of that size from the one and the other half of the
-        trees.  NaN if the forest has one tree.
+        Dice-Sorensen index of the lists of this size from two halves of the trees; NaN if the
+        forest has one tree.
     fold_stability : float
-        Its mean for lists of any two folds of the rows, where cross-validation chose the
+        Mean index for lists from any two folds of the rows if cross-validation chose the
         size; else NaN.
     one_label : bool
-        Classification: of some target the list says the same label of every row.
+        Classification: whether the list predicts a constant label for some target.
     frequency : (rules,) float64
-        The part of the forest's trees that have the rule's path; empty for lists that are
-        not chosen by it.
+        Fraction of the trees that contain the rule's path; empty for lists not selected by
+        frequency.
 
-    What does not apply is NaN.
+    Figures that do not apply are NaN.
     """
 
     balanced_fidelity: float = np.nan
@@ -225,26 +222,26 @@ def judged_short(
     fold_stability: float = np.nan,
     frequency: Doubles | None = None,
 ) -> ShortList:
-    """The report of a weighted list drawn from `model`, on rows of its schema."""
+    """Evaluate a weighted list selected from `model`, on rows of its schema."""
     matrix = rows.matrix()
     conditional = np.flatnonzero(np.diff(rules.end, prepend=0) > 0)
     ours = sums_of(rules, indicators(taken(rules, conditional), matrix))
     theirs = sums(model, matrix)
-    said, told = values_of(rules, ours), values_of(model, theirs)
+    list_values, model_values = values_of(rules, ours), values_of(model, theirs)
     y: npt.NDArray[Any] = rows.y.reshape(len(matrix), -1)
     figures: dict[str, Any] = {
         "stability": stability,
         "fold_stability": fold_stability,
-        "correlation": _correlation(said, told, rows.weights),
+        "correlation": _correlation(list_values, model_values, rows.weights),
     }
     if rules.schema.task == "regression":
-        figures |= _of_numbers(said, told, y, rows.weights)
+        figures |= _of_numbers(list_values, model_values, y, rows.weights)
     else:
         blocks = list(itertools.pairwise(rules.schema.blocks))
         labels = np.stack([least_cost(ours[:, a:b], rules.costs) for a, b in blocks], axis=1)
         figures["one_label"] = bool((labels == labels[:1]).all(axis=0).any())
         figures |= _of_labels(labels, label_codes(model, theirs), y, rows.weights)
-        for name, shares in (("auc", said), ("auc_of_model", told)):
+        for name, shares in (("auc", list_values), ("auc_of_model", model_values)):
             figures[name] = _mean(
                 mean_auc(shares[:, a:b], y[:, k], rows.weights) for k, (a, b) in enumerate(blocks)
             )
@@ -279,14 +276,14 @@ def _mean(values: Iterable[float]) -> float:
 def _balanced(
     said: npt.NDArray[np.int64], told: npt.NDArray[np.int64], weights: Doubles | None
 ) -> float:
-    """Agreement for each label of `told`, averaged; labels without weight do not count."""
+    """Return the agreement averaged over the labels in `told` with positive weight."""
     own = np.ones(len(told)) if weights is None else weights
     labels = np.unique(told[own > 0])
     return _mean(agreement(said[told == k], k, own[told == k]) for k in labels)
 
 
 def _correlation(said: Doubles, told: Doubles, weights: Doubles | None) -> float:
-    """Pearson's, of each column, averaged; NaN where a column of either does not vary."""
+    """Return Pearson's correlation averaged over the columns that vary; NaN if none does."""
     own = np.ones(len(said)) if weights is None else weights
     own = own / own.sum()
     a, b = said - own @ said, told - own @ told
@@ -296,7 +293,7 @@ def _correlation(said: Doubles, told: Doubles, weights: Doubles | None) -> float
 
 
 def mean_auc(shares: Doubles, y: npt.NDArray[np.int64], weights: Doubles | None = None) -> float:
-    """`auc` of each class against the others, averaged by the classes' weights.
+    """Return `auc` of each class against the others, averaged by the classes' weights.
 
     `shares` are (rows, classes); NaN if one class has all weight.
     """
@@ -309,9 +306,10 @@ def mean_auc(shares: Doubles, y: npt.NDArray[np.int64], weights: Doubles | None 
 
 
 def auc(score: Doubles, positive: npt.NDArray[np.bool_], weights: Doubles) -> float:
-    """Area under the ROC curve: how probably a positive row scores above a negative one.
+    """Return the area under the ROC curve.
 
-    Equal scores count half (Mann and Whitney 1947).
+    It is the probability that a positive row scores above a negative one; equal scores count
+    half (Mann and Whitney 1947).
     """
     value = np.unique(score, return_inverse=True)[1].reshape(-1)
     above, below = (np.bincount(value, weights * side) for side in (positive, ~positive))

@@ -1,10 +1,10 @@
-"""RuleFit: rules of a forest with weights, few of which are not 0.
+"""RuleFit: a sparse linear model of the rules of a forest.
 
 Friedman and Popescu 2008, "Predictive learning via rule ensembles", Annals of Applied
-Statistics 2, pp. 916-954: every node of every tree is a rule; the answer is a sum of
-weights, one for each rule that a row meets, chosen under an absolute penalty.  The
-paper's linear terms are left out: they are no rules.  Numbers are summed as they are;
-classes by margins, whose shares are their softmax.
+Statistics 2, pp. 916-954: every node of every tree is a rule; the prediction is the sum of
+the weights of the rules that a row matches, fitted with an L1 penalty.  The paper's linear
+terms are left out, because they are not rules.  Numbers are summed directly; classes have
+margins, whose softmax gives the shares.
 
 >>> learned = rulefit("bank.csv", "y", rules=20)
 >>> learned = rulefit("bank.csv", model=forest, rules=20, to="model")
@@ -45,10 +45,10 @@ Truths = npt.NDArray[np.bool_]
 Doubles = npt.NDArray[np.float64]
 
 _ROWS = 25_000
-"""Rows that rules are chosen by, drawn if there are more; weights are fitted to all."""
+"""Maximum number of rows for rule selection, sampled; weights are fitted to all rows."""
 _RARE, _FEW = 0.005, 5
-"""Rules that a smaller part of the rows meets, or fewer rows, are no candidates: what
-they say is chance.  (Of tables of less than 50 rows, a tenth of them.)"""
+"""Minimum share and minimum number of rows that a candidate must match; rarer rules reflect
+chance.  (In tables with fewer than 50 rows, a tenth of them.)"""
 
 
 def rulefit(
@@ -68,7 +68,7 @@ def rulefit(
     reading: dict[str, Any] | None = None,
     **settings: Any,
 ) -> ShortList:
-    """Choose and weigh rules of a forest that is grown for it, or of a model that there is.
+    """Select and weight rules of a new forest, or of a given model.
 
     Parameters
     ----------
@@ -77,22 +77,22 @@ def rulefit(
     target : str, optional
         Needed without a model.
     model : Model, optional
-        What rules are taken from, trained or read.
+        Source of the rules, trained or imported.
     rules : int
-        How many, at most: the penalty is the least one that leaves no more.
+        Maximum number of rules; the penalty is the smallest that leaves no more.
     to : {"target", "model"}
-        What weights are fitted to: the table's target, or what the model says of its rows
-        (the shares of classes), for fidelity.
+        Values that the weights are fitted to: the table's target, or the model's predictions
+        (class shares or numbers), for fidelity.
     trees, depth : int
-        Of the forest; a model's nodes count down to that depth.
+        Size of a new forest; nodes of a given model are used down to `depth`.
     candidates : int
-        Rules that are weighed at most, those of the first trees; of rules that the same
-        rows meet the one of fewest conditions.
+        Maximum number of candidate rules, taken from the first trees; of rules that match the
+        same rows only the one with the fewest conditions.
     refit : bool
-        Whether the rules that are left are weighed once more without the penalty, which
-        draws weights to 0 (the relaxed Lasso of Meinshausen 2007).
+        Whether the selected rules are fitted again without the penalty, which shrinks weights
+        (relaxed Lasso, Meinshausen 2007).
     class_weight, test, reading, **settings
-        As in `treekit.rule_learning.sirus.sirus`.
+        See `treekit.rule_learning.sirus.sirus`.
 
     Returns
     -------
@@ -109,7 +109,7 @@ def rulefit(
     ):
         check_count(name, value, least, 100_000)
     if to not in ("target", "model"):
-        raise SettingError(f"to is {to!r}; weights are fitted to 'target' or 'model'")
+        raise SettingError(f"to is {to!r}; expected 'target' or 'model'")
     if model is not None and settings:
         raise SettingError(
             f"{next(iter(settings))} is a setting of a new forest, but a model is given; leave "
@@ -117,7 +117,7 @@ def rulefit(
         )
     dataset = weighed(read_rows(source, target, model, reading or {}), class_weight, model)
     if dataset.schema.more:
-        raise DataError("RuleFit weighs rules for one target; make a list for each of them")
+        raise DataError("RuleFit needs a single target; fit one list for each target")
     forest = model or _grown(dataset, {"trees": trees, "max_depth": depth, "seed": seed} | settings)
     rows = rows_and_weights(dataset)
     wanted = _wanted(forest, rows, to)
@@ -127,9 +127,9 @@ def rulefit(
 
 
 def _grown(dataset: Dataset, settings: dict[str, Any]) -> Model:
-    """A forest of many sorts of rules: each node tries a fifth of the columns.
+    """Grow a forest of diverse rules: each node tries a fifth of the columns.
 
-    Lists from forests that try half of them were worse on all of three tables (measured).
+    Trying half of them gave worse lists on all of three tables (measured).
     """
     from treekit.training import fit
 
@@ -142,7 +142,7 @@ def _grown(dataset: Dataset, settings: dict[str, Any]) -> Model:
 
 
 def _wanted(forest: Model, rows: Weighed, to: str) -> Doubles:
-    """(rows, values) float64: shares of the classes, or numbers."""
+    """Return (rows, values) float64: class shares, or numbers."""
     if to == "model":
         return values_of(forest, sums(forest, rows.matrix))
     if forest.schema.task == "regression":
@@ -152,7 +152,7 @@ def _wanted(forest: Model, rows: Weighed, to: str) -> Doubles:
 
 
 class _Limits:
-    """How many rules of which nodes are looked at, and how many are kept."""
+    """Limits on the candidate and selected rules."""
 
     def __init__(self, rules: int, depth: int, candidates: int, seed: int) -> None:
         self.rules, self.depth, self.candidates, self.seed = rules, depth, candidates, seed
@@ -180,18 +180,18 @@ def _listed(
 
 
 def _distinct(found: RuleList, rows: Weighed, most: int) -> tuple[RuleList, Truths]:
-    """Rules that different rows meet, and which these are; of a rule and its opposite one.
+    """Return rules that match different rows, and these rows; a rule equals its complement.
 
-    Rules that nearly all rows meet, or nearly none, are left out.
+    Rules that nearly all rows match, or nearly none, are left out.
     """
     first = np.unique(interned(found), return_index=True)[1]
     order = first[np.argsort(found.tree[first], kind="stable")][:most]
-    found = taken(found, np.sort(order))  # those of few conditions first
+    found = taken(found, np.sort(order))  # fewest conditions first
     met = indicators(found, rows.matrix)
     packed = np.packbits(met ^ met[:, :1], axis=1)
     one = np.unique(packed.view(f"V{packed.shape[1]}").reshape(-1), return_index=True)[1]
     count = met.sum(axis=1)
     few = max(_RARE * met.shape[1], min(_FEW, met.shape[1] / 10))
     common = np.minimum(count, met.shape[1] - count) >= few
-    kept = np.sort(one[common[one]])
-    return taken(found, kept), met[kept]
+    selected = np.sort(one[common[one]])
+    return taken(found, selected), met[selected]

@@ -1,15 +1,15 @@
-"""SIRUS: a short list of the rules that most trees of a forest agree on.
+"""SIRUS: a short list of the rules that occur in most trees of a forest.
 
 Bénard, Biau, da Veiga and Scornet 2021, "SIRUS: Stable and interpretable rule set for
 classification", Electronic Journal of Statistics 15, pp. 427-505; for numbers,
 "Interpretable random forests via rule extraction", AISTATS 2021.
 
-Trees are shallow and split at quantiles of the table only, so that the same paths
-return in many of them.  The most frequent ones, without those that are linear
-combinations of others, are the list.  Classes: each rule says the shares of the rows
-that meet it, or of those that do not, and the list says the mean, which is drawn towards the
-shares of all rows: for labels of a rare class, weigh the classes.  Numbers: each
-rule's means are weighed by ridge regression with weights that are not negative, and added.
+Trees are shallow and split only at quantiles of the table, so that the same paths recur in
+many of them.  The list consists of the most frequent ones, without linear combinations of
+others.  Classification: each rule predicts the class shares of the rows that match it, or of
+those that do not, and the list predicts the mean, which shrinks towards the overall shares;
+use class weights to predict rare classes.  Regression: the means of the rules are combined
+by ridge regression with nonnegative weights.
 
 >>> learned = sirus("bank.csv", "y", rules=20, class_weight="balanced")
 >>> print(learned.rules)
@@ -85,7 +85,7 @@ def sirus(
     reading: dict[str, Any] | None = None,
     **settings: Any,
 ) -> ShortList:
-    """Draw a short list from a forest that is grown for it, or from one that there is.
+    """Select a short list of rules from a new forest, or from a given one.
 
     Parameters
     ----------
@@ -94,23 +94,23 @@ def sirus(
     target : str, or sequence of str, optional
         Needed without a model.
     model : Model, optional
-        The forest to draw from, trained or read.  Its thresholds are moved to the nearest
-        quantile of the table, and its paths cut at `depth`.
+        Source of the rules, trained or imported.  Its thresholds are moved to the nearest
+        quantile of the table, and its paths are cut at `depth`.
     rules : int, optional
-        How many, at most; None: as few as answer about as well as any number up to
-        `most`, by cross-validation; see `treekit.rule_learning.sirus`.
+        Maximum number of rules; None: the smallest number up to `most` whose cross-validation
+        error is within one standard error of the best; see `treekit.rule_learning.sirus`.
     above : float
-        Rules that this part of the trees has, or less, are left out: the paper's p0.
+        Rules in at most this fraction of the trees are left out: the paper's p0.
     trees, depth, quantiles : int
-        Of the forest; the cut points of a column are its 1/q, ..., (q - 1)/q quantiles.
+        Size of the forest; the cut points of a column are its 1/q, ..., (q - 1)/q quantiles.
     class_weight : optional
-        As in training, of the shares as well; default the model's.
+        As in training, also applied to the shares; default the model's.
     test : table, optional
-        The rows that the report is about; default those of `source`.
+        Rows for the report; default those of `source`.
     reading : dict, optional
-        How to read the table; see `treekit.data.dataset.make_dataset`.
+        Options for reading the table; see `treekit.data.dataset.make_dataset`.
     **settings
-        Of the forest that is grown, as in `treekit.train`.
+        Settings of a new forest, as in `treekit.train`.
 
     Returns
     -------
@@ -125,7 +125,7 @@ def sirus(
     for name, value, least in (("most", most, 1), ("depth", depth, 1), ("quantiles", quantiles, 2)):
         check_count(name, value, least, 10_000)
     if not 0 <= above < 1:
-        raise SettingError(f"above is {above!r}; give a part of the trees, 0 or more and below 1")
+        raise SettingError(f"above is {above!r}; expected a fraction from 0 to below 1")
     if model is not None and settings:
         raise SettingError(
             f"{next(iter(settings))} is a setting of a new forest, but a model is given; leave "
@@ -145,20 +145,17 @@ def sirus(
 
 
 # ---------------------------------------------------------------- stable
-# Rules by how many trees of a forest ask them: the first half of SIRUS.
-#
-# Bénard, Biau, da Veiga and Scornet 2021, "SIRUS: Stable and interpretable rule set for
-# classification", Electronic Journal of Statistics 15, section 2.
+# Path frequencies, the first half of SIRUS (Bénard et al. 2021, "SIRUS", section 2).
 
 
 class Frequent(NamedTuple):
-    """Distinct rules, the most frequent first; of equals the shallow, then the first met.
+    """Distinct rules, most frequent first; ties: shallow rules, then the first found.
 
     Attributes
     ----------
     rules : RuleList
     frequency : (rules,) float64
-        The part of the trees that have such a path.
+        Fraction of the trees that contain the path.
     """
 
     rules: RuleList
@@ -166,7 +163,7 @@ class Frequent(NamedTuple):
 
 
 def never_missing(dataset: Dataset) -> npt.NDArray[np.bool_]:
-    """(features,) bool: the columns without a missing value."""
+    """Return (features,) bool: columns without missing values."""
     return np.array(
         [not ((c < 0) if c.dtype.kind == "i" else np.isnan(c)).any() for c in dataset.columns],
         dtype=np.bool_,
@@ -180,19 +177,19 @@ def frequent_rules(
     complete: npt.NDArray[np.bool_],
     trees: slice = slice(None),
 ) -> Frequent:
-    """The paths of a forest's trees down to a depth, counted.
+    """Count the distinct paths of a forest's trees down to a depth.
 
     Parameters
     ----------
     model : Model
     depth : int
     cuts : Cuts, optional
-        Where bounds are moved to first; None: they are there already.
+        Cut points that bounds are moved to first; None if they are there already.
     complete : (features,) bool
-        Columns whose values are all known.  Where a missing value goes in them is chance,
-        and no reason to tell paths apart: it meets no condition.
+        Columns without missing values.  The missing direction in them is arbitrary and must
+        not distinguish paths: a missing value matches no condition.
     trees : slice
-        Which of them.
+        Subset of the trees.
     """
     some = replace(model, trees=model.trees[trees])
     found = candidate_rules(some, depth)
@@ -204,7 +201,7 @@ def frequent_rules(
     found = replace(found, conditions=table._replace(missing=missing, part_high=whole))
     found = taken(found, np.flatnonzero(_possible(found)))
     key = interned(found)
-    # A path counts once a tree: snapped bounds may make two nodes' paths one.
+    # A path counts once per tree; moved bounds may make the paths of two nodes equal.
     pairs = np.unique(np.column_stack([key, found.tree]), axis=0)
     count = np.bincount(pairs[:, 0])
     first = np.unique(key, return_index=True)[1]
@@ -213,7 +210,7 @@ def frequent_rules(
 
 
 def _possible(found: RuleList) -> npt.NDArray[np.bool_]:
-    """(rules,) bool: those that some value meets; bounds that were moved may have met."""
+    """Return (rules,) bool: rules that some value satisfies; moved bounds may have collided."""
     table = found.conditions
     owner = np.repeat(np.arange(len(found)), np.diff(found.end, prepend=0))
     empty = np.bincount(owner, ~table.known & ~table.missing, len(found))
@@ -224,17 +221,17 @@ def _possible(found: RuleList) -> npt.NDArray[np.bool_]:
 def drawn(
     frequent: Frequent, rows: Weighed, most: int, above: float
 ) -> tuple[RuleList, npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
-    """The first rules that are no linear combination of those before them.
+    """Select the first rules that are not linear combinations of earlier ones.
 
     Parameters
     ----------
     frequent : Frequent
     rows : Weighed
-        The functions are compared on these rows.
+        Rows on which the rules are compared.
     most : int
-        How many are kept at most.
+        Maximum number of rules.
     above : float
-        Rules of this frequency or a lower one are not.
+        Rules of this frequency or a lower one are left out.
 
     Returns
     -------
@@ -244,29 +241,29 @@ def drawn(
     """
     n = int(np.count_nonzero(frequent.frequency > above))
     step = max(4 * most, 64)
-    kept: list[tuple[RuleList, npt.NDArray[np.bool_]]] = []
+    blocks: list[tuple[RuleList, npt.NDArray[np.bool_]]] = []
     numbers = np.empty(0, dtype=np.int64)
     for first in range(0, n, step):
         block = taken(frequent.rules, np.arange(first, min(first + step, n)))
-        before = [met for _, met in kept]
+        before = [met for _, met in blocks]
         met = np.concatenate([*before, indicators(block, rows.matrix)])
         found = independent(met, most)
         new = found[found >= len(numbers)] - len(numbers)
-        kept.append((taken(block, new), met[len(numbers) :][new]))
+        blocks.append((taken(block, new), met[len(numbers) :][new]))
         numbers = np.append(numbers, first + new)
         if len(numbers) >= most:
             break
-    if not kept:
+    if not blocks:
         none = taken(frequent.rules, numbers)
         return none, np.empty((0, len(rows.weight)), dtype=np.bool_), np.empty(0)
-    chosen = joined([own for own, _ in kept])
-    return chosen, np.concatenate([met for _, met in kept]), frequent.frequency[numbers]
+    chosen = joined([own for own, _ in blocks])
+    return chosen, np.concatenate([met for _, met in blocks]), frequent.frequency[numbers]
 
 
 def dice(first: RuleList, second: RuleList) -> float:
-    """The Dice-Sorensen index of two lists' sets of rules: 1 if they are equal, 0 if disjoint.
+    """Return the Dice-Sorensen index of two sets of rules: 1 if equal, 0 if disjoint.
 
-    Twice the number of rules in both, divided by the sum of their numbers.
+    Twice the number of common rules, divided by the sum of both sizes.
     """
     if not len(first) and not len(second):
         return 1.0
@@ -275,26 +272,25 @@ def dice(first: RuleList, second: RuleList) -> float:
     return 2 * len(both) / (len(first) + len(second))
 
 
-# ---------------------------------------------------------------- drawing
-# Drawing short lists from a forest, as often as a choice of their size needs.
+# ---------------------------------------------------------------- selection
 
 
 @dataclass(eq=False)
 class Drawing:
-    """What lists of one call have in common, whatever rows they are drawn from.
+    """Selection of short lists from forests on various subsets of the rows.
 
     Attributes
     ----------
     dataset : Dataset
     given : Model, optional
-        The forest that there is; None: forests are grown.
+        Given forest; None: forests are grown.
     cuts : Cuts
-        Of all rows: they know nothing of the target.
+        Cut points from all rows; they do not depend on the target.
     depth : int
     above : float
-        Rules that this part of the trees has, or less, are left out.
+        Rules in at most this fraction of the trees are left out.
     settings : dict
-        Of forests that are grown.
+        Settings of grown forests.
     """
 
     dataset: Dataset
@@ -310,7 +306,7 @@ class Drawing:
         self.forest = self.on(None)
 
     def on(self, rows: npt.NDArray[np.int64] | None) -> Model:
-        """The forest given, or one of shallow trees on some of the rows, split at the cuts."""
+        """Return the given forest, or grow shallow trees on some of the rows, split at the cuts."""
         if self.given is not None:
             return self.given
         from treekit.training import fit
@@ -318,21 +314,21 @@ class Drawing:
         usual = {
             "ensemble": "forest", "max_depth": self.depth, "oob": False,
             "max_features": max(self.dataset.schema.n_features // 3, 1),
-            # One level against the rest returns in many trees; sets of levels vary.
+            # One category against the rest recurs in many trees; sets of categories vary.
             "nominal_splits": "one_vs_rest",
         }  # fmt: skip
         part = self.coded if rows is None else self.coded.take(rows)
         return self.cuts.decoded(fit(part, usual | self.settings).model)
 
     def frequent(self, forest: Model, trees: slice = slice(None)) -> Frequent:
-        """The forest's paths, counted."""
+        """Count the forest's paths."""
         cuts = None if self.given is None else self.cuts
         return frequent_rules(forest, self.depth, cuts, self.complete, trees)
 
     def listed(
         self, found: Frequent, rows: Weighed, size: int
     ) -> tuple[RuleList, npt.NDArray[np.float64]]:
-        """The list of at most so many rules, and their frequencies."""
+        """Return a list of at most `size` rules, and their frequencies."""
         chosen, met, frequency = drawn(found, rows, size, self.above)
         if self.dataset.schema.task == "classification":
             return mean_list(chosen, met, rows), frequency
@@ -341,37 +337,36 @@ class Drawing:
 
 
 # ---------------------------------------------------------------- sizes
-# How many rules are enough, and whether another sample would have given the same ones.
-#
-# Bénard et al. 2021, section 4: the size is chosen by cross-validation, of error and of
-# stability, which is the Dice-Sorensen index of lists from different folds.
+# Choice of the size by cross-validation of the error, and stability as the Dice-Sorensen
+# index of lists from different folds (Bénard et al. 2021, section 4).
 
 
 def chosen_size(task: Drawing, most: int, seed: int) -> tuple[int, float]:
-    """The smallest number of rules that answer about as well as any number up to `most`.
+    """Choose the smallest number of rules with about the lowest cross-validation error.
 
-    Each fold is left out once: a list is drawn from a forest of the other rows (or from
-    the forest given, whose rules are fitted to the other rows), and judged by the fold.
-    The error is 1 - AUC, or the unexplained part of the variance; `fewest` chooses.
+    Each fold is held out once: a list is selected from a forest grown on the other rows (or
+    from the given forest, with rules fitted to the other rows) and evaluated on the fold.
+    The error is 1 - AUC, or the unexplained fraction of the variance; `fewest` chooses.
 
     Returns
     -------
     size : int
     stability : float
-        Mean Dice-Sorensen index of the lists of that size of any two folds.
+        Mean Dice-Sorensen index of the lists of this size from any two folds.
     """
     fold = folds_of(task.dataset.n_rows, seed)
     errors = np.full((int(fold.max()) + 1, most), np.nan)
     lists: list[RuleList] = []
     for number in range(len(errors)):
-        known = rows_and_weights(task.dataset.take(np.flatnonzero(fold != number)))
-        held = rows_and_weights(task.dataset.take(np.flatnonzero(fold == number)))
+        training = rows_and_weights(task.dataset.take(np.flatnonzero(fold != number)))
+        held_out = rows_and_weights(task.dataset.take(np.flatnonzero(fold == number)))
         found = task.frequent(task.on(np.flatnonzero(fold != number)))
-        chosen, met, _ = drawn(found, known, most, task.above)
+        chosen, met, _ = drawn(found, training, most, task.above)
         lists.append(chosen)
-        for at, said in enumerate(staged(chosen, met, known, indicators(chosen, held.matrix))):
-            errors[number, at] = _error(chosen, said, held)
-    if np.isnan(errors).all():  # a class alone in each fold, or no rules: all sizes are equal
+        met_by_others = indicators(chosen, held_out.matrix)
+        for at, predicted in enumerate(staged(chosen, met, training, met_by_others)):
+            errors[number, at] = _error(chosen, predicted, held_out)
+    if np.isnan(errors).all():  # one class in each fold, or no rules: all sizes are equal
         return 1, np.nan
     size = fewest(errors[:, ~np.isnan(errors).all(axis=0)])
     short = [taken(own, np.arange(min(size, len(own)))) for own in lists]
@@ -380,7 +375,7 @@ def chosen_size(task: Drawing, most: int, seed: int) -> tuple[int, float]:
 
 
 def _error(like: RuleList, said: npt.NDArray[np.float64], rows: Weighed) -> float:
-    """1 - AUC, or 1 - R squared; the mean over several targets."""
+    """Return 1 - AUC, or 1 - R squared, averaged over several targets."""
     if like.schema.task == "regression":
         over = range(rows.y.shape[1])
         return 1 - float(np.mean([r_squared(said[:, k], rows.y[:, k], rows.weight) for k in over]))
@@ -391,7 +386,7 @@ def _error(like: RuleList, said: npt.NDArray[np.float64], rows: Weighed) -> floa
 
 
 def stability_of_halves(task: Drawing, size: int) -> float:
-    """Dice-Sorensen index of the lists from every other tree of the forest and from the rest."""
+    """Return the Dice-Sorensen index of the lists from the even and the odd trees of the forest."""
     if task.forest.n_trees < 2:
         return np.nan
     rows = rows_and_weights(task.dataset)
@@ -403,7 +398,7 @@ def stability_of_halves(task: Drawing, size: int) -> float:
 
 
 # ---------------------------------------------------------------- quantiles
-# Cut points at the quantiles of a table: few enough that trees agree on them.
+# Cut points at the quantiles of a table, few enough to recur in many trees.
 #
 # The r-th of q quantiles is the smallest value of the column that r/q of the rows do not
 # exceed (Bénard et al. 2021, section 2.1): cuts are values of the table.
@@ -418,17 +413,16 @@ class Cuts:
     Attributes
     ----------
     at : tuple of (cuts,) float64
-        Ascending, for each column; none for nominal columns and constants.
+        Ascending, for each column; empty for nominal columns and constants.
     share : tuple of (values,) float64, (values,) float64
-        Distinct values of each numeric column, and the part of its weight that does not
-        exceed them.
+        Distinct values of each numeric column, and the cumulative share of their weight.
     """
 
     at: tuple[Doubles, ...]
     share: tuple[tuple[Doubles, Doubles], ...]
 
     def coded(self, dataset: Dataset) -> Dataset:
-        """The dataset with each number replaced by how many cuts lie below it."""
+        """Return the dataset with each number replaced by the number of cuts below it."""
         columns = []
         for column, cuts, nominal in zip(
             dataset.columns, self.at, dataset.schema.nominal, strict=True
@@ -441,16 +435,16 @@ class Cuts:
         return replace(dataset, columns=tuple(columns))
 
     def decoded(self, model: Model) -> Model:
-        """A model of `coded` rows as one of the rows themselves.
+        """Convert a model of `coded` rows to a model of the original rows.
 
         Raises
         ------
         SettingError
-            If it splits by sums of columns, which mean nothing of how many cuts lie below.
+            If it has oblique splits, which cannot be converted.
         """
         if any((tree.kind == Split.OBLIQUE).any() for tree in model.trees):
             raise SettingError(
-                "the splitter adds columns up, and a forest for SIRUS splits single columns at "
+                "the splitter makes oblique splits, but SIRUS needs splits on single columns at "
                 "quantiles; choose another splitter"
             )
 
@@ -460,9 +454,9 @@ class Cuts:
         return replace(model, trees=tuple(_mapped(tree, meant) for tree in model.trees))
 
     def snapped(self, found: RuleList) -> RuleList:
-        """Rules whose bounds are moved to the nearest cut, by rows in between.
+        """Move the bounds of rules to the nearest cut, by the weight of rows in between.
 
-        The bounds of a column without cuts stay.  Where bounds meet, no known value fits.
+        Columns without cuts keep their bounds.  Where bounds collide, no known value fits.
         """
         table = found.conditions
         low, high = table.low.copy(), table.high.copy()
@@ -479,7 +473,7 @@ class Cuts:
         return replace(found, conditions=table._replace(low=low, high=high, known=known))
 
     def _nearest(self, feature: int, bounds: Doubles) -> Doubles:
-        """The cut of each bound that fewest rows separate it from; of two, the lower."""
+        """Return the cut with the least weight between it and each bound; ties: the lower one."""
         values, share = self.share[feature]
 
         def below(numbers: Doubles) -> Doubles:
@@ -492,9 +486,9 @@ class Cuts:
 
 
 def _mapped(tree: Tree, meant: Callable[[int, Doubles], Doubles]) -> Tree:
-    """A tree with the thresholds of its splits and of their surrogates replaced."""
-    asks = tree.kind == Split.THRESHOLD
-    own = _replaced(tree.feature, tree.threshold, asks, meant)
+    """Return a tree with replaced thresholds of splits and surrogates."""
+    is_threshold = tree.kind == Split.THRESHOLD
+    own = _replaced(tree.feature, tree.threshold, is_threshold, meant)
     if not len(tree.surrogate_feature):
         return replace(tree, threshold=own)
     bounds = tree.surrogate_threshold
@@ -516,9 +510,9 @@ def _replaced(
 
 
 def cuts_of(dataset: Dataset, quantiles: int) -> Cuts:
-    """The cuts of a dataset at the first to the last but one of so many quantiles.
+    """Compute the cut points of a dataset at its weighted quantiles.
 
-    Weights count.  The largest value of a column is no cut: it separates nothing.
+    The largest value of a column is not a cut: it separates nothing.
     """
     at: list[Doubles] = []
     shares: list[tuple[Doubles, Doubles]] = []
@@ -543,28 +537,27 @@ def cuts_of(dataset: Dataset, quantiles: int) -> Cuts:
 def _quantiles(values: Doubles, share: Doubles, quantiles: int) -> Doubles:
     if len(values) <= quantiles:
         return values[:-1]
-    # Sums of weights round: a share that should be r/q may lie a little below.
+    # Tolerance: a sum of weights that should be r/q may be rounded down.
     places = np.searchsorted(share, np.arange(1, quantiles) / quantiles - 1e-12)
     return values[np.unique(places[places < len(values) - 1])]
 
 
-# ---------------------------------------------------------------- said
-# What each rule of a short list says: shares or means of the rows that meet it, and of the rest.
-#
-# Bénard et al. 2021, equation 2.5: a rule is a function of two values.
+# ---------------------------------------------------------------- rule values
+# Shares or means of the rows that match a rule, and of the rest: a rule is a function with
+# two values (Bénard et al. 2021, equation 2.5).
 
 Truths = npt.NDArray[np.bool_]
 
 
 def mean_list(chosen: RuleList, met: Truths, rows: Weighed) -> RuleList:
-    """The list of classes whose answer is the mean of what its rules say.
+    """Make a classifying list that averages the class shares of its rules.
 
-    Without a rule, it says the shares of all rows.
+    Without rules, it predicts the shares of all rows.
 
     Parameters
     ----------
     chosen : RuleList
-        Bare rules.
+        Rules without values.
     met : (rules, rows) bool
     rows : Weighed
     """
@@ -578,13 +571,13 @@ def mean_list(chosen: RuleList, met: Truths, rows: Weighed) -> RuleList:
 def added_list(
     chosen: RuleList, met: Truths, rows: Weighed
 ) -> tuple[RuleList, npt.NDArray[np.int64]]:
-    """The list of numbers whose answer is a weighted sum of its rules' means.
+    """Make a regression list that predicts a weighted sum of its rules' means.
 
     Returns
     -------
     rules : RuleList
     kept : (rules,) int64
-        Which of the rules have a weight, for some target; the others are left out.
+        Rules with a nonzero weight for some target; the others are left out.
     """
     means, intercept, slopes = _fitted(met, rows)
     value = slopes[:, None, :] * means
@@ -599,12 +592,12 @@ def added_list(
 def staged(
     chosen: RuleList, met: Truths, rows: Weighed, met_by_others: Truths
 ) -> Iterator[Doubles]:
-    """What the lists of the first rule, of the first two and so on say of other rows.
+    """Yield the predictions of the list of the first rule, of the first two and so on.
 
     Returns
     -------
     iterator of (other rows, values) float64
-        Shares, or numbers.
+        Shares or numbers for the rows of `met_by_others`.
     """
     if chosen.schema.task == "classification":
         sums = _two_sums(met, _cells(chosen, rows))
@@ -623,7 +616,7 @@ def staged(
 
 
 def _cells(like: RuleList, rows: Weighed) -> Doubles:
-    """(rows, values) float64: each row's weight in the cell of its class, for each target."""
+    """Return (rows, values) float64: each row's weight at its class, for each target."""
     cells = np.zeros((len(rows.weight), like.schema.n_values))
     at = np.arange(len(rows.weight))
     for output, first in enumerate(like.schema.blocks[:-1]):
@@ -632,21 +625,21 @@ def _cells(like: RuleList, rows: Weighed) -> Doubles:
 
 
 def _two_sums(met: Truths, cells: Doubles) -> Doubles:
-    """(rules, 2, values) float64: sums of the rows that meet rules, and of the others."""
+    """Return (rules, 2, values) float64: sums over the rows that match a rule, and the others."""
     inside = met @ cells
     return np.stack([inside, ~met @ cells], axis=1)
 
 
 def _two_weights(met: Truths, rows: Weighed) -> Doubles:
-    """(rules, 2) float64: the weight of the rows that meet rules, and of the others."""
+    """Return (rules, 2) float64: weights of the rows that match a rule, and of the others."""
     return np.stack([met @ rows.weight, ~met @ rows.weight], axis=1)
 
 
 def _fitted(met: Truths, rows: Weighed) -> tuple[Doubles, Doubles, Doubles]:
-    """Means (rules, 2, targets), intercepts (targets,), weights (rules, targets)."""
+    """Fit means (rules, 2, targets), intercepts (targets,) and weights (rules, targets)."""
     weight = _two_weights(met, rows)
     centre = np.average(rows.y, axis=0, weights=rows.weight)
-    # Of numbers far from 0, differences keep their digits.
+    # Centring preserves the digits of numbers far from 0.
     far = _two_sums(met, (rows.y - centre) * rows.weight[:, None])
     means = centre + far / weight[:, :, None]
     folds = folds_of(len(rows.weight))

@@ -1,4 +1,4 @@
-"""Lists whose rules all have a say: a rule and its "otherwise" are a tree of two rules."""
+"""Weighted rule lists, in which a rule and its "otherwise" are a tree of two rules."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ def weighted_list(
     intercept: Doubles | None = None,
     total: float = 0.0,
 ) -> RuleList:
-    """An ordered list of as many trees as rules, and one more for an intercept.
+    """Make an ordered list with one tree per rule, and one more for an intercept.
 
     Parameters
     ----------
     chosen : RuleList
-        Bare rules; see `treekit.rule_learning.candidates`.
+        Rules without values; see `treekit.rule_learning.candidates`.
     value : (rules, 2, values) float64
-        What is said where a rule's conditions are met, and where they are not: class
-        weights or numbers, to be averaged, or what is added.
+        Values for rows that match a rule, and for the others: class weights or numbers to
+        average, or amounts to add.
     support : (rules, 2) float64
         Weight of the rows of either kind.
     combine, link : str
         As in `treekit.model.model.Model`.
     intercept : (values,) float64, optional
-        What is said of every row: the list's first tree, of one rule without conditions.
-        A list without rules needs it.
+        Value for every row: the list's first tree, of one rule without conditions.  Required
+        for a list without rules.
     total : float
-        The weight of all rows.
+        Weight of all rows.
     """
     n = len(chosen)
     otherwise = _unconditional(chosen, n)
@@ -78,7 +78,7 @@ def weighted_list(
 
 
 def _unconditional(like: RuleList, n: int) -> RuleList:
-    """So many rules without conditions."""
+    """Make `n` rules without conditions."""
     none = taken(like, np.empty(0, dtype=np.int64))
     return replace(
         none,
@@ -92,12 +92,12 @@ def _unconditional(like: RuleList, n: int) -> RuleList:
 
 
 def _within(trees: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-    """Number of each rule within its tree; trees ascend."""
+    """Number the rules within their trees; trees are ascending."""
     return (np.arange(len(trees)) - np.searchsorted(trees, trees)).astype(np.int32)
 
 
 def _on_integers(bare: RuleList, values: Doubles) -> RuleList:
-    """The list with its values on the integers that models of these values have."""
+    """Convert the values to the fixed-point units of models."""
     if bare.schema.task == "classification" and bare.combine == "mean":
         return replace(bare, units=spread(bare, values), exponent=0)
     if bare.combine == "mean":
@@ -110,9 +110,9 @@ def _on_integers(bare: RuleList, values: Doubles) -> RuleList:
 
 
 def sums_of(said: RuleList, met: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """(rows, values) int64: summed units of a list, given which rows meet its rules.
+    """Return (rows, values) int64: summed units of a list, given the rows that match its rules.
 
-    `met` is (rules with conditions, rows), as `treekit.rule_learning.candidates` gives it.
+    `met` is (rules with conditions, rows), from `treekit.rule_learning.candidates`.
     """
     conditional = np.flatnonzero(np.diff(said.end, prepend=0) > 0)
     alone = np.bincount(said.tree, minlength=said.n_trees)[said.tree] == 1

@@ -1,19 +1,19 @@
-"""A model as rules: paths, merged conditions, text, and the text run again.
+"""Rule lists: extract rules from a model, merge, evaluate, write and parse them.
 
 >>> text = str(rules(model))
 >>> parse_rules(text).sums(rows)
 
-| module | holds |
+| module | contents |
 |---|---|
 | `rule_list` | `RuleList`, `Rule`, `Condition` |
-| `extract`, `merge` | the rules of a model, and rules of equal answers merged |
-| `evaluate`, `measure` | rules run on rows, and their support and precision |
+| `extract`, `merge` | rules of a model; merging of rules with equal predictions |
+| `evaluate`, `measure` | evaluation of rules on rows; support and precision |
 | `simplify_thresholds` | thresholds with fewer digits |
-| `to_model` | a rule list as a model |
-| `language`, `wording`, `check_catalogue` | catalogues of phrases, and conditions in words |
-| `write_text`, `read_text` | rules as text, and the text read back |
-| `read_edited`, `revise` | edited rules as a new model, and what changed |
-| `analysis`, `drift` | overlapping rules, and rules compared on new rows |
+| `to_model` | rule list to model |
+| `language`, `wording`, `check_catalogue` | phrase catalogues; conditions as text |
+| `write_text`, `read_text` | rule text: writer and parser |
+| `read_edited`, `revise` | edited rules to a new model; differences between models |
+| `analysis`, `drift` | overlapping rules; performance of rules on new data |
 """
 
 from __future__ import annotations
@@ -55,6 +55,6 @@ RULES_SETTINGS = (Setting("language", ENGLISH, "en, zh, or a catalogue file that
 
 
 def export_rules(model: Model, name: str, language: str = ENGLISH) -> dict[str, bytes]:
-    """``{name + ".rules.txt": text}``, UTF-8; see `treekit.rules.write_text`."""
+    """Return ``{name + ".rules.txt": text}`` in UTF-8; see `treekit.rules.write_text`."""
     pieces = joined_rules(model).text(language=language)
     return {f"{name}.rules.txt": b"".join(piece.encode() for piece in pieces)}

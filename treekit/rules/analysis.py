@@ -1,4 +1,4 @@
-"""What rules of a list say of the same rows: overlaps, conflicts, shadows, gaps."""
+"""Overlaps, conflicts, shadowed rules and gaps of a rule list."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ STEPS = 6_000
 
 
 class Counts(NamedTuple):
-    """What the rows of a table met.
+    """Counts of the rows of a table by the rules that they match.
 
     Attributes
     ----------
     rows, refused : int
     none : int
-        Rows that no rule fits.
+        Rows that match no rule.
     several : int
-        Rows that more than one rule fits, not counting the rule for the rest.
+        Rows that match more than one rule, not counting the default rule.
     conflicting : int
-        Rows that rules with different answers fit, not counting that one.
+        Rows that match rules with different predictions, not counting the default rule.
     answered : (rules,) int64
-        Rows that each rule answers.
+        Rows that each rule predicts.
     """
 
     rows: int
@@ -77,7 +77,7 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Overlaps:
-    """How the rules of one tree lie to each other; numbers of rules are those of the list.
+    """Overlaps between the rules of one tree; rules are numbered as in the list.
 
     Attributes
     ----------
@@ -86,25 +86,25 @@ class Overlaps:
     numbers : (n,) int64
         The rules of the tree.
     exact : bool
-        False if rules ask tests of several columns: the outcomes of tests are taken as free
-        of the columns and of each other, so that what is said to meet only may.
+        False if rules test several columns at once.  Outcomes of tests are then treated as
+        independent of the columns and of each other, so reported overlaps may not occur.
     pairs : (pairs, 2) int64
-        Rules that fit some row both, the earlier one first; without the rule for the rest:
-        the last one of an ordered list if it asks nothing, which is there to meet all others.
+        Pairs of rules that match a common row, the earlier rule first.  Pairs with the default
+        rule, the last rule of an ordered list if it has no conditions, are left out.
     conflicts : (pairs,) bool
-        Which of the pairs have different answers.
+        Whether the predictions of a pair differ.
     shadowed : (n,) int64
-        The first rule that fits every row that this one fits: an earlier one; -1 if there
-        is none.  In a list without order, any other, of equal rules the earlier one.
+        The first earlier rule that matches every row that this rule matches; -1 if there is
+        none.  In a list without order, any such rule; of equal rules the earlier one.
     reach : (n,) of {"reached", "empty", "never", "undecided"}
-        Whether a rule ever answers: ``empty`` fits no row at all; ``never`` is fitted by
-        rows that earlier rules answer.  ``undecided`` where the budget ended.
+        Whether a rule ever predicts a row: ``empty`` matches no row; ``never`` matches only
+        rows that earlier rules predict; ``undecided`` if the step budget ran out.
     gap : bool or None
-        Whether there is a row that no rule fits; None where the budget ended.
+        Whether some row matches no rule; None if the step budget ran out.
     witness : dict of str to (float, str or None), or None
-        Such a row, by the columns that rules ask; None = missing.  Others may hold anything.
+        Such a row, by the columns that rules test; None = missing.  Other columns are free.
     counts : Counts or None
-        Of a table, if one was given.
+        Counts of a table, if one was given.
     """
 
     rules: RuleList = field(repr=False)
@@ -120,11 +120,11 @@ class Overlaps:
     counts: Counts | None = None
 
     def text(self, language: str | Language = "en", most: int = 20) -> str:
-        """The report in words, at most so many lines of each kind."""
+        """Return the report as text, with at most `most` lines of each kind."""
         return overlaps_text(self, language, most)
 
     def plain(self) -> dict[str, Any]:
-        """The report as numbers, texts and lists, for JSON; rules count from 1 as in texts."""
+        """Return the report as JSON values; rules are numbered from 1 as in texts."""
         unreached = zip(self.numbers.tolist(), self.reach, strict=True)
         shadows = zip(self.numbers.tolist(), self.shadowed.tolist(), strict=True)
         return {
@@ -134,7 +134,7 @@ class Overlaps:
             "overlapping": (self.pairs + 1).tolist(),
             "conflicts": (self.pairs[self.conflicts] + 1).tolist(),
             "shadowed": [[a + 1, b + 1] for a, b in shadows if b >= 0],
-            "reach": {str(k + 1): said for k, said in unreached if said != "reached"},
+            "reach": {str(k + 1): reach for k, reach in unreached if reach != "reached"},
             "gap": self.gap,
             "witness": self.witness,
             "counts": None if self.counts is None else _plain_counts(self.counts),
@@ -148,22 +148,24 @@ def _plain_counts(counts: Counts) -> dict[str, Any]:
 def overlapping_rules(
     rules: RuleList, tree: int | None = None, *, table: Any = None, steps: int = STEPS
 ) -> Overlaps:
-    """How the rules of a list overlap, by exact arithmetic on what their conditions take.
+    """Find overlapping rules of a list, by exact arithmetic on their conditions.
 
     Parameters
     ----------
     rules : RuleList
     tree : int, optional
-        From 0; needed if the list is of several trees.
+        From 0; required if the list has several trees.
     table : table, optional
-        Anything `treekit.data.table.read_table` takes: what its rows meet is counted.
+        Anything `treekit.data.table.read_table` accepts; its rows are counted.
     steps : int
-        Boxes to look at for the rules that never answer and for rows that none fits.
+        Maximum number of boxes to examine when searching for unreachable rules and for rows
+        that match no rule.
 
     Raises
     ------
     DataError
-        If rows divide among the rules, or no tree is named where there are several.
+        If the rules split rows into fractional instances, or `tree` is omitted for a list of
+        several trees.
     """
     number = _tree(rules, tree)
     numbers = np.flatnonzero(rules.tree == number)
@@ -177,19 +179,19 @@ def overlapping_rules(
         reach = reach_of(space, alive, pairs, shadowed, Budget(steps - steps // 2))
     pairs = pairs[numbers[pairs[:, 1]] != _rest(rules, numbers)]
     units = labels_of(rules) if _labelled(rules) else rules.units
-    said = units[numbers]
+    predictions = units[numbers]
     return Overlaps(
         rules=rules,
         tree=number,
         numbers=numbers,
         exact=not (space.intervals >= rules.schema.n_features).any(),
         pairs=numbers[pairs],
-        conflicts=(said[pairs[:, 0]] != said[pairs[:, 1]]).any(axis=1),
+        conflicts=(predictions[pairs[:, 0]] != predictions[pairs[:, 1]]).any(axis=1),
         shadowed=np.where(shadowed >= 0, numbers[shadowed], -1),
         reach=tuple(_REACH[int(code)] for code in reach),
         gap=gap,
         witness=None if witness is None else _named(rules, space, witness),
-        counts=None if table is None else _counts(rules, number, table, said, numbers),
+        counts=None if table is None else _counts(rules, number, table, predictions, numbers),
     )
 
 
@@ -199,13 +201,13 @@ _REACH: tuple[Reach, ...] = ("empty", "reached", "never", "undecided")
 def _tree(rules: RuleList, tree: int | None) -> int:
     if rules.mass > 1:
         raise DataError(
-            "the model divides rows with missing values among its rules, so that rules share "
-            "rows by design; nothing is to be said of overlaps"
+            "rules of a model with missing='fractional' share rows by design; overlaps are not "
+            "defined for them"
         )
     if tree is None and rules.n_trees > 1:
         raise DataError(
-            f"the list has rules of {rules.n_trees} trees, and each row has an answer in each; "
-            "name one tree"
+            f"the list has rules of {rules.n_trees} trees, and overlaps are those of one tree; "
+            "give a tree"
         )
     if tree is not None and not 0 <= tree < rules.n_trees:
         raise DataError(f"there is no tree {tree}; trees are 0 to {rules.n_trees - 1}")
@@ -213,7 +215,7 @@ def _tree(rules: RuleList, tree: int | None) -> int:
 
 
 def _rest(rules: RuleList, numbers: Index) -> int:
-    """The last rule of an ordered list if it asks nothing, which answers what is left; or -1."""
+    """Return the default rule of an ordered list, its last rule without conditions, or -1."""
     last = int(numbers[-1])
     asks = bool(np.diff(rules.end, prepend=0)[last])
     return -1 if asks or rules.order != "first" else last
@@ -224,7 +226,7 @@ def _labelled(rules: RuleList) -> bool:
 
 
 def _named(rules: RuleList, space: Space, box: Boxes) -> dict[str, Cell]:
-    """A row of a box, with names; of the columns that only tests ask nothing is said."""
+    """Return a row of a box by column names; columns that only tests use are left out."""
     schema, found = rules.schema, {}
     for column, cell in sorted(space.row(box).items()):
         if column >= schema.n_features:
@@ -239,7 +241,7 @@ def _named(rules: RuleList, space: Space, box: Boxes) -> dict[str, Cell]:
 
 
 def _number(low: float, high: float, dtype: str) -> float:
-    """A plain number of the input type with ``low < x <= high``."""
+    """Return a short number of the input type with ``low < x <= high``."""
     if high != np.inf:
         return float(high)
     if low == -np.inf:
@@ -247,14 +249,14 @@ def _number(low: float, high: float, dtype: str) -> float:
     plain = float(np.floor(low) + 1.0)
     if np.dtype(dtype).type(plain) == plain and plain > low:
         return plain
-    with np.errstate(over="ignore"):  # behind the largest number is infinity alone
+    with np.errstate(over="ignore"):  # after the largest finite number comes infinity
         return float(np.nextafter(np.dtype(dtype).type(low), np.dtype(dtype).type(np.inf)))
 
 
 def _counts(
     rules: RuleList, tree: int, table: Any, said: npt.NDArray[np.int64], numbers: Index
 ) -> Counts:
-    """What the rows of a table meet."""
+    """Count the rows of a table by the rules that they match."""
     rest = _rest(rules, numbers)
     matrix = rows_of(rules.schema, table)
     refused = rules.refused(matrix)
@@ -284,11 +286,10 @@ def _counts(
 
 
 # ---------------------------------------------------------------- overlaps text
-# The report of `treekit.rules.analysis` in words.
 
 
 def overlaps_text(report: Overlaps, code: str | Language = "en", most: int = 20) -> str:
-    """Lines of text, at most `most` of each kind; rules count from 1, as in their list."""
+    """Return the report as text, at most `most` lines of each kind; rules count from 1."""
     words = language(code)
     lines = [words.say("overlap_title", rules=str(len(report.numbers)))]
     if not report.exact:
@@ -313,10 +314,10 @@ def _pairs(report: Overlaps, words: Language) -> Iterator[str]:
         return
     order = np.argsort(~report.conflicts, kind="stable")  # conflicts first
     kinds = {True: "overlap_conflict", False: "overlap_pair"}
-    for (a, b), other in zip(
+    for (a, b), conflict in zip(
         report.pairs[order].tolist(), report.conflicts[order].tolist(), strict=True
     ):
-        yield words.say(kinds[other], rule=str(a + 1), other=str(b + 1))
+        yield words.say(kinds[conflict], rule=str(a + 1), other=str(b + 1))
 
 
 def _shadows(report: Overlaps, words: Language) -> Iterator[str]:
@@ -326,9 +327,9 @@ def _shadows(report: Overlaps, words: Language) -> Iterator[str]:
 
 
 def _reach(report: Overlaps, words: Language) -> Iterator[str]:
-    for rule, said in zip(report.numbers.tolist(), report.reach, strict=True):
-        if said != "reached":
-            yield words.say(f"overlap_{said}", rule=str(rule + 1))
+    for rule, reach in zip(report.numbers.tolist(), report.reach, strict=True):
+        if reach != "reached":
+            yield words.say(f"overlap_{reach}", rule=str(rule + 1))
 
 
 def _gap(report: Overlaps, words: Language) -> str:
@@ -338,11 +339,11 @@ def _gap(report: Overlaps, words: Language) -> str:
         return words.say("overlap_no_gap")
     if report.witness is None:
         return words.say("overlap_gap_somewhere")
-    said = [
+    cells = [
         words.say("overlap_cell", name=name_text(name), value=_value(value, words))
         for name, value in report.witness.items()
     ]
-    return words.say("overlap_gap", row=words.say("overlap_and").join(said))
+    return words.say("overlap_gap", row=words.say("overlap_and").join(cells))
 
 
 def _value(value: float | str | None, words: Language) -> str:
@@ -353,22 +354,21 @@ def _value(value: float | str | None, words: Language) -> str:
     return numerals(np.array([value]))[0] if np.isfinite(value) else repr(value)
 
 
-# ---------------------------------------------------------------- meeting
-# How the boxes of rules lie to each other: pairs, shadows, gaps, rules that never answer.
+# ---------------------------------------------------------------- relations between boxes
 
 EMPTY, REACHED, NEVER, UNDECIDED = 0, 1, 2, 3
-"""Whether a rule ever answers."""
+"""Whether a rule ever predicts a row."""
 
 _CELLS = 1 << 22
-"""Cells of boxes that are compared at once."""
+"""Cells of boxes that are compared at a time."""
 
 _PAIRS = 1 << 17
 _FEW = 16
-"""Steps after which a search for a gap in front of a rule pauses to count cells."""
+"""Steps of a rule's first search for rows, before its cells are counted."""
 
 
 def meeting_pairs(space: Space, alive: Mask) -> Index:
-    """(pairs, 2) int64: boxes that meet, the earlier first, in order."""
+    """Return (pairs, 2) int64: overlapping boxes, the earlier one first, in order."""
     n, found = len(space.boxes), []
     width = sum(space.boxes.levels.shape[1:]) + 4 * len(space.intervals) + 1
     step = max(_CELLS // (width * max(n, 1)), 1)
@@ -387,7 +387,7 @@ def _parts(boxes: Boxes) -> tuple[npt.NDArray[Any], ...]:
 
 
 def shadows_of(space: Space, pairs: Index, *, ordered: bool) -> Index:
-    """(boxes,) int64: the first box that holds each; -1 if none does."""
+    """Return (boxes,) int64: the first box that contains each box; -1 if there is none."""
     n = len(space.boxes)
     first = np.full(n, n, dtype=np.int64)
     for at in range(0, len(pairs), _PAIRS):
@@ -402,9 +402,9 @@ def shadows_of(space: Space, pairs: Index, *, ordered: bool) -> Index:
 
 
 def _full(space: Space, alive: Mask, pairs: Index) -> int | None:
-    """How many boxes at the head of a list, of which no two meet, hold all; None if they do not.
+    """Return the length of a disjoint prefix of boxes that covers the space; None if it does not.
 
-    Their cells are counted.
+    The prefix ends before the first box that meets an earlier one; its cells are counted.
     """
     alone = int(pairs[:, 1].min(initial=len(alive)))
     head = np.flatnonzero(alive[:alone])
@@ -415,12 +415,12 @@ def _full(space: Space, alive: Mask, pairs: Index) -> int | None:
 def gap_of(
     space: Space, alive: Mask, pairs: Index, budget: Budget
 ) -> tuple[bool | None, Boxes | None]:
-    """Whether some row meets no box, None if that is not decided; and the box of such rows."""
+    """Return whether some row matches no box (None if undecided), and a box of such rows."""
     if _full(space, alive, pairs) is not None:
         return False, None
     try:
         left = uncovered(space, space.whole, space.boxes.take(alive), budget)
-    except TimeoutError:  # boxes that share nothing, and are too small together, leave a gap
+    except TimeoutError:  # disjoint boxes of which `_full` counted too few cells leave a gap
         return (None if len(pairs) else True), None
     return left is not None, left
 
@@ -428,10 +428,13 @@ def gap_of(
 def reach_of(
     space: Space, alive: Mask, pairs: Index, shadowed: Index, budget: Budget
 ) -> npt.NDArray[np.int64]:
-    """(boxes,) int64: codes of `REACHED` and others; a box that meets no earlier one is reached."""
+    """Return (boxes,) int64: `REACHED`, `NEVER`, `EMPTY` or, if the budget runs out, `UNDECIDED`.
+
+    A box that meets no earlier box is reached.
+    """
     code = np.where(alive, REACHED, EMPTY)
     code[shadowed >= 0] = NEVER
-    # Whole trees come first where a list was put together of trees: the rest is silent.
+    # If the rules of a complete tree come first, they predict every row.
     full = _full(space, alive, pairs)
     if full is not None:
         code[full:][alive[full:]] = NEVER
@@ -445,7 +448,7 @@ def reach_of(
 
 
 def _taken(space: Space, box: Boxes, earlier: Boxes, budget: Budget) -> int:
-    """Whether a box is reached: a few steps, then a count of cells, then many steps."""
+    """Decide whether a box is reached: a few steps, then a count of cells, then many steps."""
     for share in (_FEW, budget.steps // 20):
         own = Budget(min(share, budget.steps))
         allowed = own.steps
@@ -461,19 +464,19 @@ def _taken(space: Space, box: Boxes, earlier: Boxes, budget: Budget) -> int:
 
 
 # ---------------------------------------------------------------- spaces
-# Rules as boxes: what each of them takes of every column, in whole numbers.
+# Rules as boxes of integers.
 #
-# The bounds that the rules of a tree name cut a column of numbers into cells; the bounds are
-# first rounded down to the input type, so that each cell holds a number.  An interval is a
-# range of cells; a set of levels, missing values among them, is bits.  A test of several
-# columns is a column of its own: it holds, fails, or is unknown.
+# The bounds of all rules cut a numeric column into cells; bounds are first rounded down to
+# the input type, so that each cell contains a number.  An interval is a range of cells; a
+# set of categories, missing values included, is a bit set.  A test of several columns is a
+# separate column: it holds, fails, or is unknown.
 
 Words = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
-    """n boxes over columns of intervals and columns of levels.
+    """n boxes over interval columns and nominal columns.
 
     Attributes
     ----------
@@ -481,7 +484,7 @@ class Boxes:
         Cells from `low` to before `high`; none if they are equal.
     missing : (n, intervals) bool
     levels : (n, words) uint64
-        Bits of levels and, behind them, of missing values; each column has its own words.
+        Bits of categories and, behind them, of missing values; each column has its own words.
     """
 
     low: Index
@@ -493,26 +496,26 @@ class Boxes:
         return len(self.low)
 
     def take(self, some: Index | Mask | slice) -> Boxes:
-        """Some of the boxes."""
+        """Return some of the boxes."""
         return Boxes(**{one.name: getattr(self, one.name)[some] for one in fields(self)})
 
 
 class Space(NamedTuple):
-    """The boxes of some rules, and the columns that they ask.
+    """The boxes of some rules, and the columns that the rules test.
 
     Attributes
     ----------
     boxes : Boxes
     whole : Boxes
-        One box: all rows that the list does not refuse.
+        One box: all rows that the missing and unknown policies accept.
     intervals, nominal : (columns,) int64
-        Which columns the boxes have: of the schema, and behind them the tests.
+        Columns of the boxes: of the schema, and behind them the tests.
     bounds : tuple of (cells,) float64
-        For each column of intervals, the largest number of each cell.
+        For each interval column, the largest number of each cell.
     words : (nominal + 1,) int64
-        Where the words of each column of levels begin.
+        First word of each nominal column.
     n_levels : (nominal,) int64
-        The bit of missing values of each column of levels.
+        The bit of missing values of each nominal column.
     """
 
     boxes: Boxes
@@ -524,26 +527,26 @@ class Space(NamedTuple):
     n_levels: Index
 
     def meets(self, boxes: Boxes, box: Boxes) -> Mask:
-        """Which boxes share a row with `box`, one or as many; either may be broadcast."""
+        """Return which boxes share a row with `box`; one of the two may be broadcast."""
         numbers = np.maximum(boxes.low, box.low) < np.minimum(boxes.high, box.high)
         found = _all(numbers | (boxes.missing & box.missing))
         return found & self._all_words((boxes.levels & box.levels) != 0)
 
     def _all_words(self, some: Mask) -> Mask:
-        """Whether, in each column of levels, any word is true."""
+        """Return whether any word of each nominal column is true."""
         if not len(self.nominal):
             return np.ones(some.shape[:-1], dtype=np.bool_)
         return _all(np.logical_or.reduceat(some, self.words[:-1], axis=-1))
 
     def holds(self, boxes: Boxes, box: Boxes) -> Mask:
-        """Which boxes hold all rows of `box`, which is not empty."""
+        """Return which boxes contain all rows of `box`, which is not empty."""
         none = box.low >= box.high
         inside = none | ((boxes.low <= box.low) & (boxes.high >= box.high))
         inside &= boxes.missing | ~box.missing
         return _all(inside) & _all((box.levels & ~boxes.levels) == 0)
 
     def cut(self, boxes: Boxes, box: Boxes) -> Boxes:
-        """What boxes have in common with one that each of them meets."""
+        """Return the intersection of each box with `box`, which each of them meets."""
         low = np.maximum(boxes.low, box.low)
         return Boxes(
             low,
@@ -553,18 +556,18 @@ class Space(NamedTuple):
         )
 
     def volumes(self, boxes: Boxes) -> list[int]:
-        """How many cells each box has; of disjoint boxes these numbers add up."""
+        """Return the number of cells of each box; the numbers of disjoint boxes add up."""
         sizes = [*(boxes.high - boxes.low + boxes.missing).T]
         for first, last in itertools.pairwise(self.words.tolist()):
             own = np.ascontiguousarray(boxes.levels[:, first:last]).astype("<u8")
             sizes.append(np.unpackbits(own.view(np.uint8), axis=1).sum(axis=1, dtype=np.int64))
         found = [1] * len(boxes)
-        for size in sizes:  # in Python: the products are larger than any machine word
+        for size in sizes:  # Python integers: the products exceed 64 bits
             found = [a * b for a, b in zip(found, size.tolist(), strict=True)]
         return found
 
     def row(self, box: Boxes) -> dict[int, tuple[float, float] | int | None]:
-        """One row of a single box: for each column a cell's bounds, a level, or None = missing."""
+        """Return a row of one box: per column a cell's bounds, a category, or None = missing."""
         found: dict[int, tuple[float, float] | int | None] = {}
         for k, column in enumerate(self.intervals.tolist()):
             at, bounds = int(box.low[0, k]), self.bounds[k]
@@ -578,7 +581,7 @@ class Space(NamedTuple):
 
 
 def space_of(rules: RuleList, some: Index) -> Space:
-    """The boxes of `some` rules, which are ascending, over the columns that they ask."""
+    """Return the boxes of `some` rules, which are ascending, over the columns that they test."""
     table, schema = rules.conditions, rules.schema
     sizes = np.diff(rules.end, prepend=0)[some]
     owner = np.repeat(np.arange(len(some)), sizes)
@@ -588,7 +591,7 @@ def space_of(rules: RuleList, some: Index) -> Space:
     nominal = np.append(schema.nominal, np.zeros(len(rules.tests), dtype=np.bool_))[columns]
     refused = np.append(
         np.full(schema.n_features, rules.missing == "error"),
-        np.zeros(len(rules.tests), dtype=np.bool_),  # infinities may cancel where nothing is
+        np.zeros(len(rules.tests), dtype=np.bool_),  # unknown also if infinities cancel
     )
     n, intervals, others = len(some), columns[~nominal], columns[nominal]
     low, high = np.zeros((2, n + 1, len(intervals)), dtype=np.int64)
@@ -627,7 +630,7 @@ def space_of(rules: RuleList, some: Index) -> Space:
 def _ranges(
     rules: RuleList, at: Index, dtype: Dtype
 ) -> tuple[npt.NDArray[np.float64], Index, Index]:
-    """The largest number of each cell, and the first and the last cell but one of conditions."""
+    """Return the largest number of each cell, and the first and end cell of each condition."""
     table = rules.conditions
     low, high = floor_to(table.low[at], dtype), floor_to(table.high[at], dtype)
     open_below, known = table.low[at] == -np.inf, table.known[at]
@@ -638,7 +641,7 @@ def _ranges(
 
 
 def _all(some: Mask) -> Mask:
-    """Whether all along the last axis are true."""
+    """Return whether all along the last axis are true."""
     found: Mask = np.logical_and.reduce(some, axis=-1)
     return found
 
@@ -648,21 +651,21 @@ def _bits(words: Words) -> Mask:
 
 
 # ---------------------------------------------------------------- covering
-# Whether boxes together hold another box, exactly, with a witness where they do not.
+# Decide exactly whether boxes cover another box, with a witness if they do not.
 #
-# The box is cut in two along a face of some box, and each half asked again of the boxes that
-# meet it, until one of them holds it or none meets it: the search of a solver (Davis,
-# Logemann and Loveland 1962) over intervals and sets in the place of truth values.  The cut
-# that leaves the fewest boxes to look at on both sides comes first, so that the boxes of a
-# tree take about as many steps as the tree has nodes.
+# The box is cut in two along a face of some box, and each half is compared with the boxes
+# that meet it, until one of them contains it or none meets it: the search of Davis,
+# Logemann and Loveland (1962) over intervals and sets instead of truth values.  The cut
+# that leaves the fewest boxes on both sides comes first, so the boxes of a tree take about
+# as many steps as the tree has nodes.
 
 _SETS = 8
-"""Sets of levels that are tried for a cut of one column."""
+"""Sets of categories that are tried for a cut of one column."""
 
 
 @dataclass
 class Budget:
-    """Steps that are left; a step looks at one box."""
+    """Remaining steps of a search; a step examines one box."""
 
     steps: int
 
@@ -671,12 +674,12 @@ Cut = tuple[float, Boxes, Boxes]
 
 
 def uncovered(space: Space, box: Boxes, boxes: Boxes, budget: Budget) -> Boxes | None:
-    """A part of `box`, which is not empty, that none of `boxes` meets; None if there is none.
+    """Return a part of the non-empty `box` that meets none of `boxes`; None if there is none.
 
     Raises
     ------
     TimeoutError
-        If the budget ends before that is known.
+        If the step budget ends before that is decided.
     """
     waiting = [(box, boxes.take(space.meets(boxes, box)))]
     while waiting:
@@ -694,10 +697,10 @@ def uncovered(space: Space, box: Boxes, boxes: Boxes, budget: Budget) -> Boxes |
 
 
 def sure_cover(space: Space, box: Boxes, boxes: Boxes, budget: Budget) -> bool:
-    """Whether those of `boxes` that share nothing with an earlier one hold all of `box`.
+    """Return whether a disjoint subset of `boxes`, chosen greedily, covers `box`.
 
-    Their cells are counted, a step for each: a short proof where they are rules of one tree.
-    False proves nothing.
+    Cells are counted, one step for each box: a quick check where the boxes are rules of one
+    tree.  False does not mean that `box` is uncovered.
     """
     parts = space.cut(boxes.take(space.meets(boxes, box)), box)
     left, chosen = np.ones(len(parts), dtype=np.bool_), []
@@ -711,7 +714,7 @@ def sure_cover(space: Space, box: Boxes, boxes: Boxes, budget: Budget) -> bool:
 
 
 def _halves(space: Space, box: Boxes, boxes: Boxes) -> tuple[Boxes, Boxes]:
-    """The best cut of a box that some boxes meet and none of them holds."""
+    """Return the best cut of a box that some boxes meet and none of them contains."""
     best: Cut | None = None
     for k in range(len(space.intervals)):
         for cut in (_at_bound(box, boxes, k), _at_missing(box, boxes, k)):
@@ -721,18 +724,18 @@ def _halves(space: Space, box: Boxes, boxes: Boxes) -> tuple[Boxes, Boxes]:
         cut = _at_levels(space, box, boxes, k)
         if cut is not None and (best is None or cut[0] < best[0]):
             best = cut
-    assert best is not None  # noqa: S101 - a box that meets and does not hold has a face inside
+    assert best is not None  # noqa: S101 - a box that meets, but does not contain, has a face in
     return best[1:]
 
 
 def _cost(left: npt.ArrayLike, right: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Boxes to look at on both sides; among equals the more even cut."""
+    """Return the number of boxes left on both sides of a cut; ties favour the more even cut."""
     a, b = np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64)
     return a + b + 0.25 * np.abs(a - b)
 
 
 def _at_bound(box: Boxes, boxes: Boxes, k: int) -> Cut | None:
-    """Between two cells of column k, missing values on either side."""
+    """Return the best cut between two cells of column k, missing values on either side."""
     first, last = int(box.low[0, k]), int(box.high[0, k])
     low, high = boxes.low[:, k], np.maximum(boxes.low[:, k], boxes.high[:, k])
     faces = np.concatenate([low, high])
@@ -757,14 +760,14 @@ def _at_bound(box: Boxes, boxes: Boxes, k: int) -> Cut | None:
 
 
 def _sides(low: Index, high: Index, at: Index) -> tuple[Index, Index]:
-    """How many intervals begin before, and how many end after each place."""
+    """Count the intervals that begin before, and those that end after each position."""
     left = np.searchsorted(np.sort(low), at)
     right = len(high) - np.searchsorted(np.sort(high), at, "right")
     return left, right
 
 
 def _at_missing(box: Boxes, boxes: Boxes, k: int) -> Cut | None:
-    """Missing values of column k on one side."""
+    """Return the cut that separates missing values of column k."""
     if not box.missing[0, k] or box.low[0, k] >= box.high[0, k]:
         return None
     known = np.maximum(boxes.low[:, k], box.low[0, k]) < np.minimum(
@@ -780,7 +783,7 @@ def _at_missing(box: Boxes, boxes: Boxes, k: int) -> Cut | None:
 
 
 def _at_levels(space: Space, box: Boxes, boxes: Boxes, k: int) -> Cut | None:
-    """The levels of column k that some box takes on one side."""
+    """Return the best cut by the categories of column k that some box accepts."""
     own = slice(*space.words[k : k + 2].tolist())
     whole = box.levels[0, own]
     sets = boxes.levels[:, own] & whole

@@ -1,7 +1,7 @@
-"""Whether a catalogue of a user's own can be written, and read back without doubt.
+"""Check that a user's phrase catalogue can be written, and parsed without ambiguity.
 
 Such a file is untrusted text: phrases are filled in and matched literally, are short,
-and hold nothing that could break a line or a quoted name.
+and contain nothing that could break a line or a quoted name.
 """
 
 from __future__ import annotations
@@ -53,33 +53,33 @@ NOTE = "note_"
 DOCUMENT = "page_"
 _LONGEST = 400
 _MOST_LINES = 12
-# Language, script, region, private use (RFC 5646): what browsers sort by, too.
+# Language, script, region, private use (RFC 5646), as browsers accept them for sorting.
 _CODE = re.compile(
     r"[a-z]{2,3}(?:-[A-Z][a-z]{3})?(?:-(?:[A-Z]{2}|[0-9]{3}))?(?:-x(?:-[A-Za-z0-9]{1,8}){1,3})?"
 )
 _TOUCHED = re.compile(r"\w\{[a-z_0-9]+\}|\{[a-z_0-9]+\}[\w{]")
-# Of which the reader looks for what stands before and after it.
+# Fields that occur once: the parser looks for the text before and after them.
 _ONCE = {
     "rule_if": "condition",
     "rule_and": "condition",
     "rule_share": "share",
     "rule_target": "answer",
 }
-# Documents say these as they are: what Markdown, or a spreadsheet, would take for its own.
+# Phrases are not escaped in documents: no Markdown markup and no spreadsheet formulas.
 _MARKUP = frozenset("<>[]`|*_\\")
 _FORMULA = frozenset("=+-@＝＋－＠")
 _SEPARATORS = ("if_comma", "if_or", "rule_comma", "test_otherwise")
 
 
 def checked(table: Mapping[str, Any], file: str) -> Language:
-    """The language of a catalogue file.
+    """Check the table of a catalogue file and return its language.
 
     Parameters
     ----------
     table : mapping
-        What the file says.
+        The parsed file.
     file : str
-        Its name, for messages.
+        File name for messages.
 
     Raises
     ------
@@ -89,12 +89,12 @@ def checked(table: Mapping[str, Any], file: str) -> Language:
     try:
         own = language(ENGLISH).phrases
         code = _code(table.get("code"))
-        said = {key: _phrase(key, text, own) for key, text in table.items() if key != "code"}
+        phrases = {key: _phrase(key, text, own) for key, text in table.items() if key != "code"}
         needed = [key for key in own if key.startswith((*GRAMMAR, NOTE))]
-        missing = [key for key in needed if key not in said]
+        missing = [key for key in needed if key not in phrases]
         if missing:
-            raise ValueError(f"it lacks {', '.join(missing[:5])}; it needs all of en.toml")
-        words = Language(code, own | said)
+            raise ValueError(f"missing keys {', '.join(missing[:5])}; give all keys of en.toml")
+        words = Language(code, own | phrases)
         _facts(words)
         _told_apart(words)
         _round_trips(words)
@@ -106,77 +106,79 @@ def checked(table: Mapping[str, Any], file: str) -> Language:
 def _code(code: object) -> str:
     if not isinstance(code, str) or not _CODE.fullmatch(code) or code in known_languages():
         raise ValueError(
-            f'code is {_told(code)}; it is that of a language, as in code = "fr", '
-            f"and none that treekit brings ({', '.join(known_languages())}; "
-            'a variant is, for example, "en-x-mine")'
+            f'code is {_told(code)}; give a language code, such as code = "fr", '
+            f"other than those that treekit includes ({', '.join(known_languages())}; "
+            'for a variant, such as "en-x-mine")'
         )
     return code
 
 
 def _told(value: object) -> str:
-    """A value for a message; tables and lists may be nested too deep to be told."""
+    """Return a value for a message; tables and lists may be nested too deep for `repr`."""
     return f"a {type(value).__name__}" if isinstance(value, dict | list) else repr(value)
 
 
 def _phrase(key: str, text: object, own: Mapping[str, str]) -> str:
-    """A phrase, its lines joined."""
+    """Check a phrase and return it, its lines joined."""
     lines: list[Any] = text if isinstance(text, list) and key.startswith(NOTE) else [text]
     if not lines or len(lines) > _MOST_LINES:
-        raise ValueError(f"{key} has {len(lines)} lines; a note has 1 to {_MOST_LINES}")
+        raise ValueError(f"{key} has {len(lines)} lines; give 1 to {_MOST_LINES}")
     for line in lines:
         if not isinstance(line, str):
-            told = _told(line)
-            raise ValueError(f"{key} is {told}; it is a text (or, of a note, a list of texts)")
+            value = _told(line)
+            raise ValueError(f"{key} is {value}; give a text (for a note, also a list of texts)")
         if len(line) > _LONGEST or not line.isprintable():
             raise ValueError(
-                f"{key} is longer than {_LONGEST} characters, or has a line break or another "
-                "character that does not print; write plain spaces, and a note as a list of lines"
+                f"{key} is longer than {_LONGEST} characters, or contains a line break or another "
+                "unprintable character; use plain spaces, and a list of lines for a note"
             )
     phrase = "\n".join(lines)
     if key in own and fields_of(phrase) != fields_of(own[key]):
         fields = ", ".join(f"{{{field}}}" for field in sorted(fields_of(own[key]))) or "no fields"
-        raise ValueError(f"{key} is {phrase!r}; it needs {fields}, and no others")
+        raise ValueError(f"{key} is {phrase!r}; its fields must be {fields}")
     if key.startswith(GRAMMAR):
         _beside_names(key, phrase)
     if key.startswith(DOCUMENT) and (_MARKUP.intersection(phrase) or phrase[:1] in _FORMULA):
         raise ValueError(
-            f"{key} is {phrase!r}; documents take none of {' '.join(sorted(_MARKUP))} in it, and "
-            "no sign of a formula at its start"
+            f"{key} is {phrase!r}; leave out {' '.join(sorted(_MARKUP))}, and formula signs at "
+            "its start"
         )
     return phrase
 
 
 def _beside_names(key: str, phrase: str) -> None:
-    """What a phrase that stands beside names must be."""
+    """Check a phrase that is next to names."""
     if '"' in phrase or "\\" in phrase:
-        raise ValueError(f"{key} is {phrase!r}; double quotes and backslashes belong to names")
+        raise ValueError(
+            f"{key} is {phrase!r}; double quotes and backslashes are reserved for names"
+        )
     if _TOUCHED.search(phrase):
         raise ValueError(
-            f"{key} is {phrase!r}; a space or a sign stands between a field and a letter, a "
-            "digit or another field"
+            f"{key} is {phrase!r}; put a space or a sign between a field and a letter, a digit "
+            "or another field"
         )
     field = _ONCE.get(key)
     if field and phrase.count(f"{{{field}}}") != 1:
-        raise ValueError(f"{key} is {phrase!r}; it says {{{field}}} once")
+        raise ValueError(f"{key} is {phrase!r}; it must contain {{{field}}} once")
     if key in _SEPARATORS and ((len(phrase) < 2 and phrase.isspace()) or not phrase):
-        raise ValueError(f"{key} is {phrase!r}; it is more than a space")
+        raise ValueError(f"{key} is {phrase!r}; it must be more than a space")
     if key in _SEPARATORS and (phrase[0].isalnum() or phrase[-1].isalnum()):
-        raise ValueError(f"{key} is {phrase!r}; a space or a sign stands beside names")
+        raise ValueError(f"{key} is {phrase!r}; it must begin and end with a space or a sign")
 
 
 def _facts(words: Language) -> None:
-    """Keys of the header are told apart, and from explanations."""
+    """Check that header keys differ from each other and from explanations."""
     keys = {key: text for key, text in words.phrases.items() if key.startswith("fact_")}
     for key, text in keys.items():
         if not text or text != text.strip() or "  " in text:
-            raise ValueError(f"{key} is {text!r}; it is a word or a few, with single spaces")
+            raise ValueError(f"{key} is {text!r}; give one or a few words with single spaces")
         same = [other for other in keys if other != key and keys[other] == text]
         if same:
             raise ValueError(f"{key} and {same[0]} are both {text!r}")
 
 
 def _told_apart(words: Language) -> None:
-    """No phrase reads as another one does."""
+    """Check that no phrase is parsed as another one."""
     from treekit.rules.read_text import CORE, TAILS
     from treekit.rules.wording import NUMBER, SHARE, WHOLE, Atoms, Patterns
 
@@ -201,27 +203,27 @@ def _told_apart(words: Language) -> None:
             found = patterns.read(text)
             if found != (key, fields):
                 other = found[0] if found is not None else "nothing"
-                raise ValueError(f"{text!r}, which {key} says, is read as {other}")
+                raise ValueError(f"{text!r}, the text of {key}, is parsed as {other}")
 
 
 def _round_trips(words: Language) -> None:
-    """Every sort of rule is read back as it is written."""
+    """Check that rules of every kind are parsed as they were written."""
     from treekit.rules.read_text import parse_rules
 
     for sample in samples():
         text = "".join(sample.text(language=words))
         again = parse_rules(text, language=words)
         if "".join(again.text()) != "".join(sample.text()):
-            raise ValueError("some rules are read back as others: phrases cannot be told apart")
+            raise ValueError("some rules are parsed as other rules: phrases are ambiguous")
 
 
 # ---------------------------------------------------------------- samples
-# Small lists of rules that between them need every phrase of the text.
+# Small rule lists that together use every phrase of the rule text.
 
 
 @cache
 def samples() -> tuple[RuleList, ...]:
-    """Lists of every sort."""
+    """Return small rule lists of every kind."""
     shortened = replace(next(_numbers()), rounding=Rounding(3, 9, 4, 1, 1000))
     return (*_classes(), *_numbers(), *_sums(), _ordered(), shortened, _decisions())
 
@@ -238,7 +240,7 @@ def _listed(schema: Schema, *nodes: Node, **policies: Any) -> RuleList:
 
 
 def _classes() -> Iterator[RuleList]:
-    """Intervals, sets, missing values, costs, tests, divided rows, several targets."""
+    """Generate rule lists with every kind of condition, fractional instances and costs."""
     schema, (a, b) = _schema(), (leaf([3, 1]), leaf([1, 4]))
     inner = threshold("size", 9, threshold("size", 10, a, b), leaf([0, 0.5]))
     bounds = threshold("size", 1.5, a, threshold("size", 4, b, inner, missing=0), missing=1)
@@ -264,7 +266,7 @@ def _classes() -> Iterator[RuleList]:
 
 
 def _ordered() -> RuleList:
-    """Two rules, of which the last one asks nothing."""
+    """Return two rules, the last one without conditions."""
     disjoint = _listed(_schema(), threshold("size", 0.5, leaf([3, 1]), leaf([1, 4])))
     first = slice(0, 1)
     conditions = ConditionTable._make(part[first] for part in disjoint.conditions)
@@ -272,13 +274,13 @@ def _ordered() -> RuleList:
 
 
 def _decisions() -> RuleList:
-    """Labels without shares."""
+    """Return rules with labels and without shares."""
     split = threshold("size", 0.5, leaf([3, 1]), leaf([1, 4]))
     return replace(_listed(_schema(), split, voting="hard"), decisions=True)
 
 
 def _numbers() -> Iterator[RuleList]:
-    """Means, of one tree, of several, of divided rows, and of several targets."""
+    """Generate lists of means: one tree, several trees, fractional instances, several targets."""
     schema = _schema(classes=(), task="regression")
     split = threshold("size", 0.5, leaf(0.1), leaf(-1e9), missing=0)
     yield _listed(schema, split)
@@ -289,7 +291,7 @@ def _numbers() -> Iterator[RuleList]:
 
 
 def _sums() -> Iterator[RuleList]:
-    """Numbers and margins that are added up, and what they become."""
+    """Generate lists of added numbers and margins, with every link function."""
     schema = _schema(classes=(), task="regression")
     split = threshold("size", 0.5, leaf(0.1), leaf(-1e9), missing=0)
     yield _listed(schema, split, split, combine="sum", link="exp")

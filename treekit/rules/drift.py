@@ -1,4 +1,4 @@
-"""Whether figures of rules differ by more than chance makes of them."""
+"""Compare each rule's performance on new data with training."""
 
 from __future__ import annotations
 
@@ -38,33 +38,31 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- against
-# Rules held against a table: what each was expected to do, what it does, what has drifted.
-#
-# Two questions are apart.  Do as many rows come to each rule as did in training?  The
-# population stability index says how far the shares moved (as used in credit scoring:
-# Siddiqi 2006, "Credit Risk Scorecards", which calls less than 0.1 stable and from 0.25 a
-# shift; what chance alone makes of it: Yurdakul 2018).  And is a rule as right as it was?
-# That is tested rule by rule, and the level of the test is divided by the number of tests
-# (Bonferroni), so that a long list raises no false alarm.
+# ---------------------------------------------------------------- drift report
+# Two questions are answered separately.  Does each rule match the same share of rows as in
+# training?  The population stability index measures how far the shares moved (as used in
+# credit scoring: Siddiqi 2006, "Credit Risk Scorecards", with less than 0.1 stable and 0.25
+# or more a shift; its distribution under no change: Yurdakul 2018).  Is a rule as accurate
+# as before?  Each rule is tested, and the significance level is divided by the number of
+# tests (Bonferroni), so that a long list raises no false alarm.
 
 Numbers = npt.NDArray[np.float64]
 Stability = Literal["stable", "moved", "shifted", "unknown"]
 
 LEVEL = 0.05
-"""Chance of any false alarm among all rules, if nothing has changed."""
+"""Probability of a false alarm among all rules, if nothing has changed."""
 
 _MOVED, _SHIFTED = 0.1, 0.25
 
 
 class Quality(NamedTuple):
-    """How right the whole list is for one target; rows count by their weights.
+    """Predictive performance of the complete list for one target; rows count by their weights.
 
     Attributes
     ----------
     target : str
     rows : int
-        Rows with an answer whose target is known.
+        Predicted rows whose target is known.
     accuracy : float
         Classification, else NaN.
     r_squared, mean_error : float
@@ -80,7 +78,7 @@ class Quality(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Against:
-    """Expected and live figures of each rule, and of the list.
+    """Expected and live performance of each rule and of the list.
 
     Attributes
     ----------
@@ -88,24 +86,23 @@ class Against:
     expected : Measures
         From training.
     live : Measures
-        From the table: its rows, weight and coverage are of all rows, the rest is of those
-        whose targets are known.
+        From the table: rows, weight and coverage of all rows, other measures of the rows whose
+        targets are known.
     difference : (rules, targets) float64
-        Live confidence (regression: mean) less the expected one.
+        Live confidence (regression: mean) minus the expected one.
     low, high : (rules, targets) float64
-        95% interval of the live figure: of Wilson (1927) for shares, of the normal
-        distribution for means.
+        95% interval of the live figure: Wilson (1927) for shares, normal distribution for means.
     p_value : (rules, targets) float64
-        How likely chance alone makes so large a difference: the two-sample test of shares
-        with a pooled variance; of means by the live spread.  NaN where nothing is known.
+        Two-sample test of shares with a pooled variance, or of means with the live spread.  NaN
+        where nothing is known.
     drift : (rules,) bool
         Whether a p-value is below `LEVEL` divided by the number of tests.
     move : (rules,) float64
         A rule's part of the stability index of its tree.
     stability_index, by_chance : (trees,) float64
-        The index, and what it stays below in 95% of tables if nothing has changed.
+        The index, and its 95% quantile if nothing has changed.
     rows, refused, unanswered : int
-        Rows of the table; those that a policy refuses; those that some tree has no rule for.
+        Rows of the table; rows that a policy refuses; rows that match no rule of some tree.
     overall : tuple of Quality
         One for each target.
     """
@@ -127,7 +124,7 @@ class Against:
     overall: tuple[Quality, ...]
 
     def stability(self, tree: int = 0) -> Stability:
-        """Whether the shares of a tree's rules moved, by more than chance makes of them."""
+        """Return how far the rule shares of a tree moved, compared with chance."""
         index = float(self.stability_index[tree])
         if math.isnan(index):
             return "unknown"
@@ -136,11 +133,11 @@ class Against:
         return "moved" if index < _SHIFTED else "shifted"
 
     def text(self, language: str | Language = "en", sort: str = "rule") -> str:
-        """A table for a terminal, one line for each rule and target; `sort` is a key of records."""
+        """Return a table for a terminal, one line per rule and target; `sort` is a record key."""
         return against_text(self, language, sort)
 
     def records(self) -> list[dict[str, Any]]:
-        """One record for each rule and target, for JSON, CSV or a dataframe; NaN is None."""
+        """Return one record per rule and target, for JSON, CSV or a dataframe; NaN is None."""
         numbers = self.rules.schema.task == "regression"
         expected, live = self.expected, self.live
         figure = "mean" if numbers else "confidence"
@@ -172,7 +169,7 @@ class Against:
         return found
 
     def summary(self) -> dict[str, Any]:
-        """The figures of the whole list, for JSON."""
+        """Return the figures of the complete list, for JSON."""
         trees = range(len(self.stability_index))
         return {
             "rows": self.rows,
@@ -198,15 +195,15 @@ def _plain(value: Any) -> Any:
 def rules_against(
     rules: RuleList, table: Any, targets: list[str] | None = None, weight: Numbers | None = None
 ) -> Against:
-    """Each rule's live performance on a table, held against its training rows.
+    """Compare each rule's performance on a table with its training rows.
 
     Parameters
     ----------
     rules : RuleList
     table : table, or Known
-        Anything `treekit.data.table.read_table` takes, with the target columns.
+        Anything `treekit.data.table.read_table` accepts, with the target columns.
     targets : list of str, optional
-        Columns of the targets; default those of the schema's names.
+        Target columns; default the target names of the schema.
     weight : (rows,) float64, optional
         Default 1 each.
 
@@ -218,7 +215,7 @@ def rules_against(
     rows = table if isinstance(table, Known) else known_rows(rules.schema, table, targets)
     n_rows = len(rows.matrix)
     if n_rows == 0:
-        raise DataError("the table has no row; rules are held against one row at least")
+        raise DataError("the table has no rows; give at least one row")
     weight = np.ones(n_rows) if weight is None else np.asarray(weight, dtype=np.float64)
     known = _is_known(rules, rows.targets)
     live = table_measures(rules, rows.matrix, rows.targets, weight)
@@ -255,14 +252,14 @@ _FIGURES = ("confidence", "lift", "mean", "spread")
 
 
 def _is_known(rules: RuleList, targets: Numbers) -> npt.NDArray[np.bool_]:
-    """(rows,) bool: whether all targets of a row are known."""
+    """Return (rows,) bool: whether all targets of a row are known."""
     gone = ~np.isfinite(targets) if rules.schema.task == "regression" else targets == -1
     found: npt.NDArray[np.bool_] = ~np.logical_or.reduce(gone, axis=1)
     return found
 
 
 def _whole(rules: RuleList, rows: Known, weight: Numbers) -> dict[str, Any]:
-    """Rows without an answer, and how right the answers of the others are."""
+    """Return the number of unpredicted rows, and the performance on the others."""
     total = np.zeros((len(rows.matrix), rules.schema.n_values), dtype=np.int64)
     mass = np.zeros(len(rows.matrix), dtype=np.int64)
     for piece in fired(rules, rows.matrix):
@@ -273,17 +270,17 @@ def _whole(rules: RuleList, rows: Known, weight: Numbers) -> dict[str, Any]:
     numbers, blocks = values_of(rules, total), rules.schema.blocks
     overall = []
     for k, output in enumerate(rules.schema.outputs):
-        own = rows.targets[:, k]
-        some = answered & (np.isfinite(own) if not output.classes else own != -1)
+        truth = rows.targets[:, k]
+        some = answered & (np.isfinite(truth) if not output.classes else truth != -1)
         n, mine = int(some.sum()), weight[some]
         if not mine.sum() > 0:
             overall.append(Quality(output.name, n))
         elif output.classes:
-            said = least_cost(total[some, blocks[k] : blocks[k + 1]], rules.costs)
-            right = float(np.average(said == own[some], weights=mine))
+            predicted = least_cost(total[some, blocks[k] : blocks[k + 1]], rules.costs)
+            right = float(np.average(predicted == truth[some], weights=mine))
             overall.append(Quality(output.name, n, accuracy=right))
         else:
-            overall.append(_fit(output.name, own[some], numbers[some, k], mine))
+            overall.append(_fit(output.name, truth[some], numbers[some, k], mine))
     return {"unanswered": int((usable & ~answered).sum()), "overall": tuple(overall)}
 
 
@@ -295,28 +292,25 @@ def _fit(name: str, y: Numbers, said: Numbers, weight: Numbers) -> Quality:
     return Quality(name, len(y), r_squared=fit, mean_error=away)
 
 
-# ---------------------------------------------------------------- against text
-# The table of `treekit.rules.drift` for a terminal.
+# ---------------------------------------------------------------- text of a drift report
 
 _WIDEST = 24
-"""Longer labels and names are cut."""
+"""Maximum width of labels and names; longer ones are truncated."""
 
 _UNKNOWN = "-"
 
 
 def against_text(report: Against, code: str | Language = "en", sort: str = "rule") -> str:
-    """Aligned lines, one for each rule and target, and the figures of the whole list below.
+    """Return aligned lines, one per rule and target, with the figures of the complete list below.
 
     Raises
     ------
     SettingError
-        If `sort` is no field of a record.
+        If `sort` is not a field of a record.
     """
     words, records = language(code), report.records()
     if records and sort not in records[0]:
-        raise SettingError(
-            f"there is no column {sort!r} to sort by; known: {', '.join(records[0])}"
-        )
+        raise SettingError(f"unknown column {sort!r} to sort by; known: {', '.join(records[0])}")
     if sort not in ("rule", "tree"):  # the largest difference, the smallest p-value first
         records.sort(key=lambda record: _rank(record[sort], largest=sort != "p_value"))
     names = _columns(report)
@@ -371,7 +365,7 @@ def _cell(name: str, record: dict[str, Any], words: Language) -> str:
 
 
 def _width(text: str) -> int:
-    """Columns of a terminal: two for wide characters."""
+    """Return the width of a text in terminal columns: two for wide characters."""
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
 
@@ -395,23 +389,23 @@ def _table_lines(report: Against, words: Language) -> list[str]:
         range(len(report.stability_index)),
         key=lambda tree: -1.0 if math.isnan(x := float(report.stability_index[tree])) else x,
     )
-    said = report.stability(worst)
-    key = f"against_{said}" if report.rules.n_trees == 1 else f"against_{said}_tree"
+    state = report.stability(worst)
+    key = f"against_{state}" if report.rules.n_trees == 1 else f"against_{state}_tree"
     index, chance = (f"{float(v[worst]):.3f}" for v in (report.stability_index, report.by_chance))
     lines.append(words.say(key, index=index, chance=chance, tree=str(worst + 1)))
     return lines
 
 
-# ---------------------------------------------------------------- drift
+# ---------------------------------------------------------------- statistics
 
-_Z = 1.959963984540054  # of 95%, both sides
-_ONE_SIDED = 1.6448536269514722  # of 95%, one side
+_Z = 1.959963984540054  # 95% quantile of the normal distribution, two-sided
+_ONE_SIDED = 1.6448536269514722  # the same, one-sided
 
 
 def compared_shares(
     expected: Measures, live: Measures
 ) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """Difference, interval and p-value of confidences."""
+    """Return difference, interval and p-value of confidences."""
     was, now = expected.confidence, live.confidence
     n, m = expected.weight[:, None], live.weight[:, None]
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -424,11 +418,11 @@ def compared_shares(
 
 
 def compared_means(expected: Measures, live: Measures) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """Difference, interval and p-value of means; the training rows had the live spread."""
+    """Return difference, interval and p-value of means, with the live spread for both."""
     was, now = expected.mean, live.mean
     n, m = expected.weight[:, None], live.weight[:, None]
     with np.errstate(invalid="ignore", divide="ignore"):
-        # One row has no spread: nothing is known of it then.
+        # A single row has no spread.
         variance = np.where(m > 1, live.spread**2 * m / (m - 1), np.nan)
         half = _Z * np.sqrt(variance / m)
         error = np.sqrt(variance * (1 / n + 1 / m))
@@ -436,7 +430,7 @@ def compared_means(expected: Measures, live: Measures) -> tuple[Numbers, Numbers
 
 
 def _two_sided(difference: Numbers, error: Numbers) -> Numbers:
-    """p-values of the normal distribution; 1 where nothing differs and nothing varies."""
+    """Return p-values of the normal distribution; 1 where the difference is 0."""
     with np.errstate(invalid="ignore", divide="ignore"):
         z = np.abs(difference) / error
     z = np.where(difference == 0, 0.0, z)
@@ -447,13 +441,13 @@ def _two_sided(difference: Numbers, error: Numbers) -> Numbers:
 def stability(
     rules: RuleList, expected: Measures, live: Measures
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """Each rule's part of the stability index, the index of each tree, and what chance makes."""
+    """Return each rule's part of the stability index, each tree's index, and its 95% quantile."""
     tree, trees = rules.tree, rules.n_trees
     counts = np.bincount(tree, minlength=trees).astype(np.float64)
     shares, totals = [], []
     for weight in (expected.weight, live.weight):
         total = np.bincount(tree, weight, trees).astype(np.float64)
-        # Half a row more for each rule: no share is 0, whose logarithm is infinite.
+        # Half a row is added to each rule: the logarithm of a share of 0 is infinite.
         shares.append((weight + 0.5) / (total + 0.5 * counts)[tree])
         totals.append(np.where(total > 0, total, np.nan))
     was, now = shares

@@ -1,4 +1,4 @@
-"""Running rules without their trees: what the rules that answer a row sum to."""
+"""Evaluate rules on rows without their trees: matching rules, and the sums of their units."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ __all__ = [
 
 
 def sums(rules: RuleList, rows: Any) -> npt.NDArray[np.int64]:
-    """(rows, outputs) int64: see `RuleList.sums`.
+    """Return (rows, outputs) int64; see `RuleList.sums`.
 
-    Rules that overlap, or leave a gap, are summed as they are; of an ordered list the first
-    of each tree that fits is taken.
+    Overlapping rules are all added and gaps add 0; in an ordered list the first matching rule
+    of each tree counts.
     """
     matrix = rounded_rows(rules.schema, rows)
     if (stop := refused(rules, matrix)).any():
@@ -49,22 +49,21 @@ def sums(rules: RuleList, rows: Any) -> npt.NDArray[np.int64]:
         )
     result = np.zeros((len(matrix), rules.schema.n_values), dtype=np.int64)
     for piece in fired(rules, matrix):
-        said = rules.units[piece.rule]
-        np.add.at(result, piece.row, said * piece.mass[:, None] if rules.mass > 1 else said)
+        units = rules.units[piece.rule]
+        np.add.at(result, piece.row, units * piece.mass[:, None] if rules.mass > 1 else units)
     return result
 
 
-# ---------------------------------------------------------------- policies
-# Rows as rules see them: numbers of the input type; and the rows that policies refuse.
+# ---------------------------------------------------------------- rounding and refused rows
 
 
 def rounded_rows(schema: Schema, rows: Any) -> npt.NDArray[np.float64]:
-    """(rows, features) float64: a copy of `rows`, numbers rounded to the input type.
+    """Return a float64 copy of `rows`, (rows, features), with numbers rounded to the input type.
 
     Raises
     ------
     DataError
-        If they are of another width.
+        If the number of columns is wrong.
     """
     matrix = np.array(rows, dtype=np.float64, ndmin=2)
     if matrix.shape[1] != schema.n_features:
@@ -77,34 +76,33 @@ def rounded_rows(schema: Schema, rows: Any) -> npt.NDArray[np.float64]:
 
 
 def refused(rules: RuleList, rows: Any) -> npt.NDArray[np.bool_]:
-    """(rows,) bool: a missing value or an unseen category where the policy is ``error``."""
+    """Return (rows,) bool: missing value or unknown category where the policy is ``error``."""
     matrix = rounded_rows(rules.schema, rows)
     nominal, n_levels = rules.schema.nominal, rules.schema.n_levels
     absent = np.isnan(matrix)
-    # Only whole numbers below the vocabulary's size are codes of levels.
+    # Codes of categories are integers below the size of the vocabulary.
     codes = (matrix >= 0) & (matrix < n_levels) & (matrix == np.floor(matrix))
-    strange = nominal & ~codes & ~absent
+    unknown = nominal & ~codes & ~absent
     result = np.zeros(len(matrix), dtype=np.bool_)
     if rules.missing == "error":
         result |= absent.any(axis=1)
         if rules.unknown == "missing":
-            result |= strange.any(axis=1)
+            result |= unknown.any(axis=1)
     if rules.unknown == "error":
-        result |= strange.any(axis=1)
+        result |= unknown.any(axis=1)
     return result
 
 
-# ---------------------------------------------------------------- fired
-# Which rules answer which rows: the pairs behind every measure of a list.
+# ---------------------------------------------------------------- matching rules
+# Pairs of rows and rules, from which every measure of a list is computed.
 #
-# `treekit.rules.evaluate` finds the rules whose conditions a row meets; here the order of
-# the list has its say, too: where the first rule of a tree answers, the others are silent.
+# In an ordered list only the first matching rule of each tree counts.
 
 Index = npt.NDArray[np.int64]
 Matrix = npt.NDArray[np.float64]
 
 _CELLS = 1 << 25
-"""Rows times trees whose answers are remembered at once, a byte each."""
+"""Maximum number of rows times trees in one block, a byte each."""
 
 
 class Fired(NamedTuple):
@@ -114,7 +112,7 @@ class Fired(NamedTuple):
     ----------
     row, rule : (pairs,) int64
     mass : (pairs,) int64
-        What the rule has of the row: all of it, `RuleList.mass`, unless rows divide.
+        The rule's share of the row: `RuleList.mass`, or less for fractional instances.
     """
 
     row: Index
@@ -123,16 +121,16 @@ class Fired(NamedTuple):
 
 
 def fired(rules: RuleList, rows: Any) -> Iterator[Fired]:
-    """The rules that answer each row, some rows and some rules at a time.
+    """Generate the rules that predict each row, in blocks of rows and rules.
 
-    Each pair comes once; a row that a policy refuses is in none.  Of a list of
-    order ``first`` a row has at most one rule a tree: the first that it fits.
+    Each pair occurs once; rows that a policy refuses do not occur.  In a list of order
+    ``first`` a row has at most one rule per tree: the first that matches.
 
     Parameters
     ----------
     rules : RuleList
     rows : (rows, features) float64
-        Numbers as they are, codes of levels, NaN for missing values.
+        Numbers, codes of categories, NaN for missing values.
     """
     matrix = rounded_rows(rules.schema, rows)
     usable = np.flatnonzero(~refused(rules, matrix))
@@ -156,13 +154,13 @@ def fired(rules: RuleList, rows: Any) -> Iterator[Fired]:
 
 
 def fits(rules: RuleList, rows: Any) -> Iterator[Fired]:
-    """As `fired`, with all rules whose conditions a row meets, in whatever order they stand."""
+    """Generate all rules whose conditions each row meets, regardless of the order; see `fired`."""
     matrix = rounded_rows(rules.schema, rows)
     yield from _all_that_fit(rules, matrix, np.flatnonzero(~refused(rules, matrix)))
 
 
 def _all_that_fit(rules: RuleList, matrix: Matrix, usable: Index) -> Iterator[Fired]:
-    """The pairs of `usable` rows: for a block of rows, blocks of rules in ascending order."""
+    """Generate the pairs of `usable` rows: per block of rows, ascending blocks of rules."""
     for first in range(0, len(rules), RULES_A_BLOCK):
         last = min(first + RULES_A_BLOCK, len(rules))
         columns = asked_columns(rules, first, last)
@@ -180,65 +178,64 @@ def _all_that_fit(rules: RuleList, matrix: Matrix, usable: Index) -> Iterator[Fi
 
 
 def rules_of_rows(rules: RuleList, rows: Any) -> Index:
-    """(rows, trees) int64: the rule that answers each row in each tree; -1 where none does.
+    """Return (rows, trees) int64: the rule that predicts each row in each tree, or -1.
 
     Raises
     ------
     DataError
-        If the list divides rows, or two rules of a tree answer one row.
+        If the model has fractional instances, or two rules of a tree match one row.
     """
     if rules.mass > 1:
         raise DataError(
-            "the model divides rows with missing values among its rules, so that a row has not "
-            "one rule; ask `fired` for all of them"
+            "with missing='fractional' a row may match several rules of a tree; use `fired` to "
+            "get all of them"
         )
     found = np.full((len(np.atleast_2d(rows)), rules.n_trees), -1, dtype=np.int64)
     for piece in fired(rules, rows):
         tree = rules.tree[piece.rule]
         place = piece.row * rules.n_trees + tree
-        taken = found[piece.row, tree] >= 0
-        if taken.any() or len(np.unique(place)) < len(place):
+        matched = found[piece.row, tree] >= 0
+        if matched.any() or len(np.unique(place)) < len(place):
             raise DataError(
-                "two rules of a tree fit one row, though the list says that exactly one does; "
-                "`treekit.rules.analysis` names them"
+                "two rules of a tree match one row of a disjoint list; find them with "
+                "`treekit.rules.analysis`"
             )
         found[piece.row, tree] = piece.rule
     return found
 
 
 # ---------------------------------------------------------------- cells
-# Which rules a row's values meet, all rules at once.
+# Match rows against all rules at once.
 #
-# A column's values fall into cells between the bounds that the rules name.  For
-# each cell a row of bits says which rules accept it; a row of data fits the
-# rules that every column's bits agree on (the bit vectors of Lakshman and
-# Stiliadis, 1998, "High-speed policy-based packet forwarding").  Nothing here
-# knows that the rules came from a tree, or in what order they stand.  What a
-# divided row leaves in a rule is counted condition by condition, for the pairs
-# of row and rule that fit.
+# The bounds in the conditions cut a column into cells.  Each cell has a bit for
+# every rule that accepts it; a row matches the rules whose bits are set in every
+# column (the bit vectors of Lakshman and Stiliadis, 1998, "High-speed
+# policy-based packet forwarding").  The trees and the order of the rules are not
+# used.  The mass of a fractional instance in a rule is computed condition by
+# condition, for the matching pairs of row and rule.
 
 Cells = Callable[[Matrix], Index]
 Table = npt.NDArray[np.uint64]
 
 RULES_A_BLOCK = 4096
-"""Rules taken at once, so that the bits of a block fit the cache: about 1 MB for the rows, as
-much for each column."""
+"""Rules in one block, whose bits fit the cache: about 1 MB for the rows, and as much for each
+column."""
 
 ROWS_A_BLOCK = 2048
-"""Rows taken at once."""
+"""Rows in one block."""
 
 
 class Column(NamedTuple):
-    """A column or a test, as some rules ask it.
+    """A column or test with the conditions of some rules.
 
     Attributes
     ----------
     number : int
         A column of the schema, or behind them a test.
     cells : callable
-        From values, (rows,) float64, to their cells, (rows,) int64.
+        Maps values, (rows,) float64, to cells, (rows,) int64.
     table : (cells, words) uint64
-        Bit r of a cell says whether rule r accepts it.
+        Bit r of a cell is set if rule r accepts it.
     missing : int
         The cell of missing values, the last one.
     """
@@ -250,7 +247,7 @@ class Column(NamedTuple):
 
 
 def asked_columns(rules: RuleList, first: int, last: int) -> list[Column]:
-    """The columns and tests that the rules from `first` to `last` ask, ascending."""
+    """Return the columns and tests in the conditions of rules `first` to `last`, ascending."""
     start, stop = rules.bounds(first)[0], rules.bounds(last - 1)[1]
     table, n_features = rules.conditions, rules.schema.n_features
     ends = rules.end[first:last]
@@ -266,18 +263,18 @@ def asked_columns(rules: RuleList, first: int, last: int) -> list[Column]:
             cells, accepts = _interval_cells(rules, at)
         # The last cell is that of missing values.
         accepts = np.concatenate([accepts, table.missing[at][None]])
-        everyone = np.ones((len(accepts), last - first), dtype=np.bool_)
-        owner = rule_of[here]  # ascending; a rule may ask a column several times
+        accepted = np.ones((len(accepts), last - first), dtype=np.bool_)
+        owner = rule_of[here]  # ascending; a rule may have several conditions
         begins = np.flatnonzero(np.diff(owner, prepend=-1))
-        everyone[:, owner[begins]] = np.logical_and.reduceat(accepts, begins, axis=1)
-        result.append(Column(column, cells, packed(everyone), len(accepts) - 1))
+        accepted[:, owner[begins]] = np.logical_and.reduceat(accepts, begins, axis=1)
+        result.append(Column(column, cells, packed(accepted), len(accepts) - 1))
     return result
 
 
 def _interval_cells(
     rules: RuleList, at: npt.NDArray[np.int64]
 ) -> tuple[Cells, npt.NDArray[np.bool_]]:
-    """Cells between the bounds of conditions `at`, and (cells, conditions) which accept them."""
+    """Return cells between the bounds of conditions `at`, and (cells, conditions) acceptance."""
     low, high = rules.conditions.low[at], rules.conditions.high[at]
     bounds = np.unique(np.concatenate([low, high]))
     bounds = bounds[np.isfinite(bounds)]
@@ -293,7 +290,7 @@ def _interval_cells(
 
 
 def _level_cells(rules: RuleList, at: Index, n_levels: int) -> tuple[Cells, npt.NDArray[np.bool_]]:
-    """One cell a level, and (levels, conditions) which conditions accept it, whole or not."""
+    """Return one cell per category, and (categories, conditions) acceptance, in full or in part."""
     owner, codes, _ = _levels_of(rules, at)
     accepts = np.zeros((n_levels, len(at)), dtype=np.bool_)
     accepts[codes, owner] = True
@@ -301,7 +298,7 @@ def _level_cells(rules: RuleList, at: Index, n_levels: int) -> tuple[Cells, npt.
 
 
 def _levels_of(rules: RuleList, at: Index) -> tuple[Index, Index, npt.NDArray[np.bool_]]:
-    """The level entries of conditions `at`: whose, which level, whether it divides a row."""
+    """Return the category entries of conditions `at`: owner, code, whether it splits a row."""
     table = rules.conditions
     stops = table.level_end[at]
     counts = stops - np.where(at > 0, table.level_end[at - 1], 0)
@@ -315,24 +312,24 @@ def _levels_of(rules: RuleList, at: Index) -> tuple[Index, Index, npt.NDArray[np
 def fitting(
     rules: RuleList, columns: list[Column], rows: Matrix, n_rules: int
 ) -> tuple[Table, list[Index]]:
-    """The rules that each row fits, of those that `columns` were made of.
+    """Return the rules that match each row, among those that `columns` were built from.
 
     Parameters
     ----------
     rules : RuleList
     columns : list of Column
-        Of `asked_columns`.
+        From `asked_columns`.
     rows : (rows, features) float64
-        Of `treekit.rules.evaluate.rounded_rows`; what is refused is not looked at.
+        From `treekit.rules.evaluate.rounded_rows`; refused rows are not checked.
     n_rules : int
-        From the first to the last of `asked_columns`.
+        Number of rules given to `asked_columns`.
 
     Returns
     -------
     bits : (rows, words) uint64
-        Bit r of a row says whether it fits rule r, counted from the first.
+        Bit r of a row is set if it matches rule r, counted from the first.
     cells : list of (rows,) int64
-        Of each column, if the list divides rows: for `Parts.left`.
+        Cells of each column, for `Parts.left`; empty without fractional instances.
     """
     bits = np.repeat(packed(np.ones((1, n_rules), dtype=np.bool_)), len(rows), axis=0)
     found = []
@@ -347,7 +344,7 @@ def fitting(
 
 
 def pairs(bits: Table) -> Iterator[tuple[Index, Index]]:
-    """The bits that are set, as arrays of rows and of rules; a row at most once at a time."""
+    """Generate the set bits as arrays of rows and rules; each row at most once per array."""
     row, word = np.nonzero(bits)
     left = bits[row, word]
     while len(left):
@@ -359,7 +356,7 @@ def pairs(bits: Table) -> Iterator[tuple[Index, Index]]:
 
 
 class Parts:
-    """What the conditions of some rules leave of a row's mass, in lists that divide rows."""
+    """Mass that the conditions of some rules leave to a fractional instance."""
 
     def __init__(self, rules: RuleList, first: int, last: int, columns: list[Column]) -> None:
         table = rules.conditions
@@ -373,7 +370,7 @@ class Parts:
         self.missing = np.array([column.missing for column in columns], dtype=np.int64)
         self.low = table.part_low[self.begin : stop].astype(np.int64)
         self.high = table.part_high[self.begin : stop].astype(np.int64)
-        # Conditions with levels that divide have a row of flags, one a cell.
+        # Conditions with categories that split rows have a row of flags, one per cell.
         at = np.flatnonzero(table.dividing[self.begin : stop] > 0)
         self.row = np.full(stop - self.begin, -1)
         self.row[at] = np.arange(len(at))
@@ -382,7 +379,7 @@ class Parts:
         self.divides[owner[divides], codes[divides]] = True
 
     def left(self, cells: list[Index], row: Index, rule: Index) -> Index:
-        """(pairs,) int64: the mass of each row in a rule that it fits."""
+        """Return (pairs,) int64: the mass of each row in a rule that it matches."""
         mass = np.full(len(row), MASS)
         pair, at = np.arange(len(row)), self.start[rule]
         table = np.array(cells, dtype=np.int64)
@@ -398,11 +395,10 @@ class Parts:
 
 
 # ---------------------------------------------------------------- bits
-# Sets as bits: the members of many sets in 64-bit words.
 
 
 def packed(members: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
-    """(sets, words) uint64, from (sets, things) bool: bit ``k & 63`` of word ``k >> 6`` is k's."""
+    """Return (sets, words) uint64 from (sets, items) bool: item k is bit k % 64 of word k // 64."""
     some = np.packbits(members, axis=1, bitorder="little")
     padded = np.zeros((len(some), -(-some.shape[1] // 8) * 8), dtype=np.uint8)
     padded[:, : some.shape[1]] = some

@@ -1,4 +1,4 @@
-"""From the trees of a model to its rules: one for each leaf."""
+"""Extract rules from the trees of a model: one rule per leaf."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ Conditions = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], ConditionTable]
 
 
 def rules(model: Model) -> RuleList:
-    """The rules of a model, tree after tree, leaves from the leftmost path to the rightmost.
+    """Return the rules of a model, tree by tree, from the leftmost leaf to the rightmost.
 
-    Of a model that is lists of rules, these rules, in their order.  Linear in the nodes and
-    in what the conditions hold.
+    Rule lists that were made into a model are restored, in their order.  Linear in the nodes
+    and the size of the conditions.
     """
     if is_listed(model):
         return _listed(model)
@@ -87,7 +87,7 @@ def rules(model: Model) -> RuleList:
 
 
 def _listed(model: Model) -> RuleList:
-    """The rules of lists; `RuleList.model` undone."""
+    """Return the rules of a model of rule lists; the inverse of `RuleList.model`."""
     end, conditions = listed_conditions(model)
     leaves = [tree.leaves for tree in model.trees]
     return RuleList(
@@ -118,7 +118,7 @@ def _listed(model: Model) -> RuleList:
 
 
 def _tree_conditions(model: Model, tree: Tree, column: npt.NDArray[np.int64]) -> Conditions:
-    """Leaves of one tree in depth-first order, ends of their conditions, the conditions.
+    """Return the leaves of one tree in depth-first order, ends of conditions, and conditions.
 
     `column` is the derived column of each node, or -1.
     """
@@ -142,11 +142,11 @@ def _tree_conditions(model: Model, tree: Tree, column: npt.NDArray[np.int64]) ->
 
 
 def _merged_conditions(model: Model, plain: Tree, n_levels: npt.NDArray[np.int64]) -> Conditions:
-    """At most one condition a column: the box of each leaf."""
+    """Return at most one condition per column: the box of each leaf."""
     from treekit.kernels.reachability import make_walk
     from treekit.kernels.tree_passes import CONDITION, leaf_conditions
 
-    # A test may be unknown even where nothing is missing: infinities that cancel.
+    # A test may be unknown even if no value is missing: infinities may cancel.
     bar = np.zeros(len(n_levels), dtype=np.int64)
     bar[: model.schema.n_features] = model.missing == "error"
     nominal = np.zeros(len(n_levels), dtype=np.bool_)
@@ -171,66 +171,64 @@ def _merged_conditions(model: Model, plain: Tree, n_levels: npt.NDArray[np.int64
 def _as_parent(
     model: Model, tree: Tree, leaf: npt.NDArray[np.int64], units: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.bool_]:
-    """(leaves,) bool: which leaves no training row reached that say what their parent does."""
+    """Return (leaves,) bool: leaves without training rows that predict what their parent does."""
     parent = tree.parent[leaf]
     empty = np.flatnonzero((tree.weight[leaf] == 0) & (parent >= 0))
     values = tree.value[parent[empty]]
     if model.schema.task == "classification" and not model.margins:
         blocks = np.array(model.schema.blocks)
-        said: Any = np.all(np.add.reduceat(values, blocks[:-1], axis=1) > 0, axis=1)
-        values = np.where(said[:, None], values, 1.0)
+        usable: Any = np.all(np.add.reduceat(values, blocks[:-1], axis=1) > 0, axis=1)
+        values = np.where(usable[:, None], values, 1.0)
         theirs = spread(model, values)
     else:
-        said = np.ones(len(values), dtype=np.bool_)
+        usable = np.ones(len(values), dtype=np.bool_)
         theirs = model.grid.to_grid(values)
     found = np.zeros(len(leaf), dtype=np.bool_)
-    found[empty] = said & (theirs == units[empty]).all(axis=1)
+    found[empty] = usable & (theirs == units[empty]).all(axis=1)
     return found
 
 
-# ---------------------------------------------------------------- divided
-# The conditions of rules that keep a part of a row: one for each split of the path.
-#
-# Where missing values divide a row (Quinlan 1993, chapter 3), what is left of it
-# depends on every split on the way, so nothing is merged.
+# ---------------------------------------------------------------- fractional instances
+# The mass of a fractional instance (Quinlan 1993, chapter 3) depends on every split of
+# the decision path, so each split is one condition and nothing is merged.
 
 Index = npt.NDArray[np.int64]
 
 
 def divided_conditions(plain: Tree, n_levels: Index) -> tuple[Index, Index, ConditionTable]:
-    """The conditions of every leaf of one tree, leaves in depth-first order.
+    """Return the conditions of every leaf of one tree, leaves in depth-first order.
 
     Parameters
     ----------
     plain : Tree
-        With derived columns in the place of tests.
+        With derived columns in place of tests.
     n_levels : (columns,) int64
-        Of each column, the derived ones behind the others; 0 for numbers.
+        Of each column, the derived ones behind the others; 0 for numeric columns.
 
     Returns
     -------
     leaf, end : (leaves,) int64
-        Node numbers, and the number of conditions up to and with each leaf.
+        Node numbers, and the cumulative number of conditions.
     conditions : ConditionTable
     """
-    asked = steps(plain, mass_bounds(plain), n_levels)
+    edges = steps(plain, mass_bounds(plain), n_levels)
     leaf = depth_first(plain)
     path, end = node_paths(plain, leaf)
-    levels, starts = ranges(np.append(0, asked.level_end), path)
-    fields = {name: part[path] for name, part in asked._asdict().items() if name != "levels"}
-    fields |= {"level_end": starts[1:], "levels": asked.levels[levels]}
+    levels, starts = ranges(np.append(0, edges.level_end), path)
+    fields = {name: part[path] for name, part in edges._asdict().items() if name != "levels"}
+    fields |= {"level_end": starts[1:], "levels": edges.levels[levels]}
     return leaf, end, ConditionTable(**fields)
 
 
 def steps(plain: Tree, bounds: Index, n_levels: Index) -> ConditionTable:
-    """What the step from its parent to each node asks: a condition a node, idle for the root.
+    """Return the condition of each edge from a parent to a node; that of the root is a placeholder.
 
     Parameters
     ----------
     plain, n_levels
         As in `divided_conditions`.
     bounds : (nodes, 2) int64
-        What a missing value keeps of a row's mass, see `mass_bounds`; equal if nothing.
+        Range of a row's mass that a missing value keeps, see `mass_bounds`; equal if empty.
     """
     parent = plain.parent
     up = np.maximum(parent, 0)
@@ -258,7 +256,7 @@ def steps(plain: Tree, bounds: Index, n_levels: Index) -> ConditionTable:
 def _levels(
     plain: Tree, n_levels: Index, branch: Index, some: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int32], Index, Index]:
-    """Levels that fit each node's step and then those that divide, how many do, where they end."""
+    """Return matching and then dividing categories of each node's edge, dividing counts, ends."""
     parent = plain.parent
     up = np.maximum(parent, 0)
     sets = np.isin(plain.kind[up], (Split.SUBSET, Split.MULTIWAY))
@@ -269,8 +267,8 @@ def _levels(
     code = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
     goes, listed = branch[owner], sets[owner]
     goes[listed] = plain.level_branch[(plain.level_start[up[owner]] + code)[listed]]
-    whole, divides = goes == branch[owner], (goes < 0) & some[owner]
-    kept = np.flatnonzero(whole | divides)
+    matches, divides = goes == branch[owner], (goes < 0) & some[owner]
+    kept = np.flatnonzero(matches | divides)
     kept = kept[np.lexsort((divides[kept], owner[kept]))]  # stable: codes stay in order
     ends = np.cumsum(np.bincount(owner[kept], minlength=plain.n_nodes))
     dividing = np.bincount(owner[kept], weights=divides[kept], minlength=plain.n_nodes)
@@ -278,10 +276,10 @@ def _levels(
 
 
 def depth_first(plain: Tree) -> Index:
-    """(leaves,) int64: the leaves from the leftmost path to the rightmost."""
+    """Return (leaves,) int64: the leaves from the leftmost path to the rightmost."""
     parent, depths = plain.parent, plain.depths
     below = (plain.kind == Split.LEAF).astype(np.int64)
-    order = np.argsort(depths, kind="stable")  # siblings side by side
+    order = np.argsort(depths, kind="stable")  # siblings stay adjacent
     levels = np.split(order, np.searchsorted(depths[order], np.arange(1, plain.depth + 1)))
     for nodes in levels[:0:-1]:
         np.add.at(below, parent[nodes], below[nodes])
@@ -296,7 +294,7 @@ def depth_first(plain: Tree) -> Index:
 
 
 def node_paths(plain: Tree, leaf: Index) -> tuple[Index, Index]:
-    """The nodes from below the root to each leaf, one path after the other, and their ends."""
+    """Return the nodes from below the root to each leaf, by path, and the ends of the paths."""
     parent, depths = plain.parent, plain.depths
     end = np.cumsum(depths[leaf])
     path = np.empty(int(end[-1]), dtype=np.int64)
@@ -308,28 +306,28 @@ def node_paths(plain: Tree, leaf: Index) -> tuple[Index, Index]:
     return path, end
 
 
-# ---------------------------------------------------------------- listed
-# The conditions of models that are rule lists: what `treekit.model.rule_trees` made, undone.
+# ---------------------------------------------------------------- models of rule lists
+# The inverse of `treekit.model.rule_trees`.
 
 Mask = npt.NDArray[np.bool_]
 
 
 def is_listed(model: Model) -> bool:
-    """Whether a model is lists of rules: the first that is met answers."""
+    """Return whether a model consists of rule lists, whose first matching rule predicts."""
     return any(bool((tree.kind == Split.RULE).any()) for tree in model.trees)
 
 
 def listed_conditions(model: Model) -> tuple[Index, ConditionTable]:
-    """Ends of the rules' conditions, and the conditions, one a column and rule.
+    """Return the ends of the rules' conditions, and the conditions, one per column and rule.
 
-    Rules stand in the order of the leaves.  What a rule asks of one column in several
-    entries is one condition; what every value meets is none.
+    Rules are in the order of the leaves.  Several entries of a rule on one column become one
+    condition; conditions that every value meets are left out.
     """
     nodes, _ = join(model.trees)
     schema = model.schema
     counts = np.diff(nodes.surrogate_start)
     leaves = np.flatnonzero(nodes.kind == Split.LEAF)
-    # The rule of a leaf is its parent's, if it is the first child: entries belong to leaves.
+    # Entries belong to the first child of their node, the leaf of the rule.
     rule_of_node = np.full(nodes.n_nodes, -1)
     asks = np.flatnonzero(nodes.kind == Split.RULE)
     rule_of_node[asks] = np.searchsorted(leaves, nodes.first_child[asks])
@@ -346,29 +344,29 @@ def listed_conditions(model: Model) -> tuple[Index, ConditionTable]:
     n_levels = schema.n_levels[feature]
     free = np.where(nominal, n_open == n_levels, (low == -np.inf) & (high == np.inf))
     asked = ~(missing & known & free)
-    kept = asked[owner_of_level]
-    whole = asked & known
+    used = asked[owner_of_level]
+    bounded = asked & known
     return (
         np.cumsum(np.bincount(rule[asked], minlength=len(leaves))),
         ConditionTable(
             column=feature[asked].astype(np.int32),
-            low=np.where(whole, low, -np.inf)[asked],
-            high=np.where(whole, high, np.inf)[asked],
+            low=np.where(bounded, low, -np.inf)[asked],
+            high=np.where(bounded, high, np.inf)[asked],
             known=known[asked],
             missing=missing[asked],
             part_low=np.zeros(int(asked.sum()), np.int32),
             part_high=np.where(missing[asked], MASS, 0).astype(np.int32),
             dividing=np.zeros(int(asked.sum()), np.int64),
             level_end=np.cumsum(n_open[asked]),
-            levels=level[kept].astype(np.int32),
+            levels=level[used].astype(np.int32),
         ),
     )
 
 
 def _groups(owner: Index, column: Index, schema: Schema) -> tuple[Index, Index, Index]:
-    """The condition of each entry, and rule and column of each condition.
+    """Return the condition of each entry, and the rule and column of each condition.
 
-    Conditions stand rule after rule, in each in the order in which entries ask columns.
+    Conditions are ordered by rule, and within a rule by the first entry of their column.
     """
     keys = owner * schema.n_features + column
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
@@ -382,7 +380,7 @@ def _groups(owner: Index, column: Index, schema: Schema) -> tuple[Index, Index, 
 def _intervals(
     nodes: Tree, group: Index, n: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], Mask]:
-    """Bounds of numbers that meet each condition, and which conditions none meets."""
+    """Return the bounds of each condition, and which conditions no number meets."""
     low, high, fails = np.full(n, -np.inf), np.full(n, np.inf), np.zeros(n, np.bool_)
     below, above = nodes.surrogate_below == 1, nodes.surrogate_above == 1
     numeric = ~np.isnan(nodes.surrogate_threshold)
@@ -397,7 +395,7 @@ def _intervals(
 def _levels_of_tests(
     nodes: Tree, group: Index, feature: Index, nominal: Mask, schema: Schema
 ) -> tuple[Index, Index]:
-    """The levels that meet each condition of a nominal column: whose, and which."""
+    """Return the categories that meet each nominal condition: owner and code."""
     sizes = np.where(nominal, schema.n_levels[feature], 0)
     start = np.cumsum(np.append(0, sizes))
     per_entry = np.diff(nodes.surrogate_level_start)
@@ -413,19 +411,16 @@ def _levels_of_tests(
     return whose, found - start[whose]
 
 
-# ---------------------------------------------------------------- of leaves
-# The rules of a few leaves as texts that stand alone, without those of all others.
-#
-# The conditions of a leaf depend on nothing but the nodes above it.  So the trees of a large
-# forest are cut down to the ways to the leaves that are wanted, and their rules are those of
-# any model.
+# ---------------------------------------------------------------- rules of single leaves
+# The conditions of a leaf depend only on its decision path.  The trees of a large forest are
+# therefore reduced to the paths to the requested leaves before rules are extracted.
 
 
 class LeafRules:
-    """Says the rule of any leaf of a model.
+    """Text of the rule of any leaf of a model.
 
-    The rules of a model of no more than `most` conditions are made and kept; a larger one is
-    cut down to the ways to the leaves that are asked for, each time.
+    All rules are extracted once if the model has at most `most` conditions.  A larger model is
+    reduced to the paths to the requested leaves, each time.
 
     Parameters
     ----------
@@ -445,14 +440,14 @@ class LeafRules:
     def texts(
         self, wanted: Mapping[int, Sequence[int]], words: Language | None = None
     ) -> dict[tuple[int, int], str]:
-        """The rule of each leaf, by the numbers of its tree and node.
+        """Return the rule of each leaf, by the numbers of its tree and node.
 
-        Of a list of rules: the rule whose answer the leaf is.
+        For a rule list, the rule that predicts the leaf's value.
 
         Parameters
         ----------
         wanted : mapping of int to sequence of int
-            For some trees the nodes of some leaves.
+            Node numbers of leaves, by tree.
         words : Language, optional
             Default English.
         """
@@ -470,23 +465,23 @@ class LeafRules:
         nodes = [_ways(model.trees[t], np.unique(np.array(wanted[t], np.int64))) for t in numbers]
         trees = tuple(_cut(model.trees[t], own) for t, own in zip(numbers, nodes, strict=True))
         n_leaves = sum(tree.n_leaves for tree in trees)
-        units = np.zeros((n_leaves, model.schema.n_values), np.int64)  # no condition asks them
+        units = np.zeros((n_leaves, model.schema.n_values), np.int64)  # conditions ignore units
         listed = rules(replace(model, trees=trees, units=units))
         leaf = [int(nodes[t][n]) for t, n in zip(listed.tree, listed.leaf, strict=True)]
         return listed, _by_leaf(replace(listed, leaf=np.array(leaf, np.int32)), numbers)
 
 
 def _by_leaf(listed: RuleList, numbers: Sequence[int]) -> dict[tuple[int, int], int]:
-    """The number of each rule by those of its tree, in the order of `numbers`, and leaf."""
+    """Return the number of each rule by its tree, in the order of `numbers`, and leaf."""
     pairs = zip(listed.tree.tolist(), listed.leaf.tolist(), strict=True)
     return {(numbers[tree], leaf): rule for rule, (tree, leaf) in enumerate(pairs)}
 
 
 def joined_texts(listed: RuleList, which: Index, words: Language | None = None) -> list[str]:
-    """The conditions of each of the rules `which` in one line, tests in full.
+    """Return the conditions of each of the rules `which` in one line, tests in full.
 
-    ``a > 60 and b is c``; where a condition ends in "or is missing", ``; and`` tells what
-    that "or" is about.
+    ``a > 60 and b is c``; where a condition ends in "or is missing", ``; and`` delimits the
+    scope of that "or".
     """
     return ["".join(conditions) for conditions in joinable_texts(listed, which, words)]
 
@@ -494,28 +489,28 @@ def joined_texts(listed: RuleList, which: Index, words: Language | None = None) 
 def joinable_texts(
     listed: RuleList, which: Index, words: Language | None = None
 ) -> list[list[str]]:
-    """For each rule its conditions, and between them what joins them; see `joined_texts`."""
+    """Return the conditions of each rule, with the separators between them; see `joined_texts`."""
     words = words or language()
     some = taken(listed, which)
     table = some.conditions
     texts = condition_texts(some, 0, len(table.column), words, whole=True)
-    # Of a test, and of what follows a part of a row, the words hold a semicolon or a colon.
+    # The text of a test or a part of a row may contain a semicolon or a colon.
     long = table.missing | (table.column >= listed.schema.n_features)
     plain, marked = f" {words.say('page_and')} ", words.say("page_and_also")
     always, otherwise = words.say("page_always"), words.say("page_otherwise")
     behind = (which > 0) & (listed.tree[which - 1] == listed.tree[which])
     behind &= listed.order == "first"
-    said = []
+    found = []
     ends = itertools.pairwise([0, *some.end.tolist()])
     for (a, b), last in zip(ends, behind.tolist(), strict=True):
         between = marked if long[a:b].any() else plain
         one = [part for text in texts[a:b] for part in (between, text)][1:]
-        said.append(one or [otherwise if last else always])
-    return said
+        found.append(one or [otherwise if last else always])
+    return found
 
 
 def _ways(tree: Tree, leaves: Index) -> Index:
-    """The nodes on the ways to some leaves with all their siblings, ascending."""
+    """Return the nodes on the paths to some leaves, with all their siblings, ascending."""
     parent, kept = tree.parent, np.zeros(tree.n_nodes, np.bool_)
     kept[0] = True
     above = parent[leaves]
@@ -532,7 +527,7 @@ def _ways(tree: Tree, leaves: Index) -> Index:
 
 
 def _cut(tree: Tree, nodes: Index) -> Tree:
-    """The tree of these nodes; those whose children are not among them are leaves."""
+    """Return the tree of these nodes; nodes whose children are missing become leaves."""
     kept = np.zeros(tree.n_nodes + 1, np.bool_)
     kept[nodes] = True
     closed = ~kept[np.where(tree.first_child[nodes] < 0, tree.n_nodes, tree.first_child[nodes])]

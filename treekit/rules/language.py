@@ -1,9 +1,8 @@
-"""The words of rules in the reader's language: one small catalogue file for each.
+"""Phrase catalogues of rule text, one small TOML file per language.
 
-A catalogue is a TOML file of phrases with fields in braces.  A phrase is filled in once,
-field by field: what a field holds is never read as a phrase, and no field can reach
-beyond its own text.  A file of a user's own is untrusted: see
-`treekit.rules.check_catalogue`.
+A catalogue contains phrases with fields in braces.  Each phrase is filled in once, field
+by field: field values are never interpreted as phrases, and cannot extend beyond their
+field.  A user's own file is untrusted: see `treekit.rules.check_catalogue`.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ __all__ = [
 ENGLISH = "en"
 FIRST_LINE = "treekit rules, format 2"
 GRAMMAR = ("fact_", "head_", "if_", "test_", "rule_")
-"""Keys of the phrases that stand beside names, and are read back, begin so."""
+"""Prefixes of the keys of phrases that are next to names, and are parsed."""
 
 _MAX_BYTES = 1 << 18
-_MOST_DOTS = 200  # in a line: `tomllib` takes the square of a dotted key's parts
+_MOST_DOTS = 200  # in a line: `tomllib` is quadratic in the parts of a dotted key
 _FIELD = re.compile(r"\{([a-z_][a-z_0-9]*)\}")
 _WORD = re.compile(r"[^\W\d]\w*")
-# What other readers of a text could take for a number, a truth value or nothing.
+# Names that other parsers could take for a number, a bool or null.
 _ALWAYS = frozenset(("false", "inf", "infinity", "nan", "none", "null", "treekit", "true"))
 
 
@@ -50,86 +49,86 @@ class Language:
     Attributes
     ----------
     code : str
-        As of BCP 47: ``en``, ``zh``.
+        BCP 47 code: ``en``, ``zh``.
     phrases : dict of str to str
-        Of several lines where the catalogue has a list.
+        Multi-line texts where the catalogue has a list.
     """
 
     code: str
     phrases: dict[str, str]
 
     def say(self, key: str, **fields: str) -> str:
-        """The phrase of `key` with each ``{field}`` replaced."""
+        """Return the phrase of `key` with each ``{field}`` replaced."""
         return _FIELD.sub(lambda match: fields[match[1]], self.phrases[key])
 
     def lines(self, key: str, **fields: str) -> list[str]:
-        """The lines of the phrase of `key`."""
+        """Return the lines of the phrase of `key`."""
         return self.say(key, **fields).split("\n")
 
     def sayer(self, key: str) -> Callable[..., str]:
-        """`say` of one phrase, for those said very often."""
+        """Return a fast version of `say` for one phrase."""
         parts = _FIELD.split(self.phrases[key])
         parts[::2] = [part.replace("{", "{{").replace("}", "}}") for part in parts[::2]]
         parts[1::2] = [f"{{{field}}}" for field in parts[1::2]]
         return "".join(parts).format
 
     def around(self, key: str, field: str, **fields: str) -> tuple[str, str]:
-        """What stands before and after a field that a phrase has once."""
-        said = (
+        """Return the texts before and after a field that occurs once in a phrase."""
+        filled = (
             _FIELD.sub(lambda match: fields[match[1]], part)
             for part in self.phrases[key].split(f"{{{field}}}")
         )
-        before, after = said
+        before, after = filled
         return before, after
 
     @property
     def first_line(self) -> str:
-        """The line that a text of rules begins with."""
+        """The first line of a rule text."""
         return FIRST_LINE + ("" if self.code == ENGLISH else f", language {self.code}")
 
     @cached_property
     def facts(self) -> dict[str, str]:
-        """The keys of the header's lines, as wide as the widest and two columns."""
+        """The keys of the header lines, padded to the widest plus two columns."""
         keys = {key[5:]: text for key, text in self.phrases.items() if key.startswith("fact_")}
         widest = max(map(_columns, keys.values())) + 2
         return {key: text + " " * (widest - _columns(text)) for key, text in keys.items()}
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """The words of the phrases that stand beside names, as they are written."""
-        said = [text for key, text in self.phrases.items() if key.startswith(GRAMMAR)]
-        return frozenset(word for text in said for word in _WORD.findall(_FIELD.sub(" ", text)))
+        """The words of the phrases that are next to names, as written."""
+        texts = [text for key, text in self.phrases.items() if key.startswith(GRAMMAR)]
+        return frozenset(word for text in texts for word in _WORD.findall(_FIELD.sub(" ", text)))
 
     @cached_property
     def reserved(self) -> frozenset[str]:
-        """Casefolded texts that are quoted where they are names."""
+        """Casefolded texts that are quoted when they are names."""
         return _ALWAYS | {word.casefold() for word in self.words}
 
 
 def fields_of(phrase: str) -> set[str]:
-    """The fields of a phrase."""
+    """Return the fields of a phrase."""
     return set(_FIELD.findall(phrase))
 
 
 def _columns(text: str) -> int:
-    """How many columns of a terminal a text takes."""
+    """Return the width of a text in terminal columns."""
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
 
 @cache
 def known_languages() -> tuple[str, ...]:
-    """Codes of the languages that treekit brings."""
+    """Return the codes of the languages that treekit includes."""
     folder = files("treekit.rules").joinpath("catalogue")
     return tuple(sorted(p.name[:-5] for p in folder.iterdir() if p.name.endswith(".toml")))
 
 
 def language(code: str | Path | Language = ENGLISH) -> Language:
-    """The catalogue of a language, or of a file whose name ends with ``.toml``.
+    """Return the catalogue of a language, or of a file whose name ends with ``.toml``.
 
     Raises
     ------
     SettingError
-        If there is none, or if the file does not hold what texts of rules need.
+        If the language is unknown, or the file lacks what rule text requires.
     """
     if isinstance(code, Language):
         return code
@@ -137,8 +136,8 @@ def language(code: str | Path | Language = ENGLISH) -> Language:
         return _own(str(code))
     if not str(code).endswith(".toml"):
         raise SettingError(
-            f"there is no catalogue of the language {str(code)!r}; known: "
-            f"{', '.join(known_languages())}; or name a file that ends with .toml"
+            f"unknown language {str(code)!r}; known: {', '.join(known_languages())}; or give a "
+            "catalogue file whose name ends with .toml"
         )
     from treekit.rules.check_catalogue import checked
 
@@ -149,13 +148,13 @@ def language(code: str | Path | Language = ENGLISH) -> Language:
 def _own(code: str) -> Language:
     place = files("treekit.rules").joinpath("catalogue", f"{code}.toml")
     table = tomllib.loads(place.read_text(encoding="utf-8"))
-    said = {key: text if isinstance(text, str) else "\n".join(text) for key, text in table.items()}
+    texts = {key: text if isinstance(text, str) else "\n".join(text) for key, text in table.items()}
     own = _own(ENGLISH).phrases if code != ENGLISH else {}
-    return Language(code, own | said)
+    return Language(code, own | texts)
 
 
 def _table(path: Path) -> dict[str, Any]:
-    """What a file of a user's own says."""
+    """Read a user's catalogue file."""
     try:
         with path.open("rb") as stream:
             content = stream.read(_MAX_BYTES + 1)
@@ -166,6 +165,6 @@ def _table(path: Path) -> dict[str, Any]:
         return tomllib.loads(content.decode())
     except (OSError, ValueError, RecursionError) as error:
         raise SettingError(
-            f"the catalogue {path.name!r} cannot be read ({error}); it is a TOML file of phrases "
-            "as treekit/rules/catalogue/en.toml"
+            f"the catalogue {path.name!r} cannot be read ({error}); give a TOML file of phrases "
+            "like treekit/rules/catalogue/en.toml"
         ) from error

@@ -1,7 +1,7 @@
-"""How much data stands behind each rule, and how right it is.
+"""Support and precision of rules.
 
 The measures are those of association rules (Agrawal, Imielinski and Swami 1993;
-lift: Brin et al. 1997), with the rule's answer in the place of the consequent.
+lift: Brin et al. 1997), with the rule's prediction as the consequent.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ Numbers = npt.NDArray[np.float64]
 
 
 class Measures(NamedTuple):
-    """What rows say of the rules of a list.
+    """Measures of the rules of a list on a set of rows.
 
     Attributes
     ----------
     source : {"training", "table"}
-        Rows that the model was trained on, as its leaves keep them, or a table's.
+        Training rows, as the leaves of the model record them, or the rows of a table.
     rows : (rules,) int64, or None
-        Rows that a rule answers; None where only their weight is kept.
+        Number of rows that a rule predicts; None where only their weight is recorded.
     weight : (rules,) float64
-        Weight of these rows (their mass, where a row may divide).
+        Weight of these rows (mass, for fractional instances).
     coverage : (rules,) float64
-        That weight as a part of all weight in the rule's tree; of a table, of all its rows
-        that the list does not refuse, whether a rule answers them or not.
+        That weight as a share of all weight in the rule's tree; for a table, of all rows that
+        the policies accept, predicted or not.
     confidence : (rules, targets) float64
-        Classification: the part of the weight whose class is the rule's label.
+        Classification: share of the weight whose class is the rule's label.
     lift : (rules, targets) float64
-        Confidence divided by that label's part of all weight.
+        Confidence divided by the label's share of all weight.
     mean, spread : (rules, targets) float64
-        Regression: mean of the target and its standard deviation (of the population).  A
-        model does not keep the spread of its training rows.
+        Regression: mean and population standard deviation of the target.  A model does not
+        record the spread of its training rows.
 
-    What does not apply or is not known is NaN.
+    Measures that do not apply or are unknown are NaN.
     """
 
     source: Literal["training", "table"]
@@ -76,7 +76,7 @@ class Measures(NamedTuple):
     spread: Numbers
 
     def of(self, rules: npt.NDArray[np.int64]) -> Measures:
-        """Those of some of the rules."""
+        """Return the measures of some of the rules."""
         return Measures(
             self.source,
             None if self.rows is None else self.rows[rules],
@@ -85,7 +85,7 @@ class Measures(NamedTuple):
 
 
 def training_measures(rules: RuleList) -> Measures:
-    """The measures that the model itself keeps of its training rows."""
+    """Return the measures of the training rows that the model records."""
     weight = rules.support
     total: Numbers = np.bincount(rules.tree, weight, rules.n_trees).astype(np.float64)[rules.tree]
     empty = np.full((len(rules), len(rules.schema.outputs)), np.nan)
@@ -102,19 +102,18 @@ def training_measures(rules: RuleList) -> Measures:
 def table_measures(
     rules: RuleList, matrix: Any, targets: Any, weight: npt.ArrayLike | None = None
 ) -> Measures:
-    """What the rows of a table say of each rule that answers them.
+    """Measure each rule on the rows of a table that it predicts.
 
     Parameters
     ----------
     rules : RuleList
-        Disjoint, ordered, or dividing rows; of one tree or many.
+        Disjoint, ordered or with fractional instances; of one or more trees.
     matrix : (rows, features) float64
-        As `RuleList.sums` takes it.  Rows that the list refuses count nowhere.
+        As for `RuleList.sums`.  Rows that the list refuses are ignored.
     targets : (rows,) or (rows, targets) array
-        Classification: codes of the classes; -1 where the row's class is not known, any
-        other number that is no code for a class that the list does not have.  Regression:
-        numbers, NaN where not known.  Rows whose target is not known count in `rows`,
-        `weight` and `coverage` alone.
+        Classification: class codes; -1 for an unknown class, and any other number that is
+        not a code for a class that the list lacks.  Regression: numbers, NaN for unknown.
+        Rows whose target is unknown count only in `rows`, `weight` and `coverage`.
     weight : (rows,) float64, optional
         Default 1 each.
 
@@ -137,29 +136,29 @@ def table_measures(
 
 
 class _Given:
-    """The rows of a table, in the shapes that the sums take."""
+    """Validated rows, targets and weights of a table."""
 
     def __init__(
         self, rules: RuleList, matrix: Any, targets: Any, weight: npt.ArrayLike | None
     ) -> None:
         self.matrix = np.array(matrix, dtype=np.float64, ndmin=2)
         n_rows, n_targets = len(self.matrix), len(rules.schema.outputs)
-        # Codes are doubles, too: they are small.
+        # Codes are stored as doubles, which is exact: they are small.
         own = np.asarray(targets, dtype=np.float64)
         self.targets = own[:, None] if own.ndim == 1 else own
         self.weight = np.ones(n_rows) if weight is None else np.asarray(weight, dtype=np.float64)
         if self.targets.shape != (n_rows, n_targets) or self.weight.shape != (n_rows,):
             raise DataError(
-                f"{n_rows} rows with targets of shape {np.shape(targets)} and weights of shape "
-                f"{self.weight.shape} are given; the rules need {n_targets} targets and one "
-                "weight for each row"
+                f"got {n_rows} rows with targets of shape {np.shape(targets)} and weights of "
+                f"shape {self.weight.shape}; the rules need {n_targets} targets and one weight "
+                "for each row"
             )
         if not (np.isfinite(self.weight) & (self.weight >= 0)).all():
-            raise DataError("a weight is negative or not finite; weights are numbers from 0 up")
+            raise DataError("a weight is negative or not finite; weights must be numbers >= 0")
 
 
 class _Labels:
-    """Weight of the rows whose class is the label of the rule that answers them."""
+    """Accumulator of the weight of rows whose class is the label of their rule."""
 
     def __init__(self, rules: RuleList, given: _Given) -> None:
         n_targets = len(rules.schema.outputs)
@@ -180,7 +179,7 @@ class _Labels:
         self.prior = prior
 
     def add(self, piece: Fired, codes: Numbers, weight: Numbers) -> None:
-        """Take in some rows, their codes (pairs, targets), and what each weighs."""
+        """Add rows with their codes (pairs, targets) and weights."""
         for k in range(codes.shape[1]):
             mine = codes[:, k]
             right = mine == self.labels[piece.rule, k]
@@ -188,7 +187,7 @@ class _Labels:
             _add(self.right[:, k], piece.rule, np.where(right, weight, 0.0))
 
     def found(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-        """Confidence, lift, mean and spread."""
+        """Return confidence, lift, mean and spread."""
         empty = np.full(self.right.shape, np.nan)
         if self.rules.margins:
             return empty, empty, empty, empty
@@ -198,17 +197,17 @@ class _Labels:
 
 
 class _Numbers:
-    """Mean and spread of what a rule answers, taken in block by block.
+    """Accumulator of the mean and spread of a rule's targets.
 
-    The sums of squares are of differences from the mean, and those of blocks are joined as
-    by Chan, Golub and LeVeque (1983): no large squares cancel.
+    Sums of squares are of differences from the mean, and blocks are merged as by Chan, Golub
+    and LeVeque (1983), which avoids cancellation.
     """
 
     def __init__(self, rules: RuleList) -> None:
         self.weight, self.mean, self.squares = np.zeros((3, len(rules), len(rules.schema.outputs)))
 
     def add(self, piece: Fired, numbers: Numbers, weight: Numbers) -> None:
-        """Take in some rows, their targets (pairs, targets), and what each weighs."""
+        """Add rows with their targets (pairs, targets) and weights."""
         if not len(piece.rule):
             return
         first = int(piece.rule.min())
@@ -229,7 +228,7 @@ class _Numbers:
             self.weight[some, k] = both
 
     def found(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-        """Confidence, lift, mean and spread."""
+        """Return confidence, lift, mean and spread."""
         empty = np.full(self.mean.shape, np.nan)
         mean = np.where(self.weight > 0, self.mean, np.nan)
         return empty, empty, mean, np.sqrt(_part(self.squares, self.weight))
@@ -238,7 +237,7 @@ class _Numbers:
 def _add(
     into: npt.NDArray[Any], rule: npt.NDArray[np.int64], values: npt.NDArray[np.float64]
 ) -> None:
-    """Add to the cells of some rules; they are near each other (`fired` goes by blocks)."""
+    """Add to the cells of some rules, which are close together (`fired` works in blocks)."""
     if len(rule):
         first = int(rule.min())
         sums = np.bincount(rule - first, values)
@@ -246,25 +245,25 @@ def _add(
 
 
 def labels_of(rules: RuleList) -> npt.NDArray[np.int64]:
-    """(rules, targets) int64: the class that each rule says, by number."""
+    """Return (rules, targets) int64: the class code that each rule predicts."""
     blocks = itertools.pairwise(rules.schema.blocks)
     return np.stack([least_cost(rules.units[:, a:b], rules.costs) for a, b in blocks], axis=1)
 
 
 def _shares(rules: RuleList) -> tuple[Numbers, Numbers]:
-    """Confidence and lift of each rule's label for each target."""
+    """Return confidence and lift of each rule's label for each target."""
     value = rules.value
-    if value is None:  # a text states the shares of the votes, and the support
+    if value is None:  # parsed from text, which has only shares and support
         value = rules.units / rules.units_each * rules.support[:, None]
-    whole = np.zeros((rules.n_trees, value.shape[1]))
-    np.add.at(whole, rules.tree, value)
+    totals = np.zeros((rules.n_trees, value.shape[1]))
+    np.add.at(totals, rules.tree, value)
     found = []
     for first, last in itertools.pairwise(rules.schema.blocks):
         label = least_cost(rules.units[:, first:last], rules.costs)[:, None]
         mine = value[:, first:last]
-        reached = np.where(rules.support > 0, mine.sum(axis=1), 0.0)  # else nothing was measured
+        reached = np.where(rules.support > 0, mine.sum(axis=1), 0.0)  # 0 gives NaN below
         own = _part(np.take_along_axis(mine, label, 1)[:, 0], reached)
-        all_rows = whole[rules.tree, first:last]
+        all_rows = totals[rules.tree, first:last]
         prior = _part(np.take_along_axis(all_rows, label, 1)[:, 0], all_rows.sum(axis=1))
         found.append((own, _part(own, prior)))
     confidence, lift = (np.stack(part, axis=1) for part in zip(*found, strict=True))
@@ -272,14 +271,13 @@ def _shares(rules: RuleList) -> tuple[Numbers, Numbers]:
 
 
 def _part(some: Numbers, whole: Numbers) -> Numbers:
-    """Quotients; NaN where there is nothing to divide by."""
+    """Return quotients; NaN where the divisor is not positive."""
     quotient = np.full(some.shape, np.nan)
     np.divide(some, whole, out=quotient, where=whole > 0)
     return quotient
 
 
 # ---------------------------------------------------------------- tables
-# Tables as rules read them: rows as numbers and codes, targets as codes or numbers.
 
 Matrix = npt.NDArray[np.float64]
 
@@ -290,10 +288,10 @@ class Known(NamedTuple):
     Attributes
     ----------
     matrix : (rows, features) float64
-        As `RuleList.sums` takes it.  A category that the schema lacks has a code beyond
-        the vocabulary, so that `RuleList.refused` sees it.
+        As for `RuleList.sums`.  A category that the schema lacks has a code beyond the
+        vocabulary, so that `RuleList.refused` detects it.
     targets : (rows, targets) float64
-        As `table_measures` takes them.
+        As for `table_measures`.
     """
 
     matrix: Matrix
@@ -303,23 +301,22 @@ class Known(NamedTuple):
 def measured(
     rules: RuleList, table: Any, targets: Sequence[str] | None = None, weight: str | None = None
 ) -> Measures:
-    """What a table says of each rule; see `treekit.rules.measure.table_measures`.
+    """Measure each rule on a table; see `treekit.rules.measure.table_measures`.
 
     Parameters
     ----------
     rules : RuleList
     table : table
-        Anything `treekit.data.table.read_table` takes; columns are found by name.
+        Anything `treekit.data.table.read_table` accepts; columns are found by name.
     targets : sequence of str, optional
-        The columns that hold the targets, in the order of the schema; default those of
-        the schema's names.
+        Target columns, in the order of the schema; default the target names of the schema.
     weight : str, optional
-        The column of the rows' weights; default 1 each.
+        Column of row weights; default 1 each.
 
     Raises
     ------
     DataError
-        If a column is absent, or a cell cannot be read.
+        If a column is absent, or a cell cannot be parsed.
     """
     read = _read(table, rules.schema)
     known = known_rows(rules.schema, read, targets)
@@ -328,16 +325,16 @@ def measured(
 
 
 def known_rows(schema: Schema, table: Any, targets: Sequence[str] | None = None) -> Known:
-    """The rows of a table and their targets, by the columns of a schema.
+    """Return the rows of a table and their targets, by the columns of a schema.
 
-    Nothing is refused here: `RuleList.refused` says which rows a list does not answer.
+    No row is refused here; `RuleList.refused` finds the rows that a list does not predict.
     """
     read = _read(table, schema)
     names = [output.name for output in schema.outputs] if targets is None else list(targets)
     if len(names) != len(schema.outputs):
         raise DataError(
-            f"{len(names)} target columns are named, but the rules answer "
-            f"{len(schema.outputs)}: {', '.join(repr(o.name) for o in schema.outputs[:8])}"
+            f"got {len(names)} target columns, but the rules have {len(schema.outputs)} targets: "
+            f"{', '.join(repr(o.name) for o in schema.outputs[:8])}"
         )
     for name in names:
         read.index(name, "target column")
@@ -348,7 +345,7 @@ def known_rows(schema: Schema, table: Any, targets: Sequence[str] | None = None)
 
 
 def rows_of(schema: Schema, table: Any) -> Matrix:
-    """(rows, features) float64: see `Known.matrix`."""
+    """Return (rows, features) float64; see `Known.matrix`."""
     from treekit.data.encoding import encode_rows
     from treekit.data.features import UNSEEN, level_codes
 
@@ -372,12 +369,12 @@ def _name(table: Table, schema: Schema, feature: int) -> str:
 
 
 def _target(table: Table, name: str, output: Output) -> npt.NDArray[np.float64]:
-    """(rows,) float64: codes of labels, or numbers."""
+    """Return (rows,) float64: codes of labels, or numbers."""
     if not output.classes:
         return _numbers(table, name, "target column")
     from treekit.data.features import level_codes
 
-    # As texts: a file knows no types.  Other labels than the schema's are codes below -1.
+    # Compared as texts: a file has no types.  Labels that the schema lacks get codes below -1.
     texts = [level_text(label) or "" for label in output.classes]
     return level_codes(table, name, texts).astype(np.float64)
 
@@ -389,23 +386,22 @@ def _numbers(table: Table, name: str, role: str) -> npt.NDArray[np.float64]:
     return np.asarray(numeric_cells(table, name), dtype=np.float64)
 
 
-# ---------------------------------------------------------------- supported
-# Rules with the support of a table's rows in the place of those of training.
+# ---------------------------------------------------------------- support measured on a table
 
 
 def unsupported(rules: RuleList) -> RuleList:
-    """The rules without a row behind them: nobody has measured these yet."""
+    """Return the rules without support, for rules that have not been measured yet."""
     return replace(rules, support=np.zeros(len(rules)), value=None)
 
 
 def supported(rules: RuleList, rows: Any) -> RuleList:
-    """The rules with what the rows say that each of them answers.
+    """Return the rules with support and values measured on the rows of a table.
 
     Parameters
     ----------
     rules : RuleList
     rows : table
-        Anything `treekit.data.table.read_table` takes; without the targets, nothing is measured.
+        Anything `treekit.data.table.read_table` accepts; nothing is measured without targets.
 
     Raises
     ------
@@ -418,7 +414,7 @@ def supported(rules: RuleList, rows: Any) -> RuleList:
         return unsupported(rules)
     known = known_rows(schema, table)
     support = np.zeros(len(rules))
-    said = np.zeros((len(rules), schema.n_values))
+    totals = np.zeros((len(rules), schema.n_values))
     weight = np.zeros((len(rules), len(schema.outputs)))
     numbers = schema.task == "regression"
     for piece in fired(rules, known.matrix):
@@ -426,15 +422,15 @@ def supported(rules: RuleList, rows: Any) -> RuleList:
         np.add.at(support, piece.rule, mass)
         for k, (first, last) in enumerate(itertools.pairwise(schema.blocks)):
             target = known.targets[piece.row, k]
-            stated = ~np.isnan(target) if numbers else (target >= 0) & (target < last - first)
-            rule, what = piece.rule[stated], target[stated]
-            np.add.at(weight[:, k], rule, mass[stated])
-            column = first if numbers else first + what.astype(np.int64)
-            np.add.at(said, (rule, column), mass[stated] * (what if numbers else 1.0))
+            is_known = ~np.isnan(target) if numbers else (target >= 0) & (target < last - first)
+            rule, truth = piece.rule[is_known], target[is_known]
+            np.add.at(weight[:, k], rule, mass[is_known])
+            column = first if numbers else first + truth.astype(np.int64)
+            np.add.at(totals, (rule, column), mass[is_known] * (truth if numbers else 1.0))
     reached: npt.NDArray[np.bool_] = np.all(weight > 0, axis=1)
     if numbers:
-        said = said / np.where(reached[:, None], weight, 1.0)
-    value = np.where(reached[:, None], said, said_values(rules))
-    if rules.margins:  # what is added is no figure of rows
+        totals = totals / np.where(reached[:, None], weight, 1.0)
+    value = np.where(reached[:, None], totals, said_values(rules))
+    if rules.margins:  # margins are model parameters, and cannot be measured on rows
         value = said_values(rules)
     return replace(rules, support=np.where(reached, support, 0.0), value=value)

@@ -1,4 +1,4 @@
-"""The shortest list of exact rules: rules of equal answers joined wherever one rule can say them.
+"""Merge rules with equal predictions into the shortest exact rule list.
 
 Nothing is approximated: every row gets the sums that it gets from the tree.
 """
@@ -35,19 +35,19 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- joined
+# ---------------------------------------------------------------- merged rules
 
 Index = npt.NDArray[np.int64]
 
 
 class Joined(NamedTuple):
-    """A shorter list, and where the rules of the leaves went.
+    """A merged list, and the merged rule of each original rule.
 
     Attributes
     ----------
     rules : RuleList
     home : (leaves,) int64
-        The joined rule that each of `treekit.rules.rules` is part of.
+        The merged rule that contains each rule of `treekit.rules.rules`.
     """
 
     rules: RuleList
@@ -55,37 +55,38 @@ class Joined(NamedTuple):
 
 
 def joined_rules(model: Model, *, decisions: bool = False) -> RuleList:
-    """The rules of a model, as few as exact joining makes of its leaves.
+    """Return the rules of a model, merged where one exact rule can replace several.
 
-    Joined are all leaves below a node that say the same; then rules of one tree that say
-    the same and differ in one column alone, where their intervals touch, their levels make
-    one set, or one takes nothing but missing values.  If the model divides rows, neighbours
-    among the branches of one split: what a missing value keeps is one range then.
-    An ordered list stays as it is.
+    First all leaves below a node with equal values are merged; then rules of one tree with
+    equal values that differ in one column only, if their intervals touch, their categories
+    form one set, or one accepts only missing values.  With fractional instances only
+    neighbouring branches of one split are merged, whose ranges of mass are contiguous.  An
+    ordered list is left unchanged.
 
     Parameters
     ----------
     model : Model
     decisions : bool
-        Join what has the same label, whatever its shares: the list gives the labels of the
-        model, and no probabilities (`RuleList.decisions`).
+        Merge rules with equal labels, whatever their shares: the list predicts the labels of
+        the model, and no probabilities (`RuleList.decisions`).
 
     Returns
     -------
     RuleList
-        `Rule.leaf` of a joined rule is the lowest node that all its leaves lie under; its
-        support and value are those of all its leaves together.
+        `Rule.leaf` of a merged rule is the lowest common ancestor of its leaves; its support
+        and value are those of all its leaves together.
 
     Raises
     ------
     ModelError
-        With `decisions`, for what is not one tree of classes, or divides rows.
+        With `decisions`, unless the model is a single classification tree without fractional
+        instances.
     """
     return joined(model, decisions=decisions).rules
 
 
 def joined(model: Model, *, decisions: bool = False) -> Joined:
-    """`joined_rules`, and the rule that each leaf became part of."""
+    """Return the merged rules of `joined_rules`, and the merged rule of each leaf."""
     if decisions:
         model = _decisive(model)
     leaves = rules(model)
@@ -99,17 +100,17 @@ def joined(model: Model, *, decisions: bool = False) -> Joined:
 
 
 def _decisive(model: Model) -> Model:
-    """The model with one vote for the label of each leaf."""
-    kind = None
+    """Return the model with one vote for the label of each leaf."""
+    reason = None
     if model.schema.task == "regression" or model.margins:
-        kind = "its leaves hold numbers, which no label stands for"
+        reason = "its leaves are numbers, not labels"
     elif model.n_trees > 1:
-        kind = f"it has {model.n_trees} trees, whose shares are added up before a label is chosen"
+        reason = f"it has {model.n_trees} trees, whose shares are added before a label is chosen"
     elif model.mass > 1:
-        kind = "it divides rows, and the shares of the parts are added up"
-    if kind is not None:
+        reason = "with missing='fractional' the shares of several leaves are added"
+    if reason is not None:
         raise ModelError(
-            f"the model has no list of decisions: {kind}; ask for its rules without decisions"
+            f"the model has no list of decisions: {reason}; use its rules without decisions"
         )
     units = np.zeros_like(model.units)
     row = np.arange(len(units))
@@ -119,7 +120,7 @@ def _decisive(model: Model) -> Model:
 
 
 def _homes(model: Model, leaves: RuleList, small: Collapsed, listed: RuleList) -> Index:
-    """(leaves,) int64: which rule of the smaller model answers for each rule of the model."""
+    """Return (leaves,) int64: the rule of the smaller model for each rule of the model."""
     home = np.empty(len(leaves), dtype=np.int64)
     bounds = np.arange(model.n_trees + 1)
     old, new = np.searchsorted(leaves.tree, bounds), np.searchsorted(listed.tree, bounds)
@@ -134,7 +135,7 @@ def _homes(model: Model, leaves: RuleList, small: Collapsed, listed: RuleList) -
 
 
 def _merge_siblings(model: Model, listed: RuleList) -> tuple[RuleList, Index]:
-    """Neighbours among the branches of a split that say the same, where rows divide."""
+    """Merge neighbouring branches of a split with equal values, for fractional instances."""
     lead, replaced = np.arange(len(listed)), {}
     bounds = np.searchsorted(listed.tree, np.arange(model.n_trees + 1))
     for number, tree in enumerate(model.trees):
@@ -154,14 +155,14 @@ def _merge_siblings(model: Model, listed: RuleList) -> tuple[RuleList, Index]:
 
 
 def _summed_up(model: Model, leaves: RuleList, shorter: RuleList, home: Index) -> RuleList:
-    """The joined rules with the nodes, the support and the values of all their leaves."""
+    """Return the merged rules with the node, support and value of all their leaves."""
     n = len(shorter)
     support = np.bincount(home, leaves.support, n).astype(np.float64)
     value = np.zeros((n, leaves.schema.n_values))
     assert leaves.value is not None  # noqa: S101 - for the type checker
     if model.schema.task == "classification" and not model.margins:
         np.add.at(value, home, leaves.value)
-    else:  # means; where no row was, of the leaves alike
+    else:  # weighted means; leaves without rows count equally
         weight = np.where(support[home] > 0, leaves.support, 1.0)
         np.add.at(value, home, leaves.value * weight[:, None])
         value /= np.bincount(home, weight, n)[:, None]
@@ -179,7 +180,7 @@ def _summed_up(model: Model, leaves: RuleList, shorter: RuleList, home: Index) -
 def _lowest_common(
     model: Model, leaves: RuleList, shorter: RuleList, home: Index
 ) -> npt.NDArray[np.int32]:
-    """(rules,) int32: the lowest node above all leaves of each joined rule."""
+    """Return (rules,) int32: the lowest common ancestor of the leaves of each merged rule."""
     order = np.argsort(home, kind="stable")
     starts = np.searchsorted(home[order], np.arange(len(shorter) + 1))
     node = leaves.leaf[order[starts[:-1]]].astype(np.int64)
@@ -198,7 +199,7 @@ def _lowest_common(
 
 
 def _meeting(parent: Index, one: Index, other: npt.NDArray[np.int32]) -> Index:
-    """The lowest node above each pair; a parent has a smaller number than its children."""
+    """Return the lowest common ancestors of pairs; parents have smaller numbers than children."""
     one, other = one.copy(), other.astype(np.int64)
     while (apart := one != other).any():
         higher = np.maximum(one, other)
@@ -206,14 +207,11 @@ def _meeting(parent: Index, one: Index, other: npt.NDArray[np.int32]) -> Index:
     return one
 
 
-# ---------------------------------------------------------------- merging
-# Rules that say the same and differ in one column alone become one rule.
-#
-# Rules of one tree are disjoint boxes.  Two boxes that agree in all columns but one make a
-# box together if there their intervals touch, or if they are sets of levels, or if one
-# takes nothing but missing values; it holds the rows of both, and no others.  Candidates
-# are found by a hash of all that a rule asks but one condition; whether they agree is then
-# compared exactly.
+# ---------------------------------------------------------------- merging boxes
+# Rules of one tree are disjoint boxes.  The union of two boxes that agree in all columns but
+# one is a box if their intervals touch there, or they are sets of categories, or one accepts
+# only missing values.  Candidates are found by a hash of all conditions of a rule but one,
+# and are then compared exactly.
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -232,7 +230,7 @@ class Asked(NamedTuple):
 
 
 def asked(rules: RuleList, rule: int) -> list[Asked]:
-    """The conditions of one rule."""
+    """Return the conditions of one rule."""
     table = rules.conditions
     return [
         Asked(
@@ -249,15 +247,15 @@ def asked(rules: RuleList, rule: int) -> list[Asked]:
 
 
 def merge_boxes(rules: RuleList) -> tuple[RuleList, Index]:
-    """A disjoint list in which no two rules can become one; rows do not divide.
+    """Merge the rules of a disjoint list until no two can be merged; without fractional instances.
 
     Returns
     -------
     rules : RuleList
-        With the conditions of the joined rules; all else is as in the first of those
-        joined (see `treekit.rules.merge`, which sums it up).
+        With merged conditions; other fields are those of the first of the merged rules, and
+        are updated by `joined`.
     home : (rules,) int64
-        Which of the new rules each of the given ones is part of.
+        The merged rule of each given rule.
     """
     home = np.arange(len(rules))
     while True:
@@ -274,19 +272,19 @@ def merge_boxes(rules: RuleList) -> tuple[RuleList, Index]:
 def regrouped(
     rules: RuleList, lead: Index, replaced: dict[int, list[Asked]]
 ) -> tuple[RuleList, Index]:
-    """The rules that lead, some with other conditions, and the new number of each rule's leader.
+    """Return the leading rules, some with new conditions, and the new number of each rule's leader.
 
     Parameters
     ----------
     rules : RuleList
     lead : (rules,) int64
-        For each rule itself, or the one that stands for it.
+        For each rule the rule that represents it, or itself.
     replaced : dict of int to list of Asked
-        New conditions of rules that lead.
+        New conditions of leading rules.
     """
     table = rules.conditions
     own = [condition for conditions in replaced.values() for condition in conditions]
-    whole = _joined_tables(table, own)
+    extended = _joined_tables(table, own)
     start = np.append(0, rules.end[:-1])
     size = rules.end - start
     sizes = [len(conditions) for conditions in replaced.values()]
@@ -295,25 +293,25 @@ def regrouped(
         start[rule], size[rule] = at[k], sizes[k]
     leaders, home = np.unique(lead, return_inverse=True)
     start, size = start[leaders], size[leaders]
-    level_start = np.append(0, whole.level_end)[: len(whole.column)]
+    level_start = np.append(0, extended.level_end)[: len(extended.column)]
     first = gathered(level_start, start, size)
-    entries = gathered(whole.level_end, start, size) - first
+    entries = gathered(extended.level_end, start, size) - first
     names = [name for name in table._fields if name not in ("levels", "level_end")]
-    fields = {name: gathered(getattr(whole, name), start, size) for name in names}
-    fields |= {"level_end": np.cumsum(entries), "levels": gathered(whole.levels, first, entries)}
-    taken = {
+    fields = {name: gathered(getattr(extended, name), start, size) for name in names}
+    fields |= {"level_end": np.cumsum(entries), "levels": gathered(extended.levels, first, entries)}
+    columns = {
         name: getattr(rules, name)[leaders]
         for name in ("tree", "leaf", "support", "as_parent", "units")
     }
     value = None if rules.value is None else rules.value[leaders]
     shorter = replace(
-        rules, **taken, value=value, end=np.cumsum(size), conditions=ConditionTable(**fields)
+        rules, **columns, value=value, end=np.cumsum(size), conditions=ConditionTable(**fields)
     )
     return shorter, home.reshape(-1)
 
 
 def _joined_tables(table: ConditionTable, more: list[Asked]) -> ConditionTable:
-    """A table with further conditions behind its own."""
+    """Return a table with further conditions appended."""
     parts = np.array([c.part for c in more], dtype=np.int32).reshape(-1, 2)
     codes = [(*c.fits, *c.dividing) for c in more]
     counts = np.array([len(own) for own in codes], dtype=np.int64)
@@ -337,7 +335,7 @@ def _joined_tables(table: ConditionTable, more: list[Asked]) -> ConditionTable:
 
 
 def _sweep(rules: RuleList) -> dict[int, tuple[list[int], list[Asked]]]:
-    """For rules that others join: those others, and the conditions of all of them together."""
+    """Return, for rules to merge into, the rules merged and the conditions of the union."""
     merged: dict[int, tuple[list[int], list[Asked]]] = {}
     used: set[int] = set()
     known: dict[int, list[Asked]] = {}
@@ -359,17 +357,17 @@ def _sweep(rules: RuleList) -> dict[int, tuple[list[int], list[Asked]]]:
 
 
 def _candidates(rules: RuleList) -> Iterator[tuple[int, list[int]]]:
-    """Columns, and rules that may agree in all others; most rules are in none."""
+    """Generate columns, and rules that may agree in all other columns; most rules are in none."""
     table = rules.conditions
     owner = np.repeat(np.arange(len(rules)), np.diff(rules.end, prepend=0))
     own = _condition_hashes(table)
     ends = np.append(np.uint64(0), np.cumsum(own, dtype=np.uint64))  # sums may wrap around
     total = ends[rules.end] - ends[np.append(0, rules.end[:-1])]
-    said = np.zeros(len(rules), dtype=np.uint64)
+    unit_hash = np.zeros(len(rules), dtype=np.uint64)
     for column in rules.units.T:
-        said = _mixed(said ^ column.astype(np.uint64))
-    said = _mixed(said ^ rules.tree.astype(np.uint64))
-    rest = _mixed(total[owner] - own + said[owner]) ^ _mixed(table.column.astype(np.uint64))
+        unit_hash = _mixed(unit_hash ^ column.astype(np.uint64))
+    unit_hash = _mixed(unit_hash ^ rules.tree.astype(np.uint64))
+    rest = _mixed(total[owner] - own + unit_hash[owner]) ^ _mixed(table.column.astype(np.uint64))
     order = np.argsort(rest, kind="stable")
     begins = np.flatnonzero(np.append(True, rest[order][1:] != rest[order][:-1]))
     sizes = np.diff(np.append(begins, len(order)))
@@ -379,7 +377,7 @@ def _candidates(rules: RuleList) -> Iterator[tuple[int, list[int]]]:
 
 
 def _condition_hashes(table: ConditionTable) -> Hashes:
-    """(conditions,) uint64: alike for like conditions; others differ, but for rare accidents."""
+    """Return (conditions,) uint64: equal for equal conditions, and rarely for different ones."""
     ends = np.append(
         np.uint64(0), np.cumsum(_mixed(table.levels.astype(np.uint64)), dtype=np.uint64)
     )
@@ -394,7 +392,7 @@ def _condition_hashes(table: ConditionTable) -> Hashes:
 
 
 def _mixed(values: Hashes) -> Hashes:
-    """A number scattered over 64 bits (the finalizer of SplitMix64: Steele et al. 2014)."""
+    """Scatter numbers over 64 bits (the finalizer of SplitMix64: Steele et al. 2014)."""
     z = values + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -404,7 +402,7 @@ def _mixed(values: Hashes) -> Hashes:
 def _unions(
     rules: RuleList, column: int, conditions: Sequence[Asked]
 ) -> Iterator[tuple[list[int], Asked]]:
-    """Which of some conditions on one column join, and what they are together."""
+    """Generate groups of conditions on one column that merge, and their union."""
     if column < rules.schema.n_features and rules.schema.columns[column].kind == "nominal":
         chains = [list(range(len(conditions)))]
     else:
@@ -415,7 +413,7 @@ def _unions(
 
 
 def _chains(conditions: Sequence[Asked]) -> list[list[int]]:
-    """Intervals that touch; what holds no number (missing values or nothing) joins the first."""
+    """Group touching intervals; conditions that accept no number join the first group."""
     order = sorted(range(len(conditions)), key=lambda k: conditions[k].low)
     chains: list[list[int]] = []
     for k in (k for k in order if conditions[k].known):
@@ -431,7 +429,7 @@ def _chains(conditions: Sequence[Asked]) -> list[list[int]]:
 
 
 def union_of(conditions: Iterable[Asked]) -> Asked:
-    """What meets any of some conditions on one column, whose sets touch."""
+    """Return the union of conditions on one column, whose sets touch."""
     some = list(conditions)
     known = [c for c in some if c.known]
     parts = [c.part for c in some if c.missing]
@@ -448,37 +446,35 @@ def union_of(conditions: Iterable[Asked]) -> Asked:
 
 
 def _is_free(rules: RuleList, condition: Asked) -> bool:
-    """Whether a condition is met by every value that the list does not refuse."""
+    """Return whether every value that the policies accept meets a condition."""
     test = condition.column >= rules.schema.n_features
     if not condition.known or (condition.low, condition.high) != (-np.inf, np.inf):
         return False
     if not test and len(condition.fits) < rules.schema.n_levels[condition.column]:
         return False
-    # A test may be unknown where nothing is missing: infinities that cancel.
+    # A test may be unknown even if no value is missing: infinities may cancel.
     refused = rules.missing == "error" and not test
     return refused or (condition.missing and condition.part == (0, MASS))
 
 
-# ---------------------------------------------------------------- collapsed
-# A model whose subtrees that say one thing are leaves.
-#
-# Where all leaves below a node have the same units, the node answers for them: whatever the
-# splits below ask, the sum is the same.  That holds where rows divide, too: the parts that
-# the branches get of a row's mass are ranges side by side, so that their sum is the mass.
+# ---------------------------------------------------------------- collapsing subtrees
+# A subtree whose leaves all have the same units can be replaced by a leaf: the splits do not
+# change the sum.  This includes fractional instances: the ranges of mass of the branches are
+# contiguous, so they add to the mass of the row.
 
 
 class Collapsed(NamedTuple):
-    """The smaller model, and where the nodes of the given one are.
+    """A reduced model, and the mapping of the nodes of the original.
 
     Attributes
     ----------
     model : Model
-        Equal to the given one, row by row.
+        Equal to the original, row by row.
     nodes : tuple of (nodes,) int64
-        For each tree, the given tree's numbers of the nodes that are left.
+        For each tree, the original numbers of the remaining nodes.
     homes : tuple of (leaves,) int64
-        For each tree, for each leaf of the given one, ascending, the number in the given
-        tree of the leaf that answers for it now.
+        For each tree, for each original leaf, ascending, the original number of the leaf that
+        now contains it.
     """
 
     model: Model
@@ -487,21 +483,21 @@ class Collapsed(NamedTuple):
 
 
 def collapse(model: Model) -> Collapsed:
-    """Each subtree whose leaves say the same becomes a leaf; linear in the nodes."""
+    """Replace each subtree with equal leaves by a leaf; linear in the nodes."""
     trees, units, nodes, homes = [], [], [], []
     for number, tree in enumerate(model.trees):
-        said, which = np.unique(model.tree_units(number), axis=0, return_inverse=True)
+        values, which = np.unique(model.tree_units(number), axis=0, return_inverse=True)
         small, kept, home, says = _collapse_tree(tree, which.reshape(-1))
         trees.append(small)
         nodes.append(kept)
         homes.append(home)
-        units.append(said[says])
+        units.append(values[says])
     smaller = replace(model, trees=tuple(trees), units=np.concatenate(units))
     return Collapsed(smaller, tuple(nodes), tuple(homes))
 
 
 def _collapse_tree(tree: Tree, which: Index) -> tuple[Tree, Index, Index, Index]:
-    """The smaller tree, its nodes' old numbers, each old leaf's new home, what leaves say."""
+    """Return the reduced tree, old node numbers, new home of each old leaf, values of leaves."""
     leaves = tree.leaves
     lowest = np.full(tree.n_nodes, -1, dtype=np.int64)
     lowest[leaves] = which

@@ -1,9 +1,9 @@
-"""The text of rules that a person has edited: what may be left out or written otherwise.
+"""Parser for rule text that a person has edited.
 
-`treekit.rules.read_text` takes a text as treekit writes it, or not at all.  Here the header
-must be one of treekit's, and conditions and answers are said in its words; but numbers of
-rules and nodes are not looked at, rules may be added, moved and deleted, supports and
-shares left out, and blank lines and lines that begin with ``#`` stand anywhere.
+`treekit.rules.read_text` accepts a text only as treekit writes it.  Here the header must
+still be one of treekit's, and conditions and predictions must use its phrases.  However,
+numbers of rules and nodes are ignored, rules may be added, moved and deleted, supports and
+shares may be left out, and blank lines and lines that begin with ``#`` are allowed anywhere.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- edited
+# ---------------------------------------------------------------- edited rules
 
 Line = tuple[int, str]
-"""Its number, from 1, and what it says."""
+"""Number, from 1, and text."""
 
 
 class _Block(NamedTuple):
@@ -64,24 +64,24 @@ class _Rule(NamedTuple):
 
 
 def read_edited(text: str, language: str | Path | Language | None = None) -> RuleList:
-    """The ordered list that an edited text states.
+    """Parse an edited text as an ordered list.
 
-    Conditions of one rule on one column are taken together; a rule that names no shares
-    is sure of its label.  Numbers that are no multiples of the step get a finer or a coarser
-    grid, as those of a new model would.
+    Conditions of one rule on one column are intersected; a rule without shares gives all votes
+    to its label.  Numbers that are not multiples of the step get a finer or a coarser
+    fixed-point unit, as those of a new model would.
 
     Parameters
     ----------
     text : str
     language : str, Path or Language, optional
-        As `treekit.rules.parse_rules` takes it.
+        As for `treekit.rules.parse_rules`.
 
     Raises
     ------
     ModelFileError
-        For a line that cannot be read; names it.
+        For a line that cannot be parsed; names it.
     SettingError
-        If there is no such language.
+        If the language is unknown.
     """
     rows = re.split(r"\r?\n", text.removeprefix("\ufeff"))
     lines = [(n, row.rstrip()) for n, row in enumerate(rows, 1) if row.lstrip()[:1] != "#"]
@@ -95,7 +95,7 @@ def read_edited(text: str, language: str | Path | Language | None = None) -> Rul
 
 
 class _Reader:
-    """One pass over the lines; `at` is the number of the line that is being read."""
+    """Parser of the lines of an edited text; `at` is the number of the current line."""
 
     def __init__(self, lines: list[Line], words: Language) -> None:
         self.words, self.at = words, 1
@@ -106,8 +106,8 @@ class _Reader:
         places = [i for i, (_, row) in enumerate(lines) if self._begins(row)]
         if not places:
             raise ModelFileError(
-                "the edited text holds no rule: a line such as "
-                f"{words.say('rule_place', rule='1', rules='1', node='0')!r} begins one"
+                "the edited text contains no rule; begin each rule with a line such as "
+                f"{words.say('rule_place', rule='1', rules='1', node='0')!r}"
             )
         self.head = lines[: places[0]]
         ends = [*places[1:], len(lines)]
@@ -125,7 +125,7 @@ class _Reader:
         self.then = words.phrases["rule_then"].partition("{answer}")[0].strip()
 
     def read(self) -> RuleList:
-        """The list of all blocks."""
+        """Return the list of all blocks."""
         facts = self._facts()
         self.conditions = ConditionReader(
             facts.schema, facts.tests, self.words, divides=facts.mass > 1
@@ -136,12 +136,12 @@ class _Reader:
         trees = np.array([rule.tree for rule in rules], dtype=np.int32)
         if len(absent := np.setdiff1d(np.arange(facts.n_trees), trees)):
             raise ValueError(
-                f"tree {absent[0] + 1} of {facts.n_trees} has no rule left; give it one, "
-                f"such as {self.without[0]!r}"
+                f"tree {absent[0] + 1} of {facts.n_trees} has no rules left; add a rule such as "
+                f"{self.without[0]!r}"
             )
         fields = [one for rule in rules for one in rule.conditions]
-        said = np.array([rule.said for rule in rules], dtype=np.float64)
-        units, exponent = on_grid(said, trees, facts)
+        values = np.array([rule.said for rule in rules], dtype=np.float64)
+        units, exponent = on_grid(values, trees, facts)
         found = RuleList(
             schema=facts.schema,
             missing=facts.missing,
@@ -167,17 +167,17 @@ class _Reader:
         return found
 
     def _require_facts(self, found: RuleList, facts: Facts) -> None:
-        """Refuse a header that states what treekit would not: votes that no rule has."""
+        """Check that the header states only facts that treekit would write."""
         stated = replace(found, order=facts.order, exponent=facts.exponent, rounding=facts.rounding)
         count = self.words.facts["rules"]
         lines = [row for row in header(stated, self.words) if _states(row, count)]
         theirs = [line for line in self.head if _states(line[1], count)]
         for (self.at, row), line in zip(theirs, lines, strict=False):
             if row != line.rstrip():
-                raise ValueError(f"{row!r} should be {line!r}: edit the rules, not the header")
+                raise ValueError(f"{row!r} should be {line!r}; edit the rules, not the header")
 
     def _facts(self) -> Facts:
-        """What the header states, with the number of rules that there are."""
+        """Parse the header, with the actual number of rules."""
         first, *others = [line for line in self.head if line[1]] or [(1, "")]
         count = self.words.facts["rules"]
         if others and others[-1][1].startswith(count):
@@ -185,7 +185,7 @@ class _Reader:
         rows = [first[1], "", *(row for _, row in others), f"{count}{len(self.blocks)}"]
         places = [first[0], first[0], *(n for n, _ in others), self.blocks[0].place[0]]
         lines = Lines("\n".join(rows), self.words)
-        # A text has more lines than rules; these stand for what follows.
+        # `read_header` refuses more rules than lines: placeholders for the lines of the rules.
         lines.lines.extend([""] * len(self.blocks))
         try:
             return read_header(lines)
@@ -201,27 +201,29 @@ class _Reader:
         tree = 0
         if facts.n_trees > 1:
             if found is None or "tree" not in found[1]:
-                raise ValueError(f"a rule of {facts.n_trees} trees names its own")
+                raise ValueError(
+                    f"the rule names no tree; the list has {facts.n_trees} trees, so name one"
+                )
             tree = int(found[1]["tree"]) - 1
             if not 0 <= tree < facts.n_trees:
-                raise ValueError(f"there are {facts.n_trees} trees, and none is {tree + 1}")
+                raise ValueError(f"unknown tree {tree + 1}; trees are 1 to {facts.n_trees}")
         body = iter(block.body)
         conditions: list[Fields] = []
         for self.at, row in body:
-            asked = self._condition(row.strip())
-            if asked is None:
-                said = [(self.at, row), *body]
+            parsed = self._condition(row.strip())
+            if parsed is None:
+                answer_lines = [(self.at, row), *body]
                 break
-            conditions.extend(asked)
+            conditions.extend(parsed)
         else:
             raise ValueError(f"the rule ends without a line '{self.then} ...'")
-        support, units = self._answer(said)
-        if facts.mass == 1:  # where rows divide, a rule may ask a column more than once
+        support, units = self._answer(answer_lines)
+        if facts.mass == 1:  # fractional instances may need several conditions on a column
             conditions = _together(conditions)
         return _Rule(tree, conditions, support, units)
 
     def _condition(self, row: str) -> list[Fields] | None:
-        """What a line asks; None where it answers."""
+        """Parse the conditions of a line; return None for a line with a prediction."""
         if row in self.without:
             return []
         for start, end in self.starts:
@@ -232,7 +234,7 @@ class _Reader:
             return None
         starts = ", ".join(repr(start) for start, _ in self.starts)
         raise ValueError(
-            f"{row!r} begins with none of {starts}, {self.then!r}, and is not one of {self.without}"
+            f"{row!r} must begin with one of {starts}, {self.then!r}, or be one of {self.without}"
         )
 
     def _known(self, text: str) -> Fields:
@@ -243,26 +245,26 @@ class _Reader:
             names = dict.fromkeys(n for c in schema.columns for n in (c.name, *c.levels))
             name = str(error.args[0])
             raise ValueError(
-                f"{text!r} names {name!r}, which no column is called and no column holds; "
+                f"{text!r} names {name!r}, which is neither a column nor a category; "
                 f"{near_names(name, list(names))}"
             ) from error
 
     def _answer(self, lines: list[Line]) -> tuple[float, list[float]]:
-        """Support, and votes or numbers; `lines` begin with the one of 'then'."""
+        """Return support, and votes or numbers; `lines` begin with the 'then' line."""
         outputs = len(self.answers.around)
         for self.at, row in lines[outputs:]:
-            raise ValueError(f"{row.strip()!r} is no part of a rule, which ends with its answer")
+            raise ValueError(f"unexpected line {row.strip()!r} after the prediction of a rule")
         self.at = lines[0][0]
         return self.answers.read_all([row for _, row in lines])
 
 
 def _states(row: str, count: str) -> bool:
-    """Whether a line of a header states a fact other than the number of rules."""
+    """Return whether a header line states a fact other than the number of rules."""
     return bool(row) and not row.startswith((" ", count.rstrip()))
 
 
 def _together(conditions: list[Fields]) -> list[Fields]:
-    """At most one condition a column: what meets all of them."""
+    """Intersect the conditions on each column."""
     found: dict[int, Fields] = {}
     for one in conditions:
         before = found.get(one.column)
@@ -271,7 +273,7 @@ def _together(conditions: list[Fields]) -> list[Fields]:
             continue
         both = _both(before, one)
         if not (both.known or both.missing):
-            raise ValueError("no value meets all conditions on one column; delete the rule")
+            raise ValueError("no value satisfies all conditions on one column; delete the rule")
         found[one.column] = both
     return list(found.values())
 
@@ -293,16 +295,15 @@ def _both(a: Fields, b: Fields) -> Fields:
     )
 
 
-# ---------------------------------------------------------------- edited answers
-# What edited rules answer, with as much of it as the person has left.
+# ---------------------------------------------------------------- edited predictions
 
 _OFF = 1_000_000
-"""Shares written by hand may miss 1 by so small a part."""
+"""Shares written by hand may add to 1 with an error of one part in this number."""
 _PARTS = re.compile(rf"{OPENED}|( {{2,}}|\t+)")
 
 
 class EditedAnswers(AnswerReader):
-    """Reads answers whose support and shares may be left out."""
+    """Parser of predictions whose support and shares may be left out."""
 
     def __init__(self, facts: Facts, words: Language) -> None:
         super().__init__(facts, words)
@@ -310,29 +311,28 @@ class EditedAnswers(AnswerReader):
         self.begin = words.phrases["rule_then"].partition("{answer}")[0].strip()
 
     def read_all(self, texts: list[str]) -> tuple[float, list[float]]:
-        """Support, and votes or numbers, of the answers for all targets.
+        """Return support, and votes or numbers, for all targets.
 
         Parameters
         ----------
         texts : list of str
-            A line for each target.  Unless it is said as treekit says it: what the rule
-            answers, then, each after two blanks or more, the support and the shares, in any
-            order, or none.
+            One line per target: as treekit writes it, or the prediction, followed in any order
+            by the support and the shares, each after two blanks or more; both are optional.
         """
         outputs = self.facts.schema.outputs
         if len(texts) != len(outputs):
-            raise ValueError(f"the rule answers {len(texts)} targets of {len(outputs)}")
-        support, said = 0.0, []
+            raise ValueError(f"the rule predicts {len(texts)} of {len(outputs)} targets")
+        support, values = 0.0, []
         for k, text in enumerate(texts):
             found = self._found(k, text)
             reached = self.support.read(found["support"]) if "support" in found else None
             if reached is not None:
                 support = read_numeral(reached[1]["support"])
-            said += self._said(k, found["answer"], found.get("shares", ""))
-        return support, said
+            values += self._said(k, found["answer"], found.get("shares", ""))
+        return support, values
 
     def _found(self, k: int, text: str) -> dict[str, str]:
-        """The parts of a line."""
+        """Split a line into its parts."""
         pattern = self.also if k else self.then
         exact = pattern.read(text.removeprefix("  "))
         if exact is not None:
@@ -342,7 +342,7 @@ class EditedAnswers(AnswerReader):
         reached = [part for part in rest if self.support.read(part) is not None]
         shares = [part for part in rest if part not in reached]
         if len(reached) > 1 or len(shares) > 1:
-            raise ValueError(f"{text!r} is not an answer, a support and shares")
+            raise ValueError(f"{text!r} is not a prediction, a support and shares")
         found = {"answer": answer, "shares": "".join(shares)}
         return found | ({"support": reached[0]} if reached else {})
 
@@ -360,7 +360,7 @@ class EditedAnswers(AnswerReader):
         try:
             votes = self._output(k, {"answer": answer, "shares": shares})
         except ValueError as error:
-            raise ValueError(f"{error}: change the shares as well, or delete them") from error
+            raise ValueError(f"{error}; change the shares as well, or delete them") from error
         return [float(vote) for vote in votes]
 
     def _place_of(self, k: int, label: str) -> int:
@@ -368,13 +368,13 @@ class EditedAnswers(AnswerReader):
             return self._class(k, label)
         except KeyError:
             known = ", ".join(str(one) for _, one in self.classes[k])
-            raise ValueError(f"{label!r} is no class; there are: {known}") from None
+            raise ValueError(f"unknown class {label!r}; known: {known}") from None
 
     def _all(self, votes: list[int], said: int) -> list[int]:
-        """Votes that add up to all of them, of which decimals may miss a few.
+        """Return votes that add up to the total, correcting rounding of the decimals.
 
-        One class gets or gives these few: that of most votes with which the rule still says
-        `said`.
+        One class gets or loses the difference: the one with most votes for which the rule still
+        predicts `said`.
         """
         missed = self.whole - sum(votes)
         if not missed:
@@ -386,12 +386,12 @@ class EditedAnswers(AnswerReader):
                     return even
         raise ValueError(f"the shares add to {sum(votes) / self.whole:.6g}; they must add to 1")
 
-    def _steps(self, numeral: str) -> float:  # type: ignore[override]  # on a grid of their own
+    def _steps(self, numeral: str) -> float:  # type: ignore[override]  # `on_grid` converts later
         return read_numeral(numeral)
 
 
 def _split(text: str) -> list[str]:
-    """Parts between two blanks or more that stand outside of quotes."""
+    """Split a text at two blanks or more outside of quotes."""
     parts, at = [], 0
     for match in _PARTS.finditer(text):
         if match[1]:
@@ -403,10 +403,10 @@ def _split(text: str) -> list[str]:
 def on_grid(
     said: npt.NDArray[np.float64], trees: npt.NDArray[np.int32], facts: Facts | RuleList
 ) -> tuple[npt.NDArray[np.int64], int]:
-    """Votes as they are; numbers on the stated grid where it has them all, else on a new one.
+    """Return units and exponent: votes unchanged, numbers in the stated units if these are exact.
 
-    The new one is the finest that holds the largest of them, as a new model's is: each number
-    is there, or one within half a step.
+    Otherwise the new unit is the finest that can represent the largest number, as for a new
+    model: each number is exact, or rounded by at most half a step.
 
     Parameters
     ----------
@@ -414,7 +414,7 @@ def on_grid(
     trees : (rules,) int32
         Ascending.
     facts : Facts or RuleList
-        What states the grid, and how trees are combined.
+        States the unit, and how trees are combined.
 
     Returns
     -------
@@ -431,7 +431,7 @@ def on_grid(
         dtype = facts.schema.dtype
         grid = regression_grid(float(largest.max()), facts.n_trees, dtype, facts.mass)
     units = np.ldexp(said, -facts.exponent)
-    # Numbers that are all 0 fit every grid: the stated one is kept.
+    # Zeros are exact in every unit: the stated one is kept.
     fits = facts.exponent >= grid.exponent or not said.any()
     if fits and bool(np.all(units == np.floor(units))):
         return units.astype(np.int64), facts.exponent

@@ -1,4 +1,4 @@
-"""Reading the text of rules: strictly, line by line, nothing taken on trust."""
+"""Parser for rule text: strict, line by line."""
 
 from __future__ import annotations
 
@@ -62,27 +62,27 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- read
+# ---------------------------------------------------------------- rules
 
 _FIRST_LINE = re.compile(rf"{re.escape(FIRST_LINE)}(?:, language ([A-Za-z0-9-]+))?")
 
 
 def parse_rules(text: str, language: str | Path | Language | None = None) -> RuleList:
-    """The rules that a text states; its `RuleList.text` is the text again.
+    """Parse rule text; `RuleList.text` of the result is the text again.
 
     Parameters
     ----------
     text : str
     language : str, Path or Language, optional
-        The language of the text; by default what its first line names.  A text in the
-        words of a catalogue file is read with that file.
+        The language of the text; by default the one that its first line names.  A text in the
+        phrases of a catalogue file is parsed with that file.
 
     Raises
     ------
     ModelFileError
         For any line that `treekit.rules.write_text` does not write; names the line.
     SettingError
-        If there is no such language.
+        If the language is unknown.
     """
     words = language_of(text) if language is None else languages.language(language)
     lines = Lines(text, words)
@@ -94,17 +94,17 @@ def parse_rules(text: str, language: str | Path | Language | None = None) -> Rul
     except (ValueError, KeyError, IndexError, OverflowError, DataError, ModelError) as error:
         raise ModelFileError(
             f"line {lines.at} of the rules cannot be read ({error}); "
-            "export the rules again: they are executed exactly as written or not at all"
+            "export the rules again: only unchanged text is executed"
         ) from error
 
 
 def language_of(text: str) -> Language:
-    """The language that a text names; English, which other texts are refused in, if none."""
+    """Return the language that a text names; English if it names none."""
     match = _FIRST_LINE.fullmatch(text.partition("\n")[0])
     code = match[1] if match is not None and match[1] else ENGLISH
-    if code not in known_languages():  # a text names no file to be read
+    if code not in known_languages():  # never a file name: the text is untrusted
         raise ModelFileError(
-            f"line 1 of the rules names the language {code!r}, which treekit does not bring; "
+            f"line 1 of the rules names the language {code!r}, which treekit does not include; "
             "give its catalogue file"
         )
     return languages.language(code)
@@ -125,7 +125,7 @@ def _rules(lines: Lines, facts: Facts) -> RuleList:
         ends[number] = len(conditions)
         support[number], as_parent[number], units[number] = reader.read(lines)
     if lines.lines[lines.at :] != [""]:
-        raise ValueError("the text goes on after its last rule")
+        raise ValueError("unexpected text after the last rule")
     result = RuleList(
         schema=facts.schema,
         missing=facts.missing,
@@ -156,18 +156,18 @@ def _rules(lines: Lines, facts: Facts) -> RuleList:
 
 
 def _require_same(result: RuleList, text: str, words: Language) -> None:
-    """Refuse what means the same, but is not how it is written: ``01``, ``1e0``."""
+    """Check that the text is in canonical form; ``01`` or ``1e0`` is refused."""
     at = 0
     for piece in pieces(result, words):
         if not text.startswith(piece, at):
             said = zip(piece.split("\n"), text[at:].split("\n"), strict=False)
             line = text.count("\n", 0, at) + [one == other for one, other in said].index(False) + 1
-            raise ValueError(f"line {line} is not written as treekit writes it")
+            raise ValueError(f"line {line} differs from the text that treekit writes")
         at += len(piece)
 
 
 class _Frame:
-    """Reads the lines of a rule up to what it answers."""
+    """Parser of the lines of a rule up to its prediction."""
 
     def __init__(self, lines: Lines, facts: Facts) -> None:
         self.lines, self.facts, words = lines, facts, lines.words
@@ -175,27 +175,27 @@ class _Frame:
         numbers = dict.fromkeys(("rule", "rules", "tree", "trees", "node"), WHOLE)
         key = "rule_place_tree" if self.several else "rule_place"
         self.header = Patterns(words, (key,), numbers)
-        # Which of the two it is follows from the place; it is checked with the whole text.
+        # Either is accepted here; `_require_same` checks that it is the right one.
         self.without = [f"  {words.phrases[key]}" for key in ("rule_always", "rule_otherwise")]
         self.starts = [words.around(key, "condition") for key in ("rule_if", "rule_and")]
 
     def place(self, number: int) -> tuple[int, int]:
-        """Tree and node of rule `number`, which is the next."""
+        """Return tree and node of rule `number`, which is next."""
         if self.lines.next() != "":
             raise ValueError("expected an empty line before a rule")
         found = self.header.read(self.lines.next())
         if found is None:
-            raise ValueError("expected the line of a rule's number")
-        said = {field: int(text) for field, text in found[1].items()}
+            raise ValueError("expected a line with the number of a rule")
+        numbers = {field: int(text) for field, text in found[1].items()}
         facts = self.facts
-        if (said["rule"], said["rules"]) != (number, facts.n_rules):
+        if (numbers["rule"], numbers["rules"]) != (number, facts.n_rules):
             raise ValueError("a rule is out of place")
-        if self.several and said["trees"] != facts.n_trees:
+        if self.several and numbers["trees"] != facts.n_trees:
             raise ValueError("a rule is out of place")
-        return (said["tree"] - 1 if self.several else 0), said["node"]
+        return (numbers["tree"] - 1 if self.several else 0), numbers["node"]
 
     def conditions(self) -> Iterator[str]:
-        """What the rule asks."""
+        """Generate the conditions of the rule."""
         line = self.lines.next()
         if line in self.without:
             return
@@ -211,7 +211,7 @@ class _Frame:
 
 
 def condition_table(conditions: Sequence[Fields]) -> ConditionTable:
-    """Conditions one after the other as a table."""
+    """Return a list of conditions as a table."""
     column, low, high, known, missing, part, fits, dividing = (
         zip(*conditions, strict=True) if conditions else ((),) * 8
     )
@@ -231,12 +231,11 @@ def condition_table(conditions: Sequence[Fields]) -> ConditionTable:
     )
 
 
-# ---------------------------------------------------------------- read answers
-# Reading what rules answer: the lines from 'then' on.
+# ---------------------------------------------------------------- predictions
 
 
 class AnswerReader:
-    """Reads the last lines of a rule: one for each target."""
+    """Parser of the last lines of a rule: one for each target."""
 
     def __init__(self, facts: Facts, words: Language) -> None:
         self.facts, self.words, atoms = facts, words, Atoms(words)
@@ -274,7 +273,7 @@ class AnswerReader:
         self.said: dict[str, tuple[str, str]] = {}
 
     def read(self, lines: Lines) -> tuple[float, bool, list[int]]:
-        """Support, whether the rule says what its parent does, and units."""
+        """Return support, whether the rule predicts what its parent does, and units."""
         outputs = self.facts.schema.outputs
         found = self._line(lines, self.then)
         reached = self.support.read(found["support"])
@@ -295,19 +294,21 @@ class AnswerReader:
         found = pattern.read(line[2:]) if line.startswith("  ") else None
         if found is None:
             which = (
-                "a line 'then ...'" if pattern is self.then else "the answer for the next target"
+                "a line 'then ...'"
+                if pattern is self.then
+                else "the prediction for the next target"
             )
             raise ValueError(f"expected {which}")
         return found[1]
 
     def _output(self, k: int, found: dict[str, str]) -> list[int]:
         start, end = self.around[k]
-        said = found["answer"]
-        if not (said.startswith(start) and said.endswith(end)):
+        answer = found["answer"]
+        if not (answer.startswith(start) and answer.endswith(end)):
             raise ValueError("expected the next target")
-        said = said[len(start) : len(said) - len(end)]
+        answer = answer[len(start) : len(answer) - len(end)]
         if not self.shared:
-            return [self._steps(said)]
+            return [self._steps(answer)]
         votes = [0] * len(self.classes[k])
         for pair in cut(found["shares"], self.comma):
             label, share = self._pair(pair)
@@ -315,20 +316,20 @@ class AnswerReader:
                 self.units[share] = read_share(share, self.facts.units_each)
             votes[self._class(k, label)] = self.units[share]
         best = int(least_cost(np.array([votes]), self.facts.costs)[0])
-        if best != self._class(k, said):
-            what = "with the largest share" if self.facts.costs is None else "of least cost"
-            raise ValueError(f"{said} is not the class {what}")
+        if best != self._class(k, answer):
+            what = "the largest share" if self.facts.costs is None else "the least expected cost"
+            raise ValueError(f"{answer} is not the class with {what}")
         return self._all(votes, best)
 
     def _all(self, votes: list[int], said: int) -> list[int]:
-        """The votes of a rule that says class `said`, which must be all that a rule has."""
+        """Check that the votes of a rule that predicts class `said` add up to the total."""
         del said
         if sum(votes) != self.facts.units_each:
             raise ValueError("the shares do not add to 1")
         return votes
 
     def _pair(self, text: str) -> tuple[str, str]:
-        """A class and what is said of it."""
+        """Return a class and its number."""
         if text not in self.said:
             found = self.pair.read(text)
             if found is None:
@@ -342,7 +343,7 @@ class AnswerReader:
         for label, number in named:
             units[self._class(0, label)] = self._steps(number)
         if np.count_nonzero(units) != len(named):
-            raise ValueError(f"{said} names a class twice, or adds 0 to it")
+            raise ValueError(f"{said!r} names a class twice, or adds 0 to it")
         return units
 
     def _steps(self, numeral: str) -> int:
@@ -356,13 +357,12 @@ class AnswerReader:
         return self.classes[k][type(label), label]
 
 
-# ---------------------------------------------------------------- read header
-# The facts that the header of a text of rules states.
+# ---------------------------------------------------------------- header
 
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts, as `treekit.rules.rule_list.RuleList` names them."""
+    """The facts of a header, with the names of `treekit.rules.rule_list.RuleList`."""
 
     schema: Schema
     missing: MissingPolicy
@@ -381,7 +381,7 @@ class Facts:
 
     @property
     def mass(self) -> int:
-        """What a row weighs."""
+        """Mass of a row."""
         return MASS if self.missing == "fractional" else 1
 
     @property
@@ -396,7 +396,7 @@ class Facts:
 
 
 class Lines:
-    """One pass over the lines of a text; `at` is the number of the next one."""
+    """The lines of a text, read once; `at` is the number of the next line."""
 
     def __init__(self, text: str, words: Language) -> None:
         self.lines = text.split("\n")
@@ -404,44 +404,42 @@ class Lines:
         self.at = 0
 
     def next(self) -> str:
-        """Take the next line."""
+        """Return the next line and advance."""
         if self.at >= len(self.lines):
             raise ValueError("the text ends too early")
         self.at += 1
         return self.lines[self.at - 1]
 
     def begins(self, start: str) -> bool:
-        """Whether the next line begins so."""
+        """Return whether the next line begins with `start`."""
         return self.at < len(self.lines) and self.lines[self.at].startswith(start)
 
     def fact(self, key: str) -> str:
-        """What the next line states for `key`."""
+        """Return the value that the next line states for `key`."""
         line, start = self.next(), self.words.facts[key]
         if not line.startswith(start):
             raise ValueError(f"expected {start.rstrip()!r}")
         return line[len(start) :]
 
     def states(self, key: str) -> bool:
-        """Whether the next line states `key`."""
+        """Return whether the next line states `key`."""
         return self.begins(self.words.facts[key])
 
     def counted(self, key: str) -> list[str]:
-        """As many lines as the next one states for `key`."""
+        """Return the lines whose number the next line states for `key`."""
         return [self.next() for _ in range(int(self.fact(key)))]
 
     def skip_words(self) -> None:
-        """Pass explanations."""
+        """Skip explanations."""
         while self.begins("  "):
             self.at += 1
 
 
 def read_header(lines: Lines) -> Facts:
-    """The facts of a header; ValueError or KeyError if it is none."""
+    """Return the facts of a header; raise ValueError or KeyError if it is invalid."""
     lines.at = 2
     if lines.lines[:2] != [lines.words.first_line, ""]:
-        raise ValueError(
-            f"a text of rules begins with {lines.words.first_line!r} and an empty line"
-        )
+        raise ValueError(f"rule text must begin with {lines.words.first_line!r} and an empty line")
     read = _Named(lines)
     (target, *more), task = read.targets()
     columns = tuple(read.column(line) for line in lines.counted("columns"))
@@ -463,7 +461,7 @@ def read_header(lines: Lines) -> Facts:
         tests = read.tests(schema)
         lines.skip_words()
     n_trees = int(_stated(lines, "trees"))
-    units_per_tree(n_trees, schema.dtype)  # refuses more than a model holds
+    units_per_tree(n_trees, schema.dtype)  # refuses more trees than a model may have
     order = _stated(lines, "order") if lines.states("order") else "disjoint"
     if order not in get_args(Order):
         raise ValueError(f"unknown order {order!r}")
@@ -471,7 +469,7 @@ def read_header(lines: Lines) -> Facts:
     combine = lines.fact("combine") if lines.states("combine") else "mean"
     decisions = lines.states("says")
     if decisions and _stated(lines, "says") != "labels":
-        raise ValueError("rules say labels, or labels and numbers")
+        raise ValueError("unknown kind of predictions; expected labels")
     in_steps = task == "regression" or combine == "sum"
     votes = _stated(lines, "step" if in_steps else "votes")
     exponent = int(votes.removeprefix("2**")) if in_steps else 0
@@ -479,11 +477,11 @@ def read_header(lines: Lines) -> Facts:
         raise ValueError("the step is not a double")
     link = _stated(lines, "link") if lines.states("link") else "identity"
     if combine not in get_args(Combine) or link not in get_args(Link):
-        raise ValueError(f"unknown way to combine {combine!r}, or link {link!r}")
+        raise ValueError(f"unknown combine {combine!r}, or link {link!r}")
     rounding = read.rounding() if lines.states("digits") else None
     n_rules = int(lines.fact("rules"))
     if not 0 < n_rules <= len(lines.lines):
-        raise ValueError("the number of rules is not that of the text")
+        raise ValueError("the number of rules does not match the text")
     return Facts(
         schema=schema,
         missing=cast(MissingPolicy, missing),
@@ -503,14 +501,14 @@ def read_header(lines: Lines) -> Facts:
 
 
 def _stated(lines: Lines, key: str) -> str:
-    """A fact with an explanation behind it."""
+    """Return a fact that is followed by an explanation."""
     value = lines.fact(key)
     lines.skip_words()
     return value
 
 
 class _Named:
-    """Reads the lines of the header that hold names."""
+    """Parser of the header lines that contain names."""
 
     def __init__(self, lines: Lines) -> None:
         self.lines, self.words, self.atoms = lines, lines.words, Atoms(lines.words)
@@ -525,7 +523,7 @@ class _Named:
         self.comma = comma
 
     def targets(self) -> tuple[list[Output], Literal["classification", "regression"]]:
-        """The targets, and the task that they make."""
+        """Return the targets and the task."""
         lines = self.lines
         if not lines.states("targets"):
             name, stated = read_name(lines.fact("target")), lines.fact("classes")
@@ -540,18 +538,18 @@ class _Named:
         return outputs, "classification" if any(o.classes for o in outputs) else "regression"
 
     def labels(self, text: str) -> tuple[Label, ...]:
-        """Class labels in their order."""
+        """Return class labels in their order."""
         return tuple(read_label(token) for token in cut(text, self.comma))
 
     def kind(self, line: str) -> tuple[str, dict[str, str]]:
-        """What a line says that a name holds."""
+        """Return the kind of the values of a name, and the fields of the line."""
         found = self.kinds.read(line[2:]) if line.startswith("  ") else None
         if found is None:
-            raise ValueError("expected a name and what it holds")
+            raise ValueError("expected a name and the kind of its values")
         return found
 
     def column(self, line: str) -> Column:
-        """A column."""
+        """Return a column."""
         key, fields = self.kind(line)
         name = read_name(fields["name"])
         if key == "head_number":
@@ -560,17 +558,17 @@ class _Named:
         return Column(name, "nominal", tuple(read_name(level) for level in levels))
 
     def rounding(self) -> Rounding:
-        """What was done to the thresholds."""
+        """Return the rounding of the thresholds."""
         counts = dict.fromkeys(Rounding._fields, WHOLE)
         digits = int(self.lines.fact("digits"))
         found = Patterns(self.words, ("head_rounded",), counts).read(self.lines.next()[2:])
         if found is None:
-            raise ValueError("expected what was done to the thresholds")
+            raise ValueError("expected the numbers of shortened thresholds")
         self.lines.skip_words()
         return Rounding(digits, **{field: int(text) for field, text in found[1].items()})
 
     def tests(self, schema: Schema) -> tuple[Test, ...]:
-        """What rules ask beyond single columns."""
+        """Return the tests of several columns."""
         reader, tests = TestReader(schema, self.words), []
         for number, line in enumerate(self.lines.counted("tests"), 1):
             found = self.test.read(line.removeprefix("  "))
@@ -580,30 +578,29 @@ class _Named:
         return tuple(tests)
 
     def costs(self, schema: Schema) -> npt.NDArray[np.int64]:
-        """The table of costs: every class in order, and for each the cost of every answer."""
+        """Return the misclassification costs: classes, and per class a cost per prediction."""
         rows = []
         for line, label in zip(self.lines.counted("costs"), schema.classes, strict=True):
             found = self.cost.read(line.removeprefix("  "))
             if found is None or read_label(found[1]["label"]) != label:
                 raise ValueError("expected the costs of each class in order")
-            said = [
+            parts = [
                 self.share.read(part)
                 for part in cut(found[1]["costs"], self.words.phrases["rule_comma"])
             ]
-            pairs = [part[1] for part in said if part is not None]
+            pairs = [part[1] for part in parts if part is not None]
             if [read_label(pair["label"]) for pair in pairs] != list(schema.classes):
-                raise ValueError("expected the cost of each answer in order")
+                raise ValueError("expected the cost of each prediction in order")
             rows.append([int(pair["share"]) for pair in pairs])
         costs = np.array(rows, dtype=np.int64)
         if np.diagonal(costs).any() or costs.max(initial=0) > MAX_COST or schema.more:
             raise ValueError(
-                f"costs are from 0 to {MAX_COST}, 0 for a right answer, for one target"
+                f"costs must be 0 to {MAX_COST}, 0 for a correct prediction, and of one target"
             )
         return costs
 
 
-# ---------------------------------------------------------------- read phrases
-# Reading what `treekit.rules.wording` writes: conditions and tests.
+# ---------------------------------------------------------------- conditions and tests
 
 CORE = (
     *("if_above", "if_upto", "if_between", "if_known", "if_missing", "if_missing_levels"),
@@ -617,7 +614,7 @@ _NEVER = ("if_never", "if_undecidable")
 
 
 class Fields(NamedTuple):
-    """One condition, as `treekit.rules.rule_list.ConditionTable` has it."""
+    """One condition, with the fields of `treekit.rules.rule_list.ConditionTable`."""
 
     column: int
     low: float = -np.inf
@@ -630,7 +627,7 @@ class Fields(NamedTuple):
 
 
 class ConditionReader:
-    """Reads what follows 'if' and 'and'; the same text once."""
+    """Parser of the conditions after 'if' and 'and'; each distinct text is parsed once."""
 
     def __init__(
         self, schema: Schema, tests: tuple[Test, ...], words: Language, *, divides: bool
@@ -650,7 +647,7 @@ class ConditionReader:
         self.known: dict[str, Fields] = {}
 
     def read(self, text: str) -> Fields:
-        """The condition that a text states."""
+        """Return the condition that a text states."""
         if text not in self.known:
             self.known[text] = self._read(text)
         return self.known[text]
@@ -670,7 +667,7 @@ class ConditionReader:
         return found
 
     def _whole(self, text: str, part: tuple[int, int] = (0, MASS)) -> Fields:
-        """A condition of which a missing value keeps such a part."""
+        """Return a condition whose missing values keep `part` of the mass."""
         core = self.core.read(text)
         if core is not None:
             return self._core(text, *core, part)
@@ -678,8 +675,8 @@ class ConditionReader:
         core = self.core.read(tail[1]["condition"]) if tail is not None else None
         if core is None or tail is None:
             cut = self.part.read(text) is not None
-            said = "does not state a part of a row" if cut else "is not a condition"
-            raise ValueError(f"{text!r} {said}; such are {self._forms()}")
+            problem = "does not state a part of a row" if cut else "is not a condition"
+            raise ValueError(f"{text!r} {problem}; expected a text such as {self._forms()}")
         found = self._core(text, *core, part)
         if not found.known or (tail[0] == "if_or_unknown") != self._asks_test(found):
             raise ValueError(f"{text!r} does not suit the kind of its column")
@@ -687,7 +684,7 @@ class ConditionReader:
         return self._divided(text, found, tail[1].get("levels"))
 
     def _forms(self) -> str:
-        """Conditions as they may be written, of columns x and c."""
+        """Return examples of conditions on columns x and c."""
         say = self.words.say
         either = f"a{self.words.phrases['if_or']}b"
         known = say("if_upto", name="x", high="3")
@@ -721,9 +718,9 @@ class ConditionReader:
         raise ValueError(f"{text!r} does not suit the kind of its column")
 
     def _outcome(self, key: str, said: dict[str, str], part: tuple[int, int]) -> Fields:
-        """What a test came to."""
+        """Return a condition on the outcome of a test."""
         if said["test"] not in self.of_test:
-            raise ValueError(f"there is no {said['test']}")
+            raise ValueError(f"unknown test {said['test']!r}")
         number = self.of_test[said["test"]] - 1
         column = self.schema.n_features + number
         if key in _ABSENT:
@@ -740,14 +737,14 @@ class ConditionReader:
         return Fields(column, *bounds, known=True)
 
     def _divided(self, text: str, found: Fields, levels: str | None) -> Fields:
-        """A condition with the levels that divide a row there."""
+        """Return a condition with the categories that split a row there."""
         if levels is None:
             return found
         if not self.divides or self._asks_test(found):
             raise ValueError(f"{text!r} does not state a part of a row")
         dividing = self._codes(found.column, levels)
         if not dividing or set(dividing) & set(found.fits):
-            raise ValueError("a level is named twice, or none")
+            raise ValueError("a category is named twice, or none is named")
         return found._replace(dividing=dividing)
 
     def _asks_test(self, found: Fields) -> bool:
@@ -761,7 +758,7 @@ class ConditionReader:
 
 
 class TestReader:
-    """Reads what tests ask."""
+    """Parser of tests of several columns."""
 
     __test__ = False
 
@@ -774,15 +771,15 @@ class TestReader:
         self.clause = Patterns(words, ("test_above", "test_upto", "test_rather", "if_is"), atoms)
 
     def read(self, text: str) -> Test:
-        """The test that a text states."""
+        """Return the test that a text states."""
         clauses: list[Clause] = []
         for part in cut(text, self.words.phrases["test_otherwise"]):
             found = self.clause.read(part)
             if found is None:
                 raise ValueError(f"{part!r} is not a test")
-            key, said = found
+            key, fields = found
             is_sum = key in ("test_above", "test_upto")
-            clauses.append(self._sum(key, said) if is_sum else self._branches(said))
+            clauses.append(self._sum(key, fields) if is_sum else self._branches(fields))
         return tuple(clauses)
 
     def _sum(self, key: str, said: dict[str, str]) -> Linear:
@@ -811,12 +808,12 @@ class TestReader:
         column = self.schema.columns[feature]
         if column.kind != kind:
             raise ValueError(
-                f"{token} {'is not a number' if kind == 'numeric' else 'has no levels'}"
+                f"column {token} is not {'numeric' if kind == 'numeric' else 'categorical'}"
             )
         return feature, column
 
 
 def _ordered(codes: tuple[int, ...]) -> tuple[int, ...]:
     if any(a >= b for a, b in pairwise(codes)):
-        raise ValueError("levels are not in declared order")
+        raise ValueError("categories are not in declared order")
     return codes

@@ -1,8 +1,8 @@
-"""From edited rules to the model that they are.
+"""Revise a model from edited rules.
 
-Where only answers were edited the trees stay, with other leaves.  Otherwise each tree
-becomes an ordered list, whose first rule that fits answers.  Rules that together fit every
-row need no last one without conditions: that they do is proved (`treekit.rules.analysis`).
+If only predictions were edited, the trees stay, with other leaves.  Otherwise each tree
+becomes an ordered list, whose first matching rule predicts.  A last rule without conditions
+is not needed if the rules are proved to cover every row (`treekit.rules.analysis`).
 """
 
 from __future__ import annotations
@@ -52,35 +52,35 @@ Doubles = npt.NDArray[np.float64]
 
 
 def revised(model: Model, edited: RuleList, rows: Any = None) -> Model:
-    """The model that answers as the edited rules of `model` say.
+    """Return the model of the edited rules of `model`.
 
-    Where only answers were edited, rules keep the support of training.  Other conditions
-    are met by other rows: rules then have that of `rows`, or none.
+    If only predictions were edited, rules keep the support of training.  Other conditions
+    match other rows: the support is then that of `rows`, or 0.
 
     Parameters
     ----------
     model : Model
-        What the rules were written of; its settings and provenance stay.
+        Model of the original rules; its settings and provenance are kept.
     edited : RuleList
-        Of the model's columns and targets; see `treekit.rules.read_edited.read_edited`.
+        With the model's columns and targets; see `treekit.rules.read_edited.read_edited`.
     rows : table, optional
-        With targets: what rules of other conditions are measured on.
+        With targets; measures rules with edited conditions.
 
     Raises
     ------
     DataError
-        If the rules are of other columns or targets.
+        If the columns or targets of the rules differ from those of the model.
     ModelError
-        If there are rows that no rule answers, or rules divide rows or ask tests of several
-        columns and more was edited than answers.
+        If some row matches no rule, or conditions were edited although rules test several
+        columns or have fractional instances.
     """
     return revision(model, edited, rows)[0]
 
 
 def revision(model: Model, edited: RuleList, rows: Any = None) -> tuple[Model, Matched]:
-    """The model of `revised`, and the edited rules beside those that they were."""
+    """Return the model of `revised`, and the edited rules matched with the original ones."""
     if edited.voting == "hard" != model.voting and model.n_trees == 1:
-        edited = replace(edited, decisions=True)  # which JSON says by its votes alone
+        edited = replace(edited, decisions=True)  # rules in JSON do not state it
     _require_same(model, edited)
     edited = replace(edited, schema=model.schema)
     found = matched(model, edited)
@@ -88,7 +88,7 @@ def revision(model: Model, edited: RuleList, rows: Any = None) -> tuple[Model, M
     if found.kept.all():
         return _with_answers(model, found, provenance), found
     _require_listable(found)
-    # Rules alone say what is missing; a list has no stand-ins.
+    # A list has no surrogate splits: its rules decide where missing values go.
     missing = "direction" if edited.missing == "surrogate" else edited.missing
     listed = _completed(replace(edited, order="first", missing=missing), found)
     listed = unsupported(listed) if rows is None else supported(listed, rows)
@@ -102,7 +102,7 @@ def _require_same(model: Model, edited: RuleList) -> None:
         ("targets", ours.outputs, theirs.outputs),
         ("type of numbers", ours.dtype, theirs.dtype),
         ("policies", (model.missing, model.unknown), (edited.missing, edited.unknown)),
-        ("ways to combine trees", (model.combine, model.link), (edited.combine, edited.link)),
+        ("combine and link", (model.combine, model.link), (edited.combine, edited.link)),
     ]
     if not edited.decisions:
         facts.append(("votes of rules", model.voting, edited.voting))
@@ -110,12 +110,12 @@ def _require_same(model: Model, edited: RuleList) -> None:
     for what, one, other in facts:
         if one != other:
             raise DataError(
-                f"the {what} of the edited rules are not those of the model; write the rules "
-                "of this model, and edit those"
+                f"the {what} of the edited rules differ from those of the model; write the rules "
+                "of this model, and edit them"
             )
     if edited.n_trees != model.n_trees:
         raise DataError(
-            f"the edited rules are of {edited.n_trees} trees, and the model has {model.n_trees}"
+            f"the edited rules have {edited.n_trees} trees, but the model has {model.n_trees}"
         )
 
 
@@ -124,43 +124,43 @@ def _listed(costs: npt.NDArray[np.int64] | None) -> list[list[int]]:
 
 
 def _require_listable(found: Matched) -> None:
-    """Refuse other conditions where no ordered list can say what the model's rules say."""
-    remedy = "edit answers alone, or take the rules of a model that was trained without"
+    """Refuse edited conditions where no ordered list can replace the model's rules."""
+    remedy = "edit only predictions, or train a model without them and edit its rules"
     if found.before.mass > 1:
         raise ModelError(
-            "the model divides rows with missing values among its rules (missing='fractional'), "
-            f"so that conditions cannot be edited: {remedy}"
+            "conditions of a model with fractional instances (missing='fractional') cannot be "
+            f"edited; {remedy}"
         )
     if found.after.tests:
         raise ModelError(
-            "rules ask tests of several columns (surrogates, or oblique splits), so that "
-            f"conditions cannot be edited: {remedy}"
+            "conditions of rules with tests of several columns (surrogates, or oblique splits) "
+            f"cannot be edited; {remedy}"
         )
 
 
 def _with_answers(model: Model, found: Matched, provenance: Mapping[str, Any]) -> Model:
-    """The same trees, whose leaves answer as the rules do; what training rows said stays."""
+    """Return the same trees with the predictions of the rules; training statistics stay."""
     edited = found.after
     rule_of = np.empty(len(edited), dtype=np.int64)
     rule_of[found.origin] = np.arange(len(edited))
     leaves = rules(model)
     mine = rule_of[found.home]
-    said = edited.units[mine]
-    if edited.decisions:  # shares stay where the label does
+    predictions = edited.units[mine]
+    if edited.decisions:  # leaves with an unchanged label keep their shares
         other = _differs(found)[mine]
-        said = np.where(other[:, None], said * leaves.units_each, leaves.units)
+        predictions = np.where(other[:, None], predictions * leaves.units_each, leaves.units)
     units = np.empty((len(leaves), model.schema.n_values), dtype=np.int64)
     for number, tree in enumerate(model.trees):
         first, last = np.searchsorted(leaves.tree, [number, number + 1]).tolist()
         places = np.searchsorted(tree.leaves, leaves.leaf[first:last])
-        units[model.leaf_offsets[number] + places] = said[first:last]
+        units[model.leaf_offsets[number] + places] = predictions[first:last]
     made = replace(model, units=units, exponent=edited.exponent, provenance=dict(provenance))
     check_model(made)
     return made
 
 
 def _differs(found: Matched) -> npt.NDArray[np.bool_]:
-    """(rules of after,) bool: which have no origin, or answer otherwise than it does."""
+    """Return (rules of after,) bool: rules without origin, or with a different prediction."""
     before, after = found.before, found.after
     ours = np.ldexp(before.units[found.origin].astype(np.float64), before.exponent)
     theirs = np.ldexp(after.units.astype(np.float64), after.exponent)
@@ -170,17 +170,17 @@ def _differs(found: Matched) -> npt.NDArray[np.bool_]:
 
 
 def _completed(listed: RuleList, found: Matched) -> RuleList:
-    """An ordered list whose trees end in a rule without conditions.
+    """Return an ordered list whose trees end in a rule without conditions.
 
     Raises
     ------
     ModelError
-        If there is a row that no rule of a tree fits; names one.
+        If some row matches no rule of a tree; names such a row.
     """
     last = np.append(np.flatnonzero(np.diff(listed.tree)), len(listed) - 1)
     sizes = np.diff(listed.end, prepend=0)
     for tree in np.flatnonzero(sizes[last] > 0).tolist():
-        # The rules of a tree that asks what it asked fit every row.
+        # Trees with unchanged conditions cover every row.
         if not found.kept[tree]:
             _require_cover(listed, tree)
     return _without_conditions(listed, last)
@@ -191,13 +191,13 @@ def _require_cover(listed: RuleList, tree: int) -> None:
     if found.gap is False and found.exact:
         return
     where = f"of tree {tree + 1} " if listed.n_trees > 1 else ""
-    remedy = "add a last rule without conditions, which answers all other rows"
+    remedy = "add a last rule without conditions for all other rows"
     if found.gap and found.exact:
         row = ", ".join(
             f"{name}={_cell(cell, listed)}" for name, cell in (found.witness or {}).items()
         )
-        raise ModelError(f"no rule {where}answers a row of {row or 'any kind'}; {remedy}")
-    raise ModelError(f"the rules {where}could not be shown to answer every row; {remedy}")
+        raise ModelError(f"no rule {where}matches the row {row or 'with any values'}; {remedy}")
+    raise ModelError(f"the rules {where}could not be proved to match every row; {remedy}")
 
 
 def _cell(cell: float | str | None, listed: RuleList) -> str:
@@ -207,7 +207,7 @@ def _cell(cell: float | str | None, listed: RuleList) -> str:
 
 
 def _without_conditions(listed: RuleList, last: npt.NDArray[np.int64]) -> RuleList:
-    """The list, but that some rules ask nothing."""
+    """Return the list with the conditions of some rules removed."""
     sizes = np.diff(listed.end, prepend=0)
     none = np.isin(np.arange(len(listed)), last)
     kept = np.flatnonzero(~np.repeat(none, sizes))
@@ -218,30 +218,29 @@ def _without_conditions(listed: RuleList, last: npt.NDArray[np.int64]) -> RuleLi
     )
 
 
-# ---------------------------------------------------------------- matched
-# Which rules of a model an edited list still has.
+# ---------------------------------------------------------------- matching with the original rules
 
 Index = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Matched:
-    """An edited list beside the one that it was made from.
+    """An edited list, matched with the list that it was made from.
 
     Attributes
     ----------
     before : RuleList
-        Of the model: what was edited.
+        The rules of the model.
     after : RuleList
         The edited list.
     home : (leaves,) int64
-        The rule of `before` that each leaf of the model is said by, in the order of
+        The rule of `before` that contains each leaf of the model, in the order of
         `treekit.rules.rules`.
     origin : (rules of after,) int64
         The rule of `before` with the same conditions in the same tree, or -1.
     kept : (trees,) bool
-        Trees that ask what they asked: each of their rules is there once, and those of an
-        ordered list stand in their order.
+        Trees with unchanged conditions: each of their rules occurs once, and those of an
+        ordered list are in their order.
     """
 
     before: RuleList
@@ -252,9 +251,9 @@ class Matched:
 
 
 def matched(model: Model, edited: RuleList) -> Matched:
-    """The edited list beside the rules of `model` that it is most like.
+    """Match the edited list with the rules of `model` that are most similar to it.
 
-    A text may say each leaf in a rule of its own, or join leaves that say the same.
+    A text may have one rule per leaf, or merge leaves with equal predictions.
     """
     if edited.decisions:
         found = joined(model, decisions=True)
@@ -283,7 +282,7 @@ def _beside(before: RuleList, after: RuleList, home: Index) -> Matched:
     bounds = np.arange(before.n_trees + 1)
     old, new = np.searchsorted(before.tree, bounds), np.searchsorted(after.tree, bounds)
     kept = (np.diff(old) == np.diff(new)) & policies
-    # Whether every rule of a tree has its origin there follows from the counts.
+    # With equal counts, if every new rule has an origin, every old rule is used.
     np.logical_and.at(kept, after.tree, origin >= 0)
     if before.order == "first":
         np.logical_and.at(kept, after.tree[1:], (np.diff(origin) > 0) | (np.diff(after.tree) > 0))
@@ -294,13 +293,12 @@ def _key(rules: RuleList, rule: int) -> tuple[int, frozenset[Asked]]:
     return int(rules.tree[rule]), frozenset(asked(rules, rule))
 
 
-# ---------------------------------------------------------------- changed
-# What an edit of rules changes: the rows that get another answer, and who was right.
+# ---------------------------------------------------------------- changed predictions
 
 
 @dataclass(frozen=True)
 class Switch:
-    """Rows that one model answers so and the other so.
+    """Rows whose label changes from one model to the other.
 
     Attributes
     ----------
@@ -316,16 +314,16 @@ class Switch:
 
 @dataclass(frozen=True)
 class Change:
-    """What became of one target's answers.
+    """Changes in the predictions for one target.
 
     Attributes
     ----------
     target : str
     rows : int
     changed : (changed,) int64
-        Rows of another label, or another number, from 0.
+        Rows with a different label or number, from 0.
     switches : tuple of Switch
-        Classification: which labels became which, the most frequent first.
+        Classification: changes of labels, the most frequent first.
     largest, mean : float
         Regression: absolute change of the number, over all rows; 0 for classes.
     figure : {"accuracy", "R squared"}
@@ -344,7 +342,7 @@ class Change:
     after: float
 
     def lines(self, words: Language | None = None) -> list[str]:
-        """What changed, in words."""
+        """Return the changes as lines of text."""
         say = (words or language()).say
         many = len(self.changed)
         text = [
@@ -371,39 +369,41 @@ class Change:
 
 
 def _told(text: str) -> str:
-    """A name or a label as it is, unless that would hide something or break a line."""
+    """Return a name or label, quoted if it is not printable."""
     return text if text.isprintable() else quote(text)
 
 
 def changed(before: Model, after: Model, rows: Any) -> tuple[Change, ...]:
-    """What `after` says otherwise than `before` of the rows of a table, target by target.
+    """Compare the predictions of two models on the rows of a table, target by target.
 
     Parameters
     ----------
     before, after : Model
-        Of the same targets.
+        With the same targets.
     rows : table
-        Anything that `treekit.data.table.read_table` reads; where it has a target, the
-        answers are compared with it.
+        Anything that `treekit.data.table.read_table` accepts; if it contains a target, the
+        predictions are compared with it.
 
     Raises
     ------
     DataError
-        If the models have other targets, or the table lacks a column.
+        If the models have different targets, or the table lacks a column.
     """
     if before.schema.outputs != after.schema.outputs:
-        raise DataError("the models have other targets or classes, so that answers cannot differ")
+        raise DataError(
+            "the models have different targets or classes; compare models with the same targets"
+        )
     marks = before.schema.missing_marks
     table = rows if isinstance(rows, Table) else read_table(rows, missing=marks)
-    answers = [_answers(model, table) for model in (before, after)]
+    predictions = [_answers(model, table) for model in (before, after)]
     return tuple(
-        _change(before, table, k, answers[0][:, k], answers[1][:, k])
+        _change(before, table, k, predictions[0][:, k], predictions[1][:, k])
         for k in range(len(before.schema.outputs))
     )
 
 
 def _answers(model: Model, table: Table) -> npt.NDArray[Any]:
-    """(rows, targets) labels or numbers."""
+    """Return (rows, targets) predicted labels or numbers."""
     matrix = encode_rows(
         table,
         model.schema,
@@ -421,19 +421,19 @@ def _change(
     differ = np.flatnonzero(before != after)
     known = target in table.names
     if model.schema.task == "regression":
-        apart = np.abs(after.astype(np.float64) - before.astype(np.float64))
-        largest, mean = (float(apart.max()), float(apart.mean())) if len(apart) else (0.0, 0.0)
+        moved = np.abs(after.astype(np.float64) - before.astype(np.float64))
+        largest, mean = (float(moved.max()), float(moved.mean())) if len(moved) else (0.0, 0.0)
         figures = _squared(table, target, before, after) if known else (np.nan, np.nan)
         return Change(target, len(before), differ, (), largest, mean, "R squared", *figures)
-    said = [[level_text(label) or "" for label in some.tolist()] for some in (before, after)]
-    counts = Counter((said[0][row], said[1][row]) for row in differ.tolist())
+    labels = [[level_text(label) or "" for label in some.tolist()] for some in (before, after)]
+    counts = Counter((labels[0][row], labels[1][row]) for row in differ.tolist())
     switches = tuple(Switch(*pair, many) for pair, many in counts.most_common())
-    figures = _accuracy(table, target, said) if known else (np.nan, np.nan)
+    figures = _accuracy(table, target, labels) if known else (np.nan, np.nan)
     return Change(target, len(before), differ, switches, 0.0, 0.0, "accuracy", *figures)
 
 
 def _accuracy(table: Table, target: str, said: list[list[str]]) -> tuple[float, float]:
-    # As texts: a file knows no types, and a label that the models lack is just wrong.
+    # Compared as texts: a file has no types, and a label that the models lack is wrong.
     code = {text: at for at, text in enumerate(dict.fromkeys([*said[0], *said[1]]))}
     actual = level_codes(table, target, list(code))
     known = actual != -1
@@ -469,18 +469,18 @@ def _short(value: float) -> str:
 
 
 def edits(before: RuleList, after: RuleList, words: Language | None = None) -> Iterator[str]:
-    """The rules that only one of two lists has: ``-`` before the edit, ``+`` after it.
+    """Generate the rules that only one of two lists has: ``-`` before the edit, ``+`` after it.
 
-    Trees that did not change say nothing; rules are compared by what they ask and answer.
+    Unchanged trees are left out; rules are compared by conditions and predictions.
     """
-    said = words or language()
-    answers = [(rules, AnswerTexts(rules, said)) for rules in (before, after)]
+    catalogue = words or language()
+    writers = [(rules, AnswerTexts(rules, catalogue)) for rules in (before, after)]
     for tree in range(before.n_trees):
-        old, new = (list(_rule_texts(*each, tree, said)) for each in answers)
+        old, new = (list(_rule_texts(*each, tree, catalogue)) for each in writers)
         if old == new:
             continue
         if before.n_trees > 1:
-            yield said.say("edit_tree", tree=str(tree + 1), trees=str(before.n_trees))
+            yield catalogue.say("edit_tree", tree=str(tree + 1), trees=str(before.n_trees))
         for tag, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
             if tag != "equal":
                 yield from (f"- {text}" for text in old[a:b])
@@ -488,17 +488,17 @@ def edits(before: RuleList, after: RuleList, words: Language | None = None) -> I
 
 
 def _rule_texts(rules: RuleList, texts: AnswerTexts, tree: int, words: Language) -> Iterator[str]:
-    """Each rule of a tree on a line, without its number and support."""
+    """Generate one line per rule of a tree, without its number and support."""
     first, last = np.searchsorted(rules.tree, [tree, tree + 1]).tolist()
     start, stop = rules.bounds(first)[0], rules.bounds(last - 1)[1]
     conditions = condition_texts(rules, start, stop, words)
     blocks = itertools.pairwise(rules.schema.blocks)
-    said = zip(*(texts.said(*block, first, last) for block in blocks), strict=True)
+    predictions = zip(*(texts.said(*block, first, last) for block in blocks), strict=True)
     then = words.phrases["rule_then"].partition("{answer}")[0]
-    for number, answers in enumerate(said, first):
+    for number, answers in enumerate(predictions, first):
         begin, end = rules.bounds(number)
-        asked = _asked(conditions[begin - start : end - start], words)
-        yield " ".join([*asked, then + "; ".join(map(_answered, answers))])
+        condition_text = _asked(conditions[begin - start : end - start], words)
+        yield " ".join([*condition_text, then + "; ".join(map(_answered, answers))])
 
 
 def _asked(conditions: list[str], words: Language) -> Iterator[str]:

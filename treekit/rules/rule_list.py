@@ -1,4 +1,4 @@
-"""Rules as flat arrays for programs, and as a sequence of records for readers."""
+"""Rule lists: flat arrays for computation, and a sequence of `Rule` records for reading."""
 
 from __future__ import annotations
 
@@ -42,34 +42,33 @@ __all__ = [
 
 
 # ---------------------------------------------------------------- records
-# One rule as a reader wants it, with names and labels; and what was done to a list.
 
 
 @dataclass(frozen=True)
 class Condition:
-    """What one rule asks of one column, or of one test.
+    """Condition of one rule on one column, or on one test.
 
     Attributes
     ----------
     column : str
-        Empty if a test is asked.
+        Empty for a test.
     low, high : float
-        Numeric columns: known values must lie in ``low < x <= high``;
-        infinite where there is no bound.  Tests: as columns that are 0 where
+        Numeric columns: known values must satisfy ``low < x <= high``;
+        infinite where there is no bound.  Tests: the same for a column that is 0 where
         the test holds and 1 where it fails.
     levels : tuple of str, optional
-        Nominal columns: the levels that fit.  None for numeric columns and tests.
+        Nominal columns: the categories that match.  None for numeric columns and tests.
     known : bool
-        Whether any known value fits.
+        Whether any known value matches.
     missing : bool
-        Whether missing values fit (and categories that count as missing).
+        Whether missing values match (and categories that count as missing).
     test : int, optional
         Number of the test in `RuleList.tests`, from 0.
     part : (int, int)
-        ``(a, b)``: a missing value that fits keeps ``(mass * b >> 24) - (mass * a >> 24)``
-        of the row's mass: all of it, unless the model divides rows.  (0, 0) if none fits.
+        ``(a, b)``: a matching missing value keeps ``(mass * b >> 24) - (mass * a >> 24)``
+        of the row's mass: all of it, except for fractional instances.  (0, 0) if none matches.
     dividing : tuple of str
-        Levels that are to this condition what a missing value is.
+        Categories that this condition treats as missing values.
     """
 
     column: str
@@ -85,21 +84,21 @@ class Condition:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one rule says of one target.
+    """Prediction of one rule for one target.
 
     Attributes
     ----------
     target : str
     shares : tuple of float
-        Classification: each class's part of the votes.
+        Classification: each class's share of the votes.
     value : float, optional
-        Regression: the number the leaf says.
+        Regression: the leaf value.
     label : bool, int, float or str, optional
         Classification: the class with most votes, the first among equals; or
         the first of least expected cost.
     margins : tuple of float
-        Classification by sums: what the rule adds to each class's margin; it names
-        no label of its own then.
+        Classification by sums: the rule's contribution to each class's margin; the rule has
+        no label then.
     """
 
     target: str
@@ -111,25 +110,24 @@ class Answer:
 
 @dataclass(frozen=True)
 class Rule:
-    """One leaf and the way to it.
+    """A leaf and its decision path.
 
     Attributes
     ----------
     tree, leaf : int
         Number of the tree, and the leaf's node number in it, from 0.
     conditions : tuple of Condition
-        A row fits the rule if it meets all of them.  In the order the path
-        asks them: at most one a column, unless the model divides rows; then
-        one for each split of the path.
+        A row matches the rule if it meets all of them.  In the order of the decision
+        path: at most one per column, or, with fractional instances, one for each split.
     support : float
         Training weight that reached the leaf.
     units : tuple of int
-        The leaf's votes for each class, or its values on the grid; one target
+        The leaf's votes for each class, or its values in fixed-point units; one target
         after the other.
     answers : tuple of Answer
         One for each target.
     as_parent : bool
-        No training row reached the leaf; it says what the node above it does.
+        No training row reached the leaf; it predicts what its parent node does.
     """
 
     tree: int
@@ -157,17 +155,17 @@ class Rule:
 
 
 class Rounding(NamedTuple):
-    """Thresholds that were shortened, which `treekit.rules.simplify_thresholds` does.
+    """Summary of shortened thresholds; see `treekit.rules.simplify_thresholds`.
 
     Attributes
     ----------
     digits : int
-        Significant digits that were asked for.
+        Requested number of significant digits.
     thresholds, shortened, longer : int
-        Distinct thresholds of all columns, those that changed, and those that have more
-        digits, because with fewer a condition would select other rows.
+        Distinct thresholds of all columns, those that changed, and those that need more
+        digits so that a condition selects the same rows.
     rows : int
-        Rows that were looked at: for these alone the list is sure to answer as before.
+        Rows that were used: only for these are predictions sure to be unchanged.
     """
 
     digits: int
@@ -177,20 +175,20 @@ class Rounding(NamedTuple):
     rows: int
 
 
-# ---------------------------------------------------------------- rulelist
+# ---------------------------------------------------------------- rule list
 
 Order = Literal["disjoint", "first"]
-"""Which rules of a tree answer: those whose conditions are met (exactly one, but for parts
-of rows), or the first of them in the order of the list."""
+"""Which rules of a tree predict: all that match (exactly one, except for fractional
+instances), or the first match in the order of the list."""
 
 
 @dataclass(frozen=True, eq=False)
 class RuleList(Sequence[Rule]):
-    """Every rule of a model, tree after tree; ``print`` it, index it, or run it.
+    """All rules of a model, tree by tree; can be printed, indexed and evaluated.
 
-    In each tree exactly one rule fits a row, or, if the model divides rows
-    with missing values, several, each with a part of the row's mass; the
-    answers of the trees are summed as the header of the text says.
+    In each tree exactly one rule matches a row, or, with fractional instances,
+    several, each with a part of the row's mass; the predictions of the trees are
+    summed as described in the header of the text.
 
     Attributes
     ----------
@@ -203,25 +201,25 @@ class RuleList(Sequence[Rule]):
     combine, link : str
         As in `Model`.
     order : {"disjoint", "first"}
-        Which rules of a tree answer.  ``first``: an ordered list (each tree ends with a rule
-        without conditions); lists with weights are many trees of two rules each.
+        Which rules of a tree predict.  ``first``: an ordered list (each tree ends with a rule
+        without conditions); weighted lists are many trees of two rules each.
     value : (rules, values) float64, or None
-        What the training rows that a rule answered say, as `Tree.value`: the weight of each
-        class, or the mean.  None where a text was read, which does not state it.
+        Statistics of the training rows that a rule predicted, as `Tree.value`: the weight of
+        each class, or the mean.  None for parsed text, which does not contain them.
     decisions : bool
-        The rules give the labels of their model and nothing more: rules of different shares
-        were joined, and each has one vote for its label.
+        The rules only predict the labels of their model: rules with different shares were
+        merged, and each has one vote for its label.
     rounding : Rounding, optional
-        Of lists whose thresholds were shortened: they are not sure to equal their model.
+        Of lists with shortened thresholds, which may differ from their model.
     tests : tuple of Test
-        What conditions ask beyond single columns.
+        Tests of several columns that conditions refer to.
     tree, leaf : (rules,) int32
     support : (rules,) float64
     as_parent : (rules,) bool
         See `Rule.as_parent`.
     units : (rules, values) int64
     end : (rules,) int64
-        A rule's conditions end here and start where the previous one's end.
+        Cumulative number of conditions: the end of each rule's conditions.
     conditions : ConditionTable
     """
 
@@ -262,7 +260,7 @@ class RuleList(Sequence[Rule]):
         return self._rule(index % len(self))
 
     def of_tree(self, tree: int) -> list[Rule]:
-        """The rules of one tree."""
+        """Return the rules of one tree."""
         return [self._rule(i) for i in np.flatnonzero(self.tree == tree).tolist()]
 
     def __str__(self) -> str:
@@ -271,10 +269,10 @@ class RuleList(Sequence[Rule]):
     def text(
         self, tree: int | None = None, language: str | Path | Language = ENGLISH
     ) -> Iterator[str]:
-        """The text in pieces of many lines, for files too large to hold at once.
+        """Generate the text in pieces of many lines, for lists too large to hold as one string.
 
-        With `tree`, the header and the rules of that tree alone: to be read,
-        not to be executed.
+        With `tree`, only the header and the rules of that tree, which is for reading
+        and cannot be executed.
 
         Parameters
         ----------
@@ -288,7 +286,7 @@ class RuleList(Sequence[Rule]):
         return pieces(self, languages.language(language), tree)
 
     def frame(self) -> pd.DataFrame:
-        """A line for each rule, with what the training rows say.
+        """Return a dataframe with one line per rule and its training measures.
 
         See `treekit.documents.dataframe`.
         """
@@ -304,18 +302,18 @@ class RuleList(Sequence[Rule]):
         return notebook(self)
 
     def refused(self, rows: Any) -> npt.NDArray[np.bool_]:
-        """(rows,) bool: rows that a policy refuses; see `treekit.rules.evaluate`."""
+        """Return (rows,) bool: rows that a policy refuses; see `treekit.rules.evaluate`."""
         from treekit.rules.evaluate import refused
 
         return refused(self, rows)
 
     def sums(self, rows: Any) -> npt.NDArray[np.int64]:
-        """(rows, values) int64: summed units of the rules that fit each row, times its mass.
+        """Return (rows, values) int64: summed units of the rules that match each row, times mass.
 
         Parameters
         ----------
         rows : (rows, features) float64
-            Numbers as they are, codes of levels, NaN for missing values.
+            Numbers, codes of categories, NaN for missing values.
 
         Raises
         ------
@@ -329,22 +327,22 @@ class RuleList(Sequence[Rule]):
     def model(
         self, settings: Mapping[str, Any] | None = None, provenance: Mapping[str, Any] | None = None
     ) -> Model:
-        """The list as a model, which predicts, is saved, exported and verified as any other.
+        """Return the list as a model, which can predict, and be saved, exported and verified.
 
-        The rules of each tree are asked in their order, and the first that is met answers.
-        ``model().rules()`` is this list again, with `order` "first".
+        The rules of each tree are tested in order, and the first match predicts.
+        ``model().rules()`` returns this list, with `order` "first".
 
         Parameters
         ----------
         settings, provenance : mapping, optional
-            What made the list; see `Model`.
+            Settings and origin of the list; see `Model`.
 
         Raises
         ------
         ModelError
-            If the last rule of a tree has conditions (add one without), a rule before it
-            has none, conditions ask tests of several columns or divide rows, or a list has
-            more than `treekit.model.tree.MAX_DEPTH` rules besides the last one.
+            If the last rule of a tree has conditions (add one without), an earlier rule
+            has none, conditions test several columns or split rows into fractional instances,
+            or a list has more than `treekit.model.tree.MAX_DEPTH` rules besides the last one.
         """
         from treekit.rules.to_model import as_model
 
@@ -352,31 +350,31 @@ class RuleList(Sequence[Rule]):
 
     @property
     def mass(self) -> int:
-        """What a row weighs in the sums: `MASS` if it may divide, else 1."""
+        """Mass of a row in the sums: `MASS` with fractional instances, else 1."""
         return MASS if self.missing == "fractional" else 1
 
     @property
     def margins(self) -> bool:
-        """Whether rules add to margins of the classes, and do not vote."""
+        """Whether rules add to margins of the classes instead of voting."""
         return self.schema.task == "classification" and self.combine == "sum"
 
     @property
     def divisor(self) -> int:
-        """What sums of numbers are divided by; see `Model.divisor`."""
+        """Divisor of sums of numbers; see `Model.divisor`."""
         return self.mass if self.combine == "sum" else self.n_trees * self.mass
 
     @property
     def units_each(self) -> int:
-        """Classification: votes that a rule spreads over the classes of a target."""
+        """Classification: votes of a rule for all classes of a target."""
         return units_each(self)
 
     @property
     def unit_total(self) -> int:
-        """Classification: the votes of one row, summed over the classes of a target and trees."""
+        """Classification: votes for one row, summed over the classes of a target and trees."""
         return self.units_each * self.n_trees * self.mass
 
     def bounds(self, rule: int) -> tuple[int, int]:
-        """First condition of a rule, and the one after its last."""
+        """Return the first condition of a rule, and the end of its conditions."""
         return (int(self.end[rule - 1]) if rule else 0), int(self.end[rule])
 
     def _rule(self, index: int) -> Rule:
@@ -426,29 +424,27 @@ class RuleList(Sequence[Rule]):
         )
 
 
-# ---------------------------------------------------------------- clauses
-# What rules ask beyond single columns: sums of columns, and stand-ins for unknown values.
-#
+# ---------------------------------------------------------------- tests of several columns
 # A test is a list of clauses; the first whose value is known decides whether the
 # test holds (branch 0) or fails (branch 1); if none is known, the test is
 # unknown.  An oblique split is one clause, a sum (Murthy, Kasif and Salzberg
-# 1994); a split with surrogates its own clause and theirs (Breiman et al. 1984,
-# section 5.3).
+# 1994); a split with surrogates is its own clause followed by theirs (Breiman et
+# al. 1984, section 5.3).
 
 
 @dataclass(frozen=True)
 class Linear:
-    """``0.0 + w0 * x0 + w1 * x1 + ...`` in double, in this order, against a threshold.
+    """``0.0 + w0 * x0 + w1 * x1 + ...`` in double, in this order, compared with a threshold.
 
     Attributes
     ----------
     features : tuple of int
-        Columns, by number.
+        Column numbers.
     weights : tuple of float
     threshold : float
     below : int
-        Branch of a sum at or below the threshold; a larger one takes the
-        other, NaN (a missing value, or infinities that cancel) is unknown.
+        Branch of a sum at or below the threshold; larger sums take the other branch, and
+        NaN (a missing value, or infinities that cancel) is unknown.
     """
 
     features: tuple[int, ...]
@@ -459,14 +455,14 @@ class Linear:
 
 @dataclass(frozen=True)
 class Levels:
-    """The branch of each level of a nominal column.
+    """The branch of each category of a nominal column.
 
     Attributes
     ----------
     feature : int
-        The column, by number.
+        Column number.
     branches : tuple of int
-        0, 1, or -1 = unknown, as a missing value is.
+        0, 1, or -1 = unknown, as for a missing value.
     """
 
     feature: int
@@ -478,7 +474,7 @@ Test = tuple[Clause, ...]
 
 
 def tests_of(model: Model) -> tuple[Test, ...]:
-    """The tests of a model, one for each of its derived columns."""
+    """Return the tests of a model, one for each of its derived columns."""
     columns = derive(model)
     clauses = [_clause(columns, at) for at in range(len(columns.threshold))]
     starts = columns.test_start.tolist()
@@ -500,9 +496,9 @@ def _clause(columns: DerivedColumns, at: int) -> Clause:
 
 
 def evaluate_test(test: Test, matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """(rows,) float64: 0 = holds, 1 = fails, NaN = unknown.
+    """Return (rows,) float64: 0 = holds, 1 = fails, NaN = unknown.
 
-    `matrix` has numbers of the input type, codes of levels, NaN = missing.
+    `matrix` contains numbers of the input type, codes of categories, NaN = missing.
     """
     result = np.full(len(matrix), np.nan)
     for clause in test:
@@ -529,13 +525,12 @@ def _level_side(clause: Levels, matrix: npt.NDArray[np.float64]) -> npt.NDArray[
 
 
 def coded(values: npt.NDArray[np.float64], n_levels: int) -> npt.NDArray[np.int64]:
-    """Codes of levels; `n_levels` for a missing value and for what is no code."""
+    """Return codes of categories; `n_levels` for missing values and invalid codes."""
     known = (values >= 0) & (values < n_levels) & (values == np.floor(values))
     return np.where(known, values, n_levels).astype(np.int64)
 
 
 # ---------------------------------------------------------------- conditions
-# Conditions of rules as flat arrays.
 
 
 class ConditionTable(NamedTuple):
@@ -548,13 +543,13 @@ class ConditionTable(NamedTuple):
     low, high : (conditions,) float64
     known, missing : (conditions,) bool
     part_low, part_high : (conditions,) int32
-        What a missing value keeps of a row's mass; see `Condition.part`.
+        Part of a row's mass that a missing value keeps; see `Condition.part`.
     dividing : (conditions,) int64
-        How many of a condition's levels, the last ones, divide a row as a missing value does.
+        Number of a condition's categories, the last ones, that are treated as missing values.
     level_end : (conditions,) int64
-        A condition's levels end here and start where the previous one's end.
+        Cumulative number of categories: the end of each condition's categories.
     levels : (codes,) int32
-        Levels that fit, ascending within a condition, the dividing ones apart.
+        Categories that match, ascending within a condition, with the dividing ones last.
     """
 
     column: npt.NDArray[np.int32]
@@ -569,28 +564,27 @@ class ConditionTable(NamedTuple):
     levels: npt.NDArray[np.int32]
 
     def codes(self, condition: int) -> tuple[list[int], list[int]]:
-        """The levels that fit a condition, and those that divide a row there."""
+        """Return the categories that match a condition, and those that split a row there."""
         start = int(self.level_end[condition - 1]) if condition else 0
         end = int(self.level_end[condition])
         middle = end - int(self.dividing[condition])
         return self.levels[start:middle].tolist(), self.levels[middle:end].tolist()
 
     def take(self, which: npt.NDArray[np.int64]) -> ConditionTable:
-        """The conditions `which`, in that order."""
+        """Return the conditions `which`, in that order."""
         sizes = np.diff(self.level_end, prepend=0)[which]
         levels = gathered(self.levels, self.level_end[which] - sizes, sizes)
         rows = {name: getattr(self, name)[which] for name in self._fields if "level" not in name}
         return ConditionTable(**rows, level_end=np.cumsum(sizes), levels=levels)
 
 
-# ---------------------------------------------------------------- taken
-# Some of the rules of a list, in an order of one's own.
+# ---------------------------------------------------------------- subsets of rules
 
 Index = npt.NDArray[np.int64]
 
 
 def taken(found: RuleList, which: Index) -> RuleList:
-    """The rules `which`, in that order, each still of its tree."""
+    """Return the rules `which`, in that order, each with its tree number."""
     sizes = np.diff(found.end, prepend=0)[which]
     at = gathered(np.arange(len(found.conditions.column)), found.end[which] - sizes, sizes)
     return replace(

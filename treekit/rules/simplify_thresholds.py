@@ -1,9 +1,8 @@
-"""Thresholds with few digits, where a table says that the same rows are selected.
+"""Shorten thresholds to few digits without changing the rows that are selected.
 
-A number with many digits says more than the rows it came from: any threshold between
-two neighbouring values of a table selects the same of its rows.  Of these the one with
-the fewest significant digits is taken.  What holds for the table need not hold for
-other rows: a list says so, and is no longer a proof of the model.
+Any threshold between two neighbouring values of a table selects the same rows of it; the
+one with the fewest significant digits is used.  Other rows may be selected differently: a
+shortened list states this, and is no longer equivalent to the model.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ __all__ = [
 ]
 
 MOST_DIGITS = 17
-"""Significant digits that tell all doubles apart."""
+"""Significant digits that identify every double."""
 
 Numbers = npt.NDArray[np.float64]
 
 
 class _Shortened(NamedTuple):
-    """The thresholds of one column, ascending, and how they got there."""
+    """The thresholds of one column, ascending, before and after shortening."""
 
     old: Numbers
     new: Numbers
@@ -41,12 +40,12 @@ class _Shortened(NamedTuple):
 
 
 def rounded(rules: RuleList, digits: int, rows: Any) -> RuleList:
-    """`rules` with thresholds of `digits` significant digits, or as few more as are needed.
+    """Return `rules` with thresholds of `digits` significant digits, or as few more as needed.
 
-    A threshold moves only to a number with no value of its column from there to where it
-    was, so that each condition, and hence each rule, selects the same of these rows.  Equal
-    thresholds stay equal and others stay in order: of disjoint rules none comes to overlap.
-    Sums of columns (tests) keep their numbers.
+    A threshold moves only to a number with no value of its column between the two, so each
+    condition, and hence each rule, selects the same of these rows.  Equal thresholds stay
+    equal and distinct ones stay in order, so disjoint rules stay disjoint.  Sums of columns
+    (tests) keep their numbers.
 
     Parameters
     ----------
@@ -54,7 +53,7 @@ def rounded(rules: RuleList, digits: int, rows: Any) -> RuleList:
     digits : int
         1 to 17.
     rows : (rows, features) float64
-        Numbers as they are, codes of levels, NaN for missing values.
+        Numbers, codes of categories, NaN for missing values.
 
     Returns
     -------
@@ -66,15 +65,15 @@ def rounded(rules: RuleList, digits: int, rows: Any) -> RuleList:
     SettingError
         If `digits` is out of range.
     DataError
-        If there are no rows, or rows of another width.
+        If there are no rows, or the number of columns is wrong.
     """
     if not 1 <= digits <= MOST_DIGITS:
-        raise SettingError(f"digits is {digits}; it is from 1 to {MOST_DIGITS}")
+        raise SettingError(f"digits is {digits}; it must be from 1 to {MOST_DIGITS}")
     matrix = np.atleast_2d(np.asarray(rows))
     if matrix.shape[1] != rules.schema.n_features or not len(matrix):
         raise DataError(
-            f"thresholds are shortened against rows, at least one, of {rules.schema.n_features} "
-            f"columns; given were {matrix.shape[0]} of {matrix.shape[1]}"
+            f"shortening thresholds needs at least one row of {rules.schema.n_features} columns; "
+            f"got {matrix.shape[0]} rows of {matrix.shape[1]} columns"
         )
     table, dtype = rules.conditions, rules.schema.dtype
     low, high = table.low.copy(), table.high.copy()
@@ -90,26 +89,26 @@ def rounded(rules: RuleList, digits: int, rows: Any) -> RuleList:
             bounds[finite] = found.new[np.searchsorted(found.old, bounds[finite])]
         counts += np.array([len(found.old), np.sum(found.old != found.new), found.longer])
     thresholds, shortened, longer = counts.tolist()
-    said = Rounding(digits, thresholds, shortened, longer, len(matrix))
-    return replace(rules, conditions=table._replace(low=low, high=high), rounding=said)
+    rounding = Rounding(digits, thresholds, shortened, longer, len(matrix))
+    return replace(rules, conditions=table._replace(low=low, high=high), rounding=rounding)
 
 
 def _values(column: Numbers, dtype: Dtype) -> Numbers:
-    """Distinct known values as a model of such a type sees them, ascending."""
+    """Return the distinct known values, ascending, rounded to the input type."""
     with np.errstate(over="ignore"):
         known = column[~np.isnan(column)].astype(dtype, copy=False).astype(np.float64)
     return np.unique(known)
 
 
 def _column(bounds: Numbers, values: Numbers, digits: int, dtype: Dtype) -> _Shortened:
-    """Shorter numbers for the distinct finite ones of `bounds`."""
+    """Return shorter numbers for the distinct finite `bounds`."""
     old = np.unique(bounds[np.isfinite(bounds)])
     exact, lengths = old.tolist(), list(map(_figures, numerals(old, dtype)))
     known, longer = values.tolist(), 0
     new: list[float] = []
     for at, (bound, most) in enumerate(zip(exact, lengths, strict=True)):
-        # As many values as before are at most the new bound; and distinct bounds stay
-        # apart, in their order, whatever moved before or moves after.
+        # The number of values up to the bound must not change, and distinct bounds must stay
+        # distinct and in order, whichever others move.
         place = bisect_right(known, bound)
         below = new[-1] if new else -math.inf
         above = exact[at + 1] if at + 1 < len(exact) else math.inf
@@ -125,7 +124,7 @@ def _column(bounds: Numbers, values: Numbers, digits: int, dtype: Dtype) -> _Sho
 
 
 def _nearest(bound: float, digits: int, dtype: Dtype) -> float:
-    """The number of the input type that a bound of so many significant digits reads as."""
+    """Return a bound rounded to `digits` significant digits, in the input type."""
     number = float(f"{bound:.{digits - 1}e}")
     if dtype == "float32":
         with np.errstate(over="ignore"):
@@ -134,6 +133,6 @@ def _nearest(bound: float, digits: int, dtype: Dtype) -> float:
 
 
 def _figures(numeral: str) -> int:
-    """How many significant digits a numeral has."""
+    """Return the number of significant digits of a numeral."""
     figures = numeral.partition("e")[0].lstrip("-").replace(".", "")
     return len(figures.strip("0")) or 1

@@ -1,4 +1,4 @@
-"""From a rule list to the model that it is."""
+"""Convert a rule list to a model."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def as_model(
     settings: Mapping[str, Any] | None = None,
     provenance: Mapping[str, Any] | None = None,
 ) -> Model:
-    """The model of an ordered list, or of lists with weights; see `RuleList.model`.
+    """Return the model of an ordered list, or of weighted lists; see `RuleList.model`.
 
     Raises
     ------
     ModelError
-        If conditions ask sums or stand-ins, or divide rows, or a tree's last rule has
-        conditions, or a rule before it has none.
+        If conditions test sums or surrogates, or rules have fractional instances, or a tree's
+        last rule has conditions, or an earlier rule has none.
     """
     _refuse(rules)
     units = np.array(rules.units, dtype=np.int64)
@@ -63,31 +63,33 @@ def as_model(
     )
     check_model(model)
     if model.n_trees != rules.n_trees:
-        raise ModelError(f"the list has rules of {model.n_trees} trees, and says {rules.n_trees}")
+        raise ModelError(
+            f"the list has rules of {model.n_trees} trees, but n_trees is {rules.n_trees}"
+        )
     return model
 
 
 def _refuse(rules: RuleList) -> None:
-    """Raise `ModelError` for what no list of rules can ask."""
+    """Raise `ModelError` for conditions that a model of rule lists cannot express."""
     table = rules.conditions
     asked = table.column >= rules.schema.n_features
     if asked.any():
         rule = int(np.searchsorted(rules.end, np.argmax(asked), "right"))
         raise ModelError(
-            f"rule {rule + 1} asks a test of several columns, which a list cannot: train the "
-            "tree without oblique splits and surrogates, and take its rules"
+            f"rule {rule + 1} has a test of several columns, which is not supported in a list; "
+            "use the rules of a tree without oblique splits and surrogates"
         )
     whole = np.where(table.missing, MASS, 0)
     parts = (table.part_low != 0) | (table.part_high != whole) | (table.dividing > 0)
     if rules.mass > 1 or parts.any():
         raise ModelError(
-            "rows with missing values divide between these rules, and one rule of a list answers: "
-            "train with missing='direction', and take its rules"
+            "these rules have fractional instances, but in a list one rule predicts each row; "
+            "train with missing='direction', and use its rules"
         )
 
 
 def said_values(rules: RuleList) -> npt.NDArray[np.float64]:
-    """(rules, values) float64: what rules say, as `Tree.value` has it, by their votes."""
+    """Return (rules, values) float64: values as in `Tree.value`, computed from the votes."""
     if rules.schema.task == "regression" or rules.margins:
         return np.ldexp(rules.units.astype(np.float64), rules.exponent)
     support = np.where(rules.support > 0, rules.support, 1.0)

@@ -1,8 +1,8 @@
-"""Names, labels and numbers as text that reads back to the same thing.
+"""Names, labels, numbers and conditions as text that parses to the same values.
 
-Whatever is not a plain word is quoted, with every character escaped that
-could break a line, hide, or change the order in which a line is displayed: a
-name can neither forge a rule nor disguise itself as one.
+Anything but a plain word is quoted, with every character escaped that could break a line,
+be invisible, or change the display order of a line: a name can neither forge a rule nor
+be disguised as one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- words
+# ---------------------------------------------------------------- names, labels and numbers
 
 _PLAIN = re.compile(r"[^\W\d]\w*")
 _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -59,14 +59,14 @@ _WHOLE = re.compile(r"-?\d+")
 
 
 def quote(text: str) -> str:
-    r"""`text` between double quotes, escaped much as in JSON.
+    r"""Return `text` between double quotes, escaped much as in JSON.
 
-    Letters of every script stay as they are; control, format (bidirectional,
+    Letters of every script stay unchanged; control, format (bidirectional,
     zero width), separator, private and unassigned characters become
     ``\uXXXX`` or ``\UXXXXXXXX``.
     """
     if text.isprintable() and '"' not in text and "\\" not in text:
-        return f'"{text}"'  # nearly every name: no look at each character
+        return f'"{text}"'  # fast path for nearly every name
     return '"' + "".join(_SHORT_ESCAPES.get(c) or _visible(c) for c in text) + '"'
 
 
@@ -78,7 +78,7 @@ def _visible(char: str) -> str:
 
 
 def unquote(token: str) -> str:
-    """The text that `quote` wrote; ValueError for anything that it does not write."""
+    """Return the text of a quoted token; raise ValueError unless `quote` wrote it."""
     text = _ESCAPE.sub(_character, token[1:-1])
     if quote(text) != token:
         raise ValueError(f"{token} is not a properly quoted text")
@@ -91,7 +91,7 @@ def _character(match: re.Match[str]) -> str:
 
 
 def name_text(name: str, words: Language | None = None) -> str:
-    """A plain word that is none of the language's own as it is; any other name quoted."""
+    """Return a plain word unchanged, and quote reserved words and all other names."""
     if _PLAIN.fullmatch(name) and name.isprintable():
         reserved = (words or language()).reserved
         return quote(name) if name.casefold() in reserved else name
@@ -99,19 +99,19 @@ def name_text(name: str, words: Language | None = None) -> str:
 
 
 def read_name(token: str) -> str:
-    """The name that `name_text` wrote."""
+    """Return the name that `name_text` wrote."""
     return unquote(token) if token.startswith('"') else token
 
 
 def label_text(label: Label, words: Language | None = None) -> str:
-    """A class label: text as a name, numbers and bools bare, so that the type is kept."""
+    """Return a class label: text as a name, numbers and bools unquoted, to preserve the type."""
     if isinstance(label, bool):
         return "true" if label else "false"
     return name_text(label, words) if isinstance(label, str) else repr(label).replace("e+", "e")
 
 
 def read_label(token: str) -> Label:
-    """The label that `label_text` wrote."""
+    """Return the label that `label_text` wrote."""
     if token in _BOOLS:
         return _BOOLS[token]
     if _PLAIN.fullmatch(token) or token.startswith('"'):
@@ -120,20 +120,20 @@ def read_label(token: str) -> Label:
 
 
 def numerals(values: npt.NDArray[np.float64], dtype: Dtype = "float64") -> list[str]:
-    """For each finite number the shortest text that `read_numeral` reads back to it."""
+    """Return the shortest text of each finite number that `read_numeral` parses to it."""
     distinct, position = np.unique(values + 0.0, return_inverse=True)  # -0.0 becomes 0.0
     texts = [_tidy(repr(float(value))) for value in distinct]
     if dtype == "float32":
         short = [_single_text(value) for value in distinct.astype(np.float32)]
-        # A text is read as a double and then rounded; where those two roundings
-        # miss the number that one would hit, the double's own text is needed.
+        # A text is parsed as a double and then rounded to float32; where this double
+        # rounding misses the number, the text of the double is needed.
         same = np.array([float(text) for text in short]).astype(np.float32) == distinct
         texts = [s if ok else long for s, ok, long in zip(short, same, texts, strict=True)]
     return [texts[i] for i in position.tolist()]
 
 
 def _single_text(value: np.float32) -> str:
-    """The shortest text of a float32, in the form that `repr` would choose for a double."""
+    """Return the shortest text of a float32, in the form that `repr` chooses for a double."""
     if value == 0 or 1e-4 <= abs(value) < 1e16:
         return np.format_float_positional(value, trim="-")
     return _tidy(str(value))
@@ -144,7 +144,7 @@ def _tidy(text: str) -> str:
 
 
 def read_numeral(text: str, dtype: Dtype = "float64") -> float:
-    """The finite number of type `dtype` nearest to a decimal text."""
+    """Return the finite number of type `dtype` nearest to a decimal text."""
     value = float(text)
     if dtype == "float32":
         with np.errstate(over="ignore"):
@@ -155,7 +155,7 @@ def read_numeral(text: str, dtype: Dtype = "float64") -> float:
 
 
 def share_text(units: int, total: int) -> str:
-    """The shortest decimal d for which `total` times d, to the nearest whole number, is `units`.
+    """Return the shortest decimal d for which `total` times d rounds to `units`.
 
     >>> share_text(5200937, 2**24)
     '0.31'
@@ -170,7 +170,7 @@ def share_text(units: int, total: int) -> str:
 
 
 def read_share(text: str, total: int) -> int:
-    """The units that `share_text` wrote, in exact integer arithmetic (halves upwards)."""
+    """Return the units that `share_text` wrote, in exact integer arithmetic (halves up)."""
     whole, _, fraction = text.partition(".")
     return _scaled(int(whole + fraction), 10 ** len(fraction), total)
 
@@ -179,15 +179,15 @@ def _scaled(numerator: int, scale: int, total: int) -> int:
     return (2 * numerator * total + scale) // (2 * scale)
 
 
-# ---------------------------------------------------------------- phrases
-# Conditions and tests in words; `treekit.rules.read_text` reads them.
+# ---------------------------------------------------------------- conditions and tests
+# `treekit.rules.read_text` parses these texts.
 
 _GIST = 60
-"""A test of at most so many characters is shown in the rules that ask it."""
+"""Maximum length of a test that is shown in the rules that refer to it."""
 
 
 def levels_text(levels: Sequence[str], words: Language) -> str:
-    """Levels as a choice.
+    """Return categories as a choice.
 
     >>> levels_text(["red", "green", "dark blue"], language())
     'red, green or "dark blue"'
@@ -200,14 +200,14 @@ def levels_text(levels: Sequence[str], words: Language) -> str:
 
 
 def part_text(condition: str, low: int, high: int, words: Language) -> str:
-    """A condition with the bounds of a part of a row's mass, and the part in per cent."""
+    """Return a condition with the bounds of a part of a row's mass, and its percentage."""
     percent = f"{100 * (high - low) / MASS:.3g}"
     said = {"low": str(low), "high": str(high), "percent": percent}
     return words.say("if_part", condition=condition, **said)
 
 
 def test_text(test: Test, schema: Schema, words: Language | None = None) -> str:  # noqa: PT028
-    """What a test asks, clause after clause; by default in English."""
+    """Return the clauses of a test as text, by default in English."""
     words = words or language()
     return words.phrases["test_otherwise"].join(
         _clause_text(clause, schema, words) for clause in test
@@ -215,7 +215,7 @@ def test_text(test: Test, schema: Schema, words: Language | None = None) -> str:
 
 
 def test_gist(test: Test, schema: Schema, words: Language, *, holds: bool) -> str:
-    """The first clause of a test as it reads where the test holds, or fails; empty if it is long.
+    """Return the first clause of a test as it reads if the test holds, or fails; empty if too long.
 
     >>> test_gist(test, schema, language(), holds=False)
     '0.5 * density + -1.25 * sugar > 0.875'
@@ -249,12 +249,12 @@ def _clause_text(clause: Clause, schema: Schema, words: Language) -> str:
 
 
 def _branches_text(column: Column, branches: Sequence[int], words: Language) -> str:
-    """Levels that hold, and, unless they are all others, those that fail."""
+    """Return the categories that hold, and those that fail unless they are all others."""
     sides = [[code for code, b in enumerate(branches) if b == side] for side in (0, 1)]
     if len(sides[0]) + len(sides[1]) == len(branches):
         return _choice(column, sides[0], words)
-    held, failed = (levels_text([column.levels[c] for c in side], words) for side in sides)
-    return words.say("test_rather", name=name_text(column.name, words), levels=held, others=failed)
+    holds, fails = (levels_text([column.levels[c] for c in side], words) for side in sides)
+    return words.say("test_rather", name=name_text(column.name, words), levels=holds, others=fails)
 
 
 def _choice(column: Column, codes: Sequence[int], words: Language) -> str:
@@ -270,10 +270,10 @@ def condition_texts(
     *,
     whole: bool = False,
 ) -> list[str]:
-    """The conditions from `start` to `stop` in words, by default English ones.
+    """Return the conditions from `start` to `stop` as text, by default in English.
 
-    With `whole` tests are said in full where they are asked, for texts that stand alone:
-    ``(age <= 30; if that is unknown: town is Ulm) fails``.  Else by their numbers.
+    With `whole`, tests are written in full, for texts that must be self-contained:
+    ``(age <= 30; if that is unknown: town is Ulm) fails``.  Otherwise by their numbers.
     """
     table = rules.conditions
     fields = zip(
@@ -285,12 +285,12 @@ def condition_texts(
         table.missing[start:stop].tolist(),
         strict=True,
     )
-    told = _Conditions(rules, words or language(), whole=whole)
-    return [told.text(*some) for some in fields]
+    writer = _Conditions(rules, words or language(), whole=whole)
+    return [writer.text(*some) for some in fields]
 
 
 class _Conditions:
-    """Says conditions of one list; names, levels and tests are put into words once."""
+    """Writer of the conditions of one list; names, categories and tests are cached."""
 
     def __init__(self, rules: RuleList, words: Language, *, whole: bool) -> None:
         self.rules, self.table, self.words = rules, rules.conditions, words
@@ -306,7 +306,7 @@ class _Conditions:
         self.outcomes: dict[tuple[int, bool], str] = {}
 
     def name(self, column: int) -> str:
-        """What a column, or a test behind the columns, is called."""
+        """Return the name of a column, or of a test behind the columns."""
         if column < len(self.columns):
             return self.names[column]
         if column not in self.test_names:
@@ -319,7 +319,7 @@ class _Conditions:
         return self.test_names[column]
 
     def text(self, at: int, column: int, low: str, high: str, known: bool, missing: bool) -> str:
-        """Condition `at`; bounds are empty where there are none."""
+        """Return the text of condition `at`; `low` and `high` are empty if unbounded."""
         if not known:
             text = self._absent(at, column) if missing else self._never(column)
         else:
@@ -358,7 +358,7 @@ class _Conditions:
         return self.choices[key]
 
     def _outcome(self, column: int, low: str, high: str) -> str:
-        """Whether a test holds or fails, and, if that is short, what it asks."""
+        """Return the outcome of a test and, if short, its content."""
         name = self.name(column)
         if not low and not high:
             return self.words.say("if_decided", test=name)
@@ -397,7 +397,7 @@ class _Conditions:
 
 
 def _bound_texts(rules: RuleList, bounds: npt.NDArray[np.float64]) -> list[str]:
-    """Numerals of the finite bounds, empty texts for the infinite ones."""
+    """Return numerals of the finite bounds, empty texts for the infinite ones."""
     texts = np.full(len(bounds), "", dtype=object)
     finite = np.isfinite(bounds)
     texts[finite] = numerals(bounds[finite], rules.schema.dtype)
@@ -406,23 +406,23 @@ def _bound_texts(rules: RuleList, bounds: npt.NDArray[np.float64]) -> list[str]:
 
 
 # ---------------------------------------------------------------- patterns
-# The phrases of a language as patterns: what one of them was filled with.
+# Phrases as regular expressions, which recover the field values.
 #
-# A word of the language is never a plain name (`treekit.rules.wording.name_text` quotes
-# it), so that no name can pass for a part of a phrase, nor a phrase for a name.
+# `treekit.rules.wording.name_text` quotes the words of the language, so that no name can be
+# mistaken for a part of a phrase, nor a phrase for a name.
 
 NUMBER = r"-?[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?"
 SHARE = r"[0-9]+(?:\.[0-9]+)?"
 WHOLE = r"[0-9]+"
 QUOTED = r'"(?:[^"\\]|\\.)*+"'
 OPENED = r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)'
-"""A quoted text, or all that follows a quote that nothing closes: no search starts in it anew."""
+"""A quoted text, or the rest after an unclosed quote, so that no search restarts inside it."""
 _FREE = rf'[^"]*(?:{QUOTED}[^"]*)*'
 _FIELD = re.compile(r"\{([a-z_][a-z_0-9]*)\}")
 
 
 class Atoms:
-    """Patterns of what the fields of phrases hold, in one language."""
+    """Patterns of the values of phrase fields, in one language."""
 
     def __init__(self, words: Language) -> None:
         self.words = words
@@ -453,14 +453,14 @@ class Atoms:
         }
 
     def levels_of(self, text: str) -> list[str]:
-        """The levels that a list of them names."""
+        """Return the categories in a list of categories."""
         if text == self.words.phrases["if_nothing"]:
             return []
         return [read_name(match[1]) for match in self._level.finditer(text)]
 
 
 class Patterns:
-    """Phrases, tried in order.
+    """Parser of phrases, tried in order.
 
     Parameters
     ----------
@@ -475,14 +475,14 @@ class Patterns:
         self.fields: dict[str, list[tuple[str, int]]] = {}
         parts, count = [], 0
         for key in keys:
-            count += 1  # the phrase's own group is closed last: `lastgroup` names it
+            count += 1  # the group of the phrase closes last, so `lastgroup` is its key
             pattern, self.fields[key] = _pattern(words.phrases[key], atoms, count)
             parts.append(rf"(?P<{key}>{pattern})")
             count += len(self.fields[key])
         self._match = re.compile("|".join(parts), re.DOTALL).fullmatch
 
     def read(self, text: str) -> tuple[str, dict[str, str]] | None:
-        """Which phrase a text is, and its fields; None if it is none of them."""
+        """Return the phrase that a text is, and its fields; None if it is none of them."""
         match = self._match(text)
         if match is None or match.lastgroup is None:
             return None
@@ -493,13 +493,13 @@ class Patterns:
 def _pattern(
     phrase: str, atoms: Mapping[str, str], groups: int
 ) -> tuple[str, list[tuple[str, int]]]:
-    """A phrase as a pattern behind so many groups, and which group is which field."""
+    """Return a phrase's pattern, its groups numbered after `groups`, and each field's group."""
     found: dict[str, int] = {}
     pattern = ""
     for at, part in enumerate(_FIELD.split(phrase)):
         if at % 2 == 0:
             pattern += re.escape(part)
-        elif part in found:  # said again: the same text
+        elif part in found:  # repeated field: the same text
             pattern += rf"(?:\{found[part]})"
         else:
             found[part] = groups + len(found) + 1
@@ -508,13 +508,13 @@ def _pattern(
 
 
 def shape(phrase: str, atoms: Mapping[str, str]) -> str:
-    """A phrase as a pattern without groups, to be a field of another one."""
+    """Return the pattern of a phrase without groups, to be a field of another phrase."""
     parts = _FIELD.split(phrase)
     return "".join(atoms[p] if at % 2 else re.escape(p) for at, p in enumerate(parts))
 
 
 def cut(text: str, separator: str) -> Iterator[str]:
-    """The parts of a text between separators that stand outside of quotes."""
+    """Generate the parts of a text between separators outside of quotes."""
     at = 0
     for match in re.finditer(rf"{OPENED}|({re.escape(separator)})", text):
         if match[1]:

@@ -1,6 +1,6 @@
-"""Rules as text that an auditor reads and `treekit.rules.read_text` executes.
+"""Write rules as text, which auditors can read and `treekit.rules.read_text` can execute.
 
-Numbers are written as the shortest numerals that read back to them exactly.
+Numbers are written as the shortest numerals that parse to the same value.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _RULES_A_PIECE = 2048
 
 
 def pieces(rules: RuleList, words: Language, tree: int | None = None) -> Iterator[str]:
-    """The text of `rules`, or of those of one tree, some thousand rules at a time."""
+    """Generate the text of `rules`, or of one tree, some thousand rules at a time."""
     yield "\n".join(header(rules, words)) + "\n"
     answers = AnswerTexts(rules, words)
     start, stop = 0, len(rules)
-    if tree is not None:  # the rules of a tree stand together, trees in order
+    if tree is not None:  # rules are sorted by tree
         start, stop = np.searchsorted(rules.tree, [tree, tree + 1]).tolist()
     for first in range(start, stop, _RULES_A_PIECE):
         last = min(first + _RULES_A_PIECE, stop)
@@ -50,7 +50,7 @@ def pieces(rules: RuleList, words: Language, tree: int | None = None) -> Iterato
 
 
 class AnswerTexts:
-    """The lines of a rule from 'then' on; each distinct share is written once."""
+    """Writer of the lines of a rule from 'then' on; each distinct share is formatted once."""
 
     def __init__(self, rules: RuleList, words: Language) -> None:
         self.rules, self.words = rules, words
@@ -62,7 +62,7 @@ class AnswerTexts:
             for o in outputs
         ]
         self.labels = [[label_text(label, words) for label in o.classes] for o in outputs]
-        # What stands around the share of a class.
+        # Texts before and after the share of a class.
         self.around = [
             [words.around("rule_share", "share", label=label) for label in labels]
             for labels in self.labels
@@ -75,7 +75,7 @@ class AnswerTexts:
             self.text = {u: share_text(u, total) for u in distinct}
 
     def lines(self, first: int, last: int) -> Iterator[str]:
-        """For each rule from `first` to `last` all that it says."""
+        """Generate the prediction lines of each rule from `first` to `last`."""
         rules, words = self.rules, self.words
         shared = "_shares" if self.shared else ""
         then, also = words.sayer(f"rule_then{shared}"), words.sayer(f"rule_also{shared}")
@@ -96,7 +96,7 @@ class AnswerTexts:
             yield text
 
     def said(self, start: int, end: int, first: int, last: int) -> list[tuple[str, str]]:
-        """For each rule what it says of one target: the answer, and shares."""
+        """Return the prediction and shares of each rule for one target."""
         if self.shared:
             return self._shares(start, end, first, last)
         return (
@@ -106,14 +106,14 @@ class AnswerTexts:
     def _margins(self, first: int, last: int) -> list[tuple[str, str]]:
         units = self.rules.units[first:last]
         texts = iter(numerals(np.ldexp(units[units != 0].astype(np.float64), self.rules.exponent)))
-        said = [
+        answers = [
             self.comma.join(
                 f"{before}{next(texts)}{after}"
                 for before, after in (self.around[0][k] for k in np.flatnonzero(row).tolist())
             )
             for row in units
         ]
-        return [(text or self.nothing, "") for text in said]
+        return [(text or self.nothing, "") for text in answers]
 
     def _values(self, at: int, first: int, last: int) -> list[tuple[str, str]]:
         units = self.rules.units[first:last, at].astype(np.float64)
@@ -123,9 +123,9 @@ class AnswerTexts:
         output = self.rules.schema.blocks.index(start)
         labels, around, text = self.labels[output], self.around[output], self.text
         votes = self.rules.units[first:last, start:end]
-        said = least_cost(votes, self.rules.costs).tolist()
+        predicted = least_cost(votes, self.rules.costs).tolist()
         texts = []
-        for label, units in zip(said, votes.tolist(), strict=True):
+        for label, units in zip(predicted, votes.tolist(), strict=True):
             named = zip(around, units, strict=True)
             shares = self.comma.join(f"{b}{text[u]}{a}" for (b, a), u in named if u)
             texts.append((labels[label], shares))
@@ -165,10 +165,7 @@ def _rule_texts(
 
 
 # ---------------------------------------------------------------- header
-# What the text of rules says before the first rule.
-#
-# Every fact stands once; explanations follow from the facts, and the reader
-# checks that they do.
+# Every fact is stated once; explanations follow from the facts, which the parser checks.
 
 _MISSING = {
     "direction": ("note_missing",),
@@ -181,18 +178,18 @@ _EXP = {"log2_e": repr(LOG2_E), "ln2_high": repr(LN2_HIGH), "ln2_low": repr(LN2_
 
 
 def header(rules: RuleList, words: Language) -> list[str]:
-    """The lines before the first rule: all that holds for every rule."""
+    """Return the lines before the first rule: the facts of the complete list."""
     return [words.first_line, "", *_Header(rules, words).lines()]
 
 
 class _Header:
-    """Facts of a list of rules, and what follows from them, in one language."""
+    """Writer of the header: facts of a rule list and their explanations."""
 
     def __init__(self, rules: RuleList, words: Language) -> None:
         self.rules, self.words = rules, words
 
     def lines(self) -> Iterator[str]:
-        """All but the first two lines."""
+        """Generate all but the first two lines."""
         rules, schema = self.rules, self.rules.schema
         yield from self.targets()
         yield self.fact("columns", schema.n_features)
@@ -221,17 +218,17 @@ class _Header:
         yield self.fact("rules", len(rules))
 
     def fact(self, key: str, value: object) -> str:
-        """The line of a fact."""
+        """Return the line of a fact."""
         return f"{self.words.facts[key]}{value}"
 
     def notes(self, *keys: str, **fields: object) -> Iterator[str]:
-        """The lines of explanations."""
+        """Generate the lines of explanations."""
         texts = {"mass": str(MASS)} | {name: str(value) for name, value in fields.items()}
         for key in keys:
             yield from (f"  {line}" for line in self.words.lines(key, **texts))
 
     def targets(self) -> Iterator[str]:
-        """The target and its classes, or one line for each of several."""
+        """Generate the target and its classes, or one line for each of several targets."""
         first, *more = self.rules.schema.outputs
         if not more:
             yield self.fact("target", name_text(first.name, self.words))
@@ -246,12 +243,12 @@ class _Header:
             yield "  " + self.words.say(key, name=name, **fields)
 
     def labels(self, output: Output) -> str:
-        """The classes in their order."""
+        """Return the classes in their order."""
         labels = [label_text(label, self.words) for label in output.classes]
         return self.words.phrases["if_comma"].join(labels)
 
     def column(self, column: Column) -> str:
-        """A column and what it holds."""
+        """Return a column and the kind of its values."""
         name = name_text(column.name, self.words)
         if column.kind == "numeric":
             return self.words.say("head_number", name=name)
@@ -262,7 +259,7 @@ class _Header:
         return self.words.say("head_levels", name=name, levels=all_levels)
 
     def tests(self) -> Iterator[str]:
-        """What rules ask beyond single columns."""
+        """Generate the tests of several columns."""
         if not self.rules.tests:
             return
         yield self.fact("tests", len(self.rules.tests))
@@ -273,20 +270,20 @@ class _Header:
         yield from self.notes("note_tests")
 
     def costs(self) -> Iterator[str]:
-        """The table of costs."""
+        """Generate the table of misclassification costs."""
         if self.rules.costs is None:
             return
         labels = [label_text(label, self.words) for label in self.rules.schema.classes]
         yield self.fact("costs", len(labels))
         for label, row in zip(labels, self.rules.costs.tolist(), strict=True):
-            said = self.words.phrases["rule_comma"].join(
+            cells = self.words.phrases["rule_comma"].join(
                 self.words.say("rule_share", label=other, share=str(cost))
                 for other, cost in zip(labels, row, strict=True)
             )
-            yield "  " + self.words.say("head_cost", label=label, costs=said)
+            yield "  " + self.words.say("head_cost", label=label, costs=cells)
 
     def vote(self) -> Iterator[str]:
-        """How the rules that fit a row make an answer."""
+        """Generate the explanation of how rules combine to a prediction."""
         rules = self.rules
         if rules.margins:
             yield from (*self.step(), *self.notes("note_margins"), *self.link())
@@ -312,7 +309,7 @@ class _Header:
             yield from self.notes("note_each_votes")
 
     def rounding(self) -> Iterator[str]:
-        """What shortened thresholds are worth."""
+        """Generate the summary of shortened thresholds."""
         if self.rules.rounding is not None:
             digits, *counts = map(str, self.rules.rounding)
             fields = dict(zip(Rounding._fields[1:], counts, strict=True))
@@ -321,20 +318,20 @@ class _Header:
             yield from self.notes("note_rounded")
 
     def step(self) -> Iterator[str]:
-        """The grid of numbers."""
+        """Generate the fixed-point unit of numbers."""
         if self.rules.combine == "sum":
             yield self.fact("combine", "sum")
         yield self.fact("step", f"2**{self.rules.exponent}")
         yield from self.notes("note_step")
 
     def link(self) -> Iterator[str]:
-        """What a margin becomes."""
+        """Generate the link function of margins."""
         if self.rules.link != "identity":
             yield self.fact("link", self.rules.link)
             yield from self.notes(f"note_{self.rules.link}", "note_exponential", **_EXP)
 
     def number(self) -> str:
-        """Which number of the rules that fit is the answer."""
+        """Return the explanation of which number is the prediction."""
         rules, trees = self.rules, str(self.rules.n_trees)
         if rules.mass > 1:
             return self.words.say("note_sum_mass", total=str(rules.n_trees * MASS))

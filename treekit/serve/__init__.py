@@ -1,13 +1,13 @@
-"""Serve models by the Open Inference Protocol v2, over HTTP and gRPC.
+"""Serve models over HTTP and gRPC with the Open Inference Protocol v2.
 
-| room | holds (each imports only from those above it) |
+| module | contents (each imports only from those above it) |
 |---|---|
-| `errors`, `settings` | errors with their HTTP status; settings and limits of a server |
-| `models/` | served models (treekit's and ONNX files) and the repository of their files |
-| `protocol/` | requests, tensors as JSON and as bytes, and metadata, without a transport |
-| `scheduling` | requests on an event loop, in threads or in batches, with deadlines |
-| `client` | the client of ``treekit predict --url`` |
-| `http/` | the ASGI application: middleware, protocol routes, JSON routes, the page |
-| `grpc/` | the same protocol over gRPC |
-| `process/` | sockets, workers, reloads, start and stop |
+| `errors`, `settings` | errors with their HTTP status; server settings and limits |
+| `models/` | served models (treekit and ONNX files) and the model repository |
+| `protocol/` | requests, tensors as JSON and bytes, and metadata, independent of the transport |
+| `scheduling` | execution on the event loop, in threads or in batches, with deadlines |
+| `client` | client used by ``treekit predict --url`` |
+| `http/` | ASGI application: middleware, protocol routes, JSON routes, web page |
+| `grpc/` | the protocol over gRPC |
+| `process/` | sockets, workers, reloading, startup and shutdown |
 """

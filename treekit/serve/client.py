@@ -1,7 +1,7 @@
-"""A client of the Open Inference Protocol v2 over HTTP.
+"""Client of the Open Inference Protocol v2 over HTTP, for ``treekit predict --url``.
 
-What ``treekit predict --url`` needs and no more: programs have tritonclient and kserve's
-client, or ten lines of their own (``examples/standalone/ask_server.py``).
+Other programs should use tritonclient, kserve's client or a few lines of their own
+(``examples/standalone/ask_server.py``).
 """
 
 from __future__ import annotations
@@ -44,13 +44,12 @@ __all__ = [
 
 
 # ---------------------------------------------------------------- client
-# A client of the protocol: rows of a table to a model on a server.
 
 _HEAD = LENGTH_HEADER.decode()
 
 
 class Client:
-    """Asks one server.
+    """Client of one server.
 
     Parameters and errors are those of `treekit.serve.client.Connection`.
     """
@@ -66,16 +65,16 @@ class Client:
         self._server = Connection(url, token, ca_file, sleep)
 
     def close(self) -> None:
-        """Give the connection up."""
+        """Close the connection."""
         self._server.close()
 
     def get(self, *path: str) -> dict[str, Any]:
-        """The JSON object at a path, whose parts are given as they are.
+        """Fetch the JSON object at a path, given as unquoted parts.
 
         Raises
         ------
         RemoteError
-            If there is none; `status` is that of the answer, 0 without one.
+            If the request fails; `status` is the HTTP status, 0 without a response.
         """
         _, _, body = self._server.ask("GET", path, b"", {})
         return _object(body)
@@ -83,12 +82,12 @@ class Client:
     def infer(
         self, path: Sequence[str], inputs: Sequence[Tensor], outputs: Sequence[str]
     ) -> list[Tensor]:
-        """The outputs of these names for inputs, as bytes both ways: what is sent is exact.
+        """Request outputs by name; tensors are sent and received as bytes, so values are exact.
 
         Raises
         ------
         RemoteError
-            As `get`; also for an answer that is not what was asked for.
+            As `get`; also if the response does not match the request.
         """
         data = [bytes_of(tensor) for tensor in inputs]
         head = json.dumps(
@@ -108,14 +107,15 @@ class Client:
             }
         ).encode()
         headers = {_HEAD: str(len(head)), "Content-Type": "application/octet-stream"}
-        _, said, body = self._server.ask("POST", (*path, "infer"), b"".join((head, *data)), headers)
+        _, response_headers, body = self._server.ask(
+            "POST", (*path, "infer"), b"".join((head, *data)), headers
+        )
         try:
-            found = _outputs(body, said.get(_HEAD))
+            found = _outputs(body, response_headers.get(_HEAD))
             return [found[name] for name in outputs]
         except (InvalidRequestError, LookupError, TypeError, ValueError) as error:
             raise RemoteError(
-                f"{self.url} gave an answer that is none of the protocol with binary data: "
-                f"{error!s:.300}"
+                f"the response of {self.url} violates the protocol with binary data: {error!s:.300}"
             ) from error
 
 
@@ -125,12 +125,12 @@ def _object(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise RemoteError(f"the server answered {shown(body[:80])}, which is no JSON object")
+        raise RemoteError(f"expected a JSON object from the server, got {shown(body[:80])}")
     return found
 
 
 def _outputs(body: bytes, head: str | None) -> dict[str, Tensor]:
-    """The tensors of an answer by name; each has its bytes after the JSON."""
+    """Parse the tensors of a response by name; the bytes of all tensors follow the JSON."""
     end = len(body) if head is None else int(head)
     rest = memoryview(body)[end:]
     found = {}
@@ -138,7 +138,7 @@ def _outputs(body: bytes, head: str | None) -> dict[str, Tensor]:
         name, datatype, shape = output["name"], output["datatype"], output["shape"]
         size = output["parameters"]["binary_data_size"]
         if not 0 <= size <= len(rest):
-            raise ValueError(f"{name!r} has {size} of {len(rest)} bytes")
+            raise ValueError(f"{name!r} declares {size} bytes, {len(rest)} are left")
         dtype = numpy_type(name, datatype)
         found[name] = Tensor(
             name, datatype, cells_of_bytes(name, datatype, shape, rest[:size], dtype)
@@ -148,14 +148,14 @@ def _outputs(body: bytes, head: str | None) -> dict[str, Tensor]:
 
 
 # ---------------------------------------------------------------- connection
-# A connection to a server over HTTP, of the standard library alone: TLS, token, tries.
+# HTTP connection with the standard library only: TLS, token, retries.
 
 _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 120.0
 _TRIES = 6
 _LONGEST_WAIT = 30.0
 _MOST_BYTES = 1 << 28
-"""Of an answer: who answers may be anybody."""
+"""Maximum bytes of a response, as the server may not be trusted."""
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
@@ -165,12 +165,12 @@ Answer = tuple[int, Mapping[str, str], bytes]
 
 
 def read_token(path: str | Path) -> str:
-    """The bearer token in a file of one line.
+    """Read the bearer token from a file with one line.
 
     Raises
     ------
     SettingError
-        If the file cannot be read, or holds none.
+        If the file cannot be read or does not contain a token.
     """
     try:
         token = Path(path).read_bytes()[: 1 << 16].decode("latin-1").strip()
@@ -180,29 +180,29 @@ def read_token(path: str | Path) -> str:
         ) from error
     if not _TOKEN.fullmatch(token):
         raise SettingError(
-            f"the token file {str(path)!r} holds no token: it is one line of letters, digits "
-            "and ._~+/=- alone"
+            f"the token file {str(path)!r} does not contain a valid token: expected one line of "
+            "letters, digits and ._~+/=-"
         )
     return token
 
 
 class Connection:
-    """One connection to one server, kept between requests and made anew where it was lost.
+    """Persistent connection to one server, re-established if it is lost.
 
     Parameters
     ----------
     url : str
-        ``http://host:port`` or ``https://...``; a path goes before those that are asked.
+        ``http://host:port`` or ``https://...``; a path is prepended to requested paths.
     token : str, optional
     ca_file : str, optional
-        PEM of the authorities that are trusted; default: those of the system.
+        PEM file of trusted certificate authorities; default: those of the system.
     sleep : callable
-        How to wait; for tests.
+        Function that waits between retries; for tests.
 
     Raises
     ------
     SettingError
-        For a URL or a file that is none.
+        If the URL or the file is invalid.
     """
 
     def __init__(
@@ -220,7 +220,7 @@ class Connection:
                 host, port, timeout=_CONNECT_SECONDS, context=_trusting(ca_file)
             )
         elif ca_file is not None:
-            raise SettingError(f"{url!r} is without TLS; leave the authorities' file out")
+            raise SettingError(f"{url!r} does not use TLS; omit the CA file")
         else:
             self._connection = http.client.HTTPConnection(host, port, timeout=_CONNECT_SECONDS)
         self._headers = {"Accept": "application/json"}
@@ -228,55 +228,57 @@ class Connection:
             self._headers["Authorization"] = f"Bearer {token}"
             if not secure and host not in _LOCAL:
                 warnings.warn(
-                    f"the token goes to {host} as it is, for all between to read; ask https://",
+                    f"the token is sent to {host} unencrypted; use https://",
                     TreekitWarning,
                     stacklevel=2,
                 )
 
     def close(self) -> None:
-        """Give the connection up."""
+        """Close the connection."""
         self._connection.close()
 
     def ask(
         self, method: str, path: Sequence[str], body: bytes, headers: Mapping[str, str]
     ) -> Answer:
-        """Status 200, the headers and the body of the answer; a busy server is asked again.
+        """Send a request, retrying while the server is busy; return status, headers and body.
 
         Parameters
         ----------
         method : str
         path : sequence of str
-            Its parts, as they are.
+            Unquoted parts of the path.
         body : bytes
         headers : mapping
 
         Raises
         ------
         RemoteError
-            For another status, or without an answer.
+            If the status is not 200 or there is no response.
         """
         place = "/".join((self._prefix, *(quote(part, safe="") for part in path)))
         wait = 0.5
         for left in reversed(range(_TRIES)):
-            status, said, text = self._once(method, place, body, {**self._headers, **headers})
+            status, response_headers, text = self._once(
+                method, place, body, {**self._headers, **headers}
+            )
             if status == 200:
                 break
             if status not in (429, 503) or not left:
                 raise RemoteError(_reason(self.url, status, text), status)
-            asked = said.get("retry-after", "")
-            known = asked.isascii() and asked.isdigit() and len(asked) < 6
-            self._sleep(min(float(asked) if known else wait, _LONGEST_WAIT))
+            retry_after = response_headers.get("retry-after", "")
+            is_valid = retry_after.isascii() and retry_after.isdigit() and len(retry_after) < 6
+            self._sleep(min(float(retry_after) if is_valid else wait, _LONGEST_WAIT))
             wait *= 2
-        return status, said, text
+        return status, response_headers, text
 
     def _once(self, method: str, place: str, body: bytes, headers: Mapping[str, str]) -> Answer:
-        kept = self._connection.sock is not None
+        was_open = self._connection.sock is not None
         try:
             return self._exchange(method, place, body, headers)
         except (http.client.HTTPException, OSError) as error:
             self._connection.close()
-            # A server may close a connection that it has kept for a while; nothing is lost.
-            if not (kept and isinstance(error, ConnectionError)):
+            # A server may close an idle connection; the request was not processed, so retry.
+            if not (was_open and isinstance(error, ConnectionError)):
                 raise self._unreached(error) from error
         try:
             return self._exchange(method, place, body, headers)
@@ -289,53 +291,56 @@ class Connection:
         if connection.sock is None:
             connection.connect()
             connection.sock.settimeout(_ANSWER_SECONDS)  # type: ignore[attr-defined]
-        with contextlib.suppress(ConnectionError):  # it may refuse before all has arrived: why?
+        # The server may reject a request before it has arrived; the response has the reason.
+        with contextlib.suppress(ConnectionError):
             connection.request(method, place, body or None, dict(headers))
         answer = connection.getresponse()
         text = answer.read(_MOST_BYTES + 1)
         if len(text) > _MOST_BYTES:
             connection.close()
-            raise RemoteError(f"the answer of {self.url} is longer than {_MOST_BYTES:,} bytes")
-        if answer.length:  # bytes that were promised and did not come
-            raise ConnectionError("the answer ended early")
+            raise RemoteError(f"the response of {self.url} is longer than {_MOST_BYTES:,} bytes")
+        if answer.length:  # fewer bytes than Content-Length
+            raise ConnectionError("the response ended early")
         return answer.status, {k.lower(): v for k, v in answer.getheaders()}, text
 
     def _unreached(self, error: Exception) -> RemoteError:
         if isinstance(error, ssl.SSLCertVerificationError):
             return RemoteError(
-                f"the certificate of {self.url} is not accepted: {error.verify_message}; give "
-                "the file of who signed it, by --ca-file"
+                f"the certificate of {self.url} is not trusted: {error.verify_message}; give the "
+                "certificate of its CA with --ca-file"
             )
         if isinstance(error, ssl.SSLError):
-            return RemoteError(f"{self.url} speaks no TLS that is known: {error.reason or error}")
+            return RemoteError(f"TLS handshake with {self.url} failed: {error.reason or error}")
         if isinstance(error, TimeoutError):
-            return RemoteError(f"{self.url} does not answer in time; is it the right place?")
+            return RemoteError(f"{self.url} does not respond in time; check the URL")
         if isinstance(error, OSError):
             reason = error.strerror or str(error) or "the connection was lost"
             cut = isinstance(error, http.client.RemoteDisconnected) and not self.url.startswith(
                 "https:"
             )
-            also = " If it speaks TLS, its URL begins with https://" if cut else ""
+            also = " If it uses TLS, give a URL with https://" if cut else ""
             return RemoteError(
                 f"cannot reach {self.url}: {reason}; is a server running there?{also}"
             )
         return RemoteError(
-            f"what answers at {self.url} speaks no HTTP: {shown(str(error))}; is it the right "
-            "port, and http or https?"
+            f"{self.url} does not respond with HTTP: {shown(str(error))}; check the port, and "
+            "http or https"
         )
 
 
 def _place(url: str) -> tuple[bool, str, int | None, str]:
-    """Whether with TLS, host, port and path of a URL."""
+    """Parse a URL; return whether it uses TLS, and its host, port and path."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise SettingError(f"{url!r} is no URL: {error}; give http://host:port") from None
+        raise SettingError(f"invalid URL {url!r}: {error}; give http://host:port") from None
     if parts.scheme not in ("http", "https") or not host or not url.isprintable():
-        raise SettingError(f"{url!r} is no URL of a server; give http://host:port, or https://")
+        raise SettingError(f"invalid server URL {url!r}; give http://host:port or https://")
     if parts.username is not None or parts.query or parts.fragment:
-        raise SettingError(f"{url!r} has more than host, port and path; a token is given in a file")
+        raise SettingError(
+            f"server URL {url!r} may only have host, port and path; give a token in a file"
+        )
     return parts.scheme == "https", host, port, quote(parts.path.rstrip("/"), safe="/%")
 
 
@@ -344,34 +349,35 @@ def _trusting(ca_file: str | Path | None) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
     except (OSError, ssl.SSLError) as error:
         raise SettingError(
-            f"{str(ca_file)!r} is no file of certificates: {error.strerror or error}"
+            f"{str(ca_file)!r} is not a certificate file: {error.strerror or error}"
         ) from None
 
 
 def _reason(url: str, status: int, body: bytes) -> str:
-    """What the server says of its refusal."""
+    """Return the error message of a response."""
     try:
         text = json.loads(body)["error"]
     except (ValueError, LookupError, TypeError, RecursionError):
         text = None
     if not isinstance(text, str):
-        text = f"{url} answered with status {status}"
+        text = f"{url} responded with status {status}"
     if status == 401:
-        return f"{text}; give its file by --token-file"
+        return f"{text}; give the token file with --token-file"
     return text[:2000]
 
 
-# ---------------------------------------------------------------- foreign
-# Columns of a table as the inputs of whatever model, and its outputs as columns.
+# ---------------------------------------------------------------- tensors of tables
 
 
 def inputs_of(table: Table, specs: Sequence[Spec]) -> list[Tensor]:
-    """The inputs of a model, by their names; a single one may take all columns in their order.
+    """Convert a table to the inputs of a model, matched by name.
+
+    A single input that is not a column name takes all columns in order.
 
     Raises
     ------
     DataError
-        If the table has no such columns, or cells that are not of their type.
+        If columns are missing or cells do not have the datatype of the input.
     """
     if len(specs) == 1 and specs[0].name not in table.names:
         return [_whole(table, specs[0])]
@@ -382,8 +388,8 @@ def _whole(table: Table, spec: Spec) -> Tensor:
     width = math.prod(spec.shape[1:])
     if len(spec.shape) > 2 or (width >= 0 and width != len(table.names)):
         raise DataError(
-            f"the model takes one input {spec.name!r} of shape {list(spec.shape)}, and the table "
-            f"has {len(table.names)} columns; give those that it takes, in its order"
+            f"the model takes one input {spec.name!r} of shape {list(spec.shape)}, but the table "
+            f"has {len(table.names)} columns; give the model's columns in order"
         )
     cells = [_cells(table, name, spec.datatype) for name in table.names]
     stacked = np.stack(cells, axis=1) if len(spec.shape) == 2 else cells[0]
@@ -393,8 +399,8 @@ def _whole(table: Table, spec: Spec) -> Tensor:
 def _one(table: Table, spec: Spec) -> Tensor:
     if len(spec.shape) not in (1, 2) or math.prod(spec.shape[1:]) not in (1, -1):
         raise DataError(
-            f"the model's input {spec.name!r} has shape {list(spec.shape)}, which is no column "
-            "of a table; ask it by a client of your own"
+            f"the model's input {spec.name!r} has shape {list(spec.shape)}, which is not a table "
+            "column; use another client"
         )
     if spec.name not in table.names:
         raise DataError(
@@ -406,7 +412,7 @@ def _one(table: Table, spec: Spec) -> Tensor:
 
 
 def _cells(table: Table, name: str, datatype: str) -> npt.NDArray[Any]:
-    """(rows,) of a column as the datatype has them; missing texts are empty."""
+    """Return a column as an array (rows,) of the datatype; missing strings are empty."""
     dtype = numpy_type(name, datatype)
     if dtype.hasobject:
         texts = np.empty(table.n_rows, dtype=object)
@@ -421,14 +427,14 @@ def _cells(table: Table, name: str, datatype: str) -> npt.NDArray[Any]:
         if wrong.any():
             row = int(wrong.argmax())
             raise DataError(
-                f"column {name!r} holds {numbers[row]} in row {table.first_row + row} (counting "
-                f"from 0), and the model takes {datatype} there"
+                f"column {name!r} has value {numbers[row]} in row {table.first_row + row} "
+                f"(counting from 0), which is not of the input's datatype {datatype}"
             )
     return cells
 
 
 def columns_said(outputs: Sequence[Tensor]) -> tuple[list[str], list[list[Any]]]:
-    """Names and cells of the columns that outputs are: a wide one has its places in brackets."""
+    """Convert outputs to columns; those of a 2-d output are named ``name[k]``."""
     names: list[str] = []
     columns: list[list[Any]] = []
     for output in outputs:
@@ -439,68 +445,68 @@ def columns_said(outputs: Sequence[Tensor]) -> tuple[list[str], list[list[Any]]]
     return names, columns
 
 
-# ---------------------------------------------------------------- remote
-# Models on a server, asked about the rows of a table.
-#
-# Of treekit's models the server's metadata hold the schema: rows are coded here, as
-# ``treekit predict`` codes them, and sent as numbers, so that each answer is the same.
+# ---------------------------------------------------------------- remote models
+# The metadata of treekit models contain the schema: rows are encoded here, exactly as by
+# ``treekit predict``, and sent as numbers, so that predictions are identical.
 
 _ROWS = 10_000
 _BYTES = 4 << 20
-"""Of a part of the rows that is sent at once; a server that takes less says so."""
+"""Maximum bytes per request; halved if the server rejects it as too large."""
 
 _ROWS_A_BLOCK = 200_000
-"""Of a large file, coded together."""
+"""Rows of a large file encoded together."""
 
 Lines = list[Sequence[Any]]
 
 
 class Remote(Protocol):
-    """A model on a server."""
+    """Model on a server."""
 
     marks: tuple[str, ...] | None
-    """Texts that mean missing, if it says so."""
+    """Strings that denote missing values, if known."""
 
     proba: bool
-    """Whether it has probabilities to add."""
+    """Whether the model can add probabilities."""
 
     def lines(self, table: Table, *, proba: bool = False) -> Iterator[Lines]:
-        """Names of columns, then what the model says of each row, some rows at a time.
+        """Yield the column names, then the predictions in blocks of rows.
 
         Raises
         ------
         RemoteError
-            If the server refuses rows, or cannot be reached any more.
+            If the server rejects rows or becomes unreachable.
         DataError
-            If the table is not one for the model.
+            If the table does not match the model.
         """
 
 
 def remote_model(client: Client, name: str) -> Remote:
-    """The model of this name, in the version that is the newest now.
+    """Return the newest version of a model on the server.
 
     Raises
     ------
     RemoteError
-        If the server has none, or cannot be reached.
+        If the server does not have the model or is unreachable.
     """
     path = ["v2", "models", name]
-    told = client.get(*path)
+    metadata = client.get(*path)
     try:
-        versions = told.get("versions") or []
-        if versions:  # all parts of a table are answered by one
+        versions = metadata.get("versions") or []
+        if versions:  # all parts of a table are predicted by the same version
             path += ["versions", str(versions[0])]
-            told = client.get(*path)
-        known = told.get("parameters") or {}
-        if "schema" in known:
-            return _Treekit(client, path, known)
-        return _Foreign(client, path, told)
+            metadata = client.get(*path)
+        parameters = metadata.get("parameters") or {}
+        if "schema" in parameters:
+            return _Treekit(client, path, parameters)
+        return _Foreign(client, path, metadata)
     except (LookupError, TypeError, AttributeError, ValueError, msgspec.MsgspecError) as error:
-        raise RemoteError(f"what {client.url} tells of {name!r} cannot be used: {error}") from error
+        raise RemoteError(
+            f"invalid metadata of model {name!r} from {client.url}: {error}"
+        ) from error
 
 
 class _Treekit:
-    """One of treekit's."""
+    """treekit model on a server."""
 
     def __init__(self, client: Client, path: Sequence[str], known: dict[str, Any]) -> None:
         self._client, self._path = client, path
@@ -511,7 +517,7 @@ class _Treekit:
         self.proba = schema.task == "classification"
 
     def lines(self, table: Table, *, proba: bool = False) -> Iterator[Lines]:
-        """As `Remote.lines`; exactly the rows of ``treekit predict``."""
+        """Yield the lines of `Remote.lines`, identical to those of ``treekit predict``."""
         outputs = self._schema.outputs
         header = [output.name for output in outputs]
         if proba:
@@ -531,20 +537,20 @@ class _Treekit:
             def part(rows: slice, matrix: Any = matrix, datatype: str = datatype) -> list[Tensor]:
                 return [Tensor("input", datatype, matrix[rows])]
 
-            for said in _asked(self._client, self._path, len(matrix), part, names):
+            for tensors in _asked(self._client, self._path, len(matrix), part, names):
                 columns: list[Any] = []
-                for tensor in said:
+                for tensor in tensors:
                     wide = tensor.cells.reshape(len(tensor.cells), math.prod(tensor.shape[1:]))
                     columns += wide.T.tolist()
                 if len(columns) != len(header):
                     raise RemoteError(
-                        f"the server answered {len(columns)} columns, and the schema that it "
-                        f"told has {len(header)}"
+                        f"the server returned {len(columns)} columns, but its schema has "
+                        f"{len(header)}"
                     )
                 yield list(zip(*columns, strict=True))
 
     def _names(self, proba: bool) -> list[str]:
-        """The outputs that make the columns, in their order."""
+        """Return the outputs to request, in column order."""
         if not self.proba:
             return ["value"]
         ends = [f"_{k}" for k in range(len(self._schema.outputs))] if self._schema.more else [""]
@@ -553,7 +559,7 @@ class _Treekit:
 
 
 class _Foreign:
-    """A model of which the server tells inputs and outputs alone."""
+    """Model known only by its inputs and outputs."""
 
     marks: tuple[str, ...] | None = None
     proba = False
@@ -565,7 +571,7 @@ class _Foreign:
         self._outputs = [_spec(given) for given in usual]
 
     def lines(self, table: Table, *, proba: bool = False) -> Iterator[Lines]:
-        """As `Remote.lines`; each output is a column, or as many as it is wide."""
+        """Yield the lines of `Remote.lines`; each output is one column or several."""
         del proba
         names = [spec.name for spec in self._outputs]
         headed = False
@@ -575,8 +581,8 @@ class _Foreign:
             def part(rows: slice, tensors: list[Tensor] = tensors) -> list[Tensor]:
                 return [tensor._replace(cells=tensor.cells[rows]) for tensor in tensors]
 
-            for said in _asked(self._client, self._path, block.n_rows, part, names):
-                header, columns = columns_said(said)
+            for outputs in _asked(self._client, self._path, block.n_rows, part, names):
+                header, columns = columns_said(outputs)
                 if not headed:
                     yield [header]
                     headed = True
@@ -596,7 +602,7 @@ def _asked(
     part: Callable[[slice], list[Tensor]],
     names: Sequence[str],
 ) -> Iterator[list[Tensor]]:
-    """The outputs for rows, asked in parts as large as the server takes."""
+    """Request the outputs of rows in parts that the server accepts."""
     first, most = 0, _ROWS
     while first < n_rows:
         inputs = part(slice(first, min(first + most, n_rows)))
@@ -607,20 +613,21 @@ def _asked(
             inputs = part(slice(first, first + most))
             rows = len(inputs[0].cells)
         try:
-            said = client.infer(path, inputs, names)
+            outputs = client.infer(path, inputs, names)
         except RemoteError as error:
             if error.status == 413 and rows > 1:
                 most = rows // 2
                 continue
             if error.status == 404:
                 raise RemoteError(
-                    f"{error}: the model was replaced while it was asked; ask again", 404
+                    f"{error}: the model was replaced during prediction; retry", 404
                 ) from error
             raise
-        for tensor in said:
+        for tensor in outputs:
             if len(tensor.cells) != rows:
                 raise RemoteError(
-                    f"the server answered {len(tensor.cells)} rows of {tensor.name!r} to {rows}"
+                    f"the server returned {len(tensor.cells)} rows of {tensor.name!r}, "
+                    f"expected {rows}"
                 )
-        yield said
+        yield outputs
         first += rows

@@ -1,7 +1,7 @@
-"""What a request or a model file is refused for: one error for each way out of the server.
+"""Errors of the server, one class per HTTP status.
 
-The HTTP face answers with `status`, the gRPC face with the code that it stands for
-(`treekit.serve.grpc`); both give the message, which names the value, the rule and the remedy.
+HTTP responses use `status`, gRPC responses the corresponding code (`treekit.serve.grpc`); both
+include the message, which names the value, the rule and the remedy.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ _SHOWN = 80
 
 
 def shown(text: object) -> str:
-    """The representation of something that a request brought, short enough for a message."""
+    """Return the ``repr`` of a request value, truncated for error messages."""
     written = repr(text)
     return written if len(written) <= _SHOWN else f"{written[:_SHOWN]}..."
 
 
 class ServeError(TreekitError):
-    """Base of all that a server answers with an error of its own; `status` is HTTP's."""
+    """Base class of errors sent as a response; `status` is the HTTP status."""
 
     status = 400
 
 
 class RemoteError(TreekitError):
-    """What a client has of a server that it cannot reach, or that refuses its request.
+    """Error raised by the client if a server is unreachable or rejects a request.
 
     Attributes
     ----------
     status : int
-        Of the answer; 0 without one.
+        HTTP status of the response; 0 without a response.
     """
 
     def __init__(self, message: str, status: int = 0) -> None:
@@ -53,54 +53,54 @@ class RemoteError(TreekitError):
 
 
 class InvalidRequestError(ServeError):
-    """A request that breaks a rule of the protocol, or of the model's schema."""
+    """The request violates the protocol or the model's schema."""
 
     status = 400
 
 
 class UnauthorisedError(ServeError):
-    """A request without the token that the server asks for."""
+    """The request lacks a valid token."""
 
     status = 401
 
 
 class ForbiddenError(ServeError):
-    """A request of a host, an origin or a kind that the server does not serve."""
+    """The host, origin or kind of the request is not allowed."""
 
     status = 403
 
 
 class NotFoundError(ServeError):
-    """A path, model or version that is not there."""
+    """The path, model or version does not exist."""
 
     status = 404
 
 
 class TooSlowError(ServeError):
-    """A request whose body took too long to arrive."""
+    """The request body did not arrive in time."""
 
     status = 408
 
 
 class TooLargeError(ServeError):
-    """A request of more bytes, rows or explanations than the server takes."""
+    """The request exceeds the limit on bytes, rows or explanations."""
 
     status = 413
 
 
 class UnsupportedError(ServeError):
-    """A body in a coding that the server does not read."""
+    """The Content-Encoding of the body is not supported."""
 
     status = 415
 
 
 class BusyError(ServeError):
-    """More requests at once than the server takes; worth another try."""
+    """The server has too many concurrent requests; the client may retry."""
 
     status = 429
 
 
 class UnavailableError(ServeError):
-    """A model that is not loaded, an answer that takes too long, a server that is closing."""
+    """The model is not loaded, the response takes too long, or the server is closing."""
 
     status = 503

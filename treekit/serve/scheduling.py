@@ -1,4 +1,4 @@
-"""Requests on an event loop: small ones at once, large ones in threads, all within bounds."""
+"""Execution of requests: small ones on the event loop, large ones in threads, all limited."""
 
 from __future__ import annotations
 
@@ -42,25 +42,25 @@ __all__ = [
 T = TypeVar("T")
 
 _AT_ONCE = 100_000.0
-"""Visits of nodes that the event loop waits for: some 0.5 ms."""
+"""Maximum node visits of a request executed on the event loop: about 0.5 ms."""
 
 SMALL = 1 << 16
-"""Bytes that the event loop reads or writes itself: below 1 ms of most, some of texts."""
+"""Maximum bytes parsed or serialized on the event loop: mostly below 1 ms, more for strings."""
 
-_CLOSING = "the server is closing; ask another, or come again"
+_CLOSING = "the server is closing; retry later or use another server"
 
 
 class Runner:
-    """Answers batches, one process' share of the work.
+    """Executor of the prediction batches of one process.
 
     Parameters
     ----------
     limits : Limits
     threads : int
-        For what would keep the event loop.
+        Number of threads for work that would block the event loop.
     queued : int
-        Answers that may wait for a thread; one more is refused.  An answer that takes too
-        long is given up, not ended: until it is done its thread is not there for others.
+        Maximum requests waiting for a thread; further requests are rejected.  A request that
+        times out is abandoned, not interrupted: it occupies its thread until it is done.
     batch_rows, batch_delay : int, float
         See `ServeSettings`.
     """
@@ -78,7 +78,7 @@ class Runner:
         self._answering = Deadlines(
             limits.seconds,
             UnavailableError(
-                f"the answer took longer than {limits.seconds:g} s; send fewer rows at once"
+                f"the prediction took longer than {limits.seconds:g} s; send fewer rows at once"
             ),
         )
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="treekit-answer")
@@ -92,18 +92,18 @@ class Runner:
 
     @classmethod
     def of(cls, settings: ServeSettings) -> Runner:
-        """One as the settings have it."""
+        """Return a runner with the limits and batching of the settings."""
         return cls(
             settings.limits, batch_rows=settings.batch_rows, batch_delay=settings.batch_delay
         )
 
     @property
     def batches(self) -> bool:
-        """Whether small requests wait for each other."""
+        """Whether small requests are batched."""
         return self._batcher is not None
 
     def check(self, served: Served, batch: Batch, wanted: Sequence[str]) -> None:
-        """Raise `TooLargeError` for more rows, or rows to explain, than the limits allow."""
+        """Raise `TooLargeError` if the rows, or the rows to explain, exceed the limits."""
         limits = self.limits
         if batch.rows > limits.rows:
             raise TooLargeError(
@@ -112,27 +112,27 @@ class Runner:
             )
         if batch.rows > limits.explained_rows and not served.explaining.isdisjoint(wanted):
             raise TooLargeError(
-                f"the request asks for {', '.join(sorted(served.explaining & set(wanted)))} of "
+                f"the request selects {', '.join(sorted(served.explaining & set(wanted)))} for "
                 f"{batch.rows:,} rows; this server explains {limits.explained_rows:,} at once: "
                 "send them in parts"
             )
 
     def rows_at_once(self, served: Served) -> int:
-        """Rows whose usual answer is there before anybody would notice."""
+        """Return the maximum rows whose default outputs are computed on the event loop."""
         return min(self.limits.rows, int(_AT_ONCE // served.effort))
 
     def at_once(self, served: Served, batch: Batch, wanted: Sequence[str]) -> bool:
-        """Whether the answer is there before anybody would notice."""
+        """Return whether the request is small enough for the event loop."""
         return batch.rows <= self.rows_at_once(served) and served.explaining.isdisjoint(wanted)
 
     async def run(self, served: Served, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
-        """The outputs that are wanted.
+        """Compute the selected outputs.
 
         Raises
         ------
         ServeError
-            As `Served.answer` and `check`; `UnavailableError` if it takes too long, or
-            would have to wait behind too many others.
+            As `Served.answer` and `check`; `UnavailableError` if it takes too long or too
+            many requests are queued.
         """
         self.check(served, batch, wanted)
         batcher = self._batcher
@@ -147,8 +147,8 @@ class Runner:
             raise UnavailableError(_CLOSING)
         if not self._places.acquire(blocking=False):
             raise UnavailableError(
-                f"{self._queued} large requests wait for a thread already; come again, or send "
-                "fewer rows at once"
+                f"server busy: {self._queued} large requests are already queued; retry later or "
+                "send fewer rows at once"
             )
         work = self._pool.submit(served.answer, batch, wanted)
         work.add_done_callback(lambda _: self._places.release())
@@ -158,45 +158,45 @@ class Runner:
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if self._closed.is_set() and task is not None and not task.cancelling():
-                raise UnavailableError(_CLOSING) from None  # `close` gave the work up
+                raise UnavailableError(_CLOSING) from None  # cancelled by `close`
             raise
 
     async def work(self, function: Callable[..., T], *given: Any) -> T:
-        """What a function gives that would keep the event loop, in a thread of the answers.
+        """Run a function that would block the event loop in a prediction thread.
 
         Raises
         ------
         UnavailableError
-            If it takes too long; and whatever the function raises.
+            If it takes too long; other errors are those of the function.
         """
         try:
             work = asyncio.get_running_loop().run_in_executor(self._pool, function, *given)
-        except RuntimeError:  # of a pool that takes no more
+        except RuntimeError:  # the pool has been shut down
             raise UnavailableError(_CLOSING) from None
         return await self._in_time(work)
 
     async def sized(self, size: int, function: Callable[..., T], *given: Any) -> T:
-        """What a function makes of so many bytes: of few at once, of many as `work` does."""
+        """Run a function on `size` bytes: directly if they are few, else with `work`."""
         return function(*given) if size <= SMALL else await self.work(function, *given)
 
     async def beside(self, function: Callable[..., T], *given: Any) -> T:
-        """The same of explanations and lists of rules, which have threads of their own.
+        """Run a function for explanations or rule lists in separate threads.
 
-        However many are asked for, predictions do not wait for them.
+        Predictions never wait for these threads.
 
         Raises
         ------
         UnavailableError
-            If it takes too long, or would have to wait behind too many others.
+            If it takes too long or too many such requests are queued.
         """
         if not self._places_beside.acquire(blocking=False):
             raise UnavailableError(
-                f"{self._queued} explanations or lists of rules wait for a thread already; "
-                "come again"
+                f"server busy: {self._queued} explanations or rule lists are already queued; "
+                "retry later"
             )
         try:
             work = self._beside.submit(function, *given)
-        except RuntimeError:  # of a pool that takes no more
+        except RuntimeError:  # the pool has been shut down
             self._places_beside.release()
             raise UnavailableError(_CLOSING) from None
         work.add_done_callback(lambda _: self._places_beside.release())
@@ -207,22 +207,22 @@ class Runner:
             return await asyncio.wait_for(work, self.limits.seconds)
         except TimeoutError:
             raise UnavailableError(
-                f"the answer took longer than {self.limits.seconds:g} s; ask for less at once"
+                f"the response took longer than {self.limits.seconds:g} s; request less at once"
             ) from None
 
     def close(self) -> None:
-        """Take no more for threads, give up what waits for one; threads end when they are done."""
+        """Accept no more work for threads and cancel queued work; running threads finish."""
         self._closed.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._beside.shutdown(wait=False, cancel_futures=True)
 
 
 # ---------------------------------------------------------------- service
-# What the faces of one process share: models, bounds, and one way through them.
+# State shared by the transports of one process.
 
 
 class Working:
-    """How many requests are in the works, by whatever transport."""
+    """Number of concurrent requests over all transports."""
 
     __slots__ = ("count",)
 
@@ -230,25 +230,24 @@ class Working:
         self.count = 0
 
     def inc(self) -> None:
-        """One more."""
+        """Count a request that begins."""
         self.count += 1
 
     def dec(self) -> None:
-        """One less."""
+        """Count a request that ends."""
         self.count -= 1
 
     def check(self, most: int) -> None:
-        """Raise `BusyError` if there are more, this one among them."""
+        """Raise `BusyError` if there are more than `most`, including the current request."""
         if self.count > most:
             raise BusyError(
-                f"{most:,} requests are in the works, as many as this server takes; "
-                "come again in a second"
+                f"server busy: more than {most:,} requests are in progress; retry in 1 s"
             )
 
 
 @dataclass
 class Service:
-    """One process' server behind whatever transport.
+    """Server of one process, independent of the transport.
 
     Attributes
     ----------
@@ -257,8 +256,8 @@ class Service:
     control : bool
         Whether clients may load and unload models.
     closing : bool
-        Set when the process has been told to end: it is no longer ready, and ends when the
-        requests in the works are answered.
+        Set when the process is to stop: it is no longer ready, and stops when all requests
+        in progress are answered.
     working : Working
     """
 
@@ -270,16 +269,16 @@ class Service:
 
     @property
     def limits(self) -> Limits:
-        """The bounds."""
+        """Limits of the process."""
         return self.runner.limits
 
     @property
     def ready(self) -> bool:
-        """Whether every model that is wanted answers, and goes on to."""
+        """Whether all models are loaded and the server is not closing."""
         return not self.closing and self.repository.ready
 
     def infer_quick(self, served: Served, body: bytes) -> QuickAnswer | None:
-        """The answer to a small body that is plainly the commonest; None: ask the general way."""
+        """Return the response to a small common request; None if `infer` must be used."""
         runner = self.runner
         if served.quick is None or runner.batches or len(body) > SMALL:
             return None
@@ -293,21 +292,21 @@ class Service:
         tensors_of: Callable[..., Sequence[Tensor]],
         *given: Any,
     ) -> list[Tensor]:
-        """The outputs of these names (None: the usual ones) for a request's inputs.
+        """Compute the outputs of these names (None: the default ones) for a request.
 
         Parameters
         ----------
         served : Served
         names : sequence of str, optional
         size : int
-            Bytes of the request: a large one is read in a thread.
+            Bytes of the request; a large one is parsed in a thread.
         tensors_of : callable
-            Of `given` it makes the inputs.
+            ``tensors_of(*given)`` returns the input tensors.
 
         Raises
         ------
         ServeError
-            Says what is wrong with the request, or why there is no answer.
+            If the request is invalid or cannot be answered.
         """
         wanted = served.wanted(names)
 
@@ -318,17 +317,17 @@ class Service:
 
 
 # ---------------------------------------------------------------- deadlines
-# Time limits for very many short works: a table that is swept, not a timer for each.
+# Time limits for many short tasks: a table scanned periodically instead of a timer for each.
 #
-# `asyncio.timeout` arms and disarms a timer of the event loop for each request: 4 us on
-# uvloop, of some 80 for a whole request (measured); this takes under 1.
+# `asyncio.timeout` sets and cancels a timer of the event loop for each request: 4 us on
+# uvloop, of about 80 for a complete request (measured); this takes under 1.
 
 _EVERY = 1.0
-"""Seconds between sweeps at most; a work is ended so much after its time, at most."""
+"""Maximum seconds between scans, and so the maximum delay after a time limit."""
 
 
 class Deadline:
-    """One work under way: ``with deadlines.watch():`` around its awaits, in a task."""
+    """Time limit of a block in a task: ``with deadlines.watch():``."""
 
     __slots__ = ("_cancelling", "_deadlines", "_task", "end", "late")
 
@@ -338,10 +337,10 @@ class Deadline:
         self.late = False
 
     def __enter__(self) -> Deadline:
-        """Begin; RuntimeError outside of a task."""
+        """Start the time limit; RuntimeError outside of a task."""
         task = asyncio.current_task()
         if task is None:
-            raise RuntimeError("a deadline is for what runs in a task of asyncio")
+            raise RuntimeError("a Deadline must be used inside an asyncio task")
         self._task, self._cancelling = task, task.cancelling()
         self._deadlines.begin(self)
         return self
@@ -349,50 +348,51 @@ class Deadline:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        """End; what was cancelled for its time raises the error of `Deadlines`."""
+        """End the time limit; a block that exceeded it raises the error of `Deadlines`."""
         self._deadlines.working.pop(self, None)
         if not self.late:
             return
-        # Somebody else may have cancelled the task, too: that goes on to him.
+        # The task may have been cancelled elsewhere, too: that cancellation propagates.
         alone = self._task.uncancel() <= self._cancelling
         if alone and (kind is None or issubclass(kind, asyncio.CancelledError)):
             raise self._deadlines.refusal() from None
 
     def cancel(self) -> None:
-        """Wake the task with a cancellation."""
+        """Cancel the task."""
         self.late = True
         self._task.cancel()
 
 
 class Deadlines:
-    """Works of one kind on one event loop, which may take so many seconds each.
+    """Time limits of one kind of task on one event loop.
 
     Parameters
     ----------
     seconds : float
+        Time limit of each task.
     error : ServeError
-        An example of what is raised in a work that takes longer; each gets a new one.
+        Error raised in a task that exceeds it; each task raises a copy.
     """
 
     def __init__(self, seconds: float, error: ServeError) -> None:
         self.working: dict[Deadline, None] = {}
-        """The oldest first: all may take as long, so the first ends first."""
+        """Deadlines in order of expiry: all have the same time limit, so oldest first."""
         self._seconds, self._error = seconds, error
         self._every = min(_EVERY, seconds / 4)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def watch(self) -> Deadline:
-        """A context for one work."""
+        """Return a context manager that limits the time of its block."""
         return Deadline(self)
 
     def refusal(self) -> ServeError:
-        """What a work that takes too long raises."""
+        """Return a new copy of the error."""
         return type(self._error)(str(self._error))
 
     def begin(self, deadline: Deadline) -> None:
-        """Put a work into the table, and see to it that the table is swept."""
+        """Add a deadline to the table and schedule a scan if none is scheduled."""
         loop = asyncio.get_running_loop()
-        if self._loop is not loop:  # no sweep is due, or that of a loop that has ended
+        if self._loop is not loop:  # no scan is scheduled, or only one of an ended loop
             self.working.clear()
             self._loop = loop
             loop.call_later(self._every, self._sweep, loop)
@@ -400,7 +400,7 @@ class Deadlines:
         self.working[deadline] = None
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Cancel what is too old, and come again while there is anything under way."""
+        """Cancel expired tasks, and schedule the next scan while there are deadlines."""
         if self._loop is not loop:
             return
         now = monotonic()
@@ -419,13 +419,13 @@ class Deadlines:
 
 
 # ---------------------------------------------------------------- batching
-# Micro-batching: small requests that come within a short delay are answered together.
+# Micro-batching: small requests that arrive within a short delay share one prediction.
 #
-# A pass for many rows costs less a row than one for each; against it stand a timer, a future, a
-# copy and the wait, and that joined requests do not go by `quick`.  Off by default:
-# one row of 28 numbers as JSON is not faster for it, at 64 clients and 300 fully grown trees either
-# (6,800 requests a second for 7,300 without; ``python -m benchmarks serving``).  It is for models
-# whose pass costs far more than that.
+# A pass over many rows costs less per row than one pass per row, but batching adds a timer, a
+# future, a copy and a delay, and batched requests do not use the fast path (`quick`).  Off by
+# default: one row of 28 numbers as JSON is not faster with it, even with 64 clients and 300 fully
+# grown trees (6,800 requests per second instead of 7,300; ``python -m benchmarks serving``).  It
+# suits models with a much more expensive pass.
 
 Answer = Callable[[Served, Batch, Sequence[str]], Awaitable[list[Tensor]]]
 Key = tuple[Served, tuple[str, ...], tuple[Any, ...]]
@@ -433,7 +433,7 @@ Key = tuple[Served, tuple[str, ...], tuple[Any, ...]]
 
 @dataclass
 class _Group:
-    """Requests that wait for each other."""
+    """Requests to be predicted in one batch."""
 
     rows: int = 0
     batches: list[Batch] = field(default_factory=list)
@@ -442,19 +442,19 @@ class _Group:
 
 
 class Batcher:
-    """Joins small requests to one model for the same outputs.
+    """Batches small requests for the same outputs of one model.
 
-    Those to a model of before a reload and of after it are never joined: a `Served` is
-    never altered, and the key of a group is the object itself.
+    Requests before and after a reload are never batched together: a `Served` is immutable,
+    and the key of a group is the object itself.
 
     Parameters
     ----------
     answer : callable
-        ``await answer(served, batch, wanted)``, as `Runner` does alone.
+        ``await answer(served, batch, wanted)`` computes the outputs of a batch.
     rows : int
-        Of a joined batch, at most.
+        Maximum rows of a joined batch.
     delay : float
-        Seconds that a request waits for others, at most.
+        Maximum seconds that a request waits for others.
     """
 
     def __init__(self, answer: Answer, rows: int, delay: float) -> None:
@@ -463,17 +463,17 @@ class Batcher:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def takes(self, served: Served, batch: Batch, wanted: Sequence[str]) -> bool:
-        """Whether a request may be joined, is small enough, and of outputs of one pass."""
+        """Return whether a request is small, joinable and without explanation outputs."""
         small = not batch.alone and batch.rows * 2 <= self._rows
         return small and served.explaining.isdisjoint(wanted)
 
     async def run(self, served: Served, batch: Batch, wanted: tuple[str, ...]) -> list[Tensor]:
-        """The outputs that are wanted, of these rows.
+        """Compute the selected outputs of a request as part of a batch.
 
         Raises
         ------
         ServeError
-            As of a request that is answered alone; one request's never another's.
+            As for a request outside of a batch; errors of other requests never propagate.
         """
         key = served, wanted, tuple((array.dtype, array.shape[1:]) for array in batch.arrays)
         group = self._groups.get(key)
@@ -493,12 +493,12 @@ class Batcher:
         return await answer
 
     def _begin(self, key: Key) -> None:
-        """Let a group wait no longer."""
+        """Start the prediction of a group."""
         group = self._groups.pop(key)
         assert group.timer is not None  # noqa: S101 - every group in the table has one
         group.timer.cancel()
         task = asyncio.get_running_loop().create_task(self._finish(key, group))
-        self._tasks.add(task)  # the loop alone would let go of it
+        self._tasks.add(task)  # the event loop keeps only a weak reference
         task.add_done_callback(self._tasks.discard)
 
     async def _finish(self, key: Key, group: _Group) -> None:
@@ -507,8 +507,8 @@ class Batcher:
             try:
                 outputs = await self._answer(served, _joined(group), wanted)
             except InvalidRequestError:
-                pass  # a policy refuses a row: each is asked alone, to be told of its own
-            except Exception as error:  # noqa: BLE001 - goes to those who wait
+                pass  # a policy rejects a row: predict each request alone for its own error
+            except Exception as error:  # noqa: BLE001 - passed to the waiting requests
                 for answer in group.answers:
                     _settle(answer, error)
                 return
@@ -520,7 +520,7 @@ class Batcher:
                 continue
             try:
                 _settle(answer, await self._answer(served, batch, wanted))
-            except Exception as error:  # noqa: BLE001 - goes to the one who waits
+            except Exception as error:  # noqa: BLE001 - passed to the waiting request
                 _settle(answer, error)
 
 
@@ -530,7 +530,7 @@ def _joined(group: _Group) -> Batch:
 
 
 def _share(group: _Group, outputs: list[Tensor]) -> None:
-    """Give each request the rows of the joined outputs that are its own."""
+    """Split the joined outputs among the requests."""
     start = 0
     for batch, answer in zip(group.batches, group.answers, strict=True):
         own = slice(start, start + batch.rows)
@@ -539,11 +539,11 @@ def _share(group: _Group, outputs: list[Tensor]) -> None:
 
 
 def _settle(answer: asyncio.Future[list[Tensor]], said: list[Tensor] | Exception) -> None:
-    """Answer, or fail, one who may be gone."""
+    """Set the result or the exception of a request, unless it was cancelled."""
     if answer.done():
         return
     if isinstance(said, ServeError):
-        # Each its own: a traceback grows with everybody who raises it.
+        # A new exception for each: a shared one would collect the tracebacks of all.
         answer.set_exception(type(said)(str(said)))
     elif isinstance(said, Exception):
         answer.set_exception(said)

@@ -1,4 +1,4 @@
-"""How one server is to run: plain values, the same for each of its processes and faces."""
+"""Settings of a server, shared by its processes and transports."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ __all__ = ["Limits", "ServeSettings"]
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Bounds of one process of a server.
+    """Limits of one server process.
 
     Attributes
     ----------
     body_bytes : int
-        Of a request's body.
+        Maximum size of a request body.
     rows : int
-        Of one request.
+        Maximum rows per request.
     explained_rows : int
-        Of one request that asks for rules or contributions, which Python computes.
+        Maximum rows per request for rules or contributions, which are computed in Python.
     seconds : float
-        For the body to arrive, and again for the answer to be computed and taken.
+        Time limit for receiving the body, and again for computing and sending the response.
     requests : int
-        In the works at once; one more is told to come again.
+        Maximum concurrent requests; further requests are rejected with a retry hint.
     """
 
     body_bytes: int = 16 << 20
@@ -35,39 +35,39 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             if not getattr(self, name) > 0:
-                raise SettingError(f"the limit {name} is {getattr(self, name)}; give more than 0")
+                raise SettingError(f"limit {name} must be > 0, got {getattr(self, name)}")
 
 
 class ServeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Everything that ``treekit serve`` is told.
+    """Settings of ``treekit serve``.
 
     Attributes
     ----------
     sources : tuple of str
-        Model files, and folders of them; see `treekit.serve.models.repository`.
+        Model files and folders of model files; see `treekit.serve.models.repository`.
     host, port : str, int
-        Where HTTP listens.
+        HTTP host and port.
     grpc_port : int, optional
-        Where gRPC listens, on the same host; None: nowhere.
+        gRPC port on the same host; None disables gRPC.
     workers : int
-        Processes that share the port.
+        Number of processes that share the port.
     allow_hosts, allow_origins : tuple of str
-        Names that requests may be made to, and pages that may make them, besides the
-        server's own; see `treekit.serve.http.auth`.  ``*``: any.
+        Host names and page origins accepted in addition to the server's own; see
+        `treekit.serve.http.auth`.  ``*`` accepts any.
     token_file : str, optional
-        A file whose one line is the bearer token that every request must bring.
+        File with one line: the bearer token required in every request.
     tls_cert, tls_key : str, optional
-        PEM files.
+        PEM files of the TLS certificate and key.
     control : bool
         Whether clients may load and unload models.
     reload_seconds : float
-        How often files are looked at; 0: never.
+        Interval between checks of the model files; 0 disables reloading.
     batch_rows : int
-        Rows of small requests that are answered together at most; 0: no batching.
+        Maximum rows of small requests joined into one batch; 0 disables batching.
     batch_delay : float
-        Seconds that a small request waits for others at most.
+        Maximum time in seconds that a small request waits for others.
     log : {"json", "text", "quiet"}
-        Lines on stderr: JSON for programs, text for people, or none for requests.
+        Log format on stderr; ``quiet`` omits requests.
     limits : Limits
     """
 

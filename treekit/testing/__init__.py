@@ -5,10 +5,10 @@
 ...     check_criterion("hellinger")
 
 Each check takes an installed name or a record and raises `ConformanceError`,
-an AssertionError that names every broken law, the smallest example found and
+an AssertionError that lists every broken law, the smallest example found and
 what to look at; ``fail=False`` returns the `Report` instead.  The same from
-the command line: ``treekit plugin check NAME``.  A law that by a component's
-nature cannot hold is declared in its record: ``exempt={"law": "why"}``.
+the command line: ``treekit plugin check NAME``.  A law that cannot hold for
+a component by its nature is declared in its record: ``exempt={"law": "why"}``.
 """
 
 from __future__ import annotations

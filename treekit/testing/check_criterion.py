@@ -1,4 +1,4 @@
-"""Laws of a criterion's functions, judged by calling them as plain Python."""
+"""Laws of a criterion's functions, tested by calling them as plain Python."""
 
 from __future__ import annotations
 
@@ -62,8 +62,7 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- criteria
-# Whether a criterion keeps the laws of its contract.
+# ---------------------------------------------------------------- check
 
 
 def check_criterion(
@@ -74,7 +73,7 @@ def check_criterion(
     strict: bool = False,
     fail: bool = True,
 ) -> Report:
-    """Judge a criterion by the laws of its contract.
+    """Check that a criterion satisfies the laws of its contract.
 
     Parameters
     ----------
@@ -83,12 +82,12 @@ def check_criterion(
     settings : mapping, optional
         The criterion's own settings; the others take their defaults.
     rows : mapping of str to sequence, optional
-        For a `Task` that cannot be judged by generated tables: some 30 rows of
+        For a `Task` that cannot be judged by generated tables: about 30 rows of
         its target, ``y``, and of its columns, by role.
     strict : bool
-        A law that the criterion declares broken, and that holds, is a breach.
+        Treat a law that is declared broken, but holds, as a breach.
     fail : bool
-        Raise for a breach; False: return the report whatever it says.
+        Raise for a breach; False: return the report in any case.
 
     Returns
     -------
@@ -135,12 +134,12 @@ def check_criterion(
     return report.settled(fail=fail)
 
 
-# ---------------------------------------------------------------- criterion training
-# Laws of a criterion, judged by trees that are trained with it.
+# ---------------------------------------------------------------- trained trees
+# Laws of a criterion, tested on trees that are trained with it.
 
 
 def trains(by: Trainer) -> None:
-    """Train on every small table, and in every way that a criterion can notice."""
+    """Train on every small table, with all settings that affect a criterion."""
     for table in by.tables():
         trained(by, table)
         trained(by, table.with_columns("k"))
@@ -154,7 +153,7 @@ def trains(by: Trainer) -> None:
 ROWS = Law(
     "permuting-rows-changes-nothing",
     "The same rows in another order give the same tree.",
-    "state that outlives a call: what is compiled sees a closure's values once and for all",
+    "state that persists between calls: compiled code reads a closure's values only once",
 )
 
 
@@ -168,20 +167,20 @@ def rows(by: Trainer) -> None:
 
 COPIES = Law(
     "integer-weights-equal-repeated-rows",
-    "A row of weight 3 counts as three copies of it.",
-    "counts of rows or of statistics that are not 0, where weights should be added",
+    "A row of weight 3 counts as three copies of the row.",
+    "counts of rows or of non-zero statistics, where weights should be added",
 )
 
 
 def copies(by: Trainer) -> None:
-    """Repeat each row as often as it weighs."""
+    """Repeat each row as many times as its weight."""
     for table in by.tables():
         one, other = trained(by, table, weighted=True), trained(by, table.repeated())
-        unlike(by, table, "with each row repeated `w` times in place of weights", one, other)
+        unlike(by, table, "with each row repeated `w` times instead of weights", one, other)
 
 
 def doubled(by: Trainer) -> None:
-    """Double all weights, and the limits that are weights."""
+    """Double all weights, and the limits of weights."""
     for table in by.tables():
         twice = replace(table, weights=[2] * table.rows)
         one = trained(by, table)
@@ -190,7 +189,7 @@ def doubled(by: Trainer) -> None:
 
 
 def classes_permuted(by: Trainer) -> None:
-    """Declare the classes in another order: columns of numbers only, for subsets follow theirs."""
+    """Declare the classes in another order; numeric columns only, as subsets depend on it."""
     if by.task != "classification":
         inapplicable("the target is a number")
     for table in by.tables():
@@ -207,13 +206,12 @@ TRAINING_LAWS: tuple[tuple[Law, Test], ...] = (
 )
 
 
-# ---------------------------------------------------------------- score laws
-# Laws of a criterion's `score`, which compares the branches of a split with their node.
+# ---------------------------------------------------------------- laws of `score`
 
 USELESS = Law(
     "useless-split-scores-zero",
-    "A split whose branches are mixed as their node is scores 0.",
-    "what the score subtracts: it compares branches with the node, or with each other",
+    "A split whose branches have the same proportions as their node scores 0.",
+    "the subtraction in the score: branches are compared with the node, or with each other",
 )
 
 
@@ -229,14 +227,14 @@ def _useless(subject: Subject) -> None:
 
 LARGER = Law(
     "larger-is-better",
-    "A split that tells all rows apart scores above 0, and above every split that mixes them.",
+    "A split that separates all rows scores above 0, and above every split that mixes them.",
     "the sign of the score, and the direction of each of its terms",
 )
 
 
 def _larger(subject: Subject) -> None:
     if subject.layout is not None:
-        inapplicable("which rows should part is known to its task only")
+        inapplicable("which rows to separate depends on its task")
     if subject.functions.score is None:
         inapplicable("its score is the decrease of its impurity")
     for of in subject.countings:
@@ -257,7 +255,7 @@ def _larger(subject: Subject) -> None:
 
 
 def _tells_apart(split: Example) -> bool:
-    """Whether each of two branches holds one target, and not the same."""
+    """Whether each of two branches has one target, different from the other's."""
     left, right = ({target for target, _ in branch} for branch in split.branches)
     return len(left) == len(right) == 1 and left != right
 
@@ -265,7 +263,7 @@ def _tells_apart(split: Example) -> bool:
 BRANCHES = Law(
     "permuting-branches-changes-nothing",
     "A split scores the same whatever the order of its branches.",
-    "children that are told apart by their position",
+    "children that are treated by their position",
 )
 
 
@@ -279,8 +277,8 @@ def _branches(subject: Subject) -> None:
 
 EMPTY = Law(
     "empty-branches-change-nothing",
-    "A branch without rows adds nothing to a score: levels may be absent from a node.",
-    "what is counted for each branch: skip those of no weight",
+    "A branch without rows adds nothing to a score: categories may be absent from a node.",
+    "counts of branches: skip those of weight 0",
 )
 
 
@@ -293,17 +291,17 @@ def _empty(subject: Subject) -> None:
 
 
 SCORE_LAWS: tuple[tuple[Law, Test], ...] = ((USELESS, _useless), (LARGER, _larger))
-"""What a score says of the best splits and of the worst."""
+"""Scores of the best splits and of the worst."""
 
 BRANCH_LAWS: tuple[tuple[Law, Test], ...] = ((BRANCHES, _branches), (EMPTY, _empty))
-"""What a score makes of the order and the number of branches."""
+"""Dependence of a score on the order and the number of branches."""
 
 
-# ---------------------------------------------------------------- criterion laws
+# ---------------------------------------------------------------- laws of all functions
 
 
 def _answers(subject: Subject) -> None:
-    """Call every function on every example: `asked` judges."""
+    """Call every function on every example; `asked` tests the results."""
     functions = subject.functions
     for _, split in subject.splits():
         for _ in subject.measures(split):
@@ -325,19 +323,19 @@ def _repeats(subject: Subject) -> None:
         for name, arguments, value in subject.measures(split):
             again = asked(name, getattr(subject.functions, name), *arguments)
             if again != value:
-                broken(shown_call(name, *arguments), f"{value!r}, then {again!r}", "one answer")
+                broken(shown_call(name, *arguments), f"{value!r}, then {again!r}", "the same value")
 
 
 PURITY = Law(
     "purity-is-zero",
-    "A node whose rows all say the same has impurity 0, and no split of it scores.",
-    "the value at the statistics of one class (or one number) only",
+    "A node whose rows all have one target has impurity 0, and its splits score 0.",
+    "the value for statistics of only one class (or one number)",
 )
 
 
 def _purity(subject: Subject) -> None:
     if subject.layout is not None:
-        inapplicable("what its rows say is known to its task only")
+        inapplicable("the targets of its rows depend on its task")
     for _, split in subject.splits():
         if split.pure:
             for name, arguments, value in subject.measures(split):
@@ -363,9 +361,9 @@ def _not_negative(subject: Subject) -> None:
 
 CONCAVE = Law(
     "splitting-never-mixes",
-    "No split leaves its branches more impure, on the average by weight, than their node was.",
-    "classes weighed anew inside `impurity`: branches are averaged by the weight of their rows, "
-    "so write a `score`, which weighs them as it likes",
+    "No split has a weighted average impurity of its branches above that of its node.",
+    "classes that `impurity` reweights: branches are averaged by the weight of their rows, "
+    "so write a `score`, which may weight them differently",
 )
 
 
@@ -380,19 +378,19 @@ def _concave(subject: Subject) -> None:
             if weight > 0.0
         )
         before = subject.impurity(split.parent)
-        if before < -split.noise:  # upside down: mixing is what it takes for order
+        if before < -split.noise:  # inverted: it is smallest for mixed nodes
             broken(shown_call("impurity", split.parent), repr(before), "0 or more",
                    law=NOT_NEGATIVE.name)  # fmt: skip
         after = float(left / weights.sum())
         if after > before + split.noise + 1e-9 * abs(before):
             call = f"{shown_call('impurity', split.parent)} split into "
             got = f"{before!r}, and {after!r} after the split"
-            broken(call + shown_numbers(split.children), got, "no more after it")
+            broken(call + shown_numbers(split.children), got, "no increase")
 
 
 DOUBLING = Law(
     "doubling-weights-changes-nothing",
-    "With every weight doubled, impurity, score and leaf value stay as they are.",
+    "With every weight doubled, impurity, score and leaf value stay the same.",
     "absolute weights: divide by the node's weight (a test of significance declares this law)",
 )
 
@@ -424,8 +422,8 @@ def _twice(of: Counting, split: Example) -> Example:
 
 CLASSES = Law(
     "permuting-classes-changes-nothing",
-    "Classes are alike: in another order they give the same impurity and score.",
-    "cells that are treated by their position (a criterion with costs of classes declares this)",
+    "Classes are interchangeable: any order gives the same impurity and score.",
+    "cells that are treated by their position (a criterion with costs declares this law)",
 )
 
 
@@ -445,15 +443,15 @@ def _classes(subject: Subject) -> None:
 
 LOSS = Law(
     "loss-adds-up",
-    "The loss of rows asked together is the sum of their losses.",
-    "`judged`: statistics, whose weight stands for that many rows",
+    "The loss of several rows is the sum of their losses.",
+    "`judged`: statistics whose weight is the number of rows",
 )
 
 
 def _loss(subject: Subject) -> None:
     loss = subject.functions.loss
     if loss is None:
-        inapplicable("it has no loss of its own")
+        inapplicable("it has no loss function")
     if not subject.countings[0].additive:
         inapplicable("quantiles of rows do not add up")
     for _, split in subject.splits():
@@ -466,8 +464,8 @@ def _loss(subject: Subject) -> None:
 
 CHOICE = Law(
     "chooses-among-columns",
-    "`choose` gives the position of a column that has a split, or -1.",
-    "columns whose gain is NaN: they have no split, and there may be no other",
+    "`choose` returns the position of a column that has a split, or -1.",
+    "columns whose gain is NaN: they have no split, and may be the only ones",
 )
 
 
@@ -480,13 +478,13 @@ def _choice(subject: Subject) -> None:
                   [0.5, 0.5], [nan, nan, nan], [1e-15, nan, 0.3, 0.3]):  # fmt: skip
         given = [np.array(gains), 2.0 * np.array(gains), np.zeros(len(gains))]
         pick = asked("choose", choose, *given, kind=int)
-        offered = -1 <= pick < len(gains) and (pick < 0 or not np.isnan(gains[pick]))
-        if not offered:
+        is_valid = -1 <= pick < len(gains) and (pick < 0 or not np.isnan(gains[pick]))
+        if not is_valid:
             broken(shown_call("choose", *given), pick, "a column whose gain is a number, or -1")
 
 
 def _bounds(subject: Subject) -> None:
-    """Call the functions with every setting at its ends."""
+    """Call the functions with every setting at its bounds."""
     try_bounds(
         subject.record,
         subject.settings,
@@ -506,7 +504,7 @@ GATES: tuple[tuple[Law, Test], ...] = (
     (WRITES, _answers),
     (REPEATS, _repeats),
 )
-"""What must hold before anything else can be judged."""
+"""Laws that must hold before any other can be judged."""
 
 LAWS: tuple[tuple[Law, Test], ...] = (
     (PURITY, _purity),
@@ -529,16 +527,15 @@ TREE_LAWS: tuple[tuple[Law, Test], ...] = tuple(
         (CLASSES, classes_permuted),
     )
 )
-"""What costs trainings, and is judged when the functions are in order."""
+"""Laws that need trainings, judged only if the others hold."""
 
 
-# ---------------------------------------------------------------- criterion subject
-# A criterion under judgement: its functions, asked with care, and examples to ask about.
+# ---------------------------------------------------------------- criterion under test
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A criterion, and how its rows are counted.
+    """A criterion, with the examples that it is tested on.
 
     Attributes
     ----------
@@ -546,12 +543,12 @@ class Subject:
     functions : CriterionFunctions
     settings : dict
     countings : tuple of Counting
-        Few cells first.
+        Ways to count rows, with few cells first.
     trainer : Trainer
     layout : Layout or None
         Of the criterion's task.
     machine : Machine
-        The functions as numba compiles them.
+        The functions as compiled by numba.
     """
 
     record: Criterion
@@ -563,23 +560,23 @@ class Subject:
     machine: Machine = field(default_factory=Machine)
 
     def splits(self) -> Iterator[tuple[Counting, Example]]:
-        """Every example of every size of statistics, small ones first."""
+        """Yield every example of every size of statistics, small ones first."""
         for of in self.countings:
             for example in examples(of):
                 yield of, example
 
     def impurity(self, stats: Any) -> float:
-        """The impurity of a node, checked."""
+        """Return the checked impurity of a node."""
         value: float = asked("impurity", _given(self.functions.impurity), stats)
         return value
 
     def score(self, parent: Any, children: Any) -> float:
-        """The score of a split, checked."""
+        """Return the checked score of a split."""
         value: float = asked("score", _given(self.functions.score), parent, children)
         return value
 
     def measures(self, split: Example) -> Iterator[tuple[str, tuple[Any, ...], float]]:
-        """Name, arguments and value of what the criterion says of a split."""
+        """Yield name, arguments and value of impurity and score of a split."""
         if self.functions.impurity is not None:
             yield "impurity", (split.parent,), self.impurity(split.parent)
         if self.functions.score is not None:
@@ -587,7 +584,7 @@ class Subject:
             yield "score", arguments, self.score(*arguments)
 
     def same(self, one: Example, other: Example) -> None:
-        """A breach of the law under test unless two examples measure alike."""
+        """Raise `Broken` unless impurity and score of two examples are equal."""
         for (name, arguments, value), (_, moved, again) in zip(
             self.measures(one), self.measures(other), strict=True
         ):
@@ -597,17 +594,16 @@ class Subject:
 
 
 def _given(function: Callable[..., Any] | None) -> Callable[..., Any]:
-    assert function is not None  # noqa: S101 - asked for by name, for the type checker
+    assert function is not None  # noqa: S101 - for the type checker
     return function
 
 
-# ---------------------------------------------------------------- layout laws
-# Laws of a task's layout: what `lay_out`, `place` and `answer` depend on.
+# ---------------------------------------------------------------- laws of a task's layout
 
 Numbers = npt.NDArray[np.float64]
 
 SHOWN = 3
-"""Nodes up to which a stack of statistics is written out."""
+"""Maximum number of nodes whose statistics are written out."""
 
 ANSWER = Law(
     "layout-answers-every-node",
@@ -618,12 +614,12 @@ ANSWER = Law(
 
 
 def _stack(subject: Any) -> Numbers:
-    """Statistics (nodes, S) of small nodes first."""
+    """Stack the statistics (nodes, S) of all examples, small nodes first."""
     return np.array([split.parent for of in subject.countings for split in examples(of)])
 
 
 def _told(subject: Any, layout: Layout, stats: Numbers) -> Numbers:
-    """What a layout answers of some nodes, with a breach for all that it may not."""
+    """Call a layout's `answer` for some nodes; raise `Broken` for any breach."""
     task = task_of(subject.record)
     width = len(layout.names)
     if task is not None and task.answers == "classification":
@@ -631,23 +627,23 @@ def _told(subject: Any, layout: Layout, stats: Numbers) -> Numbers:
     nodes = stats.copy()
     call = _call(stats)
     try:
-        told = np.asarray(layout.answer(nodes))
+        got = np.asarray(layout.answer(nodes))
     except Exception as error:  # noqa: BLE001 - a plugin may raise anything
         broken(call, said_by(error), f"({len(stats)}, {width}) numbers", law=ANSWERS.name,
                look=look_at(error, ANSWERS))  # fmt: skip
     if not np.array_equal(nodes, stats):
-        broken(call, "its argument was changed", "its argument as it was", law=WRITES.name)
-    if told.shape != (len(stats), width):
-        broken(call, f"an array of shape {told.shape}", f"({len(stats)}, {width})", law=ANSWER.name)
-    if not np.isfinite(told).all():
-        bad = told[~np.isfinite(told).all(axis=1)][0]
+        broken(call, "its argument was changed", "its argument unchanged", law=WRITES.name)
+    if got.shape != (len(stats), width):
+        broken(call, f"an array of shape {got.shape}", f"({len(stats)}, {width})", law=ANSWER.name)
+    if not np.isfinite(got).all():
+        bad = got[~np.isfinite(got).all(axis=1)][0]
         broken(call, bad.tolist(), "finite numbers", law=FINITE.name)
     if not layout.names:
-        weights = (told >= 0.0).all(axis=1) & (told.sum(axis=1) > 0.0)
+        weights = (got >= 0.0).all(axis=1) & (got.sum(axis=1) > 0.0)
         if not weights.all():
-            broken(call, told[~weights][0].tolist(),
+            broken(call, got[~weights][0].tolist(),
                    "weights of classes, not negative and not all 0", law=ANSWER.name)  # fmt: skip
-    return told.astype(np.float64)
+    return got.astype(np.float64)
 
 
 def _call(stats: Numbers) -> str:
@@ -657,55 +653,55 @@ def _call(stats: Numbers) -> str:
 
 
 def _same(one: Numbers, other: Numbers) -> bool:
-    """Whether two answers are one, but for the rounding of sums of another length."""
+    """Whether two results are equal, up to rounding."""
     largest = max(1e-300, float(np.abs(one).max(initial=0.0)))
     return bool(np.allclose(one, other, rtol=1e-9, atol=1e-9 * largest))
 
 
 def _layout_answers(subject: Any) -> None:
-    """Ask about one node at a time."""
+    """Test one node at a time."""
     for stats in _stack(subject):
         _told(subject, subject.layout, stats[None, :])
 
 
 ALONE = Law(
     "layout-answers-each-node-alone",
-    "What `Layout.answer` says of a node depends neither on its place among the nodes that are "
-    "asked about, nor on the others.",
-    "means, ranks and numbers of rows of `stats` as a whole: reduce along axis 1 only",
+    "The result of `Layout.answer` for a node depends neither on its position among the given "
+    "nodes, nor on the other nodes.",
+    "means, ranks and counts over all rows of `stats`: reduce along axis 1 only",
 )
 
 
 def _alone(subject: Any) -> None:
-    """Ask about nodes alone, twice, in pairs and all of them in some order."""
+    """Test nodes alone, twice, in pairs, and all together in random order."""
     layout, stack = subject.layout, _stack(subject)
     alone = []
     for stats in stack:
         one, again = (_told(subject, layout, stats[None, :])[0] for _ in range(2))
         if not _same(one, again):
             broken(_call(stats[None, :]), f"{shown_numbers(one)}, then {shown_numbers(again)}",
-                   "one answer", law=REPEATS.name)  # fmt: skip
+                   "one result", law=REPEATS.name)  # fmt: skip
         alone.append(one)
     every = np.random.default_rng(0).permutation(len(stack))
     pairs = [np.array([i, i + 1]) for i in range(len(stack) - 1)]
     for order in (*pairs, every):
-        for said, node in zip(_told(subject, layout, stack[order]), order, strict=True):
-            if not _same(alone[node], said):
+        for values, node in zip(_told(subject, layout, stack[order]), order, strict=True):
+            if not _same(alone[node], values):
                 broken(f"{_call(stack[order])}, and {_call(stack[node][None, :])}",
-                       f"{shown_numbers(said)} of that node among others, and "
+                       f"{shown_numbers(values)} for that node among others, and "
                        f"{shown_numbers(alone[node])} alone", "the same")  # fmt: skip
 
 
 PLACE = Law(
     "layout-places-each-row-alone",
-    "Where `Layout.place` puts a row depends neither on the other rows, nor on their order.",
-    "what `place` takes from its rows as a whole (their labels, their first one, their most "
-    "frequent one): settle that in `lay_out`, from the training rows",
+    "The place of a row by `Layout.place` depends neither on the other rows, nor on their order.",
+    "values that `place` computes from all of its rows (their labels, their first one, their most "
+    "frequent one): compute them in `lay_out`, from the training rows",
 )
 
 
 def _places(subject: Any) -> None:
-    """Place all rows, and then one at a time, halves of them, and all in another order."""
+    """Place all rows, then single rows, halves of them, and all in another order."""
     dataset = _dataset(subject)
     placed = _placed(subject, subject.layout, dataset)
     n = dataset.n_rows
@@ -718,7 +714,7 @@ def _places(subject: Any) -> None:
             which = f"rows {rows[:9].tolist()}" + (" and more" if len(rows) > 9 else "")
             broken(f"place({which} of {subject.trainer.table})",
                    f"row {rows[at]} at {shown_numbers(some[at])}",
-                   f"{shown_numbers(placed[rows[at]])}, as among all {n} rows")  # fmt: skip
+                   f"{shown_numbers(placed[rows[at]])}, as with all {n} rows")  # fmt: skip
 
 
 def _dataset(subject: Any) -> Dataset:
@@ -731,11 +727,11 @@ def _placed(subject: Any, layout: Layout, dataset: Dataset) -> npt.NDArray[Any]:
         return place_rows(subject.record, layout, dataset)
     except (DataError, PluginError, SettingError) as error:
         broken(f"place({dataset.n_rows} rows of {subject.trainer.table})", error,
-               "the cell or the statistics of each", law=ANSWERS.name)  # fmt: skip
+               "the cell or the statistics of each row", law=ANSWERS.name)  # fmt: skip
 
 
 def _again(subject: Any) -> None:
-    """Lay out the same rows again."""
+    """Fit the layout to the same rows again."""
     dataset, stack = _dataset(subject), _stack(subject)
     call = f"lay_out({subject.trainer.table})"
     one = subject.layout
@@ -747,10 +743,10 @@ def _again(subject: Any) -> None:
             broken(call, got, "one layout")
     placed, moved = (_placed(subject, layout, dataset) for layout in (one, other))
     if not np.array_equal(placed, moved):
-        broken(call, "rows in other places the second time", "one layout")
-    said, changed = (_told(subject, layout, stack[:1])[0] for layout in (one, other))
-    if not _same(said, changed):
-        got = f"{shown_numbers(said)}, then {shown_numbers(changed)} for {_call(stack[:1])}"
+        broken(call, "different places of rows the second time", "one layout")
+    first, second = (_told(subject, layout, stack[:1])[0] for layout in (one, other))
+    if not _same(first, second):
+        got = f"{shown_numbers(first)}, then {shown_numbers(second)} for {_call(stack[:1])}"
         broken(call, got, "one layout")
 
 
@@ -762,11 +758,10 @@ LAYOUT_GATES: tuple[tuple[Law, Test], ...] = (
 )
 
 
-# ---------------------------------------------------------------- tasks
-# Criteria of a task of their own: tables that suit them, and how their rows are counted.
+# ---------------------------------------------------------------- criteria with a task
 
 TABLE_ROWS = 30
-"""Of the table that a layout is fitted to."""
+"""Number of rows of the table that a layout is fitted to."""
 
 _MAKERS: dict[str, Any] = {
     "numbers 0 and 1": lambda k: float(k % 2),
@@ -778,14 +773,14 @@ _MAKERS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Ground:
-    """What a criterion of a task is judged on.
+    """Data to test a criterion with a task on.
 
     Attributes
     ----------
     layout : Layout
-        Fitted to a table of `ROWS` rows.
+        Fitted to a table of `TABLE_ROWS` rows.
     settings : dict
-        Those given, and columns for the task's settings that name some.
+        The given ones, and columns for the task's settings of column names.
     counting : Counting
         How some rows of that table are counted.
     trainer : Trainer
@@ -800,7 +795,7 @@ class Ground:
 def ground_of(
     record: Criterion, given: Mapping[str, Any], rows: Mapping[str, Sequence[Any]] | None
 ) -> Ground:
-    """A table that the task accepts, and its layout.
+    """Find a table that the task accepts, and fit its layout.
 
     Parameters
     ----------
@@ -817,10 +812,10 @@ def ground_of(
     SettingError
         If the task accepts none of them.
     PluginError
-        If the layout is no good.
+        If the layout is invalid.
     """
     task = task_of(record)
-    assert task is not None  # noqa: S101 - asked for criteria of tasks only
+    assert task is not None  # noqa: S101 - called for criteria with a task only
     settings = {**given, **{role: given.get(role) or f"the {role}" for role in task.columns}}
     refused = ""
     for table, classes in _tables(task, settings, rows):
@@ -839,7 +834,7 @@ def ground_of(
             continue
         return Ground(layout, settings, _counting(layout, placed), by)
     raise SettingError(
-        f"criterion {record.name!r} is for {task.name}, and accepts none of the tables made here "
+        f"criterion {record.name!r} is for {task.name}, and accepts none of the generated tables "
         f"({refused}); call check_criterion with rows={{'y': [...], "
         + ", ".join(f"{role!r}: [...]" for role in task.columns)
         + "}"
@@ -849,7 +844,7 @@ def ground_of(
 def _tables(
     task: Task, settings: Mapping[str, Any], rows: Mapping[str, Sequence[Any]] | None
 ) -> Iterator[tuple[Small, int]]:
-    """Tables to try, and their numbers of classes."""
+    """Yield tables to try, with their numbers of classes."""
     if rows is not None:
         own = {settings[role]: list(rows[role]) for role in task.columns}
         target = list(rows["y"])
@@ -867,19 +862,19 @@ def _tables(
 
 
 def _counting(layout: Layout, placed: npt.NDArray[Any]) -> Counting:
-    """How up to four rows, placed differently, are counted."""
+    """Count up to four rows with different places."""
     if placed.ndim == 1:
         placed = np.eye(layout.size)[placed]
         dense = False
     else:
         dense = True
     _, first = np.unique(placed, axis=0, return_index=True)
-    kept = placed[np.sort(first)[:4]]
+    places = placed[np.sort(first)[:4]]
 
     def count(rows: Sequence[Row]) -> npt.NDArray[np.float64]:
         stats = np.zeros(layout.size)
         for target, weight in rows:
-            stats += weight * kept[int(target)]
+            stats += weight * places[int(target)]
         return stats
 
-    return Counting(layout.size, tuple(map(float, range(len(kept)))), dense, False, True, count)
+    return Counting(layout.size, tuple(map(float, range(len(places)))), dense, False, True, count)

@@ -1,4 +1,4 @@
-"""Laws of an exporter, judged by what it writes and by running that."""
+"""Laws of an exporter, tested on the files that it writes and by running them."""
 
 from __future__ import annotations
 
@@ -55,8 +55,7 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- exporters
-# Whether an exporter keeps the laws of its contract.
+# ---------------------------------------------------------------- check
 
 
 def check_exporter(
@@ -67,7 +66,7 @@ def check_exporter(
     strict: bool = False,
     fail: bool = True,
 ) -> Report:
-    """Judge an exporter by the laws of its contract, on models of every sort.
+    """Check that an exporter satisfies the laws of its contract, on models of every kind.
 
     Parameters
     ----------
@@ -77,17 +76,17 @@ def check_exporter(
         The exporter's own settings; the others take their defaults.
     run : callable, optional
         ``run(path, schema, rows)`` executes the main file at `path` and
-        returns one answer a row: ``(labels, numbers)``, or None where the row
+        returns one prediction a row: ``(labels, numbers)``, or None where the row
         is refused.  `rows` are lists of cells in the order of
         ``schema.columns``: numbers, texts of categories, None for a missing
         value.  `labels` has one label for each of ``schema.outputs`` (none for
         a regression), `numbers` the probabilities of all their classes, or the
-        predicted numbers, one output after the other.  Without it only files
+        predicted numbers, one output after the other.  Without it, only files
         that `treekit.verify` can run are run.
     strict : bool
-        A law that the exporter declares broken, and that holds, is a breach.
+        Treat a law that is declared broken, but holds, as a breach.
     fail : bool
-        Raise for a breach; False: return the report whatever it says.
+        Raise for a breach; False: return the report in any case.
 
     Returns
     -------
@@ -109,72 +108,72 @@ def check_exporter(
     return judge(found.report, subject, EXPORTER_LAWS, record.exempt).settled(fail=fail)
 
 
-# ---------------------------------------------------------------- exporter laws
+# ---------------------------------------------------------------- laws
 
 STEM = "model"
 Files = Mapping[str, bytes]
 
 WRITES_OR_REFUSES = Law(
     "writes-or-refuses-by-name",
-    "A model is written, or refused by a treekit.ExportError that says what it cannot express.",
-    "the exception: raise ExportError for what the target has no words for",
+    "A model is written, or rejected by a treekit.ExportError that names the unsupported part.",
+    "the exception: raise ExportError for what the target cannot express",
 )
 FILES = Law(
     "main-file-first",
-    "`export(model, name)` returns a mapping of plain file names to bytes, first `name + suffix`; "
-    "where the suffix begins with a slash, paths in the folder `name`.",
-    "what `export` returns: `.encode()` texts, and put the main file first",
+    "`export(model, name)` returns a mapping of file names to bytes, `name + suffix` first; "
+    "if the suffix begins with a slash, of paths in the folder `name`.",
+    "the result of `export`: `.encode()` texts, and put the main file first",
 )
 SOMETHING = Law(
     "writes-a-model",
-    "Some models are written: a threshold, a leaf, a set of levels, a number.",
-    "what every model is refused for",
+    "Some models are written: a threshold, a leaf, a set of categories, a number.",
+    "the reason why every model is rejected",
 )
 REPEATS = Law(
     "same-model-same-bytes",
-    "Equal models are written with equal bytes, every time.",
+    "Equal models give equal bytes, every time.",
     "the time, random names, `id()`, the order of a set, absolute paths",
 )
 UNTOUCHED = Law(
     "model-is-not-touched",
-    "The model is after an export what it was before.",
-    "assignments to the model's arrays, settings and provenance: take a copy first",
+    "An export does not change the model.",
+    "assignments to the model's arrays, settings and provenance: copy them first",
 )
 DEEP = Law(
     "deep-trees-are-written",
-    "A tree of 5,000 splits one below the other is written, or refused by name.",
-    "recursion: `treekit.export.nested_tests` makes functions of subtrees, tables need none",
+    "A tree of 5,000 nested splits is written, or rejected by an ExportError.",
+    "recursion: `treekit.export.nested_tests` makes functions of subtrees; tables need none",
 )
 HOSTILE = Law(
     "names-are-only-data",
-    "Names, levels and labels are written as text that can do nothing, or refused by name.",
-    "each place where a name is written: `string_literal` of treekit.export.literals",
+    "Names, categories and labels are written as inert text, or rejected by an ExportError.",
+    "each place where a name is written: use `string_literal` of treekit.export.literals",
 )
 MISSING = Law(
     "missing-values-are-written",
-    "Models that differ in what a missing value does are written differently, or refused.",
+    "Models that treat missing values differently are written differently, or rejected.",
     "`missing_yes` of a step, `model.missing`, surrogates: write them out, or raise ExportError",
 )
 UNSEEN = Law(
     "unseen-values-are-written",
-    "Models that differ in what an unseen level does are written differently, or refused.",
-    "`model.unknown`, and the levels that a step does not list",
+    "Models that treat unseen categories differently are written differently, or rejected.",
+    "`model.unknown`, and the categories that a step does not list",
 )
 DIFFERENCES = Law(
     "differences-are-written",
-    "Models that answer differently are written differently, or refused.",
-    "numbers that are rounded (write `repr`), and what of a model is never looked at",
+    "Models with different predictions are written differently, or rejected.",
+    "numbers that are rounded (write `repr`), and parts of a model that are never read",
 )
 EQUAL_BITS = Law(
     "equal-bits",
-    "What is written answers every row as the model does, to the last bit.",
-    "the row: the side of a missing value, `<=`, ties of labels, the one division at the end",
+    "The exported files give the model's prediction for every row, to the last bit.",
+    "the row: the side of a missing value, `<=`, ties of labels, the one final division",
 )
 
 
 @dataclass(frozen=True)
 class Subject:
-    """An exporter under its settings, and how its files are run.
+    """An exporter with its settings, and the way to run its files.
 
     Attributes
     ----------
@@ -189,16 +188,16 @@ class Subject:
     execute: Execute | None = None
 
     def files(self, sample: Sample, law: Law = WRITES_OR_REFUSES) -> Files | None:
-        """What is written for a model, checked; None if it is refused.
+        """Return the checked files written for a model; None if it is rejected.
 
-        `law` is broken by an exception that is no refusal.
+        `law` is broken by an exception other than a rejection.
         """
         call = f"export(<{sample.what}>, {STEM!r})"
         try:
             files = self.record.export(sample.model, STEM, **self.settings)
         except ExportError as refusal:
             if not str(refusal).strip():
-                broken(call, "an ExportError without a message", "what it cannot express",
+                broken(call, "an ExportError without a message", "the unsupported part by name",
                        law=WRITES_OR_REFUSES.name)  # fmt: skip
             return None
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything
@@ -210,15 +209,15 @@ class Subject:
         return dict(files)
 
     def _problem(self, files: Any) -> str:
-        """What is wrong with the files of a model, or nothing."""
+        """Describe a fault of the files of a model; empty if there is none."""
         if not isinstance(files, Mapping) or not files:
             return f"{files!r:.80}"
         folder = STEM if self.record.suffix.startswith("/") else ""
         for name, content in files.items():
             if not isinstance(name, str) or not is_place(name, folder):
-                return f"a file {name!r}, which is no plain name"
+                return f"a file {name!r}, which is not a plain name"
             if not isinstance(content, bytes):
-                return f"{name!r} holds a {type(content).__name__}"
+                return f"{name!r} is of type {type(content).__name__}"
         first = next(iter(files))
         return "" if first == STEM + self.record.suffix else f"{first!r} first"
 
@@ -229,12 +228,12 @@ def _writes(subject: Subject) -> None:
 
 
 def _judged_before(subject: Subject) -> None:
-    """Nothing is left to ask: `Subject.files` judges this whenever something is written."""
+    """Do nothing: `Subject.files` tests this law whenever a model is written."""
 
 
 def _something(subject: Subject) -> None:
     if all(subject.files(sample) is None for sample in samples()):
-        broken("models of every sort", "every one is refused", "files of some of them")
+        broken("models of every kind", "all are rejected", "files of some of them")
 
 
 def _repeats(subject: Subject) -> None:
@@ -253,7 +252,7 @@ def _repeats(subject: Subject) -> None:
 
 
 def _apart(first: Files, again: Files) -> str:
-    """Where two writings of a model part."""
+    """Describe the first difference of two exports of a model."""
     for name, content in first.items():
         other = again.get(name)
         if other is None:
@@ -264,7 +263,7 @@ def _apart(first: Files, again: Files) -> str:
             at = next((i for i, (a, b) in enumerate(pairs) if a != b), length)
             start = max(at - 20, 0)
             return f"{other[start : at + 20]!r} for {content[start : at + 20]!r} in {name!r}"
-    return f"other files: {', '.join(again)}"
+    return f"different files: {', '.join(again)}"
 
 
 def _untouched(subject: Subject) -> None:
@@ -274,12 +273,12 @@ def _untouched(subject: Subject) -> None:
         for name, value in _state(sample.model).items():
             if value != before[name]:
                 broken(
-                    f"export(<{sample.what}>)", f"its {name} is another", f"its {name} as it was"
+                    f"export(<{sample.what}>)", f"its {name} was changed", f"its {name} unchanged"
                 )
 
 
 def _state(model: Model) -> dict[str, Any]:
-    """All that a model is made of, by name, as values that compare."""
+    """Return all parts of a model by name, as comparable values."""
     state = {name: getattr(model, name) for name in ("schema", "missing", "unknown", "voting")}
     state |= copy.deepcopy({"settings": model.settings, "provenance": model.provenance})
     state |= {"units": model.units.tobytes(), "exponent": model.exponent}
@@ -298,9 +297,9 @@ def _hostile(subject: Subject) -> None:
         subject.files(sample, HOSTILE)
     named, harmless = hostile()
     if _fault(subject, harmless, HOSTILE) is not None:
-        return  # the names are not what is wrong
+        return  # the fault is not in the names
     if _fault(subject, named, HOSTILE) is not None:
-        for sample in (*hostile_alone(), named):  # the first of them alone, if it is one
+        for sample in (*hostile_alone(), named):  # a single name first, for the smallest example
             _compare(subject, sample, HOSTILE)
 
 
@@ -309,7 +308,7 @@ def _differ(pairs: Iterable[Pair], subject: Subject) -> None:
         one, other = (subject.files(Sample(what, model)) for model in models)
         if one is not None and one == other:
             broken(
-                f"two models that differ in {what}", "the same files", "other files, or a refusal"
+                f"two models that differ in {what}", "the same files", "different files or an error"
             )
 
 
@@ -327,21 +326,21 @@ def _differences(subject: Subject) -> None:
 
 def _equal_bits(subject: Subject) -> None:
     if subject.execute is None:
-        inapplicable("no way to run its files is given: check_exporter(..., run=...)")
+        inapplicable("its files cannot be run without check_exporter(..., run=...)")
     for sample in samples():
         _compare(subject, sample, WRITES_OR_REFUSES)
 
 
 def _compare(subject: Subject, sample: Sample, law: Law) -> None:
-    """Run what is written for a model."""
+    """Run the files written for a model; raise `Broken` if a prediction differs."""
     found = _fault(subject, sample, law)
     if found is not None:
         row, got, wanted = found
-        broken(f"export(<{sample.what}>), asked for {row}", got, wanted)
+        broken(f"export(<{sample.what}>), run on {row}", got, wanted)
 
 
 def _fault(subject: Subject, sample: Sample, law: Law) -> tuple[str, str, str] | None:
-    """The first row that is answered otherwise; None if there is none, or nothing to run."""
+    """Return the first row with a different prediction; None if there is none or nothing to run."""
     files = subject.files(sample, law)
     if files is None or subject.execute is None:
         return None
@@ -363,37 +362,36 @@ EXPORTER_LAWS: tuple[tuple[Law, Test], ...] = (
 )
 
 
-# ---------------------------------------------------------------- artifacts
-# Running what an exporter wrote: by its author's function, or as `treekit.verify` does.
+# ---------------------------------------------------------------- running files
 
 Run = Callable[[Path, Schema, Sequence[Sequence[float | str | None]]], Sequence[Any]]
-"""``run(path, schema, rows)``: an answer a row, see `treekit.testing.check_exporter`."""
+"""``run(path, schema, rows)`` returns a prediction a row; see `treekit.testing.check_exporter`."""
 
 Execute = Callable[[Path, Schema, npt.NDArray[np.float64]], Iterator[tuple[str, Answers]]]
-"""The same over rows of numbers and codes, as `treekit.verify` has it: ways and answers."""
+"""The same for rows of numbers and codes, as in `treekit.verify`: yields ways and predictions."""
 
 
 def builtin_run(suffix: str) -> Execute | None:
-    """How treekit itself runs files of this ending; None if it does not."""
+    """Return the function of `treekit.verify` that runs files of this ending; None if it cannot."""
     return next((runner.run for runner in runners() if runner.suffix == suffix), None)
 
 
 def by_function(run: Run) -> Execute:
-    """Let an author's function answer rows of numbers and codes."""
+    """Wrap an author's function to take rows of numbers and codes."""
 
     def execute(
         path: Path, schema: Schema, rows: npt.NDArray[np.float64]
     ) -> Iterator[tuple[str, Answers]]:
-        told = list(run(path, schema, [cells_of(schema, row) for row in rows]))
-        if len(told) != len(rows):
-            raise VerificationError(f"run gave {len(told)} answers to {len(rows)} rows")
-        yield "run", _answers(schema, told)
+        predictions = list(run(path, schema, [cells_of(schema, row) for row in rows]))
+        if len(predictions) != len(rows):
+            raise VerificationError(f"run gave {len(predictions)} predictions for {len(rows)} rows")
+        yield "run", _answers(schema, predictions)
 
     return execute
 
 
 def _answers(schema: Schema, told: list[Any]) -> Answers:
-    """Answers of the form ``(labels, numbers)``, None where a row is refused."""
+    """Convert predictions of the form ``(labels, numbers)``, None where a row is refused."""
     n_labels = len(schema.outputs) if schema.task == "classification" else 0
     label = np.zeros((len(told), len(schema.outputs)), dtype=np.int64)
     number = np.zeros((len(told), schema.n_values))
@@ -408,7 +406,7 @@ def _answers(schema: Schema, told: list[Any]) -> Answers:
                 raise ValueError(f"{len(labels)} labels")
         except (TypeError, ValueError) as error:
             raise VerificationError(
-                f"run answered {answer!r} ({error}); an answer is a pair of {n_labels} labels and "
+                f"run returned {answer!r} ({error}); expected a pair of {n_labels} labels and "
                 f"{schema.n_values} numbers, or None where the row is refused"
             ) from error
         for k in range(n_labels):
@@ -419,9 +417,9 @@ def _answers(schema: Schema, told: list[Any]) -> Answers:
 def difference(
     model: Model, files: Mapping[str, bytes], execute: Execute
 ) -> tuple[str, str, str] | None:
-    """The first row that files answer otherwise than their model: the row, got, expected.
+    """Return the first row for which files and their model differ: the row, got, expected.
 
-    None if there is none.  Files that cannot be run are a difference, too.
+    None if there is none.  Files that cannot be run count as a difference.
     """
     rows, n_refused = probe_rows(model)
     wanted = expected(model, rows, n_refused)
@@ -447,19 +445,19 @@ def difference(
                         said(model.schema, part, row),
                     )
         except Exception as error:  # noqa: BLE001 - an author's function, and what it runs
-            return "rows of all sorts", said_by(error), "answers"
+            return "rows of all kinds", said_by(error), "predictions"
     return None
 
 
-# ---------------------------------------------------------------- pairs
-# Pairs of models that answer some row differently: whoever writes both writes two things.
+# ---------------------------------------------------------------- pairs of models
+# Pairs of models that differ in the prediction for some row, so that their files must differ.
 
 FEW, MANY = leaf([5.0, 0.0]), leaf([1.0, 6.0])
 AT = 0.5
 
 
 class Pair(NamedTuple):
-    """What differs, in words, and the two models."""
+    """Two models, with a description of their difference."""
 
     what: str
     one: Model
@@ -471,49 +469,49 @@ def _pair(what: str, models: Iterable[Model]) -> Pair:
 
 
 def missing_pairs() -> Iterator[Pair]:
-    """Models that differ in what a missing value does."""
-    yield _pair("the side that missing numbers take", (made(YES_NO, cut(AT, s)) for s in (0, 1)))
+    """Yield models that differ in the treatment of missing values."""
+    yield _pair("the side of missing numbers", (made(YES_NO, cut(AT, s)) for s in (0, 1)))
     sets = [subset("colour", ["red"], FEW, MANY, side) for side in (0, 1)]
-    yield _pair("the side that missing levels take", (made(YES_NO, node) for node in sets))
+    yield _pair("the side of missing categories", (made(YES_NO, node) for node in sets))
     branches = {"red": FEW, "green": MANY, "blue": MANY}
-    ways = [multiway("colour", branches, missing) for missing in (0, 1)]
-    yield _pair("the branch that missing levels take", (made(YES_NO, node) for node in ways))
-    asked = [is_missing("size", FEW, MANY), is_missing("size", MANY, FEW)]
-    yield _pair("the side of a split by what is missing", (made(YES_NO, node) for node in asked))
+    branch_nodes = [multiway("colour", branches, missing) for missing in (0, 1)]
+    yield _pair("the branch of missing categories", (made(YES_NO, node) for node in branch_nodes))
+    missing_tests = [is_missing("size", FEW, MANY), is_missing("size", MANY, FEW)]
+    yield _pair("the sides of a missing split", (made(YES_NO, node) for node in missing_tests))
     sided, level = made(YES_NO, cut(AT)), made(YES_NO, sets[0])
-    yield Pair("missing numbers take a side or are an error",
+    yield Pair("whether missing numbers are an error",
                sided, made(YES_NO, cut(AT), missing="error"))  # fmt: skip
-    yield Pair("missing levels take a side or are an error",
+    yield Pair("whether missing categories are an error",
                level, made(YES_NO, sets[0], missing="error"))  # fmt: skip
-    yield Pair("missing numbers take a side or divide the row",
+    yield Pair("whether missing numbers make fractional instances",
                sided, made(YES_NO, cut(AT), missing="fractional"))  # fmt: skip
-    spare = [(Surrogate("age", 2.5, below=side),) for side in (0, 1)]
-    nodes = [threshold("size", AT, FEW, MANY, 1, own) for own in spare]
-    yield _pair("what a surrogate answers", (made(YES_NO, n, missing="surrogate") for n in nodes))
+    surrogates = [(Surrogate("age", 2.5, below=side),) for side in (0, 1)]
+    nodes = [threshold("size", AT, FEW, MANY, 1, own) for own in surrogates]
+    yield _pair("the side of a surrogate", (made(YES_NO, n, missing="surrogate") for n in nodes))
 
 
 def unseen_pairs() -> Iterator[Pair]:
-    """Models that differ in what a text outside the vocabulary does, or a level not seen there."""
+    """Yield models that differ in the treatment of unseen texts and categories."""
     node = subset("colour", ["red"], FEW, MANY, 0)
-    yield Pair("unseen levels are missing or an error",
+    yield Pair("whether unseen categories are an error",
                made(YES_NO, node), made(YES_NO, node, unknown="error"))  # fmt: skip
     sides = [subset("colour", ["red"], FEW, MANY, 0, absent) for absent in ((), ["blue"])]
-    yield _pair("the side of a level that a split never saw", (made(YES_NO, n) for n in sides))
+    yield _pair("the side of a category unseen at a split", (made(YES_NO, n) for n in sides))
 
 
 def answer_pairs() -> Iterator[Pair]:
-    """Models that differ in a threshold, a leaf, a level or a label."""
+    """Yield models that differ in a threshold, a leaf, a category or a label."""
     up = float(np.nextafter(np.float32(AT), np.float32(1)))
     one = made(YES_NO, cut(AT))
-    yield Pair("a threshold, by its last bit", one, made(YES_NO, cut(up)))
-    yield Pair("the column that is asked", one, made(YES_NO, cut(AT, column="age")))
+    yield Pair("the last bit of a threshold", one, made(YES_NO, cut(up)))
+    yield Pair("the split feature", one, made(YES_NO, cut(AT, column="age")))
     sets = [subset("colour", own, FEW, MANY) for own in (["red"], ["red", "blue"])]
-    yield _pair("a level of a set", (made(YES_NO, node) for node in sets))
+    yield _pair("a category of a set", (made(YES_NO, node) for node in sets))
     leaves = [threshold("size", AT, FEW, leaf([1.0, weight])) for weight in (6.0, 6.0001)]
     yield _pair("the shares of a leaf", (made(YES_NO, node) for node in leaves))
     numbers = [threshold("size", AT, leaf(1.0), leaf(value)) for value in (0.1, 0.1 + 1e-9)]
     yield _pair("the number of a leaf", (made(NUMBER, node) for node in numbers))
-    yield Pair("a tree more", one, made(YES_NO, cut(AT), cut(2.0)))
+    yield Pair("the number of trees", one, made(YES_NO, cut(AT), cut(2.0)))
     other, wide = (
         Schema(COLUMNS, "y", classes=("no", "maybe")),
         Schema(COLUMNS, "y", classes=("no", "yes"), dtype="float64"),
@@ -521,7 +519,7 @@ def answer_pairs() -> Iterator[Pair]:
     yield Pair("a label", one, made(other, cut(AT)))
     yield Pair("the type of the inputs", one, made(wide, cut(AT)))
     trees = cut(AT), cut(2.0), cut(-1.0)
-    yield Pair("soft votes or hard ones",
+    yield Pair("soft or hard votes",
                made(YES_NO, *trees), made(YES_NO, *trees, voting="hard"))  # fmt: skip
     costs = np.array([[0, 1], [9, 0]], dtype=np.int64)
-    yield Pair("what mistakes cost", one, made(YES_NO, cut(AT), costs=costs))
+    yield Pair("misclassification costs", one, made(YES_NO, cut(AT), costs=costs))

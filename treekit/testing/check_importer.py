@@ -1,4 +1,4 @@
-"""Laws of an importer, judged on foreign things, on its own sources, and on what became of them."""
+"""Laws of an importer, tested on foreign objects, on its sources, and on the models read."""
 
 from __future__ import annotations
 
@@ -45,8 +45,7 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- importers
-# Whether an importer keeps the laws of its contract.
+# ---------------------------------------------------------------- check
 
 Predict = Callable[[Any, Schema, Sequence[Sequence[float | str | None]]], Sequence[Any]]
 
@@ -61,7 +60,7 @@ def check_importer(
     strict: bool = False,
     fail: bool = True,
 ) -> Report:
-    """Judge an importer by the laws of its contract.
+    """Check that an importer satisfies the laws of its contract.
 
     Parameters
     ----------
@@ -71,20 +70,20 @@ def check_importer(
         The importer's own settings; the others take their defaults.
     sources : sequence
         Fitted objects, or paths of files, that it reads: small ones of every
-        sort.  Files are damaged in all sorts of ways, in copies.  Without
-        sources only what it does with foreign things is judged.
+        kind.  Copies of the files are damaged in various ways.  Without
+        sources, only the treatment of foreign objects is tested.
     predict : callable, optional
-        ``predict(source, schema, rows)``: what the source itself answers, a
-        label or a number a row (of several outputs a list of them).  `rows`
-        are lists of cells in the order of ``schema.columns``: numbers, texts
+        ``predict(source, schema, rows)`` returns the predictions of the source
+        itself, a label or a number a row (for several outputs a list of them).
+        `rows` are lists of cells in the order of ``schema.columns``: numbers, texts
         of categories, None for a missing value.
     missing : bool
-        Whether these rows hold missing and unseen values, as far as the model
-        takes them; False for a source whose own library does not.
+        Whether these rows contain missing and unseen values, if the model
+        accepts them; False for a source whose own library does not.
     strict : bool
-        A law that the importer declares broken, and that holds, is a breach.
+        Treat a law that is declared broken, but holds, as a breach.
     fail : bool
-        Raise for a breach; False: return the report whatever it says.
+        Raise for a breach; False: return the report in any case.
 
     Returns
     -------
@@ -105,29 +104,28 @@ def check_importer(
     return judge(found.report, subject, IMPORTER_LAWS, record.exempt).settled(fail=fail)
 
 
-# ---------------------------------------------------------------- importer subject
-# An importer under test: what it is asked, and what a well-formed model is.
+# ---------------------------------------------------------------- importer under test
 
 FOREIGN = Law(
     "foreign-things-are-passed-over",
-    "`recognises` answers False, and raises nothing, for what is not of its kind.",
+    "`recognises` returns False, and does not raise, for objects of other kinds.",
     "`recognises`: test the type first, then the name of the file; return a bool",
 )
 OWN = Law(
     "own-sources-are-recognised",
-    "`recognises` answers True for a source of its kind.",
-    "`recognises`, or the sources that were given",
+    "`recognises` returns True for a source of its kind.",
+    "`recognises`, or the given sources",
 )
 READS = Law(
     "reads-a-model",
-    "`read` returns a treekit.Model that passes the model's own checks and can be stored.",
-    "the trees it makes: `treekit.model.builder`, then `make_model`, which checks them",
+    "`read` returns a treekit.Model that passes all checks of a model and can be saved.",
+    "how it makes trees: `treekit.model.builder`, then `make_model`, which checks them",
 )
 
 
 @dataclass(frozen=True)
 class Subject:
-    """An importer under its settings, and what it is tried on.
+    """An importer with its settings, and the sources that it is tested on.
 
     Attributes
     ----------
@@ -147,7 +145,7 @@ class Subject:
     missing: bool = True
 
     def recognises(self, source: Any, law: Law, expected: bool) -> None:
-        """Ask whether it takes a source; another answer breaks `law`."""
+        """Check the result of `recognises` for a source; any other than `expected` breaks `law`."""
         call = f"recognises({shown(source)})"
         try:
             answer: Any = self.record.recognises(source)
@@ -157,7 +155,7 @@ class Subject:
             broken(call, repr(answer)[:80], expected, law=law.name)
 
     def read(self, source: Any) -> Model:
-        """The model of one of its own sources, well formed."""
+        """Read one of its own sources; return the checked model."""
         call = f"read({shown(source)})"
         try:
             model = self.record.read(source, **self.settings)
@@ -170,13 +168,13 @@ class Subject:
         return checked
 
     def need_sources(self) -> None:
-        """Only judge further if there is anything to read."""
+        """End a test that needs sources if there are none."""
         if not self.sources:
-            inapplicable("no source is given: check_importer(..., sources=[...])")
+            inapplicable("it needs sources: check_importer(..., sources=[...])")
 
 
 def flaw(model: Any) -> str:
-    """What is wrong with a model, or nothing."""
+    """Describe a fault of a model; empty if there is none."""
     if not isinstance(model, Model):
         return f"a {type(model).__name__}"
     try:
@@ -193,49 +191,49 @@ def flaw(model: Any) -> str:
         with tempfile.TemporaryDirectory(prefix="treekit-") as folder:
             model.save(Path(folder) / "m.treekit")
             stored = load(Path(folder) / "m.treekit")
-    except Exception as error:  # noqa: BLE001 - built by a stranger out of anything
+    except Exception as error:  # noqa: BLE001 - a plugin's model may fail in any way
         return said_by(error)
     if not np.array_equal(again.units, model.units) or again.exponent != model.exponent:
-        return "a model whose units are not those that make_model gives its leaves"
-    return "" if model_sha256(stored) == model_sha256(model) else "a model that its file changes"
+        return "a model whose fixed-point units differ from those of make_model"
+    return "" if model_sha256(stored) == model_sha256(model) else "a model that changes when saved"
 
 
 def shown(source: Any) -> str:
-    """A source as an example shows it."""
+    """Format a source for an example."""
     return f"Path({source.name!r:.80})" if isinstance(source, Path) else f"{source!r:.80}"
 
 
-# ---------------------------------------------------------------- importer laws
+# ---------------------------------------------------------------- laws
 
 CHEAP = Law(
     "recognising-is-cheap",
-    "`recognises` neither reads a file whole nor imports anything.",
-    "`recognises`: a type, an ending or the first bytes; `sys.modules` tells what is imported",
+    "`recognises` neither reads a complete file nor imports a module.",
+    "`recognises`: test a type, an ending or the first bytes; `sys.modules` lists imported modules",
 )
 REPEATS = Law(
     "same-source-same-model",
-    "A source that is read twice gives equal models.",
+    "Reading a source twice gives equal models.",
     "the order of a set or of a folder, random numbers, the time",
 )
 UNTOUCHED = Law(
     "source-is-not-touched",
     "Neither `recognises` nor `read` changes the source.",
-    "assignments to the source's parts; files that are opened to be written",
+    "assignments to parts of the source; files opened for writing",
 )
 EQUAL = Law(
     "predictions-are-equal",
-    "The model answers every row as its source does.",
+    "The model gives the prediction of its source for every row.",
     "the row: `<` or `<=`, the side of a missing value, the order of the classes",
 )
 REFUSES = Law(
     "read-refuses-by-name",
-    "`read` refuses what is none of its kind by an error of treekit's, such as ModelError.",
-    "the exception: check what is there before it is used, and raise ModelError",
+    "`read` rejects objects of other kinds by an error of treekit, such as ModelError.",
+    "the exception: check each part before it is used, and raise ModelError",
 )
 CORRUPT = Law(
     "corrupt-files-are-refused",
-    "A damaged file is refused by an error of treekit's, or read as a model that is well formed.",
-    "the exception: check what is there before it is used, and raise ModelError",
+    "A damaged file is rejected by an error of treekit, or read as a well-formed model.",
+    "the exception: check each part before it is used, and raise ModelError",
 )
 
 
@@ -256,11 +254,11 @@ def _cheap(subject: Subject) -> None:
         for ending in (".unheard-of", *sorted(endings)):
             path = Path(folder) / f"big{ending}"
             with path.open("wb") as stream:
-                stream.truncate(_BIG)  # a hole, which takes no disk
+                stream.truncate(_BIG)  # sparse, so that it takes no disk space
             peak = _peak(subject.record.recognises, path)
             if peak > _BIG // 4:
                 call = f"recognises({shown(path)}), a file of {_BIG >> 20} MB"
-                broken(call, f"{peak >> 20} MB of memory were taken", "less than a fourth of that")
+                broken(call, f"{peak >> 20} MB of memory used", "less than a quarter of that")
     own = {subject.record.recognises.__module__.partition(".")[0], *sys.stdlib_module_names}
     new = sorted({name.partition(".")[0] for name in set(sys.modules) - before} - own)
     if new:
@@ -271,7 +269,7 @@ _BIG = 32 << 20
 
 
 def _peak(recognises: Callable[[Any], Any], path: Path) -> int:
-    """Bytes that a call takes at most; one that raises is another law's affair."""
+    """Return the peak memory of a call in bytes; a call that raises is tested by another law."""
     already = tracemalloc.is_tracing()
     tracemalloc.start()
     tracemalloc.reset_peak()
@@ -311,30 +309,30 @@ def _untouched(subject: Subject) -> None:
     for source in subject.sources:
         before = _digest(source)
         if before is None:
-            inapplicable(f"{shown(source)} cannot be pickled, so that nobody sees it change")
+            inapplicable(f"{shown(source)} cannot be pickled to detect changes")
         subject.recognises(source, OWN, expected=True)
         subject.read(source)
         if _digest(source) != before:
-            broken(f"read({shown(source)})", "the source is another", "the source as it was")
+            broken(f"read({shown(source)})", "the source was changed", "the source unchanged")
 
 
 def _digest(source: Any) -> str | None:
-    """Of a file or folder what it holds, of an object its pickle; None if it has none."""
+    """Return the digest of a file, a folder or an object's pickle; None if it has no pickle."""
     if isinstance(source, Path):
         files = sorted(source.rglob("*")) if source.is_dir() else [source]
-        told = [(str(path), path.read_bytes()) for path in files if path.is_file()]
-        beside = sorted(path.name for path in source.parent.iterdir())
-        return hashlib.sha256(repr((told, beside)).encode()).hexdigest()
+        content = [(str(path), path.read_bytes()) for path in files if path.is_file()]
+        siblings = sorted(path.name for path in source.parent.iterdir())
+        return hashlib.sha256(repr((content, siblings)).encode()).hexdigest()
     try:
         return hashlib.sha256(pickle.dumps(source)).hexdigest()
-    except Exception:  # noqa: BLE001 - objects that hold what cannot be pickled
+    except Exception:  # noqa: BLE001 - pickling an object may raise anything
         return None
 
 
 def _equal(subject: Subject) -> None:
     subject.need_sources()
     if subject.predict is None:
-        inapplicable("its source's answers are not given: check_importer(..., predict=...)")
+        inapplicable("it needs the source's predictions: check_importer(..., predict=...)")
     for source in subject.sources:
         model = subject.read(source)
         rows, n_refused = probe_rows(model)
@@ -342,13 +340,17 @@ def _equal(subject: Subject) -> None:
         if not subject.missing:
             rows = np.array([row for row in rows if _known(model, row)]).reshape(-1, rows.shape[1])
         cells = [cells_of(model.schema, row) for row in rows]
-        told = list(subject.predict(source, model.schema, cells))
-        if len(told) != len(rows):
-            broken(f"predict({shown(source)}, ...)", f"{len(told)} answers", f"{len(rows)} of them")
+        predictions = list(subject.predict(source, model.schema, cells))
+        if len(predictions) != len(rows):
+            broken(
+                f"predict({shown(source)}, ...)",
+                f"{len(predictions)} predictions",
+                f"{len(rows)} of them",
+            )
         wanted = decide(model, sums(model, rows))
-        for row, theirs, ours in zip(cells, told, wanted, strict=True):
+        for row, theirs, ours in zip(cells, predictions, wanted, strict=True):
             if not _same(model, theirs, ours):
-                call = f"read({shown(source)}), asked for the row {row}"
+                call = f"read({shown(source)}), run on the row {row}"
                 broken(call, ours, theirs)
 
 
@@ -359,7 +361,7 @@ def _known(model: Model, row: npt.NDArray[np.float64]) -> bool:
 
 
 def _same(model: Model, theirs: Any, ours: Any) -> bool:
-    """Equal labels, or numbers that differ by no more than a model's grid makes them."""
+    """Whether labels are equal, or numbers up to the fixed-point units of the model."""
     if model.schema.task == "classification":
         return bool(np.array_equal(theirs, ours))
     step = np.ldexp(0.5, model.exponent) + 4.0 * np.spacing(np.abs(ours))
@@ -367,15 +369,15 @@ def _same(model: Model, theirs: Any, ours: Any) -> bool:
 
 
 def _refuses(subject: Subject) -> None:
-    for thing in THINGS[:-1]:  # all but the one that answers no question
+    for thing in THINGS[:-1]:  # without `_Contrary`, which raises for any access
         try:
             answer = subject.record.read(thing, **subject.settings)
         except TreekitError:
             continue
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-            broken(f"read({shown(thing)})", said_by(error), "an error of treekit's",
+            broken(f"read({shown(thing)})", said_by(error), "an error of treekit",
                    look=look_at(error, REFUSES))  # fmt: skip
-        broken(f"read({shown(thing)})", f"{answer!r:.80}", "an error of treekit's")
+        broken(f"read({shown(thing)})", f"{answer!r:.80}", "an error of treekit")
 
 
 def _corrupt(subject: Subject) -> None:
@@ -396,14 +398,14 @@ def _damaged(subject: Subject, place: Path, call: str) -> None:
     except TreekitError:
         return
     except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-        broken(call, said_by(error), "an error of treekit's", look=look_at(error, CORRUPT))
+        broken(call, said_by(error), "an error of treekit", look=look_at(error, CORRUPT))
     problem = flaw(model)
     if problem:
-        broken(call, problem, "an error of treekit's, or a model that is well formed")
+        broken(call, problem, "an error of treekit, or a well-formed model")
 
 
 IMPORTER_LAWS: tuple[tuple[Law, Test], ...] = (
-    (CHEAP, _cheap),  # first: what is imported once is not imported again
+    (CHEAP, _cheap),  # first, as a module is imported only once
     (UNTOUCHED, _untouched),
     (FOREIGN, _foreign),
     (REFUSES, _refuses),
@@ -415,23 +417,23 @@ IMPORTER_LAWS: tuple[tuple[Law, Test], ...] = (
 )
 
 
-# ---------------------------------------------------------------- foreign
-# What no importer may take or trip over: foreign things, hostile paths, damaged files.
+# ---------------------------------------------------------------- foreign objects
+# Objects, paths and damaged files that no importer may accept or fail on.
 
 
 class _Contrary:
-    """An object that answers no question."""
+    """An object that raises for any attribute, comparison or truth test."""
 
     def __getattribute__(self, name: str) -> Any:
         if name.startswith("__"):
             return super().__getattribute__(name)
-        raise RuntimeError(f"asked for {name}")
+        raise RuntimeError(f"attribute {name} was accessed")
 
     def __eq__(self, other: object) -> bool:
-        raise RuntimeError("compared")
+        raise RuntimeError("object was compared")
 
     def __bool__(self) -> bool:
-        raise RuntimeError("taken for a truth value")
+        raise RuntimeError("object was used as a Boolean")
 
     __hash__ = object.__hash__
 
@@ -440,11 +442,11 @@ THINGS: tuple[Any, ...] = (
     *(None, 0, -1.5, True, "", "model", b"model", (), [], {}, {"tree": []}, object(), object),
     *(print, sys, np.zeros(3), np.zeros((2, 2)), SimpleNamespace(tree_=None), _Contrary()),
 )
-"""Objects that are no models of anybody's."""
+"""Objects that are not models of any library."""
 
 
 def foreign_paths(folder: Path) -> Iterator[Path]:
-    """Paths of files of an unheard-of kind, made in `folder`, and of what is no file."""
+    """Yield files of an unknown kind, created in `folder`, and paths that are not files."""
     for name in ("model.unheard-of", "model", "\u202e.x", "a\nb", "'; ls", "%s{}"):
         (folder / name).write_bytes(b"\x00\x01 no model \xff" * 3)
         yield folder / name
@@ -454,28 +456,28 @@ def foreign_paths(folder: Path) -> Iterator[Path]:
 
 
 def paths_to_nothing(folder: Path, suffix: str) -> Iterator[Path]:
-    """Paths of this ending to no file, among them some that no file can have."""
+    """Yield paths with this ending that do not exist, some of which are invalid."""
     for name in ("absent", "nul\0", "half \udc80", "long" * 1000, "../absent"):
         yield folder / f"{name}{suffix}"
 
 
 def damaged(content: bytes, seed: int = 0) -> Iterator[tuple[str, bytes]]:
-    """A file's content with all sorts of damage, each with what was done in words."""
+    """Yield a file's content with various kinds of damage, each with a description."""
     rng = np.random.default_rng(seed)
     size = len(content)
-    yield "nothing left of it", b""
+    yield "emptied", b""
     for share in (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99):
         yield f"cut after {int(size * share)} bytes", content[: int(size * share)]
-    yield "its last byte gone", content[:-1]
-    yield "its first byte gone", content[1:]
-    yield "another file's content", b"\x00\x01 no model \xff" * 20
-    yield "twice, one behind the other", content + content
-    yield "bytes that are no text in front", b"\xff\xfe\x00" + content
+    yield "without the last byte", content[:-1]
+    yield "without the first byte", content[1:]
+    yield "replaced by another file", b"\x00\x01 no model \xff" * 20
+    yield "its content twice", content + content
+    yield "with binary bytes in front", b"\xff\xfe\x00" + content
     lines = content.splitlines(keepends=True)
     for at in rng.integers(len(lines), size=min(len(lines), 12)) if len(lines) > 1 else ():
         yield f"without line {at + 1}", b"".join(lines[:at] + lines[at + 1 :])
     for number in range(40 if size else 0):
         at, other = int(rng.integers(size)), int(rng.integers(256))
-        if number % 2:  # a digit, letter or sign for another is harder to notice
+        if number % 2:  # another digit, letter or sign is harder to detect
             other = ord("0129-.eE<>{}[]:,\"'nNaA x"[other % 24])
-        yield f"byte {at} is {other}", content[:at] + bytes([other]) + content[at + 1 :]
+        yield f"byte {at} set to {other}", content[:at] + bytes([other]) + content[at + 1 :]

@@ -1,4 +1,4 @@
-"""Laws of a pruner's `before`, judged by calling it as plain Python."""
+"""Laws of a pruner's `before` and `after`, tested by calling them as plain Python."""
 
 from __future__ import annotations
 
@@ -55,8 +55,7 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- pruners
-# Whether a pruner keeps the laws of its contract.
+# ---------------------------------------------------------------- check
 
 
 def check_pruner(
@@ -66,7 +65,7 @@ def check_pruner(
     strict: bool = False,
     fail: bool = True,
 ) -> Report:
-    """Judge a pruner by the laws of its contract; see `check_criterion`.
+    """Check that a pruner satisfies the laws of its contract; see `check_criterion`.
 
     Its ``before`` is called as plain Python on the statistics of small splits,
     its ``after`` on trees grown for it, and trees are trained with it.
@@ -85,7 +84,7 @@ def check_pruner(
 def _grounds(
     record: Pruner, settings: Mapping[str, Any]
 ) -> tuple[tuple[Trainer, ...], tuple[Counting, ...]]:
-    """Trainings with the pruner, and how their rows are counted."""
+    """Return trainings with the pruner, and how their rows are counted."""
     if isinstance(record.task, Task):
         ground = ground_of(_criterion_for(record.task, record.name), {}, None)
         own = trainer("pruner", record, settings, task=ground.trainer.task)
@@ -106,16 +105,16 @@ def _grounds(
 
 
 def _criterion_for(task: Task, name: str) -> Criterion:
-    """The first installed criterion of a task."""
+    """Return the first installed criterion of a task."""
     for component in registry.criteria().values():
         if isinstance(component.record, Criterion) and component.record.task == task:
             return component.record
     raise SettingError(
-        f"pruner {name!r} is for {task.name}, and no installed criterion is; install one"
+        f"pruner {name!r} is for {task.name}, but no installed criterion is; install one"
     )
 
 
-# ---------------------------------------------------------------- pruner laws
+# ---------------------------------------------------------------- laws of `before`
 
 Arguments = tuple[Any, Any, Any, Any]
 
@@ -131,21 +130,21 @@ class Subject:
     countings: tuple[Counting, ...]
 
     def questions(self) -> Iterator[tuple[Counting, Example, Arguments]]:
-        """Every example, without held-out rows and with some, small ones first."""
+        """Yield every example, without held-out rows and with some, small ones first."""
         if self.functions.before is None:
             inapplicable("it has no `before`")
         for of in self.countings:
             for split in examples(of):
-                nothing = np.zeros_like(split.children)
+                no_stats = np.zeros_like(split.children)
                 held = np.ascontiguousarray(split.children[::-1])
-                yield of, split, (split.parent, split.children, nothing[0], nothing)
+                yield of, split, (split.parent, split.children, no_stats[0], no_stats)
                 yield of, split, (split.parent, split.children, split.parent, held)
 
     def before(self, arguments: Arguments) -> bool:
-        """What `before` says, checked."""
-        assert self.functions.before is not None  # noqa: S101 - `questions` has seen to it
-        said: bool = asked("before", self.functions.before, *arguments, kind=bool)
-        return said
+        """Return the checked result of `before`."""
+        assert self.functions.before is not None  # noqa: S101 - checked by `questions`
+        is_kept: bool = asked("before", self.functions.before, *arguments, kind=bool)
+        return is_kept
 
 
 def _answers(subject: Subject) -> None:
@@ -157,12 +156,12 @@ def _repeats(subject: Subject) -> None:
     for _, _, arguments in subject.questions():
         first = subject.before(arguments)
         if subject.before(arguments) != first:
-            broken(shown_call("before", *arguments), f"{first}, then {not first}", "one answer")
+            broken(shown_call("before", *arguments), f"{first}, then {not first}", "the same value")
 
 
 DOUBLING = Law(
     "doubling-weights-changes-nothing",
-    "With every weight doubled the same splits are kept.",
+    "With every weight doubled, the same splits are kept.",
     "absolute weights: compare shares (a test of significance declares this law)",
 )
 
@@ -175,25 +174,25 @@ def _doubling(subject: Subject) -> None:
 
 BRANCHES = Law(
     "permuting-branches-changes-nothing",
-    "Whether a split is made does not depend on the order of its branches.",
-    "children that are told apart by their position",
+    "The order of its branches does not decide whether a split is made.",
+    "children that are treated by their position",
 )
 
 
 def _branches(subject: Subject) -> None:
     for _, _, (parent, children, held, held_children) in subject.questions():
-        turned = (
+        reversed_branches = (
             np.ascontiguousarray(children[::-1]),
             held,
             np.ascontiguousarray(held_children[::-1]),
         )
-        _same(subject, (parent, children, held, held_children), (parent, *turned))
+        _same(subject, (parent, children, held, held_children), (parent, *reversed_branches))
 
 
 EMPTY = Law(
     "empty-branches-change-nothing",
-    "A branch without rows, training or held out, does not decide about a split.",
-    "what is counted for each branch (degrees of freedom): skip those of no weight",
+    "A branch without rows, training or held-out, does not decide whether a split is made.",
+    "counts of branches (degrees of freedom): skip those of weight 0",
 )
 
 
@@ -212,7 +211,7 @@ def _same(subject: Subject, one: Arguments, other: Arguments) -> None:
 
 
 def _bounds(subject: Subject) -> None:
-    """Ask with every setting at its ends."""
+    """Call `before` with every setting at its bounds."""
 
     def use(functions: PrunerFunctions) -> None:
         other = replace(subject, functions=functions)
@@ -237,13 +236,13 @@ BEFORE_LAWS: tuple[tuple[Law, Test], ...] = (
 )
 
 
-# ---------------------------------------------------------------- pruner trees
-# Laws of a pruner's `after`, judged on trees that were grown for it.
+# ---------------------------------------------------------------- laws of `after`
+# Tested on trees that were grown for the pruner.
 
 
 @dataclass(frozen=True)
 class Grown:
-    """A tree that waits to be pruned."""
+    """A tree to be pruned."""
 
     tree: Tree
     context: Context
@@ -252,7 +251,7 @@ class Grown:
 
 
 def _grown(subject: Subject, by: Trainer, table: Small, **settings: Any) -> Grown | None:
-    """The tree and the context that a training hands to the pruner."""
+    """Return the tree and the context that a training passes to the pruner."""
     caught: list[tuple[Tree, Context]] = []
 
     def spy(tree: Tree, context: Context) -> Tree:
@@ -270,7 +269,7 @@ def _grown(subject: Subject, by: Trainer, table: Small, **settings: Any) -> Grow
         except (DataError, SettingError):
             return None
     tree, context = caught[0]
-    known: dict[int, Any] = {}  # the same folds whenever they are asked for
+    known: dict[int, Any] = {}  # every call gets the same folds
 
     def folds(k: int) -> Any:
         if k not in known:
@@ -292,23 +291,23 @@ def _all_grown(subject: Subject) -> Iterator[Grown]:
 
 
 def _after(subject: Subject, grown: Grown) -> tuple[Any, str]:
-    """What `after` makes of a tree, with breaches for raising and writing; None: refused."""
+    """Call `after` for a tree; raise `Broken` if it raises or writes; None: rejected."""
     call = f"after(the tree of {grown.tree.n_nodes} nodes grown on {grown.text})"
-    watched = (grown.context.stats, grown.context.held_stats)
-    before = [array.copy() for array in watched]
+    statistics = (grown.context.stats, grown.context.held_stats)
+    before = [array.copy() for array in statistics]
     try:
-        assert subject.functions.after is not None  # noqa: S101 - `_all_grown` has seen to it
+        assert subject.functions.after is not None  # noqa: S101 - checked by `_all_grown`
         pruned = subject.functions.after(grown.tree, grown.context)
     except (DataError, SettingError):
         return None, call
     except Exception as error:  # noqa: BLE001 - a plugin may raise anything
         if isinstance(error, ValueError) and "read-only" in str(error):
-            broken(call, said_by(error), "the tree as it was", law=WRITES.name,
+            broken(call, said_by(error), "the tree unchanged", law=WRITES.name,
                    look=look_at(error, WRITES))  # fmt: skip
         broken(call, said_by(error), "a tree", law=ANSWERS.name, look=look_at(error, ANSWERS))
-    for array, was in zip(watched, before, strict=True):
+    for array, was in zip(statistics, before, strict=True):
         if not np.array_equal(array, was):
-            broken(call, "context's statistics were changed", "as they were", law=WRITES.name)
+            broken(call, "the context's statistics were changed", "unchanged", law=WRITES.name)
     return pruned, call
 
 
@@ -350,13 +349,13 @@ def _tree_repeats(subject: Subject) -> None:
 
 SUBTREE = Law(
     "pruned-tree-is-a-subtree",
-    "A pruned tree asks what the grown tree asked, in its order: nodes are cut off, or replaced by "
+    "A pruned tree has splits of the grown tree, in their order: nodes are cut off, or replaced by "
     "one below them.",
-    "what makes the tree: `treekit.components.pruning` has `collapse` and `graft`",
+    "how the tree is made: `treekit.components.pruning` has `collapse` and `graft`",
 )
 VALUES = Law(
     "leaves-keep-their-values",
-    "A leaf of a pruned tree says what that node of the grown tree said.",
+    "A leaf of a pruned tree has the value of that node of the grown tree.",
     "`value` of nodes that become leaves (a pruner that smooths them declares this law)",
 )
 
@@ -371,8 +370,8 @@ def _pruned(subject: Subject) -> Iterator[tuple[Grown, Tree, str]]:
 def _subtree(subject: Subject) -> None:
     for grown, pruned, call in _pruned(subject):
         if not is_subtree(pruned, grown.tree, values=False):
-            asked = [Split(kind).name for kind in pruned.kind[:5]]
-            broken(call, f"{pruned.n_nodes} nodes, {', '.join(asked)}, ...", "nodes of that tree")
+            kinds = [Split(kind).name for kind in pruned.kind[:5]]
+            broken(call, f"{pruned.n_nodes} nodes, {', '.join(kinds)}, ...", "nodes of that tree")
 
 
 def _values(subject: Subject) -> None:
@@ -380,7 +379,7 @@ def _values(subject: Subject) -> None:
         nested = is_subtree(pruned, grown.tree, values=False)
         if nested and not is_subtree(pruned, grown.tree, values=True):
             leaves = pruned.value[pruned.kind == Split.LEAF]
-            broken(call, f"leaves that say {leaves[:3].tolist()}", "values of that tree's nodes")
+            broken(call, f"leaf values {leaves[:3].tolist()}", "values of that tree's nodes")
 
 
 def _trains(subject: Subject) -> None:
@@ -396,7 +395,7 @@ def _doubled(subject: Subject) -> None:
 
 
 def _tree_bounds(subject: Subject) -> None:
-    """Prune a few trees with every setting at its ends."""
+    """Prune a few trees with every setting at its bounds."""
 
     def use(functions: PrunerFunctions) -> None:
         other = replace(subject, functions=functions)
@@ -422,8 +421,7 @@ AFTER_LAWS: tuple[tuple[Law, Test], ...] = (
 )
 
 
-# ---------------------------------------------------------------- subtree
-# Whether one tree is what is left of another.
+# ---------------------------------------------------------------- subtrees
 
 
 def is_subtree(pruned: Tree, grown: Tree, *, values: bool) -> bool:
@@ -431,15 +429,16 @@ def is_subtree(pruned: Tree, grown: Tree, *, values: bool) -> bool:
 
     Parameters
     ----------
+    pruned, grown : Tree
     values : bool
-        Leaves must also say what the nodes said that they stand for: the cut
-        node, or the one raised in its place.
+        Whether leaves must also have the values of the nodes that they stand
+        for: the cut node, or the one raised in its place.
 
     Notes
     -----
-    A node stands for a node of `grown` or for one below it that asks the same;
-    its branches then for the branches of that one.  Pairs of nodes are
-    judged once: at most one for each two nodes.
+    A node stands for a node of `grown`, or for one below it with the same split;
+    its branches then stand for the branches of that one.  Each pair of nodes is
+    tested once at most.
     """
     below = [_below(grown, node) for node in range(grown.n_nodes)]
 
@@ -462,7 +461,7 @@ def is_subtree(pruned: Tree, grown: Tree, *, values: bool) -> bool:
 
 
 def _below(tree: Tree, node: int) -> list[int]:
-    """A node and all below it, itself first."""
+    """Return a node and all nodes below it, itself first."""
     found = [node]
     for at in found:
         first = int(tree.first_child[at])
@@ -481,14 +480,14 @@ def _asks_alike(one: Tree, a: int, other: Tree, b: int) -> bool:
 
 
 # ---------------------------------------------------------------- routing
-# Which rows of a small table reach each node of a tree: a plain second opinion.
+# A plain reference for the rows of a small table that reach each node of a tree.
 
 Ids = npt.NDArray[np.int64]
 
 
 def rows_of_nodes(tree: Tree, dataset: Dataset) -> dict[int, Ids]:
-    """Row numbers by node, whole rows going one way."""
-    columns = tuple(dataset.columns)  # each is asked for at many nodes
+    """Return row numbers by node, without fractional instances."""
+    columns = tuple(dataset.columns)  # read once, as they are used at many nodes
     reached: dict[int, Ids] = {0: np.arange(dataset.n_rows)}
     for node in range(tree.n_nodes):
         if tree.kind[node] == Split.LEAF:
@@ -501,7 +500,7 @@ def rows_of_nodes(tree: Tree, dataset: Dataset) -> dict[int, Ids]:
 
 
 def _route_branches(tree: Tree, node: int, columns: Any, rows: Ids) -> Ids:
-    """The branch that each of the rows takes at a node."""
+    """Return the branch of each row at a node."""
     kind, away = tree.kind[node], int(tree.missing[node])
     own = np.asarray(columns[tree.feature[node]])[rows]
     if own.dtype.kind == "i":

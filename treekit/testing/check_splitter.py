@@ -1,4 +1,4 @@
-"""Laws of a splitter's `find`, judged by calling it as plain Python on nodes made by hand."""
+"""Laws of a splitter's `find`, tested by calling it as plain Python on prepared nodes."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- splitter laws
+# ---------------------------------------------------------------- laws of `find`
 
 SEEDS = 3
-"""States of the generator with which `find` is asked about each node."""
+"""Number of seeds with which `find` is called for each node."""
 
 
 @dataclass(frozen=True)
@@ -74,15 +74,15 @@ class Subject:
 
     @property
     def is_python(self) -> bool:
-        """Whether `find` is a plugin's, not one of treekit's kernels."""
+        """Whether `find` is a plugin's function, not one of treekit's kernels."""
         from treekit.kernels.compile import Finder
 
         return not isinstance(self.functions.find, Finder)
 
     def proposals(self) -> list[tuple[Prepared, Any, str]]:
-        """Nodes, what `find` proposes for each, and the call; every one is asked once."""
+        """Return nodes, the proposal of `find` for each, and the call; each call is made once."""
         if not self.is_python:
-            inapplicable("its search is a kernel of treekit's own, judged by the trees it grows")
+            inapplicable("its search is a kernel of treekit, tested on the trees that it grows")
         if not self.proposed:
             self.proposed.extend(
                 (made, self.find(made, seed), f"find({made.text}, rng of seed {seed})")
@@ -92,7 +92,7 @@ class Subject:
         return self.proposed
 
     def find(self, made: Prepared, seed: int) -> Any:
-        """What `find` answers, with breaches for raising and for writing."""
+        """Call `find`; raise `Broken` if it raises or writes."""
         core = getattr(self.functions.find, "py_func", self.functions.find)
         before = _copied(made.node)
         call = f"find({made.text}, rng of seed {seed})"
@@ -103,7 +103,7 @@ class Subject:
                    look=look_at(error, ANSWERS))  # fmt: skip
         for name, array in _arrays(made.node):
             if not np.array_equal(array, before[name], equal_nan=True):
-                broken(call, f"node.{name} was changed", "the node as it was", law=WRITES.name)
+                broken(call, f"node.{name} was changed", "the node unchanged", law=WRITES.name)
         return split
 
 
@@ -143,7 +143,7 @@ SCORED = Law(
 
 
 def _splits(subject: Subject) -> Iterator[tuple[Prepared, Split, str]]:
-    """The proposals that are splits at all; what is not one belongs to another law."""
+    """Yield the proposals that are splits; others are tested by another law."""
     for made, split, call in subject.proposals():
         if isinstance(split, Split):
             yield made, split, call
@@ -171,8 +171,8 @@ def _repeats(subject: Subject) -> None:
 
 LEGAL = Law(
     "split-fits-its-column",
-    "A split asks a column of the table in a way that suits it, and says where missing rows go.",
-    "the kind of split (numbers: threshold; levels: level_split), `levels`, `missing`, `branches`",
+    "A split tests a column of the table according to its kind, and has a branch for missing rows.",
+    "the kind (threshold for numbers, level_split for categories), `levels`, `missing`, `branches`",
 )
 
 
@@ -189,19 +189,19 @@ def _problem(made: Prepared, split: Split, functions: SplitterFunctions) -> str:
         return f"column {split.feature} of {len(table.n_codes)}"
     if split.kind == 5:
         declared = functions.sums
-        return "" if declared else "a sum of columns, which SplitterFunctions(sums=True) declares"
+        return "" if declared else "an oblique split, undeclared; set SplitterFunctions(sums=True)"
     if split.kind == 6 and not functions.intervals:
-        return "a split on intervals, which SplitterFunctions(intervals=True) declares"
+        return "a split on intervals, undeclared; set SplitterFunctions(intervals=True)"
     if split.kind not in (1, 2, 3, 4, 6):
         return f"kind {split.kind}"
     nominal = table.nominal[split.feature] > 0
     if split.kind in (2, 3):
         if not nominal:
-            return f"levels of the numeric column {made.names[split.feature]!r}"
+            return f"categories of the numeric column {made.names[split.feature]!r}"
         if len(split.levels) != table.n_codes[split.feature]:
-            return f"{len(split.levels)} levels of {table.n_codes[split.feature]}"
+            return f"{len(split.levels)} categories of {table.n_codes[split.feature]}"
         if ((split.levels < -1) | (split.levels >= split.branches)).any():
-            return f"levels {split.levels.tolist()} of {split.branches} branches"
+            return f"branches {split.levels.tolist()} of {split.branches}"
     if split.kind in (1, 6) and nominal:
         return f"a threshold of the nominal column {made.names[split.feature]!r}"
     if not -1 <= split.missing < split.branches:
@@ -217,8 +217,8 @@ def _legal_splits(subject: Subject) -> Iterator[tuple[Prepared, Split, str]]:
 
 THRESHOLD = Law(
     "threshold-lies-in-the-node",
-    "A threshold separates two values that the node holds, and lies between them.",
-    "`code_range(node, feature)`: the cut is one of low .. high - 1; `threshold` below the next",
+    "A threshold separates two values of the node, and lies between them.",
+    "`code_range(node, feature)`: the cut is in low .. high - 1; `threshold` below the next",
 )
 
 
@@ -231,7 +231,7 @@ def _threshold(subject: Subject) -> None:
 def _misplaced(made: Prepared, split: Split) -> str:
     low, high, _ = code_range(made.node, split.feature)
     if not low <= split.cut < high:
-        return f"cut {split.cut}; the node holds codes {low} to {high}"
+        return f"cut {split.cut}; the node has codes {low} to {high}"
     table = made.node.table
     at = table.value_start[split.feature] + split.cut
     if np.isnan(split.threshold) or table.high[at] <= split.threshold < table.low[at + 1]:
@@ -240,7 +240,7 @@ def _misplaced(made: Prepared, split: Split) -> str:
 
 
 def _placed(subject: Subject) -> Iterator[tuple[Prepared, Split, str]]:
-    """Splits that have a place in the node."""
+    """Yield legal splits whose threshold, if any, lies in the node."""
     for made, split, call in _legal_splits(subject):
         if split.kind != 1 or not _misplaced(made, split):
             yield made, split, call
@@ -249,7 +249,7 @@ def _placed(subject: Subject) -> Iterator[tuple[Prepared, Split, str]]:
 EMPTY = Law(
     "no-branch-is-empty",
     "Each branch of a split receives rows of the node.",
-    "levels that are absent at the node are -1; missing-or-not needs rows of both kinds",
+    "categories absent at the node have branch -1; a missing-value split needs rows of both kinds",
 )
 
 
@@ -272,7 +272,7 @@ def _leaf_weight(subject: Subject) -> None:
 
 CLAIMED = Law(
     "claimed-score-is-the-criterion-s",
-    "The score that a split claims is criterion.score of the branches that it makes.",
+    "The score of a split is criterion.score of its branches.",
     "`scored(split, criterion.score(node.stats, branch_stats(node, split)))`, after missing_to",
 )
 
@@ -291,39 +291,39 @@ def _claimed(subject: Subject) -> None:
 
 FEATURES = Law(
     "max-features-is-obeyed",
-    "Of `node.n_try` columns that are not constant the best is taken, drawn anew at each node.",
+    "The best of `node.n_try` random columns that are not constant is taken, drawn at each node.",
     "`draw_features(node, rng)`: stop after n_try columns that were not constant",
 )
 
 
 def _features(subject: Subject) -> None:
     if not subject.is_python:
-        inapplicable("its search is a kernel of treekit's own, judged by the trees it grows")
+        inapplicable("its search is a kernel of treekit, tested on the trees that it grows")
     made = prepared(
         small_table(80, 2).with_columns("x", "z", "c"), "classification", subject.functions, n_try=1
     )
-    assert made is not None  # noqa: S101 - a table of 80 rows is no bad one
+    assert made is not None  # noqa: S101 - a table of 80 rows is accepted
     splits = [subject.find(made, seed) for seed in range(40)]
-    asked = {split.feature for split in splits if isinstance(split, Split)}
-    if len(asked) == 1 and all(split is not None for split in splits):
-        name = made.names[asked.pop()]
+    features = {split.feature for split in splits if isinstance(split, Split)}
+    if len(features) == 1 and all(split is not None for split in splits):
+        name = made.names[features.pop()]
         broken(f"find({made.text}, rng of seed 0 to 39)", f"column {name!r} every time",
-               "now one column, now another")  # fmt: skip
+               "different columns")  # fmt: skip
 
 
 FINDS = Law(
     "finds-what-separates",
-    "Where one column tells the classes apart, a split is found.",
+    "If one column separates the classes, a split is found.",
     "the conditions under which `find` returns None",
 )
 
 
 def _finds(subject: Subject) -> None:
     if not subject.is_python:
-        inapplicable("its search is a kernel of treekit's own, judged by the trees it grows")
+        inapplicable("its search is a kernel of treekit, tested on the trees that it grows")
     table = small_table(80, 2)
-    apart = [0.0 if label == "class 0" else 1.0 for label in table.target]
-    clear = type(table)({"x": apart}, table.target, table.weights, "80 rows, x = the class")
+    separating = [0.0 if label == "class 0" else 1.0 for label in table.target]
+    clear = type(table)({"x": separating}, table.target, table.weights, "80 rows, x = the class")
     made = prepared(clear, "classification", subject.functions)
     assert made is not None  # noqa: S101 - as above
     if all(subject.find(made, seed) is None for seed in range(10)):
@@ -346,8 +346,7 @@ FIND_LAWS: tuple[tuple[Law, Test], ...] = (
 )
 
 
-# ---------------------------------------------------------------- splitters
-# Whether a splitter keeps the laws of its contract.
+# ---------------------------------------------------------------- check
 
 
 @dataclass(frozen=True)
@@ -364,10 +363,10 @@ def check_splitter(
     strict: bool = False,
     fail: bool = True,
 ) -> Report:
-    """Judge a splitter by the laws of its contract; see `check_criterion`.
+    """Check that a splitter satisfies the laws of its contract; see `check_criterion`.
 
     Its ``find`` is called as plain Python on nodes of small tables, and trees
-    of classes and of a number are grown with it.
+    for classification and regression are grown with it.
     """
     found = opened("splitter", splitter, settings, strict)
     if not found.usable:
@@ -383,7 +382,7 @@ def check_splitter(
         )
     )  # fmt: skip
     subject = _Both(found.record, found.functions, found.settings, growers=growers)
-    # A split on intervals is a nest of thresholds in the tree: judged when it is proposed.
+    # A split on intervals becomes nested thresholds in the tree, so it is tested when proposed.
     nested = (LEAF_WEIGHT, CLAIMED) if found.functions.intervals else ()
     laws = [(law, _of_trees(test)) for law, test in GROWN_LAWS if law not in nested]
     laws.append((BOUNDS, _bounds))
@@ -393,7 +392,7 @@ def check_splitter(
 
 
 def _bounds(subject: _Both) -> None:
-    """Ask about a few nodes, or grow a few trees, with every setting at its ends."""
+    """Call `find` for a few nodes with every setting at its bounds."""
 
     def use(functions: Any) -> None:
         if subject.is_python:
@@ -402,18 +401,18 @@ def _bounds(subject: _Both) -> None:
 
     try_bounds(subject.record, subject.settings, use)
     if not subject.is_python:
-        inapplicable("its search is a kernel of treekit's own, judged by the trees it grows")
+        inapplicable("its search is a kernel of treekit, tested on the trees that it grows")
 
 
 def _of_trees(test: Test) -> Test:
     return lambda subject: test(subject.growers)
 
 
-# ---------------------------------------------------------------- splitter training
-# Laws of a splitter, judged by the trees that are trained with it.
+# ---------------------------------------------------------------- trained trees
+# Laws of a splitter, tested on trees that are trained with it.
 
 Grower = tuple[Trainer, ...]
-"""Trainers with the splitter: of classes, and of a number."""
+"""Trainers with the splitter: for classification, and for regression."""
 
 
 def _trees(growers: Grower, **settings: Any) -> Iterator[tuple[Trainer, Small, Tree]]:
@@ -425,7 +424,7 @@ def _trees(growers: Grower, **settings: Any) -> Iterator[tuple[Trainer, Small, T
 
 
 def trains(growers: Grower) -> None:
-    """Train on every small table, with every kind of nominal split, and a forest."""
+    """Train on every small table, with every kind of nominal split."""
     for _ in _trees(growers):
         pass
     for by in growers:
@@ -436,7 +435,7 @@ def trains(growers: Grower) -> None:
 
 
 def heavy(growers: Grower) -> None:
-    """Grow with a bound, and weigh the branches."""
+    """Grow trees with a minimum leaf weight, and check the weights of the branches."""
     for _, table, tree in _trees(growers, min_weight_leaf=4.0):
         for node in np.flatnonzero(tree.kind != SplitKind.LEAF):
             first = tree.first_child[node]
@@ -456,7 +455,7 @@ def seeded(growers: Grower) -> None:
 
 
 def gains(growers: Grower) -> None:
-    """Send the rows down the tree, and score every node's branches again."""
+    """Route the rows through the tree, and compute the score of every split again."""
     for by, table, tree in _trees(growers):
         measure, _ = registry.make(registry.criterion(by.parts["criterion"]), {})
         stats = _statistics(table, by.vocabulary)
@@ -466,9 +465,9 @@ def gains(growers: Grower) -> None:
             branches = range(first, first + tree.n_children[node])
             children = np.array([stats[rows[child]].sum(axis=0) for child in branches])
             wanted = float(measure.score(children.sum(axis=0), children))
-            told = float(tree.gain[node])
-            if abs(told - wanted) > 1e-6 * max(1.0, abs(wanted)):
-                broken(f"training on {table}", f"node {node} tells {told!r}", repr(wanted))
+            gain = float(tree.gain[node])
+            if abs(gain - wanted) > 1e-6 * max(1.0, abs(wanted)):
+                broken(f"training on {table}", f"node {node} has gain {gain!r}", repr(wanted))
 
 
 def _statistics(table: Small, classes: list[str] | None) -> Any:
@@ -479,39 +478,39 @@ def _statistics(table: Small, classes: list[str] | None) -> Any:
 
 ROWS = replace(
     CRITERION_ROWS,
-    look="row numbers and the order of `node.rows.ids`, which are the table's: go by the codes of "
+    look="row numbers and the order of `node.rows.ids`, which are the table's: use the codes of "
     "the columns (a search that samples rows declares this law)",
 )
 COPIES = replace(
     CRITERION_COPIES,
-    look="`len(node.rows.ids)`: a row counts by its weight, which `node.stats` and `branch_stats` "
+    look="`len(node.rows.ids)`: a row counts as its weight, which `node.stats` and `branch_stats` "
     "add up (a search that samples rows declares this law)",
 )
 
 
 def permuted(growers: Grower) -> None:
-    """Permute the rows of each table; the seed, and so the stream of `rng`, stays."""
+    """Permute the rows of each table, with the same seed."""
     for by in growers:
         train_on_permuted_rows(by)
 
 
 def copied(growers: Grower) -> None:
-    """Repeat each row as often as it weighs."""
+    """Repeat each row as many times as its weight."""
     for by in growers:
         train_on_copies(by)
 
 
 def tried(growers: Grower) -> None:
-    """Grow stumps of one column for many seeds."""
+    """Grow stumps on one random column for many seeds."""
     table = small_table(80, 3).with_columns("x", "z", "c")
     by = growers[0]
-    asked = set()
+    features = set()
     for seed in range(25):
         stump = trained(by, table, seed=seed, max_features=1, max_depth=1)
-        asked.add(-1 if stump is None else int(stump.feature[0]))
-    if len(asked) == 1 and -1 not in asked:
+        features.add(-1 if stump is None else int(stump.feature[0]))
+    if len(features) == 1 and -1 not in features:
         broken(f"training stumps on {table} with max_features=1 and seeds 0 to 24",
-               f"column {'xzc'[asked.pop()]!r} every time", "now one, now another")  # fmt: skip
+               f"column {'xzc'[features.pop()]!r} every time", "different columns")  # fmt: skip
 
 
 GROWN_LAWS: tuple[tuple[Law, Test], ...] = (
@@ -525,8 +524,7 @@ GROWN_LAWS: tuple[tuple[Law, Test], ...] = (
 )
 
 
-# ---------------------------------------------------------------- nodes
-# Nodes made by hand, so that a splitter's `find` can be called as plain Python.
+# ---------------------------------------------------------------- prepared nodes
 
 Judge = namedtuple("Judge", ["score"])
 
@@ -541,9 +539,9 @@ class Prepared:
     score : callable
         Plain ``score(parent, children)`` of gini or of the squared error.
     text : str
-        The table and the limits, for an example.
+        Description of the table and the limits, for an example.
     names : tuple of str
-        Of the columns.
+        Names of the columns.
     """
 
     node: Node
@@ -553,15 +551,15 @@ class Prepared:
 
     @property
     def judge(self) -> Any:
-        """The criterion as a splitter sees it."""
+        """The criterion as passed to a splitter."""
         return Judge(self.score)
 
     def weights(self, children: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """(branches,) weight of statistics (branches, S)."""
+        """Return the weights (branches,) of statistics (branches, S)."""
         return children.sum(axis=1) if len(self.node.rows.cells) else children[:, 0]
 
     def children(self, split: Any) -> npt.NDArray[np.float64]:
-        """(branches, S) of a proposed split, missing rows where they will go."""
+        """Return the statistics (branches, S) of a proposed split, including missing rows."""
         children = branch_stats(self.node, split)
         if split.missing < 0:
             split = missing_to(split, int(np.argmax(self.weights(children))))
@@ -579,7 +577,7 @@ def prepared(
     nominal_splits: str = "subset",
     weighted: bool = False,
 ) -> Prepared | None:
-    """The root node of a table; None where treekit refuses the table."""
+    """Prepare the root node of a table; None if treekit rejects the table."""
     by = Trainer({}, task, classes=(3 if task == "classification" else 0,))
     try:
         dataset = by.dataset(table, weighted)
@@ -592,7 +590,7 @@ def prepared(
     schema = dataset.schema
     codes = make_table(
         dataset.columns, schema.n_levels, schema.nominal, functions.coding,
-        nominal_splits=nominal_splits,  # type: ignore[arg-type]  # one of the known ways
+        nominal_splits=nominal_splits,  # type: ignore[arg-type]  # one of the known kinds
     )  # fmt: skip
     rows = target.rows(np.arange(dataset.n_rows, dtype=np.uint32), None)
     stats = np.zeros(target.size)
@@ -612,7 +610,7 @@ _TASKS: tuple[Literal["classification", "regression"], ...] = ("classification",
 
 
 def prepared_nodes(functions: SplitterFunctions) -> Iterator[Prepared]:
-    """Roots of tables of classes and of a number, small ones first."""
+    """Yield roots of tables for classification and regression, small ones first."""
     for tables in zip(small_tables(3), small_tables(0), strict=True):
         for table, task in zip(tables, _TASKS, strict=True):
             for least, way in ((1.0, "subset"), (3.0, "multiway")):

@@ -1,4 +1,4 @@
-"""A plugin's functions as numba compiles them, beside the plain ones."""
+"""A plugin's functions as compiled by numba, compared with the plain ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- compiling
+# ---------------------------------------------------------------- compilation
 
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "impurity": (FROZEN_CELLS,),
@@ -43,21 +43,21 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "penalty": PENALTY.args,
     "before": (FROZEN_CELLS, FROZEN_MATRIX, FROZEN_CELLS, FROZEN_MATRIX),
 }
-"""The functions that kernels call, and the numba types of their arguments."""
+"""Functions called by kernels, with the numba types of their arguments."""
 
 RETURNS: dict[str, type] = {"choose": int, "before": bool}
-"""What they return, where it is not a number with a fraction."""
+"""Their types of results other than float."""
 
 COMPILED = Law(
     "compiled-equals-plain",
-    "A function compiled by numba answers as the same function called as Python.",
-    "whole numbers beyond 64 bits, globals that change, `//` and `%` of negative or zero numbers",
+    "A function compiled by numba returns the same value as in Python.",
+    "integers beyond 64 bits, globals that change, `//` and `%` of negative or zero numbers",
 )
 
 
 @dataclass(frozen=True)
 class Made:
-    """A function's compilation: the dispatcher, or None and why; and the seconds it took."""
+    """Compilation of a function: the dispatcher, or None and the reason; and its seconds."""
 
     jitted: Any
     complaint: Complaint | None
@@ -66,12 +66,12 @@ class Made:
 
 @dataclass(frozen=True)
 class Machine:
-    """Compiled functions by name; each is compiled when first asked for."""
+    """Compiled functions by name; each is compiled on first use."""
 
     made: dict[str, Made] = field(default_factory=dict)
 
     def of(self, name: str, function: Callable[..., Any]) -> Made:
-        """The compilation of a function of that name."""
+        """Return the compilation of a function of that name."""
         if name not in self.made:
             start = time.perf_counter()
             checked = not (getattr(function, "__module__", None) or "").startswith("treekit.")
@@ -81,7 +81,7 @@ class Machine:
         return self.made[name]
 
     def functions(self, functions: Any) -> Iterator[tuple[str, Made]]:
-        """Every function of a component that kernels call."""
+        """Yield every function of a component that kernels call."""
         for name in ARGUMENTS:
             function = getattr(functions, name, None)
             if function is not None:
@@ -91,23 +91,23 @@ class Machine:
 def compiled_equal(subject: Any) -> None:
     """Compare impurity and score, compiled and plain, on every example."""
     functions, machine = subject.functions, subject.machine
-    natively = {
+    dispatchers = {
         name: made.jitted
         for name, made in machine.functions(functions)
         if made.jitted is not None and name in ("impurity", "score")
     }
-    if not natively:
+    if not dispatchers:
         inapplicable("numba compiles none of its functions, which run as Python")
     for _, split in subject.splits():
         for name, arguments, value in subject.measures(split):
-            if name in natively:
-                same_number(name, natively[name], arguments, value, split.noise)
+            if name in dispatchers:
+                same_number(name, dispatchers[name], arguments, value, split.noise)
 
 
 def same_number(
     name: str, jitted: Any, arguments: tuple[Any, ...], value: float, noise: float = 1e-9
 ) -> None:
-    """A breach of the law unless a compiled function gives `value`."""
+    """Raise `Broken` unless a compiled function returns `value`."""
     try:
         answer = jitted(*map(frozen, arguments))
     except Exception as error:  # noqa: BLE001 - a plugin may raise anything
@@ -118,14 +118,14 @@ def same_number(
 
 
 def frozen(array: Any) -> Any:
-    """A contiguous copy that cannot be written to, as kernels hand it over."""
+    """Return a contiguous read-only copy, as kernels pass it."""
     copy = np.array(array, dtype=np.float64, order="C")
     copy.flags.writeable = False
     return copy
 
 
 def told(complaint: Complaint) -> str:
-    """Where numba stopped: ``file.py:12: `the line`: the reason``."""
+    """Format where numba stopped: ``file.py:12: `the line`: the reason``."""
     if not complaint.file:
         return complaint.reason
     line = linecache.getline(complaint.file, complaint.line).strip()
@@ -134,19 +134,19 @@ def told(complaint: Complaint) -> str:
 
 
 # ---------------------------------------------------------------- speed
-# What a criterion costs: a million evaluations, beside those of a built-in one.
+# Seconds of a million evaluations of a criterion, compared with a built-in one.
 
 SPLITS = 64
-"""Two-way splits that are evaluated by turns."""
+"""Number of two-way splits that are evaluated in turn."""
 
 CALLS = 50_000
 PYTHON_CALLS = 400
 
 
 def speed_facts(subject: Any) -> tuple[tuple[str, str], ...]:
-    """For each function that kernels call: compiled or why not, and its cost.
+    """Return for each function that kernels call: compiled or why not, and its cost.
 
-    The statistics are of the size of the subject's second counting, or of its
+    The statistics have the size of the subject's second counting, or of its
     only one: two-way splits, as a scan of cuts evaluates them.
     """
     of = subject.countings[:2][-1]
@@ -169,7 +169,7 @@ def speed_facts(subject: Any) -> tuple[tuple[str, str], ...]:
 
 @cache
 def _reference(name: str, of: Counting) -> float:
-    """Seconds of a million scores of a built-in criterion of the same size."""
+    """Measure seconds of a million scores of a built-in criterion of the same size."""
     score = gini().score if name == "gini" else squared_error().score
     assert score is not None  # noqa: S101 - both have one
     jitted = nb.njit(error_model="numpy")(score)
@@ -177,7 +177,7 @@ def _reference(name: str, of: Counting) -> float:
 
 
 def _arguments(name: str, of: Counting) -> list[tuple[Any, ...]]:
-    """Splits of both kinds of rows, or their nodes."""
+    """Return splits of two mixed branches, or their nodes."""
     two = [e for e in examples(of) if len(e.branches) == 2 and all(e.branches) and not e.pure]
     chosen: list[Example] = (two * SPLITS)[:SPLITS]
     if name == "impurity":
@@ -186,7 +186,7 @@ def _arguments(name: str, of: Counting) -> list[tuple[Any, ...]]:
 
 
 def _cost(function: Callable[..., Any], made: Made, arguments: list[tuple[Any, ...]]) -> float:
-    """Seconds of a million evaluations."""
+    """Measure seconds of a million evaluations."""
     if made.jitted is not None:
         return _compiled_cost(made.jitted, arguments)
     core = getattr(function, "py_func", function)
@@ -197,7 +197,7 @@ def _cost(function: Callable[..., Any], made: Made, arguments: list[tuple[Any, .
 
 
 def _compiled_cost(jitted: Any, arguments: list[tuple[Any, ...]]) -> float:
-    """The least of five rounds: other processes only ever add to a time."""
+    """Measure the fastest of five rounds, as other processes can only slow it down."""
     parents = frozen([a[0] for a in arguments])
     if len(arguments[0]) == 1:
         given: tuple[Any, ...] = (parents,)

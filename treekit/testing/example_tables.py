@@ -1,4 +1,4 @@
-"""Small tables to train on: with ties, missing cells, constant columns and whole weights."""
+"""Small training tables: with ties, missing cells, constant columns and integer weights."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ class Small:
     Attributes
     ----------
     columns : dict of str to list
-        ``x`` numbers with ties, ``z`` numbers with missing cells, ``c`` levels
+        ``x`` numbers with ties, ``z`` numbers with missing cells, ``c`` categories
         with missing cells, ``k`` one value only.
     target : list
         Class names, or numbers.
     weights : list of int
         1 to 3.
     call : str
-        What makes the same table again.
+        Call that makes the same table.
     beside : dict of str to list
-        Columns that a task reads beside the target.
+        Additional columns that a task reads.
     """
 
     columns: dict[str, list[Any]]
@@ -65,7 +65,7 @@ class Small:
         return {**self.columns, **self.beside, "y": self.target, "w": self.weights}
 
     def taken(self, order: Any) -> Small:
-        """The rows of that order, with repetitions."""
+        """Take rows in the given order, with repetitions."""
 
         def picked(cells: list[Any]) -> list[Any]:
             return [cells[i] for i in order]
@@ -79,17 +79,17 @@ class Small:
         )
 
     def repeated(self) -> Small:
-        """Each row as many times as it weighs, of weight 1."""
+        """Repeat each row as many times as its weight, with weight 1."""
         long = self.taken(np.repeat(np.arange(self.rows), self.weights))
         return replace(long, weights=[1] * long.rows)
 
     def answering(self, target: list[Any], beside: dict[str, list[Any]]) -> Small:
-        """The same columns with another target, and columns beside it."""
-        call = f"{self.call} with columns {', '.join(map(repr, beside))} beside the target"
+        """Replace the target, and the additional columns of a task."""
+        call = f"{self.call} with columns {', '.join(map(repr, beside))} of the task"
         return replace(self, target=target, beside=beside, call=call if beside else self.call)
 
     def with_columns(self, *names: str) -> Small:
-        """The same rows with these columns only."""
+        """Select columns."""
         return replace(self, columns={name: self.columns[name] for name in names})
 
     def __str__(self) -> str:
@@ -100,7 +100,7 @@ class Small:
 
 @cache
 def small_table(rows: int, classes: int = 0, least: float = -2.0) -> Small:
-    """A table of so many rows; the same for the same arguments.
+    """Make a table of `rows` rows; the same for the same arguments.
 
     Parameters
     ----------
@@ -121,8 +121,8 @@ def small_table(rows: int, classes: int = 0, least: float = -2.0) -> Small:
         target = [f"class {k}" for k in (place * classes // rows).tolist()]
     else:
         target = (least + np.round(4.0 * place / rows, 1) + (place % 3 == 0)).tolist()
-    gone = rng.random(rows) < 0.1
-    levels = [None if away else "abcd"[k] for k, away in zip(c, gone, strict=True)]
+    is_missing = rng.random(rows) < 0.1
+    levels = [None if away else "abcd"[k] for k, away in zip(c, is_missing, strict=True)]
     columns: dict[str, list[Any]] = {
         "x": x.astype(float).tolist(),
         "z": z.tolist(),
@@ -137,34 +137,34 @@ SIZES = (2, 3, 4, 6, 9, 14, 30, 80)
 
 
 def small_tables(classes: int = 0, least: float = -2.0) -> Iterator[Small]:
-    """Tables from two rows up."""
+    """Yield tables from two rows up."""
     for rows in SIZES:
         yield small_table(rows, classes if rows >= classes else min(rows, 2), least)
 
 
 # ---------------------------------------------------------------- examples
-# Examples of nodes and splits, from the smallest to larger ones, as criteria see them.
+# Statistics of nodes and splits as passed to criteria, in ascending size.
 
 Numbers = npt.NDArray[np.float64]
 Row = tuple[float, float]
-"""A row's target (class, or number) and its weight."""
+"""Target of a row (class, or number) and its weight."""
 Branch = tuple[Row, ...]
 
 
 @dataclass(frozen=True)
 class Counting:
-    """How rows become statistics.
+    """Conversion of rows to statistics.
 
     Attributes
     ----------
     size : int
-        S, cells of a node's statistics.
+        S, number of cells of a node's statistics.
     values : tuple of float
-        Targets that examples are made of: classes, or a few numbers.
+        Targets in examples: classes, or a few numbers.
     dense : bool
         Whether cell 0 is the weight; else the weight is the sum.
     classes : bool
-        Whether cells are the weights of classes, which are alike by nature.
+        Whether cells are the weights of classes, which are interchangeable.
     additive : bool
         Whether statistics of a node are the sums of those of its branches.
     count : callable
@@ -189,7 +189,7 @@ class Example:
     parent : (S,) float64
     children : (branches, S) float64
     noise : float
-        What counts as 0 for a score of these numbers.
+        Largest score of these numbers that counts as 0.
     """
 
     branches: tuple[Branch, ...]
@@ -204,12 +204,12 @@ class Example:
 
     @property
     def pure(self) -> bool:
-        """Whether all rows say the same."""
+        """Whether all rows have one target."""
         return len({target for branch in self.branches for target, _ in branch}) == 1
 
     @property
     def useless(self) -> bool:
-        """Whether every branch that has rows holds them in the same proportions."""
+        """Whether all branches with rows have the same proportions of targets."""
         mixed = [_mixture(branch) for branch in self.branches if branch]
         return all(m == mixed[0] for m in mixed)
 
@@ -223,7 +223,7 @@ def _mixture(branch: Branch) -> dict[float, float]:
 
 
 def counting(task: str, functions: CriterionFunctions, classes: int = 2) -> Counting:
-    """How a criterion's rows are counted: classes, sums of a number, or its ranks."""
+    """Return the counting of a criterion's rows: classes, sums of a number, or its ranks."""
     if task == "classification":
         return _of_classes(classes)
     if isinstance(functions.statistics, Ranks):
@@ -270,7 +270,7 @@ def _of_ranks(quantile: float) -> Counting:
 
 
 def _quantile(rows: Sequence[Row], quantile: float) -> float:
-    """The weighted quantile of sorted rows; of an interval of them the middle."""
+    """Return the weighted quantile of sorted rows; of an interval the middle."""
     bar = quantile * sum(weight for _, weight in rows)
     below = 0.0
     for i, (target, weight) in enumerate(rows):
@@ -283,23 +283,23 @@ def _quantile(rows: Sequence[Row], quantile: float) -> float:
 
 
 def example(of: Counting, branches: Sequence[Branch]) -> Example:
-    """The statistics of a split whose branches hold these rows."""
-    kept = tuple(tuple(branch) for branch in branches)
-    rows = [row for branch in kept for row in branch]
+    """Make the example of a split from the rows of its branches."""
+    tuples = tuple(tuple(branch) for branch in branches)
+    rows = [row for branch in tuples for row in branch]
     largest = max((abs(target) for target, _ in rows), default=1.0) if of.dense else 1.0
     return Example(
-        kept,
+        tuples,
         of.count(rows),
-        np.array([of.count(branch) for branch in kept]),
+        np.array([of.count(branch) for branch in tuples]),
         1e-9 * max(1.0, largest) ** 2,
     )
 
 
 @cache
 def examples(of: Counting, seed: int = 0) -> tuple[Example, ...]:
-    """Splits from one row up: every small one of two and three branches, then random ones.
+    """Return splits from one row up: every small one of two and three branches, then random ones.
 
-    Of more than three classes the random ones only.
+    For more than three classes, only random ones.
     """
     found = [example(of, branches) for branches in _small(of) if any(branches)]
     found.sort(key=lambda e: (sum(map(len, e.branches)), len(e.branches)))
@@ -308,7 +308,7 @@ def examples(of: Counting, seed: int = 0) -> tuple[Example, ...]:
 
 def _small(of: Counting) -> Iterator[tuple[Branch, ...]]:
     if of.classes and of.size > 3:
-        return  # those of three classes, with classes that are absent
+        return  # examples of three classes cover absent classes
     few, three = of.values[:3], of.values[:2]
     for values, most, branches in ((of.values[:2], 3, 2), (few, 2, 2), (three, 2, 3)):
         one = [
@@ -333,15 +333,15 @@ def _random(of: Counting, seed: int) -> Iterator[tuple[Branch, ...]]:
 
 
 def shown_numbers(values: Any) -> str:
-    """Numbers as one would type them: ``[[2, 0], [0, 1.5]]``."""
+    """Format numbers as in source code: ``[[2, 0], [0, 1.5]]``."""
     array = np.asarray(values)
     if array.ndim:
         return "[" + ", ".join(map(shown_numbers, array)) + "]"
     number = array.item()
-    whole = isinstance(number, float) and number == int(number) if np.isfinite(number) else False
-    return str(int(number)) if whole and abs(number) < 1e15 else repr(number)
+    exact = isinstance(number, float) and number == int(number) if np.isfinite(number) else False
+    return str(int(number)) if exact and abs(number) < 1e15 else repr(number)
 
 
 def shown_call(name: str, *arguments: Any) -> str:
-    """A call as one would type it: ``impurity([3, 0])``."""
+    """Format a call as in source code: ``impurity([3, 0])``."""
     return f"{name}({', '.join(map(shown_numbers, arguments))})"

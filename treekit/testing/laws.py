@@ -1,7 +1,7 @@
-"""Laws of the contract, and what is told when a component breaks one.
+"""Laws of the contract, and how they are tested.
 
-A law is tested on examples that go from the smallest to larger ones, so that
-the first that breaks it is the smallest: nothing has to be shrunk afterwards.
+A law is tested on examples in ascending size, so that the first that breaks it
+is the smallest, and need not be shrunk.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ __all__ = [
 # ---------------------------------------------------------------- laws
 
 Test = Callable[[Any], None]
-"""Judges a subject by one law: raises `Broken` or `Inapplicable`, or returns."""
+"""Tests a subject for one law: raises `Broken` or `Inapplicable`, or returns."""
 
 DECLARED = Law(
     "declares-laws-there-are",
-    "What `exempt` names are laws of this kind of component, each with a reason.",
-    "the record's `exempt`: a mapping of law names, as in this report, to sentences",
+    "Every key of `exempt` is a law of this kind of component, with a reason.",
+    "the record's `exempt`: a mapping of law names, as in this report, to reasons",
 )
 
 
@@ -74,7 +74,7 @@ class Broken(Exception):  # noqa: N818 - a verdict, not an error
 
 
 class Inapplicable(Exception):  # noqa: N818 - a verdict, not an error
-    """Raised by a test that has nothing to say about this component, with the reason."""
+    """Raised by a test that does not apply to this component, with the reason."""
 
 
 def broken(
@@ -85,19 +85,19 @@ def broken(
     Parameters
     ----------
     example, got, expected : object
-        As they are to be read: a call and its arguments, what it gave, what
-        the law wants.
+        Text of a call with its arguments, of its result, and of the result
+        that the law requires.
     law : str, optional
-        Name of the law that this breaks, where it is not the one under test
-        (a function that raises, whatever is being tested).
+        Name of the law broken, if it is not the one under test (a function that
+        raises can break any test).
     look : str, optional
-        Where to look, if that is known better than the law itself does.
+        What to look at, if more is known than in the law's own hint.
     """
     raise Broken(str(example), str(got), str(expected), law, look)
 
 
 def inapplicable(why: str) -> NoReturn:
-    """End a test that has nothing to say about this component: `why`, as part of a sentence."""
+    """End a test that does not apply to this component: `why`, as part of a sentence."""
     raise Inapplicable(why)
 
 
@@ -109,38 +109,38 @@ def judge(
     gates: Iterable[tuple[Law, Test]] = (),
     then: Iterable[tuple[Law, Test]] = (),
 ) -> Report:
-    """The report with a verdict on every law.
+    """Add a verdict on every law to a report.
 
     Parameters
     ----------
     report : Report
-        Who is judged, without verdicts.
+        Report on the component, without verdicts.
     subject : object
-        What the tests take.
+        Argument of the tests.
     laws : iterable of (Law, Test)
         In the order of the report; a law may have several tests.
     exempt : mapping
         Laws that the component declares cannot hold, with the reason.
     gates : iterable of (Law, Test)
-        What must hold, or be declared, before the others can be judged: the
+        Laws that must hold, or be declared, before the others can be judged: the
         report then shows the cause of a fault and not its consequences.
     then : iterable of (Law, Test)
-        What is judged only if all of `laws` hold, or are declared, too.
+        Laws that are judged only if all of `laws` hold, too, or are declared.
     """
     stages = [list(gates), list(laws), list(then)]
     every = [pair for stage in stages for pair in stage]
-    known = {law.name: law for law, _ in every}
+    law_by_name = {law.name: law for law, _ in every}
     breaches: dict[str, Breach] = {}
     outcomes: dict[str, tuple[str, str]] = {}
     for stage in stages:
-        shut = next((name for name in breaches if name not in exempt), "")
+        blocking = next((name for name in breaches if name not in exempt), "")
         for law, test in stage:
-            if shut:
-                outcomes.setdefault(law.name, ("not judged", f"{shut} is broken"))
+            if blocking:
+                outcomes.setdefault(law.name, ("not judged", f"{blocking} is broken"))
             else:
-                _try(law, test, subject, known, breaches, outcomes)
-    verdicts = [_declared(exempt, known)]
-    verdicts += [_verdict(law, breaches, outcomes, exempt) for law in known.values()]
+                _try(law, test, subject, law_by_name, breaches, outcomes)
+    verdicts = [_declared(exempt, law_by_name)]
+    verdicts += [_verdict(law, breaches, outcomes, exempt) for law in law_by_name.values()]
     return report.with_verdicts(verdicts)
 
 
@@ -152,7 +152,7 @@ def _try(
     breaches: dict[str, Breach],
     outcomes: dict[str, tuple[str, str]],
 ) -> None:
-    """Put a law's outcome, and what broke it or another one, into the dictionaries."""
+    """Run a test; record its outcome, and its breach of this or another law."""
     try:
         test(subject)
     except Inapplicable as reason:
@@ -196,36 +196,34 @@ def _declared(exempt: Mapping[str, str], known: Mapping[str, Law]) -> Verdict:
     return Verdict(DECLARED, "holds", "")
 
 
-# ---------------------------------------------------------------- component
-# A component to be checked: found by name or given as a record, and made.
+# ---------------------------------------------------------------- component to check
 
 WELL_FORMED = Law(
     "record-is-well-formed",
-    "The record says what its kind of component has to say.",
+    "The record has valid values in all fields of its kind of component.",
     "the record that the hook lists, and `treekit.contracts`",
 )
 MAKES = Law(
     "makes-its-functions",
-    "`make(**settings)` returns the functions that the contract names.",
+    "`make(**settings)` returns the functions that the contract requires.",
     "the record's `make`",
 )
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A component under its settings.
+    """A component with its settings.
 
     Attributes
     ----------
     record : Criterion, Splitter, Pruner, Exporter or Importer
     functions : object
-        What ``make`` returned; None for kinds that have no ``make``, and where
-        the report holds a breach already.
+        Result of ``make``; None for kinds without ``make``, and if the report
+        already has a breach.
     settings : dict
-        Every setting's value.
+        Value of every setting.
     report : Report
-        Still without the verdicts of the laws, but for a record or a ``make``
-        that is no good.
+        Without verdicts on the laws, except those on the record and its ``make``.
     """
 
     record: Any
@@ -235,7 +233,7 @@ class Opened:
 
     @property
     def usable(self) -> bool:
-        """Whether there is anything to judge."""
+        """Whether there is a component to judge."""
         return self.report.ok
 
 
@@ -258,13 +256,13 @@ def opened(
     strict : bool
         See `Report`.
     ground : callable, optional
-        ``ground(record, settings)``: more settings, and the layout of a task.
+        ``ground(record, settings)`` returns the completed settings and the layout of a task.
 
     Raises
     ------
     SettingError
-        For a name that is not installed, or a setting that the component
-        does not have: mistakes of the caller, no breach.
+        For a name that is not installed, or an unknown setting of the component:
+        errors of the caller, not breaches.
     """
     given = dict(settings or {})
     if isinstance(wanted, str):
@@ -299,66 +297,65 @@ def _failed(report: Report, law: Law, error: Exception) -> Report:
     return report.with_verdicts([Verdict(law, "broken", "", breach)])
 
 
-# ---------------------------------------------------------------- calls
-# Calls of a plugin's functions that notice whatever they do beside answering.
+# ---------------------------------------------------------------- checked calls
 
 ANSWERS = Law(
     "answers-every-node",
-    "No function raises: not for one row, one class, an empty branch or tiny and huge weights.",
-    "a division by a weight that may be 0, an index past the cells, a logarithm of 0",
+    "No function raises, for one row, one class, empty branches, or tiny and huge weights.",
+    "a division by a weight that may be 0, an index out of range, a logarithm of 0",
 )
 NUMBERS = Law(
     "returns-numbers",
-    "What a function returns is one number (of `choose` a whole one, of `before` true or false).",
-    "each `return` of the function: also the one that is missing",
+    "A function returns one number (`choose` an integer, `before` true or false).",
+    "each `return` of the function, and paths without one",
 )
 FINITE = Law(
     "finite-values",
-    "What a function returns is neither NaN nor infinite (a loss may be infinite).",
+    "A function returns neither NaN nor infinity (a loss may be infinite).",
     "0 / 0 and log(0): branches may be empty, classes absent",
 )
 WRITES = Law(
     "inputs-are-not-written",
-    "A function leaves the arrays that it is given as they are.",
-    "assignments to an argument's cells, and `+=`, `.sort()`, `out=` on them: take a copy first",
+    "A function does not change the arrays that it is given.",
+    "assignments to an argument's cells, and `+=`, `.sort()`, `out=` on them: copy it first",
 )
 REPEATS = Law(
     "same-input-same-answer",
-    "A function of the same arguments gives the same answer every time.",
-    "random numbers, the time, globals and counters that outlive a call",
+    "A function returns the same value for the same arguments.",
+    "random numbers, the time, globals and counters that persist between calls",
 )
 
 
 def asked(
     name: str, function: Callable[..., Any], *arguments: Any, kind: type = float, inf: bool = False
 ) -> Any:
-    """What a plugin's function answers, called as plain Python, with a breach for all it may not.
+    """Call a plugin's function as plain Python; raise `Broken` for any breach.
 
     Parameters
     ----------
     name : str
-        Of the function in its record, for the example.
+        Name of the function in its record, for the example.
     function : callable
     *arguments : array or number
-        Copies are handed over.
+        Copies of them are passed.
     kind : {float, int, bool}
-        What it is to return.
+        Expected type of the result.
     inf : bool
-        Whether the answer may be infinite.
+        Whether the result may be infinite.
     """
     core = getattr(function, "py_func", function)
     given = [np.array(a) if isinstance(a, np.ndarray) else a for a in arguments]
     call = shown_call(name, *arguments)
     try:
-        with np.errstate(all="ignore"):  # as where it is compiled
+        with np.errstate(all="ignore"):  # as in compiled code
             answer = core(*given)
     except Exception as error:  # noqa: BLE001 - a plugin may raise anything
         look = look_at(error, ANSWERS)
-        broken(call, said_by(error), f"a {_NAMES[kind]}", law=ANSWERS.name, look=look)
+        broken(call, said_by(error), f"one {_NAMES[kind]}", law=ANSWERS.name, look=look)
     for before, after in zip(arguments, given, strict=True):
         if isinstance(before, np.ndarray) and not np.array_equal(before, after, equal_nan=True):
-            got = f"its argument becomes {shown_numbers(after)}"
-            broken(call, got, "the argument as it was", law=WRITES.name, look=place_of(core))
+            got = f"its argument changed to {shown_numbers(after)}"
+            broken(call, got, "the argument unchanged", law=WRITES.name, look=place_of(core))
     if not _is(answer, kind):
         broken(call, repr(answer)[:80], f"one {_NAMES[kind]}", law=NUMBERS.name)
     if kind is not bool and not (math.isfinite(answer) or (inf and not math.isnan(answer))):
@@ -366,7 +363,7 @@ def asked(
     return kind(answer)
 
 
-_NAMES = {float: "number", int: "whole number", bool: "truth value"}
+_NAMES = {float: "number", int: "integer", bool: "Boolean"}
 
 
 def _is(answer: Any, kind: type) -> bool:
@@ -381,36 +378,35 @@ def _is(answer: Any, kind: type) -> bool:
 
 
 def said_by(error: Exception) -> str:
-    """Kind and message of an exception."""
+    """Format an exception: type and message."""
     return f"{type(error).__name__}: {error}"
 
 
 def raised_at(error: BaseException) -> str:
-    """``file.py:12: the line`` of the innermost frame that has a source line, or nothing."""
+    """Format the innermost frame with a source line: ``file.py:12: the line``, or nothing."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if "treekit/testing" not in Path(f.filename).as_posix()]
     return f"{Path(own[-1].filename).name}:{own[-1].lineno}: {own[-1].line}" if own else ""
 
 
 def look_at(error: Exception, law: Law) -> str:
-    """The line that raised, and what else the law says to look at."""
+    """Combine the line that raised with the hint of the law."""
     place = raised_at(error)
     return f"{place}\n{law.look}" if place else law.look
 
 
 def place_of(function: Any) -> str:
-    """``file.py:12`` where a function begins."""
+    """Format the position of a function: ``file.py:12``."""
     code = getattr(function, "__code__", None)
     return f"{Path(code.co_filename).name}:{code.co_firstlineno}" if code else repr(function)
 
 
-# ---------------------------------------------------------------- bounds
-# Settings at the ends of what they are declared to accept.
+# ---------------------------------------------------------------- settings at their bounds
 
 BOUNDS = Law(
     "settings-work-at-their-bounds",
-    "Every value that a setting's declaration accepts works: its bounds, and each of its choices.",
-    "the Setting: a bound that the formula cannot bear is declared with `above`, or further in",
+    "Every value that a setting's declaration accepts works: the bounds, and each choice.",
+    "the Setting: exclude a bound for which the formula fails by `above`, or narrow the bounds",
 )
 
 
@@ -420,15 +416,15 @@ def try_bounds(
     use: Callable[[Any], None],
     layout: Layout | None = None,
 ) -> None:
-    """Make a component with each setting at its ends, and use what it makes.
+    """Make a component with each setting at its bounds, and use its functions.
 
     Parameters
     ----------
     record : Criterion, Splitter or Pruner
     given : mapping
-        The settings under which it is judged, one of which is varied at a time.
+        Settings under which it is judged, one of which is varied at a time.
     use : callable
-        Puts functions to use; raises `Broken`.
+        Calls the functions; raises `Broken`.
     layout : Layout, optional
         Of a criterion's task.
     """
@@ -440,7 +436,7 @@ def try_bounds(
         call = f"make({', '.join(f'{key}={own!r}' for key, own in settings.items())})"
         try:
             functions, _ = registry.make(record, settings, layout)
-        except SettingError:  # a combination that the component refuses by name
+        except SettingError:  # a combination that the component rejects
             continue
         except PluginError as error:
             broken(call, error, "functions")
@@ -451,7 +447,7 @@ def try_bounds(
 
 
 def _ends(setting: Setting) -> Iterator[Any]:
-    """Bounds, choices, and both truth values, but for the default."""
+    """Yield bounds, choices, and both Booleans, except the default."""
     kinds = setting.type if isinstance(setting.type, tuple) else (setting.type,)
     kind = type(setting.default) if setting.type is None else kinds[0]
     ends: list[Any] = list(setting.choices)

@@ -1,9 +1,9 @@
-"""The reference page of the contract, made of its docstrings.
+"""Reference page of the contract, made from its docstrings.
 
     python -m treekit.testing.reference > plugins/CONTRACT.md
 
-A docstring is in NumPy's style.  `undocumented` lists what has none: a hook, a
-public name, a field of a record.
+Docstrings are in NumPy style.  `undocumented` lists what has none: hooks,
+public names, fields of records.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class Part(NamedTuple):
-    """A part of the page: its title, a module, and which of its names (none: all public ones)."""
+    """A part of the page: its title, a module, and its names (empty: all public ones)."""
 
     title: str
     module: str
@@ -43,40 +43,40 @@ class Part(NamedTuple):
 PARTS = (
     Part("Hooks", "treekit.hookspecs"),
     Part("Records", "treekit.contracts"),
-    Part("What a splitter works with", "treekit.splitting"),
-    Part("What a node's rows and columns are", "treekit.kernels.records", ("Table", "Rows")),
+    Part("Functions for splitters", "treekit.splitting"),
+    Part("Rows and columns of a node", "treekit.kernels.records", ("Table", "Rows")),
     Part(
-        "What a pruner works with",
+        "Functions for pruners",
         "treekit.components.pruning",
         ("Context", "collapse", "graft", "kept_nodes"),
     ),
-    Part("What an exporter works with", "treekit.exporting"),
-    Part("What judges a component", "treekit.testing"),
+    Part("Functions for exporters", "treekit.exporting"),
+    Part("Conformance checks", "treekit.testing"),
 )
 SHARED = "Fields of every record"
-"""The section of the contract's docstring that documents what all records have."""
+"""Section of the contract's docstring on the fields of all records."""
 
 HEAD = """# The contract
 
 <!-- Made by `python -m treekit.testing.reference > plugins/CONTRACT.md`; edit the docstrings. -->
 
-What a plugin provides, what it is given, and what it may call. [TUTORIAL.md](TUTORIAL.md) shows
-it at work.
+The records that a plugin provides, the arguments of its functions, and the functions that it may
+call. See [TUTORIAL.md](TUTORIAL.md) for examples.
 """
 
 
 def reference() -> str:
-    """The whole page as Markdown."""
+    """Return the complete page as Markdown."""
     return "\n".join([HEAD, *(text for part in PARTS for text in _part(part))]).rstrip() + "\n"
 
 
 def undocumented() -> list[str]:
-    """Hooks, public names and fields of records without a word, by their dotted names."""
+    """List hooks, public names and fields of records without documentation, as dotted names."""
     return [name for part in PARTS for name in _silent(part)]
 
 
 def _public(part: Part) -> list[tuple[str, Any]]:
-    """Names and values of a part: of the hooks every hook, whether it is in ``__all__`` or not."""
+    """Return names and values of a part, with every hook, whether it is in ``__all__`` or not."""
     module = importlib.import_module(part.module)
     hooks = [name for name in vars(module) if name.startswith("treekit_")]
     names = part.names or (*hooks, *module.__all__)
@@ -109,21 +109,21 @@ def _silent(part: Part) -> Iterator[str]:
 
 
 def _doc(thing: Any) -> str:
-    """A docstring of its own: not one that a class inherits or that dataclasses write."""
+    """Return a docstring of the object's own: not inherited, nor written by dataclasses."""
     text = inspect.cleandoc(thing.__doc__ or "")
     made = f"{getattr(thing, '__name__', '')}("
     return "" if text.startswith(made) and "\n" not in text else text
 
 
 def _fields(thing: Any) -> list[str]:
-    """Names of the fields of a record."""
+    """Return the names of the fields of a record."""
     if dataclasses.is_dataclass(thing):
         return [field.name for field in dataclasses.fields(thing)]
     return list(getattr(thing, "_fields", ()))
 
 
 def _assigned(module: ModuleType) -> set[str]:
-    """Names that a module assigns, which no docstring of their value can tell of."""
+    """Return the names that a module assigns, which have no docstring of their value."""
     body = ast.parse(inspect.getsource(module)).body
     return {
         target.id
@@ -135,7 +135,7 @@ def _assigned(module: ModuleType) -> set[str]:
 
 
 def _constants(module: ModuleType) -> dict[str, str]:
-    """What the string below an assignment says of it, here or where it is imported from."""
+    """Return the strings below assignments, here or in the modules that they are imported from."""
     body = ast.parse(inspect.getsource(module)).body
     imported = {
         alias.name: _constants(importlib.import_module(one.module))
@@ -144,8 +144,8 @@ def _constants(module: ModuleType) -> dict[str, str]:
         for alias in one.names
         if alias.name.isupper() and one.module
     }
-    told = {name: known[name] for name, known in imported.items() if name in known}
-    return told | {
+    constants = {name: known[name] for name, known in imported.items() if name in known}
+    return constants | {
         one.targets[0].id: inspect.cleandoc(str(after.value.value))
         for one, after in itertools.pairwise(body)
         if isinstance(one, ast.Assign)
@@ -156,25 +156,24 @@ def _constants(module: ModuleType) -> dict[str, str]:
 
 
 def _signature(thing: Any) -> str:
-    """``(name, default=1)``, without annotations: the docstring has types."""
+    """Format ``(name, default=1)``, without annotations: the docstring has types."""
     if not callable(thing):
         return ""
-    told, keywords = [], False
+    parameters, keywords = [], False
     for name, parameter in inspect.signature(thing).parameters.items():
         if parameter.kind is parameter.KEYWORD_ONLY and not keywords:
-            told.append("*")
+            parameters.append("*")
             keywords = True
         default = parameter.default
         if default is parameter.empty:
-            told.append(name)
+            parameters.append(name)
         else:
             shown = "{}" if repr(default) == "<factory>" else repr(default)
-            told.append(f"{name}={shown}")
-    return f"({', '.join(told)})"
+            parameters.append(f"{name}={shown}")
+    return f"({', '.join(parameters)})"
 
 
-# ---------------------------------------------------------------- docstrings
-# Docstrings in NumPy's style, read and written as Markdown.
+# ---------------------------------------------------------------- docstrings as Markdown
 
 _SECTION = re.compile(r"^(\w[^\n]*)\n-{3,}\n", re.MULTILINE)
 _ENTRY = re.compile(r"^(\w[^:\n]*?)(?: :|$)", re.MULTILINE)
@@ -183,7 +182,7 @@ _LISTS = ("Attributes", "Parameters", "Returns", "Raises", "Examples")
 
 
 def entries(text: str, section: str) -> set[str]:
-    """Names that a section of a docstring tells of."""
+    """Return the names in a section of a docstring."""
     for title, body in _sections(text):
         if title == section:
             return {name.strip() for head in _ENTRY.findall(body) for name in head.split(",")}
@@ -191,15 +190,15 @@ def entries(text: str, section: str) -> set[str]:
 
 
 def markdown(text: str, heading: str) -> str:
-    """The docstring with its sections below headings, and their entries as lists."""
-    told = [_prose(_SECTION.split(text)[0])]
+    """Convert a docstring to Markdown: sections below headings, and their entries as lists."""
+    parts = [_prose(_SECTION.split(text)[0])]
     for title, body in _sections(text):
-        told += [f"*{title}*" if title in _LISTS else f"{heading} {title}", _listed(body)]
-    return "\n\n".join(filter(None, told)) + "\n"
+        parts += [f"*{title}*" if title in _LISTS else f"{heading} {title}", _listed(body)]
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def inline(text: str) -> str:
-    """Double backquotes as the single ones that Markdown has for code."""
+    """Convert double backquotes to the single ones of Markdown."""
     return text.replace("``", "`")
 
 
@@ -209,8 +208,8 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _listed(body: str) -> str:
-    """Entries become a list; what stands between them stays text."""
-    told: list[str] = []
+    """Convert entries to a list; text between them stays text."""
+    output: list[str] = []
     lines, at = body.splitlines(), 0
     while at < len(lines):
         end = at + 1
@@ -218,19 +217,19 @@ def _listed(body: str) -> str:
             while end < len(lines) and (not lines[end].strip() or lines[end].startswith("    ")):
                 end += 1
             text = _prose(textwrap.dedent("\n".join(lines[at + 1 : end])))
-            told.append(f"- {_head(lines[at])}" + (": " if text else ""))
-            told[-1] += textwrap.indent(text, "  ").strip()
+            output.append(f"- {_head(lines[at])}" + (": " if text else ""))
+            output[-1] += textwrap.indent(text, "  ").strip()
         else:
             while end < len(lines) and not _is_entry(lines, end):
                 end += 1
             text = _prose("\n".join(lines[at:end]))
-            told += ["", text, ""] if text else []
+            output += ["", text, ""] if text else []
         at = end
-    return "\n".join(told).strip()
+    return "\n".join(output).strip()
 
 
 def _is_entry(lines: list[str], at: int) -> bool:
-    """Whether a line heads an entry: ``name : type``, or a lone line with text below it."""
+    """Whether a line starts an entry: ``name : type``, or a single line with text below it."""
     line = lines[at]
     if not line or line.startswith((" ", "-")):
         return False
@@ -241,7 +240,7 @@ def _is_entry(lines: list[str], at: int) -> bool:
 
 
 def _head(line: str) -> str:
-    """``name : type`` as `name` (type), and a lone type as it is."""
+    """Format ``name : type`` as `name` (type), and a lone type unchanged."""
     name, colon, kind = line.partition(" : ")
     if not colon:
         return inline(line) if " " in line else f"`{line}`"
@@ -249,25 +248,25 @@ def _head(line: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """Paragraphs, and blocks of code after ``::`` or behind ``>>>``."""
-    told: list[str] = []
+    """Convert paragraphs, and blocks of code after ``::`` or ``>>>``."""
+    output: list[str] = []
     code = False
     for line in text.strip("\n").splitlines():
         inside = line.startswith(("    ", ">>> ", "... ")) or (code and not line.strip())
         if code and not inside:
-            told = [*_without_blanks(told), "```", ""]
+            output = [*_without_blanks(output), "```", ""]
             code = False
         elif not code and inside:
-            told = [*_without_blanks(told), "", "```"]
+            output = [*_without_blanks(output), "", "```"]
             code = True
-        told.append(line.removeprefix("    ") if code else inline(re.sub("::$", ":", line)))
+        output.append(line.removeprefix("    ") if code else inline(re.sub("::$", ":", line)))
     if code:
-        told = [*_without_blanks(told), "```"]
-    return "\n".join(told).strip("\n")
+        output = [*_without_blanks(output), "```"]
+    return "\n".join(output).strip("\n")
 
 
 def _without_blanks(lines: list[str]) -> list[str]:
-    """The lines without empty ones at the end."""
+    """Drop empty lines at the end."""
     end = len(lines)
     while end and not lines[end - 1].strip():
         end -= 1

@@ -1,4 +1,4 @@
-"""What a check says: a verdict on each law, and the error that pytest shows."""
+"""Report of a conformance check: a verdict on each law, and the error that pytest shows."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ __all__ = [
 # ---------------------------------------------------------------- report
 
 IDLE = "declared-law-holds"
-"""Under ``strict``, the law that a declared law which does hold breaks."""
+"""Under ``strict``, the law broken by a declared law that holds."""
 
 
 @dataclass(frozen=True)
 class Law:
-    """A promise of the contract.
+    """A requirement of the contract.
 
     Attributes
     ----------
     name : str
-        Words and hyphens: ``"purity-is-zero"``; what ``exempt`` names.
+        Words and hyphens: ``"purity-is-zero"``; the key in ``exempt``.
     sentence : str
-        The law itself.
+        The requirement.
     look : str
         What to look at where it is broken.
     """
@@ -50,7 +50,7 @@ class Breach:
     ----------
     law : Law
     example : str
-        A call with its arguments, or a training in words.
+        A call with its arguments, or a description of a training.
     got, expected : str
     look : str
         What to look at.
@@ -80,7 +80,7 @@ def _indented(text: str) -> str:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one law.
+    """Result of checking one law.
 
     Attributes
     ----------
@@ -88,9 +88,9 @@ class Verdict:
     state : str
         ``"holds"``, ``"broken"``, ``"declared"`` (broken, and declared so),
         ``"declared, yet holds"``, ``"does not apply"`` or ``"not judged"``
-        (another law had to hold first).
+        (another law is broken that must hold first).
     why : str
-        The component's own reason, or the kit's.
+        Reason given by the component, or by the check.
     breach : Breach or None
     """
 
@@ -115,20 +115,20 @@ class ConformanceError(AssertionError):
 
 @dataclass(frozen=True)
 class Report:
-    """What a check found.
+    """Result of a conformance check.
 
     Attributes
     ----------
     kind, name, origin : str
-        Of the component; origin is its distribution and version, or nothing.
+        Of the component; origin is its distribution and version, or empty.
     settings : mapping
-        Under which it was checked.
+        Settings that it was checked with.
     strict : bool
         Whether a declared law that holds is a breach.
     verdicts : tuple of Verdict
         One for each law, in the contract's order.
     facts : tuple of (str, str)
-        What was measured: names and values.
+        Names and values of measurements.
     """
 
     kind: str
@@ -140,53 +140,53 @@ class Report:
     facts: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        """What ``treekit plugin check`` says."""
+        """Format the report as ``treekit plugin check`` does."""
         return worded(self)
 
     @property
     def title(self) -> str:
-        """``criterion 'hellinger' (treekit-hellinger 0.1.0)``, with settings that were given."""
+        """``criterion 'hellinger' (treekit-hellinger 0.1.0)``, with the given settings."""
         place = f" ({self.origin})" if self.origin else ""
         given = ", ".join(f"{key}={value!r}" for key, value in self.settings.items())
         return f"{self.kind} {self.name!r}{place}" + (f" with {given}" if given else "")
 
     @property
     def breaches(self) -> tuple[Breach, ...]:
-        """The undeclared breaches, and under `strict` the idle declarations."""
+        """Undeclared breaches, and under `strict` the declared laws that hold."""
         found = [v.breach for v in self.verdicts if v.state == "broken" and v.breach is not None]
         return (*found, *(_idle(v) for v in self.idle if self.strict))
 
     @property
     def idle(self) -> tuple[Verdict, ...]:
-        """Laws that the component declares broken, and that hold all the same."""
+        """Laws that the component declares broken, but that hold."""
         return tuple(v for v in self.verdicts if v.state == "declared, yet holds")
 
     @property
     def declared(self) -> tuple[Verdict, ...]:
-        """Laws that are broken as the component declares."""
+        """Laws that are broken and declared so."""
         return tuple(v for v in self.verdicts if v.state == "declared")
 
     @property
     def ok(self) -> bool:
-        """Whether no law is broken but those declared."""
+        """Whether no law is broken but declared ones."""
         return not self.breaches
 
     def with_verdicts(self, verdicts: Sequence[Verdict]) -> Report:
-        """The same report with more verdicts."""
+        """Return the report with additional verdicts."""
         return replace(self, verdicts=(*self.verdicts, *verdicts))
 
     def with_facts(self, facts: Sequence[tuple[str, str]]) -> Report:
-        """The same report with more facts."""
+        """Return the report with additional facts."""
         return replace(self, facts=(*self.facts, *facts))
 
     def complaint(self) -> str:
-        """Every breach, for the message of an error."""
+        """Format every breach, for the message of an error."""
         judged = sum(v.state != "does not apply" for v in self.verdicts)
         head = f"{self.title} breaks {len(self.breaches)} of {judged} laws of its contract"
         return "\n\n".join((head, *map(str, self.breaches)))
 
     def settled(self, *, fail: bool) -> Report:
-        """The report itself; raises `ConformanceError` if `fail` and a law is broken."""
+        """Return the report itself; raise `ConformanceError` if `fail` and a law is broken."""
         if fail and not self.ok:
             raise ConformanceError(self)
         return self
@@ -195,20 +195,20 @@ class Report:
 def _idle(verdict: Verdict) -> Breach:
     law = Law(
         IDLE,
-        "A law that a component declares broken is broken.",
-        f"the record's `exempt`: take {verdict.law.name!r} out of it",
+        "A law that is declared broken is broken.",
+        f"the record's `exempt`: remove {verdict.law.name!r}",
     )
     return Breach(
         law, f"exempt[{verdict.law.name!r}]", "no example breaks it", "a breach", law.look
     )
 
 
-# ---------------------------------------------------------------- wording
-# A report as text: what `print` shows of it, and the command line in colours.
+# ---------------------------------------------------------------- text of a report
 
 Paint = Callable[[str, str], str]
-"""``paint(text, role)``: the text as it is to be shown; a role is ``"title"``, ``"holds"``,
-``"broken"``, ``"declared"``, ``"fact"`` (the name of one) or ``"text"``."""
+"""``paint(text, role)`` returns the text with colours; a role is ``"title"``, ``"holds"``,
+``"broken"``, ``"declared"``, ``"fact"`` (the name of one) or ``"text"``.
+"""
 
 _MARKS = {
     "holds": ("ok", "holds"),
@@ -226,15 +226,15 @@ def _plain(text: str, role: str) -> str:
 
 
 def worded(report: Report, every: bool = False, paint: Paint = _plain) -> str:
-    """The report in lines, each breach with its example.
+    """Format the report, each breach with its example.
 
     Parameters
     ----------
     report : Report
     every : bool
-        Name every law, not only those that are worth a look.
+        Include laws that hold or do not apply.
     paint : callable
-        See `Paint`; everything that is not treekit's own wording goes through it.
+        See `Paint`; applied to everything other than treekit's own wording.
     """
     return "\n".join(_lines(report, every, paint))
 
@@ -255,9 +255,9 @@ def _lines(report: Report, every: bool, paint: Paint) -> Iterator[str]:
     width = max((len(name) for name, _ in report.facts), default=0)
     for name, value in report.facts:
         yield f"  {paint(f'{name:<{width}}', 'fact')}  {paint(value, 'text')}"
-    held = sum(verdict.state == "holds" for verdict in report.verdicts)
-    aside = sum(verdict.state == "does not apply" for verdict in report.verdicts)
+    n_hold = sum(verdict.state == "holds" for verdict in report.verdicts)
+    n_inapplicable = sum(verdict.state == "does not apply" for verdict in report.verdicts)
     yield (
-        f"  {held} laws hold, {len(report.breaches)} broken, {len(report.declared)} declared, "
-        f"{aside} do not apply"
+        f"  {n_hold} laws hold, {len(report.breaches)} broken, {len(report.declared)} declared, "
+        f"{n_inapplicable} do not apply"
     )

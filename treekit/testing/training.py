@@ -1,4 +1,4 @@
-"""Trees trained on small tables with a component under judgement, and how they differ."""
+"""Trees trained on small tables with a component under test, and their comparison."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 TRAINS = Law(
     "trains-on-small-tables",
     "Training works on any table: few rows, one class, ties, missing cells, constant columns.",
-    "what the message says of the statistics or the node",
+    "the statistics or the node named in the message",
 )
 
 LEAF_WEIGHT = Law(
@@ -45,9 +45,9 @@ LEAF_WEIGHT = Law(
 
 @dataclass(frozen=True)
 class Trainer:
-    """Training with the component under judgement.
+    """Training with the component under test.
 
-    Classes are declared, so that small tables lack some of them, and what is
+    Classes are declared, so that small tables may lack some of them, and code
     compiled for one table serves all.
 
     Attributes
@@ -56,15 +56,15 @@ class Trainer:
         Settings of the training: ``{"criterion": record, "criterion.base": 2.0}``.
     task : str
     least : float
-        Smallest target number that the criterion is defined for.
+        Smallest target for which the criterion is defined.
     classes : tuple of int
-        Numbers of classes to try; (0,) for a number.
+        Numbers of classes to try; (0,) for regression.
     beside : mapping of str to str
-        Roles of the columns that a task reads beside the target, and their names.
+        Roles of the additional columns that a task reads, and their names.
     table : Small or None
-        All rows to train on, where they are a task's.
+        Table of a task, with all rows to train on.
     answers : {"classification", "regression"} or None
-        What nodes say: weights of classes, or numbers; None: what `task` is.
+        Kind of node values: weights of classes, or numbers; None: as `task`.
     """
 
     parts: Mapping[str, Any]
@@ -76,7 +76,7 @@ class Trainer:
     answers: Literal["classification", "regression"] | None = None
 
     def tables(self) -> Iterator[Small]:
-        """Tables to train on, small ones first; for a task the first rows of its own table."""
+        """Yield tables to train on, small ones first; for a task first rows of its own table."""
         if self.table is None:
             for classes in self.classes:
                 yield from small_tables(classes, self.least)
@@ -85,7 +85,7 @@ class Trainer:
             yield self.table.taken(range(rows))
 
     def dataset(self, table: Small, weighted: bool = False, classes: Any = None) -> Dataset:
-        """The table, read as `treekit.train` reads it."""
+        """Read the table as `treekit.train` does."""
         return make_dataset(
             table.source,
             "y",
@@ -99,7 +99,7 @@ class Trainer:
         )
 
     def said(self, tree: Tree) -> npt.NDArray[np.float64]:
-        """(nodes, values) what nodes say: of classes the shares, for their weights may double."""
+        """Return node values, (nodes, values); shares for classes, as weights may double."""
         if (self.answers or self.task) == "regression":
             return tree.value
         total = tree.value.sum(axis=1, keepdims=True)
@@ -107,7 +107,7 @@ class Trainer:
 
     @property
     def vocabulary(self) -> list[str] | None:
-        """The declared classes; None for a number."""
+        """The declared classes; None for regression."""
         most = max(self.classes)
         if self.table is not None and most:
             return sorted(set(self.table.target))
@@ -117,7 +117,7 @@ class Trainer:
 def trainer(
     kind: str, record: Any, settings: Mapping[str, Any], criterion: str = "", **options: Any
 ) -> Trainer:
-    """A trainer with a component under its settings, and a criterion beside it if one is named."""
+    """Make a trainer with a component and its settings, and with a criterion if one is given."""
     parts = {kind: record, **{f"{kind}.{key}": value for key, value in settings.items()}}
     if criterion:
         parts["criterion"] = criterion
@@ -125,7 +125,7 @@ def trainer(
 
 
 def for_criterion(record: Any, functions: Any, settings: Mapping[str, Any]) -> Trainer:
-    """A trainer with a criterion of classes or of a number."""
+    """Make a trainer with a criterion for classification or regression."""
     if record.task == "classification":
         return trainer("criterion", record, settings, task="classification")
     statistics = functions.statistics
@@ -139,16 +139,16 @@ def for_criterion(record: Any, functions: Any, settings: Mapping[str, Any]) -> T
 def trained(
     by: Trainer, table: Small, *, weighted: bool = False, classes: Any = None, **settings: Any
 ) -> Tree | None:
-    """The tree grown on a table; None where treekit itself refuses the table or the settings.
+    """Return the tree grown on a table; None if treekit rejects the table or the settings.
 
-    What the component does wrong is a breach of `TRAINS`, and of a splitter's
-    `LEAF_WEIGHT` where training was stopped for branches that are too light.
+    A fault of the component is a breach of `TRAINS`, or of a splitter's
+    `LEAF_WEIGHT` if training stopped because branches are too light.
     """
     given = {**by.parts, **settings}
     with warnings.catch_warnings():
         warnings.simplefilter(
             "ignore", TreekitWarning
-        )  # what does not compile is a fact, no breach
+        )  # a function that does not compile is reported as a fact, not as a breach
         try:
             dataset = by.dataset(table, weighted, classes)
             return fit(dataset, given).model.trees[0]
@@ -174,7 +174,7 @@ def unlike(
     times: float = 1.0,
     turned: bool = False,
 ) -> None:
-    """A breach of the law under test unless two trees are one.
+    """Raise `Broken` unless two trees are equal.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def unlike(
         Of both.
     table : Small
     changed : str
-        What was done for the second one.
+        Description of the change for the second tree.
     one, other : Tree or None
     times : float
         Weight of the second tree's rows for each unit of the first's.
@@ -197,24 +197,24 @@ def unlike(
 
 
 def _said_apart(by: Trainer, one: Tree, other: Tree, turned: bool) -> str:
-    """The first node that says another thing in a tree of the same splits, in words."""
-    said, again = by.said(one), by.said(other)
+    """Describe the first node with another value in a tree of the same splits."""
+    values, others = by.said(one), by.said(other)
     if turned:
         if (by.answers or by.task) == "regression":
             return ""  # numbers may be those of the first class, or of the last
-        again = again[:, ::-1]
-    if said.shape != again.shape:
-        return f"nodes say {said.shape[1]} and {again.shape[1]} numbers"
-    largest = max(1e-300, float(np.abs(said).max(initial=0.0)))
-    away = ~np.isclose(said, again, rtol=1e-9, atol=1e-9 * largest).all(axis=1)
+        others = others[:, ::-1]
+    if values.shape != others.shape:
+        return f"nodes have {values.shape[1]} and {others.shape[1]} values"
+    largest = max(1e-300, float(np.abs(values).max(initial=0.0)))
+    away = ~np.isclose(values, others, rtol=1e-9, atol=1e-9 * largest).all(axis=1)
     if away.any():
         at = int(np.argmax(away))
-        return f"node {at} says {shown_numbers(said[at])} and {shown_numbers(again[at])}"
+        return f"node {at}: value {shown_numbers(values[at])} and {shown_numbers(others[at])}"
     return ""
 
 
 def difference(one: Tree, other: Tree, times: float = 1.0) -> str:
-    """The first node in which two trees differ, in words; nothing if they do not.
+    """Describe the first node in which two trees differ; empty if none does.
 
     `times` is the weight of the second tree's rows for each unit of the first's.
     """
@@ -228,7 +228,7 @@ def difference(one: Tree, other: Tree, times: float = 1.0) -> str:
     if one.n_nodes != other.n_nodes:
         return f"{one.n_nodes} and {other.n_nodes} nodes"
     if not np.array_equal(one.level_branch, other.level_branch):
-        return "other levels in a branch"
+        return "different categories in a branch"
     away = ~np.isclose(one.weight * times, other.weight, rtol=1e-9, atol=1e-9)
     if away.any():
         at = int(np.argmax(away))

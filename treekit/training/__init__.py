@@ -1,7 +1,7 @@
-"""From a table and settings to a model: the front door, and what stands behind it.
+"""Train models.
 
-`train` takes any table; `fit` takes a `Dataset` and is what the estimators
-call, too.  Names become components here and nowhere deeper.
+`train` accepts any table; `fit` accepts a `Dataset` and is also called by the estimators.
+Component names are resolved in this package and in no lower layer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Fitted:
-    """A model, and what its training saw.
+    """A trained model with its out-of-bag votes.
 
     Attributes
     ----------
@@ -42,6 +42,7 @@ class Fitted:
         Sums over the trees for which a training row was out of bag; see
         `treekit.grow.forest_builder.Forest`.
     oob_times : (rows,) int64 or None
+        Number of trees for which each row was out of bag.
     """
 
     model: Model
@@ -50,7 +51,7 @@ class Fitted:
 
     @property
     def outcome(self) -> Outcome:
-        """What growing gave, to be continued."""
+        """The trees and votes, for adding further trees."""
         from treekit.training.run import Outcome
 
         return Outcome(list(self.model.trees), self.oob_votes, self.oob_times)
@@ -81,22 +82,22 @@ def train(
     source : table
         A path (CSV, TSV, Parquet), dataframe, Arrow table, dict of columns or array.
     target : str, or sequence of str
-        Column to predict, or several that one model predicts together: all
-        classes, or all numbers.
+        Column to predict, or several columns (all classes or all numbers) predicted by
+        one model.
     task, nominal, numeric, levels, classes, weights, ignore, dtype, missing_marks
         How to read the table; see `treekit.data.dataset.make_dataset`.
     validation : table, optional
-        Rows that pruners judge by, in place of a share of the training rows:
-        any table with the same columns (weights too, if a column names them),
-        read by the training table's levels and classes.
+        Rows by which pruners evaluate trees, in place of a share of the training rows:
+        any table with the same columns (also that of the weights, if they are a
+        column), encoded by the training table's categories and classes.
     like : Model or path, optional
-        Train with the settings of this model, but for those given.
+        Train with the settings of this model, except for those given.
     progress : callable, optional
         ``progress(done, total)`` after each tree of a forest.
     **settings
-        ``treekit train --help-settings`` lists them.  A component's own
-        settings are written ``**{"criterion.base": 2.718}``; components may
-        be given by name or as records.
+        Training settings; ``treekit train --help-settings`` lists them.  Settings of
+        components are written ``**{"criterion.base": 2.718}``; components are given by
+        name or as records.
 
     Returns
     -------
@@ -134,9 +135,9 @@ def fit(
 ) -> Fitted:
     """Train a model on a `Dataset`; see `train` for the settings.
 
-    `validation` has the same schema: `treekit.data.dataset` makes it.
-    `start` is a forest of the same settings and fewer trees: its trees are
-    kept, and the forest is the one that growing all at once gives.
+    `validation` must have the same schema (`treekit.data.dataset.make_validation`).  `start`
+    is a forest of the same settings and fewer trees: its trees are kept, and the result
+    equals a forest grown at once.
     """
     plan = make_plan(dataset, settings)
     if start is not None:
@@ -145,7 +146,7 @@ def fit(
         _refuse_missing(dataset, "")
     if validation is not None:
         _refuse_idle_validation(plan)
-        if plan.settings["missing"] == "error":  # also if only the algorithm says so
+        if plan.settings["missing"] == "error":  # also if set by the algorithm
             _refuse_missing(validation, "in the validation table, ")
         validation = with_class_weights(validation, plan.class_weights)
     dataset = with_class_weights(dataset, plan.class_weights)
@@ -175,39 +176,42 @@ def fit(
 
 
 def is_training_table(model: Model, dataset: Dataset) -> bool:
-    """Tell whether a model was trained on these rows; models of older releases do not record it."""
+    """Check whether a model was trained on these rows; False for models of older releases."""
     table = model.provenance.get("training_table")
     return isinstance(table, dict) and table.get("sha256") == dataset.digest()
 
 
 def _refuse_idle_validation(plan: Plan) -> None:
     if plan.pruner is None or plan.pruner.functions.holdout is None:
-        judge = (
+        reason = (
             "no pruner is chosen"
             if plan.pruner is None
-            else (f"pruner {plan.pruner.record.name!r} does not judge by held-out rows")
+            else (f"pruner {plan.pruner.record.name!r} does not use held-out rows")
         )
         raise SettingError(
-            f"a validation table is given, but {judge}; leave it out, or choose a pruner that "
-            "does, such as reduced_error"
+            f"a validation table is given, but {reason}; leave it out, or choose a pruner that "
+            "uses held-out rows, such as reduced_error"
         )
 
 
 def _check_start(model: Model, dataset: Dataset, plan: Plan) -> None:
-    """Refuse to continue a forest that growing all at once would not have given."""
+    """Raise if a forest to continue has another schema or other settings, or enough trees."""
     if model.schema != dataset.schema:
         raise DataError(
-            "the forest to continue was trained on other columns, levels or classes; start anew"
+            "the forest to continue was trained on other columns, levels or classes; train a new "
+            "forest"
         )
-    free = ("trees", "oob")
+    may_differ = ("trees", "oob")
     for name, value in plan.recorded.items():
-        if name not in free and model.settings.get(name) != value:
+        if name not in may_differ and model.settings.get(name) != value:
             raise SettingError(
                 f"the forest to continue has {name}={model.settings.get(name)!r}, not {value!r}; "
-                "use the same settings, or start anew"
+                "use the same settings, or train a new forest"
             )
     if model.n_trees >= plan.settings["trees"]:
-        raise SettingError(f"the forest to continue has {model.n_trees} trees; ask for more")
+        raise SettingError(
+            f"the forest to continue has {model.n_trees} trees; set trees to a larger number"
+        )
 
 
 def _refuse_missing(dataset: Dataset, where: str) -> None:
@@ -217,6 +221,6 @@ def _refuse_missing(dataset: Dataset, where: str) -> None:
             n = int(gone.sum())
             raise DataError(
                 f"{where}column {name!r} has {n} missing cell{'s' if n > 1 else ''}, the first in "
-                f"row {int(gone.argmax())} (counting from 0), and missing='error' allows none; use "
+                f"row {int(gone.argmax())} (counting from 0), but missing='error' allows none; use "
                 "missing='direction', 'fractional' or 'surrogate'"
             )

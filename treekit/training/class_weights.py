@@ -1,7 +1,7 @@
-"""How much classes count: class weights and priors, checked, to factors of statistics.
+"""Class weights, priors and misclassification costs: parsing, validation and conversion.
 
-Only the ratios of factors matter: the sum of all weight stays as it is, so that
-limits of weight mean what they mean without them.
+Only the ratios of class weights matter: the total weight is preserved, so that limits such
+as ``min_weight_leaf`` keep their meaning.
 
 Breiman, Friedman, Olshen and Stone 1984, section 4.4.
 """
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- classes
+# ---------------------------------------------------------------- class weights
 
 Numbers = npt.NDArray[np.float64]
 
@@ -48,23 +48,27 @@ Numbers = npt.NDArray[np.float64]
 def class_weights(
     dataset: Dataset, class_weight: str | Mapping[Any, Any] | None, priors: Any
 ) -> Numbers | None:
-    """What to multiply the weights of each class's rows by, as it is asked for.
+    """Return the factors of row weights by class that the settings define.
 
-    (classes,), or None; training takes `keeping_weight` of them.
+    Training rescales them by `keeping_weight`.
 
     Parameters
     ----------
     class_weight : "balanced", text, mapping, or None
-        The factors; 1 for classes not named.  ``balanced``: all weight over
-        the weight of the class and the number of classes present.
+        The factors; 1 for classes not named.  ``balanced``: the total weight divided by
+        the weight of the class and by the number of classes present.
     priors : text, mapping, or None
-        The shares of all weight that the classes shall have; every class that
-        has rows needs one.  The sum of all weights stays as it is.
+        The shares of the total weight that classes should have; every class that has
+        rows needs one.  The total weight is preserved.
+
+    Returns
+    -------
+    (classes,) float64 or None
 
     Raises
     ------
     SettingError
-        If both are given, or the target is a number, or a class or value is wrong.
+        If both are given, the target is a number, or a class or value is invalid.
     """
     if class_weight is None and priors is None:
         return None
@@ -84,14 +88,14 @@ def class_weights(
             raise SettingError(f"class_weight of {names[at]!r} is {number:g}; give 0 or more")
         factors[at] = number
     if not (factors * present).any():
-        raise SettingError("class_weight leaves no row any weight; give one class more than 0")
+        raise SettingError("class_weight is 0 for all rows; give one class more than 0")
     return factors
 
 
 def _by_priors(given: dict[int, float], names: tuple[str, ...], present: Numbers) -> Numbers:
     for at in np.flatnonzero(present).tolist():
         if at not in given:
-            raise SettingError(f"priors name no share of class {names[at]!r}; each class needs one")
+            raise SettingError(f"priors lack the class {names[at]!r}; give a share for each class")
     for at, share in given.items():
         if share < 0 or (share == 0 and present[at] > 0):
             raise SettingError(f"the prior of {names[at]!r} is {share:g}; give more than 0")
@@ -102,7 +106,7 @@ def _by_priors(given: dict[int, float], names: tuple[str, ...], present: Numbers
 
 
 def _factors(wanted: Any, present: Numbers) -> Numbers:
-    """What brings the weight of each class to the one wanted; 1 where there is no row."""
+    """Return the factors that change class weights to those wanted; 1 for classes without rows."""
     factors: Numbers = np.divide(wanted, present, out=np.ones(len(present)), where=present > 0)
     return factors
 
@@ -113,14 +117,14 @@ def _weight_of_classes(dataset: Dataset) -> Numbers:
 
 
 def keeping_weight(dataset: Dataset, factors: Numbers) -> Numbers:
-    """(classes,) float64: factors in the same ratios that leave the sum of all weight as it is."""
+    """Rescale class factors to preserve the total weight: (classes,) float64."""
     present = _weight_of_classes(dataset)
-    ratios = factors / factors[present > 0].max()  # equal ones become 1 exactly
+    ratios = factors / factors[present > 0].max()  # equal factors become exactly 1
     return np.asarray(ratios * (present.sum() / (ratios @ present)))
 
 
 def with_class_weights(dataset: Dataset, factors: Numbers | None) -> Dataset:
-    """The dataset, each row's factor multiplied by that of its class; None: as it is."""
+    """Multiply the factor of each row by that of its class; None changes nothing."""
     if factors is None:
         return dataset
     own = factors[dataset.y]
@@ -128,43 +132,45 @@ def with_class_weights(dataset: Dataset, factors: Numbers | None) -> Dataset:
 
 
 def shares(dataset: Dataset, factors: Numbers) -> Numbers:
-    """(classes,) float64: the share of all weight of each class under these factors."""
+    """Return the share of the total weight of each class under class factors: (classes,)."""
     weight: Numbers = _weight_of_classes(dataset) * factors
     return np.asarray(weight / weight.sum())
 
 
 def need_classes(dataset: Dataset, where: str) -> None:
-    """Raise `SettingError` unless the target is one of classes."""
+    """Raise `SettingError` unless there is a single classification target."""
     if dataset.schema.more:
         raise SettingError(f"{where} is for one target, but there are several; leave it out")
     if dataset.schema.task != "classification":
         raise SettingError(
-            f"{where} is for classes, but the target {dataset.schema.target!r} is a number; leave "
-            "it out or set task"
+            f"{where} is for classification, but the target {dataset.schema.target!r} is a number; "
+            "leave it out, or set task"
         )
 
 
-# ---------------------------------------------------------------- costs
-# What mistakes cost: a setting to whole numbers, checked.
-#
-# Costs change the labels of leaves and what pruners call an error, not the search
-# of splits (Breiman, Friedman, Olshen and Stone 1984, section 4.4.2; for costs in
-# the search, give priors).
+# ---------------------------------------------------------------- misclassification costs
+# Costs affect the labels of leaves and the errors counted by pruners, not the search for
+# splits (Breiman, Friedman, Olshen and Stone 1984, section 4.4.2; use priors to affect the
+# search).
 
 
 def costs_of_mistakes(dataset: Dataset, costs: Any) -> npt.NDArray[np.int64] | None:
-    """What it costs to say column j when it is row i: (classes, classes), or None.
+    """Return the integer costs of predicting class j (column) for class i (row), or None.
 
     Parameters
     ----------
     costs : text, mapping, matrix, or None
-        ``"yes>no=5"`` or ``{("yes", "no"): 5}``: saying no when it is yes
-        costs 5.  Mistakes not named cost 1, right answers nothing.
+        ``"yes>no=5"`` or ``{("yes", "no"): 5}``: predicting no for yes costs 5.
+        Mistakes not named cost 1, correct predictions 0.
+
+    Returns
+    -------
+    (classes, classes) int64 or None
 
     Raises
     ------
     SettingError
-        If the target is a number, or a class or value is wrong.
+        If the target is a number, or a class or value is invalid.
     """
     if costs is None:
         return None
@@ -173,19 +179,21 @@ def costs_of_mistakes(dataset: Dataset, costs: Any) -> npt.NDArray[np.int64] | N
     k = len(names)
     if isinstance(costs, (str, Mapping)):
         matrix = 1.0 - np.eye(k)
-        for (true, said), cost in read_pairs(costs, names, "costs").items():
-            matrix[true, said] = cost
+        for (true, predicted), cost in read_pairs(costs, names, "costs").items():
+            matrix[true, predicted] = cost
     else:
         matrix = _matrix(costs, k)
     if (matrix < 0).any():
-        true, said = np.argwhere(matrix < 0)[0]
+        true, predicted = np.argwhere(matrix < 0)[0]
         raise SettingError(
-            f"saying {names[said]!r} for {names[true]!r} costs {matrix[true, said]:g}; costs are "
-            "0 or more"
+            f"the cost of predicting {names[predicted]!r} for {names[true]!r} is "
+            f"{matrix[true, predicted]:g}; costs must be 0 or more"
         )
     if np.diagonal(matrix).any():
         right = names[int(np.flatnonzero(np.diagonal(matrix))[0])]
-        raise SettingError(f"saying {right!r} for {right!r} is no mistake and costs 0")
+        raise SettingError(
+            f"predicting {right!r} for {right!r} is not a mistake; its cost must be 0"
+        )
     return whole_costs(matrix)
 
 
@@ -196,18 +204,18 @@ def _matrix(costs: Any, k: int) -> npt.NDArray[np.float64]:
         matrix = np.empty(0)
     if matrix.shape != (k, k) or not np.isfinite(matrix).all():
         raise SettingError(
-            f"costs are {costs!r}; give TRUE>SAID=COST,..., a dict of pairs, or a matrix of finite "
-            f"numbers, {k} x {k}"
+            f"costs are {costs!r}; give TRUE>PREDICTED=COST,..., a dict of pairs, or a matrix of "
+            f"finite numbers, {k} x {k}"
         )
     return matrix
 
 
 def whole_costs(matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Costs as whole numbers of at most `MAX_COST`, in the same ratios.
+    """Scale costs to integers of at most `MAX_COST` with the same ratios.
 
-    Whole numbers that fit stay as they are.  Others are multiplied by the
-    smallest factor that makes all of them whole; where there is none, the
-    largest becomes `MAX_COST` and the others are rounded.
+    Integers that fit are not changed.  Others are multiplied by the smallest factor that
+    makes all of them integers; if there is none, the largest becomes `MAX_COST` and the
+    others are rounded.
 
     Raises
     ------
@@ -216,14 +224,14 @@ def whole_costs(matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """
     values = np.unique(matrix[matrix > 0])
     if not len(values):
-        raise SettingError("all costs are 0; give a mistake a cost")
+        raise SettingError("all costs are 0; give at least one mistake a cost")
     if values[-1] <= MAX_COST and np.array_equal(values, np.floor(values)):
         return matrix.astype(np.int64)
     ratios = values / values[0]
     if ratios[-1] > MAX_COST:
         raise SettingError(
-            f"costs reach from {values[0]:g} to {values[-1]:g}; the largest may be {MAX_COST:,} "
-            "times the smallest"
+            f"costs range from {values[0]:g} to {values[-1]:g}; the largest may be at most "
+            f"{MAX_COST:,} times the smallest"
         )
     steps = np.arange(1, int(MAX_COST / ratios[-1]) + 1)
     off = np.zeros(len(steps))
@@ -234,41 +242,39 @@ def whole_costs(matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     return np.asarray(np.rint(matrix / values[0] * step), dtype=np.int64)
 
 
-# ---------------------------------------------------------------- named
-# Numbers for classes and columns by name: ``"yes=2,no=1"``, a dict, or a word.
-#
-# One reader for class weights, priors, costs and directions.  A text is what the
-# command line passes; Python may pass a mapping whose keys are the labels.
+# ---------------------------------------------------------------- numbers by name
+# Parsers of numbers for classes or columns by name, for class weights, priors, costs and
+# monotonic constraints: text (``"yes=2,no=1"``) from the command line, or a mapping.
 
 Find = Callable[[Any], int]
 
 
 def label_names(labels: Iterable[Label]) -> tuple[str, ...]:
-    """Class labels as the texts that name them in settings."""
+    """Return the texts that name class labels in settings."""
     return tuple(level_text(label) or "" for label in labels)
 
 
 def read_named(
     given: str | Mapping[Any, Any], names: Sequence[str], where: str, noun: str = "class"
 ) -> dict[int, float]:
-    """The finite number of each name given, by position in `names`.
+    """Parse finite numbers by name; return them by position in `names`.
 
     Parameters
     ----------
     given : str or mapping
-        ``"yes=2,no=1"``, with quotes around a part that holds a comma; or the
-        names (of any type that reads alike: 1, 1.0 and "1" are one) to numbers.
+        ``"yes=2,no=1"``, with quotes around a part that contains a comma; or a mapping
+        of names (of any type with the same text: 1, 1.0 and "1" are equal) to numbers.
     names : sequence of str
     where : str
-        The setting, for messages.
+        Name of the setting, for messages.
     noun : str
-        What the names are names of.
+        Kind of the names, for messages.
 
     Raises
     ------
     SettingError
-        For texts that are not of that form, names that are unknown or given
-        twice, and values that are no finite numbers.
+        For malformed text, unknown or repeated names, and values that are not finite
+        numbers.
     """
 
     def find(name: Any) -> int:
@@ -281,7 +287,7 @@ def read_named(
 def read_pairs(
     given: str | Mapping[Any, Any], names: Sequence[str], where: str
 ) -> dict[tuple[int, int], float]:
-    """The finite number of each pair of names: ``"yes>no=5"``, or ``{("yes", "no"): 5}``.
+    """Parse finite numbers by pairs of names: ``"yes>no=5"``, or ``{("yes", "no"): 5}``.
 
     Parameters and errors are those of `read_named`.
     """
@@ -290,16 +296,18 @@ def read_pairs(
         if isinstance(pair, str):
             pair = _split_pair(pair, names, where)
         if not isinstance(pair, tuple) or len(pair) != 2:
-            raise SettingError(f"{where}: {pair!r} is no pair; write (true class, said class)")
-        true, said = (_position(name, names, where, "class") for name in pair)
-        return true, said
+            raise SettingError(
+                f"{where}: {pair!r} is not a pair; write (true class, predicted class)"
+            )
+        true, predicted = (_position(name, names, where, "class") for name in pair)
+        return true, predicted
 
     found: dict[tuple[int, int], float] = _collected(_items(given, where), find, where)
     return found
 
 
 def written(numbers: Mapping[str, Any]) -> str:
-    """The text that `read_named` or `read_pairs` reads as these numbers."""
+    """Format numbers by name as text that `read_named` or `read_pairs` parses."""
     text = io.StringIO()
     cells = [f"{name}={number!r}" for name, number in numbers.items()]
     csv.writer(text).writerow(cells)
@@ -352,17 +360,17 @@ def _position(name: Any, names: Sequence[str], where: str, noun: str) -> int:
 
 
 def _split_pair(text: str, names: Sequence[str], where: str) -> tuple[str, str]:
-    """The only way to read ``a>b`` as two names; names may hold ``>`` themselves."""
+    """Split ``a>b`` into two known names, which may themselves contain ``>``."""
     parts = [
         (text[:at].strip(), text[at + 1 :].strip()) for at, sign in enumerate(text) if sign == ">"
     ]
     if not parts:
-        raise SettingError(f"{where} holds {text!r}; write TRUE>SAID=COST,...")
+        raise SettingError(f"{where} holds {text!r}; write TRUE>PREDICTED=COST,...")
     index = LevelIndex(names)
     known = [pair for pair in parts if all(index.code(name) >= 0 for name in pair)]
     if len(known) > 1:
         raise SettingError(
-            f"{where} holds {text!r}, which reads in {len(known)} ways; from Python, give a dict "
-            "of pairs (true class, said class)"
+            f"{where} holds {text!r}, which can be split in {len(known)} ways; in Python, give a "
+            "dict of pairs (true class, predicted class)"
         )
     return (known or parts)[0]

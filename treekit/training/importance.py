@@ -1,4 +1,4 @@
-"""How much a model owes to each column: by its splits, or by breaking the column.
+"""Feature importances by the gain of splits, or by permutation.
 
 L. Breiman, "Random forests", Machine Learning 45, 2001, section 10; Breiman,
 Friedman, Olshen and Stone 1984, section 5.3.4.
@@ -30,23 +30,22 @@ Matrix = npt.NDArray[np.floating[Any]]
 
 
 _SHOWN = 10
-"""Columns of the table that `repr` shows."""
+"""Number of columns shown by `repr`."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Importances:
-    """What a score loses when the cells of one column are shuffled among the rows.
+    """Permutation importances: the decrease of a score when one column is shuffled.
 
     Attributes
     ----------
     columns : tuple of str
     measure : {"accuracy", "r2"}
-        Share of the weight of rows that are labelled rightly, or R squared; of
-        several targets the mean.
+        Weighted accuracy, or R squared; the mean for several targets.
     score : float
-        Of the rows as they are; out of bag, the mean over the trees.
+        Score on the original rows; out of bag, the mean over the trees.
     decreases : (columns, samples) float64
-        Score lost: a sample is a shuffle, or out of bag a tree with its own shuffle.
+        Decrease of the score for each shuffle, or out of bag for each tree.
     """
 
     columns: tuple[str, ...]
@@ -55,12 +54,12 @@ class Importances:
     decreases: npt.NDArray[np.float64]
 
     def __repr__(self) -> str:
-        """The score, and the columns of the largest importances with their standard errors."""
+        """Return the score, and the largest importances with their standard errors."""
         names = [name if name.isprintable() else ascii(name) for name in self.columns]
         order = np.argsort(-self.mean, kind="stable")[:_SHOWN].tolist()
         width = max((len(names[f]) for f in order), default=0)
         errors = self.standard_error
-        lines = [f"Importances: {self.measure} {self.score:.4f}, and what it loses by a column"]
+        lines = [f"Importances: {self.measure} {self.score:.4f}, and its decrease per column"]
         for f in order:
             spread = "" if np.isnan(errors[f]) else f" +- {errors[f]:.4f}"
             lines.append(f"  {names[f]:<{width}}  {self.mean[f]:.4f}{spread}")
@@ -70,12 +69,12 @@ class Importances:
 
     @property
     def mean(self) -> npt.NDArray[np.float64]:
-        """(columns,) float64: the importances."""
+        """The importances, (columns,) float64."""
         return np.asarray(self.decreases.mean(axis=1))
 
     @property
     def standard_error(self) -> npt.NDArray[np.float64]:
-        """(columns,) float64: of the mean; NaN for a single sample."""
+        """Standard error of the mean, (columns,) float64; NaN for a single sample."""
         n = self.decreases.shape[1]
         if n < 2:
             return np.full(len(self.decreases), np.nan)
@@ -83,11 +82,11 @@ class Importances:
 
 
 def gain_importances(model: Model) -> npt.NDArray[np.float64]:
-    """(columns,) float64: each column's share of gain x weight, the mean over the trees.
+    """Compute each column's share of gain x weight, averaged over the trees: (columns,) float64.
 
-    Sums to 1, or is all 0 where no tree has a split.  The columns of a sum
-    share its gain alike: their weights say nothing about it before the columns
-    are on one scale.
+    The shares add up to 1, or are all 0 if no tree has a split.  The columns of an oblique
+    split share its gain equally, since weights of columns of different scales cannot be
+    compared.
     """
     total = np.zeros(model.schema.n_features)
     for tree in model.trees:
@@ -97,7 +96,7 @@ def gain_importances(model: Model) -> npt.NDArray[np.float64]:
 
 
 def _gains(tree: Tree, n_features: int) -> npt.NDArray[np.float64]:
-    # C4.5 allows splits that gain nothing: rounding may leave them below 0.
+    # C4.5 allows splits without gain, whose gain may be below 0 by rounding.
     earned = np.maximum(tree.gain, 0.0) * tree.weight
     plain = (tree.kind != Split.LEAF) & (tree.kind != Split.OBLIQUE)
     terms = np.diff(tree.term_start)
@@ -117,32 +116,31 @@ def permutation_importances(
     seed: int = 0,
     n_jobs: int | None = None,
 ) -> Importances:
-    """What the model's score on a table loses when a column's cells are shuffled.
+    """Compute permutation importances of a model on a table.
 
     Parameters
     ----------
     model : Model
     source : table
-        Rows with the target: best such as training has not seen.
+        Rows with the target, preferably not seen in training.
     out_of_bag : bool
-        `source` is the table that the forest was trained on, and each tree is
-        asked about the rows that it has not seen (Breiman 2001, section 10).
+        `source` is the training table of the forest, and each tree is scored on the rows
+        for which it is out of bag (Breiman 2001, section 10).
     repeats : int
-        Shuffles of each column; out of bag each tree shuffles once.
+        Number of shuffles of each column; out of bag, each tree shuffles once.
     weights : str, optional
-        Column of row weights, the one of the training if `out_of_bag`.
+        Column of row weights; with `out_of_bag` that of the training.
     seed : int
     n_jobs : int, optional
-        Threads, -1 for all cores; the result does not depend on it.
+        Number of threads, -1 for all cores; the result does not depend on it.
 
     Raises
     ------
     DataError
-        If the table lacks a column or the target, or, out of bag, is not the
-        one that the forest was trained on.
+        If the table lacks a column or the target or, out of bag, is not the training
+        table of the forest.
     SettingError
-        If there are no rows out of bag, or no repeats, or for a seed or a number
-        of threads that is none.
+        If no rows are out of bag, or for invalid `repeats`, `seed` or `n_jobs`.
     """
     refuse_answers(model, "accuracy or R squared")
     dataset = make_validation(
@@ -163,7 +161,7 @@ def measure_importances(
     seed: int = 0,
     n_jobs: int | None = None,
 ) -> Importances:
-    """`permutation_importances` on rows in the terms of the model's schema."""
+    """Compute `permutation_importances` on a `Dataset` of the model's schema."""
     repeats, seed = _whole("repeats", repeats, 1), _whole("seed", seed, 0)
     check_threads(n_jobs)
     found = _by_trees(model, dataset) if out_of_bag else _by_repeats(model, dataset, repeats)
@@ -182,12 +180,12 @@ def measure_importances(
 def _whole(name: str, value: Any, least: int) -> int:
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not whole or value < least:
-        raise SettingError(f"{name} is {value!r}; give a whole number of at least {least}")
+        raise SettingError(f"{name} is {value!r}; give an integer of at least {least}")
     return int(value)
 
 
 Case = tuple[Model, Matrix, npt.NDArray[Any], npt.NDArray[np.float64]]
-"""A model, and the rows, targets and weights to ask it about."""
+"""A model with the rows, targets and weights to score it on."""
 
 
 def _by_repeats(model: Model, dataset: Dataset, repeats: int) -> Iterator[Case]:
@@ -197,15 +195,15 @@ def _by_repeats(model: Model, dataset: Dataset, repeats: int) -> Iterator[Case]:
 
 
 def _by_trees(model: Model, dataset: Dataset) -> Iterator[Case]:
-    """Each tree alone with its rows out of bag, drawn again from the seed."""
+    """Yield each tree as a model, with its out-of-bag rows, drawn again from the seed."""
     from treekit.grow.forest_builder import bags
     from treekit.training.prepare import make_recipe
 
     settings = model.settings
     if settings.get("ensemble") != "forest" or not settings.get("bootstrap"):
         raise SettingError(
-            "the model has no rows out of bag: it is no forest of bootstrap samples that treekit "
-            "trained; leave out_of_bag out, and give rows that training has not seen"
+            "the model has no out-of-bag rows: it is not a treekit forest trained on bootstrap "
+            "samples; leave out_of_bag out, and give rows not seen in training"
         )
     plan = make_plan(dataset, settings)
     recipe = make_recipe(with_class_weights(dataset, plan.class_weights), plan)
@@ -224,17 +222,17 @@ def _by_trees(model: Model, dataset: Dataset) -> Iterator[Case]:
 
 
 def _check_sample(model: Model, matrix: Matrix, weights: npt.NDArray[np.float64]) -> None:
-    """Refuse a sample that is not the one that the model's only tree was grown on."""
+    """Raise `DataError` if a sample is not the one that the model's only tree was grown on."""
     tree = model.trees[0]
     own, found = tree.weight[:1], weights.sum(keepdims=True)
-    if model.missing != "fractional":  # else rows end in several leaves
+    if model.missing != "fractional":  # otherwise a row may reach several leaves
         leaf = leaf_indices(model, matrix)[:, 0]
         found = np.bincount(leaf, weights, minlength=tree.n_nodes)[tree.leaves]
         own = tree.weight[tree.leaves]
     if not np.allclose(own, found, rtol=1e-6):
         raise DataError(
-            "the table is not the one that the forest was trained on: its rows do not reach the "
-            "leaves as they did; give the training table with its weights, or leave out_of_bag out"
+            "the table is not the one that the forest was trained on: the weights of its leaves "
+            "differ; give the training table with its weights, or leave out_of_bag out"
         )
 
 
@@ -245,7 +243,7 @@ def _lost(
     weights: npt.NDArray[np.float64],
     seed: np.random.SeedSequence,
 ) -> tuple[float, npt.NDArray[np.float64]]:
-    """The score of the rows as they are, and what it loses by one shuffle of each column."""
+    """Return the score of a case, and its decrease by one shuffle of each column."""
     rng = np.random.default_rng(seed)
     judge = _accuracy if model.schema.task == "classification" else _r2
     score = judge(model, matrix, y, weights)
@@ -259,7 +257,7 @@ def _lost(
 
 
 def _asked(model: Model) -> list[int]:
-    """The columns that any of the trees asks for; no other makes a difference."""
+    """Return the columns used by any tree; shuffling others has no effect."""
     parts = [
         part
         for tree in model.trees

@@ -1,4 +1,4 @@
-"""Settings resolved to components and numbers: the edge where names end."""
+"""Training plans: settings resolved to components and numbers."""
 
 from __future__ import annotations
 
@@ -64,32 +64,32 @@ __all__ = [
 # ---------------------------------------------------------------- plan
 
 EXACT_ROWS = 10_000
-"""``splitter="auto"`` is exact up to so many rows and histogram above."""
+"""Largest number of rows for which ``splitter="auto"`` is exact; above, it is histogram."""
 
 
 MANY_ROWS = 5_000
-"""Rows from which leaves of 5 rows make the better default forest of classes.
+"""Number of rows from which 5 is the default of min_weight_leaf in classification forests.
 
-By validation on 9 such tables and 11 smaller ones: benchmarks/README.md, "Defaults of forests".
+Validated on 9 such tables and 11 smaller ones: benchmarks/README.md, "Defaults of forests".
 """
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All that one training needs to know.
+    """The resolved settings and components of a training.
 
     Attributes
     ----------
     settings : dict
-        Every training setting, defaults filled in, ``auto`` decided.
+        All training settings, with defaults and ``auto`` resolved.
     criterion, splitter : Part
     pruner : Part or None
     n_try : int
         Columns tried at a node.
     class_weights : (classes,) float64 or None
-        Factors of the rows' statistics, which leave the sum of all weight as it is.
+        Factors of row weights in statistics; they preserve the total weight.
     costs : (classes, classes) int64 or None
-        ``costs[i][j]``: cost of saying class j when it is i.
+        ``costs[i][j]``: cost of predicting class j for class i.
     signs : (features,) float64 or None
         Monotonic constraints.
     """
@@ -105,14 +105,14 @@ class Plan:
 
     @property
     def holdout(self) -> float:
-        """Share of the rows that the pruner wants held out."""
+        """Share of the rows that the pruner holds out."""
         return self.pruner.functions.holdout or 0.0 if self.pruner else 0.0
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """The settings as plain values for the model's file, components' own included."""
+        """The settings, including those of components, as plain values for the model file."""
         plain = dict(self.settings)
-        del plain["n_jobs"]  # the same forest, and the same file, for any number of threads
+        del plain["n_jobs"]  # the model file must not depend on the number of threads
         for name in PARTS:
             part: Part | None = getattr(self, name)
             plain[name] = part.record.name if part else None
@@ -122,7 +122,7 @@ class Plan:
 
     @property
     def origins(self) -> list[dict[str, str]]:
-        """Where each component comes from."""
+        """The origin of each component."""
         parts = [getattr(self, name) for name in PARTS]
         return [part.origin for part in parts if part]
 
@@ -138,7 +138,7 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
     task = dataset.schema.task
     wanted = _with_preset(given, task)
     own = {key: value for key, value in wanted.items() if "." not in key}
-    # Records, and mappings of classes or columns: no plain values, so kept aside.
+    # Records, and mappings of classes or columns, are not plain values: `resolve` skips them.
     apart = {name: own.pop(name) for name in PARTS if not isinstance(own.get(name, ""), str)}
     apart |= {name: own.pop(name) for name in BY_NAME if not isinstance(own.get(name, ""), str)}
     settings = resolve(SETTINGS, own, "training")
@@ -148,16 +148,16 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
     criterion = make_part("criterion", settings, wanted, dataset)
     check_together(settings, given, criterion, dataset)
     if criterion.layout is not None and criterion.layout.names:
-        settings["oob"] = False  # no score compares a vector of answers with the target
+        settings["oob"] = False  # no score compares several predictions with one target
     pruner = None
     if settings["pruner"] is not None:
         pruner = make_part("pruner", settings, wanted, dataset)
         check_pruner(criterion, pruner, dataset.schema, costs=settings["costs"] is not None)
     check_component_settings(given, pruner)
-    asked = class_weights(dataset, settings["class_weight"], settings["priors"])
-    weights = None if asked is None else keeping_weight(dataset, asked)
+    factors = class_weights(dataset, settings["class_weight"], settings["priors"])
+    weights = None if factors is None else keeping_weight(dataset, factors)
     costs = costs_of_mistakes(dataset, settings["costs"])
-    settings |= _recorded_by_name(dataset, settings, asked, costs)
+    settings |= _recorded_by_name(dataset, settings, factors, costs)
     signs = monotonic_signs(dataset, settings["monotonic"])
     settings["monotonic"] = None if signs is None else named_signs(dataset, signs)
     n_try = features_to_try(settings["max_features"], dataset.schema.n_features)
@@ -168,9 +168,9 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
 
 
 def _with_preset(given: Mapping[str, Any], task: Task) -> dict[str, Any]:
-    """The settings of the algorithm that is named, and over them those given."""
+    """Return the settings of the named algorithm, if any, updated by those given."""
     name = given.get("algorithm")
-    if name not in PRESETS:  # none, or a mistake that `resolve` will tell
+    if name not in PRESETS:  # none, or an unknown name that `resolve` will report
         return dict(given)
     ensemble = given.get("ensemble")
     base = preset(name, task, forest=None if ensemble is None else ensemble == "forest")
@@ -181,7 +181,7 @@ def _with_preset(given: Mapping[str, Any], task: Task) -> dict[str, Any]:
 
 
 def _decide(settings: dict[str, Any], dataset: Dataset) -> None:
-    """Fill in, in place, what depends on the data."""
+    """Fill in, in place, the defaults that depend on the data."""
     task = dataset.schema.task
     settings["criterion"] = settings["criterion"] or (
         "gini" if task == "classification" else "squared_error"
@@ -207,7 +207,7 @@ def _recorded_by_name(
     weights: npt.NDArray[np.float64] | None,
     costs: npt.NDArray[np.int64] | None,
 ) -> dict[str, Any]:
-    """What was said of classes as plain values, which may be given again as they are."""
+    """Return class weights or priors and costs as plain values that can be given again."""
     plain: dict[str, Any] = {}
     if weights is not None:
         names = label_names(dataset.schema.classes)
@@ -220,27 +220,26 @@ def _recorded_by_name(
     return plain
 
 
-# ---------------------------------------------------------------- part
-# One chosen component: its record, and its functions under its settings.
+# ---------------------------------------------------------------- components
 
 PARTS = ("criterion", "splitter", "pruner")
-"""What a training chooses by name; their own settings begin with these words and a dot."""
+"""Kinds of components of a training; their settings have these words and a dot as prefix."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A component under its settings.
+    """A chosen component with its settings.
 
     Attributes
     ----------
     record : Criterion, Splitter or Pruner
     functions
-        What its ``make`` returned.
+        The functions returned by the record's ``make``.
     settings : dict
     origin : dict
         Kind, name, plugin, distribution and version.
     layout : Layout or None
-        Of a criterion's own task, fitted to the training rows.
+        Layout of a criterion's own task, fitted to the training rows.
     """
 
     record: Any
@@ -253,7 +252,7 @@ class Part:
 def component_settings(
     kind: str, wanted: str | Criterion | Splitter | Pruner
 ) -> tuple[Setting, ...]:
-    """The settings that a component declares, for reading ``KEY=VALUE`` texts."""
+    """Return the settings that a component declares, for parsing ``KEY=VALUE`` texts."""
     resolver: Any = getattr(registry, kind)
     return declared_settings(resolver(wanted))
 
@@ -261,7 +260,7 @@ def component_settings(
 def make_part(
     kind: str, settings: Mapping[str, Any], given: Mapping[str, Any], dataset: Dataset
 ) -> Part:
-    """The component that `settings` choose of a kind, under its own settings among `given`."""
+    """Create the component of a kind chosen by `settings`, with its own settings from `given`."""
     resolver: Any = getattr(registry, kind)
     record = resolver(settings[kind])
     prefix = f"{kind}."
@@ -272,8 +271,7 @@ def make_part(
     return Part(record, functions, made, registry.origin(record), layout)
 
 
-# ---------------------------------------------------------------- together
-# Settings and components that do not go together, refused by name.
+# ---------------------------------------------------------------- compatibility
 
 _DEFAULT_TREES = next(setting.default for setting in SETTINGS if setting.name == "trees")
 
@@ -281,7 +279,7 @@ _DEFAULT_TREES = next(setting.default for setting in SETTINGS if setting.name ==
 def check_together(
     settings: Mapping[str, Any], given: Mapping[str, Any], criterion: Part, dataset: Dataset
 ) -> None:
-    """Refuse what does not go together, or not with the target."""
+    """Raise `SettingError` for settings incompatible with each other or with the target."""
     task = dataset.schema.task
     own = task_of(criterion.record)
     if own is not None:
@@ -295,7 +293,7 @@ def check_together(
     if dataset.schema.more:
         _check_several(criterion, _chosen_by(settings, given))
     if settings["ensemble"] == "tree" and given.get("trees", _DEFAULT_TREES) != _DEFAULT_TREES:
-        raise SettingError("trees is given, but one tree is trained; set ensemble='forest'")
+        raise SettingError("trees is given, but a single tree is trained; set ensemble='forest'")
     if settings["numeric_side"] == "c45" and (task != "classification" or dataset.schema.more):
         given_target = "there are several targets" if dataset.schema.more else "it is a number"
         raise SettingError(
@@ -304,7 +302,7 @@ def check_together(
         )
     if settings["voting"] == "hard" and (own.answers if own else task) != "classification":
         raise SettingError(
-            "voting='hard' is for classes, but the target is a number; set voting='soft'"
+            "voting='hard' is for classification, but the target is a number; set voting='soft'"
         )
     _check_max_samples(settings, given)
 
@@ -312,7 +310,7 @@ def check_together(
 def _check_task(
     settings: Mapping[str, Any], given: Mapping[str, Any], criterion: Part, task: OwnTask
 ) -> None:
-    """Refuse what counts classes of the target, where a task counts in cells of its own."""
+    """Raise `SettingError` for settings that are not defined for a criterion's own task."""
     refused: dict[str, Any] = {"monotonic": None, "numeric_side": "leaf"}
     if task.answers == "regression":
         refused |= {"class_weight": None, "priors": None, "costs": None}
@@ -321,13 +319,13 @@ def _check_task(
         refused["oob"], wrong = False, [*wrong, "oob"]
     if wrong:
         raise SettingError(
-            f"{wrong[0]} is set, but criterion {criterion.record.name!r} is for {task.name}, which "
-            f"it is not defined for; set {wrong[0]}={refused[wrong[0]]!r}"
+            f"{wrong[0]} is set, but it is not defined for {task.name}, the task of criterion "
+            f"{criterion.record.name!r}; set {wrong[0]}={refused[wrong[0]]!r}"
         )
 
 
 def _check_same_task(criterion: Part, pruner: Part) -> None:
-    """Refuse a pruner of one task beside a criterion of another."""
+    """Raise `SettingError` if a pruner and a criterion are for different tasks."""
     task, only = task_of(criterion.record), pruner.record.task
     own = isinstance(only, OwnTask)
     if (own and only != task) or (only is not None and not own and task is not None):
@@ -341,17 +339,17 @@ def _check_same_task(criterion: Part, pruner: Part) -> None:
 
 
 def _check_several(criterion: Part, by: str) -> None:
-    """Refuse, for several targets, a criterion whose answers for each cannot be averaged."""
+    """Raise `SettingError` for a criterion that cannot be averaged over several targets."""
     functions: CriterionFunctions = criterion.functions
     if functions.choose is not None:
-        why = "chooses between columns by the figures of one"
+        why = "chooses between columns by the scores of one target"
     elif isinstance(functions.statistics, Ranks):
-        why = "looks at the order of one"
+        why = "uses the order of one target"
     else:
         return
     others = "squared_error" if criterion.record.task == "regression" else "gini or entropy"
     raise SettingError(
-        f"criterion {criterion.record.name!r}{by} {why}, but there are several targets; choose "
+        f"criterion {criterion.record.name!r}{by} {why}, but there are several; choose "
         f"{others}, or train a model for each"
     )
 
@@ -372,11 +370,11 @@ def _check_max_samples(settings: Mapping[str, Any], given: Mapping[str, Any]) ->
 
 
 def check_pruner(criterion: Part, pruner: Part, schema: Schema, *, costs: bool) -> None:
-    """Refuse a pruner that cannot judge this criterion, these targets or costs."""
+    """Raise `SettingError` for a pruner that does not support the criterion, targets or costs."""
     _check_same_task(criterion, pruner)
     if costs and not pruner.record.costs:
         raise SettingError(
-            f"pruner {pruner.record.name!r} does not judge by what mistakes cost; prune by "
+            f"pruner {pruner.record.name!r} does not support misclassification costs; choose "
             "cost_complexity, reduced_error or error_based, or leave costs out"
         )
     only = None if isinstance(pruner.record.task, OwnTask) else pruner.record.task
@@ -396,7 +394,7 @@ def check_pruner(criterion: Part, pruner: Part, schema: Schema, *, costs: bool) 
 
 
 def check_component_settings(given: Mapping[str, Any], pruner: Part | None) -> None:
-    """Refuse settings of components that there are not."""
+    """Raise `SettingError` for settings of unknown components, or of a pruner not chosen."""
     for key in given:
         if "." in key and key.partition(".")[0] not in PARTS:
             raise SettingError(
@@ -404,7 +402,7 @@ def check_component_settings(given: Mapping[str, Any], pruner: Part | None) -> N
                 "'criterion.', 'splitter.' or 'pruner.'"
             )
         if key.startswith("pruner.") and pruner is None:
-            raise SettingError(f"{key!r} is given but no pruner is chosen; set pruner=NAME")
+            raise SettingError(f"{key!r} is given, but no pruner is chosen; set pruner=NAME")
 
 
 def _chosen_by(settings: Mapping[str, Any], given: Mapping[str, Any]) -> str:

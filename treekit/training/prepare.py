@@ -1,4 +1,4 @@
-"""What all trees of one training have in common: coded columns, compiled parts, limits."""
+"""Prepare a training: encode columns and target, and compile the components."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ __all__ = [
 
 
 def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None) -> Recipe:
-    """Code the table, and the validation table, and compile the plan's parts for them."""
+    """Encode the training and validation tables, and compile the plan's components for them."""
     schema, settings = dataset.schema, plan.settings
     if plan.splitter.functions.sums and schema.dtype != "float32":
         raise SettingError(
-            f"splitter {plan.splitter.record.name!r} adds up columns, exactly in float32 models "
-            f"alone, and the model's input type is {schema.dtype}: train with dtype='float32' "
-            "(--dtype float32)"
+            f"splitter {plan.splitter.record.name!r} uses sums of columns, which are exact only "
+            f"for float32 inputs, but the input type is {schema.dtype}; train with "
+            "dtype='float32' (--dtype float32)"
         )
     drawn = settings["ensemble"] == "forest" and settings["bootstrap"]
     table = _coded(dataset, plan, alone=validation is None and not drawn)
@@ -119,11 +119,11 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
 
 
 def _coded(dataset: Dataset, plan: Plan, *, alone: bool) -> Table:
-    """The table in the codes that the splitter asks for, or in keys where these will do.
+    """Encode the table in the splitter's coding, or in keys where these are sufficient.
 
-    `alone`: every tree has all rows, and there are no others.  Samples, held-out
-    rows, surrogates, and parts of rows look up what a rank among a column's
-    values says; keys have none.
+    `alone`: all trees use all rows, and there are no other rows.  Samples, held-out rows,
+    surrogates and fractional instances need ranks among a column's values, which keys do
+    not provide.
     """
     schema, settings, functions = dataset.schema, plan.settings, plan.splitter.functions
     find = functions.find
@@ -156,9 +156,10 @@ def _coded(dataset: Dataset, plan: Plan, *, alone: bool) -> Table:
 
 
 def _coding_weights(dataset: Dataset) -> npt.NDArray[np.float64] | None:
-    """What bins count: rows as they are, but none that adds to no statistics.
+    """Return the weights for bins: row weights, but zero for rows with a factor of zero.
 
-    Class factors would change bins, and with them the order that bootstrap samples draw by.
+    Class factors themselves would change the bins, and with them the row order from which
+    bootstrap samples are drawn.
     """
     if dataset.factors is None or (dataset.factors > 0).all():
         return dataset.weights
@@ -167,21 +168,21 @@ def _coding_weights(dataset: Dataset) -> npt.NDArray[np.float64] | None:
 
 
 def _refuse_for_ranks(plan: Plan) -> None:
-    """Refuse settings that need statistics which add up, by name."""
+    """Raise `SettingError` for settings that need additive statistics."""
     for name, plain in (
         ("missing", "direction"), ("resolution", 0.0), ("nominal_splits", "subset"),
     ):  # fmt: skip
         wanted = plan.settings[name]
         if wanted in ("fractional", "one_vs_rest") or (name == "resolution" and wanted != plain):
             raise SettingError(
-                f"{name}={wanted!r} needs a criterion whose statistics add up, and criterion "
-                f"{plan.criterion.record.name!r} looks at quantiles; set {name}={plain!r}, or "
+                f"{name}={wanted!r} needs a criterion with additive statistics, but criterion "
+                f"{plan.criterion.record.name!r} uses quantiles; set {name}={plain!r}, or "
                 "choose another criterion"
             )
 
 
 def _limits(plan: Plan, *, rounded: bool) -> Limits:
-    """The stopping rules; parts of rows, and class factors, meet them up to their rounding."""
+    """Return the stopping rules, with a tolerance for fractional instances and class factors."""
     settings = plan.settings
     nearly = 1.0 - 1e-6 if rounded else 1.0
     bound = -1.0 if settings["min_impurity"] is None else float(settings["min_impurity"])
@@ -190,7 +191,7 @@ def _limits(plan: Plan, *, rounded: bool) -> Limits:
     varies = numbers and plan.criterion.record.task == "regression"
     if not own and bound >= 0 and not varies:
         raise SettingError(
-            f"min_impurity is {bound:g}, but criterion {plan.criterion.record.name!r} measures no "
+            f"min_impurity is {bound:g}, but criterion {plan.criterion.record.name!r} defines no "
             "impurity; choose another criterion, or set min_gain"
         )
     return Limits(
@@ -206,11 +207,10 @@ def _limits(plan: Plan, *, rounded: bool) -> Limits:
 
 
 # ---------------------------------------------------------------- target
-# The dataset's target as the statistics that the criterion asks for.
 
 
 def criterion_target(dataset: Dataset, criterion: Part, drawn: bool) -> Target:
-    """Statistics of each row.
+    """Return the target as the statistics that the criterion needs.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def criterion_target(dataset: Dataset, criterion: Part, drawn: bool) -> Target:
     Raises
     ------
     DataError
-        For numbers that the criterion is not defined for, or whose squares leave float64.
+        For numbers for which the criterion is not defined, or whose squares leave float64.
     """
     schema, weights = dataset.schema, dataset.weights
     if criterion.layout is not None:
@@ -254,26 +254,26 @@ def _refuse_below(smallest: float, y: npt.NDArray[np.float64], target: str, crit
         row = int(below.argmax())
         raise DataError(
             f"criterion {criterion!r} needs a target of at least {smallest:g}, but {target!r} is "
-            f"{y[row]:g} in row {row} (counting from 0; {int(below.sum())} such rows): drop or "
+            f"{y[row]:g} in row {row} (counting from 0; {int(below.sum())} such rows); drop or "
             "correct them, or choose another criterion"
         )
 
 
-# ---------------------------------------------------------------- compiled
-# Compiled parts, kept for the process: the second training compiles nothing.
+# ---------------------------------------------------------------- compilation cache
+# Compiled components, cached for the process: a second training compiles nothing.
 #
-# Keyed by what the functions compile to, by settings and the shape of the statistics, never
-# by name alone: two plugins of one name stay apart, and so do a function before and after a
-# constant that it names was changed.
+# Keys are the identity of the functions, the settings and the shape of the statistics, never
+# only a name: plugins of the same name are distinguished, and so is a function before and
+# after a change of a constant that it uses.
 
 MOST_KEPT = 256
-"""Compiled parts that a process keeps; the oldest goes first."""
+"""Number of compiled components cached by a process; the oldest is dropped first."""
 
 _kept: dict[Any, Any] = {}
 
 
 def origin_of(part: Part) -> Origin:
-    """Who a part comes from, as messages name it."""
+    """Return the origin of a component, as named in messages."""
     distribution = " ".join(part.origin[key] for key in ("distribution", "version")).strip()
     return Origin(part.origin["kind"], part.record.name, distribution)
 
@@ -283,7 +283,7 @@ def _keep(part: Part, shape: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         values = tuple((type(value), value) for value in part.settings.values())
         key = (origin_of(part), values, identity(_compiled_of(part.functions)), shape)
         kept = _kept.get(key)
-    except (TypeError, ValueError):  # something in it cannot be hashed, or is not yet bound
+    except (TypeError, ValueError):  # the key cannot be hashed, or a closure cell is not bound
         return make()
     if kept is None:
         if len(_kept) >= MOST_KEPT:
@@ -293,7 +293,7 @@ def _keep(part: Part, shape: tuple[Any, ...], make: Callable[[], Any]) -> Any:
 
 
 def _compiled_of(functions: Any) -> Any:
-    """The functions without those that are called as Python."""
+    """Return the functions without those that are called as Python."""
     if not isinstance(functions, CriterionFunctions):
         return functions
     return replace(functions, loss=None, leaf_value=None)
@@ -307,7 +307,7 @@ def criterion_pointers(
     bounded: bool = False,
     nominal: bool = True,
 ) -> CompiledCriterion:
-    """The criterion, compiled for the target's statistics; see `compile_criterion`."""
+    """Compile the criterion for the target's statistics; see `compile_criterion`."""
 
     def make() -> CompiledCriterion:
         return compile_criterion(
@@ -328,7 +328,7 @@ def criterion_pointers(
 
 
 def splitter_pointer(part: Part, table: Table, target: Target) -> CompiledSplitter:
-    """The splitter, compiled for the table's code type."""
+    """Compile the splitter for the table's code type."""
 
     def make() -> CompiledSplitter:
         rows = target.rows(np.empty(0, np.uint32), None)
@@ -345,7 +345,7 @@ def splitter_pointer(part: Part, table: Table, target: Target) -> CompiledSplitt
 
 
 def before_pointer(part: Part) -> Pointer:
-    """The pruner's ``before``, compiled."""
+    """Compile the pruner's ``before``."""
     kept: Pointer = _keep(
         part, ("before",), lambda: compile_before(part.functions.before, origin_of(part))
     )

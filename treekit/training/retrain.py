@@ -1,4 +1,4 @@
-"""Training as a model was trained: its settings, and the plugins that they name."""
+"""Settings of a trained model for training again, and the plugins that they need."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ _PARTS = ("criterion", "splitter", "pruner")
 
 
 def settings_like(like: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that a model was trained with, and over them those given.
+    """Return the settings that a model was trained with, updated by those given.
 
     Parameters
     ----------
     like : Model, fitted treekit estimator, or path of a model file
     given : mapping
-        Where it chooses another criterion, splitter or pruner, that component's own
-        settings start from their defaults.
+        If it chooses another criterion, splitter or pruner, the settings of that component
+        start from their defaults.
 
     Raises
     ------
     PluginError
-        If a component came from a plugin that is not installed: named with the
-        distribution and the version that the model records.
+        If a component is from a plugin that is not installed; names the distribution and
+        version recorded in the model.
     SettingError
-        If the model is a list of rules, or a component was given as a record, and no
-        installed plugin offers it.
+        If the model is a rule list, or a component was given as a record and no installed
+        plugin offers it.
     """
     model = load(like) if isinstance(like, str | Path) else model_of(like)
     if any(Split.RULE in tree.kind for tree in model.trees):
         raise SettingError(
-            "the model is a list of rules, which no training made: train the model that the rules "
-            "came from, like that one"
+            "the model is a rule list, which has no training settings; give the model that the "
+            "rules came from"
         )
     chosen = [part for part in _PARTS if part in given or "algorithm" in given]
     require_plugins(model, given)
@@ -54,7 +54,7 @@ def settings_like(like: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require_plugins(model: Model, given: Mapping[str, Any]) -> None:
-    """Raise unless every component of a model that `given` does not replace is installed."""
+    """Raise unless all components of a model that `given` does not replace are installed."""
     for part in _components(model):
         kind, name = part["kind"], part["name"]
         if kind in given or "algorithm" in given:
@@ -65,7 +65,7 @@ def require_plugins(model: Model, given: Mapping[str, Any]) -> None:
         if not part["distribution"]:
             raise SettingError(
                 f"the model was trained with {kind} {name!r}, which was given as a record and is "
-                f"in no installed plugin; give it again: {kind}=..."
+                f"not in any installed plugin; pass it again: {kind}=..."
             )
         release = f"{part['distribution']}=={part['version']}"
         raise PluginError(
@@ -80,7 +80,7 @@ _LISTS = {"criterion": "criteria", "splitter": "splitters", "pruner": "pruners"}
 
 
 def _components(model: Model) -> Iterator[dict[str, str]]:
-    """What a model's provenance says of its components; it may hold any JSON."""
+    """Yield the components in a model's provenance, which may be any JSON."""
     found = model.provenance.get("components", ())
     for part in found if isinstance(found, list | tuple) else ():
         if isinstance(part, dict) and part.get("kind") in _LISTS:

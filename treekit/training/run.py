@@ -1,4 +1,4 @@
-"""A plan carried out: code the table, compile the parts, grow and prune."""
+"""Run a training plan: encode the table, compile the components, grow and prune the trees."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Outcome:
-    """Trees, out-of-bag sums, and what is worth keeping in the model's provenance."""
+    """Grown trees, out-of-bag votes, and a report for the model's provenance."""
 
     trees: list[Tree]
     votes: npt.NDArray[np.float64] | None = None
@@ -62,7 +62,7 @@ def run(
     validation: Dataset | None = None,
     start: Outcome | None = None,
 ) -> Outcome:
-    """Grow what the plan says, after the trees of `start`.
+    """Grow the trees of a plan, continuing those of `start`.
 
     The rows of `validation` are held out of every tree.
     """
@@ -114,19 +114,20 @@ def _forest(
     score = settings["oob"] and settings["bootstrap"]
     held = plan.holdout > 0 and recipe.held is None
     if held and not settings["bootstrap"]:
-        raise DataError("a forest's hold-out is its out-of-bag rows; set bootstrap=True")
+        raise DataError("a forest uses out-of-bag rows as its hold-out; set bootstrap=True")
 
     def no_folds(k: int) -> list[GrownTree]:
-        raise DataError(f"a forest's trees are not regrown in {k} folds; give pruner.alpha")
+        raise DataError(f"trees of a forest cannot be regrown in {k} folds; give pruner.alpha")
 
-    # Out-of-bag rows did not travel through a tree that was pruned, or grown beside others.
+    # Growth routes out-of-bag rows through unpruned trees, and not at all if validation rows
+    # are held out instead: route them again.
     changed = recipe.held is not None
     changed |= plan.pruner is not None and plan.pruner.functions.after is not None
     matrix = dataset.matrix() if changed and not recipe.fractional else np.empty((0, 0))
 
     def finish(grown: GrownTree, out: npt.NDArray[np.uint32]) -> GrownTree:
         tree = grown.tree
-        if not (held and len(out) == 0):  # else no row was out of bag to prune by
+        if not (held and len(out) == 0):  # without out-of-bag rows there is nothing to prune by
             tree = prune(dataset, plan, recipe, grown, no_folds, {})
         if len(out) == 0:
             return replace(grown, tree=tree)
@@ -155,7 +156,7 @@ def _forest(
     votes, times = forest.votes, forest.times
     if start.trees and votes is not None and times is not None:
         if start.votes is None or start.times is None:
-            raise SettingError("the forest to continue was not scored out of bag; start anew")
+            raise SettingError("the forest to continue has no out-of-bag votes; train a new forest")
         votes, times = votes + start.votes, times + start.times
     report: dict[str, Any] = {}
     if score and votes is not None and times is not None:
@@ -166,14 +167,13 @@ def _forest(
     return Outcome(start.trees + forest.trees, votes, times, report)
 
 
-# ---------------------------------------------------------------- holdout
-# Rows set aside: a share of them, or each part in its turn.
+# ---------------------------------------------------------------- hold-out and folds
 
 Ids = npt.NDArray[np.uint32]
 
 
 def split_off(ids: Ids, share: float, rng: np.random.Generator) -> tuple[Ids, Ids]:
-    """The rows to train on and a random `share` of them to hold out, each ascending.
+    """Split rows at random into those to train on and a `share` to hold out, each ascending.
 
     Raises
     ------
@@ -183,7 +183,7 @@ def split_off(ids: Ids, share: float, rng: np.random.Generator) -> tuple[Ids, Id
     size = round(share * len(ids))
     if not 0 < size < len(ids):
         raise DataError(
-            f"{len(ids)} rows leave none on one side of a hold-out of {share}; "
+            f"a hold-out of {share} of {len(ids)} rows leaves one side empty; "
             "change the pruner's setting holdout"
         )
     mixed = rng.permutation(ids)
@@ -193,11 +193,11 @@ def split_off(ids: Ids, share: float, rng: np.random.Generator) -> tuple[Ids, Id
 def split_folds(
     ids: Ids, k: int, rng: np.random.Generator, cells: npt.NDArray[np.uint32] | None
 ) -> list[tuple[Ids, Ids]]:
-    """The rows to train on and those to hold out, ascending, for each of k folds.
+    """Return the rows to train on and those to hold out, ascending, for each of k folds.
 
-    Random, and with `cells` stratified: folds differ by at most one row in
-    size and in the rows of each cell (Kohavi 1995, *A study of cross-validation
-    and bootstrap*, found such folds the better ones in bias and in variance).
+    Folds are random and, with `cells`, stratified: they differ by at most one row in size
+    and in the rows of each cell (Kohavi 1995, *A study of cross-validation and bootstrap*,
+    found such folds better in bias and variance).
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def split_folds(
         If there are fewer rows than folds.
     """
     if len(ids) < k:
-        raise DataError(f"{len(ids)} rows cannot make {k} folds; lower the pruner's folds")
+        raise DataError(f"{len(ids)} rows are too few for {k} folds; reduce the pruner's folds")
     mixed = rng.permutation(ids)
     if cells is not None:
         mixed = mixed[np.argsort(cells[mixed], kind="stable")]
@@ -218,17 +218,16 @@ def split_folds(
     return [(np.sort(mixed[fold != part]), np.sort(mixed[fold == part])) for part in range(k)]
 
 
-# ---------------------------------------------------------------- oob
-# What a forest says of the rows that a tree has not seen.
+# ---------------------------------------------------------------- out-of-bag score
 
 
 def vote_of(dataset: Dataset, plan: Plan) -> Vote:
-    """What leaves of a tree say out of bag: votes for each class, or numbers."""
+    """Return the function that computes out-of-bag votes of leaves: class votes, or numbers."""
 
     def vote(tree: Tree, leaves: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         if dataset.schema.task == "regression":
             return tree.value[leaves]
-        # Of a model of this tree alone: the votes do not depend on how many trees there are.
+        # A model of this tree alone: its votes do not depend on the number of trees.
         alone = Model(
             schema=dataset.schema,
             trees=(tree,),
@@ -248,9 +247,10 @@ def oob_score(
     times: npt.NDArray[np.int64],
     costs: npt.NDArray[np.int64] | None = None,
 ) -> dict[str, float]:
-    """Accuracy, or R squared, on the rows that were out of bag at least once.
+    """Compute accuracy, or R squared, on the rows that were out of bag at least once.
 
-    Of several targets the mean.  ``majority`` is the accuracy of saying the most frequent class.
+    With several targets it is their mean.  ``majority`` is the accuracy of always predicting
+    the most frequent class.
     """
     seen = times > 0
     if not seen.any():
@@ -258,25 +258,24 @@ def oob_score(
     y = dataset.y[seen].reshape(int(seen.sum()), -1)
     w = np.ones(len(y)) if dataset.weights is None else dataset.weights[seen]
     if dataset.schema.task == "classification":
-        whole = votes[seen].astype(np.int64)
+        class_votes = votes[seen].astype(np.int64)
         ends = itertools.pairwise(dataset.schema.blocks)
-        said = np.stack([least_cost(whole[:, a:b], costs) for a, b in ends], axis=1)
-        right = (said == y).mean(axis=1)
+        predicted = np.stack([least_cost(class_votes[:, a:b], costs) for a, b in ends], axis=1)
+        right = (predicted == y).mean(axis=1)
         shares = [np.bincount(column, w).max() / w.sum() for column in y.T]
         return {
             "rows": len(y),
             "accuracy": float((right * w).sum() / w.sum()),
             "majority": float(np.mean(shares)),
         }
-    # Within float64: training refuses targets whose squares overflow.
+    # No overflow: training rejects targets whose squares leave float64.
     error = w @ (y - votes[seen] / times[seen, None]) ** 2
     total = w @ (y - np.average(y, weights=w, axis=0)) ** 2
     left = np.divide(error, total, out=np.ones(len(total)), where=total > 0)
     return {"rows": len(y), "r2": float(np.mean(1.0 - left))}
 
 
-# ---------------------------------------------------------------- prune
-# A grown tree handed to the plan's pruner.
+# ---------------------------------------------------------------- pruning
 
 
 def prune(
@@ -287,13 +286,13 @@ def prune(
     folds: Callable[[int], list[GrownTree]],
     report: dict[str, Any],
 ) -> Tree:
-    """The tree that the pruner makes of `grown`; what it chose goes into `report`."""
+    """Prune `grown` by the plan's pruner, which writes its choices to `report`."""
     pruner = plan.pruner
     if pruner is None or pruner.functions.after is None:
         return grown.tree
     origin = origin_of(pruner)
     context = _context(dataset, plan, recipe, grown, folds, report)
-    if origin.foreign:  # its arrays are everybody's
+    if origin.foreign:  # a plugin must not modify shared arrays
         context = replace(context, grown=frozen(grown), table=frozen(recipe.table))
     tree: Tree
     try:
@@ -334,7 +333,7 @@ def _context(
 
 
 def _judged(plan: Plan) -> CriterionFunctions:
-    """The criterion's functions, of which a stranger's are judged by what they answer."""
+    """Return the criterion's functions; for a plugin, wrapped to validate their results."""
     functions: CriterionFunctions = plan.criterion.functions
     origin = origin_of(plan.criterion)
     if not origin.foreign:
@@ -348,7 +347,7 @@ def _judged(plan: Plan) -> CriterionFunctions:
 
 
 def _check_pruned(tree: Any, dataset: Dataset, report: dict[str, Any]) -> None:
-    """Raise unless a pruner returned a tree of this schema, and reports what a file can hold."""
+    """Raise unless a pruner returned a valid tree of this schema and a serialisable report."""
     if not isinstance(tree, Tree):
         raise TypeError(f"after returned {tree!r:.80}, not a Tree")
     check_tree(tree, dataset.schema)

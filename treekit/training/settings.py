@@ -1,4 +1,4 @@
-"""The one list of training settings: command line, front door and estimators share it."""
+"""Training settings, shared by the command line, `treekit.train` and the estimators."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- presets
-# Algorithms of the literature by name: each is a dict of ordinary settings.
+# ---------------------------------------------------------------- algorithms
+# Algorithms of the literature as named sets of ordinary settings.
 #
-# Nothing in treekit asks for an algorithm's name: a model trained by one equals
-# the model trained by its settings written out.  Explicit settings win.
+# No code depends on an algorithm's name: its model equals the model trained with the same
+# settings given one by one.  Explicit settings take precedence.
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,13 @@ class Preset:
     Attributes
     ----------
     summary : str
-        What it is and whose.
+        Description and source.
     settings : mapping
         Settings of `treekit.train`, those of components under dotted names.
     by_task : mapping
-        Further settings of one task.
+        Further settings for one task.
     alone : mapping
-        Settings of a tree that stands alone.  A forest that is grown of such
-        trees leaves them out.
+        Settings of a single tree, not used if a forest is grown.
     """
 
     summary: str
@@ -54,7 +53,7 @@ class Preset:
 
 PRESETS: dict[str, Preset] = {
     "id3": Preset(
-        "information gain, one branch a value (Quinlan 1986)",
+        "information gain, one branch per value (Quinlan 1986)",
         {
             "ensemble": "tree",
             "criterion": "entropy",
@@ -66,7 +65,7 @@ PRESETS: dict[str, Preset] = {
         },
     ),
     "c45": Preset(
-        "gain ratio, one branch a value (Quinlan 1993, release 8)",
+        "gain ratio, one branch per value (Quinlan 1993, release 8)",
         {
             "ensemble": "tree",
             "criterion": "gain_ratio",
@@ -86,21 +85,21 @@ PRESETS: dict[str, Preset] = {
         alone={"pruner": "error_based", "pruner.limit": "release8"},
     ),
     "cart": Preset(
-        "two branches, cost-complexity pruning (Breiman et al. 1984)",
+        "binary splits, cost-complexity pruning (Breiman et al. 1984)",
         {"splitter": "exact", "nominal_splits": "subset", "missing": "surrogate"},
         alone={"pruner": "cost_complexity", "pruner.rule": "one_se", "min_weight_split": 6.0},
     ),
     "stump": Preset(
-        "a tree of one split (Iba and Langley 1992)",
+        "a tree with one split (Iba and Langley 1992)",
         {"ensemble": "tree", "splitter": "exact", "max_depth": 1},
     ),
     "bagging": Preset(
-        "trees of bootstrap samples, each node tries all columns (Breiman 1996)",
+        "trees on bootstrap samples, all columns tried at each node (Breiman 1996)",
         {"ensemble": "forest", "bootstrap": True, "max_features": "all"},
         {"classification": {"trees": 50, "voting": "hard"}, "regression": {"trees": 25}},
     ),
     "random_forest": Preset(
-        "trees of bootstrap samples, each node tries some columns (Breiman 2001)",
+        "trees on bootstrap samples, some columns tried at each node (Breiman 2001)",
         {"ensemble": "forest", "bootstrap": True, "trees": 100},
         {
             "classification": {"max_features": "sqrt", "voting": "hard"},
@@ -108,7 +107,7 @@ PRESETS: dict[str, Preset] = {
         },
     ),
     "extra_trees": Preset(
-        "trees of all rows, each node tries one random cut of some columns (Geurts et al. 2006)",
+        "trees on all rows, one random cut of some columns tried at each node (Geurts et al. 2006)",
         {"ensemble": "forest", "bootstrap": False, "trees": 100, "splitter": "random"},
         {
             "classification": {"max_features": "sqrt", "voting": "hard"},
@@ -116,7 +115,7 @@ PRESETS: dict[str, Preset] = {
         },
     ),
 }
-"""The algorithms, in the order of the literature's chapters.
+"""The algorithms: single trees, then ensembles.
 
 id3
     J. R. Quinlan, "Induction of decision trees", Machine Learning 1, 1986, pp.
@@ -124,15 +123,15 @@ id3
 c45
     J. R. Quinlan, *C4.5: Programs for Machine Learning*, 1993, with the changes of
     release 8 (Quinlan, "Improved use of continuous attributes in C4.5", Journal of
-    Artificial Intelligence Research 4, 1996, pp. 77-90).  The book of 1993 takes no
-    penalty off numeric gains: ``criterion.mdl=false``, ``min_gain=0``.  Weka's J48
+    Artificial Intelligence Research 4, 1996, pp. 77-90).  The book of 1993
+    subtracts no penalty from numeric gains: ``criterion.mdl=false``, ``min_gain=0``.  Weka's J48
     (3.9) differs by ``criterion.tolerance=1e-6``, ``min_gain=0``, ``dtype=float64``
     and ``pruner.limit=j48``.  Its options are
 
     ==========  ================================================================
     ``-M n``    ``min_weight_leaf=n``
     ``-C c``    ``pruner.confidence=c``
-    ``-U``      ``pruner.confidence=none``: what is grown is only collapsed
+    ``-U``      ``pruner.confidence=none``: the grown tree is only collapsed
     ``-O``      ``pruner.collapsing=false``
     ``-S``      ``pruner.raising=false``
     ``-J``      ``criterion.mdl=false``
@@ -142,7 +141,7 @@ cart
     L. Breiman, J. H. Friedman, R. A. Olshen and C. J. Stone, *Classification and
     Regression Trees*, 1984: nodes of up to five rows are not split (section
     3.2), and of the pruned trees the smallest within one standard error of the best
-    by tenfold cross-validation is taken (section 3.4.3).  Missing values go by
+    by tenfold cross-validation is chosen (section 3.4.3).  Missing values are routed by
     surrogate splits (section 5.3), the best five of a node.  R's rpart differs by
     ``min_weight_split=20``, ``min_weight_leaf=7``, ``nominal_surrogates=rpart`` and
     ``pruner.alpha=0.01`` times the risk of the root.
@@ -155,8 +154,8 @@ bagging
 random_forest
     L. Breiman, "Random forests", Machine Learning 45, 2001, pp. 5-32; columns
     tried and smallest nodes as Hastie, Tibshirani and Friedman, *The Elements
-    of Statistical Learning*, 2009, section 15.3 recommend (a third of the columns,
-    nodes of up to five rows left alone, for numbers).
+    of Statistical Learning*, 2009, section 15.3 recommend (for regression a third of the
+    columns, and nodes of up to five rows are not split).
 extra_trees
     P. Geurts, D. Ernst and L. Wehenkel, "Extremely randomized trees", Machine
     Learning 63, 2006, pp. 3-42: K and n_min of section 2.1.
@@ -164,7 +163,7 @@ extra_trees
 
 
 def preset(name: str, task: Task, *, forest: bool | None = None) -> dict[str, Any]:
-    """The settings of an algorithm for a task.
+    """Return the settings of an algorithm for a task.
 
     Parameters
     ----------
@@ -172,7 +171,7 @@ def preset(name: str, task: Task, *, forest: bool | None = None) -> dict[str, An
         A key of `PRESETS`.
     task : {"classification", "regression"}
     forest : bool, optional
-        Whether a forest is grown; default: as the algorithm itself says.
+        Whether a forest is grown; by default the algorithm's own ensemble.
     """
     found = PRESETS[name]
     settings = {**found.settings, **found.by_task.get(task, {})}
@@ -184,15 +183,15 @@ def preset(name: str, task: Task, *, forest: bool | None = None) -> dict[str, An
 # ---------------------------------------------------------------- settings
 
 BY_NAME = ("class_weight", "priors", "costs", "monotonic")
-"""Settings of numbers for classes or columns: a text, or a mapping from Python."""
+"""Settings with a number for each class or column: text, or in Python a mapping."""
 
 SETTINGS: tuple[Setting, ...] = (
-    Setting("algorithm", None, "named set of settings to start from; none: what is listed here",
+    Setting("algorithm", None, "named set of settings to start from; none: the defaults below",
             type=(str, type(None)), choices=tuple(PRESETS)),
-    Setting("ensemble", "tree", "one tree, or a random forest", choices=("tree", "forest")),
-    Setting("trees", 100, "trees of a forest", minimum=1, maximum=100_000),
+    Setting("ensemble", "tree", "a single tree, or a random forest", choices=("tree", "forest")),
+    Setting("trees", 100, "forest: number of trees", minimum=1, maximum=100_000),
     Setting(
-        "criterion", None, "split criterion; none: gini, or squared_error for numbers",
+        "criterion", None, "split criterion; none: gini, or squared_error for regression",
         type=(str, type(None)),
     ),
     Setting(
@@ -202,110 +201,113 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("pruner", None, "pruner; none: no pruning", type=(str, type(None))),
     Setting(
         "nominal_splits", "subset",
-        "split nominal columns in two sets, one branch a level, or one level against the rest",
+        "how to split nominal columns: two sets of categories, one branch per category, or one "
+        "category against the rest",
         choices=("subset", "multiway", "one_vs_rest"),
     ),
     Setting(
         "exact_levels", 10,
-        "several classes: up to so many levels at a node every subset is tried; above, those "
-        "along orders of the levels", minimum=2, maximum=20,
+        "with 3+ classes, search all subsets of up to N categories; beyond that, only cuts along "
+        "orderings of the categories", minimum=2, maximum=20,
     ),
     Setting("empty_branches", False,
-            "with one branch a level: also for levels that no row of the node has; such a leaf "
-            "answers as the node does"),
+            "multiway: also make branches for categories without rows at the node; they predict "
+            "like the node"),
     Setting("thresholds", "midpoint",
-            "halfway between two values of the node, or the largest training value not above that",
+            "midpoint of two values of the node, or the largest training value not above it",
             choices=("midpoint", "value_below")),
     Setting("numeric_side", "leaf",
-            "weight on each side of a numeric split; c45: also a tenth of the known weight for "
-            "each class, but at most 25", choices=("leaf", "c45")),
+            "minimum weight on each side of a numeric split; leaf: min_weight_leaf; c45: also a "
+            "tenth of the known weight per class, at most 25", choices=("leaf", "c45")),
     Setting("resolution", 0.0,
-            "numbers of a node that are no further apart are not separated (C4.5: 1e-5)",
+            "do not separate numbers of a node that differ by no more than this (C4.5: 1e-5)",
             minimum=0),
-    Setting("max_depth", None, "edges from root to leaf; none: up to 5,000",
+    Setting("max_depth", None, "maximum number of edges from root to leaf; none: 5,000",
             type=(int, type(None)), minimum=0, maximum=5000),
-    Setting("min_weight_split", 2.0, "training weight that a node needs to be split", minimum=0),
+    Setting("min_weight_split", 2.0, "minimum training weight of a node to be split", minimum=0),
     Setting(
         "min_weight_leaf", None,
-        "training weight that each side of a split needs; none: 1, and without an algorithm 5 in a "
-        "classification forest of 5,000 unweighted rows or more",
+        "minimum training weight on each side of a split; none: 1, or 5 in a classification "
+        "forest of 5,000 or more unweighted rows without an algorithm",
         type=(float, type(None)), minimum=0,
     ),
-    Setting("min_gain", 0.0, "score that a split must exceed (the criterion's own units); below 0: "
-            "splits that gain nothing, too"),
+    Setting("min_gain", 0.0, "score that a split must exceed (in units of the criterion); "
+            "negative: also allow splits without gain"),
     Setting(
         "min_impurity", None,
-        "a node whose impurity is at or below it is a leaf (the criterion's own units; mean "
-        "squared error for numbers); none: no bound", type=(float, type(None)), minimum=0,
+        "do not split a node of this impurity or less (in units of the criterion; mean squared "
+        "error for regression); none: no limit", type=(float, type(None)), minimum=0,
     ),
-    Setting("max_leaves", None, "leaves at most, grown best first; none: no bound",
+    Setting("max_leaves", None, "maximum number of leaves, grown best first; none: no limit",
             type=(int, type(None)), minimum=1),
-    Setting("max_bins", 255, "histogram splitter: bins a numeric column", minimum=2, maximum=255),
+    Setting("max_bins", 255, "histogram splitter: maximum bins per numeric column", minimum=2,
+            maximum=255),
     Setting(
         "max_features", None,
-        "columns tried at a node: sqrt, log2, all, a number, or a share; none: all, "
-        "and sqrt in a classification forest",
+        "columns tried at each node: sqrt, log2, all, a number or a share; none: sqrt in a "
+        "classification forest, else all",
         type=(str, int, float, type(None)), choices=("sqrt", "log2", "all"),
     ),
     Setting(
         "class_weight", None,
-        "factor of the weight of a class's rows: yes=2,no=1, or balanced: all classes alike",
+        "factors of row weights by class: yes=2,no=1; balanced: the same total for all classes",
         type=(str, type(None)),
     ),
-    Setting("priors", None, "share of all weight that each class has: yes=0.1,no=0.9",
+    Setting("priors", None, "share of the total weight of each class: yes=0.1,no=0.9",
             type=(str, type(None))),
     Setting(
         "costs", None,
-        "what mistakes cost, in labels and pruning: yes>no=5 for no where it is yes; others 1",
+        "misclassification costs, for labels and pruning: yes>no=5 is the cost of predicting no "
+        "for yes; others cost 1",
         type=(str, type(None)),
     ),
     Setting(
         "monotonic", None,
-        "columns that the answer (a number, or the share of the second class) rises with, or "
-        "falls: age=1,debt=-1", type=(str, type(None)),
+        "columns with which the prediction (a number, or the share of the second class) may only "
+        "increase (1) or decrease (-1): age=1,debt=-1", type=(str, type(None)),
     ),
-    Setting("voting", "soft", "leaves of a forest vote by class shares, or for their label alone",
+    Setting("voting", "soft", "forest: average the class shares of leaves, or count their labels",
             choices=("soft", "hard")),
     Setting("bootstrap", True, "forest: draw rows with replacement for each tree"),
     Setting(
-        "max_samples", None, "forest with bootstrap: rows drawn, a number or a share; none: all",
+        "max_samples", None,
+        "forest with bootstrap: rows drawn per tree, a number or a share; none: all",
         type=(int, float, type(None)), minimum=0,
     ),
     Setting("oob", True, "forest with bootstrap: score the out-of-bag rows"),
     Setting("missing", "direction",
-            "missing cells: a learned side; in parts down every branch; by other columns "
-            "(surrogate splits); or an error",
+            "missing cells: a learned branch, fractional instances in every branch (C4.5), "
+            "surrogate splits (CART), or an error",
             choices=("direction", "fractional", "surrogate", "error")),
-    Setting("surrogates", 5, "missing=surrogate: other columns that a node asks instead, at most",
+    Setting("surrogates", 5, "missing=surrogate: maximum number of surrogate splits per node",
             minimum=0, maximum=100),
     Setting("surrogate_agreement", "all",
-            "missing=surrogate: other columns are ordered by the weight on which they agree with "
-            "the node's own test, of all rows that it can tell, or of those where the other "
-            "column is known too",
+            "missing=surrogate: rank surrogates by their agreement with the split, relative to "
+            "all rows where the split column is known, or where both columns are known",
             choices=("all", "known")),
     Setting("nominal_surrogates", "each_way",
-            "missing=surrogate: a nominal column must send two rows each way; rpart: must be "
+            "missing=surrogate: a nominal surrogate must send two rows each way; rpart: must be "
             "right about two rows and wrong about two, as rpart 4.1.19 counts them",
             choices=("each_way", "rpart")),
-    Setting("unknown", "missing", "categories never seen: as missing, or an error",
+    Setting("unknown", "missing", "categories not seen in training: missing, or an error",
             choices=("missing", "error")),
-    Setting("seed", None, "seed of all randomness; none: drawn, and kept in the model",
+    Setting("seed", None, "random seed; none: drawn at random and recorded in the model",
             type=(int, type(None)), minimum=0),
-    Setting("n_jobs", None, "threads; -1: all cores", type=(int, type(None))),
+    Setting("n_jobs", None, "number of threads; -1: all cores", type=(int, type(None))),
 )  # fmt: skip
 
 
 def check_threads(n_jobs: Any) -> None:
-    """Refuse what says no number of threads; a `SettingError` for it."""
+    """Raise `SettingError` unless `n_jobs` is a number of threads, -1 or None."""
     whole = isinstance(n_jobs, numbers.Integral) and not isinstance(n_jobs, bool)
     if n_jobs is not None and (not whole or n_jobs == 0):
         raise SettingError(
-            f"n_jobs is {n_jobs!r}; give a whole number of threads, -1 for all cores, or None"
+            f"n_jobs is {n_jobs!r}; give an integer number of threads, -1 for all cores, or None"
         )
 
 
 def features_to_try(max_features: Any, n_features: int) -> int:
-    """How many columns a node tries, 1 to `n_features`."""
+    """Return the number of columns tried at each node, 1 to `n_features`."""
     if max_features == "all":
         return n_features
     if max_features == "sqrt":
@@ -315,12 +317,12 @@ def features_to_try(max_features: Any, n_features: int) -> int:
     elif isinstance(max_features, float):
         if not 0.0 < max_features <= 1.0:
             raise SettingError(
-                f"max_features is {max_features}; as a share it lies above 0.0 and at most at 1.0 "
-                "(write a number of columns without a point)"
+                f"max_features is {max_features}; a share must be above 0.0 and at most 1.0 "
+                "(write a number of columns without a decimal point)"
             )
         count = int(max_features * n_features)
     elif max_features < 1:
-        raise SettingError(f"max_features is {max_features}; a node tries at least 1 column")
+        raise SettingError(f"max_features is {max_features}; give at least 1 column")
     else:
         count = int(max_features)
     return min(max(count, 1), n_features)

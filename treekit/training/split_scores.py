@@ -1,4 +1,4 @@
-"""What every column is worth at a node: the table that textbooks print beside a tree."""
+"""Scores of the best split of each column at a node."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ __all__ = [
 ]
 
 _IDLE = ("pruner", "trees", "max_leaves", "max_samples", "monotonic", "validation")
-"""Settings that make no difference to a stump of one column, or name other columns."""
+"""Settings without effect on a stump of one column, or that name other columns."""
 
 
 @dataclass(frozen=True)
 class SplitScore:
-    """The best split that one column offers.
+    """The best split of one column.
 
     Attributes
     ----------
     column : str
     gain : float
-        By which the column's split was picked among those of the column;
-        NaN if the column cannot split the rows.
+        Gain by which the split was chosen among those of the column; NaN if the column
+        cannot split the rows.
     score : float
-        What decides between columns, larger is better.  Criteria that choose
-        among the columns of enough gain have one (gain ratio); else the gain.
+        Score by which columns are compared, larger is better: the gain, unless the
+        criterion chooses among columns by another score (gain ratio).
     kind : Split
-        What the split asks; `Split.LEAF` without one.
+        Kind of split; `Split.LEAF` if there is none.
     threshold : float or None
-        Of a numeric column: ``x <= threshold`` against the rest.
+        For a numeric column: ``x <= threshold`` against the rest.
     branches : tuple of tuple of str
-        Of a nominal column: the levels of each branch.
+        For a nominal column: the categories of each branch.
     weights : tuple of float
         Training weight of each branch.
     values : tuple of tuple of float
-        What the rows of each branch say: the weight of each class, or the mean.
+        Value of each branch: the weight of each class, or the mean.
     """
 
     column: str
@@ -73,9 +73,9 @@ class SplitScores(Mapping[str, SplitScore]):
     ----------
     criterion : str
     impurity : float or None
-        Of all rows together, if the criterion knows one for classes.
+        Impurity of all rows, if the criterion defines one for classes.
     weight : float
-        Of all rows.
+        Weight of all rows.
     dtype : {"float32", "float64"}
         Type of the thresholds.
     """
@@ -96,15 +96,15 @@ class SplitScores(Mapping[str, SplitScore]):
         return len(self.columns)
 
     def ranked(self) -> list[SplitScore]:
-        """The columns that can split the rows, best first, equals in the table's order."""
+        """Return the columns that can split the rows, best first, ties in the table's order."""
         able = [score for score in self.columns.values() if not math.isnan(score.score)]
         return sorted(able, key=lambda score: -score.score)
 
     def __str__(self) -> str:
         rows = [("column", "gain", self.criterion, "split")]
         for own in self.values():
-            said = _words(own, self.dtype)
-            rows.append((_plain(own.column), f"{own.gain:.6g}", f"{own.score:.6g}", said))
+            split = _words(own, self.dtype)
+            rows.append((_plain(own.column), f"{own.gain:.6g}", f"{own.score:.6g}", split))
         w = [max(len(row[k]) for row in rows) for k in range(3)]
         lines = [f"{a:<{w[0]}}  {b:>{w[1]}}  {c:>{w[2]}}  {d}".rstrip() for a, b, c, d in rows]
         if self.impurity is not None:
@@ -127,20 +127,20 @@ def split_scores(
     missing_marks: Any = None,
     **settings: Any,
 ) -> SplitScores:
-    """What the best split of each column of a table is worth: the choice at a root, laid open.
+    """Compute the gain and score of the best split of each column at the root.
 
-    For the choice further down give the rows that come there, and with
-    ``missing="fractional"`` their weights.
+    For a lower node, give the rows that reach it and, with ``missing="fractional"``, their
+    weights.
 
     Parameters
     ----------
     source, target
-        As `treekit.train` takes them.
+        See `treekit.train`.
     task, nominal, numeric, levels, classes, weights, ignore, dtype, missing_marks
         How to read the table; see `treekit.data.dataset.make_dataset`.
     **settings
-        Of training, above all ``criterion`` and ``nominal_splits``.  Those of
-        pruning, of forests and of the size of the tree make no difference.
+        Training settings, above all ``criterion`` and ``nominal_splits``.  Settings of
+        pruning, of forests and of the size of the tree have no effect.
 
     Returns
     -------
@@ -159,17 +159,16 @@ def split_scores(
 
 
 def score_columns(dataset: Dataset, settings: Mapping[str, Any]) -> SplitScores:
-    """`split_scores` of a `Dataset`.
+    """Compute `split_scores` of a `Dataset`.
 
-    Each column's stump is grown by the code that grows trees, so that
-    policies, limits and plugins count as they do there, and no figure is
-    computed twice.
+    A stump is grown for each column, so that policies, limits and plugins apply as in
+    training.
     """
     from treekit.training import fit
 
     own = {key: value for key, value in settings.items() if key.partition(".")[0] not in _IDLE}
     own |= {"ensemble": "tree", "pruner": "none", "max_depth": 1, "seed": 0}
-    own = {"min_gain": -1e300} | own  # a column that gains nothing has its line, too
+    own = {"min_gain": -1e300} | own  # show columns without gain, too
     found: dict[str, SplitScore] = {}
     for at, column in enumerate(dataset.schema.columns):
         alone = replace(
@@ -191,7 +190,7 @@ def score_columns(dataset: Dataset, settings: Mapping[str, Any]) -> SplitScores:
 
 
 def _best(model: Model, functions: CriterionFunctions, dataset: Dataset) -> SplitScore:
-    """The root of a stump."""
+    """Return the split score of a stump's root."""
     tree, (column,) = model.trees[0], model.schema.columns
     kind = Split(int(tree.kind[0]))
     if kind == Split.LEAF:
@@ -214,13 +213,13 @@ def _best(model: Model, functions: CriterionFunctions, dataset: Dataset) -> Spli
 
 
 def _score(model: Model, functions: CriterionFunctions, dataset: Dataset) -> float:
-    """What decides between columns, by the criterion's own function."""
+    """Return the score by which columns are compared, from the criterion's function."""
     tree = model.trees[0]
     chooses = functions.choose is not None and model.schema.task == "classification"
     if not chooses or functions.score is None or model.schema.more:
         return float(tree.gain[0])
     branches = tree.value[1:].copy()
-    if model.missing == "fractional":  # judged by the rows whose value is known
+    if model.missing == "fractional":  # the score uses only rows whose value is known
         cells = dataset.columns[0]
         gone = cells < 0 if cells.dtype.kind == "i" else np.isnan(cells)
         weights = dataset.statistical_weights
@@ -244,7 +243,7 @@ def _impurity(model: Model, functions: CriterionFunctions) -> float | None:
 
 def _words(score: SplitScore, dtype: Dtype) -> str:
     if score.threshold is not None:
-        # As NumPy writes a number of that type: the shortest that reads back to it.
+        # The shortest text that parses to the same number of this type.
         return f"<= {np.dtype(dtype).type(score.threshold)!s}"
     if score.branches:
         return " | ".join(", ".join(map(_plain, levels)) for levels in score.branches)
@@ -252,5 +251,5 @@ def _words(score: SplitScore, dtype: Dtype) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that cannot break a line or act on a terminal."""
+    """Escape text that contains line breaks or terminal control characters."""
     return text if text.isprintable() else ascii(text)

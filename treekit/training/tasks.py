@@ -1,4 +1,4 @@
-"""Tasks of plugins: columns found, layouts fitted, rows placed, answers named."""
+"""Tasks of plugins: additional columns, layouts of statistics, and named predictions."""
 
 from __future__ import annotations
 
@@ -32,33 +32,33 @@ __all__ = [
 ]
 
 MOST_CELLS = 4096
-"""Cells of a node's statistics up to which a layout is accepted."""
+"""Maximum number of cells of a node's statistics in a layout."""
 
 Placed = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
 
 def reading(settings: Mapping[str, Any], task: str | None = None) -> dict[str, Any]:
-    """How the chosen criterion wants its table read: arguments of `make_dataset`.
+    """Return the arguments of `make_dataset` that the chosen criterion needs.
 
     Parameters
     ----------
     settings : mapping
-        Of training, as given.
+        Training settings, as given.
     task : {"classification", "regression"}, optional
-        As given; a criterion's task says itself how its target is read.
+        As given by the user; a criterion's own task defines how its target is read.
 
     Raises
     ------
     SettingError
-        If `task` is another, or no column is named where the task needs one.
+        If `task` contradicts the criterion's, or a required column is not named.
     """
     record, own = _chosen(settings)
     if record is None or own is None:
         return {"task": task}
     if task not in (None, own.target):
         raise SettingError(
-            f"criterion {record.name!r} is for {own.name}, whose target is read for {own.target}, "
-            f"not for {task}; leave task out"
+            f"criterion {record.name!r} is for {own.name}, whose target is read as one for "
+            f"{own.target}, not for {task}; leave task out"
         )
     prefix = "criterion."
     given = {key[len(prefix) :]: v for key, v in settings.items() if key.startswith(prefix)}
@@ -67,7 +67,7 @@ def reading(settings: Mapping[str, Any], task: str | None = None) -> dict[str, A
 
 
 def answers_numbers(settings: Mapping[str, Any]) -> bool:
-    """Whether the chosen criterion has a task whose answers are named numbers."""
+    """Check whether the chosen criterion has a task whose predictions are named numbers."""
     own = _chosen(settings)[1]
     return own is not None and own.answers == "regression"
 
@@ -79,7 +79,7 @@ def _chosen(settings: Mapping[str, Any]) -> tuple[Criterion | None, Task | None]
 
 
 def fit_layout(record: Criterion, given: Mapping[str, Any], dataset: Dataset) -> Layout | None:
-    """The layout of a criterion's task for the training rows; None: it has no task of its own."""
+    """Fit the layout of a criterion's own task to the training rows; None if it has none."""
     task = task_of(record)
     if task is None:
         return None
@@ -93,7 +93,7 @@ def fit_layout(record: Criterion, given: Mapping[str, Any], dataset: Dataset) ->
 
 
 def place_rows(record: Criterion, layout: Layout, dataset: Dataset) -> Placed:
-    """What each row of a dataset adds: its cell (rows,), or its statistics (rows, S)."""
+    """Compute the cell of each row of a dataset, (rows,), or its statistics, (rows, S)."""
     task = task_of(record)
     assert task is not None  # noqa: S101 - for the type checker
     where = _where(record, task)
@@ -102,21 +102,23 @@ def place_rows(record: Criterion, layout: Layout, dataset: Dataset) -> Placed:
     if placed.shape == (dataset.n_rows,) and placed.dtype.kind in "iu":
         if outside := [int(c) for c in (placed.min(), placed.max()) if not 0 <= c < layout.size]:
             raise PluginError(
-                f"{where} placed a row in cell {outside[0]}; there are cells 0 to {layout.size - 1}"
+                f"{where} placed a row in cell {outside[0]}; cells are 0 to {layout.size - 1}"
             )
         return placed.astype(np.int64)
     if placed.shape != (dataset.n_rows, layout.size) or placed.dtype.kind != "f":
         raise PluginError(
-            f"{where} placed rows by {placed.dtype} values of shape {placed.shape}; it is to give "
-            f"whole numbers ({dataset.n_rows},), or float64 ({dataset.n_rows}, {layout.size})"
+            f"{where} placed rows by {placed.dtype} values of shape {placed.shape}; place must "
+            f"return integers ({dataset.n_rows},), or float64 ({dataset.n_rows}, {layout.size})"
         )
     if not np.isfinite(placed).all() or not (placed[:, 0] == 1.0).all():
-        raise PluginError(f"{where} placed rows whose first statistic is not 1, or not finite ones")
+        raise PluginError(
+            f"{where} placed rows whose first statistic is not 1, or with others not finite"
+        )
     return placed.astype(np.float64)
 
 
 def answering(dataset: Dataset, record: Criterion, layout: Layout | None) -> Dataset:
-    """The dataset with the schema of what the model answers."""
+    """Replace the schema of a dataset by that of the model's predictions."""
     task = task_of(record)
     if layout is None or task is None or task.answers == "classification":
         return dataset
@@ -128,7 +130,7 @@ def answering(dataset: Dataset, record: Criterion, layout: Layout | None) -> Dat
 
 
 def recorded_task(dataset: Dataset, record: Criterion) -> dict[str, Any]:
-    """What a model's provenance says of its task: name, target and columns beside it."""
+    """Return the task's name, target and additional columns, for a model's provenance."""
     task = task_of(record)
     if task is None:
         return {}
@@ -137,13 +139,13 @@ def recorded_task(dataset: Dataset, record: Criterion) -> dict[str, Any]:
 
 
 def refuse_answers(model: Model, score: str) -> None:
-    """Raise `DataError` for a model whose answers are no column of any table."""
+    """Raise `DataError` for a model whose predictions cannot be compared with a column."""
     task = model.provenance.get("task")
     if isinstance(task, dict) and model.schema.task == "regression":
         names = ", ".join(repr(output.name) for output in model.schema.outputs[:3])
         raise DataError(
-            f"the model answers {names} of the task {task.get('name')!r}, which no column of a "
-            f"table holds: it has no {score}; the plugin that made it has measures of its own"
+            f"the model predicts {names} of the task {task.get('name')!r}, which are not columns "
+            f"of a table: {score} is not defined; use the measures of the task's plugin"
         )
 
 
@@ -152,7 +154,7 @@ def _where(record: Criterion, task: Task) -> str:
 
 
 def _given(dataset: Dataset) -> tuple[TaskColumn, dict[str, TaskColumn]]:
-    """The target and the columns beside it, read only: they are the table's own cells."""
+    """Return read-only views of the target and the additional columns."""
     schema = dataset.schema
     target = TaskColumn(schema.target, dataset.y, schema.classes, dataset.weights)
     return _frozen(target), {role: _frozen(column) for role, column in dataset.beside.items()}
@@ -169,16 +171,15 @@ def _frozen(column: TaskColumn) -> TaskColumn:
 def _check_target(where: str, task: Task, dataset: Dataset) -> None:
     schema = dataset.schema
     if schema.more:
-        raise SettingError(f"{where} has one target, but {1 + len(schema.more)} are given")
+        raise SettingError(f"{where} needs one target, but {1 + len(schema.more)} are given")
     if schema.task != task.target:
         raise SettingError(
-            f"{where} reads its target for {task.target}, but {schema.target!r} is a "
-            f"{schema.task} target"
+            f"{where} needs a {task.target} target, but {schema.target!r} is a {schema.task} target"
         )
     if absent := [role for role in task.columns if role not in dataset.beside]:
         raise SettingError(
-            f"{where} reads the column of its setting {absent[0]!r} beside the target, and inputs "
-            "and target alone are given; use treekit.train with a table that holds all of them"
+            f"{where} needs the column of its setting {absent[0]!r}, but only inputs and target "
+            "are given; use treekit.train with a table that contains all of them"
         )
 
 
@@ -188,7 +189,7 @@ def _check_layout(layout: Any, task: Task, where: str) -> None:
     size: Any = layout.size
     if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MOST_CELLS:
         raise PluginError(
-            f"{where} wants {size!r} cells; a node's statistics have 1 to {MOST_CELLS}"
+            f"{where} has a layout of {size!r} cells; give an integer from 1 to {MOST_CELLS}"
         )
     for name in ("place", "answer"):
         if not callable(getattr(layout, name)):
@@ -201,15 +202,15 @@ def _check_layout(layout: Any, task: Task, where: str) -> None:
         or bool(names) != (task.answers == "regression")
     ):
         raise PluginError(
-            f"{where} names its answers {names!r}; it is to give a tuple of different names, one "
-            "for each number, and none where it answers classes"
+            f"{where} names its answers {names!r}; give a tuple of different names, one for each "
+            "number, and an empty tuple for a classification task"
         )
     for name in names:
         check_text(name, f"an answer of {where}")
 
 
 def _call(where: str, function: str, call: Callable[[], Any]) -> Any:
-    """What a function of a plugin returns, or its error under the plugin's name."""
+    """Call a function of a plugin; name the plugin in its errors."""
     try:
         return isolated(where, call)
     except (DataError, SettingError):

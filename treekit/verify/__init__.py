@@ -1,4 +1,4 @@
-"""Proving artifacts equal to their model, bit for bit, at every split and every leaf.
+"""Verification that artifacts equal their model, bit for bit, at every split and every leaf.
 
 >>> report = treekit.verify(model, ["out/adult.c", "out/adult.onnx"])
 >>> report.equal
@@ -45,9 +45,9 @@ __all__ = [
     "verify",
 ]
 
-_NO_TIME = "not tried within the budget of time: raise it"
+_NO_TIME = "not tried within the time budget; raise budget"
 _CONSTRUCTION = 0.4
-"""The share of a budget that goes to the construction of rows at most."""
+"""Largest share of the time budget for constructing rows."""
 
 
 def verify(
@@ -65,53 +65,51 @@ def verify(
 ) -> Report:
     """Run artifacts on rows that reach every part of `model`, and compare every bit.
 
-    Where verify can read the trees back from a file, it compares them with the
-    model's on every path as well, so that rows only confirm.
+    Where the trees can be read back from a file, they are also compared with the
+    model's on every path, so that rows only confirm the result.
 
-    Artifacts are executed: verify only files that you trust to run.
+    Artifacts are executed: verify only files that you trust.
 
     Parameters
     ----------
     model : Model or fitted treekit estimator
     artifacts : sequence of str or Path
-        Files ending in .onnx, .c (its .h beside it), .py, .sql or .rules.txt, or of a
-        language: .mjs, .java, .rs, .go, or one whose profile says how to verify.
+        Files ending in .onnx, .c (with its .h in the same folder), .py, .sql or .rules.txt, or
+        of a language: .mjs, .java, .rs, .go, or one whose profile has a [verify] section.
     random_rows : int
-        Rows drawn around the thresholds, besides the constructed ones.
+        Number of rows drawn around the thresholds, in addition to the constructed ones.
     seed : int
-        Of the free choices in the rows.
+        Seed of the random choices in the rows.
     max_rows : int
-        Bound of constructed rows; if it is too low for the model the coverage
-        says what was left out.
+        Maximum number of constructed rows; if it is too low for the model, the
+        coverage lists what was left out.
     budget : float
-        Seconds that all of it may take, about; the report says what was left
-        out to keep within them.
+        Approximate time limit in seconds; the report lists what was left out to
+        meet it.
     runtimes : collection of str
-        What to run artifacts with (``"gcc"``, ``"clang"``), or ``"all"``.  By
-        default each artifact runs on the first runtime of its kind that this
-        machine has; the report names the others.
+        Runtimes to use (``"gcc"``, ``"clang"``), or ``"all"``.  By default each
+        artifact runs on the first runtime of its kind that this machine has; the
+        report names the others.
     without : collection of str
-        Runtimes not to use.
+        Runtimes to exclude.
     templates : str or Path
-        A folder of languages besides those that are known, as `treekit.export` takes it.
+        Folder of additional languages, as in `treekit.export`.
     certificate : str or Path, optional
-        Where to write the outcome as JSON.
+        JSON file to write the result to.
 
     Raises
     ------
     VerificationError
-        If no artifact is given, or one is absent or of a kind that verify
-        cannot run, or a runtime is unknown.  An artifact that fails to run is
-        not an error but a result.
+        If no artifact is given, or a file does not exist or is of a kind that
+        cannot be run, or a runtime is unknown.  An artifact that fails to run is
+        a result, not an error.
     TypeError
-        If there is no model in what is given as one.
+        If `model` is neither a Model nor a fitted estimator.
     """
     model = model_of(model)
     paths = [Path(artifact) for artifact in artifacts]
     if not paths:
-        raise VerificationError(
-            "there is no artifact to verify; give the files that treekit.export wrote"
-        )
+        raise VerificationError("no artifacts to verify; pass the files written by treekit.export")
     time_left = Budget(budget)
     chosen = choose(paths, runtimes, without, templates)
     probes = make_probes(model, random_rows, seed, max_rows, time_left.until(_CONSTRUCTION))
@@ -147,27 +145,27 @@ def _results(
     faces: Questions | None,
     time_left: Budget,
 ) -> Iterator[ArtifactResult]:
-    """Run every artifact on all that was chosen for it; each gets its part of the time."""
-    runs = sum(len(one.runtimes) for one in chosen)
-    for one in chosen:
-        if one.lacking:
-            error = f"{one.path.name!r} cannot be run here: {one.lacking}"
-            yield ArtifactResult(str(one.path), one.runner.kind, {}, error=error)
-        asked = questions
-        if one.runner.states_rules and faces is not None:
-            asked = questions.behind(faces)
-        structure = _structure(one, model, time_left)
-        if structure is not None and len(structure.rows):  # let the artifact show it
-            asked = asked.behind(Questions(structure.rows, expected(model, structure.rows, 0)))
-        for runtime in one.runtimes:
+    """Run every artifact on its runtimes, each within its share of the time."""
+    runs = sum(len(choice.runtimes) for choice in chosen)
+    for choice in chosen:
+        if choice.lacking:
+            error = f"{choice.path.name!r} cannot be run here: {choice.lacking}"
+            yield ArtifactResult(str(choice.path), choice.runner.kind, {}, error=error)
+        rows = questions
+        if choice.runner.states_rules and faces is not None:
+            rows = questions.behind(faces)
+        structure = _structure(choice, model, time_left)
+        if structure is not None and len(structure.rows):  # try to confirm the difference
+            rows = rows.behind(Questions(structure.rows, expected(model, structure.rows, 0)))
+        for runtime in choice.runtimes:
             deadline = time_left.until(1 / runs)
-            result = run_artifact(one.path, one.runner, runtime, model.schema, asked, deadline)
+            result = run_artifact(choice.path, choice.runner, runtime, model.schema, rows, deadline)
             yield replace(result, structure=_said_of(structure, result))
             runs -= 1
 
 
 def _structure(one: Chosen, model: Model, time_left: Budget) -> Structure | None:
-    """What an artifact's trees say, if it can be read and there is time."""
+    """Compare an artifact's trees with the model's, if they can be read and there is time."""
     if one.runner.structure is None:
         return None
     if not time_left.left:
@@ -176,11 +174,11 @@ def _structure(one: Chosen, model: Model, time_left: Budget) -> Structure | None
 
 
 def _said_of(structure: Structure | None, result: ArtifactResult) -> str:
-    """What was proved; where the trees part from the model's but no answer does, that too."""
+    """Describe the structure comparison, also where no prediction confirms a difference."""
     if structure is None:
         return ""
     if len(structure.rows) and result.equal:
-        return "not proved: read as verify reads it, a path leads elsewhere, but no answer shows it"
+        return "not proved: a path differs from the model's as read, but no prediction differs"
     return structure.words
 
 
@@ -191,20 +189,20 @@ def _faces(
     probed_rows: npt.NDArray[np.float64],
     rng: np.random.Generator,
 ) -> Questions | None:
-    """Rows at the bounds of every rule, for artifacts that state each rule's own."""
+    """Make rows at the bounds of every rule, for artifacts whose rules have their own bounds."""
     if not any(one.runner.states_rules for one in chosen):
         return None
     rows, probed, total = rule_rows(model, max_rows, probed_rows, rng)
     note = (
         ""
         if probed == total
-        else (f"rows at the bounds of {probed:,} of {total:,} rules; raise max_rows for all")
+        else (f"bounds probed for {probed:,} of {total:,} rules; raise max_rows to probe all")
     )
     return Questions(rows, expected(model, rows, 0), note)
 
 
 def _lowering(model: Model) -> str:
-    """Whether lowered trees are the model's; where rows divide none are lowered."""
+    """Compare lowered trees with the model's; models with fractional instances are not lowered."""
     return "" if model.missing == "fractional" else proved(model, lowered(model)).words
 
 
@@ -214,8 +212,8 @@ def _versions(chosen: Sequence[Chosen]) -> dict[str, str]:
         "numpy": np.__version__,
         "python": platform.python_version(),
     }
-    for one in chosen:
-        for runtime in one.runtimes:
+    for choice in chosen:
+        for runtime in choice.runtimes:
             if runtime.name not in versions:
                 versions[runtime.name] = runtime.version()
     return versions

@@ -1,4 +1,4 @@
-"""What a model or an artifact says to rows, and whether two of them say the same bits."""
+"""Predictions of a model or an artifact, and their comparison bit for bit."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ REFUSED = -1
 STRANGE = -2
 """A label that is not one of the model's."""
 INCONSISTENT = -3
-"""Two functions of one artifact disagree whether the row is refused."""
+"""Two functions of one artifact disagree on whether the row is refused."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Answers to n rows.
+    """Predictions for n rows.
 
     Attributes
     ----------
     label : (n, outputs) int64
         Class number in each output, or `REFUSED`, `STRANGE`, `INCONSISTENT`;
         0 for regression.
-    number : (n, values) float64, or float32 of artifacts that have no more
-        Probabilities of the classes, or the predicted numbers, one output
-        after the other; no matter in rows without an answer.  (n, 0) from an
-        artifact that tells labels alone.
+    number : (n, values) float64, or float32 of artifacts without doubles
+        Class probabilities or predicted numbers, one output after the other;
+        undefined in rows without a prediction.  (n, 0) from an artifact that
+        returns labels only.
     """
 
     label: npt.NDArray[np.int64]
@@ -52,9 +52,9 @@ class Answers:
 
 
 def expected(model: Model, rows: npt.NDArray[np.float64], n_refused: int) -> Answers:
-    """The definition: integer sums, the first largest class, one division.
+    """Compute predictions as defined: integer sums, the first largest class, one division.
 
-    The last `n_refused` rows are those that the policies refuse.
+    The policies refuse the last `n_refused` rows.
     """
     from treekit.model.scoring import sums
 
@@ -65,15 +65,15 @@ def expected(model: Model, rows: npt.NDArray[np.float64], n_refused: int) -> Ans
 def answers_of(
     said: Model | RuleList, total: npt.NDArray[np.int64], answered: npt.NDArray[np.bool_]
 ) -> Answers:
-    """The answers that integer sums stand for.
+    """Convert integer sums to predictions.
 
     Parameters
     ----------
     said : Model or RuleList
-        What the sums are of.
+        Source of the sums.
     total : (answered rows, values) int64
     answered : (rows,) bool
-        The rows that are not refused.
+        Rows that are not refused.
     """
     schema = said.schema
     label = np.full((len(answered), len(schema.outputs)), REFUSED, dtype=np.int64)
@@ -89,38 +89,38 @@ def answers_of(
 
 
 def differing(a: Answers, b: Answers) -> npt.NDArray[np.int64]:
-    """Rows in which labels or any bit of the numbers differ, ascending.
+    """Return the rows in which labels or any bit of the numbers differ, ascending.
 
-    Numbers that `b` has in float32 only are held against those of `a`, rounded.
+    Float32 numbers of `b` are compared with those of `a` rounded to float32.
     """
     other = (a.label != b.label).any(axis=1)
     if b.number.shape[1] == 0:  # labels alone
         return np.flatnonzero(other)
-    whole = {4: np.int32, 8: np.int64}[b.number.itemsize]
-    wanted = np.ascontiguousarray(a.number, dtype=b.number.dtype)
-    bits = (wanted.view(whole) != b.number.view(whole)).any(axis=1)
+    integer = {4: np.int32, 8: np.int64}[b.number.itemsize]
+    rounded = np.ascontiguousarray(a.number, dtype=b.number.dtype)
+    bits = (rounded.view(integer) != b.number.view(integer)).any(axis=1)
     return np.flatnonzero(other | (bits & (a.label[:, 0] >= 0)))
 
 
 def label_codes(output: Output, labels: list[Label]) -> npt.NDArray[np.int64]:
-    """Class numbers of labels; a label of another type is `STRANGE`."""
+    """Convert labels to class numbers; a label of another type is `STRANGE`."""
     codes = {(type(label), label): code for code, label in enumerate(output.classes)}
     return np.array([codes.get((type(x), x), STRANGE) for x in labels], dtype=np.int64)
 
 
 def said(schema: Schema, answers: Answers, row: int) -> str:
-    """What the answers say to a row, in words."""
+    """Describe the prediction for a row."""
     labels, numbers = answers.label[row].tolist(), answers.number[row].tolist()
     if REFUSED in labels:
-        return "that it refuses the row"
+        return "row refused"
     if INCONSISTENT in labels:
-        return "both an answer and that it refuses the row"
+        return "both a prediction and a refusal"
     words = []
     blocks = itertools.pairwise(schema.blocks)
     for output, label, (first, last) in zip(schema.outputs, labels, blocks, strict=True):
         answer = repr(numbers[first]) if numbers else ""
         if output.classes:
-            strange = "a label that is none of the classes"
+            strange = "a label that is not one of the classes"
             name = strange if label == STRANGE else repr(output.classes[label])
             answer = f"{name}, probabilities {numbers[first:last]}" if numbers else name
         words.append(f"{output.name!r} is {answer}" if schema.more else answer)

@@ -1,10 +1,10 @@
-/* Feeds rows of doubles from the standard input to a generated model.
+/* Runs a generated model on rows of doubles from the standard input.
  *
  * Compiled with -include MODEL.h and the macros FEATURES, TARGETS, LABELS,
  * OUTPUTS, CELL, NUMBER, PREDICT, PREDICT_BATCH, LEVEL_CODE, LEVEL_COUNT,
  * CLASS_NAME, TARGET_NAME and FEATURE_NAME, and KEY and BITS (32 or 64) where a
  * row's cells are keys.  LABELS is 1, or TARGETS if there are several with classes.
- * The first argument says what to do:
+ * The first argument is the mode:
  *   single, batch  write LABELS ints and OUTPUTS numbers for each row
  *   codes          read (int feature, int length, bytes), write an int code
  *   names          write the names of features, the targets if there are
@@ -29,7 +29,7 @@ typedef float real;
 typedef double real;
 #endif
 
-/* The key of a number, or the code of a category: -2 is no code, and not missing. */
+/* The key of a number, or the code of a category: -2 is unseen, but not missing. */
 static CELL cell_of(double value, int feature)
 {
     union {

@@ -1,4 +1,4 @@
-"""What a set of rows touches in a model, measured by routing them through it."""
+"""Coverage of a model by a set of rows, measured by routing them through it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ROWS = 50_000
 
 @dataclass(frozen=True)
 class Part:
-    """How much of one kind of thing was reached, out of what inputs can reach."""
+    """Number of parts of one kind that were reached, and that inputs can reach."""
 
     name: str
     reached: int
@@ -33,27 +33,27 @@ class Part:
 
     @property
     def share(self) -> float:
-        """From 0 to 1; 1 if there was nothing to reach."""
+        """Share reached, from 0 to 1; 1 if nothing is reachable."""
         return self.reached / self.reachable if self.reachable else 1.0
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """What the probes reached.
+    """Coverage of a model by its probes.
 
     Attributes
     ----------
     parts : tuple of Part
     unreachable : tuple of (int, int)
         Tree and node of every node that no input can reach: on its path the
-        set of values left for some column is empty.  For a split's child this
-        is the side of the split.  Below sums and surrogates there may be more,
-        which then count as reachable.
+        set of values left for some column is empty.  For a child of a split this
+        is the side of the split.  Below oblique and surrogate splits, further
+        unreachable nodes may count as reachable.
     wrong_turns : tuple of three int
-        Wrong turns of single splits that a probe shows in the answer; that no
-        input can show; and that could be neither shown nor excluded.
+        Number of wrong turns at single splits that a probe shows in the
+        prediction; that no input can show; and that are undecided.
     cut : str
-        Why some nodes and sides got no probes, in words; empty if all did.
+        Why some nodes and sides got no probes; empty if all did.
     last_bits : (int, int)
         As in `treekit.verify.probes.Probes`.
     """
@@ -70,12 +70,12 @@ class Coverage:
         return not self.cut
 
     def part(self, name: str) -> Part:
-        """One part by name."""
+        """Return a part by name."""
         return next(part for part in self.parts if part.name == name)
 
 
 def measure(model: Model, probes: Probes) -> Coverage:
-    """Route the rows of `probes` through every tree and count what they touch."""
+    """Route the rows of `probes` through every tree and count the parts they reach."""
     if not is_plain(model):
         return _measure_routed(model, probes)
     counts: dict[str, list[int]] = {}
@@ -126,24 +126,24 @@ def _count(tree: Tree, can: Marks, seen: Marks, counts: dict[str, list[int]]) ->
 
 
 def _measure_routed(model: Model, probes: Probes) -> Coverage:
-    """`measure` for models that are not plain."""
+    """Measure coverage of a model that is not plain."""
     of, can = routed(model), cast("Can", probes.reachable)
     cells = matrix_of(model, probes.rows)
     touched = nothing_touched(of)
     route_rows(of, cells, 0, touched)
     near = next_to_thresholds(of, cells, touched)
     leaf = of.routes.nodes["n_children"] == 0
-    asked = of.routes.nodes["parent"] >= 0
+    is_child = of.routes.nodes["parent"] >= 0
     unknown = "rows divided at a split" if of.routes.divides else "missing at a split"
-    instead = _by_surrogates(of, touched.side >= 0, touched.level >= 0)
+    by_surrogate = _by_surrogates(of, touched.side >= 0, touched.level >= 0)
     counted = {
-        "sides of splits": (touched.node[asked] >= 0, can.node[asked]),
+        "sides of splits": (touched.node[is_child] >= 0, can.node[is_child]),
         "leaves": (touched.node[leaf] >= 0, can.node[leaf]),
         "at the threshold": (near[:, 0], can.near[:, 0]),
         "one step above it": (near[:, 1], can.near[:, 1]),
         unknown: (touched.unknown >= 0, can.unknown),
         "levels at a split": (touched.level >= 0, can.level),
-        "surrogates and conditions": (instead, _by_surrogates(of, can.side, can.level)),
+        "surrogates and conditions": (by_surrogate, _by_surrogates(of, can.side, can.level)),
     }
     return Coverage(
         tuple(
@@ -160,7 +160,7 @@ def _measure_routed(model: Model, probes: Probes) -> Coverage:
 def _by_surrogates(
     of: Routed, side: npt.NDArray[np.bool_], level: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """(surrogates, 2) bool: which surrogates and conditions of rules decide for which branch."""
+    """Mark the branches that surrogates and rule conditions choose, (surrogates, 2) bool."""
     tests = of.tests
     decides = np.zeros_like(side)
     for column, branch in enumerate((tests.below, tests.above)):
@@ -174,6 +174,6 @@ def _by_surrogates(
 
 
 def _places(of: Routed, nodes: npt.NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
-    """Tree and node in it."""
+    """Convert node numbers to pairs of a tree and a node in it."""
     tree = np.searchsorted(of.roots, nodes, side="right") - 1
     return tuple(zip(tree.tolist(), (nodes - of.roots[tree]).tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""Random rows drawn around the thresholds of a model."""
+"""Values of probe rows: random rows and numbers around the thresholds of a model."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- spread
+# ---------------------------------------------------------------- random rows
 
 Array = npt.NDArray[np.float64]
 
 UNSEEN_CODES = (-1.0, 0.0, 1.0, 2.0**20)
-"""Codes that no vocabulary holds, counted from its size, but the first as it is."""
+"""Codes outside any vocabulary; all but the first are offsets from its size."""
 
 _SPECIAL = np.array(
     [
@@ -49,7 +49,7 @@ def random_rows(model: Model, pools: list[Array], n_rows: int, rng: np.random.Ge
     ----------
     model : Model
     pools : list of (thresholds,) float64
-        For each column its thresholds, ascending.
+        Thresholds of each column, ascending.
     n_rows : int
     rng : numpy.random.Generator
 
@@ -74,15 +74,15 @@ def _levels(model: Model, column: Column, n_rows: int, rng: np.random.Generator)
     codes = np.floor(rng.random(n_rows) * n_levels)
     if model.unknown == "missing" and model.missing != "error":
         unseen = np.array([code if code < 0 else n_levels + code for code in UNSEEN_CODES])
-        strange = (rng.random(n_rows) < 0.1) | (n_levels == 0)
-        codes[strange] = rng.choice(unseen, int(strange.sum()))
-    elif n_levels == 0:  # code 0 is none of its own
+        is_unseen = (rng.random(n_rows) < 0.1) | (n_levels == 0)
+        codes[is_unseen] = rng.choice(unseen, int(is_unseen.sum()))
+    elif n_levels == 0:  # without categories, code 0 is unseen
         codes[:] = np.nan
     return codes
 
 
 def _numbers(pool: Array, dtype: Dtype, n_rows: int, rng: np.random.Generator) -> Array:
-    """Thresholds and their neighbours, points between and beyond them, special numbers."""
+    """Draw thresholds and their neighbours, points between and beyond them, and special numbers."""
     base = pool if len(pool) else np.array([0.0])
     with np.errstate(over="ignore", invalid="ignore"):
         span = max(float(base[-1] / 2 - base[0] / 2), 1.0)
@@ -105,26 +105,30 @@ def _numbers(pool: Array, dtype: Dtype, n_rows: int, rng: np.random.Generator) -
     return np.where(np.isnan(drawn), 0.0, drawn)
 
 
-# ---------------------------------------------------------------- around
-# Numbers next to thresholds, on which a wrong comparison would show.
+# ---------------------------------------------------------------- numbers around thresholds
 
 AROUND = 11
-"""Columns of `around_thresholds`."""
+"""Number of columns of `around_thresholds`."""
 
 
 def next_above(values: Array, dtype: Dtype) -> Array:
-    """The next number of type `dtype` above each of `values`, as float64."""
+    """Return the next number of type `dtype` above each of `values`, as float64."""
     with np.errstate(over="ignore", under="ignore"):  # infinity follows the largest number
         above: Array = np.nextafter(values.astype(dtype), np.inf, dtype=dtype).astype(np.float64)
     return above
 
 
 def around_thresholds(thresholds: Array, dtype: Dtype) -> Array:
-    """(thresholds, 11) float64: the numbers on which a wrong comparison would show.
+    """Return the numbers around each threshold that expose a wrong comparison.
 
     The threshold and the next number of the input type; the two doubles
     between which rounding to the input type changes sides; one ulp down and
     up in double and in single precision; infinities; negative zero.
+
+    Returns
+    -------
+    (thresholds, 11) float64
+        NaN for repeated numbers.
     """
     t = thresholds + 0.0
     after = next_above(t, dtype)
@@ -143,7 +147,7 @@ def around_thresholds(thresholds: Array, dtype: Dtype) -> Array:
 
 
 def _without_repeats(values: Array) -> Array:
-    """NaN in place of what stands further left already; zeros differ by their sign."""
+    """Replace repeats of a number further left by NaN; zeros differ by their sign."""
     bits = values.view(np.int64)
     for column in range(2, values.shape[1]):
         repeated = (bits[:, :column] == bits[:, column, None]).any(axis=1)
@@ -151,13 +155,13 @@ def _without_repeats(values: Array) -> Array:
     return values
 
 
-# ---------------------------------------------------------------- unanimous
-# More rows for leaves that were seen only where all trees agree.
+# ---------------------------------------------------------------- rows with divided votes
+# Additional rows for leaves that were reached only by rows with unanimous votes.
 #
-# In float32 the votes of one row sum to at most 2**24, and the next whole number
-# is no float32: where every vote goes to one class, an artifact with one vote
-# too many rounds it away.  It shows in any row in which some other tree votes
-# otherwise.
+# In float32 the votes of one row sum to at most 2**24, and the next integer is not a
+# float32: where every vote goes to one class, an artifact with one vote too many
+# rounds it away.  The extra vote shows in any row in which another tree votes for
+# another class.
 
 RowsOf = Callable[[int, npt.NDArray[np.bool_]], Array]
 
@@ -166,16 +170,16 @@ _ROWS = 50_000
 
 
 def divided_rows(model: Model, rows: Array, rows_of: RowsOf) -> Array:
-    """Rows in which the votes are divided, for leaves that `rows` show only with all votes.
+    """Find rows with divided votes for leaves that `rows` reach with unanimous votes only.
 
     Parameters
     ----------
     model : Model
     rows : (rows, features) float64
-        Reach every leaf that can be reached.
+        Rows that reach every reachable leaf.
     rows_of : callable
-        ``rows_of(tree, wanted)``: a row, drawn anew each time, for each wanted
-        node (a mask) of a tree.
+        ``rows_of(tree, wanted)`` draws a new row for each wanted node (a mask)
+        of a tree.
     """
     votes = model.schema.task == "classification" and not model.margins
     if not votes or model.unit_total != UNITS["float32"]:
@@ -185,35 +189,35 @@ def divided_rows(model: Model, rows: Array, rows_of: RowsOf) -> Array:
 
 
 def _of_output(model: Model, block: slice, rows: Array, rows_of: RowsOf) -> Array:
-    """`divided_rows` for one output, whose classes are a block of the sums."""
+    """Find rows with divided votes for one output, whose classes are a block of the sums."""
     found = [rows[:0]]
     doubtful = [
         (tree.kind == Split.LEAF) & reached
         for tree, reached in zip(model.trees, _leaves(model, rows), strict=True)
     ]
-    for leaves, sure in zip(doubtful, _leaves(model, _divided(model, block, rows)), strict=True):
-        np.logical_and(leaves, ~sure, out=leaves)
-    # A single tree cannot divide its votes at a pure leaf: nothing to be found.
+    for leaves, divided in zip(doubtful, _leaves(model, _divided(model, block, rows)), strict=True):
+        np.logical_and(leaves, ~divided, out=leaves)
+    # The votes of a single tree cannot be divided at a pure leaf.
     for _ in range(_ROUNDS if model.n_trees > 1 else 0):
-        asked = [(t, leaves) for t, leaves in enumerate(doubtful) if leaves.any()]
-        if not asked:
+        pending = [(t, leaves) for t, leaves in enumerate(doubtful) if leaves.any()]
+        if not pending:
             break
-        drawn = np.concatenate([rows_of(t, leaves) for t, leaves in asked])
+        drawn = np.concatenate([rows_of(t, leaves) for t, leaves in pending])
         drawn = _divided(model, block, drawn)
         found.append(drawn)
-        for leaves, sure in zip(doubtful, _leaves(model, drawn), strict=True):
-            np.logical_and(leaves, ~sure, out=leaves)
+        for leaves, divided in zip(doubtful, _leaves(model, drawn), strict=True):
+            np.logical_and(leaves, ~divided, out=leaves)
     return np.concatenate(found)
 
 
 def _divided(model: Model, block: slice, rows: Array) -> Array:
-    """The rows in which no class of an output has every vote."""
+    """Select the rows in which no class of an output has every vote."""
     most: npt.NDArray[np.int64] = sums(model, rows)[:, block].max(axis=1, initial=0)
     return rows[most < model.unit_total]
 
 
 def _leaves(model: Model, rows: Array) -> Iterator[npt.NDArray[np.bool_]]:
-    """For each tree, (nodes,) bool: the leaves that rows reach."""
+    """Yield for each tree a mask (nodes,) bool of the leaves that rows reach."""
     reached = [np.zeros(tree.n_nodes, dtype=np.bool_) for tree in model.trees]
     for at in range(0, len(rows), _ROWS):
         ends = leaf_indices(model, rows[at : at + _ROWS])
@@ -222,12 +226,11 @@ def _leaves(model: Model, rows: Array) -> Iterator[npt.NDArray[np.bool_]]:
     yield from reached
 
 
-# ---------------------------------------------------------------- unseen
-# Rows of codes as people write them, with the text of categories, unseen ones too.
+# ---------------------------------------------------------------- cells of rows
 
 
 def unseen_text(column: Column) -> str:
-    """A text outside the vocabulary of a nominal column, near to one inside it."""
+    """Return a text outside the vocabulary of a nominal column, similar to a category."""
     text = (column.levels[0] if column.levels else "") + "~"
     while text in column.levels:
         text += "~"
@@ -235,7 +238,7 @@ def unseen_text(column: Column) -> str:
 
 
 def cells_of(schema: Schema, row: npt.NDArray[np.float64]) -> list[float | str | None]:
-    """The cells of a row (features,) of numbers and codes; None = missing."""
+    """Convert a row (features,) of numbers and codes to cells; None = missing."""
     cells: list[float | str | None] = []
     for column, x in zip(schema.columns, row.tolist(), strict=True):
         if x != x:

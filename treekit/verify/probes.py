@@ -1,7 +1,7 @@
-"""Rows that prove a model's artifacts: every leaf, and every way a split can turn.
+"""Probes of a model's artifacts: rows for every leaf, and for every outcome of every split.
 
-See `treekit.kernels.witness_search` for how a row that reaches a node is constructed,
-and `treekit.kernels.witness_search` for how it is made to tell.
+See `treekit.kernels.witness_search` for the construction of a row that reaches a node
+and shows a wrong turn in the prediction.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ __all__ = [
 
 Array = npt.NDArray[np.float64]
 
-ROWS_CUT = "some splits got no rows: raise max_rows"
-TIME_CUT = "some splits got no rows within the budget of time: raise it"
+ROWS_CUT = "some splits got no rows; raise max_rows"
+TIME_CUT = "some splits got no rows within the time budget; raise budget"
 
 _BUDGET = 256
-"""Pairs of leaves compared before the search for a telling row is given up."""
+"""Maximum number of leaf pairs compared in the search for a row that shows a wrong turn."""
 
 
 @dataclass(frozen=True)
@@ -72,31 +72,32 @@ class Pool:
     start: npt.NDArray[np.int64]
 
     def of(self, column: int) -> Array:
-        """Thresholds of one column."""
+        """Return the thresholds of one column."""
         return self.value[self.start[column] : self.start[column + 1]]
 
 
 @dataclass(frozen=True)
 class Probes:
-    """Rows to feed to artifacts, and what is known about them.
+    """Rows to run artifacts on, and the parts of the model that they can reach.
 
     Attributes
     ----------
     rows : (rows, features) float64
-        Numbers as they are, codes of levels (any other code is an unseen
-        category), NaN for missing; all accepted by the model's policies.
+        Numbers, category codes (any other code is an unseen category), and NaN
+        for missing; all accepted by the model's policies.
     refused : (rows, features) float64
         Rows that the policies refuse.
     reachable : tuple of Marks, or Can
-        For each tree what inputs can do in it; `Can` of all trees of a model that is not plain.
+        Parts that inputs can reach, for each tree; `Can` of all trees of a model
+        that is not plain.
     wrong_turns : (3,) int64
-        Wrong turns of single splits: how many some row shows in the answer;
-        how many no input can show; how many were given up.
+        Number of wrong turns at single splits that some row shows in the
+        prediction; that no input can show; and that are undecided.
     cut : str
-        Why nodes had to be left out, in words; empty if none was.
+        Why nodes were left out; empty if none was.
     last_bits : (int, int)
-        Faults of one bit in weights and thresholds of sums: how many some row
-        shows, of how many; no input may show the others.
+        One-bit faults in weights and thresholds of oblique splits: number that
+        some row shows, and number tried; the others may not show in any input.
     """
 
     rows: Array
@@ -108,7 +109,7 @@ class Probes:
 
     @property
     def complete(self) -> bool:
-        """Whether no node had to be left out."""
+        """Whether no node was left out."""
         return not self.cut
 
 
@@ -117,14 +118,13 @@ def make_probes(
 ) -> Probes:
     """Construct the probes of a model; the same seed makes the same ones.
 
-    If all of them are more than `max_rows`, leaves go first (a row for each
-    leaf takes every side of every split), then splits evenly over the model.
-    At `until`, as `time.monotonic` counts, construction ends.
+    If there are more than `max_rows`, leaves take precedence (a row for each
+    leaf takes every side of every split), then splits are sampled evenly over the model.
+    Construction ends at the time `until`, on the clock of `time.monotonic`.
     """
     if max_rows < 1 or n_random < 0:
         raise VerificationError(
-            f"verify needs max_rows of at least 1 and random_rows of at least 0, "
-            f"not {max_rows} and {n_random}"
+            f"max_rows must be at least 1 and random_rows at least 0, got {max_rows} and {n_random}"
         )
     rng = np.random.default_rng(seed)
     if not is_plain(model):
@@ -136,7 +136,7 @@ def make_probes(
     wrong_turns = np.zeros(3, dtype=np.int64)
     for number in range(model.n_trees):
         if time.monotonic() > until and not cut.startswith(TIME_CUT):
-            cut = f"{TIME_CUT}: trees from number {number} on got no rows of their own"
+            cut = f"{TIME_CUT}: trees from number {number} on got no constructed rows"
         if cut.startswith(TIME_CUT):
             wanted[number][:] = False
         rows, can = _tree_rows(model, number, wanted[number], pool, wrong_turns, rng)
@@ -162,7 +162,7 @@ def make_probes(
 def _searched(
     model: Model, n_random: int, max_rows: int, rng: np.random.Generator, until: float
 ) -> Probes:
-    """The probes of a model that is not plain."""
+    """Search for the probes of a model that is not plain."""
     found = search(model, n_random, max_rows, rng, until)
     rows = found.rows if accepts_any(model) else found.rows[:0]
     rows = np.concatenate([rows, cost_rows(model, rows, rng)])
@@ -172,13 +172,13 @@ def _searched(
 
 
 def pool_of(model: Model) -> Pool:
-    """Distinct thresholds of all trees, column by column."""
-    at = [tree.kind == Split.THRESHOLD for tree in model.trees]
+    """Collect the distinct thresholds of all trees, column by column."""
+    is_threshold = [tree.kind == Split.THRESHOLD for tree in model.trees]
     features = np.concatenate(
-        [tree.feature[here] for tree, here in zip(model.trees, at, strict=True)]
+        [tree.feature[here] for tree, here in zip(model.trees, is_threshold, strict=True)]
     )
     values = np.concatenate(
-        [tree.threshold[here] for tree, here in zip(model.trees, at, strict=True)]
+        [tree.threshold[here] for tree, here in zip(model.trees, is_threshold, strict=True)]
     )
     pairs = np.unique(np.stack([features.astype(np.float64), values + 0.0], axis=1), axis=0)
     start = np.searchsorted(pairs[:, 0], np.arange(model.schema.n_features + 1))
@@ -186,7 +186,7 @@ def pool_of(model: Model) -> Pool:
 
 
 def _rows_needed(tree: Tree, schema: Schema) -> npt.NDArray[np.int64]:
-    """(nodes,) int64: at least as many rows as the probes of each node are."""
+    """Return an upper bound of the number of probes of each node, (nodes,) int64."""
     from treekit.kernels.witness_search import MOST_WRONG_BRANCHES
 
     needed = np.ones(tree.n_nodes, dtype=np.int64)
@@ -200,7 +200,7 @@ def _rows_needed(tree: Tree, schema: Schema) -> npt.NDArray[np.int64]:
 
 
 def _wanted(model: Model, max_rows: int) -> tuple[list[npt.NDArray[np.bool_]], bool]:
-    """(nodes,) bool for each tree: the nodes to probe; and whether they are all."""
+    """Choose the nodes to probe, (nodes,) bool for each tree; also return whether they are all."""
     needed = np.concatenate([_rows_needed(tree, model.schema) for tree in model.trees])
     ends = np.cumsum([tree.n_nodes for tree in model.trees])[:-1]
     if needed.sum() <= max_rows:
@@ -209,7 +209,7 @@ def _wanted(model: Model, max_rows: int) -> tuple[list[npt.NDArray[np.bool_]], b
     wanted = np.zeros(len(needed), dtype=np.bool_)
     left = max_rows
     for group in (np.flatnonzero(leaf), np.flatnonzero(~leaf)):
-        # Every k-th node, so that what fits is spread over all trees.
+        # Every k-th node, to spread the chosen nodes over all trees.
         step = max(int(-(-needed[group].sum() // max(left, 1))), 1)
         chosen = group[::step]
         chosen = chosen[np.cumsum(needed[chosen]) <= left]
@@ -236,7 +236,7 @@ def _tree_rows(
     if not accepts_any(model):
         return rows[:0], can
     bar = int(model.missing == "error")
-    # Three depths: the way to a split, one below it on the right side, one on the wrong.
+    # Three paths: to a split, below it on the right side, and below it on the wrong side.
     walk = make_walk(tree, schema.n_levels, schema.nominal, bar, 3 * tree.depth + 1)
     after = next_above(tree.threshold, schema.dtype)
     probing = _probing(model, number, wanted, pool)
@@ -271,25 +271,24 @@ def _probing(model: Model, number: int, wanted: npt.NDArray[np.bool_], pool: Poo
 
 
 def chunks(rows: Array, size: int) -> Iterator[Array]:
-    """Successive blocks of rows."""
+    """Yield successive blocks of rows."""
     for at in range(0, len(rows), size):
         yield rows[at : at + size]
 
 
-# ---------------------------------------------------------------- budget
-# The time that a verification may take, and what it left out to keep within it.
+# ---------------------------------------------------------------- time budget
 
 
 @dataclass
 class Budget:
-    """Seconds from now on.
+    """Time budget in seconds, counted from its creation.
 
     Attributes
     ----------
     seconds : float
-        Positive; infinite = no bound.
+        Positive; infinite = no limit.
     cuts : list of str
-        What was left out for lack of time, in words.
+        What was left out for lack of time.
     """
 
     seconds: float
@@ -298,80 +297,82 @@ class Budget:
 
     def __post_init__(self) -> None:
         if not self.seconds > 0:
-            raise VerificationError(f"a budget is a positive number of seconds, not {self.seconds}")
+            raise VerificationError(
+                f"budget must be a positive number of seconds, got {self.seconds}"
+            )
 
     @property
     def left(self) -> float:
-        """Seconds that are left, at least 0."""
+        """Remaining seconds, at least 0."""
         return max(self.started + self.seconds - time.monotonic(), 0.0)
 
     def until(self, share: float) -> float:
-        """When a share of what is left is over, as `time.monotonic` counts; may be infinite."""
+        """Return the time at which a share of the remaining seconds is used up; may be infinite."""
         return math.inf if math.isinf(self.seconds) else time.monotonic() + share * self.left
 
 
-# ---------------------------------------------------------------- refusals
-# Rows that a model's policies refuse, and which every artifact must refuse too.
+# ---------------------------------------------------------------- refused rows
+# Rows that a model's policies refuse, and that every artifact must refuse too.
 
 _MOST_COLUMNS = 1000
 
 
 def refused_rows(model: Model, accepted: Array, rng: np.random.Generator) -> Array:
-    """Spoil accepted rows, one cell each: missing, or an unseen category.
+    """Replace one cell in each of some accepted rows by a missing value or an unseen category.
 
     Returns
     -------
     (rows, features) float64
-        Without rows if the policies accept everything.
+        Empty if the policies accept everything.
     """
-    spoilt: list[tuple[int, float]] = []
+    replacements: list[tuple[int, float]] = []
     for f, column in enumerate(model.schema.columns[:_MOST_COLUMNS]):
         if model.missing == "error":
-            spoilt.append((f, np.nan))
+            replacements.append((f, np.nan))
         if column.kind == "nominal" and "error" in (model.missing, model.unknown):
             sizes = [0, *([len(column.levels)] * (len(UNSEEN_CODES) - 1))]
-            spoilt += [(f, n + code) for n, code in zip(sizes, UNSEEN_CODES, strict=True)]
+            replacements += [(f, n + code) for n, code in zip(sizes, UNSEEN_CODES, strict=True)]
     rows = (
-        accepted[rng.integers(len(accepted), size=len(spoilt))]
+        accepted[rng.integers(len(accepted), size=len(replacements))]
         if len(accepted)
-        else (np.zeros((len(spoilt), model.schema.n_features)))
+        else (np.zeros((len(replacements), model.schema.n_features)))
     )
-    for row, (f, value) in zip(rows, spoilt, strict=True):
+    for row, (f, value) in zip(rows, replacements, strict=True):
         row[f] = value
     return rows
 
 
-# ---------------------------------------------------------------- costs
-# Rows in which single costs decide.
+# ---------------------------------------------------------------- misclassification costs
+# Rows in which a single misclassification cost decides the label.
 #
-# A label is the class of least expected cost; that one entry of the table of
-# costs is off by 1 shows only where two classes cost almost the same.  Such
-# rows are bred: rows that come nearest exchange cells with others, and their
-# children are measured again.
+# A label is the class of least expected cost; an error of 1 in one entry of the
+# cost matrix shows only where two classes cost almost the same.  A genetic search
+# finds such rows: the nearest rows exchange cells with others, and their children
+# are measured again.
 
 Index = npt.NDArray[np.int64]
 
 _POOL = 20_000
 _GENERATIONS = 5
 _KEPT = 3
-"""So many rows are kept for each entry of the table and each direction."""
+"""Number of rows kept for each entry of the cost matrix and each direction."""
 
 
 def cost_rows(model: Model, rows: Array, rng: np.random.Generator) -> Array:
-    """Rows whose label changes, or nearly, if one entry of the costs grows or shrinks by 1.
+    """Find rows whose label changes, or nearly, if one misclassification cost changes by 1.
 
     Parameters
     ----------
     model : Model
     rows : (rows, features) float64
-        Rows that the policies accept, to begin with; cells of accepted rows
-        put together are an accepted row.
+        Accepted rows to start from; any combination of cells of accepted rows
+        must be an accepted row.
     rng : numpy.random.Generator
 
     Returns
     -------
     (rows, features) float64
-        None without costs.
+        Empty without costs.
     """
     if model.label_costs is None or not len(rows):
         return rows[:0]
@@ -389,24 +390,24 @@ def cost_rows(model: Model, rows: Array, rng: np.random.Generator) -> Array:
 
 
 def _nearest(votes: Index, costs: Index) -> Index:
-    """Numbers of the rows that are nearest to another label, for each entry and direction."""
+    """Select the rows that are nearest to another label, for each entry and direction."""
     chosen = [np.argsort(-margin, kind="stable")[:_KEPT] for margin in _margins(votes, costs)]
     return np.unique(np.concatenate(chosen))
 
 
 def _margins(votes: Index, costs: Index) -> Iterator[Index]:
-    """(rows,) int64 for each entry and direction: from 0 on, the label changes."""
+    """Yield for each entry and direction a margin (rows,) int64: from 0 on, the label changes."""
     expected = votes @ costs
     label = expected.argmin(axis=1)
     n_rows, n_classes = votes.shape
     least = expected[np.arange(n_rows), label]
     never = -(2**62)
-    for said in range(n_classes):
-        # Among equals the first class wins.
-        behind = label < said
-        dearer = np.delete(expected + (np.arange(n_classes) > said), said, axis=1)
-        others = dearer.min(axis=1, initial=2**62) - expected[:, said]
-        lead = expected[:, said] - least + behind
-        for true in range(n_classes):
-            yield np.where(label == said, votes[:, true] - others, never)
-            yield np.where(label == said, never, votes[:, true] - lead)
+    for predicted in range(n_classes):
+        # Ties go to the first class.
+        behind = label < predicted
+        dearer = np.delete(expected + (np.arange(n_classes) > predicted), predicted, axis=1)
+        others = dearer.min(axis=1, initial=2**62) - expected[:, predicted]
+        lead = expected[:, predicted] - least + behind
+        for actual in range(n_classes):
+            yield np.where(label == predicted, votes[:, actual] - others, never)
+            yield np.where(label == predicted, never, votes[:, actual] - lead)

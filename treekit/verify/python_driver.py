@@ -1,7 +1,7 @@
-"""Runs a generated Python file over rows; started as ``python -I python_driver.py JOB``.
+"""Runs a generated Python file on rows; started as ``python -I python_driver.py JOB``.
 
-Knows the standard library only, as the generated file does.  JOB is a JSON
-file: the artifact, the rows (doubles), the vocabularies, and where the answers go.
+Uses the standard library only, as the generated file does.  JOB is a JSON
+file with the artifact, the rows (doubles), the vocabularies, and the output path.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any
 
 
 def main(job_path: str) -> None:
-    """Answer every row of a job: labels as 64-bit integers, then numbers as doubles."""
+    """Predict every row of a job: write labels as 64-bit integers, then numbers as doubles."""
     job = json.loads(Path(job_path).read_text(encoding="utf-8"))
     rows = array("d")
     rows.frombytes(Path(job["rows"]).read_bytes())
     artifact = runpy.run_path(job["artifact"])
     others = list(artifact.get("FEATURES", job["features"])) != job["features"]
     if others or ("predict_proba" in artifact) != bool(job["classes"][0]):
-        sys.exit(86)  # as `run_python` knows
+        sys.exit(86)  # `_OTHER_COLUMNS` of `treekit.verify.run_python`
     labels, numbers = array("q"), array("d")
     codes = [
         {(type(label), label): code for code, label in enumerate(classes)}
@@ -33,14 +33,14 @@ def main(job_path: str) -> None:
     for number in range(len(rows) // width):
         row = rows[number * width : (number + 1) * width]
         cells = [_cell(x, job["levels"][f], number + f) for f, x in enumerate(row)]
-        said, answer = _answer(artifact, cells, codes, job["values"])
-        labels.extend(said)
+        row_labels, answer = _answer(artifact, cells, codes, job["values"])
+        labels.extend(row_labels)
         numbers.extend(answer)
     Path(job["answers"]).write_bytes(labels.tobytes() + numbers.tobytes())
 
 
 def _cell(x: float, texts: tuple[list[str] | None, str], turn: int) -> Any:
-    """A number or a level's text; missing cells are None and NaN by turns."""
+    """Convert a number or a code to a cell; missing cells alternate between None and NaN."""
     levels, unseen = texts
     if x != x:
         return None if turn % 2 else math.nan
@@ -52,20 +52,20 @@ def _cell(x: float, texts: tuple[list[str] | None, str], turn: int) -> Any:
 def _answer(
     artifact: dict[str, Any], cells: list[Any], codes: list[dict[Any, int]], values: int
 ) -> tuple[list[int], list[float]]:
-    """Class numbers and probabilities, or 0 and the numbers; negative as in `answers`."""
+    """Return class numbers and probabilities, or 0 and numbers; negative as in `answers`."""
     n = len(codes)
     try:
-        said = artifact["predict"](cells)
+        given = artifact["predict"](cells)
     except ValueError:
         return [_refused_by_all(artifact, cells, codes)] * n, [0.0] * values
-    said = said if n > 1 else [said]
+    given = given if n > 1 else [given]
     if not codes[0]:
-        return [0] * n, list(said)
+        return [0] * n, list(given)
     try:
         numbers = artifact["predict_proba"](cells)
     except ValueError:
         return [-3] * n, [0.0] * values
-    labels = [own.get((type(label), label), -2) for own, label in zip(codes, said, strict=True)]
+    labels = [own.get((type(label), label), -2) for own, label in zip(codes, given, strict=True)]
     return labels, [x for some in numbers for x in some] if n > 1 else numbers
 
 

@@ -1,15 +1,13 @@
-"""Reading back the packed tables of C source, to compare them with the model.
+"""Reading of the packed tables of C source, to compare them with the model.
 
-See ``templates/c/table.jinja`` for what a node is, `treekit.verify.read_c` for reading
-it, `treekit.verify.read_c` for those of complete trees, `treekit.verify.read_c` for
-nested tests above them, and `treekit.model.packing` for how numbers become keys.
+See ``templates/c/table.jinja`` for the layout of a node, and `treekit.model.packing` for
+the conversion of numbers to keys.
 
-A proof has two parts.  The tables are read, with nothing of the exporter, and compared with
-the model on every path: that the exporter wrote the model.  And both files are, byte
-for byte, what treekit writes of it (`treekit.verify.read_c`): that nothing was changed,
-tables that are not read here (the nodes of ends, texts of categories) and the code around
-them included.  What is left to rows is whether treekit's own templates compute what they
-should, and the compiler.
+The verification has two parts.  The tables are read without any code of the exporter, and
+compared with the model on every path: this shows that the exporter wrote the model.  And both
+files are compared byte for byte with what treekit writes for it: this shows that nothing was
+changed, including tables that are not read here (the nodes of ends, texts of categories) and
+the code around them.  Only rows check the templates themselves, and the compiler.
 """
 
 from __future__ import annotations
@@ -60,19 +58,19 @@ Arrays = dict[str, Array]
 
 _HYBRID = re.compile(r"^static uint32_t \w+_reach\(uint32_t at, ", re.MULTILINE)
 _PLACES = ("roots", "starts", "depths", "ends", "leaf_starts", "leaf_columns", "sets", "branches")
-"""Tables whose numbers are none below 0."""
+"""Tables without negative numbers."""
 _LE_NO, _LE_YES, _IN, _MISSING = range(4)
 
 
 def structure_of_c(path: Path, model: Model) -> Structure:
-    """Compare what the file's tables say of trees with the model, on every path."""
+    """Compare the trees in the file's tables with the model's, on every path."""
     structure = structure_of_tables(path.read_bytes(), c_prefix(path.stem), model)
     if structure.proved and not is_as_written(path, model):
         return Structure(
             False,
-            "not proved: its tables say what the model says, but its files are not what this "
-            "version of treekit writes of it (another version or other templates wrote them, "
-            "or they were changed)",
+            "not proved: its tables equal the model's, but its files differ from those that this "
+            "version of treekit writes (another version or other templates wrote them, or they "
+            "were changed)",
         )
     return structure
 
@@ -88,24 +86,25 @@ def structure_of_tables(source: bytes, prefix: str, model: Model) -> Structure:
 def _compared(text: str, prefix: str, model: Model) -> Structure:
     arrays, schema = tables_in(text, prefix), model.schema
     if not arrays.keys() & {"nodes", "heap"} or model.missing == "fractional":
-        raise VerificationError("of C source verify reads packed tables alone")
+        raise VerificationError("unsupported C source: only packed tables can be read")
     _check(arrays, model)
     nodes = (heap_nodes if "heap" in arrays else packed_nodes)(text, arrays, schema)
     leaves, chains = leaves_in(text, arrays, schema), _Chains(nodes, arrays, schema)
     if np.any(nodes.key[nodes.leaf] >= len(leaves)):
-        raise VerificationError("a leaf that says nothing")
+        raise VerificationError("a leaf without a value")
     tables, ends = _tables(nodes, chains, leaves, schema)
     structure = proved(model, tables)
     in_blocks = "nodes" in arrays and "depths" in arrays
     if structure.proved and in_blocks and np.any(arrays["depths"] < depths_of(nodes, chains.size)):
-        raise VerificationError("trees that are deeper than batches walk")
-    if structure.proved and _HYBRID.search(text):  # rows start above, batches in the table
+        raise VerificationError("trees that are deeper than the traversal of batches")
+    # In hybrid source single rows start in nested tests above the table, batches in the table.
+    if structure.proved and _HYBRID.search(text):
         structure = proved(model, with_tests(tests_in(text), tables, ends, schema))
     return structure
 
 
 def _check(arrays: Arrays, model: Model) -> None:
-    """Compare the tables that are no trees with the model."""
+    """Compare the tables other than trees with the model."""
     schema = model.schema
     costs = np.zeros(0) if model.label_costs is None else model.label_costs.ravel()
     wanted = {
@@ -116,17 +115,17 @@ def _check(arrays: Arrays, model: Model) -> None:
     }
     for name in wanted.keys() & (arrays.keys() | {"levels"}):
         if not np.array_equal(arrays[name], wanted[name]):
-            raise VerificationError(f"the table {name!r} is not the model's")
+            raise VerificationError(f"the table {name!r} differs from the model's")
     if any(np.any(arrays[name] < 0) for name in arrays.keys() & set(_PLACES)):
-        raise VerificationError("places before a table's start")
+        raise VerificationError("positions before the start of a table")
 
 
 def _tables(
     nodes: ReadNodes, chain: _Chains, leaves: Array, schema: Schema
 ) -> tuple[Tables, Array]:
-    """Packed nodes as binary ones, and which of them, or which leaf, each node has become.
+    """Convert packed nodes to binary ones; also return the binary node or leaf of each node.
 
-    A question to levels becomes one for each branch but one.
+    A split on categories becomes one binary node for each branch but one.
     """
     length = np.where(nodes.leaf, 0, np.where(nodes.levels, chain.length, 1))
     start = np.cumsum(length) - length
@@ -139,7 +138,7 @@ def _tables(
     at = np.flatnonzero(nodes.levels[source])
     last = np.append(source[1:] != source[:-1], True)[at]
     elsewhere = ends[nodes.child[source[at]] + chain.missing[source[at]]]
-    asked = chain.asked  # of `at`, those that ask for a branch; others have none to ask for
+    asked = chain.asked  # those of `at` that test for a branch; splits of one branch have none
     kind[at] = np.where(asked, _IN, _MISSING)
     yes[at] = np.where(asked, ends[nodes.child[source[at]] + chain.branch], elsewhere)
     no[at] = np.where(last, elsewhere, at + 1)
@@ -160,26 +159,26 @@ def _tables(
 
 
 class _Chains:
-    """The branches of questions to levels.
+    """Chains of binary tests for splits on categories.
 
     Attributes
     ----------
     length, missing : (nodes,) int64
-        Binary questions that a question to levels needs, at least one, and its
+        Number of binary tests for a split on categories, at least one, and its
         branch of missing values; 0 elsewhere.
-    asked : (questions,) bool
-        Whether each of them asks for a branch.
-    branch : (questions,) int64
-    sizes : (asked questions,) int64
-        Of the sets of levels that lead there.
-    codes : (levels,) int64
+    asked : (tests,) bool
+        Whether each of them tests for a branch.
+    branch : (tests,) int64
+    sizes : (tests for a branch,) int64
+        Of the sets of categories that lead there.
+    codes : (categories,) int64
     size : (nodes,) int64
-        Branches of each node that asks.
+        Number of branches of each split.
 
     Raises
     ------
     VerificationError
-        If a question asks for levels that are not there.
+        If a split tests categories that do not exist.
     """
 
     def __init__(self, nodes: ReadNodes, arrays: Arrays, schema: Schema) -> None:
@@ -190,7 +189,7 @@ class _Chains:
             table = np.unpackbits(octets, bitorder="little").astype(np.int64)
         column = nodes.cell[at]
         if np.any(nodes.key[at] >= len(table)) or not np.all(schema.nominal[column]):
-            raise VerificationError("a question to levels that are not there")
+            raise VerificationError("a split on categories that do not exist")
         first = nodes.key[at].astype(np.int64)
         counts = schema.n_levels[column]
         self.missing = np.zeros(len(nodes.leaf), dtype=np.int64)
@@ -217,7 +216,7 @@ class _Chains:
 
 
 def _questions(nodes: ReadNodes, schema: Schema) -> tuple[Array, Array]:
-    """Kind and threshold of each node that compares: ``cell + wrap > key`` is branch 1."""
+    """Return kind and threshold of each node that compares: ``cell + wrap > key`` is branch 1."""
     key = np.where(nodes.wrap, np.maximum(nodes.key, 1) - np.uint64(1), nodes.key)
     kind = np.where(nodes.wrap, np.where(nodes.key == 0, _MISSING, _LE_YES), _LE_NO)
     compares = ~nodes.leaf & ~nodes.levels & (kind != _MISSING)
@@ -230,21 +229,21 @@ def _questions(nodes: ReadNodes, schema: Schema) -> tuple[Array, Array]:
     return kind, value
 
 
-# ---------------------------------------------------------------- read heaps
-# Reading back complete trees of C source, as nodes that name their children.
+# ---------------------------------------------------------------- complete trees
+# Complete trees of C source, as nodes with the numbers of their children.
 #
-# See ``templates/c/heap.jinja`` for what a node is.
+# See ``templates/c/heap.jinja`` for the layout of a node.
 
 
 def heap_nodes(text: str, arrays: dict[str, Array], schema: Schema) -> ReadNodes:
-    """All places of all trees, and behind them the ends, which are leaves.
+    """Read all places of all trees, followed by the ends, which are leaves.
 
-    A leaf above the last level, which its places repeat, becomes a leaf there.
+    A leaf above the last depth, which its places repeat, becomes a leaf there.
 
     Raises
     ------
     VerificationError
-        If the source walks otherwise, or a test is none that treekit writes.
+        If the traversal of the source, or a test, was not written by treekit.
     """
     key, test = _words(text, arrays["heap"], schema)
     ends = arrays["ends"]
@@ -254,7 +253,7 @@ def heap_nodes(text: str, arrays: dict[str, Array], schema: Schema) -> ReadNodes
     asks = place & (number > 0)
     levels = place & (test & np.uint64(1)).astype(np.bool_)
     _check_heaps(asks, levels, key, test, column, left, schema)
-    # Of a left cell that is more than a key: the cell after missing's place is more than the next.
+    # With missing as the least cell, ``cell > key`` is ``cell + wrap > key + 1`` in `ReadNodes`.
     key = key + (asks & left & ~levels & (key > 0))
     no, zero = np.zeros(len(ends), np.bool_), np.zeros(len(ends), np.int64)
     return ReadNodes(
@@ -272,7 +271,7 @@ def _check_heaps(
     asks: Array, levels: Array, key: Array, test: Array, column: Array, left: Array, schema: Schema
 ) -> None:
     if np.any(column[asks] >= schema.n_features):
-        raise VerificationError("a cell that no row has")
+        raise VerificationError("a split on a column that does not exist")
     by_key = asks & ~levels
     of_codes = by_key & schema.nominal[np.where(asks, column, 0)]
     most = most_of(schema)
@@ -286,7 +285,7 @@ def _check_heaps(
 
 
 def _words(text: str, words: Array, schema: Schema) -> tuple[Array, Array]:
-    """Key and test of each place."""
+    """Split words into the key and the test of each place."""
     cell = re.search(r"^#define \w+_CELL\(test\) \(\(test\) >> 3\)$", text, re.MULTILINE)
     eight = re.search(
         r"^#define \w+_OF_EIGHT\(test\) \(\(test\)( & ~7u)?\) /\*", text, re.MULTILINE
@@ -298,20 +297,20 @@ def _words(text: str, words: Array, schema: Schema) -> tuple[Array, Array]:
     else:
         key, test = words[0::2], words[1::2]
     if eight[1] is None and np.any(test & np.uint64(7)):
-        raise VerificationError("questions to levels that batches take for cells")
+        raise VerificationError("splits on categories that batches read as cells")
     return key, test
 
 
 def _children(starts: Array, depths: Array, places: int, ends: int) -> tuple[Array, Array]:
-    """(places,) whether a walk comes there, and the first child; ends follow the places."""
+    """Return for each place whether a traversal reaches it, and its first child; ends come last."""
     if np.any(depths < 0) or np.any(depths > 40):
-        raise VerificationError("trees of another depth")
+        raise VerificationError("a depth of a tree out of range")
     size = 1 << depths
     if np.any(starts != np.cumsum(size) - size) or size.sum() != places or places != ends:
-        raise VerificationError("trees that do not follow each other")
+        raise VerificationError("trees that are not contiguous")
     by_turns = depths[: len(depths) // EIGHT * EIGHT].reshape(-1, EIGHT)
     if np.any(by_turns != by_turns[:, :1]):
-        raise VerificationError("trees of other depths than those that a row walks by turns")
+        raise VerificationError("different depths in a group of trees traversed in turn")
     start, end = np.repeat(starts, size), np.repeat(size, size)
     own = np.arange(places) - start
     child = start + 2 * own + np.where(2 * own >= end, places - end, 0)
@@ -319,59 +318,56 @@ def _children(starts: Array, depths: Array, places: int, ends: int) -> tuple[Arr
 
 
 def _said(asks: Array, place: Array, child: Array, ends: Array) -> Array:
-    """(places,) uint64: of places that ask nothing, what the end to which they lead says.
+    """Return the leaf values of places without a test, from the end they lead to, (places,) uint64.
 
     Raises
     ------
     VerificationError
-        If one leads to a place that asks.
+        If one leads to a place with a test.
     """
     n = len(child)
     at = np.where(place & ~asks, child, n)
     while np.any(inner := at < n):
         at[inner] = np.where(asks[at[inner]], n + len(ends), child[at[inner]])
     if np.any(at == n + len(ends)):
-        raise VerificationError("a test below one that asks nothing")
+        raise VerificationError("a test below a place without a test")
     return np.asarray(ends[at - n].astype(np.uint64))
 
 
-# ---------------------------------------------------------------- read leaves
-# Reading back what the leaves of C source say.
-#
+# ---------------------------------------------------------------- leaf values
 # See ``templates/c/leaves_dense.jinja``, ``leaves_sparse.jinja`` and ``leaves_text.jinja``.
 
 
 def leaves_in(text: str, arrays: dict[str, Array], schema: Schema) -> Array:
-    """(leaves, values) int64: what each leaf says.
+    """Read the value of each leaf, (leaves, values) int64.
 
     Raises
     ------
     VerificationError, LookupError, ValueError
-        If the tables of leaves are not treekit's.
+        If the tables of leaves were not written by treekit.
     """
     units, n_values = arrays["leaf_units"], schema.n_values
-    if units.dtype == np.uint8:  # each what it is more than the least
+    if units.dtype == np.uint8:  # stored as differences from the least value
         width = re.search(r"_leaf_units\[i / \d+\] \+ i % \d+ \* ([1248]);", text)
         least = re.search(r"\)more \+ \((-?\d{1,18})\);", text)
         if width is None or least is None:
-            raise VerificationError("leaves that are not treekit's")
+            raise VerificationError("leaves not written by treekit")
         units = units.view(f"<u{width[1]}").astype(np.int64) + int(least[1])
     if "leaf_starts" not in arrays:
         return units.reshape(-1, n_values)
     start = arrays["leaf_starts"]
-    said = np.zeros((len(start) - 1, n_values), dtype=np.int64)
-    row = np.repeat(np.arange(len(said)), np.diff(start))
+    values = np.zeros((len(start) - 1, n_values), dtype=np.int64)
+    row = np.repeat(np.arange(len(values)), np.diff(start))
     at = np.arange(start[0], start[-1])
-    np.add.at(said, (row, arrays["leaf_columns"][at]), units[at])
-    return said
+    np.add.at(values, (row, arrays["leaf_columns"][at]), units[at])
+    return values
 
 
-# ---------------------------------------------------------------- read numbers
-# Numbers as treekit's C source writes them, and in no other way.
+# ---------------------------------------------------------------- constant tables
+# Numbers exactly as treekit writes them in C source.
 #
-# What C would read otherwise than this module does is refused: each text of a number
-# must be the one that the exporter writes, be of its table's type, and each table have
-# as many as it declares.
+# Text that C would read differently from this module is refused: each number must have
+# the spelling of the exporter and fit its table's type, and each table the declared length.
 
 _DECIMAL = r"(?:0|-?[1-9][0-9]{0,17})"  # within 64 bits; C would read 061 as 49
 _DECIMALS = re.compile(f"{_DECIMAL}(?:, {_DECIMAL})*")
@@ -379,7 +375,7 @@ _WORD = "0x[0-9a-f]{16}"
 _WORDS = re.compile(f"{_WORD}(?:, {_WORD})*")
 _BYTES = r"[ !#-&(->@-\[\]-~]|\\[0-3][0-7]{2}|\\[0-7]{1,2}(?![0-7])"
 _TEXTS = re.compile(rf'"(?:{_BYTES})+"(?:\n"(?:{_BYTES})+")*')
-"""Bytes of a text: letters but the quotes, \\ and ?, and octal escapes, on some lines."""
+"""Bytes of a text, in one or several lines: letters other than quotes, \\ and ?, octal escapes."""
 
 _DOUBLE = r"-?(?:0|[1-9][0-9]*)(?:\.(?:0|[0-9]*[1-9])(?:e[+-]?[0-9]+)?|e[+-]?[0-9]+)"
 _LITERALS = {
@@ -391,24 +387,25 @@ _LITERALS = {
 
 
 def tables_in(text: str, prefix: str) -> dict[str, Array]:
-    """The constant tables of whole numbers that a source declares, by name.
+    """Read the constant tables of integers that a source declares, by name.
 
     Parameters
     ----------
+    text : str
     prefix : str
-        What all names of the source start with.
+        Start of all names of the source.
 
     Returns
     -------
     dict of str to array
-        Int64 where they are decimals, uint64 where they are words, and uint8 where
-        they are texts, whose rows follow each other.
+        Int64 for decimals, uint64 for words, and uint8 for texts, whose rows are
+        concatenated.
 
     Raises
     ------
     VerificationError
-        If a table is written otherwise than treekit does, or declares another length
-        or type than that of what it holds.
+        If a table was not written by treekit, or its length or type differs from
+        its declaration.
     """
     table = re.compile(
         rf"^static const (unsigned char|u?int(?:8|16|32|64)_t) {prefix}_(\w+?)"
@@ -418,7 +415,7 @@ def tables_in(text: str, prefix: str) -> dict[str, Array]:
     tables: dict[str, Array] = {}
     for type_, name, length, width, content in table.findall(text):
         if name in tables:
-            raise VerificationError(f"two tables {name!r}")
+            raise VerificationError(f"duplicate table {name!r}")
         lines = content.split(",\n")
         if width:
             count, tables[name] = _octets(lines, type_, int(width))
@@ -426,37 +423,37 @@ def tables_in(text: str, prefix: str) -> dict[str, Array]:
             tables[name] = _numbers(lines, type_)
             count = len(tables[name])
         if count != int(length):
-            raise VerificationError(f"the table {name!r} does not have the length it declares")
+            raise VerificationError(f"the table {name!r} does not have its declared length")
     return tables
 
 
 def _numbers(lines: list[str], type_: str) -> Array:
-    """Whole numbers: 64-bit ones of sixteen hexadecimal digits each, or decimals."""
+    """Parse integers: decimals, or 64-bit words of sixteen hexadecimal digits."""
     if all(map(_WORDS.fullmatch, lines)) and type_ == "uint64_t":
         digits = re.sub(r"0x|, ", "", "".join(lines))
         return np.frombuffer(bytes.fromhex(digits), dtype=">u8").astype(np.uint64)
     if type_ == "unsigned char" or not all(map(_DECIMALS.fullmatch, lines)):
-        raise VerificationError("numbers that treekit does not write")
+        raise VerificationError("numbers not written by treekit")
     numbers = np.array(", ".join(lines).split(", "), dtype=np.int64)
     limits = np.iinfo(type_.removesuffix("_t"))
     if numbers.min() < limits.min or numbers.max() > limits.max:
-        raise VerificationError("numbers beyond the type of their table")
+        raise VerificationError("numbers out of range for the type of their table")
     return numbers
 
 
 def _octets(rows: list[str], type_: str, width: int) -> tuple[int, Array]:
-    """How many rows of texts there are, and their bytes; all rows are full but the last."""
+    """Parse rows of texts: their number, and their bytes; all rows but the last are full."""
     if type_ != "unsigned char" or width != ROW + 1 or not all(map(_TEXTS.fullmatch, rows)):
-        raise VerificationError("texts that treekit does not write")
-    # Where a literal ends, so does an escape; Python reads nothing where a line goes on.
+        raise VerificationError("texts not written by treekit")
+    # Escapes end with a literal in C; Python drops the backslash and newline that join two.
     read = [row[1:-1].replace('"\n"', "\\\n").encode().decode("unicode_escape") for row in rows]
     if any(len(row) != ROW for row in read[:-1]) or len(read[-1]) > ROW:
-        raise VerificationError("texts of another length than treekit's")
+        raise VerificationError("texts of an invalid length")
     return len(rows), np.frombuffer("".join(read).encode("latin-1"), np.uint8)
 
 
 def of_keys(key: Array, schema: Schema) -> Array:
-    """The doubles that ordered integers stand for; NaN where they are none."""
+    """Convert ordered integers to doubles; NaN for those of no finite number."""
     if schema.dtype == "float64":
         top = np.uint64(1 << 63)
         number = np.where(key & top, key ^ top, ~key).astype(np.uint64).view(np.float64)
@@ -469,15 +466,15 @@ def of_keys(key: Array, schema: Schema) -> Array:
 
 
 def of_literals(literals: list[str], cell: str, schema: Schema) -> Array:
-    """Thresholds for inputs in double, of literals of the type of a row's cells.
+    """Convert literals of the type of a row's cells to thresholds for inputs in double.
 
     Raises
     ------
     VerificationError
-        If one is written otherwise than treekit does, or is infinite.
+        If one was not written by treekit, or is infinite.
     """
     if cell not in _LITERALS or not all(map(_LITERALS[cell].fullmatch, literals)):
-        raise VerificationError("thresholds that treekit does not write")
+        raise VerificationError("thresholds not written by treekit")
     if cell.startswith("uint"):
         keys = [int(text.split("u", 1)[0], 16) for text in literals]
         return of_keys(np.array(keys, dtype=np.uint64), schema)
@@ -486,14 +483,12 @@ def of_literals(literals: list[str], cell: str, schema: Schema) -> Array:
         with np.errstate(over="ignore"):
             number = number.astype(np.float32)
     if not np.isfinite(number).all():
-        raise VerificationError("thresholds beyond their type")
+        raise VerificationError("thresholds out of range for their type")
     return double_threshold(number) if cell == "float" else number
 
 
-# ---------------------------------------------------------------- read packed
-# Reading back packed nodes of C source.
-#
-# See ``templates/c/table.jinja`` for what a node is, and `treekit.export.c.layouts`.
+# ---------------------------------------------------------------- packed nodes
+# See ``templates/c/table.jinja`` for the layout of a node, and `treekit.export.c.layouts`.
 
 _MASK = re.compile(r"_CELL\(test\) \(\(uint32_t\)\(\(test\) >> 2\) & (\d{1,10})u\)$", re.MULTILINE)
 _SHIFT = re.compile(r"_STEP\(test\) \(\(uint32_t\)\(\(test\) >> (\d{1,2})\)\)$", re.MULTILINE)
@@ -501,13 +496,13 @@ _SHIFT = re.compile(r"_STEP\(test\) \(\(uint32_t\)\(\(test\) >> (\d{1,2})\)\)$",
 
 @dataclass(frozen=True)
 class ReadNodes:
-    """Packed nodes, taken apart.
+    """Packed nodes, split into fields.
 
     Attributes
     ----------
     leaf, wrap, levels : (nodes,) bool
     key : (nodes,) uint64
-        Of leaves what they say.
+        For leaves the number of their value.
     cell, child : (nodes,) int64
         The branches lead to `child` and the node after it.
     root : (trees,) int64
@@ -523,12 +518,12 @@ class ReadNodes:
 
 
 def packed_nodes(text: str, arrays: dict[str, Array], schema: Schema) -> ReadNodes:
-    """All nodes of all trees, leaves included.
+    """Read all nodes of all trees, including leaves.
 
     Raises
     ------
     VerificationError
-        If the source walks otherwise, or a test is none that treekit writes.
+        If the traversal of the source, or a test, was not written by treekit.
     """
     mask, shift = _MASK.search(text), _SHIFT.search(text)
     if mask is None or shift is None:
@@ -555,17 +550,19 @@ def packed_nodes(text: str, arrays: dict[str, Array], schema: Schema) -> ReadNod
 
 
 def _check_packed(nodes: ReadNodes, schema: Schema) -> None:
-    """Refuse what the walk would take otherwise than `ReadNodes` says."""
+    """Reject nodes for which the traversal and `ReadNodes` differ."""
     asks = ~nodes.leaf
     if np.any(nodes.cell[asks] >= schema.n_features):
-        raise VerificationError("of C source verify reads no sums, surrogates and rules")
-    # A leaf asks as well, and stays: nothing but the cell that is always 0 is never more.
+        raise VerificationError(
+            "unsupported C source: oblique splits, surrogates and rules cannot be read"
+        )
+    # The traversal tests leaves, too, and stays there only if the cell is the one that is always 0.
     moves = nodes.wrap | nodes.levels | (nodes.cell != schema.n_features)
     most = most_of(schema)
     by_key = asks & ~nodes.levels
     if (
         np.any(nodes.leaf & moves)
-        or np.any(nodes.levels & ~nodes.wrap)  # without a place for missing ones
+        or np.any(nodes.levels & ~nodes.wrap)  # without a place for missing values
         or np.any(nodes.key > most)
         or np.any(by_key & ~nodes.wrap & (nodes.key == most))
     ):
@@ -573,17 +570,18 @@ def _check_packed(nodes: ReadNodes, schema: Schema) -> None:
 
 
 def most_of(schema: Schema) -> np.uint64:
-    """The largest key, which a missing value has."""
+    """Return the largest key, which stands for a missing value."""
     return np.uint64(2**32 - 1 if schema.dtype == "float32" else 2**64 - 1)
 
 
 def depths_of(nodes: ReadNodes, n_branches: Array) -> Array:
-    """(trees,) int64: steps from each root to its deepest leaf.
+    """Return the number of steps from each root to its deepest leaf, (trees,) int64.
 
     Parameters
     ----------
+    nodes : ReadNodes
     n_branches : (nodes,) int64
-        Of nodes that ask.
+        Number of branches of nodes that are not leaves.
     """
     n_nodes = len(nodes.leaf)
     depth = np.zeros(len(nodes.root), dtype=np.int64)
@@ -594,15 +592,15 @@ def depths_of(nodes: ReadNodes, n_branches: Array) -> Array:
         size = n_branches[at]
         branch = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
         reached = np.repeat(nodes.child[at], size) + branch
-        # Once each: a table that is damaged may lead to one node in many ways.
+        # Unique, as a damaged table may reach one node by many paths.
         tree, at = np.divmod(np.unique(np.repeat(tree, size) * n_nodes + reached), n_nodes)
     return depth
 
 
-# ---------------------------------------------------------------- read tests
-# Reading the nested tests of C source that stand above packed tables.
+# ---------------------------------------------------------------- nested tests
+# The nested tests of C source above packed tables.
 #
-# They compare numbers alone, and return the number of a node of the table:
+# They compare numbers only, and return the number of a node of the table:
 # see ``templates/c/tests.jinja``.
 
 _WHOLE = "(0|[1-9][0-9]{0,9})"  # C reads 010 as 8
@@ -612,10 +610,10 @@ _FUNCTION = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _COLUMN = re.compile(rf"^    (\w+_in_\w+) = {_WHOLE},$", re.MULTILINE)
-_NO, _YES = 0, 1  # of a missing value, and the kinds of `treekit.kernels.tree_equivalence.Binary`
-_NUMBER = r"(-?[0-9][0-9.e+-]*f?)"  # `of_literals` reads it, and strictly
+_NO, _YES = 0, 1  # branch of a missing value; kinds as in `treekit.kernels.tree_equivalence.Binary`
+_NUMBER = r"(-?[0-9][0-9.e+-]*f?)"  # `of_literals` checks it strictly
 _KEY = r"(0x[0-9a-f]+u /\* -?[0-9][0-9.e+-]* \*/)"
-"""Where rows are keys, a missing value is the largest of all, and not NaN."""
+"""Where cells are keys, a missing value is the largest key, not NaN."""
 _TESTS = (
     (_YES, re.compile(rf"if \(!\(x\[(\w+)\] > {_NUMBER}\)\) \{{")),
     (_YES, re.compile(rf"if \(x\[(\w+)\] <= {_KEY} \|\| x\[\1\] == UINT(\d+)_MAX\) \{{")),
@@ -628,19 +626,19 @@ _LEAF = re.compile(rf"return {_WHOLE};")
 
 @dataclass
 class Tests:
-    """Nested tests, a tree after the other, a parent before its children.
+    """Nested tests, tree by tree, a parent before its children.
 
     Attributes
     ----------
     cell : str
-        The type of a row's cells.
+        Type of a row's cells.
     feature, kind : list of int
     value : list of str
-        Thresholds, as they are written.
+        Thresholds as text.
     ends : list of [int, int]
-        What follows yes and no: a test here, or ``-1 - node`` of the table.
+        Targets of yes and no: a test here, or ``-1 - node`` of the table.
     roots : list of int
-        One a tree, in the same code.
+        One a tree, encoded as `ends`.
     """
 
     cell: str = ""
@@ -652,45 +650,45 @@ class Tests:
 
 
 class _Place(NamedTuple):
-    """Where what comes next belongs: a side of a test, or the root of a tree."""
+    """Position of the next target: a side of a test, or the root of a tree."""
 
     test: int
     side: int
 
 
 def tests_in(text: str) -> Tests:
-    """All functions of nested tests of a file; without trees if it has none.
+    """Read all functions of nested tests of a file; without trees if it has none.
 
     Raises
     ------
     VerificationError
-        If a line is no line of treekit's, or functions are missing or not nested.
+        If a line was not written by treekit, or functions are missing or not nested.
     """
     functions = _FUNCTION.findall(text)
     bodies = {(int(tree), int(part)): body for tree, part, _, body in functions}
     cells = {cell for *_, cell, _ in functions}
     if len(bodies) < len(functions) or len(cells) > 1:
-        raise VerificationError("functions of tests that contradict each other")
+        raise VerificationError("contradictory functions of tests")
     columns = {name: int(number) for name, number in _COLUMN.findall(text)}
-    made = Tests("".join(cells))
+    tests = Tests("".join(cells))
     n_trees = sum(part == 0 for _, part in bodies)
     for tree in range(n_trees):
-        made.roots.append(0)
+        tests.roots.append(0)
         todo = [(_Place(-1, tree), (tree, 0))]
         while todo:
             place, called = todo.pop()
             if called not in bodies:
-                raise VerificationError(f"the function of tests {called} is missing, or in a ring")
-            todo += _read(made, bodies.pop(called).split("\n"), columns, place)
+                raise VerificationError(f"function of tests {called} is missing or called twice")
+            todo += _read(tests, bodies.pop(called).split("\n"), columns, place)
     if bodies:
-        raise VerificationError("functions of tests that nothing calls")
-    return made
+        raise VerificationError("functions of tests without a call")
+    return tests
 
 
 def _read(
     made: Tests, lines: list[str], columns: dict[str, int], place: _Place
 ) -> list[tuple[_Place, tuple[int, int]]]:
-    """Read a function whose value belongs at `place`; what it calls, and where."""
+    """Read a function whose value belongs at `place`; return its calls and their places."""
     open_sides: list[_Place] = []
     calls: list[tuple[_Place, tuple[int, int]]] = []
     waiting: _Place | None = place
@@ -708,7 +706,7 @@ def _read(
                 open_sides.append(waiting)
             continue
         if waiting is None:
-            raise VerificationError("lines that nothing reaches")
+            raise VerificationError("unreachable lines")
         if found := _LEAF.fullmatch(line):
             _put(made, waiting, -1 - int(found[1]))
             waiting = None
@@ -732,7 +730,7 @@ def _put(made: Tests, place: _Place, end: int) -> None:
 
 
 def _test(made: Tests, line: str, columns: dict[str, int]) -> _Place:
-    """Add the test of a line; the place of what follows yes."""
+    """Add the test of a line; return the place of its target of yes."""
     for kind, pattern in _TESTS:
         found = pattern.fullmatch(line)
         if found and found[1] in columns and found.groups()[2:] in ((), (made.cell[4:-2],)):
@@ -741,11 +739,11 @@ def _test(made: Tests, line: str, columns: dict[str, int]) -> _Place:
             made.value.append(found[2])
             made.ends.append([0, 0])
             return _Place(len(made.feature) - 1, 0)
-    raise VerificationError(f"a test that is not treekit's: {line[:80]}")
+    raise VerificationError(f"a test not written by treekit: {line[:80]}")
 
 
 def with_tests(tests: Tests, tables: Tables, ends: Array, schema: Schema) -> Tables:
-    """Nested tests, and behind them the tables on whose nodes they go on."""
+    """Return nested tests followed by the tables that they lead to."""
     count = len(tests.feature)
 
     def moved(at: Array) -> Array:
@@ -771,12 +769,12 @@ def with_tests(tests: Tests, tables: Tables, ends: Array, schema: Schema) -> Tab
     )
 
 
-# ---------------------------------------------------------------- as written
-# Whether files of C are what treekit writes of a model, to the byte.
+# ---------------------------------------------------------------- comparison with a fresh export
+# Whether C files equal those that treekit writes for a model, byte for byte.
 #
-# Tables that were read and compared say nothing of the code that walks them.  That
-# code is of templates, which read nothing but the model and three settings, and both
-# files tell these settings: so the model is exported again and compared.
+# Comparing tables does not check the code that traverses them.  That code comes from
+# templates, which depend only on the model and three settings, and both files contain
+# these settings: so the model is exported again and compared.
 
 _FORM = re.compile(r"^ \* Form: (\w+); (.*)\.$", re.MULTILINE)
 _INPUT = re.compile(r'^#define \w+_INPUT "(\w+)"', re.MULTILINE)
@@ -786,11 +784,11 @@ _SETTINGS: dict[str, dict[str, str]] = {
     "uint32_t": {"arithmetic": "integer"},
     "uint64_t": {"arithmetic": "integer"},
 }
-"""By the type of a row's cells."""
+"""Settings by the type of a row's cells."""
 
 
 def is_as_written(path: Path, model: Model) -> bool:
-    """Tell whether a source and the header beside it are what this version writes."""
+    """Whether a source and its header equal those that this version writes."""
     header = path.with_suffix(".h")
     if not header.is_file():
         return False
@@ -799,9 +797,9 @@ def is_as_written(path: Path, model: Model) -> bool:
     if form is None or cell is None or cell[1] not in _SETTINGS:
         return False
     asked = {"form": form[1] if form[2] == AS_ASKED else "auto"} | _SETTINGS[cell[1]]
-    try:  # by treekit's own templates, whatever others this machine uses
+    try:  # with treekit's own templates, even if this machine is configured for others
         written = c_contents(model, path.stem, shipped_folders(), **asked)
-    except ExportError:  # nobody wrote this model so
+    except ExportError:  # this model cannot have been exported with these settings
         return False
     return all(
         as_lines(path.with_name(name).read_bytes()) == content for name, content in written.items()
@@ -809,5 +807,5 @@ def is_as_written(path: Path, model: Model) -> bool:
 
 
 def as_lines(content: bytes) -> bytes:
-    """A file whose lines end as treekit's do: on Windows, tools make others of them."""
+    """Convert the line ends that tools write on Windows to those of treekit."""
     return content.replace(b"\r\n", b"\n")

@@ -1,8 +1,8 @@
-"""Reading back the trees of an ONNX graph, to compare them with the model.
+"""Reading of the trees of an ONNX graph, to compare them with the model.
 
-Graphs whose trees are one ``TreeEnsembleRegressor`` that adds up the model's own
-integers (of two classes those of the second) are read; others, whose leaves hold
-parts of numbers or name rows of a table, are left to rows.
+Graphs are read whose trees are one ``TreeEnsembleRegressor`` that adds up the model's own
+integers (of two classes those of the second); others, whose leaves contain parts of
+numbers or positions in a table, are compared by rows only.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ __all__ = ["structure_of_onnx"]
 
 Array = npt.NDArray[Any]
 
-_UNREAD = "of ONNX verify reads one TreeEnsembleRegressor of whole votes alone"
+_UNREAD = "unsupported ONNX graph: expected one TreeEnsembleRegressor of integer votes"
 
 
 def structure_of_onnx(path: Path, model: Model) -> Structure:
-    """Compare what the graph's trees say with the model, on every path."""
+    """Compare the trees of the graph with the model's, on every path."""
     try:
         return proved(model, _tables(_attributes(path), model))
     except (VerificationError, LookupError, ValueError, TypeError, OverflowError) as error:
@@ -35,14 +35,14 @@ def structure_of_onnx(path: Path, model: Model) -> Structure:
 
 
 def _attributes(path: Path) -> dict[str, Any]:
-    """Attributes of the one operator of trees."""
+    """Return the attributes of the only tree operator."""
     import onnx
 
     try:
         graph = onnx.load(str(path)).graph
-    except Exception as error:  # protobuf has kinds of its own
-        raise VerificationError("it is no graph") from error
-    # A name that is no UTF-8 is given as bytes.
+    except Exception as error:  # protobuf raises its own types
+        raise VerificationError("not an ONNX file") from error
+    # A name that is not UTF-8 is returned as bytes.
     named = [node for node in graph.node if isinstance(node.op_type, str)]
     trees = [node for node in named if node.op_type.startswith("TreeEnsemble")]
     if len(trees) != 1 or trees[0].op_type != "TreeEnsembleRegressor":
@@ -51,7 +51,7 @@ def _attributes(path: Path) -> dict[str, Any]:
 
 
 def _numbers(attributes: dict[str, Any], name: str) -> tuple[Array, bool]:
-    """Floats, as doubles, or doubles; and whether they are floats."""
+    """Return an attribute as doubles, and whether it is stored as floats."""
     from onnx import numpy_helper
 
     if f"{name}_as_tensor" in attributes:
@@ -74,13 +74,15 @@ def _tables(attributes: dict[str, Any], model: Model) -> Tables:
     places = _Places(ints("nodes_treeids"), ints("nodes_nodeids"))
     tree, feature = ints("nodes_treeids"), ints("nodes_featureids")[~leaf]
     if np.any(feature >= schema.n_features):
-        raise VerificationError("of ONNX verify reads no sums, surrogates and rules")
+        raise VerificationError(
+            "unsupported ONNX graph: oblique splits, surrogates and rules cannot be read"
+        )
     number = np.where(leaf, -np.cumsum(leaf), np.cumsum(~leaf) - 1)
-    said = _leaves(attributes, places, number, n_targets)
-    if second:  # the first class has the rest of the votes
-        said = np.hstack([model.unit_total // model.n_trees - said, said])
+    leaf_values = _leaves(attributes, places, number, n_targets)
+    if second:  # the first class has the remaining votes
+        leaf_values = np.hstack([model.unit_total // model.n_trees - leaf_values, leaf_values])
     value, single = _numbers(attributes, "nodes_values")
-    if single != (schema.dtype == "float32"):  # then it does not compare the columns themselves
+    if single != (schema.dtype == "float32"):  # otherwise it compares converted columns
         raise VerificationError(_UNREAD)
     value = value[~leaf]
     if single:
@@ -96,12 +98,12 @@ def _tables(attributes: dict[str, Any], model: Model) -> Tables:
         root=number[np.unique(tree, return_index=True)[1]],
         set_start=np.zeros(len(feature) + 1, dtype=np.int64),
         set_codes=np.empty(0, dtype=np.int64),
-        leaves=said,
+        leaves=leaf_values,
     )
 
 
 class _Places:
-    """Where the nodes of trees stand in the lists of the operator."""
+    """Positions of the nodes of trees in the lists of the operator."""
 
     def __init__(self, tree: Array, node: Array) -> None:
         self.width = int(node.max()) + 1
@@ -109,22 +111,22 @@ class _Places:
         self.order = np.argsort(self.keys, kind="stable")
 
     def of(self, tree: Array, node: Array) -> Array:
-        """Positions of nodes; refused if one is not there."""
+        """Return the positions of nodes; raise an error if one does not exist."""
         wanted = tree * self.width + node
         at = np.minimum(np.searchsorted(self.keys, wanted, sorter=self.order), len(self.keys) - 1)
         found: Array = self.order[at]
         if np.any(self.keys[found] != wanted):
-            raise VerificationError("a node that is not there")
+            raise VerificationError("a node that does not exist")
         return found
 
 
 def _leaves(attributes: dict[str, Any], places: _Places, number: Array, n_values: int) -> Array:
-    """(leaves, values) int64: what each leaf adds."""
+    """Sum the values of each leaf, (leaves, values) int64."""
     weight, _ = _numbers(attributes, "target_weights")
     at = places.of(np.array(attributes["target_treeids"]), np.array(attributes["target_nodeids"]))
     target = np.array(attributes["target_ids"], dtype=np.int64)
     if np.any(weight != np.rint(weight)) or np.any(number[at] >= 0) or np.any(target >= n_values):
         raise VerificationError(_UNREAD)
-    said = np.zeros((int((number < 0).sum()), n_values), dtype=np.int64)
-    np.add.at(said, (-1 - number[at], target), weight.astype(np.int64))
-    return said
+    leaf_values = np.zeros((int((number < 0).sum()), n_values), dtype=np.int64)
+    np.add.at(leaf_values, (-1 - number[at], target), weight.astype(np.int64))
+    return leaf_values

@@ -1,4 +1,4 @@
-"""Reading back the tables of an exported Python file, to compare them with the model."""
+"""Reading of the tables of an exported Python file, to compare them with the model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- read python
+# ---------------------------------------------------------------- tables
 
 Array = npt.NDArray[Any]
 Arrays = dict[str, Array]
@@ -58,7 +58,7 @@ _DIVIDED = {
 
 
 def structure_of_python(path: Path, model: Model) -> Structure:
-    """Compare what the file says of trees with the model, on every path."""
+    """Compare the trees of the file with the model's, on every path."""
     try:
         text = path.read_text(encoding="ascii")
         arrays = _arrays(text)
@@ -83,7 +83,7 @@ def _arrays(text: str) -> Arrays:
 
 
 def _tables(arrays: Arrays, n_features: int, n_values: int) -> Tables:
-    """Undo what `treekit.export.python.node_tables` did."""
+    """Invert `treekit.export.python.node_tables`."""
     asks, low, gone = arrays["_ASKS"].astype(np.int64), arrays["_LOW"], arrays["_GONE"]
     set_column, set_start = arrays["_SET_COLUMN"], arrays["_SET_START"].astype(np.int64)
     value = arrays["_VALUE"]
@@ -100,7 +100,7 @@ def _tables(arrays: Arrays, n_features: int, n_values: int) -> Tables:
     kind[is_derived] = value[is_derived] == 0.0
     flags = (kind == 3) | is_derived
     if not np.isin(value[flags], (0.0, 1.0)).all() or (value[kind == 3] != 0.0).any():
-        raise VerificationError("a question has a threshold of its own kind")
+        raise VerificationError("a threshold at a test without one")
     sizes = np.where(is_set, np.diff(set_start, append=0)[np.where(is_set, number, -1)], 0)
     members = [np.arange(set_start[k], set_start[k + 1]) for k in number[is_set].tolist()]
     places = np.concatenate([np.empty(0, np.int64), *members])
@@ -125,15 +125,15 @@ def _tables(arrays: Arrays, n_features: int, n_values: int) -> Tables:
 
 
 def _leaves(arrays: Arrays, n_values: int) -> tuple[Array, Array]:
-    """What is said, each thing once, and which of it each leaf says."""
+    """Return the distinct leaf values, and which of them each leaf has."""
     units = arrays["_UNITS"]
     if "_LEAF_VECTOR" not in arrays:
         return np.arange(len(units)), units[:, np.newaxis].astype(np.int64)
     start = arrays["_UNITS_START"].astype(np.int64)
-    said = np.zeros((len(start) - 1, n_values), dtype=np.int64)
-    row = np.repeat(np.arange(len(said)), np.diff(start))
-    np.add.at(said, (row, arrays["_UNITS_COLUMN"].astype(np.int64)), units)
-    return arrays["_LEAF_VECTOR"].astype(np.int64), said
+    leaf_values = np.zeros((len(start) - 1, n_values), dtype=np.int64)
+    row = np.repeat(np.arange(len(leaf_values)), np.diff(start))
+    np.add.at(leaf_values, (row, arrays["_UNITS_COLUMN"].astype(np.int64)), units)
+    return arrays["_LEAF_VECTOR"].astype(np.int64), leaf_values
 
 
 def _derived(arrays: Arrays) -> DerivedColumns | None:
@@ -144,49 +144,49 @@ def _derived(arrays: Arrays) -> DerivedColumns | None:
 
 
 def _divided(arrays: Arrays, model: Model) -> Structure:
-    """Rows divide: the table is the trees' own nodes, and is compared entry by entry."""
+    """Compare the table for fractional instances with the model's nodes, entry by entry."""
     derived = derive(model)
-    each = LeafTable(np.arange(model.n_leaves), model.units)
-    table = divided_table(model, each, derived)
+    every_leaf = LeafTable(np.arange(model.n_leaves), model.units)
+    table = divided_table(model, every_leaf, derived)
     vector, leaves = _leaves(arrays, model.schema.n_values)
-    same = all(np.array_equal(getattr(table, f), arrays[name]) for f, name in _DIVIDED.items())
-    same &= np.array_equal(leaves[vector], model.units)
+    is_equal = all(np.array_equal(getattr(table, f), arrays[name]) for f, name in _DIVIDED.items())
+    is_equal &= np.array_equal(leaves[vector], model.units)
     if derived.n_columns:
-        same &= same_columns(derived, _derived(arrays))
-    if not same:
-        return Structure(False, "NOT the model's: an entry of its tables is another")
+        is_equal &= same_columns(derived, _derived(arrays))
+    if not is_equal:
+        return Structure(False, "NOT the model's: an entry of its tables differs")
     return Structure(True, f"proved: every entry of its tables, of {len(table.value):,} nodes")
 
 
-# ---------------------------------------------------------------- read nested
-# Reading nested tests of Python source as tables of binary nodes.
+# ---------------------------------------------------------------- nested tests
+# Nested tests of Python source, read as tables of binary nodes.
 
 _LONGEST = 20_000_000
-"""Characters; parsing takes some hundred bytes for each."""
+"""Maximum number of characters; parsing takes some hundred bytes for each."""
 
 Question = tuple[int, int, float, tuple[int, ...]]
-"""Feature, kind and value as in `treekit.kernels.tree_equivalence.Binary`, and the set."""
+"""Feature, kind and value as in `treekit.kernels.tree_equivalence.Binary`, and the set of codes."""
 
 
 def nested_tables(text: str, schema: Schema, derived: DerivedColumns | None) -> Tables:
-    """The tables that an exported file of nested tests stands for.
+    """Read the tables that correspond to an exported file of nested tests.
 
     Raises
     ------
     VerificationError
-        If it holds what no exported file does, or sums that are written out.
+        If it contains code that was not exported, or sums that are written out.
     """
     if len(text) > _LONGEST:
         raise VerificationError("the file is too long to be parsed")
     try:
         module = ast.parse(text)
     except (SyntaxError, RecursionError) as error:
-        raise VerificationError(f"it is no Python: {error}") from error
+        raise VerificationError(f"not valid Python: {error}") from error
     return _Reader(module, schema).tables(derived)
 
 
 class _Reader:
-    """The functions and constants of a module, and the nodes read so far."""
+    """Functions and constants of a module, and the nodes read so far."""
 
     def __init__(self, module: ast.Module, schema: Schema) -> None:
         self.schema = schema
@@ -206,12 +206,12 @@ class _Reader:
         self.ends: list[list[int]] = []
 
     def tables(self, derived: DerivedColumns | None) -> Tables:
-        """Every tree, a parent before its children."""
+        """Read every tree, a parent before its children."""
         roots = [self._tree(name) for name in self.trees]
-        said = np.zeros((len(self.leaves), self.schema.n_values), dtype=np.int64)
+        leaf_values = np.zeros((len(self.leaves), self.schema.n_values), dtype=np.int64)
         for leaf, (_, pairs) in enumerate(self.leaves):
             for position, units in pairs:
-                said[leaf, position] += units
+                leaf_values[leaf, position] += units
         ends = np.array(self.ends, dtype=np.int64).reshape(-1, 2)
         sizes = [len(question[3]) for question in self.questions]
         return Tables(
@@ -223,12 +223,12 @@ class _Reader:
             root=np.array(roots, dtype=np.int64),
             set_start=np.cumsum([0, *sizes]),
             set_codes=np.array([c for q in self.questions for c in q[3]], dtype=np.int64),
-            leaves=said,
+            leaves=leaf_values,
             derived=derived,
         )
 
     def _tree(self, name: str) -> int:
-        """Read a function and those that it calls; its first node, or leaf."""
+        """Read a function and those that it calls; return its first node, or leaf."""
         root = [0]
         waiting: list[tuple[list[ast.stmt], list[int], int]] = [(self.functions[name], root, 0)]
         while waiting:
@@ -245,11 +245,11 @@ class _Reader:
                 case [ast.Return(value=ast.Call(func=ast.Name(id=called)))]:
                     waiting.append((self.functions[called], above, side))
                 case _:
-                    raise VerificationError(f"{name} is no tree of tests")
+                    raise VerificationError(f"{name} is not a tree of tests")
         return root[0]
 
     def _question(self, test: ast.expr) -> Question:
-        """What an if asks; ``not x > t`` is true for NaN."""
+        """Parse the test of an if; ``not x > t`` is true for NaN."""
         match test:
             case ast.Compare(left=asked, ops=[ast.LtE()], comparators=[value]):
                 return self._column(asked), 0, _number(value), ()
@@ -263,7 +263,7 @@ class _Reader:
             case ast.Compare(left=asked, ops=[ast.NotEq()], comparators=[same]):
                 if ast.dump(asked) == ast.dump(same):
                     return self._column(asked), 3, 0.0, ()
-        raise VerificationError(f"a question of another kind: {ast.unparse(test)[:80]}")
+        raise VerificationError(f"a test of an unknown kind: {ast.unparse(test)[:80]}")
 
     def _column(self, asked: ast.expr) -> int:
         match asked:
@@ -281,5 +281,5 @@ def _is_text(line: ast.stmt) -> bool:
 def _number(value: ast.expr) -> float:
     number = ast.literal_eval(value)
     if isinstance(number, bool) or not isinstance(number, (int, float)):
-        raise VerificationError(f"{number!r} is no number")
+        raise VerificationError(f"{number!r} is not a number")
     return float(number)

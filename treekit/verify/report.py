@@ -1,4 +1,4 @@
-"""The outcome of a verification; `treekit.verify.report` says it to people."""
+"""Results of a verification: the report, its text, and the certificate."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Difference:
-    """The first row for which an artifact and its model differ.
+    """First row for which an artifact and its model differ.
 
     Attributes
     ----------
     how : str
-        The way the artifact was called.
+        Way of calling the artifact.
     row : dict of str to (float, str or None)
         Cells by column name; None = missing.
     expected, given : str
-        The two answers, in words.
+        Descriptions of the two predictions.
     """
 
     how: str
@@ -59,7 +59,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class ArtifactResult:
-    """What an artifact's run on one runtime showed.
+    """Result of running an artifact on one runtime.
 
     Attributes
     ----------
@@ -67,17 +67,17 @@ class ArtifactResult:
     sha256 : dict of str to str
         Digest of each of its files by name.
     rows, differing : int
-        Rows compared; rows in which any bit differs, in any way of calling.
+        Number of rows compared, and of rows in which any bit differs in any way of calling.
     first : Difference, optional
     error : str
         Why it could not be run; empty if it could.
     note : str
-        What was left out to keep within the bounds of rows and time; empty if nothing.
+        What was left out to keep within the limits of rows and time; empty if nothing.
     runtime : str
-        What ran it; empty if nothing could.
+        Name of the runtime; empty if none could run it.
     structure : str
-        What comparing its trees with the model's showed, on every path and without
-        running it: it begins with "proved" if all agree; empty if verify does not
+        Result of comparing its trees with the model's on every path, without
+        running it: begins with "proved" if all agree; empty if verify does not
         read trees from such files.
     """
 
@@ -94,7 +94,7 @@ class ArtifactResult:
 
     @property
     def proved(self) -> bool:
-        """Whether every path of its trees is the model's, so that rows only confirm."""
+        """Whether every path of its trees equals the model's, so that rows only confirm it."""
         return self.structure.startswith("proved")
 
     @property
@@ -105,7 +105,7 @@ class ArtifactResult:
 
 @dataclass(frozen=True)
 class Untried:
-    """A runtime of an artifact's kind that was not tried, and why."""
+    """A runtime that can run artifacts of this kind but was not used, and the reason."""
 
     path: str
     runtime: str
@@ -114,7 +114,7 @@ class Untried:
 
 @dataclass(frozen=True)
 class Report:
-    """Artifacts, coverage, and what it was measured with; ``print`` it.
+    """Results for artifacts, coverage, and the settings and versions used; ``print`` it.
 
     Attributes
     ----------
@@ -122,13 +122,13 @@ class Report:
         One for each artifact and runtime.
     coverage : Coverage
     model_sha256 : str
-        Digest of all that decides the model's answers.
+        Digest of everything that determines the model's predictions.
     probes : dict
         Counts and settings of the rows.
     versions : dict of str to str
     untried : tuple of Untried
     lowering : str
-        What comparing the trees as exporters lower them with the model's showed.
+        Result of comparing the trees as lowered by exporters with the model's.
     """
 
     artifacts: tuple[ArtifactResult, ...]
@@ -141,7 +141,7 @@ class Report:
 
     @property
     def equal(self) -> bool:
-        """Whether every artifact gave the model's answer, bit for bit, to every row."""
+        """Whether every artifact gave the model's prediction, bit for bit, for every row."""
         return all(artifact.equal for artifact in self.artifacts)
 
     @property
@@ -154,14 +154,13 @@ class Report:
         return "\n".join(lines(self))
 
 
-# ---------------------------------------------------------------- wording
-# A report of a verification in words.
+# ---------------------------------------------------------------- text of a report
 
 _MOST_LISTED = 20
 
 
 def lines(report: Report) -> Iterator[str]:
-    """The verdict first, then what was compared, what it reached, and what was left out."""
+    """Yield the lines of a report: verdict, artifacts compared, coverage, and what was left out."""
     yield _headline(report)
     yield from _table(
         ["artifact", "kind", "runtime", "rows", "differing", "sha256"],
@@ -182,44 +181,44 @@ def lines(report: Report) -> Iterator[str]:
 
 
 def _headline(report: Report) -> str:
-    """Artifacts are counted, not their runs."""
+    """Summarize the results; artifacts are counted, not their runs."""
     n = len({artifact.path for artifact in report.artifacts})
     failed = {artifact.path for artifact in report.artifacts if artifact.error}
     wrong = {artifact.path for artifact in report.artifacts if not artifact.equal} - failed
-    said = [f"{_of(len(wrong), n)} NOT equal to the model"] if wrong else []
+    problems = [f"{_of(len(wrong), n)} NOT equal to the model"] if wrong else []
     if failed:
-        said.append(f"{_of(len(failed), n, 'could')} not be run")
-    if said:
-        return "; ".join(said)
+        problems.append(f"{_of(len(failed), n, 'could')} not be run")
+    if problems:
+        return "; ".join(problems)
     equal = f"{_of(n, n)} equal to the model, bit for bit"
     coverage = report.coverage
-    whole = coverage.complete and all(part.share == 1.0 for part in coverage.parts)
-    if whole and not any(artifact.note for artifact in report.artifacts):
+    covered = coverage.complete and all(part.share == 1.0 for part in coverage.parts)
+    if covered and not any(artifact.note for artifact in report.artifacts):
         return equal
     if all(artifact.proved for artifact in report.artifacts):
-        return f"{equal}: every path of all trees is proved, and the rows tried confirm it"
-    return f"{equal}, on the rows tried; coverage is incomplete: see below"
+        return f"{equal}: every path of all trees is proved, and all rows run agree"
+    return f"{equal}, on the rows run; coverage is incomplete: see below"
 
 
 def _structure(report: Report) -> Iterator[str]:
-    """What was proved of trees without any row."""
-    told = {"as exporters lower them": report.lowering} if report.lowering else {}
-    told |= {artifact.path: artifact.structure for artifact in report.artifacts}
-    if not any(told.values()):
+    """Yield the results of comparing trees without running rows."""
+    results = {"lowered for export": report.lowering} if report.lowering else {}
+    results |= {artifact.path: artifact.structure for artifact in report.artifacts}
+    if not any(results.values()):
         return
     yield ""
-    yield "trees, on every path and without rows"
-    unread = "not read from such files: rows tell"
-    width = max(map(len, told))
-    for name, words in told.items():
+    yield "trees, compared on every path without running rows"
+    unread = "not read from files of this kind; compared by rows only"
+    width = max(map(len, results))
+    for name, words in results.items():
         yield f"  {name.ljust(width)}  {words or unread}"
 
 
 def _untried(report: Report) -> Iterator[str]:
-    """Runtimes that were not tried, each once with its reason."""
-    told = dict.fromkeys(f"{one.runtime} ({one.why})" for one in report.untried)
-    if told:
-        yield f"not tried: {', '.join(told)}"
+    """Yield the runtimes that were not used, each once with its reason."""
+    reasons = dict.fromkeys(f"{one.runtime} ({one.why})" for one in report.untried)
+    if reasons:
+        yield f"not tried: {', '.join(reasons)}"
 
 
 def _coverage(report: Report) -> Iterator[str]:
@@ -239,14 +238,14 @@ def _coverage(report: Report) -> Iterator[str]:
 def _remarks(report: Report) -> Iterator[str]:
     shown, never, given_up = report.coverage.wrong_turns
     yield (
-        f"  single wrong turns: {shown:,} would show in an answer, {never:,} can never show, "
-        f"{given_up:,} undecided"
+        f"  wrong turns at single splits: {shown:,} would show in a prediction, "
+        f"{never:,} can never show, {given_up:,} undecided"
     )
     bits, tried = report.coverage.last_bits
     if tried:
         yield (
-            f"  numbers of sums, one bit up or down: {bits:,} of {tried:,} would show; "
-            "for the others no row was found"
+            f"  numbers of oblique splits, one bit up or down: {bits:,} of {tried:,} would show; "
+            "no row was found for the others"
         )
     if report.probes["refused"]:
         yield f"  rows that must be refused: {report.probes['refused']:,}"
@@ -258,7 +257,7 @@ def _remarks(report: Report) -> Iterator[str]:
 
 
 def _of(some: int, n: int, verb: str = "") -> str:
-    """How many of the artifacts, and the verb that agrees."""
+    """Count the artifacts, with a verb that agrees."""
     if n == 1:
         return f"the artifact {verb or 'is'}"
     many = f"all {n}" if some == n else f"{some} of {n}"
@@ -272,13 +271,13 @@ def _outcome(artifact: ArtifactResult) -> str:
 
 
 def _percent(share: float) -> str:
-    """Never 100% unless it is."""
+    """Format a share; 100% only if it is complete."""
     text = f"{share:.1%}"
     return "<100%" if share < 1 and text == "100.0%" else text.replace(".0%", "%")
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Columns of text; those of numbers to the right."""
+    """Yield the lines of a table of texts; columns of numbers are right-aligned."""
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
     for row in [head, *rows]:
         cells = [
@@ -299,42 +298,43 @@ def _difference(artifact: ArtifactResult) -> Iterator[str]:
     yield f"\nfirst differing row of {artifact.path} ({artifact.runtime}, {first.how})"
     for name, value in first.row.items():
         yield f"  {_shown(name)} = {'missing' if value is None else _shown(value)}"
-    yield f"  the model says     {first.expected}"
-    yield f"  the artifact says  {first.given}"
+    yield f"  model:     {first.expected}"
+    yield f"  artifact:  {first.given}"
 
 
 def _shown(value: Any) -> str:
-    """Text in quotes with escapes, as names and levels are hostile; numbers in full."""
+    """Format a value: text quoted, with escapes against control characters; numbers in full."""
     return ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
 
 
 # ---------------------------------------------------------------- certificate
-# The outcome of a verification, for machines: digests, counts and versions as JSON.
+
 
 CERTIFICATE_VERSION = 1
 
 _TOLD_ONLY = ("value", "gain")
-"""What the nodes of a tree say besides; the answers follow from the leaves' integers."""
+"""Descriptive fields of nodes; predictions follow from the integers of the leaves."""
 
 
 _OF_RULES = ("surrogate_above", "surrogate_lost")
 
 
 def model_sha256(model: Model) -> str:
-    """Digest of all that decides the answers: schema, policies, splits and leaf integers."""
-    # ASCII with escapes: names may hold what UTF-8 cannot.
+    """Return a digest of all that determines predictions: schema, policies, splits, leaves."""
+    # ASCII with escapes: names may contain lone surrogates, which UTF-8 cannot encode.
     digest = hashlib.sha256(ascii(msgspec.to_builtins(model.schema)).encode())
     digest.update(f"{model.missing} {model.unknown} {model.n_trees} {model.exponent}".encode())
     digest.update(
         f"{model.voting} {None if model.costs is None else model.costs.tolist()}".encode()
     )
-    if (model.combine, model.link) != ("mean", "identity"):  # the digests of others stay
+    # Only where they are not the defaults, so that digests of older models stay the same.
+    if (model.combine, model.link) != ("mean", "identity"):
         digest.update(f"{model.combine} {model.link}".encode())
     for tree in model.trees:
         for name in DTYPES:
             if name in _TOLD_ONLY or (name == "weight" and model.missing != "fractional"):
                 continue
-            if name in _OF_RULES and not tree.one_sided:  # the digests of others stay
+            if name in _OF_RULES and not tree.one_sided:  # digests of older models stay the same
                 continue
             array = getattr(tree, name)
             digest.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes())
@@ -343,13 +343,13 @@ def model_sha256(model: Model) -> str:
 
 
 def file_sha256(path: Path) -> str:
-    """Digest of a file, read in pieces."""
+    """Return the digest of a file, read in blocks."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def certificate(report: Report) -> dict[str, Any]:
-    """Gather all of a report as plain values."""
+    """Convert a report to plain values."""
     coverage = report.coverage
     shown, never, given_up = coverage.wrong_turns
     bits, tried = coverage.last_bits
@@ -378,7 +378,7 @@ def certificate(report: Report) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """Infinities, which JSON lacks, as text."""
+    """Convert infinities to text, as JSON has none."""
     if isinstance(value, float) and math.isinf(value):
         return repr(value)
     if isinstance(value, dict):
@@ -387,12 +387,12 @@ def _finite(value: Any) -> Any:
 
 
 def write_certificate(report: Report, path: Path) -> None:
-    """Write the certificate as JSON: all of it, or nothing.
+    """Write the certificate as JSON, atomically.
 
     Raises
     ------
     VerificationError
-        If the disk refuses.
+        If the file cannot be written.
     """
     content = json.dumps(_finite(certificate(report)), indent=2, allow_nan=False).encode()
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")

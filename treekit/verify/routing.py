@@ -1,8 +1,8 @@
-"""Models whose rows may divide or be asked sums and surrogates, and the routes of rows in them.
+"""Routes of rows through models with fractional instances, oblique or surrogate splits.
 
 `treekit.verify.probes` constructs rows for plain models, in which a node's
-inputs are a product of one set a column.  Here they are not; rows are searched
-for instead (`treekit.verify.targeted_search`), and what they reach is measured.
+inputs are a product of one set a column.  For other models rows are searched
+for instead (`treekit.verify.targeted_search`), and their coverage is measured.
 """
 
 from __future__ import annotations
@@ -37,33 +37,33 @@ Array = npt.NDArray[np.float64]
 
 
 def accepts_any(model: Model) -> bool:
-    """Whether there is a row that the policies accept.
+    """Whether the policies accept any row.
 
-    None if missing values are an error and a column has no levels.
+    They accept none if missing values are an error and a column has no categories.
     """
     schema = model.schema
     return model.missing != "error" or bool(np.all(~schema.nominal | (schema.n_levels > 0)))
 
 
 def is_plain(model: Model) -> bool:
-    """Whether every node asks one column, and no row divides."""
+    """Whether every split tests a single feature, and no instance is fractional."""
     asks = any(len(t.term_feature) or len(t.surrogate_feature) for t in model.trees)
     return model.missing != "fractional" and not asks
 
 
 @dataclass(frozen=True)
 class Routed:
-    """A model as `treekit.kernels.reachability` wants it.
+    """A model in the form that `treekit.kernels.reachability` takes.
 
     Attributes
     ----------
     model : Model
     tests : DerivedColumns
-        What every node asks.
+        Tests of every node.
     routes : Routes
     roots : (trees + 1,) int64
     owner : (tests,) int64
-        The node that asks each test.
+        Node of each test.
     """
 
     model: Model
@@ -79,21 +79,21 @@ class Routed:
 
     @property
     def linear(self) -> npt.NDArray[np.bool_]:
-        """(tests,) bool: which tests compare sums."""
+        """(tests,) bool: whether a test compares a sum."""
         return self.tests.level_feature < 0
 
     @property
     def first(self) -> npt.NDArray[np.bool_]:
-        """(tests,) bool: which tests are a node's own, not surrogates."""
+        """(tests,) bool: whether a test is a node's primary test, not a surrogate."""
         own = np.zeros(len(self.owner), dtype=np.bool_)
         own[self.tests.test_start[:-1]] = True
-        # Conditions of rules are nobody's stand-ins, and yet no tests of a node's own.
+        # Conditions of rules are neither surrogates nor primary tests.
         own[self.routes.nodes["kind"][self.owner] == Split.RULE] = False
         return own
 
 
 def routed(model: Model) -> Routed:
-    """Join the trees of a model and what their nodes ask."""
+    """Concatenate the trees of a model and the tests of their nodes."""
     from treekit.kernels.reachability import ROUTE_NODE as NODE
     from treekit.kernels.reachability import TERM, TEST, Routes
 
@@ -130,33 +130,33 @@ def routed(model: Model) -> Routed:
 def _records(
     dtype: npt.DTypeLike, source: object, **fields: npt.NDArray[np.generic]
 ) -> npt.NDArray[np.void]:
-    """An array of records: each field as given, else of that name in `source`."""
+    """Make an array of records: each field from `fields`, else the attribute of `source`."""
     names = np.dtype(dtype).names or ()
     columns = [fields[name] if name in fields else getattr(source, name) for name in names]
-    made = np.zeros(len(columns[0]), dtype=dtype)
+    records = np.zeros(len(columns[0]), dtype=dtype)
     for name, column in zip(names, columns, strict=True):
-        made[name] = column
-    return made
+        records[name] = column
+    return records
 
 
 def trees_of(model: Model, roots: npt.NDArray[np.int64]) -> list[tuple[Tree, int]]:
-    """The trees of a model and the number of each one's root."""
+    """List the trees of a model, each with the node number of its root."""
     return list(zip(model.trees, roots[:-1].tolist(), strict=True))
 
 
 def matrix_of(model: Model, rows: Array) -> Array:
-    """Rows as the trees see them: rounded, what is no code of a level missing."""
+    """Return rows as the trees read them: rounded, and codes without a category as missing."""
     with np.errstate(over="ignore", under="ignore"):
         cells = rows.astype(model.schema.dtype).astype(np.float64)
     nominal = model.schema.nominal
     codes = cells[:, nominal]
-    coded = (codes >= 0) & (codes < model.schema.n_levels[nominal]) & (codes == np.floor(codes))
-    cells[:, nominal] = np.where(coded, codes, np.nan)
+    is_known = (codes >= 0) & (codes < model.schema.n_levels[nominal]) & (codes == np.floor(codes))
+    cells[:, nominal] = np.where(is_known, codes, np.nan)
     return cells
 
 
 def nothing_touched(of: Routed) -> Touched:
-    """The start of `route_rows`."""
+    """Return the initial state for `route_rows`."""
     from treekit.kernels.reachability import Touched
 
     n, n_tests = len(of.routes.nodes), len(of.owner)
@@ -170,7 +170,7 @@ def nothing_touched(of: Routed) -> Touched:
 
 
 def route_rows(of: Routed, cells: Array, first: int, touched: Touched) -> None:
-    """Note what rows (as of `matrix_of`), numbered from `first`, touch."""
+    """Record what rows (from `matrix_of`), numbered from `first`, touch."""
     from treekit.kernels.reachability import follow
 
     follow(of.routes, of.roots, cells, first, touched)

@@ -1,9 +1,9 @@
 """Rows at and just beyond every bound of every rule.
 
-In code one number is the bound of every leaf below a split; in a text of rules
-each rule states its own, and one that is wrong makes a gap or an overlap that
-only rows next to that rule can show.  A rule is a box; for each of its faces
-there is a row just inside and one just outside, other columns inside.
+In code one number is the bound of every leaf below a split; in rule text each
+rule has its own bounds, and a wrong one makes a gap or an overlap that only
+rows next to that rule can show.  A rule is a box; each of its faces gets
+a row just inside and one just outside, with the other columns inside.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Index = npt.NDArray[np.int64]
 def rule_rows(
     model: Model, max_rows: int, probes: Array, rng: np.random.Generator
 ) -> tuple[Array, int, int]:
-    """Rows for the faces of rules, at most `max_rows`.
+    """Make rows for the faces of rules, at most `max_rows`.
 
     Parameters
     ----------
@@ -46,11 +46,11 @@ def rule_rows(
     -------
     rows : (rows, features) float64
     probed, rules : int
-        How many rules got their rows, of how many; if not all fit, every k-th.
+        Number of rules with rows, and of all rules; if not all fit, every k-th is probed.
     """
     if not accepts_any(model):
         return probes[:0], model.n_leaves, model.n_leaves
-    if is_listed(model):  # each condition stands once in the text, as it does in code
+    if is_listed(model):  # each condition occurs once in the text, as in code
         return probes[:0], model.n_leaves, model.n_leaves
     if not is_plain(model):
         return face_rows(model, probes, max_rows, rng)
@@ -61,12 +61,12 @@ def rule_rows(
     chosen = np.arange(0, len(listed), step)
     chosen = chosen[np.cumsum(needed[chosen]) <= max_rows]
     rows = np.concatenate([*faces.rows(chosen)])
-    # A rule that no row can fit has no inside: its missing values are none that may be.
+    # A rule that no row satisfies has no inside: its rows would hold disallowed missing values.
     return rows[~listed.refused(rows)], len(chosen), len(listed)
 
 
 class _Faces:
-    """The rules of a model as arrays, and the values inside and outside of their conditions."""
+    """Rules of a model as arrays, with values inside and outside of their conditions."""
 
     def __init__(self, model: Model, listed: RuleList) -> None:
         self.model, self.listed, self.table = model, listed, listed.conditions
@@ -79,7 +79,7 @@ class _Faces:
         self.n_levels = schema.n_levels[table.column]
 
     def rows_needed(self) -> Index:
-        """(rules,) int64: at least as many rows as each rule gets."""
+        """Return an upper bound of the number of rows for each rule, (rules,) int64."""
         numbers = np.where(self.nominal, self.n_levels, 2) + 2
         outside = np.bincount(self.rule, weights=numbers, minlength=len(self.listed))
         inside = np.ones(len(self.listed), dtype=np.int64)
@@ -87,7 +87,7 @@ class _Faces:
         return outside.astype(np.int64) + inside + 3
 
     def rows(self, chosen: Index) -> Iterator[Array]:
-        """Rows inside and outside of the chosen rules."""
+        """Yield rows inside and outside of the chosen rules."""
         place = np.full(len(self.listed), -1, dtype=np.int64)
         place[chosen] = np.arange(len(chosen))
         mine = np.flatnonzero(place[self.rule] >= 0)
@@ -101,7 +101,7 @@ class _Faces:
             yield rows
 
     def _corner(self, mine: Index, owner: Index, n: int) -> Array:
-        """A row inside of each rule: upper bounds, first levels."""
+        """Make a row inside of each rule: upper bounds, first categories."""
         empty = self.model.schema.nominal & (self.model.schema.n_levels == 0)
         corner = np.zeros((n, self.model.schema.n_features))
         corner[:, empty] = np.nan
@@ -109,7 +109,7 @@ class _Faces:
         return corner
 
     def _known(self, at: Index, *, upper: bool) -> Array:
-        """A known value inside of each condition, at its upper or lower face; else NaN."""
+        """Return a known value inside of each condition, at its upper or lower face; else NaN."""
         table = self.table
         low, high = table.low[at], table.high[at]
         above = next_above(low, self.model.schema.dtype)
@@ -122,7 +122,7 @@ class _Faces:
         return np.where(table.known[at], value, np.nan)
 
     def _inside(self, corner: Array, mine: Index, owner: Index) -> Iterator[Array]:
-        """Rows at the lower bounds, with every further level, and with missing values."""
+        """Yield rows at the lower bounds, with every further category, and with missing values."""
         table = self.table
         lower = corner.copy()
         lower[owner, table.column[mine]] = self._known(mine, upper=False)
@@ -135,13 +135,13 @@ class _Faces:
             more[to, table.column[mine[some]]] = levels
             yield more
         if self.model.missing != "error":
-            # What a rule does not ask may be missing.
-            asked = np.zeros(corner.shape, dtype=np.bool_)
-            asked[owner, table.column[mine]] = ~table.missing[mine]
-            yield np.where(asked, corner, np.nan)
+            # Features without a condition may be missing.
+            conditioned = np.zeros(corner.shape, dtype=np.bool_)
+            conditioned[owner, table.column[mine]] = ~table.missing[mine]
+            yield np.where(conditioned, corner, np.nan)
 
     def _outside(self, mine: Index) -> Iterator[tuple[Index, Array]]:
-        """Conditions, and a value just outside of each."""
+        """Yield conditions, with a value just outside of each."""
         table, dtype = self.table, self.model.schema.dtype
         finite = mine[np.isfinite(table.high[mine])]
         yield finite, next_above(table.high[finite], dtype)
@@ -153,11 +153,11 @@ class _Faces:
         never = mine[~table.known[mine] & ~self.nominal[mine]]
         yield never, np.zeros(len(never))
         for level in range(int(self.n_levels[mine].max(initial=0))):
-            asked = mine[self.nominal[mine] & (self.n_levels[mine] > level)]
-            out = asked[~self._accepts(asked, level)]
+            nominal = mine[self.nominal[mine] & (self.n_levels[mine] > level)]
+            out = nominal[~self._accepts(nominal, level)]
             yield out, np.full(len(out), float(level))
 
     def _accepts(self, at: Index, level: int) -> npt.NDArray[np.bool_]:
-        """Whether nominal conditions accept a level."""
+        """Return whether nominal conditions accept a category."""
         found = np.concatenate([[0], np.cumsum(self.table.levels == level)])
         return found[self.table.level_end[at]] > found[self.level_start[at]]

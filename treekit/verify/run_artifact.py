@@ -1,4 +1,4 @@
-"""Every kind of artifact that verify runs."""
+"""Runners for every kind of artifact, and the comparison of their predictions with the model's."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _RUNNERS = (
 
 
 def runners(templates: str | Path = "") -> tuple[Runner, ...]:
-    """Every kind of artifact that can be run, the languages of a folder of templates too."""
+    """Return the runners for all kinds of artifacts, including languages of a template folder."""
     return (*_RUNNERS, *language_runners(templates))
 
 
@@ -61,27 +61,26 @@ def runner_of(path: Path, templates: str | Path = "") -> Runner:
     Raises
     ------
     VerificationError
-        If there is none, or the folder `templates` is absent.
+        If there is none, or the folder `templates` does not exist.
     """
     known = runners(templates)
     for runner in known:
         if path.name.endswith(runner.suffix):
             return runner
     endings = ", ".join(dict.fromkeys(runner.suffix for runner in known))
-    said = [f"it runs files that end in {endings}", *why_no_runner(path.name, templates)]
-    raise VerificationError(f"verify cannot run {path.name!r}; {'; '.join(said)}")
+    reasons = [f"supported endings: {endings}", *why_no_runner(path.name, templates)]
+    raise VerificationError(f"verify cannot run {path.name!r}; {'; '.join(reasons)}")
 
 
-# ---------------------------------------------------------------- chosen
-# Which runtimes an artifact runs on, and why not on the others.
+# ---------------------------------------------------------------- choice of runtimes
 
 ALL = "all"
-"""What to ask for to run an artifact on every runtime that the machine has."""
+"""Name that selects every runtime that the machine has."""
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """One artifact, and what it runs on.
+    """An artifact and the runtimes chosen for it.
 
     Attributes
     ----------
@@ -89,9 +88,9 @@ class Chosen:
     runner : Runner
     runtimes : tuple of Runtime
     lacking : str
-        Why it runs on none, or not on one that was asked for by name; empty if it does.
+        Why no runtime, or one requested by name, can run it; empty if all can.
     untried : tuple of Untried
-        The other runtimes of its kind.
+        Other runtimes of its kind.
     """
 
     path: Path
@@ -113,20 +112,20 @@ def choose(
     ----------
     paths : sequence of Path
     wanted, without : collection of str
-        Names of runtimes, or `ALL`.  Kinds of which none is wanted by name
-        take the first that can run.
+        Names of runtimes, or `ALL`.  Kinds without a requested runtime use the
+        first available one.
     templates : str or Path
-        A folder of languages besides those that are known.
+        Folder of additional languages.
 
     Raises
     ------
     VerificationError
-        If a file is absent, or of no kind that is known, or a name is.
+        If a file does not exist, or its kind or the name of a runtime is unknown.
     """
     kinds = [runner_of(path, templates) for path in paths]
     for path in paths:
         if not path.is_file():
-            raise VerificationError(f"there is no file {str(path)!r} to verify")
+            raise VerificationError(f"cannot verify {str(path)!r}: no such file")
     named, barred = _names(wanted, templates), _names(without, templates)
     return tuple(
         _choose(path, runner, named, barred) for path, runner in zip(paths, kinds, strict=True)
@@ -147,7 +146,7 @@ def _names(given: Collection[str], templates: str | Path) -> set[str]:
 
 def _choose(path: Path, runner: Runner, wanted: set[str], without: set[str]) -> Chosen:
     lacking = {runtime.name: runtime.lacking(path) for runtime in runner.runtimes}
-    lacking |= {name: "left out, as asked" for name in lacking if name in without}
+    lacking |= {name: "excluded on request" for name in lacking if name in without}
     able = [runtime for runtime in runner.runtimes if not lacking[runtime.name]]
     named = wanted & set(lacking)
     if ALL in wanted:
@@ -168,29 +167,29 @@ def _choose(path: Path, runner: Runner, wanted: set[str], without: set[str]) -> 
 def _untried(path: Path, lacking: dict[str, str], used: set[str]) -> Iterator[Untried]:
     for name, why in lacking.items():
         if name not in used:
-            yield Untried(str(path), name, why or "not asked for")
+            yield Untried(str(path), name, why or "not requested")
 
 
 # ---------------------------------------------------------------- running
-# Running one artifact on one runtime, block of rows by block of rows, until its time is over.
+# Running one artifact on one runtime, block by block of rows, until its deadline.
 
 _FIRST = 2_000
 _LARGEST = 100_000
 _GROWTH = 8
 _LEAST = 100
-"""A block of fewer rows is not worth the start of a process."""
+"""Minimum rows of a block; fewer are not worth the start of a process."""
 
 
 @dataclass(frozen=True)
 class Questions:
-    """Rows (rows, features), what the model answers, and what was left out of them, in words."""
+    """Rows (rows, features) with the model's predictions, and a note of what was left out."""
 
     rows: npt.NDArray[np.float64]
     wanted: Answers
     note: str = ""
 
     def behind(self, first: Questions) -> Questions:
-        """The questions `first`, then these."""
+        """Return these rows with the rows of `first` in front."""
         wanted = Answers(
             np.concatenate([first.wanted.label, self.wanted.label]),
             np.concatenate([first.wanted.number, self.wanted.number]),
@@ -199,14 +198,14 @@ class Questions:
         return Questions(np.concatenate([first.rows, self.rows]), wanted, notes)
 
     def part(self, rows: npt.NDArray[np.int64]) -> Questions:
-        """Some of them."""
+        """Select rows by number."""
         wanted = Answers(self.wanted.label[rows], self.wanted.number[rows])
         return Questions(self.rows[rows], wanted)
 
 
 @dataclass
 class _Found:
-    """What was compared so far."""
+    """Results of the comparison so far."""
 
     compared: int = 0
     wrong: set[int] = field(default_factory=set)
@@ -221,10 +220,10 @@ def run_artifact(
     questions: Questions,
     deadline: float,
 ) -> ArtifactResult:
-    """Ask one artifact, in every way it can be called, until `deadline`.
+    """Run one artifact in every way it can be called, until `deadline`.
 
-    Rows are asked in an order of no pattern, so that what is left out for lack
-    of time is spread over the model; the first block is asked in any case.
+    Rows are run in random order, so that rows left out for lack of time are
+    spread over the model; the first block is always run.
     """
     files = {file.name: file_sha256(file) for file in runner.files(path) if file.is_file()}
     found, note = _Found(), questions.note
@@ -241,8 +240,8 @@ def run_artifact(
     except VerificationError as error:
         return ArtifactResult(str(path), runner.kind, files, error=str(error), runtime=runtime.name)
     if found.compared < len(questions.rows):
-        asked = f"{found.compared:,} of {len(questions.rows):,} rows were asked on {runtime.name}"
-        note = "; ".join(filter(None, (note, f"{asked} within the budget of time")))
+        progress = f"{found.compared:,} of {len(questions.rows):,} rows were run on {runtime.name}"
+        note = "; ".join(filter(None, (note, f"{progress} within the time budget")))
     return ArtifactResult(
         str(path),
         runner.kind,
@@ -256,7 +255,7 @@ def run_artifact(
 
 
 def _blocks(n_rows: int, deadline: float) -> Iterator[npt.NDArray[np.int64]]:
-    """Numbers of rows to ask next, as long as more of them fit into the time."""
+    """Yield the numbers of the rows to run next, while more of them fit into the time."""
     order = np.arange(n_rows)
     if n_rows > _FIRST:
         order = np.random.default_rng(0).permutation(n_rows)
@@ -267,9 +266,9 @@ def _blocks(n_rows: int, deadline: float) -> Iterator[npt.NDArray[np.int64]]:
         done += size
         if done >= n_rows:
             return
-        # What starting a process takes is counted as if each row took its part: careful.
-        a_row = (time.monotonic() - began) / size
-        fits = (deadline - time.monotonic()) / max(a_row, 1e-9)
+        # Includes the start of a process, so that the time of further rows is overestimated.
+        seconds_per_row = (time.monotonic() - began) / size
+        fits = (deadline - time.monotonic()) / max(seconds_per_row, 1e-9)
         if fits < _LEAST:
             return
         left = n_rows - done
@@ -283,20 +282,20 @@ def _compare(
     block: npt.NDArray[np.int64],
     found: _Found,
 ) -> None:
-    asked, answered = questions.part(block), 0
-    for how, given in runtime.run(job, asked.rows):
+    part, n_compared = questions.part(block), 0
+    for how, given in runtime.run(job, part.rows):
         n = len(given.label)
-        answered = max(answered, n)
-        wanted = Answers(asked.wanted.label[:n], asked.wanted.number[:n])
+        n_compared = max(n_compared, n)
+        wanted = Answers(part.wanted.label[:n], part.wanted.number[:n])
         wrong = differing(wanted, given)
         if not len(wrong):
             continue
         found.wrong.update(block[wrong].tolist())
         row = int(wrong[block[wrong].argmin()])
         if found.first is None or block[row] < found.first[0]:
-            shown = _difference(job.schema, asked.rows[row], wanted, given, row, how)
+            shown = _difference(job.schema, part.rows[row], wanted, given, row, how)
             found.first = int(block[row]), shown
-    found.compared += answered
+    found.compared += n_compared
 
 
 def _difference(

@@ -1,4 +1,4 @@
-"""Compiling and running C artifacts, in a process of their own."""
+"""Compilation of C artifacts, and their execution in a separate process."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ __all__ = ["C_RUNTIMES", "c_files"]
 _DRIVER = Path(__file__).with_name("c_driver.c")
 _FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror=implicit-function-declaration")
 _CELLS = {"double": 0, "float": 0, "uint32_t": 32, "uint64_t": 64}
-"""Types of a row's cells, and how many bits a number has where they are keys."""
+"""Types of a row's cells, with the bits of a number where cells are keys, else 0."""
 _NUMBERS = {"double": "f8", "int32_t": "i4", "int64_t": "i8"}
 
 
 @dataclass(frozen=True)
 class _Machine:
-    """A compiler, and what runs its programs here.
+    """A compiler, and the emulator that runs its programs, if any.
 
     Attributes
     ----------
     compiler : str
     emulator : str
-        Of another processor, in user mode; "" = none is needed.
+        User-mode emulator of another processor; "" = not needed.
     order : {"<", ">"}
-        Which byte of a number comes first there.
+        Byte order.
     """
 
     compiler: str
@@ -51,13 +51,13 @@ class _Machine:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        # The emulator finds no libraries of its processor: they go into the program.
+        # Static, as the emulator does not find the libraries of its processor.
         return (*_FLAGS, "-static") if self.emulator else _FLAGS
 
 
 @dataclass(frozen=True)
 class _Header:
-    """What a generated header says: prefix of the functions, and its macros by name."""
+    """Contents of a generated header: prefix of the functions, and macros by name."""
 
     prefix: str
     macros: dict[str, str]
@@ -71,7 +71,7 @@ class _Header:
         return self.macros.get("OUTPUT", "double")
 
     def answers(self, schema: Schema, out: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        """The numbers that integer sums stand for, as the header says."""
+        """Convert integer sums to numbers, as declared by the header."""
         if self.number == "double":
             return np.ascontiguousarray(out, dtype=np.float64)
         if "TOTAL" in self.macros:
@@ -82,7 +82,7 @@ class _Header:
 
 
 def c_files(path: Path) -> list[Path]:
-    """The source and its header."""
+    """Return the source and its header."""
     return [path, path.with_suffix(".h")]
 
 
@@ -91,14 +91,14 @@ def _runtime(name: str, machine: _Machine) -> Runtime:
         return _run_compiled(job, rows, machine)
 
     def version() -> str:
-        told = _said([machine.compiler, "-dumpfullversion", "-dumpversion"])
-        return f"{told}, {_said([machine.emulator, '--version'])}" if machine.emulator else told
+        text = _said([machine.compiler, "-dumpfullversion", "-dumpversion"])
+        return f"{text}, {_said([machine.emulator, '--version'])}" if machine.emulator else text
 
     return Runtime(name, run, version, _lacking(machine))
 
 
 def _said(command: list[str]) -> str:
-    """The first line that a program prints."""
+    """Return the first line that a program prints."""
     done = subprocess.run(command, capture_output=True, check=False)  # noqa: S603
     return (done.stdout.decode(errors="replace").strip().splitlines() or [""])[0]
 
@@ -115,14 +115,13 @@ C_RUNTIMES = (
     _runtime("qemu-aarch64", _Machine("aarch64-linux-gnu-gcc", "qemu-aarch64", "<")),
     _runtime("qemu-s390x", _Machine("s390x-linux-gnu-gcc", "qemu-s390x", ">")),
 )
-"""This machine's own compilers; then an ARM without floating point, a 64-bit ARM, and a machine
-of the other byte order."""
+"""Native compilers; then an ARM without floating point, a 64-bit ARM, and a big-endian machine."""
 
 
 def _run_compiled(
     job: Job, rows: npt.NDArray[np.float64], machine: _Machine
 ) -> Iterator[tuple[str, Answers]]:
-    """Compile with ``-std=c99 -O2``; ask row by row, in batches, and for its names."""
+    """Compile with ``-std=c99 -O2``, check the names, and run rows one by one and in batches."""
     schema, path = job.schema, job.path
     model, header = job.folder / "model", _read_header(job)
     if not model.is_file():
@@ -139,36 +138,36 @@ def _run_compiled(
     for mode in ("single", "batch"):
         answer = job.call([*machine.start, model, mode], given)
         if len(answer) != len(rows) * record.itemsize:
-            raise VerificationError(f"{path.name!r} did not answer every row")
+            raise VerificationError(f"{path.name!r} did not return a prediction for every row")
         table = np.frombuffer(answer, dtype=record)
-        told = table["label"].astype(np.int64)
-        label = np.broadcast_to(told, (len(table), len(classes))).copy()
+        labels = table["label"].astype(np.int64)
+        label = np.broadcast_to(labels, (len(table), len(classes))).copy()
         label[(label < -1) | (label >= classes)] = STRANGE
         native = table["number"].astype(number[1:])
         yield mode, Answers(label, header.answers(schema, native))
 
 
 def _n_labels(schema: Schema) -> int:
-    """Labels that one call gives: one, or one a target if several have classes."""
+    """Return the number of labels of one call: one, or one a target if several have classes."""
     return len(schema.outputs) if schema.task == "classification" else 1
 
 
 def _read_header(job: Job) -> _Header:
     path, schema = job.path.with_suffix(".h"), job.schema
     if not path.is_file():
-        raise VerificationError(f"{job.path.name!r} needs its header {path.name!r} beside it")
+        raise VerificationError(f"{job.path.name!r} needs its header {path.name!r} in its folder")
     text = path.read_text(encoding="utf-8", errors="replace")
     function = re.search(r"^int (\w+)_predict\(", text, re.MULTILINE)
     if function is None:
-        raise VerificationError(f"{path.name!r} is not a header that treekit writes")
+        raise VerificationError(f"{path.name!r} is not a header written by treekit")
     start = f"{function[1].upper()}_"
     lines = re.findall(rf'^#define {start}([A-Z_]+) \(?"?([\w.+-]+)', text, re.MULTILINE)
     header = _Header(function[1], dict(lines))
     wanted = _sizes(schema)
     if any(header.macros.get(name) != str(size) for name, size in wanted.items()):
-        raise VerificationError(f"{path.name!r} has other columns or classes than the model")
+        raise VerificationError(f"{path.name!r} differs from the model in columns or classes")
     if header.cell not in _CELLS or header.number not in _NUMBERS:
-        raise VerificationError(f"{path.name!r} has rows or answers of a type that is unknown")
+        raise VerificationError(f"{path.name!r} has an unknown input or output type")
     return header
 
 
@@ -192,44 +191,48 @@ def _compile(job: Job, header: _Header, machine: _Machine, model: Path) -> None:
     if bits := _CELLS[header.cell]:
         macros += [f"-DKEY={header.prefix}_key", f"-DBITS={bits}"]
     include = job.path.with_suffix(".h").resolve()
-    made = job.folder / "model.o"
-    job.call([machine.compiler, *machine.flags, "-c", job.path.resolve(), "-o", made])
+    object_file = job.folder / "model.o"
+    job.call([machine.compiler, *machine.flags, "-c", job.path.resolve(), "-o", object_file])
     job.call(
         [
             *(machine.compiler, *machine.flags, *macros),
-            *("-include", include, _DRIVER, made, "-o", model),
+            *("-include", include, _DRIVER, object_file, "-o", model),
         ],
         what=include.name,
     )
 
 
 def _check_names(job: Job, start: list[str]) -> None:
-    """The names of columns, targets and classes, in UTF-8, up to a NUL as C texts are."""
+    """Compare the names of columns, targets and classes, in UTF-8, up to a NUL as in C strings."""
     schema = job.schema
-    told = job.call([*start, "names"])
+    names_in_file = job.call([*start, "names"])
     targets = [output.name for output in schema.outputs]
     classes = [[str(label) for label in output.classes] for output in schema.outputs]
     wanted = [list(schema.names), *([targets] if schema.more else [])]
     wanted += classes if schema.task == "classification" else [[]]
     expected = b"".join(b"".join(_utf8(n) + b"\0" for n in names) + b"\0" for names in wanted)
-    if told != expected:
-        raise VerificationError(f"{job.path.name!r} names its columns or classes otherwise")
+    if names_in_file != expected:
+        raise VerificationError(
+            f"{job.path.name!r} differs from the model in column or class names"
+        )
 
 
 def _utf8(text: str) -> bytes:
-    """UTF-8, also of half a surrogate pair, which no C file can hold."""
+    """Encode text as UTF-8, also lone surrogates, which no C file can contain."""
     return text.encode(errors="surrogatepass")
 
 
 def _check_codes(job: Job, start: list[str], order: str) -> None:
-    """The code of every level, and that of a text outside the vocabulary."""
-    asked, codes, whole = [], [], f"{order}i4"
+    """Compare the code of every category, and of a text outside the vocabulary."""
+    requests, codes, int_type = [], [], f"{order}i4"
     for f, column in enumerate(job.schema.columns):
         texts = [*column.levels, unseen_text(column)] if column.kind == "nominal" else ["x"]
         for code, text in enumerate(texts):
             content = _utf8(text)
-            asked.append(np.array([f, len(content)], dtype=whole).tobytes() + content)
+            requests.append(np.array([f, len(content)], dtype=int_type).tobytes() + content)
             codes.append(code if code < len(column.levels) else -1)
-    told = np.frombuffer(job.call([*start, "codes"], b"".join(asked)), dtype=whole)
-    if not np.array_equal(told, codes):
-        raise VerificationError(f"{job.path.name!r} codes its categories otherwise")
+    codes_in_file = np.frombuffer(job.call([*start, "codes"], b"".join(requests)), dtype=int_type)
+    if not np.array_equal(codes_in_file, codes):
+        raise VerificationError(
+            f"{job.path.name!r} differs from the model in the codes of categories"
+        )

@@ -1,20 +1,21 @@
-"""Running artifacts of the languages that are folders of templates, as their profiles tell.
+"""Execution of artifacts of the languages defined by folders of templates and their profiles.
 
-The driver is made of the language's own templates.  It holds one artifact or several,
-compiled at once, and answers requests on its standard input, one after the other, until
-that ends.  Numbers are little-endian, integers of 32 bits; a text is its length in bytes
-and the bytes.
+The driver is rendered from the language's own templates.  It contains one artifact or
+several, compiled together, and answers requests on its standard input, one after the
+other, until the end of input.  Numbers are little-endian, integers have 32 bits; a text
+is its length in bytes and the bytes.
 
 ========================================  ==============================================
 request                                   reply
 ========================================  ==============================================
-the artifact's number                     lists of texts: columns, targets, labels of each
-                                          target, levels of each column; the length first
-how many texts, then of each the column   of each the code of that level, -1 = none
-and the text
-how many rows, then doubles               of each row a label for each target (-1 = refused,
-                                          0 for numbers, -3 = refused by one function
-                                          only), and the answer's doubles
+number of the artifact                    lists of texts: columns, targets, labels of each
+                                          target, categories of each column; each preceded
+                                          by its length
+number of texts, then for each the        for each text the code of that category, -1 =
+column and the text                       none
+number of rows, then doubles              for each row a label for each target (-1 =
+                                          refused, 0 for numbers, -3 = refused by one
+                                          function only), and the doubles of the prediction
 ========================================  ==============================================
 """
 
@@ -51,9 +52,9 @@ from treekit.verify.runtime import Job, Rows, Runner, Runtime
 __all__ = ["Program", "language_runners", "why_no_runner"]
 
 _SECONDS = 60
-"""Most that telling a version takes."""
+"""Time limit of a version command."""
 _BUILT = "treekit-built"
-"""A file that tells that the folder of a job holds the driver already."""
+"""Marker file of a job folder in which the driver is built."""
 
 
 class Program:
@@ -62,13 +63,13 @@ class Program:
     Parameters
     ----------
     export : LanguageExport
-        Of an exporter whose profile says how to verify.
+        Of an exporter whose profile has a [verify] section.
     paths, schemas : sequences of Path and Schema
         The artifacts.
     folder : Path
-        To work in; if the program is there already, it is not built again.
+        Working folder; if it contains the program, the program is not built again.
     deadline : float
-        As of `treekit.verify.runtime.Job`.
+        As in `treekit.verify.runtime.Job`.
 
     Raises
     ------
@@ -99,53 +100,55 @@ class Program:
         (folder / _BUILT).touch()
 
     def answers(self, rows: Sequence[npt.NDArray[np.float64]]) -> list[Answers]:
-        """What each artifact says to rows (n, features) of its own.
+        """Predict rows (n, features) with each artifact.
 
         Raises
         ------
         VerificationError
-            If one names its columns, classes or categories otherwise than its schema.
+            If the names of columns, classes or categories of one differ from its schema.
         """
         content = b"".join(map(self._request, range(len(rows)), rows))
         reply = io.BytesIO(self.job.call(_words(self.how.run), content))
         return [self._answers(number, len(some), reply) for number, some in enumerate(rows)]
 
     def _request(self, number: int, rows: npt.NDArray[np.float64]) -> bytes:
-        asked = self._level_texts(number)
-        texts = [_int(feature) + self._text(text) for feature, text, _ in asked]
+        categories = self._level_texts(number)
+        texts = [_int(feature) + self._text(text) for feature, text, _ in categories]
         head = _int(number) + _int(len(texts)) + b"".join(texts) + _int(len(rows))
         return head + rows.astype("<f8").tobytes()
 
     def _level_texts(self, number: int) -> list[tuple[int, str, int]]:
-        """Columns, texts, and their codes: every level, and a text outside each vocabulary."""
-        asked: list[tuple[int, str, int]] = []
+        """List columns, texts and codes: every category, and a text outside each vocabulary."""
+        texts: list[tuple[int, str, int]] = []
         for f, column in enumerate(self.schemas[number].columns):
-            asked += [(f, text, code) for code, text in enumerate(column.levels)]
-            asked.append((f, unseen_text(column) if column.kind == "nominal" else "x", -1))
-        return asked
+            texts += [(f, text, code) for code, text in enumerate(column.levels)]
+            texts.append((f, unseen_text(column) if column.kind == "nominal" else "x", -1))
+        return texts
 
     def _answers(self, number: int, n_rows: int, reply: io.BytesIO) -> Answers:
         schema, name = self.schemas[number], self.paths[number].name
         names = self._names(schema)
         if reply.read(len(names)) != names:
-            raise VerificationError(f"{name!r} names its columns, classes or categories otherwise")
+            raise VerificationError(
+                f"{name!r} differs from the model in names of columns, classes or categories"
+            )
         codes = np.array([code for _, _, code in self._level_texts(number)], dtype="<i4").tobytes()
         if reply.read(len(codes)) != codes:
-            raise VerificationError(f"{name!r} codes its categories otherwise")
+            raise VerificationError(f"{name!r} differs from the model in the codes of categories")
         record = np.dtype(
             [("label", "<i4", (len(schema.outputs),)), ("number", "<f8", (schema.n_values,))]
         )
-        told = reply.read(n_rows * record.itemsize)
-        if len(told) != n_rows * record.itemsize:
-            raise VerificationError(f"{name!r} did not answer every row")
-        table = np.frombuffer(told, dtype=record)
+        content = reply.read(n_rows * record.itemsize)
+        if len(content) != n_rows * record.itemsize:
+            raise VerificationError(f"{name!r} did not return a prediction for every row")
+        table = np.frombuffer(content, dtype=record)
         label = table["label"].astype(np.int64)
         classes = [max(len(output.classes), 1) for output in schema.outputs]
         label[(label < INCONSISTENT) | (label >= classes)] = STRANGE
         return Answers(label, np.ascontiguousarray(table["number"], dtype=np.float64))
 
     def _names(self, schema: Schema) -> bytes:
-        """All names of a schema, as a driver writes them."""
+        """Encode all names of a schema as a driver writes them."""
         lists = [schema.names, [output.name for output in schema.outputs]]
         lists += [[str(label) for label in output.classes] for output in schema.outputs]
         lists += [column.levels for column in schema.columns]
@@ -156,32 +159,32 @@ class Program:
         return _int(len(content)) + content
 
     def _placed(self, number: int) -> dict[str, Any]:
-        """Put an artifact into the folder; what the driver's templates know of it."""
+        """Copy an artifact into the folder; return the values for the driver's templates."""
         path, schema = self.paths[number], self.schemas[number]
         content = path.read_bytes()
         place = self.folder / self.how.artifact.format(number=number, name=path.name)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content)
         stem = path.name.removesuffix(self.export.profile.suffix)
-        told = schema_values(schema, stem, Tables(self.export.profile.literals))
+        values = schema_values(schema, stem, Tables(self.export.profile.literals))
         text = content.decode("utf-8", errors="replace")
         found = {name: _found(pattern, text) for name, pattern in self.how.find.items()}
-        return told | {"number": number, "found": found}
+        return values | {"number": number, "found": found}
 
 
 def language_runners(templates: str | Path = "") -> list[Runner]:
-    """Runners of all languages whose profiles say how, plugins' and users' too.
+    """Return runners of all languages whose profiles have a [verify] section, plugins included.
 
-    Those of the folder `templates` come first; a `TreekitWarning` tells what is faulty there.
+    Those of the folder `templates` come first; faulty ones are reported by a `TreekitWarning`.
 
     Raises
     ------
     VerificationError
-        If there is no such folder.
+        If the folder does not exist.
     """
     exports, faults = _offered(templates)
     for fault in faults:
-        warnings.warn(f"{fault}. That language is left out", TreekitWarning, stacklevel=2)
+        warnings.warn(f"{fault}; this language is skipped", TreekitWarning, stacklevel=2)
     return [
         Runner(
             export.profile.name,
@@ -201,23 +204,23 @@ def language_runners(templates: str | Path = "") -> list[Runner]:
 
 
 def why_no_runner(name: str, templates: str | Path = "") -> list[str]:
-    """What about languages may be why no runner runs the file `name`, sentences."""
+    """Return reasons related to languages why no runner runs the file `name`."""
     exports, faults = _offered(templates)
-    mute = [
-        f"the language {export.profile.name!r} has no [verify] in "
-        f"{str(export.folder / export.profile.name / PROFILE)!r}, which says how to run it"
+    reasons = [
+        f"the language {export.profile.name!r} has no [verify] section in "
+        f"{str(export.folder / export.profile.name / PROFILE)!r}; add one to run its files"
         for export in exports
         if export.profile.verify is None and name.endswith(export.profile.suffix)
     ]
-    if mute:
-        return mute[:1]
+    if reasons:
+        return reasons[:1]
     if templates and not faults and not any(folder_of_languages(templates).glob(f"*/{PROFILE}")):
-        faults = [f"the folder {str(templates)!r} holds no language, NAME/{PROFILE}"]
+        faults = [f"no language in the folder {str(templates)!r}: expected NAME/{PROFILE}"]
     return faults + list(registry.faults())
 
 
 def _offered(templates: str | Path) -> tuple[list[LanguageExport], list[str]]:
-    """All languages, those of the folder `templates` first, and what is faulty there."""
+    """Return all languages, those of the folder `templates` first, and faults found there."""
     offered: list[Exporter] = []
     faults: list[str] = []
     if templates:
@@ -243,14 +246,14 @@ def _version(export: LanguageExport) -> str:
     how = _how(export)
     if not how.version:
         return "unknown"
-    told = subprocess.run(  # noqa: S603 - the command of the profile
+    done = subprocess.run(  # noqa: S603 - the command of the profile
         _words(how.version), capture_output=True, check=False, timeout=_SECONDS
     )
-    return told.stdout.decode(errors="replace").strip().partition("\n")[0]
+    return done.stdout.decode(errors="replace").strip().partition("\n")[0]
 
 
 def _lacking(export: LanguageExport, path: Path) -> str:
-    """What a language needs and this machine has not, program or Python module."""
+    """Return which required program or Python module is not installed; empty if none."""
     del path
     absent = [
         name
@@ -263,13 +266,13 @@ def _lacking(export: LanguageExport, path: Path) -> str:
 def _how(export: LanguageExport) -> Verify:
     if export.profile.verify is None:
         raise VerificationError(
-            f"the language {export.profile.name!r} does not say how to verify: add [verify]"
+            f"the language {export.profile.name!r} cannot be verified; add a [verify] section"
         )
     return export.profile.verify
 
 
 def _found(pattern: str, text: str) -> Code:
-    """A name of the artifact; empty if there is none, or it is no plain name."""
+    """Find a name in the artifact; empty if there is none, or it is not an identifier."""
     found = re.search(pattern, text, re.MULTILINE)
     return Code(found[1] if found and re.fullmatch(r"[A-Za-z0-9_.]+", found[1]) else "")
 

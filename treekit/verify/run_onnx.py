@@ -1,4 +1,4 @@
-"""Running ONNX files in onnxruntime: one tensor or named columns, maps and more outputs too."""
+"""Execution of ONNX files in onnxruntime: tensor or named columns, maps and additional outputs."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = ["ONNX_RUNTIMES", "run_onnx"]
 
 _BATCH = 8192
 _SINGLE_ROWS = 300
-"""Of one input; each further one costs as much again."""
+"""Rows run one by one, for one input; divided by the number of inputs."""
 _NUMBERS = {"tensor(float)": np.float32, "tensor(double)": np.float64}
 _MORE = {"leaf", "path"}
-"""Outputs that say more than the answer, and are let be."""
+"""Outputs other than predictions, which are ignored."""
 
 Rows = npt.NDArray[np.float64]
 Feeds = dict[str, npt.NDArray[Any]]
 
 
 def run_onnx(job: Job, rows: Rows) -> Iterator[tuple[str, Answers]]:
-    """Feed rows to onnxruntime, in batches and, for some, one at a time."""
+    """Run rows in onnxruntime, in batches and, for some, one at a time."""
     import onnxruntime
 
     path, schema = job.path, job.schema
@@ -41,23 +41,23 @@ def run_onnx(job: Job, rows: Rows) -> Iterator[tuple[str, Answers]]:
         )
         _require_shape(session, path, schema)
         feeds = _feeds(session, schema, rows)
-        # What fails without any row does not refuse rows: it cannot run.
+        # A failure without rows is an error, not a refusal of rows.
         session.run(None, _part(feeds, 0, 0))
         yield "batches", _answers(session, schema, feeds, len(rows), _BATCH)
-        # One row alone takes other loops inside onnxruntime.
+        # onnxruntime runs single rows in other loops.
         alone = max(_SINGLE_ROWS // len(feeds), 10)
         yield "single rows", _answers(session, schema, feeds, min(len(rows), alone), 1)
     except VerificationError:
         raise
-    except Exception as error:  # onnxruntime raises kinds of its own, some bare RuntimeErrors
+    except Exception as error:  # onnxruntime raises its own types, some bare RuntimeErrors
         raise VerificationError(f"onnxruntime cannot run {path.name!r}: {error}") from error
 
 
-# ------------------------------------------------------------------ what goes in
+# ------------------------------------------------------------------ inputs
 
 
 def _require_shape(session: Any, path: Path, schema: Schema) -> None:
-    """Refuse a graph of another width; a width that is not declared shows when it runs."""
+    """Reject a graph of another width; an undeclared width fails when the graph runs."""
     inputs = session.get_inputs()
     alone = [one.name for one in inputs] == ["X"] and _width(inputs[0]) in (
         None,
@@ -71,17 +71,17 @@ def _require_shape(session: Any, path: Path, schema: Schema) -> None:
         or not wanted.keys() <= given.keys() <= wanted.keys() | _MORE
         or not fits
     ):
-        raise VerificationError(f"{path.name!r} has other columns or classes than the model")
+        raise VerificationError(f"{path.name!r} differs from the model in columns or classes")
 
 
 def _width(place: Any) -> int | None:
-    """The declared width of an input or output (rows, width), if it has one."""
+    """Return the declared width of an input or output (rows, width), if it has one."""
     width = place.shape[1] if len(place.shape) == 2 else None
     return width if isinstance(width, int) else None
 
 
 def _are_columns(inputs: list[Any], schema: Schema) -> bool:
-    """Whether there is an input for each column, in order: texts or numbers, (rows, 1)."""
+    """Whether each column has an input, in order: texts or numbers, (rows, 1)."""
     return len(inputs) == schema.n_features and all(
         _width(one) == 1 and (one.type == "tensor(string)") == (column.kind == "nominal")
         for one, column in zip(inputs, schema.columns, strict=True)
@@ -89,11 +89,11 @@ def _are_columns(inputs: list[Any], schema: Schema) -> bool:
 
 
 def _feeds(session: Any, schema: Schema, rows: Rows) -> Feeds:
-    """Rows of numbers and codes as the inputs want them."""
+    """Convert rows of numbers and codes to the inputs of the graph."""
     inputs = session.get_inputs()
-    strange = next((one.type for one in inputs if one.type not in _kinds()), None)
-    if strange is not None:
-        raise VerificationError(f"an input is a {strange}, which no file of treekit's has")
+    unknown = next((one.type for one in inputs if one.type not in _kinds()), None)
+    if unknown is not None:
+        raise VerificationError(f"an input has type {unknown}, which treekit does not write")
     with np.errstate(over="ignore", under="ignore"):
         if not _are_columns(inputs, schema):
             return {"X": rows.astype(_NUMBERS[inputs[0].type])}
@@ -110,10 +110,10 @@ def _kinds() -> set[str]:
 
 
 def _texts(schema: Schema, column: Column, codes: Rows) -> npt.NDArray[Any]:
-    """(rows, 1) texts of codes: levels, a mark of a missing value, a text never seen."""
+    """Convert codes to texts (rows, 1): categories, a missing value mark, or an unseen text."""
     n = len(column.levels)
     unseen = unseen_text(column)
-    # Blanks around a mark do not count; without a mark nothing says missing but the unseen.
+    # Blanks around a mark are ignored; without a mark an unseen text stands for missing.
     marks = (f" {mark}\t" for mark in schema.missing_marks if mark == mark.strip())
     missing = next((mark for mark in marks if mark not in column.levels), unseen)
     texts = np.array([*column.levels, unseen, missing], dtype=object)
@@ -126,7 +126,7 @@ def _part(feeds: Feeds, first: int, last: int) -> Feeds:
     return {name: cells[first:last] for name, cells in feeds.items()}
 
 
-# ------------------------------------------------------------------ what comes out
+# ------------------------------------------------------------------ outputs
 
 
 def _answers(session: Any, schema: Schema, feeds: Feeds, n: int, size: int) -> Answers:
@@ -144,10 +144,10 @@ def _answers(session: Any, schema: Schema, feeds: Feeds, n: int, size: int) -> A
 def _answered(
     session: Any, schema: Schema, feeds: Feeds, first: int, last: int
 ) -> Iterator[Answers]:
-    """Answers in the order of the rows; a row refuses the batch that it is in, so halve it."""
+    """Yield predictions in the order of the rows; halve a batch that fails for a refused row."""
     try:
-        told = session.run(list(_outputs(schema)), _part(feeds, first, last))
-    except Exception:  # noqa: BLE001 - onnxruntime has kinds of its own, some bare RuntimeErrors
+        outputs = session.run(list(_outputs(schema)), _part(feeds, first, last))
+    except Exception:  # noqa: BLE001 - onnxruntime raises its own types, some bare RuntimeErrors
         if last - first > 1:
             middle = (first + last) // 2
             yield from _answered(session, schema, feeds, first, middle)
@@ -156,11 +156,11 @@ def _answered(
             refused = np.full((last - first, len(schema.outputs)), REFUSED, dtype=np.int64)
             yield Answers(refused, np.zeros((last - first, schema.n_values)))
         return
-    yield _read(dict(zip(_outputs(schema), told, strict=True)), schema, last - first)
+    yield _read(dict(zip(_outputs(schema), outputs, strict=True)), schema, last - first)
 
 
 def _read(told: dict[str, Any], schema: Schema, n: int) -> Answers:
-    """What a graph told n rows, by the names of `_outputs`."""
+    """Convert the outputs of a graph for n rows, named as in `_outputs`."""
     codes = np.zeros((n, len(schema.outputs)), dtype=np.int64)
     if schema.task == "classification":
         labels = [told[name] for name in told if name.startswith("label")]
@@ -179,20 +179,20 @@ def _read(told: dict[str, Any], schema: Schema, n: int) -> Answers:
 
 def _doubles(name: str, numbers: npt.NDArray[Any]) -> Rows:
     if numbers.dtype != np.float64:
-        raise VerificationError(f"{name} is {numbers.dtype}, not double")
+        raise VerificationError(f"output {name!r}: expected double, got {numbers.dtype}")
     return numbers
 
 
 def _of_maps(maps: list[dict[Any, float]], labels: tuple[Any, ...]) -> npt.NDArray[np.float32]:
-    """(rows, classes) of maps of label to float32, which hold the probabilities rounded."""
+    """Convert maps of label to rounded probability, (rows, classes) float32."""
     if any(set(one) != set(labels) for one in maps):
-        raise VerificationError("the maps of probabilities have other labels than the model")
+        raise VerificationError("the maps of probabilities have different labels from the model")
     cells = [[one[label] for label in labels] for one in maps]
     return np.array(cells, dtype=np.float32).reshape(len(maps), len(labels))
 
 
 def _outputs(schema: Schema) -> dict[str, int | None]:
-    """Names of a graph's outputs, labels first, and how wide each is."""
+    """Return the names of a graph's outputs, labels first, with their widths."""
     if schema.task == "regression":
         return {"value": schema.n_values if schema.more else None}
     ends = [f"_{k}" for k in range(len(schema.outputs))] if schema.more else [""]

@@ -1,4 +1,4 @@
-"""Running Python artifacts in processes that see nothing but the standard library."""
+"""Execution of Python artifacts in processes that import only the standard library."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ __all__ = ["PYTHON_RUNTIMES", "run_python"]
 
 _DRIVER = Path(__file__).with_name("python_driver.py")
 _ROWS_A_PROCESS = 5000
-_OTHER = "has other columns or classes than the model"
+_OTHER = "differs from the model in columns or classes"
 _OTHER_COLUMNS = 86
-"""Exit code of the driver; as good as any that nothing else uses."""
+"""Exit code of the driver; any code without another meaning."""
 
 
 def run_python(job: Job, rows: npt.NDArray[np.float64]) -> Iterator[tuple[str, Answers]]:
@@ -38,10 +38,10 @@ def run_python(job: Job, rows: npt.NDArray[np.float64]) -> Iterator[tuple[str, A
 
 
 def _asked(job: Job, rows: npt.NDArray[np.float64], number: int) -> Answers:
-    """What a process of its own answers."""
+    """Predict rows in a separate process."""
     schema, folder = job.schema, job.folder / str(number)
     folder.mkdir(exist_ok=True)
-    given = {
+    description = {
         "artifact": str(job.path.resolve()),
         "rows": str(folder / "rows"),
         "answers": str(folder / "answers"),
@@ -54,7 +54,7 @@ def _asked(job: Job, rows: npt.NDArray[np.float64], number: int) -> Answers:
         ],
     }
     (folder / "rows").write_bytes(rows.tobytes())
-    (folder / "job").write_text(json.dumps(given), encoding="utf-8")
+    (folder / "job").write_text(json.dumps(description), encoding="utf-8")
     (folder / "answers").unlink(missing_ok=True)
     try:
         job.call([sys.executable, "-I", "-S", "-B", _DRIVER, folder / "job"])
@@ -68,11 +68,11 @@ def _asked(job: Job, rows: npt.NDArray[np.float64], number: int) -> Answers:
 def _answers(job: Job, n_rows: int, out: Path) -> Answers:
     schema, n_outputs = job.schema, len(job.schema.outputs)
     if not out.is_file():
-        raise VerificationError(f"{job.path.name!r} ended before it answered")
+        raise VerificationError(f"{job.path.name!r} ended before it wrote predictions")
     content = out.read_bytes()
     if len(content) != 8 * n_rows * (n_outputs + schema.n_values):
         raise VerificationError(
-            f"{job.path.name!r} {_OTHER}: it does not give {schema.n_values} numbers a row"
+            f"{job.path.name!r} {_OTHER}: expected {schema.n_values} numbers a row"
         )
     label = np.frombuffer(content, dtype=np.int64, count=n_rows * n_outputs)
     number = np.frombuffer(content, dtype=np.float64, offset=8 * n_rows * n_outputs)

@@ -1,4 +1,4 @@
-"""Reading rules and executing them."""
+"""Execution of rule text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["RULES_RUNTIMES", "run_rules"]
 
 
 def run_rules(job: Job, rows: npt.NDArray[np.float64]) -> Iterator[tuple[str, Answers]]:
-    """Read the text and execute it; the text alone, not the model, decides."""
+    """Read rule text and execute it, without the model."""
     path, schema = job.path, job.schema
     try:
         rules = parse_rules(path.read_bytes().decode())
@@ -25,11 +25,11 @@ def run_rules(job: Job, rows: npt.NDArray[np.float64]) -> Iterator[tuple[str, An
         raise VerificationError(f"{path.name!r} cannot be read: {error}") from error
     if rules.rounding is not None:
         raise VerificationError(
-            f"{path.name!r} has thresholds shortened to {rules.rounding.digits} digits, which is "
-            "certain for the rows of one table only; write the rules without --digits"
+            f"{path.name!r} has thresholds shortened to {rules.rounding.digits} digits, which are "
+            "exact for the rows of one table only; write the rules without --digits"
         )
     if (rules.schema.columns, rules.schema.outputs) != (schema.columns, schema.outputs):
-        raise VerificationError(f"{path.name!r} has other columns or classes than the model")
+        raise VerificationError(f"{path.name!r} differs from the model in columns or classes")
     answered = ~rules.refused(rows)
     yield "rules", answers_of(rules, rules.sums(rows[answered]), answered)
 

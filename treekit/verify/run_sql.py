@@ -1,4 +1,4 @@
-"""Running SQL artifacts: the rows go into a table, the query answers them."""
+"""Execution of SQL artifacts: the rows fill a table, and the query reads it."""
 
 from __future__ import annotations
 
@@ -33,46 +33,46 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- sql engines
-# SQLite, DuckDB and PostgreSQL, each with a table of its own for the length of a job.
+# ---------------------------------------------------------------- SQL engines
+# SQLite, DuckDB and PostgreSQL, each with a temporary table for the duration of a job.
 
 POSTGRES = "TREEKIT_POSTGRES"
-"""The environment variable that says how to reach a PostgreSQL server, as psycopg takes it."""
+"""Environment variable with the connection string of a PostgreSQL server, in psycopg's format."""
 
 SqlColumn = tuple[str, str, Sequence[Any]]
 """Name, type (REAL, TEXT or BIGINT) and cells."""
 
 
 class Engine(Protocol):
-    """A connection that is thrown away with all that it holds.
+    """A connection whose data is discarded when it is closed.
 
     Attributes
     ----------
     dialect : str
-        As the setting of the exporter; sqlglot's, too.
+        Dialect, as in the exporter's setting and in sqlglot.
     has_nan : bool
-        Whether a column of numbers can hold NaN besides NULL.
+        Whether a column of numbers can contain NaN as well as NULL.
     """
 
     dialect: str
     has_nan: bool
 
     def fill(self, table: str, columns: Sequence[SqlColumn]) -> Sequence[int]:
-        """Make a table of cells, in place of the one of that name.
+        """Create a table of cells, replacing the one of that name.
 
-        Which row comes first, second, ... when the table is read; nothing if
-        they come as they were given.
+        Return the numbers of the rows in the order in which the table is read;
+        nothing if that is the given order.
         """
 
     def ask(self, query: str, deadline: float) -> list[tuple[Any, ...]]:
-        """Every row of a query's answer; `VerificationError` if it has none."""
+        """Return all rows of a query; `VerificationError` if it fails."""
 
     def close(self) -> None:
-        """Forget all of it."""
+        """Close the connection and discard its data."""
 
 
 def quoted(name: str, dialect: str) -> str:
-    """A name as the engine wants it in a query."""
+    """Quote a name for a query of the engine."""
     from sqlglot import exp
 
     return exp.to_identifier(name, quoted=True).sql(dialect=dialect)
@@ -81,12 +81,12 @@ def quoted(name: str, dialect: str) -> str:
 def _definition(
     table: str, columns: Sequence[SqlColumn], dialect: str, types: dict[str, str]
 ) -> str:
-    own = [f"{quoted(name, dialect)} {types[kind]}" for name, kind, _ in columns]
-    return f"{quoted(table, dialect)} ({', '.join(own)})"
+    definitions = [f"{quoted(name, dialect)} {types[kind]}" for name, kind, _ in columns]
+    return f"{quoted(table, dialect)} ({', '.join(definitions)})"
 
 
 class SQLiteEngine:
-    """A database in memory."""
+    """An in-memory SQLite database."""
 
     dialect, has_nan = "sqlite", False
 
@@ -97,7 +97,7 @@ class SQLiteEngine:
         self.error: type[Exception] = sqlite3.Error
 
     def fill(self, table: str, columns: Sequence[SqlColumn]) -> Sequence[int]:
-        """Make the table."""
+        """Create the table."""
         name = quoted(table, self.dialect)
         types = {"REAL": "REAL", "TEXT": "TEXT", "BIGINT": "INTEGER"}
         self.connection.execute(f"DROP TABLE IF EXISTS {name}")
@@ -112,7 +112,7 @@ class SQLiteEngine:
         return ()
 
     def ask(self, query: str, deadline: float) -> list[tuple[Any, ...]]:
-        """Run the query, looking at the clock now and then."""
+        """Run the query; a progress handler stops it at the deadline."""
         over = not math.isinf(deadline)
         self.connection.set_progress_handler(
             (lambda: time.monotonic() > deadline) if over else None, 100_000
@@ -125,12 +125,12 @@ class SQLiteEngine:
             self.connection.set_progress_handler(None, 0)
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
         self.connection.close()
 
 
 class DuckDBEngine:
-    """A database in memory."""
+    """An in-memory DuckDB database."""
 
     dialect, has_nan = "duckdb", True
 
@@ -141,7 +141,7 @@ class DuckDBEngine:
         self.error: type[Exception] = duckdb.Error
 
     def fill(self, table: str, columns: Sequence[SqlColumn]) -> Sequence[int]:
-        """Make the table from lists, one a column."""
+        """Create the table from lists, one a column."""
         types = {"REAL": "DOUBLE", "TEXT": "TEXT", "BIGINT": "BIGINT"}
         definition = _definition(table, columns, self.dialect, types)
         self.connection.execute(f"CREATE OR REPLACE TABLE {definition}")
@@ -154,7 +154,7 @@ class DuckDBEngine:
         return ()
 
     def ask(self, query: str, deadline: float) -> list[tuple[Any, ...]]:
-        """Run the query, and stop it when the time is over."""
+        """Run the query; a timer interrupts it at the deadline."""
         timer: threading.Timer | None = None
         if not math.isinf(deadline):
             timer = threading.Timer(
@@ -170,12 +170,12 @@ class DuckDBEngine:
                 timer.cancel()
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
         self.connection.close()
 
 
 class PostgresEngine:
-    """A transaction that is rolled back, on the server that `POSTGRES` names."""
+    """A transaction on the server given by `POSTGRES`, rolled back at the end."""
 
     dialect, has_nan = "postgres", True
 
@@ -186,13 +186,13 @@ class PostgresEngine:
         try:
             self.connection = psycopg.connect(os.environ.get(POSTGRES, ""))
         except psycopg.Error as error:
-            raise VerificationError(f"PostgreSQL cannot be reached: {error}") from error
-        # Its compiler takes minutes for queries of a thousand columns (measured).
+            raise VerificationError(f"cannot connect to PostgreSQL: {error}") from error
+        # JIT compilation takes minutes for queries of a thousand columns (measured).
         self.connection.execute("SET LOCAL jit = off")
         self.connection.execute("SAVEPOINT filled")
 
     def fill(self, table: str, columns: Sequence[SqlColumn]) -> Sequence[int]:
-        """Make a temporary table from arrays, one a column."""
+        """Create a temporary table from arrays, one a column."""
         types = {"REAL": "DOUBLE PRECISION", "TEXT": "TEXT", "BIGINT": "BIGINT"}
         name = quoted(table, self.dialect)
         definition = _definition(table, columns, self.dialect, types)
@@ -200,18 +200,18 @@ class PostgresEngine:
         run(f"DROP TABLE IF EXISTS pg_temp.{name}".encode())
         run(f"CREATE TEMPORARY TABLE {definition}".encode())
         arrays = ", ".join(f"%s::{types[kind]}[]" for _, kind, _ in columns)
-        # Rows are put wherever a page has room, and read page by page.
+        # Rows are stored wherever a page has room, and read page by page.
         places = run(
             f"INSERT INTO pg_temp.{name.replace('%', '%%')} "  # noqa: S608 - quoted by sqlglot
             f"SELECT * FROM UNNEST({arrays}) RETURNING CAST(ctid AS TEXT)".encode(),
             [list(cells) for _, _, cells in columns],
         ).fetchall()
-        told = [tuple(map(int, place[1:-1].split(","))) for (place,) in places]
+        positions = [tuple(map(int, place[1:-1].split(","))) for (place,) in places]
         run(b"SAVEPOINT filled")
-        return sorted(range(len(told)), key=told.__getitem__)
+        return sorted(range(len(positions)), key=positions.__getitem__)
 
     def ask(self, query: str, deadline: float) -> list[tuple[Any, ...]]:
-        """Run the query, which the server stops when the time is over."""
+        """Run the query; the server stops it at the deadline."""
         left = 0 if math.isinf(deadline) else max(int((deadline - time.monotonic()) * 1000), 10)
         run = self.connection.execute
         try:
@@ -222,7 +222,7 @@ class PostgresEngine:
             raise _failed(error, deadline) from error
 
     def close(self) -> None:
-        """Undo it."""
+        """Roll back and close the connection."""
         with suppress(self.error):
             self.connection.rollback()
         self.connection.close()
@@ -230,12 +230,12 @@ class PostgresEngine:
 
 def _failed(error: Exception, deadline: float) -> VerificationError:
     if time.monotonic() >= deadline:
-        return OutOfTimeError("the query did not end within the time that was left")
-    told = str(error).strip().splitlines() or [type(error).__name__]
-    return VerificationError(told[0])
+        return OutOfTimeError("the query did not end within the remaining time")
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return VerificationError(lines[0])
 
 
-# ---------------------------------------------------------------- run sql
+# ---------------------------------------------------------------- SQL artifacts
 
 _MARK = "-- treekit-sql "
 _TITLES = {"sqlite": "SQLite", "duckdb": "DuckDB", "postgres": "PostgreSQL"}
@@ -244,26 +244,26 @@ _SINGLE_ROWS = 3
 
 
 def _told(path: Path) -> dict[str, Any]:
-    """What the file says of itself: dialect, form, table, keys."""
+    """Read the metadata line of a file: dialect, form, table, keys."""
     with path.open(encoding="utf-8", errors="replace") as stream:
         for line in itertools.islice(stream, _LINES):
             if line.startswith(_MARK):
                 try:
-                    told = json.loads(line.removeprefix(_MARK))
+                    metadata = json.loads(line.removeprefix(_MARK))
                 except ValueError:
                     break
-                known = isinstance(told, dict) and told.get("dialect") in _TITLES
-                named = known and isinstance(told.get("table"), str)
-                return told if named and isinstance(told.get("keys"), list) else {}
+                known = isinstance(metadata, dict) and metadata.get("dialect") in _TITLES
+                named = known and isinstance(metadata.get("table"), str)
+                return metadata if named and isinstance(metadata.get("keys"), list) else {}
     return {}
 
 
 def _run(make: Callable[[], Engine]) -> Run:
     def run(job: Job, rows: npt.NDArray[np.float64]) -> Iterator[tuple[str, Answers]]:
-        told = _told(job.path)
-        query = job.path.read_bytes().decode()  # as it is: names may hold any end of a line
+        metadata = _told(job.path)
+        query = job.path.read_bytes().decode()  # as bytes: names may contain any line end
         with closing(make()) as engine:
-            table = _Table(engine, job, told, query)
+            table = _Table(engine, job, metadata, query)
             table.check()
             yield "a table", table.answers(rows)
             alone = [table.answers(rows[i : i + 1]) for i in range(min(len(rows), _SINGLE_ROWS))]
@@ -274,7 +274,7 @@ def _run(make: Callable[[], Engine]) -> Run:
 
 
 class _Table:
-    """A query, and the table that it asks."""
+    """A query, and the table that it reads."""
 
     def __init__(self, engine: Engine, job: Job, told: dict[str, Any], query: str) -> None:
         self.engine, self.job, self.told = engine, job, told
@@ -290,19 +290,19 @@ class _Table:
         )  # fmt: skip
 
     def check(self) -> None:
-        """Whether the query runs without any row: what fails then refuses no rows."""
+        """Check that the query runs without rows: such a failure is not a refusal of rows."""
         try:
             self._ask(np.zeros((0, self.schema.n_features)))
         except VerificationError as error:
             raise VerificationError(f"{self.job.path.name!r} cannot be run: {error}") from error
 
     def answers(self, rows: npt.NDArray[np.float64]) -> Answers:
-        """Answers in the order of the rows; a row that stops the query is found by halving."""
+        """Predict rows in their order; find a row that fails the query by halving."""
         try:
             return self._read(self._ask(rows), len(rows))
         except VerificationError as error:
             if type(error) is not VerificationError or not len(rows):
-                raise  # there is no time left
+                raise  # out of time
             if len(rows) == 1:
                 refused = np.full((1, len(self.schema.outputs)), REFUSED, dtype=np.int64)
                 return Answers(refused, np.zeros((1, self.n_numbers)))
@@ -318,22 +318,22 @@ class _Table:
         numbers = list(range(len(rows)))
         more = [(key, "BIGINT", numbers) for key in keys]
         order = self.engine.fill(self.told["table"], [*columns, *more])
-        said = self.engine.ask(self.query, self.job.deadline)
+        found = self.engine.ask(self.query, self.job.deadline)
         if keys:
-            own = self.told["keys"].index(keys[0])
-            return sorted(said, key=lambda row: row[own])
-        if len(order) != len(said):
-            return said
-        return [row for _, row in sorted(zip(order, said, strict=True), key=lambda pair: pair[0])]
+            key_column = self.told["keys"].index(keys[0])
+            return sorted(found, key=lambda row: row[key_column])
+        if len(order) != len(found):
+            return found
+        return [row for _, row in sorted(zip(order, found, strict=True), key=lambda pair: pair[0])]
 
     def _read(self, said: list[tuple[Any, ...]], n: int) -> Answers:
         width = self.n_keys + self.n_labels + self.n_numbers
         if len(said) != n or any(len(row) != width for row in said[:1]):
             raise _other(self.job)
         answers = [row[self.n_keys :] for row in said]
-        gone = np.array([[value is None for value in row] for row in answers], dtype=np.bool_)
-        gone = gone.reshape(n, width - self.n_keys)
-        refused, mixed = gone.all(axis=1), gone.any(axis=1)
+        is_null = np.array([[value is None for value in row] for row in answers], dtype=np.bool_)
+        is_null = is_null.reshape(n, width - self.n_keys)
+        refused, mixed = is_null.all(axis=1), is_null.any(axis=1)
         label = np.zeros((n, len(self.schema.outputs)), dtype=np.int64)
         for k, output in enumerate(self.schema.outputs[: self.n_labels]):
             label[:, k] = label_codes(output, [_label(output, row[k]) for row in answers])
@@ -344,11 +344,11 @@ class _Table:
 
 
 def _other(job: Job) -> VerificationError:
-    return VerificationError(f"{job.path.name!r} has other columns or classes than the model")
+    return VerificationError(f"{job.path.name!r} differs from the model in columns or classes")
 
 
 def _label(output: Output, value: Any) -> Label:
-    """A label as the schema has it: SQLite's truth values are numbers."""
+    """Convert a value to a label of the schema; SQLite's truth values are numbers."""
     if isinstance(output.classes[0], bool) and value in (0, 1):
         return bool(value)
     label: Label = value if value is not None else ""
@@ -359,32 +359,32 @@ def _number(value: Any) -> float:
     if value is None:
         return math.nan
     if not isinstance(value, float):
-        raise VerificationError(f"an answer is {value!r}, which is no double")
+        raise VerificationError(f"expected a double from the query, got {value!r}")
     return value
 
 
 def _cells(
     column: Column, codes: npt.NDArray[np.float64], schema: Schema, has_nan: bool
 ) -> tuple[str, Sequence[Any]]:
-    """The type and cells of a column; what is missing is told in every way, by turns."""
-    gone = np.isnan(codes)
+    """Return the type and cells of a column; missing cells alternate between all notations."""
+    is_missing = np.isnan(codes)
     if column.kind == "numeric":
         marks = [mark for mark in schema.missing_marks if not _reads_as_number(mark)]
-        ways: list[Any] = (
+        missing_cells: list[Any] = (
             [None, math.nan] if has_nan else [None, *marks]
         )  # SQLite's columns hold anything
         values = codes.tolist()
     else:
         padded = [f" {mark}\t" for mark in schema.missing_marks]
         texts = [*schema.missing_marks, *padded]
-        ways = [None, *(text for text in texts if text not in column.levels)]
+        missing_cells = [None, *(text for text in texts if text not in column.levels)]
         texts = [*column.levels, unseen_text(column)]
         with np.errstate(invalid="ignore"):
             known = (codes >= 0) & (codes < len(column.levels)) & (codes == np.floor(codes))
         places = np.where(known, codes, len(column.levels))
         values = [texts[place] for place in places.astype(np.int64).tolist()]
-    for turn, row in enumerate(np.flatnonzero(gone).tolist()):
-        values[row] = ways[turn % len(ways)]
+    for turn, row in enumerate(np.flatnonzero(is_missing).tolist()):
+        values[row] = missing_cells[turn % len(missing_cells)]
     return ("REAL" if column.kind == "numeric" else "TEXT"), values
 
 
@@ -402,16 +402,16 @@ def _joined(parts: list[Answers]) -> Answers:
 
 def _lacking(dialect: str, *modules: str) -> Callable[[Path], str]:
     def lacking(path: Path) -> str:
-        told = _told(path).get("dialect")
-        if told is None:
-            return "the file does not say its dialect, as treekit's do"
-        if told != dialect:
-            return f"the file is written for {_TITLES[told]}"
+        dialect_of_file = _told(path).get("dialect")
+        if dialect_of_file is None:
+            return "the file has no line with its dialect; export it with treekit"
+        if dialect_of_file != dialect:
+            return f"the file is written for {_TITLES[dialect_of_file]}"
         for module in modules:
             if importlib.util.find_spec(module) is None:
                 return f"{module} is not installed"
         if dialect == "postgres" and POSTGRES not in os.environ:
-            return f"the environment variable {POSTGRES} names no server"
+            return f"the environment variable {POSTGRES} is not set"
         return ""
 
     return lacking

@@ -1,9 +1,9 @@
-"""What runs an artifact: a compiler, an interpreter, an engine; and what it is asked.
+"""Runners and runtimes of artifacts: compilers, interpreters and engines.
 
-A `Runner` is a kind of artifact, told by the ending of its file.  It names the
-`Runtime`s that can run it; which of them a machine has, and an artifact is
-written for, each says itself.  A runtime knows the file and the schema, not
-the model; only the reading of a file's structure compares with it.
+A `Runner` handles one kind of artifact, identified by the ending of its file.  Its
+`Runtime`s can run it; each reports whether this machine has it and the artifact
+is written for it.  A runtime takes the file and the schema, not the model; only
+the comparison of a file's structure takes the model.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class FailedError(VerificationError):
 
 
 class OutOfTimeError(VerificationError):
-    """A program was stopped because the time of its job was over."""
+    """A program was stopped at the deadline of its job."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +65,13 @@ class Job:
     Attributes
     ----------
     path : Path
-        The artifact's main file.
+        Main file of the artifact.
     schema : Schema
     folder : Path
-        Of this job alone, empty at first and kept between calls: what is
-        compiled once is there for the next rows.
+        Folder of this job only, empty at first and kept between calls: compiled
+        programs are reused for further rows.
     deadline : float
-        When to stop, as `time.monotonic` counts; infinite = never.
+        When to stop, on the clock of `time.monotonic`; infinite = never.
     """
 
     path: Path
@@ -81,7 +81,7 @@ class Job:
 
     @property
     def seconds(self) -> float | None:
-        """What is left of the time, as `subprocess` takes it; None = no bound."""
+        """Remaining time, as a timeout for `subprocess`; None = no limit."""
         left = self.deadline - time.monotonic()
         return None if math.isinf(left) else max(left, 0.01)
 
@@ -92,19 +92,19 @@ class Job:
         what: str = "",
         environment: Mapping[str, str] | None = None,
     ) -> bytes:
-        """Run a program on `content`; its standard output.
+        """Run a program on `content`; return its standard output.
 
         Raises
         ------
         OutOfTimeError
             If it did not end in time.
         FailedError
-            If it ended with another code than 0; the message begins with
-            `what`, by default the artifact.
+            If its exit code is not 0; the message begins with `what`, by default
+            the artifact.
         """
         what = what or self.path.name
         try:
-            done = subprocess.run(  # noqa: S603 - running artifacts is what verify is for
+            done = subprocess.run(  # noqa: S603 - verify runs artifacts
                 list(map(str, command)),
                 input=content,
                 capture_output=True,
@@ -114,17 +114,17 @@ class Job:
                 timeout=self.seconds,
             )
         except subprocess.TimeoutExpired:
-            raise OutOfTimeError(f"{what!r} did not end within the time that was left") from None
+            raise OutOfTimeError(f"{what!r} did not end within the remaining time") from None
         except OSError as error:
             raise VerificationError(f"{what!r} cannot run: {error.strerror}") from error
         if done.returncode != 0:
-            code, told = done.returncode, _gist(done.stderr.decode(errors="replace"))
-            raise FailedError(f"{what!r} failed with exit code {code}: {told}", code)
+            code, summary = done.returncode, _gist(done.stderr.decode(errors="replace"))
+            raise FailedError(f"{what!r} failed with exit code {code}: {summary}", code)
         return done.stdout
 
 
 def _gist(text: str) -> str:
-    """The first lines of what a program complained of; of Python's traceback the last."""
+    """Return the first lines of an error output; of a Python traceback the last."""
     lines = text.strip().splitlines() or ["no message"]
     if lines[0].startswith("Traceback"):
         return lines[-1]
@@ -132,26 +132,26 @@ def _gist(text: str) -> str:
 
 
 Run = Callable[[Job, Rows], Iterator[tuple[str, Answers]]]
-"""``run(job, rows)`` yields a name and the answers for each way of calling the artifact.
+"""``run(job, rows)`` yields a name and the predictions for each way of calling the artifact.
 
-The answers are to the first rows if they are fewer.  Raises `VerificationError`
+Fewer predictions than rows are those of the first rows.  Raises `VerificationError`
 if the artifact cannot be run.  It may be called again with more rows.
 """
 
 
 def always(path: Path) -> str:
-    """What runs inside treekit lacks nothing."""
+    """Report a runtime inside treekit as available."""
     del path
     return ""
 
 
 def itself(path: Path) -> list[Path]:
-    """The file alone."""
+    """Return the file alone."""
     return [path]
 
 
 def program(name: str) -> Callable[[Path], str]:
-    """What is lacking where a program is not on the PATH; a `Runtime.lacking`."""
+    """Return a `Runtime.lacking` that checks whether a program is on the PATH."""
 
     def lacking(path: Path) -> str:
         del path
@@ -167,13 +167,13 @@ class Runtime:
     Attributes
     ----------
     name : str
-        As reports and ``--with`` have it: ``gcc``, ``node``, ``qemu-arm``.
+        Name in reports and in ``--with``: ``gcc``, ``node``, ``qemu-arm``.
     run : callable
         See `Run`.
     version : callable
-        Its version, asked only where it can run.
+        Returns its version; called only where it can run.
     lacking : callable
-        Why it cannot run a file on this machine, ``"node is not installed"``
+        Returns why it cannot run a file on this machine, ``"node is not installed"``
         or ``"the file is written for DuckDB"``; empty if it can.
     """
 
@@ -191,11 +191,11 @@ class Runner:
     ----------
     kind, suffix : str
     runtimes : tuple of Runtime
-        The first that lacks nothing is taken, if none is asked for by name.
+        By default the first available one is used.
     files : callable
-        Every file that the artifact consists of.
+        Returns all files of the artifact.
     states_rules : bool
-        Whether every leaf states its own bounds, so that each must be probed.
+        Whether every leaf has its own bounds, so that each must be probed.
     structure : callable, optional
         Reads the trees back from a file and compares them with the model's, on
         every path; see `treekit.verify.tree_equivalence`.
@@ -209,7 +209,7 @@ class Runner:
     structure: Callable[[Path, Model], Structure] | None = None
 
     def run(self, path: Path, schema: Schema, rows: Rows) -> Iterator[tuple[str, Answers]]:
-        """Answers of the first runtime that lacks nothing.
+        """Run rows on the first available runtime.
 
         Raises
         ------
@@ -223,6 +223,6 @@ class Runner:
             yield from runtime.run(Job(path, schema, Path(folder)), rows)
 
     def lacking(self, path: Path) -> str:
-        """Why none of the runtimes can run a file here; empty if one can."""
+        """Return why no runtime can run a file here; empty if one can."""
         reasons = [runtime.lacking(path) for runtime in self.runtimes]
         return ", ".join(dict.fromkeys(reasons)) if all(reasons) else ""

@@ -1,10 +1,9 @@
-"""The search for rows that reach every part of models that are not plain.
+"""Search for rows that reach every part of models that are not plain.
 
-Random rows first; they are changed until every outcome of every test at every
-node was seen (`treekit.verify.targeted_search`).  What boxes do not exclude and no row
-reached is asked of a linear programme (`treekit.verify.targeted_search`).  Rows that
-show a wrong turn in the answer are preferred to others, and, at sums, rows
-that show the last bit of each number.
+Random rows come first; they are changed until every outcome of every test at every
+node was reached.  For parts that boxes do not exclude and no row reached, linear
+programmes are solved.  Rows that show a wrong turn in the prediction are preferred to
+others, and, at oblique splits, rows that show the last bit of each number.
 """
 
 from __future__ import annotations
@@ -53,30 +52,30 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- witness
+# ---------------------------------------------------------------- search
 
 Array = npt.NDArray[np.float64]
 
 _START_ROWS = 500
 _EXACT_TRIES = 50_000
-"""About so many tries, but 4 to 60 a wish, go to last bits of doubles, which few inputs show."""
+"""Approximate number of tries, 4 to 60 a goal, for last bits of doubles, which few inputs show."""
 
 
 @dataclass(frozen=True)
 class Witnesses:
-    """What the search found.
+    """Result of the search.
 
     Attributes
     ----------
     rows : (rows, features) float64
     can : Can
-        What inputs can touch.
+        Parts that inputs can touch.
     wrong_turns : (3,) int64
         As in `treekit.verify.probes.Probes`.
     last_bits : (int, int)
         As in `treekit.verify.probes.Probes`.
     complete : bool
-        Whether every wish was tried within the bounds of rows and time.
+        Whether every goal was tried within the limits of rows and time.
     """
 
     rows: Array
@@ -93,7 +92,7 @@ def search(
     rng: np.random.Generator,
     until: float = math.inf,
 ) -> Witnesses:
-    """Search for rows, at most some `max_rows` besides the random ones, until a time."""
+    """Search for rows until a time: `n_random` random ones, and about `max_rows` others."""
     from treekit.kernels.witness_search import EXACT, SHARP, TELLS, UNKNOWN
 
     of = routed(model)
@@ -101,7 +100,7 @@ def search(
     wishes = wishes_of(of)
     complete = len(wishes) <= max_rows
     if not complete:
-        # One wrong branch of each value comes first; of the rest every k-th.
+        # One wrong branch for each outcome comes first; then every k-th is kept.
         wishes = wishes[np.argsort(wishes["step"], kind="stable")]
         wishes = wishes[:: -(-len(wishes) // max_rows)]
     start = drawn(of, max(n_random, _START_ROWS), rng)
@@ -120,13 +119,13 @@ def search(
 
 
 def _reaching(hunt: Hunt, tree: int, wanted: npt.NDArray[np.bool_]) -> Array:
-    """Rows anew for wanted nodes of a tree; some may miss theirs."""
+    """Draw new rows for the wanted nodes of a tree; some may not reach theirs."""
     nodes = hunt.of.roots[tree] + np.flatnonzero(wanted)
     return hunt.varied(nodes[hunt.touched.node[nodes] >= 0])[0]
 
 
 def _rounding(of: Routed, rows: Array, rng: np.random.Generator) -> Array:
-    """Rows of the furthest doubles that round to each number, up or down; none in float64."""
+    """Make rows of the furthest doubles that round to each number, up or down; none in float64."""
     if not of.narrow:
         return rows[:0]
     known = np.where(np.abs(rows) <= np.finfo(np.float32).max, rows, 0.0)
@@ -139,7 +138,7 @@ def _rounding(of: Routed, rows: Array, rng: np.random.Generator) -> Array:
 
 
 def _wrong_turns(hunt: Hunt) -> npt.NDArray[np.int64]:
-    """Wishes whose row tells; whose row cannot; and whose row does not, though it might."""
+    """Count the goals whose row shows the wrong turn, cannot show it, and might but does not."""
     from treekit.kernels.witness_search import REACHED, TELLS
 
     once = ~hunt.wishes["sharp"]
@@ -154,34 +153,32 @@ def _wrong_turns(hunt: Hunt) -> npt.NDArray[np.int64]:
     )
 
 
-# ---------------------------------------------------------------- hunt
-# Rows that grew out of others, and what they touch.
-#
-# For all that is wished of a node that some row reaches, that row is changed
-# (`treekit.kernels.witness_search`); one whose wish came true may reach new nodes.
+# ---------------------------------------------------------------- rows by variation
+# For each goal at a node that some row reaches, that row is changed
+# (`treekit.kernels.witness_search`); a row that meets its goal may reach new nodes.
 
 Index = npt.NDArray[np.int64]
 
 _ROUNDS = 60
 _IDLE_ROUNDS = 12
-"""So many rounds without anything new end the search, or call for a linear programme."""
+"""Rounds without progress after which the search ends, or a linear programme is solved."""
 
 
 class Hunt:
-    """Rows found so far, and for each wish the best of them.
+    """Rows found so far, and the best row for each coverage goal.
 
     Attributes
     ----------
     cells : (rows, features) float64
-        Every row, of the input type.
+        Every row, rounded to the input type.
     touched : Touched
-        What they touch.
-    best : (wishes, features) float64
-        The row of each wish that came true.
-    outcome : (wishes,) int64
-        0, or as `treekit.kernels.witness_search` says.
+        Parts that they touch.
+    best : (goals, features) float64
+        Row of each goal that was met.
+    outcome : (goals,) int64
+        0, or an outcome of `treekit.kernels.witness_search`.
     until : float
-        When to stop, as `time.monotonic` counts.
+        When to stop, on the clock of `time.monotonic`.
     """
 
     def __init__(
@@ -200,16 +197,16 @@ class Hunt:
         self.outcome = np.zeros(len(wishes), dtype=np.int64)
 
     def add(self, rows: Array) -> None:
-        """Route more rows."""
+        """Add rows, and route them."""
         cells = matrix_of(self.of.model, rows)
         route_rows(self.of, cells, len(self.cells), self.touched)
         self.cells = np.concatenate([self.cells, cells])
 
     def run(self, wanted: Index, can: Can | None = None, rounds: int = _ROUNDS) -> None:
-        """Grant wishes until each has the outcome `wanted` of it or nothing more comes true.
+        """Change rows until each goal has the outcome `wanted`, or there is no progress.
 
-        With `can`, linear programmes are asked for nodes that no row reaches,
-        and without anything new the search ends early.
+        With `can`, linear programmes are solved for nodes that no row reaches,
+        and the search ends early without progress.
         """
         idle = 0
         for _ in range(rounds):
@@ -226,7 +223,7 @@ class Hunt:
                     break
 
     def _round(self, left: Index) -> bool:
-        """Try to grant some wishes; whether any came true that had not, or better."""
+        """Try to meet some goals; return whether any outcome improved."""
         from treekit.kernels.witness_search import ABOVE, AT_MOST, UNKNOWN, grant, make_bits
 
         wishes = self.wishes[left]
@@ -246,9 +243,9 @@ class Hunt:
         return True
 
     def varied(self, nodes: Index) -> tuple[Array, Array]:
-        """For each node, which some row reaches, such a row, and one of known values.
+        """Return for each reached node a changed row that reached it, and a row of known values.
 
-        Half of the rows take some values of the other, to find other answers;
+        Half of the rows take some values of the other, to vary the predictions;
         they may not reach the node any more.
         """
         rows = self.cells[self.touched.node[nodes]]
@@ -258,7 +255,7 @@ class Hunt:
         return np.where(change, spare, rows), spare
 
     def known(self, n: int) -> Array:
-        """Rows of known values, of the input type."""
+        """Draw rows of known values, rounded to the input type."""
         rows = matrix_of(self.of.model, drawn(self.of, n, self.rng))
         for f, column in enumerate(self.of.model.schema.columns):
             unknown = ~np.isfinite(rows[:, f])
@@ -269,15 +266,15 @@ class Hunt:
         return rows
 
     def _ask_for_points(self, can: Can) -> bool:
-        """Rows of linear programmes for nodes not reached; whether any of them is now."""
-        lacking = np.flatnonzero(can.node & (self.touched.node < 0))
-        if not len(lacking):
+        """Add rows from linear programmes for unreached nodes; return whether it reaches any."""
+        unreached = np.flatnonzero(can.node & (self.touched.node < 0))
+        if not len(unreached):
             return False
-        self.add(inner_points(self.of, lacking, self.known(len(lacking)), self.until))
-        return bool((self.touched.node[lacking] >= 0).any())
+        self.add(inner_points(self.of, unreached, self.known(len(unreached)), self.until))
+        return bool((self.touched.node[unreached] >= 0).any())
 
     def touching(self) -> Array:
-        """Rows that together touch all that any row does."""
+        """Select rows that together touch everything that any row touches."""
         parts = [part.ravel() for part in self.touched if part.dtype == np.int64]
         numbers = np.unique(np.concatenate(parts))
         found: Array = self.cells[numbers[numbers >= 0]]
@@ -285,7 +282,7 @@ class Hunt:
 
 
 def drawn(of: Routed, n: int, rng: np.random.Generator) -> Array:
-    """Random rows around the thresholds, some of them with many missing values."""
+    """Draw random rows around the thresholds, some of them with many missing values."""
     model = of.model
     pools = [_pool(of, f) for f in range(model.schema.n_features)]
     rows = random_rows(model, pools, n, rng)
@@ -296,7 +293,7 @@ def drawn(of: Routed, n: int, rng: np.random.Generator) -> Array:
 
 
 def _pool(of: Routed, feature: int) -> Array:
-    """Where tests of a column turn, or would if it were alone in its sum."""
+    """Return the values at which tests of a column change, if no other column is in the sum."""
     tests = of.tests
     at = np.flatnonzero(tests.term_feature == feature)
     test = np.searchsorted(tests.term_start, at, side="right") - 1
@@ -305,8 +302,8 @@ def _pool(of: Routed, feature: int) -> Array:
     return np.unique(values[np.isfinite(values)])
 
 
-# ---------------------------------------------------------------- wishes
-# What is wished of rows at the nodes of a model: every outcome of every test.
+# ---------------------------------------------------------------- coverage goals
+# A goal is an outcome of a test at a node, with a wrong branch that the row should expose.
 
 Wishes = npt.NDArray[np.void]
 
@@ -314,14 +311,14 @@ _MOST_WRONG_BRANCHES = 8
 
 
 def wishes_of(of: Routed) -> Wishes:
-    """(wishes,) `treekit.kernels.witness_search.WISH`: for each wrong branch one of each."""
+    """List goals for every wrong branch, (goals,) `treekit.kernels.witness_search.WISH`."""
     from treekit.kernels.witness_search import ABOVE, ANY, AT_MOST, SET, UNKNOWN
 
     model, tests = of.model, of.tests
     linear, levels = np.flatnonzero(of.linear), np.flatnonzero(~of.linear)
     test, term = _terms_of_sums(of)
     inner = np.flatnonzero(tests.column >= 0)
-    absence = np.flatnonzero((tests.column < 0) & (of.routes.nodes["n_children"] > 0))
+    by_missing = np.flatnonzero((tests.column < 0) & (of.routes.nodes["n_children"] > 0))
     takes_missing = model.missing != "error"
     parts = [
         wishes(of.owner[linear], linear, AT_MOST),
@@ -330,7 +327,7 @@ def wishes_of(of: Routed) -> Wishes:
         wishes(of.owner[test], test, AT_MOST, np.inf, term=term, sharp=True),
         level_wishes(of, levels),
         wishes(inner, tests.test_start[tests.column[inner]], UNKNOWN),
-        wishes(absence, -1, ANY),
+        wishes(by_missing, -1, ANY),
         _around_wishes(of),
     ]
     if takes_missing:
@@ -338,14 +335,14 @@ def wishes_of(of: Routed) -> Wishes:
     if of.routes.divides:
         parts.append(wishes(inner, tests.test_start[tests.column[inner]], UNKNOWN, sharp=True))
     if takes_missing:
-        parts.append(wishes(absence, -1, UNKNOWN))
+        parts.append(wishes(by_missing, -1, UNKNOWN))
     if takes_missing and model.unknown == "missing":
         sizes = np.diff(tests.level_start)[levels]
         parts.append(wishes(of.owner[levels], levels, SET, sizes))
-    once = np.concatenate(parts)
-    turns = np.clip(of.routes.nodes["n_children"][once["node"]] - 1, 1, _MOST_WRONG_BRANCHES)
-    turns = np.where(once["goal"] == SET, 1, turns)
-    every = np.repeat(once, turns)
+    goals = np.concatenate(parts)
+    turns = np.clip(of.routes.nodes["n_children"][goals["node"]] - 1, 1, _MOST_WRONG_BRANCHES)
+    turns = np.where(goals["goal"] == SET, 1, turns)
+    every = np.repeat(goals, turns)
     every["step"] += np.arange(len(every)) - np.repeat(np.cumsum(turns) - turns, turns)
     return every
 
@@ -359,26 +356,26 @@ def wishes(
     term: Index | int = -1,
     sharp: bool = False,
 ) -> Wishes:
-    """One wish for each node, or pair of node and target.
+    """Make one goal for each node, or pair of node and target.
 
     See `treekit.kernels.witness_search.WISH`.
     """
     from treekit.kernels.witness_search import WISH
 
-    made = np.zeros(len(node), dtype=WISH)
-    made["node"], made["test"], made["goal"], made["value"] = node, test, goal, value
-    made["target"] = node if target is None else target
-    made["step"], made["term"], made["sharp"] = 1, term, sharp
-    return made
+    goals = np.zeros(len(node), dtype=WISH)
+    goals["node"], goals["test"], goals["goal"], goals["value"] = node, test, goal, value
+    goals["target"] = node if target is None else target
+    goals["step"], goals["term"], goals["sharp"] = 1, term, sharp
+    return goals
 
 
 def no_wishes() -> Wishes:
-    """None, to be added to."""
+    """Return an empty array of goals."""
     return wishes(np.zeros(0, dtype=np.int64), -1, 0)
 
 
 def level_wishes(of: Routed, tests: Index, target: Index | None = None) -> Wishes:
-    """For each of some tests by levels, each level."""
+    """Make a goal for each category of some tests on categories."""
     from treekit.kernels.witness_search import LEVEL
 
     counts = np.diff(of.tests.level_start)[tests]
@@ -389,7 +386,7 @@ def level_wishes(of: Routed, tests: Index, target: Index | None = None) -> Wishe
 
 
 def _terms_of_sums(of: Routed) -> tuple[Index, Index]:
-    """Tests of several terms, and each of their terms after a -1 for the threshold."""
+    """Return tests of several terms, each with its terms after a -1 for the threshold."""
     counts = np.diff(of.tests.term_start)
     several = np.flatnonzero(counts > 1)
     test = np.repeat(several, counts[several] + 1)
@@ -398,7 +395,7 @@ def _terms_of_sums(of: Routed) -> tuple[Index, Index]:
 
 
 def _around_wishes(of: Routed) -> Wishes:
-    """Values around the thresholds of single columns, on which a wrong comparison would show."""
+    """Make goals for values around thresholds of single columns that expose wrong comparisons."""
     from treekit.kernels.witness_search import SET
 
     starts = of.tests.term_start
@@ -410,7 +407,7 @@ def _around_wishes(of: Routed) -> Wishes:
 
 
 def _lost_wishes(of: Routed) -> Wishes:
-    """Missing values at the conditions of rules, which say themselves what they do."""
+    """Make goals for missing values at rule conditions, which define their own branch for them."""
     from treekit.kernels.witness_search import SET
 
     at = np.flatnonzero(of.routes.nodes["kind"][of.owner] == Split.RULE)
@@ -418,49 +415,49 @@ def _lost_wishes(of: Routed) -> Wishes:
 
 
 def uniform_nodes(of: Routed) -> npt.NDArray[np.bool_]:
-    """(nodes,) bool: below which all leaves say the same, so that no wrong turn can show."""
+    """Mark nodes whose leaves are all equal, so that no wrong turn can show, (nodes,) bool."""
     routes = of.routes
-    said = routes.units.copy()
-    same = np.ones(len(said), dtype=np.bool_)
+    leaf_values = routes.units.copy()
+    same = np.ones(len(leaf_values), dtype=np.bool_)
     for first, last in itertools.pairwise(of.roots.tolist()):
         for node in range(last - 1, first - 1, -1):
             if routes.nodes["n_children"][node]:
                 child = routes.nodes["first_child"][node]
                 below = slice(child, child + routes.nodes["n_children"][node])
-                said[node] = said[child]
-                same[node] = same[below].all() and (said[below] == said[child]).all()
+                leaf_values[node] = leaf_values[child]
+                same[node] = same[below].all() and (leaf_values[below] == leaf_values[child]).all()
     return same
 
 
-# ---------------------------------------------------------------- linear
-# Points inside the regions of nodes below sums, by linear programmes.
+# ---------------------------------------------------------------- linear programmes
+# Points inside the regions of nodes below oblique splits.
 #
-# On the way to a node every sum is to be known and on the right side; the
-# programme takes the point that keeps furthest from all of them.
+# On the path to a node every sum must be known and on the right side; the
+# programme finds the point that is furthest from all of their planes.
 
 _MOST_NODES = 500
 _FAR = 1e6
-"""Numbers up to so many times the largest threshold are looked at."""
+"""Bound of the numbers, as a multiple of the largest threshold."""
 
 
 def inner_points(
     of: Routed, nodes: npt.NDArray[np.int64], rows: Array, until: float = math.inf
 ) -> Array:
-    """A row for each of `nodes` (the first 500) for which a programme has a solution.
+    """Find a row for each of `nodes` (the first 500) for which the programme has a solution.
 
     Parameters
     ----------
     of : Routed
     nodes : (nodes,) int64
     rows : (nodes, features) float64
-        Values for what the programmes do not determine; known ones.
+        Known values for columns that the programmes do not determine.
     until : float
-        When to stop, as `time.monotonic` counts.
+        When to stop, on the clock of `time.monotonic`.
 
     Returns
     -------
     (rows, features) float64
-        Candidates: rounding may have taken them out of the region again.
+        Candidates: rounding may have moved them out of the region.
     """
     found = [
         point
@@ -471,7 +468,7 @@ def inner_points(
 
 
 def _inner_point(of: Routed, node: int, row: Array) -> Array | None:
-    """Fix levels and missing values on the way, and solve for the numbers."""
+    """Fix categories and missing values on the path, and solve for the numbers."""
     routes, tests = of.routes, of.tests
     sums: list[tuple[int, bool]] = []
     fixed: dict[int, float] = {}
@@ -496,15 +493,15 @@ def _inner_point(of: Routed, node: int, row: Array) -> Array | None:
         numbers = _solve(of, sums)
         if numbers is None:
             return None
-        asked = ~np.isnan(numbers)
-        row[asked] = numbers[asked]
+        determined = ~np.isnan(numbers)
+        row[determined] = numbers[determined]
     for feature, value in fixed.items():
         row[feature] = value
     return row
 
 
 def _solve(of: Routed, sums: list[tuple[int, bool]]) -> Array | None:
-    """(features,) float64: numbers on the right side of all sums; NaN where none asks."""
+    """Find numbers on the right side of all sums, (features,) float64; NaN where none is tested."""
     from scipy.optimize import linprog
 
     tests = of.tests
@@ -527,17 +524,17 @@ def _solve(of: Routed, sums: list[tuple[int, bool]]) -> Array | None:
     if solved.status != 0:
         return None
     numbers = np.full(n, np.nan)
-    asked = weights[:, :n].any(axis=0)
-    numbers[asked] = solved.x[:n][asked]
+    determined = weights[:, :n].any(axis=0)
+    numbers[determined] = solved.x[:n][determined]
     return numbers
 
 
-# ---------------------------------------------------------------- faces
+# ---------------------------------------------------------------- rule boundaries
 # Rows at the bounds of the rules of models that are not plain.
 #
-# What `treekit.verify.rule_boundaries` reads from the box of a rule is searched for here:
-# for every split on the way to a leaf, rows on either side, with every level
-# and with nothing known, that meet all other conditions of the leaf's rule.
+# `treekit.verify.rule_boundaries` reads them from the box of a rule; here they are searched
+# for: for every split on the path to a leaf, rows on either side, with every category
+# and with missing values, that meet all other conditions of the leaf's rule.
 
 _FACE_ROUNDS = 20
 
@@ -545,7 +542,7 @@ _FACE_ROUNDS = 20
 def face_rows(
     model: Model, rows: Array, max_rows: int, rng: np.random.Generator
 ) -> tuple[Array, int, int]:
-    """Rows for the bounds of rules, at most `max_rows`; grown out of `rows`.
+    """Search for rows at the bounds of rules, at most `max_rows`, starting from `rows`.
 
     Returns
     -------
@@ -555,18 +552,18 @@ def face_rows(
 
     of = routed(model)
     leaves = np.flatnonzero(of.routes.nodes["n_children"] == 0)
-    asked = _face_wishes(of, leaves)
-    counts = np.bincount(asked["target"], minlength=len(of.routes.nodes))[leaves]
+    goals = _face_wishes(of, leaves)
+    counts = np.bincount(goals["target"], minlength=len(of.routes.nodes))[leaves]
     step = max(-(-int(counts.sum()) // max_rows), 1)
     chosen = leaves[::step]
     chosen = chosen[np.cumsum(counts[::step]) <= max_rows]
-    hunt = Hunt(of, asked[np.isin(asked["target"], chosen)], rows, rng)
+    hunt = Hunt(of, goals[np.isin(goals["target"], chosen)], rows, rng)
     hunt.run(np.full(len(hunt.wishes), REACHED), rounds=_FACE_ROUNDS)
     return hunt.best[hunt.outcome > 0], len(chosen), len(leaves)
 
 
 def _face_wishes(of: Routed, leaves: Index) -> npt.NDArray[np.void]:
-    """For each leaf, what a row may do at each node on the way to it."""
+    """Make goals for every outcome at each node on the path to each leaf."""
     from treekit.kernels.witness_search import ABOVE, ANY, AT_MOST, UNKNOWN
 
     parts = [no_wishes()]
@@ -575,30 +572,29 @@ def _face_wishes(of: Routed, leaves: Index) -> npt.NDArray[np.void]:
     while len(target := target[node >= 0]):
         node = node[node >= 0]
         column = of.tests.column[node]
-        absence = column < 0
-        test = np.where(absence, -1, of.tests.test_start[np.maximum(column, 0)])
-        linear = ~absence & of.linear[np.maximum(test, 0)] if len(of.linear) else absence & False
-        levels = ~absence & ~linear
+        missing = column < 0
+        test = np.where(missing, -1, of.tests.test_start[np.maximum(column, 0)])
+        linear = ~missing & of.linear[np.maximum(test, 0)] if len(of.linear) else missing & False
+        levels = ~missing & ~linear
         parts += [
             wishes(node[linear], test[linear], AT_MOST, target=target[linear]),
             wishes(node[linear], test[linear], ABOVE, target=target[linear]),
             level_wishes(of, test[levels], target[levels]),
-            wishes(node[absence], -1, ANY, target=target[absence]),
+            wishes(node[missing], -1, ANY, target=target[missing]),
         ]
-        unknown = np.ones(len(node), dtype=np.bool_) if takes_missing else ~absence
+        unknown = np.ones(len(node), dtype=np.bool_) if takes_missing else ~missing
         parts.append(wishes(node[unknown], test[unknown], UNKNOWN, target=target[unknown]))
         node = of.routes.nodes["parent"][node]
     return np.concatenate(parts)
 
 
-# ---------------------------------------------------------------- possible
-# What inputs can touch in models that are not plain, and whether rows touch the sharpest of it.
+# ---------------------------------------------------------------- reachable parts
 
 _ROWS = 50_000
 
 
 def next_to_thresholds(of: Routed, cells: Array, touched: Touched) -> npt.NDArray[np.bool_]:
-    """(tests, 2) bool: on which sides the nearest sum is as near as one step of a number."""
+    """Mark the sides on which the nearest sum is within one step of a number, (tests, 2) bool."""
     from treekit.kernels.reachability import are_next
 
     found = np.zeros((len(of.owner), 2), dtype=np.bool_)
@@ -613,7 +609,7 @@ def next_to_thresholds(of: Routed, cells: Array, touched: Touched) -> npt.NDArra
 
 
 def reachable(of: Routed) -> Can:
-    """What inputs can touch, as far as boxes and the corners of sums exclude the rest."""
+    """Mark the parts that inputs can touch, unless boxes or the corners of sums exclude them."""
     from treekit.kernels.reachability import Can, can_touch, make_walk
 
     model, tests = of.model, of.tests
@@ -638,7 +634,7 @@ def reachable(of: Routed) -> Can:
 
 
 def _with_columns_behind(of: Routed, tree: Tree) -> tuple[Tree, int]:
-    """The tree with a column for each distinct sum, and one for each node with surrogates.
+    """Add to a tree a column for each distinct sum, and one for each node with surrogates.
 
     Nodes that compare the same sum narrow the same interval.
     """
@@ -647,14 +643,14 @@ def _with_columns_behind(of: Routed, tree: Tree) -> tuple[Tree, int]:
     kind, feature = tree.kind.copy(), tree.feature.copy()
     threshold = tree.threshold.copy()
     bounds = itertools.pairwise(tree.term_start.tolist())
-    instead = np.diff(tree.surrogate_start) > 0
+    has_surrogates = np.diff(tree.surrogate_start) > 0
     for node, (first, last) in enumerate(bounds):
-        if first == last and not instead[node]:
+        if first == last and not has_surrogates[node]:
             continue
         key = tree.term_feature[first:last].tobytes() + tree.term_weight[first:last].tobytes()
         number = sums.setdefault(key if first < last else node.to_bytes(8, "big"), len(sums))
         kind[node], feature[node] = Split.THRESHOLD, n_features + number
-        threshold[node] = 0.0 if instead[node] else threshold[node]
+        threshold[node] = 0.0 if has_surrogates[node] else threshold[node]
     missing: Any = -1 if of.routes.divides else tree.missing
     lowered = replace(
         tree,

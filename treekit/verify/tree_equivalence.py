@@ -1,11 +1,11 @@
-"""The proof that tables of nodes answer as a model's trees do, on every path.
+"""Comparison of tables of nodes with a model's trees, on every path.
 
-Rows sample; this does not.  Every leaf of every tree is a box of inputs, and
-the tables are walked with all of it at once (`treekit.kernels.tree_equivalence`).
-Sums and surrogate splits are columns of their own in it, which the tables must
-define as `treekit.model.derived_features` does.  What it leaves to rows is the code around the
-tables: the loop that walks them, and how sums become answers.  Of C files
-`treekit.verify.read_c` asks in addition that treekit wrote that code.
+Rows are samples; this is exhaustive.  Every leaf of every tree is a box of inputs, with
+which the tables are traversed at once (`treekit.kernels.tree_equivalence`).
+Sums and surrogate splits are additional columns, which the tables must
+define as `treekit.model.derived_features` does.  Left to rows is the code around the
+tables: the loop that traverses them, and the conversion of sums to predictions.  For C
+files `treekit.verify.read_c` also checks that treekit wrote that code.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ Array = npt.NDArray[Any]
 
 _MOST_ROWS = 20
 _STEPS = 4_000_000_000
-"""Some ten seconds; each path of a tree takes as many steps as it is long."""
+"""About ten seconds; each path of a tree takes as many steps as its length."""
 
 
 @dataclass(frozen=True)
 class Tables:
-    """What an artifact's tables say, for inputs in double.
+    """Tables of an artifact, for inputs in double.
 
     Attributes
     ----------
     feature, kind, value, yes, no, root : arrays
-        As in `treekit.kernels.tree_equivalence.Binary`; features behind those of the
+        As in `treekit.kernels.tree_equivalence.Binary`; features after those of the
         row are derived columns.
     set_start : (nodes + 1,) int64
     set_codes : (codes,) int64
     leaves : (leaves, values) int64
-        What each leaf says.
+        Leaf values.
     derived : DerivedColumns, optional
         None if the tables have none.
     """
@@ -77,16 +77,16 @@ class Tables:
 
 @dataclass(frozen=True)
 class Structure:
-    """What the comparison of an artifact's tables with the model showed.
+    """Result of comparing an artifact's tables with the model.
 
     Attributes
     ----------
     proved : bool
         Whether every path agrees.
     words : str
-        What was proved, or why it was not.
+        Result as text, with the reason if it is not proved.
     rows : (rows, features) float64
-        Rows on which the tables and the model part.
+        Rows for which the tables and the model differ.
     """
 
     proved: bool
@@ -95,7 +95,7 @@ class Structure:
 
 
 def lowered(model: Model) -> Tables:
-    """The tables that `treekit.export.lowering` makes of a model."""
+    """Return the tables that `treekit.export.lowering` makes for a model."""
     derived = derive(model)
     leaves = leaf_table(model.units)
     table = node_table(lower(model, derived), leaves, model.schema)
@@ -103,7 +103,7 @@ def lowered(model: Model) -> Tables:
 
 
 def tables_of(table: NodeTable, leaves: Array, derived: DerivedColumns | None) -> Tables:
-    """A table of nodes with the leaves that it names."""
+    """Combine a table of nodes with its leaf values."""
     kind = table.question & 3
     is_set = kind == 2
     number = np.where(is_set, table.value, 0).astype(np.int64)
@@ -125,28 +125,28 @@ def tables_of(table: NodeTable, leaves: Array, derived: DerivedColumns | None) -
 def proved(model: Model, tables: Tables) -> Structure:
     """Compare tables with the trees of a model, on every path."""
     if not accepts_any(model):
-        return Structure(False, "not proved: the model refuses every row, so that no path counts")
+        return Structure(False, "not proved: the model refuses every row")
     try:
-        binary, ends, said = _checked(model, tables)
+        binary, ends, leaf_ids = _checked(model, tables)
     except VerificationError as error:
         return Structure(False, f"not proved: {error}")
     walk, roots = _walk(model)
     rows = np.empty((_MOST_ROWS, model.schema.n_features))
     from treekit.kernels.tree_equivalence import same_answers
 
-    trees, paths, differing = same_answers(walk, roots, said, binary, ends, _STEPS, rows)
+    trees, paths, differing = same_answers(walk, roots, leaf_ids, binary, ends, _STEPS, rows)
     some = f"{model.n_trees:,} trees" if model.n_trees > 1 else "the tree"
     if differing:
         found = f"{differing:,}" if differing < _MOST_ROWS else f"{differing:,} or more"
-        told = f"NOT the model's: {found} paths of {some} lead elsewhere"
-        return Structure(False, told, rows[:differing])
+        summary = f"NOT the model's: {found} paths of {some} lead to different leaves"
+        return Structure(False, summary, rows[:differing])
     if trees < model.n_trees:
-        return Structure(False, f"not proved: {trees:,} of {some} were compared in the steps given")
-    return Structure(True, f"proved: every path of {some}, {paths:,} in all")
+        return Structure(False, f"not proved: {trees:,} of {some} compared within the step limit")
+    return Structure(True, f"proved: every path of {some}, {paths:,} in total")
 
 
 def _checked(model: Model, tables: Tables) -> tuple[Binary, Array, Array]:
-    """The tables as the kernel takes them; refused if they are no tables of trees."""
+    """Convert the tables for the kernel; raise an error if they do not form trees."""
     from treekit.kernels.tree_equivalence import END, Binary, depth_of
 
     derived = derive(model)
@@ -154,20 +154,20 @@ def _checked(model: Model, tables: Tables) -> tuple[Binary, Array, Array]:
     feature = tables.feature.astype(np.int64)
     ends = -1 - np.minimum(np.concatenate([tables.yes, tables.no, tables.root]), -1)
     if len(tables.root) != model.n_trees or tables.leaves.shape[1] != model.schema.n_values:
-        raise VerificationError("its tables have another number of trees or answers")
+        raise VerificationError("its tables have a different number of trees or values")
     if np.any((feature < 0) | (feature >= n_columns)) or np.any(ends >= len(tables.leaves)):
-        raise VerificationError("its tables name columns or leaves that are not there")
+        raise VerificationError("its tables refer to columns or leaves that do not exist")
     if np.any(tables.root >= len(feature)) or np.isnan(tables.value).any():
-        raise VerificationError("its tables have no order")
+        raise VerificationError("its tables are not trees")
     deepest = depth_of(tables.yes.astype(np.int64), tables.no.astype(np.int64))
     if deepest < 0:
-        raise VerificationError("its tables have no order")
+        raise VerificationError("its tables are not trees")
     if derived.n_columns and not same_columns(derived, tables.derived):
-        raise VerificationError("its derived columns are not the model's, entry by entry")
+        raise VerificationError("its derived columns differ from the model's")
     ids = leaf_table(np.concatenate([model.units, tables.leaves])).row
     nodes, _ = join(model.trees)
-    said = np.full(nodes.n_nodes, -1)
-    said[nodes.kind == Split.LEAF] = ids[: len(model.units)]
+    leaf_ids = np.full(nodes.n_nodes, -1)
+    leaf_ids[nodes.kind == Split.LEAF] = ids[: len(model.units)]
     binary = Binary(
         feature=feature,
         kind=tables.kind.astype(np.int64),
@@ -179,11 +179,11 @@ def _checked(model: Model, tables: Tables) -> tuple[Binary, Array, Array]:
         set_codes=tables.set_codes.astype(np.int64),
         said=ids[len(model.units) :].astype(np.int64),
     )
-    return binary, np.zeros(max(int(deepest), 1), dtype=END), said
+    return binary, np.zeros(max(int(deepest), 1), dtype=END), leaf_ids
 
 
 def same_columns(mine: DerivedColumns, given: DerivedColumns | None) -> bool:
-    """Whether derived columns are the same, entry by entry; levels have no threshold."""
+    """Whether derived columns are equal, entry by entry; tests on categories have no threshold."""
     if given is None or len(mine.threshold) != len(given.threshold):
         return False
     linear = mine.level_feature < 0
@@ -200,7 +200,7 @@ def same_columns(mine: DerivedColumns, given: DerivedColumns | None) -> bool:
 
 
 def _walk(model: Model) -> tuple[Walk, Array]:
-    """All trees joined, with a column for each sum and surrogate split; thresholds for doubles."""
+    """Concatenate trees, with a column for each sum and surrogate split, thresholds in double."""
     from treekit.kernels.reachability import make_walk
 
     schema, derived = model.schema, derive(model)

@@ -13,7 +13,7 @@ MISSING = -1
 
 
 def p_of_classes(groups):
-    """Pearson's test of lists of classes."""
+    """Compute Pearson's test for lists of classes."""
     values = sorted({y for group in groups for y in group})
     table = np.array([[list(group).count(v) for v in values] for group in groups])
     if len(values) < 2:
@@ -22,7 +22,7 @@ def p_of_classes(groups):
 
 
 def p_of_numbers(groups):
-    """The F test of lists of numbers."""
+    """Compute the F test for lists of numbers."""
     if sum(map(len, groups)) <= len(groups) or np.ptp(np.concatenate(groups)) == 0:
         return 1.0
     if all(np.ptp(group) == 0 for group in groups):
@@ -31,7 +31,7 @@ def p_of_numbers(groups):
 
 
 def multiplier(c, r, monotonic, floating):
-    """Kass 1980, p. 122-123, in exact integers."""
+    """Compute the multiplier of Kass 1980, p. 122-123, in exact integers."""
     if not monotonic:
         terms = (
             Fraction((-1) ** i * (r - i) ** c, math.factorial(i) * math.factorial(r - i))
@@ -44,7 +44,7 @@ def multiplier(c, r, monotonic, floating):
 
 
 class Predictor:
-    """One column at a node: categories in order, the rows' targets in each."""
+    """A column at a node: categories in order, with the targets of their rows."""
 
     def __init__(self, cells, targets, monotonic, test):
         self.monotonic, self.test = monotonic, test
@@ -81,7 +81,7 @@ class Predictor:
         return best
 
     def division(self, group):
-        """The most significant allowed division of a group in two, and its p-value."""
+        """Return the most significant allowed division of a group in two, and its p-value."""
         best = None
         members = sorted(group, key=self.categories.index)
         for size in range(1, len(members)):

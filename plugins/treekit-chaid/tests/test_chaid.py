@@ -1,4 +1,4 @@
-"""The splitter merges and tests as Kass 1980 says, and its trees run anywhere."""
+"""Compare merges and tests with Kass 1980; check exports without the plugin."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ MISSING = plain.MISSING
 
 
 def titanic():
-    """The passengers: ages in tens of years, missing ones and ports of embarkation missing."""
+    """Read the passengers, with ages in tens of years; ages and ports may be missing."""
     table = pd.read_csv(DATA / "titanic.csv.gz", keep_default_na=False, na_values=[""])
     table["age"] = np.minimum(table["age"] // 10, 6)
     table["embarked"] = table["embarked"].astype(object).where(table["embarked"].notna(), None)
@@ -76,7 +76,7 @@ def test_multipliers_of_hundreds_of_categories_are_finite():
 
 
 def predictor(rng):
-    """A random predictor: categories, targets, and how the plain oracle and the plugin see it."""
+    """Draw a predictor as categories, targets and the inputs of the plain oracle and the plugin."""
     n, c, d = rng.integers(20, 300), rng.integers(3, 8), rng.integers(2, 4)
     numbers, monotonic = rng.random(2) < (0.3, 0.5)
     lift, cells = rng.random(c) * rng.choice([0.5, 2]), rng.integers(0, c, n)
@@ -138,7 +138,7 @@ def test_bins_share_the_weight_and_never_part_equal_values():
 
 
 def plain_leaves(columns, y, numeric, least, rows):
-    """The groups of rows that CHAID in plain Python ends in."""
+    """Return the final groups of rows of CHAID in plain Python."""
     best = None
     for name, cells in columns.items():
         own = [cells[i] for i in rows]
@@ -203,7 +203,7 @@ def test_a_number_is_split_by_the_f_test():
     rng = np.random.default_rng(0)
     level = rng.integers(0, 6, 600)
     noise = rng.normal(size=600)
-    noise -= (np.bincount(level, noise) / np.bincount(level))[level]  # equal means are equal
+    noise -= (np.bincount(level, noise) / np.bincount(level))[level]  # makes means exactly equal
     y = 1e6 + np.array([0.0, 5.0, 0.0, 9.0, 5.0, 0.0])[level] + noise
     table = {"c": np.array(list("abcdef"), object)[level], "other": rng.random(600), "y": y}
     model = treekit.train(table, "y", splitter="chaid")
@@ -214,7 +214,7 @@ def test_a_number_is_split_by_the_f_test():
 
 def test_several_targets_are_refused_by_name():
     table = {"x": [1.0, 2.0] * 20, "y": [0, 1] * 20, "z": [0, 1] * 20}
-    with pytest.raises(PluginError, match=r"'chaid'.*tests one target"):
+    with pytest.raises(PluginError, match=r"'chaid'.*requires one target"):
         treekit.train(table, ["y", "z"], splitter="chaid")
 
 

@@ -1,8 +1,8 @@
-"""How the plugin's own loops are compiled: once, and kept on disk.
+"""Numba decorator for the plugin's loops, with a disk cache.
 
-treekit compiles a splitter's ``find`` for the types of each training, with the
-plain functions it names.  What does not depend on those types, which is nearly
-all of CHAID, is compiled here and loaded by later processes in no time.
+treekit compiles a splitter's ``find``, with the plain functions it calls, for the
+types of each training. Nearly all of CHAID does not depend on those types; it is
+compiled here once, and later processes load it from disk.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Merging the categories of one predictor (Kass 1980, p. 121, steps 1 and 2).
 
-A group is named by its lowest category.  ``group_of`` says where each category
-is, ``sums`` holds the statistics of each group at its name.
+A group is named by its lowest category. ``group_of`` holds the group of each category,
+``sums`` the statistics of each group at the index of its name.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from treekit_chaid.significance import log_p_value
 __all__ = ["TIE", "merge_categories"]
 
 TIE = 1e-9
-"""Logarithms of p-values this close, relative, are equal, whatever the order of sums."""
+"""Relative tolerance of equal log p-values: results must not depend on the order of sums."""
 
 _ALL_SUBSETS = 10
-"""Most categories of a merged group of which every division in two is looked at."""
+"""Largest merged group of which every division in two is tried."""
 
 
 @compiled
 def pair_value(sums, a, b, numbers):
-    """Logarithm of the p-value of two groups."""
+    """Return the logarithm of the p-value of two groups."""
     pair = np.empty((2, sums.shape[1]))
     pair[0], pair[1] = sums[a], sums[b]
     return log_p_value(pair, numbers)
@@ -31,7 +31,7 @@ def pair_value(sums, a, b, numbers):
 
 @compiled
 def may_merge(group_of, a, b, kind, floating):
-    """Whether two groups, a below b, may be merged: neighbours, or one that floats."""
+    """Return whether two groups, a < b, may merge: neighbours, or b is the floating category."""
     if kind == FREE or (floating and b == len(group_of) - 1):
         return True
     between = group_of[a + 1 : b]
@@ -40,7 +40,7 @@ def may_merge(group_of, a, b, kind, floating):
 
 @compiled
 def compare_with(group_of, sums, close, g, kind, floating, numbers):
-    """Fill row and column g of `close`: how alike g and every other group are."""
+    """Fill row and column g of `close` with the log p-values of g and every other group."""
     for other in range(len(group_of)):
         low, high = min(g, other), max(g, other)
         close[low, high] = -np.inf
@@ -53,9 +53,9 @@ def compare_with(group_of, sums, close, g, kind, floating, numbers):
 
 @compiled
 def most_alike(group_of, close, only):
-    """The pair of groups of the largest p-value, the first of equals; `only`: -1, or one of them.
+    """Return the pair of groups with the largest p-value, the first of ties.
 
-    ``(-1, -1)`` if none may be merged.
+    `only` is a group that the pair must contain, or -1. ``(-1, -1)`` if no groups may merge.
     """
     best, first, second = -np.inf, -1, -1
     for a in range(len(group_of)):
@@ -72,7 +72,7 @@ def most_alike(group_of, close, only):
 
 @compiled
 def refresh(group_of, sums, close, g, kind, floating, numbers):
-    """`compare_with` for group g and, of ordered categories, the groups beside it."""
+    """Run `compare_with` for group g and, with ordered categories, for all other groups."""
     compare_with(group_of, sums, close, g, kind, floating, numbers)
     if kind != FREE:
         for other in range(len(group_of)):
@@ -82,7 +82,7 @@ def refresh(group_of, sums, close, g, kind, floating, numbers):
 
 @compiled
 def join(group_of, sums, a, b):
-    """Put group b into group a, which is the lower."""
+    """Merge group b into the lower group a."""
     sums[a] += sums[b]
     for c in range(len(group_of)):
         if group_of[c] == b:
@@ -91,7 +91,7 @@ def join(group_of, sums, a, b):
 
 @compiled
 def _try(table, members, inside, best, chosen, numbers):
-    """Keep a division of members in two if it is more significant than `best`."""
+    """Store a division of `members` in `chosen` if it is more significant than `best`."""
     halves = np.zeros((2, table.shape[1]))
     for i in range(len(members)):
         halves[1 if inside[i] else 0] += table[members[i]]
@@ -104,12 +104,12 @@ def _try(table, members, inside, best, chosen, numbers):
 
 @compiled
 def best_division(table, members, kind, floats, numbers, chosen):
-    """The most significant division of a merged group in two, into `chosen` (members,) bool.
+    """Find the most significant division of a merged group in two; store it in `chosen`.
 
-    Ordered categories are cut; a floating one, the last, goes either way or alone.
-    Others are divided in every way, or above `_ALL_SUBSETS` along the order of
-    their means, or of their shares of each class: the best of two classes and of
-    numbers is among these (Breiman et al. 1984, theorem 4.5).
+    Ordered categories are cut; a floating one, the last, joins either side or stays
+    alone. Others are divided in every way or, above `_ALL_SUBSETS`, along the order of
+    their means or of their shares of each class. For two classes and for numbers this
+    includes the best division (Breiman et al. 1984, theorem 4.5).
 
     Returns
     -------
@@ -149,12 +149,12 @@ def best_division(table, members, kind, floats, numbers, chosen):
 
 @compiled
 def part_again(table, group_of, sums, g, kind, floating, log_alpha, numbers):
-    """Divide group g, of three categories or more, if that is significant enough.
+    """Divide group g, of at least three categories, if the division is significant.
 
     Returns
     -------
     int
-        The name of the new group, -1 if there is none.
+        Name of the new group, -1 if g is not divided.
     """
     members = np.flatnonzero(group_of == g)
     if len(members) < 3:
@@ -164,7 +164,7 @@ def part_again(table, group_of, sums, g, kind, floating, log_alpha, numbers):
     if best_division(table, members, kind, floats, numbers, chosen) > log_alpha:
         return -1
     if chosen[0]:
-        chosen[:] = ~chosen  # the lowest category keeps its group
+        chosen[:] = ~chosen  # the lowest category stays, as it names the group
     other = members[np.argmax(chosen)]
     sums[g], sums[other] = 0.0, 0.0
     for i in range(len(members)):
@@ -175,7 +175,7 @@ def part_again(table, group_of, sums, g, kind, floating, log_alpha, numbers):
 
 @compiled
 def lightest(group_of, sums, numbers):
-    """The group of least weight, and that weight."""
+    """Return the group of least weight and its weight."""
     least, name = np.inf, -1
     for g in range(len(group_of)):
         if group_of[g] == g:
@@ -187,31 +187,31 @@ def lightest(group_of, sums, numbers):
 
 @compiled
 def merge_categories(table, kind, floating, log_merge, log_part, min_weight, numbers):
-    """The groups that the categories of a predictor are merged to.
+    """Merge the categories of a predictor into groups.
 
-    The two most alike are merged while their p-value exceeds a level; a group that
-    came of it may be parted again; at last those that weigh too little join the
-    one they are most like.
+    The two most similar groups are merged while their p-value exceeds a level, and a
+    merged group may be divided again. Finally, groups with too little weight join the
+    most similar group.
 
     Parameters
     ----------
     table : (categories, S) float64
-        Statistics of each category, none without weight; see `log_p_value`.
+        Statistics of each category, all with positive weight; see `log_p_value`.
     kind : int
         `FREE` or `MONOTONIC`.
     floating : bool
         Whether the last category of a monotonic predictor has no place in the order.
     log_merge, log_part : float
-        Levels; -inf = merged groups are never parted.
+        Logarithms of the levels; -inf = merged groups are never divided.
     min_weight : float
-        What a group must weigh.
+        Minimum weight of a group.
 
     Returns
     -------
     group_of : (categories,) int64
-        Each category's group, by its lowest member.
+        Group of each category, named by its lowest member.
     sums : (categories, S) float64
-        Statistics of the groups, at their names.
+        Statistics of the groups, at the indices of their names.
     """
     size = len(table)
     group_of, sums = np.arange(size), table.copy()
@@ -229,10 +229,10 @@ def merge_categories(table, kind, floating, log_merge, log_part, min_weight, num
                 break
             a, b = most_alike(group_of, close, name)
             if a < 0:
-                break  # all in one
-            partings = size  # what is too light alone is not parted again
+                break  # one group is left
+            partings = size  # groups merged for their weight are not divided again
         join(group_of, sums, a, b)
-        # Each parting is more significant than any merger, so that they end; a bound all the same.
+        # Divisions are more significant than merges, so they end; the bound is a safeguard.
         if log_part > -np.inf and partings < size:
             other = part_again(table, group_of, sums, a, kind, floating, log_part, numbers)
             if other >= 0:

@@ -1,4 +1,4 @@
-"""Bonferroni multipliers: in how many ways c categories reduce to r groups.
+"""Bonferroni multipliers: the number of ways to merge c categories into r groups.
 
 Kass 1980, p. 122-123, section 3; as logarithms, because they leave the range of
 doubles at a few hundred categories.
@@ -16,12 +16,12 @@ from treekit_chaid.significance import log_sum
 __all__ = ["FREE", "MONOTONIC", "log_multiplier"]
 
 FREE, MONOTONIC = 0, 1
-"""Types of predictors: any categories merge, or only neighbours."""
+"""Types of predictors: any categories may merge, or only neighbours."""
 
 
 @compiled
 def log_binomial(n, k):
-    """``log(n choose k)``; -inf outside of 0 .. n."""
+    """Return ``log(n choose k)``; -inf for k outside of 0 .. n."""
     if k < 0 or k > n:
         return -np.inf
     return math.lgamma(n + 1.0) - math.lgamma(k + 1.0) - math.lgamma(n - k + 1.0)
@@ -29,9 +29,9 @@ def log_binomial(n, k):
 
 @compiled
 def log_stirling(c, r):
-    """Logarithm of the ways to part c things into r sets that are not empty.
+    """Return the logarithm of the number of partitions of c items into r non-empty sets.
 
-    By recurrence: the alternating sum of the paper cancels.
+    By recurrence, because the paper's alternating sum suffers from cancellation.
     """
     ways = np.full(r + 1, -np.inf)
     ways[0] = 0.0
@@ -44,17 +44,17 @@ def log_stirling(c, r):
 
 @compiled
 def log_multiplier(c, r, kind, floating):
-    """Logarithm of the multiplier of a predictor.
+    """Return the logarithm of a predictor's multiplier.
 
     Parameters
     ----------
     c, r : int
-        Categories, and groups that they were merged to; the floating one counts.
+        Number of categories, the floating one included, and of merged groups.
     kind : int
         `FREE` or `MONOTONIC`.
     floating : bool
         Whether one category of a monotonic predictor (missing values) has no place
-        in the order and may join any group, or none.
+        in the order and may join any group or stay alone.
     """
     if kind == FREE:
         return log_stirling(c, r)

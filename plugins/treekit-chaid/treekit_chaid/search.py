@@ -25,10 +25,10 @@ __all__ = ["make_find"]
 
 @compiled
 def quantile_ends(codes, weights, bins):
-    """The last code of each quantile bin of a number, ascending; at most `bins`.
+    """Return the last code of each quantile bin of a number, ascending; at most `bins`.
 
-    A bin ends with the value at which the weight up to it reaches the next
-    quantile, so that equal values are never parted.
+    A bin ends with the value at which the cumulative weight reaches the next
+    quantile, so that equal values share a bin.
     """
     order = np.argsort(codes)
     total = weights.sum()
@@ -50,26 +50,26 @@ def quantile_ends(codes, weights, bins):
 
 @compiled
 def categories(codes, n_codes, cells, values, nominal, lost, width, centre, bins):
-    """Categories of a column at a node, and their statistics.
+    """Return the categories of a column at a node and their statistics.
 
     Parameters
     ----------
     codes : (rows,) int64
         `n_codes` = missing.
     cells, values : arrays
-        The rows' targets, as `treekit.kernels.records.Rows` has them.
+        Targets of the rows, as in `treekit.kernels.records.Rows`.
     nominal : bool
     lost : bool
         Whether missing values are a category.
     width, centre : int, float
-        Statistics of a category; what a number is taken from.
+        Number of statistics of a category; value subtracted from a numeric target.
 
     Returns
     -------
     ends : (known categories,) int64
-        Of a number: the last code of each bin; of a nominal column: the levels.
+        For a number, the last code of each bin; for a nominal column, the categories' codes.
     table : (categories, width) float64
-        The last one is of the missing values, if there are any.
+        Statistics; missing values, if they are a category, come last.
     """
     known = codes < n_codes
     if nominal:
@@ -96,15 +96,15 @@ def categories(codes, n_codes, cells, values, nominal, lost, width, centre, bins
 
 @compiled
 def groups_of(group_of, sums):
-    """Names of the groups, and their statistics alone, in the order of the names."""
+    """Return the names of the groups and their statistics, in the order of the names."""
     names = np.flatnonzero(group_of == np.arange(len(group_of)))
     return names, sums[names]
 
 
 def cross(node, feature, bins):
-    """`categories` of a column of a node.
+    """Return the `categories` of a column of a node.
 
-    Missing values are no category where the policy sends rows by what is known.
+    Missing values are no category if the policy splits by known values only.
     """
     rows, column = node.rows, node.table.codes[feature]
     codes = np.empty(len(rows.ids), np.int64)
@@ -119,7 +119,7 @@ def cross(node, feature, bins):
 
 @compiled
 def group_numbers(group_of, names, ends):
-    """(known categories,) int32: the number of the group that each category is in."""
+    """Return the group number of each known category, int32."""
     numbers = np.empty(len(ends), np.int32)
     for c in range(len(ends)):
         numbers[c] = np.searchsorted(names, group_of[c])
@@ -128,7 +128,7 @@ def group_numbers(group_of, names, ends):
 
 @compiled
 def cuts_of(numbers, ends):
-    """(intervals - 1,) int32: the last code of each interval but the highest."""
+    """Return the last code of each interval except the highest, int32."""
     cuts, count = np.empty(len(ends), np.int32), 0
     for c in range(len(ends) - 1):
         if numbers[c + 1] != numbers[c]:
@@ -138,7 +138,7 @@ def cuts_of(numbers, ends):
 
 
 def proposed(node, feature, ends, group_of, names):
-    """The split that sends each group down a branch of its own."""
+    """Return the split with a branch for each group."""
     lost = len(group_of) > len(ends)
     apart = lost and group_of[-1] == len(ends)
     if apart and len(names) == 2:
@@ -159,27 +159,27 @@ def proposed(node, feature, ends, group_of, names):
 
 
 def make_find(alpha_split, alpha_merge, alpha_split_merged, bonferroni, bins, most_levels):
-    """The ``find`` of these settings; see `treekit_chaid.SETTINGS`."""
+    """Return the ``find`` function for given settings; see `treekit_chaid.SETTINGS`."""
     log_split, log_merge = math.log(alpha_split), math.log(alpha_merge)
     log_part = -math.inf
     if alpha_split_merged > 0.0:
         log_part = math.log(min(alpha_split_merged, alpha_merge))
 
     def find(node, criterion, rng):
-        """The most significant split of a node, or None if none is significant.
+        """Return the most significant split of a node, or None if none is significant.
 
         Parameters
         ----------
         node : treekit.splitting.Node
         criterion
-            ``criterion.score(parent, children)``: what the split is said to gain.
+            ``criterion.score(parent, children)`` is reported as the gain of the split.
         rng : numpy.random.Generator
-            Draws columns where a forest tries but some.
+            Draws the columns to try in forests.
         """
         numbers = len(node.rows.cells) == 0
         if numbers and (node.quantile is not None or len(node.stats) != 2):
             raise ValueError(
-                "chaid tests one target: classes, or a number by criterion squared_error"
+                "chaid requires one target: classes, or a number with criterion squared_error"
             )
         found, best, best_feature, tried = None, np.inf, -1, 0
         for feature in draw_features(node, rng):

@@ -1,4 +1,4 @@
-"""p-values as logarithms, which do not vanish where a table is large.
+"""Log p-values, which do not underflow for large tables.
 
 The upper tails of chi-squared and F, and the two tests of CHAID on sums of
 statistics.
@@ -17,7 +17,7 @@ __all__ = ["log_chi_squared_tail", "log_f_tail", "log_p_value"]
 
 @compiled
 def log_sum(a, b):
-    """``log(exp(a) + exp(b))``."""
+    """Return ``log(exp(a) + exp(b))``."""
     high, low = max(a, b), min(a, b)
     if low == -np.inf:
         return high
@@ -26,7 +26,7 @@ def log_sum(a, b):
 
 @compiled
 def log_chi_squared_tail(chi, freedom):
-    """``log P(X > chi)`` of a chi-squared variable with whole degrees of freedom.
+    """Return ``log P(X > chi)`` for a chi-squared variable with integer degrees of freedom.
 
     The finite sums of Abramowitz and Stegun 1964, 26.4.4 and 26.4.5.
     """
@@ -39,7 +39,7 @@ def log_chi_squared_tail(chi, freedom):
         root = math.sqrt(half)
         if root < 25.0:
             total = math.log(math.erfc(root))
-        else:  # where erfc nears the least double; Abramowitz and Stegun 7.1.23
+        else:  # erfc nears the smallest double; Abramowitz and Stegun 7.1.23
             total = -half - math.log(root * math.sqrt(math.pi))
             total += math.log1p(-0.5 / half + 0.75 / half**2)
     while step < freedom / 2.0:
@@ -50,7 +50,7 @@ def log_chi_squared_tail(chi, freedom):
 
 @compiled
 def _beta_fraction(x, a, b):
-    """The continued fraction of the incomplete beta function, by Lentz's method.
+    """Evaluate the continued fraction of the incomplete beta function by Lentz's method.
 
     Abramowitz and Stegun 1964, 26.5.8; for ``x < (a + 1) / (a + b + 2)``.
     """
@@ -75,7 +75,7 @@ def _beta_fraction(x, a, b):
 
 @compiled
 def log_f_tail(f, between, within):
-    """``log P(X > f)`` of an F variable with these degrees of freedom, which need not be whole.
+    """Return ``log P(X > f)`` for an F variable with real degrees of freedom.
 
     By the incomplete beta function (Abramowitz and Stegun 1964, 26.6.2).
     """
@@ -95,7 +95,7 @@ def log_f_tail(f, between, within):
 
 @compiled
 def _log_p_of_classes(groups):
-    """Pearson's test, whose expected counts are of the margins; empty classes say nothing."""
+    """Compute Pearson's test with expected counts from the margins; skips empty classes."""
     total, classes, rows = 0.0, 0, 0
     for i in range(groups.shape[0]):
         weight = groups[i].sum()
@@ -118,7 +118,7 @@ def _log_p_of_classes(groups):
 
 @compiled
 def _log_p_of_numbers(groups):
-    """The F test of equal means, from sums (weight, weighted y, weighted y squared)."""
+    """Compute the F test of equal means from sums (weight, weighted y, weighted y squared)."""
     weight, total, squares, within = 0.0, 0.0, 0.0, 0.0
     for i in range(groups.shape[0]):
         weight += groups[i, 0]
@@ -136,13 +136,13 @@ def _log_p_of_numbers(groups):
 
 @compiled
 def log_p_value(groups, numbers):
-    """Logarithm of the p-value of the hypothesis that groups and target are independent.
+    """Return the log p-value of the hypothesis that groups and target are independent.
 
     Parameters
     ----------
     groups : (groups, S) float64
         Weight of each class; or, if `numbers`, weight, sum of y and of its square.
-        Weights count as rows.
+        A weight counts as that number of rows.
     """
     if numbers:
         return _log_p_of_numbers(groups)

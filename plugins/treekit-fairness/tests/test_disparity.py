@@ -1,4 +1,4 @@
-"""Disparities are the largest differences of rates, and refuse what has no rate."""
+"""Test the disparity measures and their errors for groups without a rate."""
 
 import runpy
 from pathlib import Path
@@ -25,7 +25,7 @@ def test_parity_compares_how_often_groups_are_chosen():
 
 
 def test_odds_compare_the_rates_of_either_truth():
-    # Of the truly positive a 1/2, b 1/1, c 0/1 are chosen; of the others a 1/2, b and c none.
+    # Chosen among the truly positive: a 1/2, b 1/1, c 0/1; among the others: a 1/2, b and c 0.
     assert equalised_odds_difference(TRUE, SAID, GROUPS, 1) == 1.0
     assert equalised_odds_difference(TRUE[:8], SAID[:8], GROUPS[:8], 1) == 0.5
     assert equalised_odds_difference(TRUE, TRUE, GROUPS, 1) == 0.0
@@ -51,7 +51,7 @@ def test_the_table_is_that_of_the_census():
     assert {len(cells) for cells in table.values()} == {4000}
     assert set(table["income"].tolist()) == {"<=50K", ">50K"}
     assert (table["income"] == ">50K").mean() == pytest.approx(0.24, abs=0.02)
-    # Women earn so much three times less often than men: what a model learns of, asked or not.
+    # Women earn more than 50,000 a third as often as men; models learn this from other columns.
     assert demographic_parity_difference(table["income"], table["sex"], ">50K") > 0.15
 
 
@@ -64,7 +64,7 @@ def test_the_package_has_no_other_names():
 def test_the_benchmark_runs(capsys):
     script = runpy.run_path(str(Path(__file__).parents[1] / "benchmark.py"))
     sides = list(script["_treekits"]().items())
-    # One of each kind: the others differ in a setting, and each setting is compiled.
+    # One of each kind: the others differ only in a setting, and each setting is compiled.
     few = dict(sides[:2] + sides[-1:])
     script["main"].__globals__.update(_treekits=lambda: few, _fairlearns=dict)
     script["main"](["--seeds", "1"])

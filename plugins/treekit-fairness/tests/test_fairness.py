@@ -1,4 +1,4 @@
-"""Gains are those of the paper, groups are never asked, and fair models leave treekit as others."""
+"""Compare gains with the paper; check that models do not read the group and export as others."""
 
 import csv
 import itertools
@@ -37,14 +37,14 @@ def impurity(weights, measure):
 
 
 def gain(branches, measure):
-    """Decrease of the impurity of weights (branches, kinds)."""
+    """Compute the decrease of the impurity of weights (branches, kinds)."""
     node = branches.sum(axis=0)
     after = sum(b.sum() * impurity(b, measure) for b in branches if b.sum() > 0)
     return impurity(node, measure) - after / node.sum()
 
 
 def paper(children, combine, strength, measure):
-    """Children (branches, classes, groups)."""
+    """Compute the criterion from children (branches, classes, groups)."""
     of_class, of_group = (gain(children.sum(axis=axis), measure) for axis in (2, 1))
     if combine == "difference":
         return of_class - strength * of_group
@@ -118,7 +118,7 @@ def test_what_is_no_column_of_groups_is_refused_by_name(groups):
 
 
 def cheapest(rows, says, bound):
-    """The least weight of mistakes by which any set of leaves reaches the bound."""
+    """Find the least misclassified weight over all sets of leaves that reach the bound."""
     share = rows.sum(axis=1) / rows.sum(axis=(0, 1))
     weight = rows.sum(axis=2)
     best = math.inf
@@ -187,7 +187,7 @@ def test_without_strength_the_tree_is_that_of_entropy_without_the_group(people):
     plain = treekit.train(
         train, "income", criterion="entropy", ignore=["sex", "native_country"], **LIMITS
     )
-    # Subsets of many levels are looked for along other orders: numbers are the same.
+    # Subsets of many categories are searched along different orders; numbers are not.
     numbers = own.trees[0].feature[:1], plain.trees[0].feature[:1]
     assert np.array_equal(*numbers)
     assert own.trees[0].gain[0] == pytest.approx(plain.trees[0].gain[0])
@@ -213,7 +213,7 @@ def test_relabel_is_for_fair_trees_of_two_classes(people):
     train, _ = people
     with pytest.raises(SettingError, match="'relabel' is for fairness, but criterion 'gini'"):
         treekit.train(train, "income", criterion="gini", pruner="relabel")
-    with pytest.raises(SettingError, match="two classes, and there are 5"):
+    with pytest.raises(SettingError, match="requires two classes, got 5"):
         treekit.train(train, "race", **BY_SEX, pruner="relabel", **LIMITS)
 
 

@@ -1,4 +1,4 @@
-"""Fair trees: the criterion `fairness` and the pruner `relabel` for treekit, and disparities.
+"""Fair trees for treekit: criterion `fairness`, pruner `relabel` and disparity measures.
 
 F. Kamiran, T. Calders and M. Pechenizkiy, "Discrimination aware decision tree
 learning", IEEE International Conference on Data Mining, 2010, pp. 869-874.
@@ -24,23 +24,23 @@ _MODULE_OF = {
 
 @hookimpl
 def treekit_criteria():
-    """Offer the criterion to treekit."""
-    return [Criterion("fairness", FAIRNESS, make, SETTINGS, "classes, but not groups")]
+    """Register the criterion."""
+    return [Criterion("fairness", FAIRNESS, make, SETTINGS, "separates classes, not groups")]
 
 
 @hookimpl
 def treekit_pruners():
-    """Offer the pruner to treekit."""
+    """Register the pruner."""
     return [
         Pruner(
-            "relabel", relabel, RELABEL_SETTINGS, "leaves change sides until groups fare alike",
+            "relabel", relabel, RELABEL_SETTINGS, "relabels leaves until group rates are close",
             task=FAIRNESS, costs=False, exempt=EXEMPT,
         ),
     ]  # fmt: skip
 
 
 def __getattr__(name):
-    # What needs NumPy waits until it is used: treekit reads this page whenever it starts.
+    # Imported on first use: treekit imports this module at start-up, and NumPy is slow to import.
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

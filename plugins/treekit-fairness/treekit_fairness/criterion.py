@@ -1,8 +1,8 @@
-"""Splits that tell classes apart, and not groups (Kamiran, Calders and Pechenizkiy 2010).
+"""Criterion that separates classes but not groups (Kamiran, Calders and Pechenizkiy 2010).
 
-Section 3 of the paper: IGC is what a split says about the class, IGS what it says about
-the group, both as the decrease of an impurity; the criterion is their difference, their
-ratio, or their sum, which makes leaves of one class and one group for `relabel`.
+Section 3 of the paper: IGC is the information gain of a split about the class, IGS that
+about the group, both as the decrease of an impurity. The criterion is their difference,
+their ratio, or their sum; the sum makes leaves of one class and one group for `relabel`.
 """
 
 import math
@@ -15,30 +15,30 @@ COMBINE = ("difference", "ratio", "sum")
 MEASURES = ("entropy", "gini")
 
 LITTLE = 1e-3
-"""What a split says of the groups at least, where it is divided by: 0 would excuse any split."""
+"""Lower bound of the group gain in a ratio; dividing by 0 would accept any split."""
 
 SETTINGS = (
     Setting(
         "combine", "difference",
-        "of what a split says about class and group: difference, ratio, or sum (for relabel)",
+        "how class gain and group gain are combined: difference, ratio, or sum (for relabel)",
         choices=COMBINE,
     ),
     Setting(
         "strength", 1.0,
-        "how much groups count: factor of what is said about them, exponent in a ratio; 0: nothing",
+        "weight of the group gain: a factor, or the exponent in a ratio; 0 ignores groups",
         minimum=0.0,
     ),
-    Setting("measure", "entropy", "the impurity: entropy (in bits) or gini", choices=MEASURES),
+    Setting("measure", "entropy", "impurity: entropy (in bits) or gini", choices=MEASURES),
 )  # fmt: skip
 
 
 def make(layout, combine, strength, measure):
-    """The functions of the criterion; see `SETTINGS`, and `treekit_fairness.task` for the cells."""
+    """Return the criterion's functions; see `SETTINGS`, and `treekit_fairness.task` for cells."""
     classes, groups = layout.extra.classes, layout.extra.groups
     how, which = COMBINE.index(combine), MEASURES.index(measure)
 
     def score(parent, children):
-        """IGC - strength * IGS, IGC / IGS**strength, or IGC + strength * IGS."""
+        """Return IGC - strength * IGS, IGC / IGS**strength, or IGC + strength * IGS."""
         of_class = _gain(parent, children, classes, groups, True, which)
         if strength == 0.0:
             return of_class
@@ -53,9 +53,9 @@ def make(layout, combine, strength, measure):
 
 
 def _gain(parent, children, classes, groups, by_class, which):
-    """Decrease of the impurity of classes, or of groups.
+    """Compute the decrease of the impurity of classes, or of groups.
 
-    Cells are read in place: a slice a branch would cost more than the sums.
+    Cells are read in place: a slice per branch would cost more than the sums.
     """
     kinds, others = (classes, groups) if by_class else (groups, classes)
     step, stride = (groups, 1) if by_class else (1, groups)
@@ -80,14 +80,15 @@ def _gain(parent, children, classes, groups, by_class, which):
 
 
 def _part(own, which):
-    """What a kind of rows adds to `_spread`; a weight got by subtraction may be a rounding < 0."""
+    """Return the term of one class or group in `_spread`."""
     if which == 1:
         return own * own
+    # A weight computed by subtraction may be slightly negative.
     return own * math.log2(own) if own > 0.0 else 0.0
 
 
 def _spread(weight, parts, which):
-    """Weight times impurity: w H in bits, or w (1 - sum p**2)."""
+    """Return weight times impurity: w H in bits, or w (1 - sum p**2)."""
     if weight <= 0.0:
         return 0.0
     return weight * math.log2(weight) - parts if which == 0 else weight - parts / weight

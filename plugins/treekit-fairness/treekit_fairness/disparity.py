@@ -1,4 +1,4 @@
-"""How differently a model treats groups."""
+"""Measures of disparity between groups."""
 
 import numpy as np
 
@@ -8,29 +8,29 @@ __all__ = ["demographic_parity_difference", "equalised_odds_difference"]
 
 
 def demographic_parity_difference(said, groups, positive):
-    """Largest difference between two groups in how often they are told `positive`.
+    """Return the largest difference between two groups in their rate of `positive` predictions.
 
     Parameters
     ----------
     said : (rows,) labels
-        What the model says.
+        Predictions.
     groups : (rows,) labels
     positive : label
 
     Returns
     -------
     float
-        From 0 (alike) to 1.
+        From 0 (equal rates) to 1.
     """
     said, groups = _alike(said, groups)
     return _difference(said == positive, groups, np.ones(len(said), dtype=bool), "rows")
 
 
 def equalised_odds_difference(true, said, groups, positive):
-    """The same among the rows that are truly `positive`, and among the others: the larger of both.
+    """Return the larger parity difference among truly `positive` rows and among the others.
 
-    M. Hardt, E. Price and N. Srebro, "Equality of opportunity in supervised learning",
-    NIPS 2016: a model has equalised odds if this is 0.
+    0 means equalised odds (M. Hardt, E. Price and N. Srebro, "Equality of opportunity in
+    supervised learning", NIPS 2016).
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def equalised_odds_difference(true, said, groups, positive):
     Raises
     ------
     DataError
-        If a group has no rows of either kind.
+        If a group has no positive or no other rows.
     """
     true, said, groups = _alike(true, said, groups)
     chosen, due = said == positive, true == positive
@@ -51,12 +51,12 @@ def equalised_odds_difference(true, said, groups, positive):
 
 
 def _alike(*columns):
-    """The columns as arrays of one length."""
+    """Return the columns as arrays, checked to have one length."""
     arrays = [np.asarray(column) for column in columns]
     lengths = {array.shape for array in arrays}
     if len(lengths) > 1 or arrays[0].ndim != 1 or not len(arrays[0]):
         raise DataError(
-            "labels and groups are to be columns of one length, not "
+            "labels and groups must be non-empty columns of one length, not "
             + ", ".join(str(array.shape) for array in arrays)
         )
     return arrays
@@ -67,6 +67,6 @@ def _difference(chosen, groups, among, what):
     for group in np.unique(groups):
         own = among & (groups == group)
         if not own.any():
-            raise DataError(f"group {group.item()!r} has no {what}: its rate is not known")
+            raise DataError(f"group {group.item()!r} has no {what}: its rate is undefined")
         rates.append(float(chosen[own].mean()))
     return max(rates) - min(rates)

@@ -1,9 +1,9 @@
-"""Leaves change sides until groups fare alike (Kamiran, Calders and Pechenizkiy 2010, section 4).
+"""Leaf relabelling for equal group rates (Kamiran, Calders and Pechenizkiy 2010, section 4).
 
-A leaf that answers the other class costs accuracy and moves the rate of that class in
-each group.  To reach a bound at the least cost is a knapsack problem; as in the paper,
-the leaf goes first that lowers the disparity most for each row that it gets wrong; at
-the end those go back that the bound does not need, costly ones first.
+Relabelling a leaf costs accuracy and changes the rate of the class in each group.
+Reaching a bound at the least cost is a knapsack problem. As in the paper, it is solved
+greedily: the leaf with the largest decrease of disparity per misclassified row goes
+first. At the end, leaves that the bound does not need are restored, costly ones first.
 """
 
 from treekit import PrunerFunctions, Setting, SettingError
@@ -13,25 +13,25 @@ __all__ = ["EXEMPT", "RELABEL_SETTINGS", "relabel"]
 RELABEL_SETTINGS = (
     Setting(
         "bound", 0.0,
-        "largest difference between groups in the rate of a class that is left alone",
+        "largest tolerated difference between groups in the rate of a class",
         minimum=0.0, maximum=1.0,
     ),
     Setting(
         "holdout", 0.0,
-        "share of the training rows that is set aside to choose the leaves by; 0: all are trained "
-        "on, and choose",
+        "share of training rows held out to choose the leaves; 0: choose them on the training "
+        "rows",
         minimum=0.0, maximum=0.9,
     ),
 )  # fmt: skip
 
-EXEMPT = {"leaves-keep-their-values": "a relabelled leaf says the other class: that is the point"}
+EXEMPT = {"leaves-keep-their-values": "relabelling changes the class of leaves by design"}
 
 
 def relabel(bound, holdout):
-    """The pruner; it asks for the criterion `fairness`, by whose cells it counts groups."""
+    """Return the pruner's functions; it requires the criterion `fairness`, which counts groups."""
 
     def after(tree, context):
-        """The same tree, in some leaves of which the weights of the two classes change places."""
+        """Return the tree with the two class weights swapped in the relabelled leaves."""
         cells = _cells(context)
         import numpy as np
 
@@ -45,7 +45,7 @@ def relabel(bound, holdout):
         }  # fmt: skip
         value = tree.value.copy()
         other = value[leaves[flipped]][:, ::-1]
-        # Of a tie the first class is the label: only a lead makes it the second.
+        # A tie predicts the first class: to predict the second, it needs the larger weight.
         value[leaves[flipped]] = np.where(other[:, :1] == other[:, 1:], [0.0, 1.0] * other, other)
         return tree.with_value(value)
 
@@ -53,34 +53,34 @@ def relabel(bound, holdout):
 
 
 def _cells(context):
-    """How the statistics lie, for two classes."""
+    """Return the layout of the statistics, checked to have two classes."""
     cells = context.losses.layout.extra
     if cells.classes != 2:
-        raise SettingError(f"relabel chooses between two classes, and there are {cells.classes}")
+        raise SettingError(f"relabel requires two classes, got {cells.classes}")
     return cells
 
 
 def _choose(rows, says, bound):
-    """Which leaves to relabel.
+    """Choose the leaves to relabel.
 
     Parameters
     ----------
     rows : (leaves, 2, groups) float64
         Weight of each class and group.
     says : (leaves,) int
-        The class that each leaf answers.
+        Predicted class of each leaf.
     bound : float
 
     Returns
     -------
     flipped : (leaves,) bool
     before, after : float
-        The disparity.
+        Disparity before and after relabelling.
     """
     import numpy as np
 
     in_group = rows.sum(axis=1)
-    # A group that has no rows here has no rate, and is not compared.
+    # A group without rows has no rate and is not compared.
     held = in_group.sum(axis=0) > 0.0
     share = in_group[:, held] / in_group[:, held].sum(axis=0)
     rate = share[says == 1].sum(axis=0)
@@ -101,7 +101,7 @@ def _choose(rows, says, bound):
         rate = rate + move[best]
         after = float(np.ptp(rate))
     for leaf in np.argsort(-cost, kind="stable"):
-        # A large step at the end may have made costly ones before it needless.
+        # A large last step may have made earlier, costlier ones unnecessary.
         if flipped[leaf] and np.ptp(rate - move[leaf]) <= bound:
             flipped[leaf] = False
             rate = rate - move[leaf]

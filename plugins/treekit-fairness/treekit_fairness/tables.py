@@ -1,4 +1,4 @@
-"""The table that comes with the package; `adult.md` beside it says where it is from."""
+"""The sample table of the package; its source is in `adult.md`."""
 
 import csv
 import gzip
@@ -12,12 +12,12 @@ NUMBERS = ("age", "education_num", "capital_gain", "capital_loss", "hours_per_we
 
 
 def adult():
-    """4,000 people of the census of 1994: whether they earn more than 50,000 dollars.
+    """Load 4,000 people of the census of 1994, with whether they earn more than 50,000 dollars.
 
     Returns
     -------
     dict
-        13 columns and the target `income`, "<=50K" or ">50K"; None is missing.
+        13 columns and the target `income`, "<=50K" or ">50K"; missing values are None.
     """
     content = gzip.decompress((files(__package__) / "adult.csv.gz").read_bytes())
     rows = list(csv.DictReader(content.decode("utf-8").splitlines()))

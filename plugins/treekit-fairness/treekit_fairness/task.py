@@ -1,4 +1,4 @@
-"""What fair trees count and answer: rows of each class and group, shares of classes."""
+"""The task `fairness`: statistics by class and group, class shares as predictions."""
 
 from dataclasses import dataclass
 
@@ -7,19 +7,19 @@ from treekit import DataError, Layout, Setting, Task
 __all__ = ["FAIRNESS", "MOST_GROUPS", "Cells", "lay_out"]
 
 MOST_GROUPS = 64
-"""Groups from which a protected column is taken for a measurement."""
+"""Largest number of groups; a column with more values is probably a measurement."""
 
 
 @dataclass(frozen=True)
 class Cells:
-    """How statistics lie: the groups of the first class, those of the second, and so on."""
+    """Layout of the statistics: the groups of the first class, those of the second, and so on."""
 
     classes: int
     groups: int
 
 
 def lay_out(target, columns):
-    """Cells (class, group); the answer is the weight of each class, whatever the group.
+    """Lay out cells (class, group); leaf values are class weights, summed over groups.
 
     Parameters
     ----------
@@ -36,17 +36,17 @@ def lay_out(target, columns):
     groups, classes = protected.labels, target.labels
     if not 2 <= len(groups) <= MOST_GROUPS:
         raise DataError(
-            f"the protected column {protected.name!r} holds {len(groups)} different values; fair "
-            f"trees know 2 to {MOST_GROUPS} groups: join some (ages into decades, say)"
+            f"protected column {protected.name!r} holds {len(groups)} different values; expected "
+            f"2 to {MOST_GROUPS} groups: merge some (such as ages into decades)"
         )
     cells = Cells(len(classes), len(groups))
 
     def place(target, columns):
-        """(rows,) cells."""
+        """Return the cell of each row."""
         return target.codes(classes) * cells.groups + columns["protected"].codes(groups)
 
     def answer(stats):
-        """(nodes, classes) weights, of all groups together."""
+        """Return the class weights (nodes, classes), summed over groups."""
         return stats.reshape(len(stats), cells.classes, cells.groups).sum(axis=2)
 
     return Layout(cells.classes * cells.groups, place, answer, extra=cells)
@@ -59,6 +59,6 @@ FAIRNESS = Task(
     lay_out=lay_out,
     columns=("protected",),
     settings=(
-        Setting("protected", "protected", "column of the groups; it is no input of the model"),
+        Setting("protected", "protected", "column of the groups; not an input of the model"),
     ),
 )

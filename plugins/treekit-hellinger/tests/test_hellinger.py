@@ -1,4 +1,4 @@
-"""The criterion is what the paper says, small, and reached through its distribution."""
+"""Compare the criterion with the paper; check its size and its entry point."""
 
 import ast
 import inspect
@@ -20,7 +20,7 @@ from treekit import registry
 
 
 def plain(children):
-    """The formula of Cieslak and Chawla 2008, section 3, for two classes."""
+    """Compute the formula of Cieslak and Chawla 2008, section 3, for two classes."""
     shares = children / children.sum(axis=0)
     return math.sqrt(((np.sqrt(shares[:, 0]) - np.sqrt(shares[:, 1])) ** 2).sum())
 
@@ -31,7 +31,7 @@ def measured(children):
 
 
 def tables(classes):
-    """Weights of `classes` classes in two to five branches, each class present."""
+    """Draw weights of `classes` classes in two to five branches, each class present."""
     row = st.lists(st.integers(0, 1000), min_size=classes, max_size=classes)
     tables = st.lists(row, min_size=2, max_size=5).map(lambda rows: np.array(rows, float))
     return tables.filter(lambda table: table.sum(axis=0).min() > 0)
@@ -88,7 +88,7 @@ def test_the_registry_traces_it_to_this_distribution():
 
 
 def code_lines(module):
-    """Lines of code: no docstring, comment or blank line among them."""
+    """Return the lines of code, without docstrings, comments and blank lines."""
     source = ast.parse(inspect.getsource(module))
     for node in ast.walk(source):
         if isinstance(node, (ast.Module, ast.FunctionDef)) and ast.get_docstring(node):
@@ -115,7 +115,7 @@ def test_it_imports_only_math_and_public_names_of_treekit():
 
 @pytest.fixture
 def rare(tmp_path: Path) -> Path:
-    """A table of 2,000 rows with 1% of fraud, which `amount` above 900 makes likely."""
+    """Make a table of 2,000 rows with 1% of fraud, likely for `amount` above 900."""
     rng = np.random.default_rng(3)
     amount, hour = rng.integers(0, 1000, 2000), rng.integers(0, 24, 2000)
     fraud = (amount > 900) & (rng.random(2000) < 0.1)

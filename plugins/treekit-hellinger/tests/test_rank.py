@@ -1,4 +1,4 @@
-"""What the criterion is for: a rare class ranked high, on real mammograms; and where it runs."""
+"""Test the ranking of a rare class on mammograms, and exports without the plugin."""
 
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The splitter draws as the paper says, and its trees are as good as the reference's."""
+"""Test the splitter's draws against the paper, and its accuracy against a reference."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def test_only_as_many_columns_are_tried_as_asked():
     data = {"x": np.arange(400.0), **noise, "y": np.arange(400) >= 200}
     few = forest(data, max_features=1, trees=60, max_depth=1)
     roots = [int(tree.feature[0]) for tree in few.trees]
-    assert 1 <= roots.count(0) < 20  # one in ten drawn blindly
+    assert 1 <= roots.count(0) < 20  # about one in ten is drawn by chance
     every = forest(data, max_features="all", trees=60, max_depth=1)
     assert [int(tree.feature[0]) for tree in every.trees].count(0) > 50
 

@@ -1,4 +1,4 @@
-"""The test is Pearson's, to the last digits of scipy's, and it keeps noise out of trees."""
+"""Compare the test with scipy's to the last digits; check that it keeps noise out of trees."""
 
 import subprocess
 import sys
@@ -26,14 +26,14 @@ def allows(children, alpha=0.05, function=None):
 
 
 def p_value(children):
-    """scipy's, on the rows and columns that hold anything."""
+    """Compute scipy's p-value of the non-empty rows and columns."""
     children = np.asarray(children, dtype=np.float64)
     held = children[children.sum(axis=1) > 0][:, children.sum(axis=0) > 0]
     return chi2_contingency(held, correction=False).pvalue if held.size else 1.0
 
 
 def measured(children):
-    """The p-value, found as the smallest alpha at which the split is made."""
+    """Find the p-value as the smallest alpha at which the split is made."""
     low, high = 0.0, 1.0
     for _ in range(60):
         middle = (low + high) / 2
@@ -99,7 +99,7 @@ def test_a_level_outside_zero_to_one_is_refused():
 
 @pytest.fixture
 def noise(tmp_path: Path) -> Path:
-    """A table whose class depends on `x` alone; `y` and `z` are noise."""
+    """Make a table whose class depends on `x` alone; `y` and `z` are noise."""
     rng = np.random.default_rng(1)
     x, y, z = rng.random((3, 1500))
     label = np.where((x > 0.5) ^ (rng.random(1500) < 0.2), "b", "a")

@@ -1,4 +1,4 @@
-"""Concordance and Brier scores are what brute force and R say; curves are read as steps."""
+"""Compare concordance and Brier scores with brute force and R; read curves as steps."""
 
 import csv
 
@@ -24,7 +24,7 @@ def rossi():
 
 
 def by_pairs(rows):
-    """Harrell's concordance, pair by pair; None where there is no pair."""
+    """Compute Harrell's concordance pair by pair; None without comparable pairs."""
     told = pairs = 0.0
     for t, e, r in rows:
         for u, f, s in rows:
@@ -44,7 +44,7 @@ ROWS = st.lists(
 def test_concordance_is_that_of_all_pairs(rows):
     expected = by_pairs(rows)
     if expected is None:
-        with pytest.raises(ValueError, match="no two rows can be compared"):
+        with pytest.raises(ValueError, match="no comparable pair of rows"):
             concordance(*zip(*rows, strict=True))
     else:
         assert concordance(*zip(*rows, strict=True)) == pytest.approx(expected, abs=1e-12)
@@ -84,12 +84,12 @@ def test_without_censoring_the_brier_score_is_a_squared_error():
 
 
 def test_the_brier_score_weighs_rows_by_the_chance_that_they_were_seen():
-    # Graf et al. 1999 by hand: of four rows one is censored at 1, so that G is 3/4 from then on.
+    # Graf et al. 1999 by hand: one of four rows is censored at 1, so that G is 3/4 from then on.
     time, event = np.array([1.0, 2.0, 3.0, 4.0]), np.array([0, 1, 1, 0])
     survival = np.full((4, 1), 0.7)
     by_hand = (0.7**2 / 0.75 + 2 * 0.3**2 / 0.75) / 4
     assert brier_score(survival, [2.5], time, event) == pytest.approx([by_hand])
-    known = ([1.0, 9.0], [1, 1])  # elsewhere nobody is censored
+    known = ([1.0, 9.0], [1, 1])  # no censored rows
     assert brier_score(survival, [2.5], time, event, censoring=known) == pytest.approx(
         [(0.7**2 + 2 * 0.3**2) / 4]
     )
@@ -118,14 +118,14 @@ def test_the_curve_of_all_rows_beats_the_toss_of_a_coin(rossi):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: concordance([1, 2], [1, 1], [0.5]), "risk has shape"),
-        (lambda: concordance([1, 2], [1, 1], [0.5, np.nan]), "risk has shape"),
+        (lambda: concordance([1, 2], [1, 1], [0.5]), "risk must be 2 numbers"),
+        (lambda: concordance([1, 2], [1, 1], [0.5, np.nan]), "risk must be 2 numbers"),
         (lambda: concordance([1, 2], [1, 2], [0, 1]), "events true or false"),
-        (lambda: concordance([1, np.inf], [1, 1], [0, 1]), "times are finite"),
-        (lambda: concordance([1, 2], [1], [0, 1]), "time has shape"),
-        (lambda: concordance([1, 3], [1, 1], [0, 1], censoring=([0.5], [0])), "all rows of the"),
-        (lambda: brier_score(np.ones((2, 2)), [1], [1, 2], [1, 1]), "survival has shape"),
-        (lambda: integrated_brier_score(np.ones((2, 1)), [1], [1, 2], [1, 1]), "two at least"),
+        (lambda: concordance([1, np.inf], [1, 1], [0, 1]), "times must be finite"),
+        (lambda: concordance([1, 2], [1], [0, 1]), "one time and one event per row"),
+        (lambda: concordance([1, 3], [1, 1], [0, 1], censoring=([0.5], [0])), "all rows in cens"),
+        (lambda: brier_score(np.ones((2, 2)), [1], [1, 2], [1, 1]), "survival must have shape"),
+        (lambda: integrated_brier_score(np.ones((2, 1)), [1], [1, 2], [1, 1]), "at least two"),
         (lambda: curves_of(np.ones((2, 1)), ["income"]), "'income' are not 'risk' and"),
         (lambda: curves_of(np.ones((1, 2)), ["risk", "S(1)"]).quantile(1.0), "between 0 and 1"),
     ],

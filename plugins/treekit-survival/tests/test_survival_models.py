@@ -1,4 +1,4 @@
-"""Trees and forests of a real table: how good they are, and that their curves travel alone."""
+"""Test trees and forests on a real table: their quality, and their exports without the package."""
 
 import csv
 import json
@@ -73,7 +73,7 @@ def test_the_root_is_the_cut_of_the_largest_log_rank_test(rossi):
 
 
 def simulated(rows, seed):
-    """Hazards that depend on x where `kind` is b, and never on z; a third is censored."""
+    """Simulate hazards that depend on x if `kind` is b, and never on z; a third is censored."""
     rng = np.random.default_rng(seed)
     x, z, kind = rng.normal(size=rows), rng.normal(size=rows), rng.integers(0, 2, rows)
     rate = np.exp(np.where(kind, 1.5 * x, 0.0))
@@ -189,9 +189,9 @@ def test_it_trains_and_predicts_from_the_command_line(tmp_path: Path):
     ("settings", "error", "message"),
     [
         ({"criterion.event": "gone"}, DataError, "gone"),
-        ({"criterion.event": "home"}, DataError, "none is known to stand for an event"),
+        ({"criterion.event": "home"}, DataError, "no recognised label of an event"),
         ({"criterion.bins": -1}, SettingError, "bins"),
-        ({"criterion.occurred": "2"}, DataError, "occurred is '2', but the event column 'arrest'"),
+        ({"criterion.occurred": "2"}, DataError, "occurred is '2', but event column 'arrest'"),
     ],
 )
 def test_what_cannot_be_learned_is_refused_by_name(rossi, settings, error, message):

@@ -1,4 +1,4 @@
-"""Split scores are the log-rank tests of the textbooks and of R, and rpart's deviances."""
+"""Compare split scores with the log-rank tests of the literature and R, and rpart's deviances."""
 
 import csv
 import math
@@ -25,7 +25,7 @@ def rossi():
 
 
 def chi_squared(rows):
-    """The two-sample log-rank statistic, time by time (Mantel 1966); rows (time, event, group)."""
+    """Compute the two-sample log-rank statistic (Mantel 1966) of rows (time, event, group)."""
     apart = variance = 0.0
     for moment in sorted({time for time, event, _ in rows if event}):
         risk = [(t, e, g) for t, e, g in rows if t >= moment]
@@ -39,7 +39,7 @@ def chi_squared(rows):
 
 
 def counted(time, event, groups, bins=0):
-    """Statistics of a node and of its branches."""
+    """Return the statistics of a node and of its branches."""
     time, event, groups = map(np.asarray, (time, event, groups))
     line = make_timeline(time.astype(float), event.astype(bool), None, bins)
     cells = line.place(time.astype(float), event.astype(bool))
@@ -175,7 +175,7 @@ def test_deviances_of_nodes_are_those_of_rpart(rossi):
 
 
 def losses(rossi):
-    """The loss of each criterion, with statistics of each row."""
+    """Return the loss of each criterion, with statistics of each row."""
     week, columns = column("week", rossi["week"]), {"event": column("arrest", rossi["arrest"])}
     cells = lay_out(week, columns, occurred="", bins=0)
     placed = np.eye(cells.size)[cells.place(week, columns)]

@@ -1,4 +1,4 @@
-"""Rows are counted in bins of time whose life table is Kaplan's and Meier's; labels are read."""
+"""Test that time bins give the Kaplan-Meier life table, and how event labels are read."""
 
 import csv
 
@@ -28,7 +28,7 @@ def laid_out(time, event, *, bins=0, occurred="", lay_out=lay_out):
 
 
 def said(layout, cells, weights=None):
-    """What a leaf of all rows says, by name."""
+    """Return the values of a leaf of all rows by name."""
     stats = np.bincount(cells, weights, layout.size).astype(float)
     return dict(zip(layout.names, layout.answer(stats[None])[0].tolist(), strict=True))
 
@@ -56,7 +56,7 @@ def test_a_leaf_says_the_curve_of_survfit_of_r(rossi):
 
 
 def product_limit(rows, moment):
-    """Kaplan and Meier 1958, by hand."""
+    """Compute the estimate of Kaplan and Meier 1958 by hand."""
     share = 1.0
     for t in sorted({t for t, e in rows if e and t <= moment}):
         share *= 1 - sum(e for u, e in rows if u == t) / sum(u >= t for u, _ in rows)
@@ -111,7 +111,7 @@ def test_bins_hold_equal_shares_of_the_events_and_keep_the_curve():
     moments, survival = kaplan_meier(time, event)
     true = survival[np.searchsorted(moments, ends, "right") - 1]
     apart = np.abs(np.array(list(curve.values())[1:]) - true)
-    assert apart[:-1].max() < 0.004  # in the last bin hardly anyone is left
+    assert apart[:-1].max() < 0.004  # the last bin has very few rows
     assert curve["risk"] == pytest.approx(said(exact, every)["risk"], rel=0.04)
 
 
@@ -215,18 +215,13 @@ def test_other_rows_may_hold_the_number_that_training_did_not_see():
 @pytest.mark.parametrize(
     ("time", "event", "chosen", "message"),
     [
-        ([1, -2], [0, 1], {}, "the time 't' is -2 in row 1"),
-        ([1, 2], [0, 0], {}, "no row had its event, says the column 'e', which holds 0"),
-        ([1, 2], ["no", "no"], {}, "no row had its event"),
-        ([1, 2], ["here", "gone"], {}, "'gone', 'here', of which none is known"),
-        ([1, 2, 3], [0, 1, 2], {}, "none is known to stand for an event; name it"),
-        (
-            [1, 2],
-            [0, 1],
-            {"occurred": "dead"},
-            "occurred is 'dead', but the event column 'e' holds",
-        ),
-        (range(MOST_BINS + 1), [1] * (MOST_BINS + 1), {"bins": 0}, "2001 event times are too many"),
+        ([1, -2], [0, 1], {}, "time 't' is -2 in row 1"),
+        ([1, 2], [0, 0], {}, "no row has an event: column 'e' holds 0"),
+        ([1, 2], ["no", "no"], {}, "no row has an event"),
+        ([1, 2], ["here", "gone"], {}, "'gone', 'here': no recognised label"),
+        ([1, 2, 3], [0, 1, 2], {}, "no recognised label of an event; set criterion.occurred"),
+        ([1, 2], [0, 1], {"occurred": "dead"}, "occurred is 'dead', but event column 'e' holds"),
+        (range(MOST_BINS + 1), [1] * (MOST_BINS + 1), {"bins": 0}, "too many event times .* 2001"),
     ],
 )
 def test_what_cannot_be_read_is_refused_by_name(time, event, chosen, message):

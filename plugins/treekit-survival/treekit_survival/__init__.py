@@ -4,8 +4,8 @@
 >>> model = treekit.train(ROSSI, "week", **setting)
 >>> curves(model, ROSSI).median()
 
-A model answers named numbers, ``risk`` and ``S(t)``, and predicts and exports without
-this package, whose functions only read and judge such answers.
+A model predicts named numbers, ``risk`` and ``S(t)``, and needs this package neither
+to predict nor to export. The functions here convert and evaluate its predictions.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ __all__ = [
 treekit_contract = 2
 
 ROSSI = Path(__file__).with_name("data") / "rossi.csv"
-"""A table to try: 432 released prisoners, the week of a new arrest, seven facts of each."""
+"""Example table: 432 released prisoners, the week of their next arrest, seven features."""
 
 
 @hookimpl
 def treekit_criteria() -> list[Criterion]:
-    """Offer the criteria to treekit."""
+    """Register the criteria."""
     return [
         Criterion(
             "log_rank",
@@ -54,8 +54,8 @@ def treekit_criteria() -> list[Criterion]:
             log_rank,
             summary="survival: log-rank test between branches (Segal 1988)",
             exempt={
-                "doubling-weights-changes-nothing": "the test's variance counts rows: "
-                "of n at risk and d with an event, (n - d) / (n - 1)"
+                "doubling-weights-changes-nothing": "the test's variance counts rows: with n at "
+                "risk and d events it has the factor (n - d) / (n - 1)"
             },
         ),
         Criterion(

@@ -1,4 +1,4 @@
-"""Answers of a survival model as step functions of time."""
+"""Survival predictions as step functions of time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """A survival curve for each row.
+    """Survival curves, one per row.
 
     Attributes
     ----------
@@ -25,7 +25,7 @@ class Curves:
     survival : (rows, T) float64
         Share without an event up to each time.
     risk : (rows,) float64
-        Larger: earlier events.
+        The larger, the earlier the event.
     """
 
     times: Numbers
@@ -33,14 +33,14 @@ class Curves:
     risk: Numbers
 
     def at(self, times: npt.ArrayLike) -> Numbers:
-        """(rows, len(times)) the curves at any times; after the last one they stay as they are."""
+        """Evaluate the curves at any times: (rows, len(times)), constant after the last time."""
         passed = np.searchsorted(self.times, np.asarray(times, np.float64), "right")
         return np.hstack([np.ones((len(self.survival), 1)), self.survival])[:, passed]
 
     def quantile(self, share: float = 0.5) -> Numbers:
-        """(rows,) the time by which `share` of such rows have had their event.
+        """Return for each row the time by which a `share` of such rows has had the event.
 
-        The first time at which the curve is at most ``1 - share``; infinity where it
+        It is the first time at which the curve is at most ``1 - share``; infinity if it
         never is.
 
         Raises
@@ -49,42 +49,42 @@ class Curves:
             Unless 0 < share < 1.
         """
         if not 0.0 < share < 1.0:
-            raise ValueError(f"share is {share!r}; it lies between 0 and 1")
+            raise ValueError(f"share must be between 0 and 1, got {share!r}")
         below = self.survival <= 1.0 - share
         return np.where(below.any(axis=1), self.times[below.argmax(axis=1)], np.inf)
 
     def median(self) -> Numbers:
-        """(rows,) the median time to the event; infinity where it is not reached."""
+        """Return the median time to the event of each row; infinity if it is not reached."""
         return self.quantile(0.5)
 
     def mean(self, until: float) -> Numbers:
-        """(rows,) restricted mean: the area below the curve up to `until`."""
+        """Return the restricted mean of each row: the area below its curve up to `until`."""
         inner = self.times[self.times < until]
         ends = np.concatenate([[0.0], inner, [until]])
         return np.asarray(self.at(ends[:-1]) @ np.diff(ends))
 
 
 def curves(model: Any, rows: Any) -> Curves:
-    """What a survival model says of a table.
+    """Predict the survival curves of a table.
 
     Parameters
     ----------
     model : treekit.Model
-        Trained with a criterion of this package; the package is not needed for it.
+        Trained with a criterion of this package.
     rows : table
-        As ``model.predict`` takes it.
+        Any table that ``model.predict`` accepts.
     """
     return curves_of(model.predict(rows), [output.name for output in model.schema.outputs])
 
 
 def curves_of(predictions: npt.ArrayLike, names: Sequence[str]) -> Curves:
-    """The same, of predictions that were made elsewhere: by ONNX, C, or read from a file.
+    """Convert predictions made elsewhere (ONNX, C, a file) to survival curves.
 
     Parameters
     ----------
     predictions : (rows, V) float64
     names : (V,) str
-        ``risk`` and ``S(t)``, as the artifact names its outputs.
+        ``risk`` and ``S(t)``, the output names of the artifact.
 
     Raises
     ------
@@ -94,13 +94,13 @@ def curves_of(predictions: npt.ArrayLike, names: Sequence[str]) -> Curves:
     if "risk" not in names or not all(n == "risk" or _is_share(n) for n in names):
         raise ValueError(
             f"the outputs {', '.join(map(repr, names[:3]))} are not 'risk' and 'S(t)': "
-            "give the predictions of a model that was trained with a survival criterion"
+            "expected predictions of a model trained with a survival criterion"
         )
-    said = np.asarray(predictions, np.float64).reshape(-1, len(names))
+    values = np.asarray(predictions, np.float64).reshape(-1, len(names))
     at = [k for k, name in enumerate(names) if name != "risk"]
     times = np.array([float(names[k][2:-1]) for k in at])
     order = np.argsort(times)
-    return Curves(times[order], said[:, at][:, order], said[:, list(names).index("risk")])
+    return Curves(times[order], values[:, at][:, order], values[:, list(names).index("risk")])
 
 
 def _is_share(name: str) -> bool:

@@ -1,7 +1,7 @@
-"""How good predictions of survival are: concordance and the Brier score.
+"""Measures of survival predictions: concordance and the Brier score.
 
-Times and events are arrays of one entry a row; an event is true or 1 where the time
-ended in one.
+Times and events are arrays with one entry per row; an event is true or 1 if the time
+ended in an event, and false or 0 if it was censored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Pair = tuple[npt.ArrayLike, npt.ArrayLike]
 
 
 def kaplan_meier(time: npt.ArrayLike, event: npt.ArrayLike) -> tuple[Numbers, Numbers]:
-    """Distinct event times and the share without an event from each on (Kaplan and Meier 1958).
+    """Return the distinct event times and the survival from each on (Kaplan and Meier 1958).
 
     Returns
     -------
@@ -38,36 +38,38 @@ def concordance(
     censoring: Pair | None = None,
     until: float = np.inf,
 ) -> float:
-    """Share of the pairs of rows whose order in time the risk tells; 0.5 for chance.
+    """Return the share of pairs of rows whose risks have the order of their times; chance is 0.5.
 
-    A pair counts if the earlier time ended in an event; of equal times, one of which
-    ended so, that one is the earlier.  Equal risks count one half (Harrell, Califf,
-    Pryor, Lee and Rosati 1982; Harrell, Lee and Mark 1996).
+    A pair counts if the earlier time ended in an event; of two equal times, an event
+    precedes a censored one. Equal risks count one half (Harrell, Califf, Pryor, Lee and
+    Rosati 1982; Harrell, Lee and Mark 1996).
 
     Parameters
     ----------
     time : (rows,) numbers
     event : (rows,) truth values, or 0 and 1
     risk : (rows,) numbers
-        Larger: an earlier event.
+        The larger, the earlier the event.
     censoring : (time, event), optional
-        Of the training rows: each pair then weighs ``1 / G(t)**2``, with G the share
-        not censored before t, so that the result does not depend on who was censored
-        (Uno, Cai, Pencina, D'Agostino and Wei 2011).
+        Those of the training rows. Each pair then has the weight ``1 / G(t)**2``, with G
+        the share not censored before t, so that the result does not depend on the
+        censoring (Uno, Cai, Pencina, D'Agostino and Wei 2011).
     until : float
-        Events from then on do not count: where few rows are left, weights are large.
+        Later events do not count: when few rows are left, weights are large.
 
     Raises
     ------
     ValueError
-        If no pair counts, or training rows were all censored before an event that counts.
+        If no pair counts, or all training rows were censored before an event that counts.
     """
     time, event = _followed(time, event)
     risk = np.asarray(risk, np.float64)
     if risk.shape != time.shape or np.isnan(risk).any():
-        raise ValueError(f"risk has shape {risk.shape}; give {len(time)} numbers, one a row")
-    # Whoever is in a pair with an event comes before it: later times, and of equal
-    # times the censored.
+        raise ValueError(
+            f"risk must be {len(time)} numbers, one per row and none NaN, got shape {risk.shape}"
+        )
+    # Sort so that the partners of an event precede it: later times first, and among
+    # equal times censored rows first.
     order = np.lexsort((event, -time))
     time, event, risk = time[order], event[order], risk[order]
     first = np.flatnonzero(event & (time < until))
@@ -82,16 +84,16 @@ def concordance(
         weight = _uncensored(censoring, time[first], before=True) ** -2
     pairs = float(weight @ later)
     if pairs == 0.0:
-        raise ValueError("no two rows can be compared: no event before another row's time")
+        raise ValueError("no comparable pair of rows: no event precedes another row's time")
     return float(weight @ (below + 0.5 * equal)) / pairs
 
 
 def _smaller_before(
     values: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], bounds: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """(queries,) how many of ``values[:end]`` are less than each bound; values from 0.
+    """Count for each query the ``values[:end]`` below its bound; values are at least 0.
 
-    A wavelet matrix (Claude, Navarro and Ordonez 2015), bit by bit: n log n for n queries.
+    By a wavelet matrix (Claude, Navarro and Ordonez 2015): n log n for n queries.
     """
     count, start, end = np.zeros(len(ends), np.int64), np.zeros(len(ends), np.int64), ends
     for bit in reversed(range(int(max(values.max(), bounds.max(initial=0))).bit_length())):
@@ -114,7 +116,7 @@ def brier_score(
     *,
     censoring: Pair | None = None,
 ) -> Numbers:
-    """Mean squared error of survival curves, weighted for censoring, at each of some times.
+    """Compute the mean squared error of survival curves at given times, weighted for censoring.
 
     ``mean(S(t)**2 * [T <= t, event] / G(T-) + (1 - S(t))**2 * [T > t] / G(t))`` (Graf,
     Schmoor, Sauerbrei and Schumacher 1999; G(T-) for times with ties: Gerds and
@@ -123,25 +125,26 @@ def brier_score(
     Parameters
     ----------
     survival : (rows, T) float64
-        Of each row at each time: ``curves(...).at(times)``.
+        Predictions for each row and time: ``curves(...).at(times)``.
     times : (T,) float64
     time : (rows,) numbers
     event : (rows,) truth values, or 0 and 1
     censoring : (time, event), optional
-        Of the rows by which G, the share not yet censored, is estimated: those of the
-        training; default: the same rows.
+        Training rows, from which G, the share not yet censored, is estimated; default:
+        the evaluated rows.
 
     Returns
     -------
     (T,) float64
-        0.25 is the score of one half for everyone.
+        Predicting 0.5 for every row scores 0.25.
     """
     time, event = _followed(time, event)
     times = np.asarray(times, np.float64)
     survival = np.asarray(survival, np.float64)
     if survival.shape != (len(time), len(times)):
         raise ValueError(
-            f"survival has shape {survival.shape}; it has {len(time)} rows and {len(times)} times"
+            f"survival must have shape {(len(time), len(times))} (rows, times), "
+            f"got {survival.shape}"
         )
     known = (time, event) if censoring is None else censoring
     had = (time[:, None] <= times) & event[:, None]
@@ -164,22 +167,22 @@ def integrated_brier_score(
     *,
     censoring: Pair | None = None,
 ) -> float:
-    """The mean of `brier_score` over the span of `times`, by the trapezoidal rule.
+    """Compute the mean of `brier_score` over the span of `times` by the trapezoidal rule.
 
     Raises
     ------
     ValueError
-        Unless there are two times or more, ascending.
+        Unless there are at least two times, in ascending order.
     """
     at = np.asarray(times, np.float64)
     if len(at) < 2 or (np.diff(at) <= 0.0).any():
-        raise ValueError("times are to ascend, two at least")
+        raise ValueError("times must be at least two numbers in ascending order")
     score = brier_score(survival, at, time, event, censoring=censoring)
     return float(np.trapezoid(score, at) / (at[-1] - at[0]))
 
 
 def _uncensored(censoring: Pair, at: Numbers, *, before: bool = False) -> Numbers:
-    """The share not censored until some times, or `before` them; events leave first."""
+    """Compute the share not censored until given times, or `before` them; events come first."""
     time, event = _followed(*censoring)
     moments, where = np.unique(time[~event], return_inverse=True)
     gone = np.bincount(where, minlength=len(moments))
@@ -192,8 +195,8 @@ def _uncensored(censoring: Pair, at: Numbers, *, before: bool = False) -> Number
     known = share[np.searchsorted(moments, at, "left" if before else "right")]
     if (known <= 0.0).any():
         raise ValueError(
-            f"all rows of the censoring were censored by {at[known <= 0.0].min():g}: what comes "
-            "then cannot be weighed; choose earlier times"
+            f"all rows in censoring were censored by {at[known <= 0.0].min():g}, so later times "
+            "have no weight; use earlier times"
         )
     return np.asarray(known)
 
@@ -202,9 +205,8 @@ def _followed(time: npt.ArrayLike, event: npt.ArrayLike) -> tuple[Numbers, Truth
     time, event = np.asarray(time, np.float64), np.asarray(event)
     if time.ndim != 1 or time.shape != event.shape or len(time) == 0:
         raise ValueError(
-            f"time has shape {time.shape} and event {event.shape}; give one number and one truth "
-            "value for each row"
+            f"expected one time and one event per row, got shapes {time.shape} and {event.shape}"
         )
     if not np.isfinite(time).all() or not np.isin(event, (0, 1)).all():
-        raise ValueError("times are finite numbers, and events true or false, or 1 or 0")
+        raise ValueError("times must be finite numbers, and events true or false, or 1 or 0")
     return time, event.astype(bool)

@@ -1,8 +1,8 @@
 """The log-rank statistic as a split criterion.
 
-The test is that of Mantel (1966) and Peto and Peto (1972).  Trees were grown by it by
-Ciampi, Thiffault, Nakache and Asselain (1986), Segal (1988), and LeBlanc and Crowley
-(1993); forests by Ishwaran, Kogalur, Blackstone and Lauer (2008).
+The test is that of Mantel (1966) and Peto and Peto (1972). Ciampi, Thiffault, Nakache
+and Asselain (1986), Segal (1988), and LeBlanc and Crowley (1993) grew trees by it;
+Ishwaran, Kogalur, Blackstone and Lauer (2008) grew forests.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["event_rate", "k_samples", "log_rank", "two_samples"]
 
 
 def log_rank(layout: Layout) -> CriterionFunctions:
-    """Chi-squared of the log-rank test between the branches, per weight of the node."""
+    """Return the criterion: chi-squared of the log-rank test between branches, per weight."""
     unit, lived = layout.extra
 
     def score(parent, children):
@@ -25,7 +25,7 @@ def log_rank(layout: Layout) -> CriterionFunctions:
         return k_samples(parent, children, unit)
 
     def loss(stats, judged):
-        # Called as Python, once a node.
+        # Runs as Python, once per node.
         events, through = stats[1::2].sum(), stats @ lived
         own = np.array([judged.sum(), judged[1::2].sum(), judged @ lived, judged @ logarithm])
         return one_step(events, through, own)
@@ -36,13 +36,13 @@ def log_rank(layout: Layout) -> CriterionFunctions:
 
 
 def two_samples(parent, children, unit):
-    """Log-rank chi-squared of two branches per weight: ``U**2 / V / weight``.
+    """Compute the log-rank chi-squared of two branches per weight: ``U**2 / V / weight``.
 
     With n rows at risk at a time, n1 of them in the first branch, d events and d1 in
     the first: U sums ``d1 - d * n1 / n``, and V the variances
     ``d * (n1 / n) * (1 - n1 / n) * (n - d) / (n - 1)`` of the hypergeometric
-    distribution (Mantel 1966).  Where weights are no counts of rows, 1 is the mean
-    weight of a row, and the last factor at most 1.
+    distribution (Mantel 1966). If weights do not count rows, the mean weight of a row
+    takes the place of 1, and the last factor is at most 1.
 
     Parameters
     ----------
@@ -70,11 +70,11 @@ def two_samples(parent, children, unit):
 
 
 def k_samples(parent, children, unit):
-    """Log-rank chi-squared of several branches per weight: ``U' V^- U / weight``.
+    """Compute the log-rank chi-squared of several branches per weight: ``U' V^- U / weight``.
 
-    U and the covariances ``d * (n_b / n) * ([b = c] - n_c / n) * (n - d) / (n - 1)``
-    as in `two_samples`, for branches b and c (Kalbfleisch and Prentice
-    1980, chapter 1).
+    U is as in `two_samples`; V has the covariances
+    ``d * (n_b / n) * ([b = c] - n_c / n) * (n - d) / (n - 1)`` of branches b and c
+    (Kalbfleisch and Prentice 1980, chapter 1).
     """
     branches = children.shape[0]
     apart = np.zeros(branches)
@@ -100,10 +100,10 @@ def k_samples(parent, children, unit):
 
 
 def _quadratic(u, v):
-    """``u' v^- u`` of a covariance matrix, by elimination; u and v are used up.
+    """Compute ``u' v^- u`` for a covariance matrix by elimination; overwrites u and v.
 
-    Branches whose spread those before them account for are left out: the last one,
-    and those with no row at risk.
+    Skips branches that depend linearly on earlier ones: the last one, and those
+    without rows at risk.
     """
     n = u.shape[0]
     own = np.zeros(n)
@@ -123,10 +123,10 @@ def _quadratic(u, v):
 
 
 def event_rate(stats):
-    """Sort key of a level: its events for each bin that its rows lived through.
+    """Return the sort key of a category: its events per bin that its rows lived through.
 
-    Bins are a clock on which events of all rows come evenly; where the hazards of
-    levels are proportional, a larger one means more events in fewer bins.
+    Bins hold equal shares of all events, so if hazards of categories are proportional, a
+    larger hazard means more events in fewer bins.
     """
     events, through = 0.0, 0.0
     for k in range(stats.shape[0]):

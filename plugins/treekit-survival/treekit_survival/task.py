@@ -1,4 +1,4 @@
-"""The task `survival`: a time, whether it ended in an event, and curves as answers."""
+"""The task `survival`: times with an event flag as target, survival curves as predictions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["MOST_BINS", "PROPORTIONAL", "SURVIVAL", "lay_out", "lay_out_rates"]
 Numbers = npt.NDArray[np.float64]
 
 MOST_BINS = 2000
-"""Bins of time up to which the statistics of a node are kept within treekit's bounds."""
+"""Largest number of bins whose statistics fit into treekit's limit for a node."""
 
 _PAIRS = (
     ("0", "1"),
@@ -30,31 +30,31 @@ _PAIRS = (
     ("censored", "dead"),
     ("alive", "dead"),
 )
-"""Labels of censored rows and of events that are known as such, in any case."""
+"""Recognised labels of censored rows and of events, in upper or lower case."""
 
 
 def lay_out(
     target: TaskColumn, columns: Mapping[str, TaskColumn], *, occurred: str, bins: int
 ) -> Layout:
-    """Count rows by the bin of their time, and whether it ended in an event.
+    """Lay out statistics that count rows by time bin and event.
 
-    Leaves answer by the product-limit estimate of Kaplan and Meier (1958) of their rows.
+    Leaf values are the product-limit estimate of Kaplan and Meier (1958) of the leaf's rows.
 
     Parameters
     ----------
     target : TaskColumn
-        Time of the event or, where there was none, of the last look.
+        Time of the event or of censoring.
     columns : mapping
-        ``event``: whether there was one.
+        ``event``: whether the time ended in an event.
     occurred : str
-        Its label of an event; empty: one of the pairs that are known.
+        Label of an event in that column; empty: a recognised one.
     bins : int
-        Of time, at most; 0: one for each distinct event time.
+        Largest number of time bins; 0: one for each distinct event time.
 
     Raises
     ------
     DataError
-        For a negative time, labels that are not understood, or no event at all.
+        For a negative time, unrecognised labels, or a table without events.
     """
     outcome = _Outcome(columns["event"], occurred)
     line, root = _all_rows(target, columns, outcome, bins, MOST_BINS)
@@ -73,10 +73,10 @@ def lay_out(
 def lay_out_rates(
     target: TaskColumn, columns: Mapping[str, TaskColumn], *, occurred: str, bins: int
 ) -> Layout:
-    """Sum up events and the hazard lived through; see `treekit_survival.deviance`.
+    """Lay out sums of events and cumulative hazards; see `treekit_survival.deviance`.
 
-    Leaves answer by the curve of all rows to the power of their rate.  Settings and
-    errors are those of `lay_out`; the bins only say where curves are given.
+    Leaf values are the curve of all rows to the power of the leaf's rate. Settings and
+    errors are those of `lay_out`; the bins only set the times of the curves.
     """
     outcome = _Outcome(columns["event"], occurred)
     line, _ = _all_rows(target, columns, outcome, bins, MOST_BINS)
@@ -107,18 +107,18 @@ def _all_rows(
     bins: int,
     limit: int = 0,
 ) -> tuple[Timeline, Numbers]:
-    """The timeline of the training rows, and their statistics (S,)."""
+    """Return the timeline of the training rows and their statistics (S,)."""
     (time, event), w = outcome.read(target, columns), target.weights
     if not (event if w is None else event & (w > 0.0)).any():
         raise DataError(
-            f"no row had its event, says the column {columns['event'].name!r}, which holds "
-            f"{', '.join(map(repr, columns['event'].labels[:5]))}; survival is learned from "
-            "events: name their label by criterion.occurred"
+            f"no row has an event: column {columns['event'].name!r} holds "
+            f"{', '.join(map(repr, columns['event'].labels[:5]))}; set criterion.occurred to "
+            "the label of an event"
         )
     line = make_timeline(time, event, w, bins)
     if limit and len(line.edges) > limit:
         raise DataError(
-            f"{len(line.edges)} event times are too many for a bin each; set criterion.bins to a "
+            f"too many event times for one bin each: {len(line.edges)}; set criterion.bins to a "
             f"number from 1 to {limit}"
         )
     placed = line.place(time, event)
@@ -133,12 +133,12 @@ def _names(line: Timeline) -> tuple[str, ...]:
 
 
 def _written(time: float) -> str:
-    """The shortest numeral that reads back to the same time."""
+    """Return the shortest decimal that parses to the same time."""
     return repr(int(time)) if time == math.floor(time) and time < 2.0**53 else repr(time)
 
 
 class _Outcome:
-    """How the time and the event column of a table are read, settled by the training rows."""
+    """Reader of time and event columns, with the labels of the training rows."""
 
     def __init__(self, column: TaskColumn, occurred: str) -> None:
         self.labels, self.happened = _labels(column, occurred)
@@ -146,13 +146,13 @@ class _Outcome:
     def read(
         self, target: TaskColumn, columns: Mapping[str, TaskColumn]
     ) -> tuple[Numbers, npt.NDArray[np.bool_]]:
-        """(rows,) times, and whether each ended in an event."""
+        """Return the times and whether each ended in an event, (rows,) each."""
         time = target.values.astype(np.float64)
         if (time < 0.0).any():
             row = int((time < 0.0).argmax())
             raise DataError(
-                f"the time {target.name!r} is {time[row]:g} in row {row} (counting from 0); "
-                "times count from the start and are not negative: correct or drop such rows"
+                f"time {target.name!r} is {time[row]:g} in row {row} (counting from 0); "
+                "times must not be negative: correct or drop such rows"
             )
         codes = columns["event"].codes(self.labels)
         at = self.labels.index(self.happened) if self.happened in self.labels else -1
@@ -160,56 +160,56 @@ class _Outcome:
 
 
 def _labels(column: TaskColumn, occurred: str) -> tuple[tuple[Any, ...], Any]:
-    """Labels that the event column may hold, and the one of an event.
+    """Return the labels that the event column may hold, and the label of an event.
 
-    Numbers may be both of a known pair, though the training rows hold but one.
+    Numbers may be both of a recognised pair, even if the training rows hold only one.
     """
     labels = column.labels
-    told = {_plain(label): label for label in labels}
+    by_text = {_plain(label): label for label in labels}
     if occurred:
-        if _plain(occurred) not in told:
+        if _plain(occurred) not in by_text:
             raise DataError(
-                f"criterion.occurred is {occurred!r}, but the event column {column.name!r} holds "
+                f"criterion.occurred is {occurred!r}, but event column {column.name!r} holds "
                 + ", ".join(map(repr, labels))
             )
-        return labels, told[_plain(occurred)]
+        return labels, by_text[_plain(occurred)]
     for pair in _PAIRS:
-        if told.keys() <= set(pair):
+        if by_text.keys() <= set(pair):
             if column.levels:
-                return labels, told.get(pair[1])
+                return labels, by_text.get(pair[1])
             return tuple(map(float, pair)), float(pair[1])
     raise DataError(
-        f"the event column {column.name!r} holds {', '.join(map(repr, labels[:5]))}"
-        f"{', ...' if len(labels) > 5 else ''}, of which none is known to stand for an event; "
-        "name it by criterion.occurred"
+        f"event column {column.name!r} holds {', '.join(map(repr, labels[:5]))}"
+        f"{', ...' if len(labels) > 5 else ''}: no recognised label of an event; "
+        "set criterion.occurred to it"
     )
 
 
 def _plain(label: Any) -> str:
-    """A label as people write it: ``1`` for 1.0, ``true`` for True and "TRUE"."""
+    """Return a label in normal form: ``1`` for 1.0, ``true`` for True and "TRUE"."""
     if isinstance(label, float) and label.is_integer():
         label = int(label)
     return str(label).strip().lower()
 
 
 _SETTINGS = (
-    Setting("event", "event", "column that says whether the time ended in an event"),
+    Setting("event", "event", "column that holds whether the time ended in an event"),
     Setting("occurred", "", "label of an event in that column; empty: 1, yes, true or dead"),
     Setting(
         "bins",
         30,
-        "bins of time, each with as many events; 0: one for each event time",
+        "number of time bins with equal numbers of events; 0: one for each event time",
         minimum=0,
         maximum=MOST_BINS,
     ),
 )
 
 SURVIVAL = Task("survival", "regression", "regression", lay_out, ("event",), _SETTINGS)
-"""Answers: ``risk``, the events that rows of such a hazard would have at all event times
-together (mortality: Ishwaran et al. 2008), and ``S(t)``, the share without an
+"""Predictions: ``risk``, the number of events expected at all event times together under
+the leaf's hazard (mortality: Ishwaran et al. 2008), and ``S(t)``, the share without an
 event up to t, at the end of each bin."""
 
 PROPORTIONAL = Task(
     "proportional-hazards", "regression", "regression", lay_out_rates, ("event",), _SETTINGS
 )
-"""The same answers, of hazards in proportion to that of all rows."""
+"""The same predictions, with hazards proportional to that of all rows."""

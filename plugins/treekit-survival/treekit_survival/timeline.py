@@ -1,10 +1,10 @@
-"""The bins of time in which rows of a survival table are counted.
+"""Time bins in which the rows of a survival table are counted.
 
-A life table whose intervals end at event times, each with as many events as ties
-allow.  With an edge at each event time it is the product-limit estimate of Kaplan
-and Meier (1958), and nothing is rounded.  Otherwise an event counts at the end of
-its bin, and a censored row as at risk for all of the bin's events or for none,
-whichever is nearer: a life table's half a row (Cutler and Ederer 1958), row by row.
+A life table whose intervals end at event times and have equal numbers of events, as
+far as ties allow. With an edge at each event time it is the product-limit estimate of
+Kaplan and Meier (1958), without rounding. Otherwise an event counts at the end of its
+bin, and a censored row counts as at risk for all of the bin's events or for none,
+whichever is nearer: row by row, the half row of a life table (Cutler and Ederer 1958).
 
 Cells run backwards in time, so that the rows at risk are a running sum:
 
@@ -16,8 +16,8 @@ cell        rows in it
 2k + 2      censored before bin k, and after the bins that are earlier
 ==========  ==================================================================
 
-Before cell 0 there may be empty ones, of bins without rows: a criterion is compiled
-for so many cells, and a table with a few more event times shall use the same.
+Empty cells may precede cell 0: a criterion is compiled for a number of cells, and
+padding lets tables with a few more event times use the same compiled code.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ __all__ = ["Timeline", "make_timeline"]
 Numbers = npt.NDArray[np.float64]
 
 _STEP = 64
-"""Cells are a multiple of it less 1: that of 31 bins is what treekit keeps on the stack."""
+"""The number of cells is a multiple of it, less 1; treekit keeps 63 (31 bins) on the stack."""
 
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """Bins of time, the latest first.
+    """Time bins, the latest first.
 
     Attributes
     ----------
     edges : (bins,) float64
         End of each bin, an event time of the training rows; descending.
     middles : (bins,) float64
-        Event time by which half of each bin's events have happened: who is censored
-        from then on was at risk for them.
+        Event time by which half of each bin's events have happened; rows censored from
+        then on count as at risk for them.
     moments : (bins,) float64
         Distinct event times in each bin.
     unit : float
@@ -59,19 +59,19 @@ class Timeline:
 
     @property
     def cells(self) -> int:
-        """S, cells of a node's statistics, a multiple of 64 less 1."""
+        """Number of cells S of a node's statistics, a multiple of 64 less 1."""
         return _STEP * (2 * len(self.edges) // _STEP + 1) - 1
 
     @property
     def empty(self) -> int:
-        """Cells before cell 0."""
+        """Number of empty cells before cell 0."""
         return self.cells - 2 * len(self.edges) - 1
 
     def place(self, time: Numbers, event: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-        """(rows,) the cell of each row.
+        """Return the cell of each row.
 
-        An event after the last edge, which held-out rows may have, says that the row
-        passed all edges without one.
+        A row with an event after the last edge, possible for held-out rows, counts as
+        having passed all edges without one.
         """
         passed = np.where(
             event,
@@ -81,9 +81,9 @@ class Timeline:
         return np.asarray(self.empty + np.maximum(2 * (len(self.edges) - passed) - event, 0))
 
     def hazards(self, stats: Numbers) -> Numbers:
-        """(nodes, bins) share of the rows at risk that have their event in each bin.
+        """Compute the share of the rows at risk that have the event in each bin, (nodes, bins).
 
-        0 where no row of a node is at risk: its curve goes on as it was.
+        It is 0 in bins where a node has no rows at risk: its curve stays constant.
         """
         own = stats[:, self.empty :]
         events, at_risk = own[:, 1::2], own.cumsum(axis=1)[:, 1::2]
@@ -91,10 +91,10 @@ class Timeline:
         return np.minimum(share, 1.0)
 
     def lived(self, stats: Numbers) -> Numbers:
-        """(S,) cumulative hazard that a row of each cell lived through, at the rates of a node.
+        """Compute the cumulative hazard that a row of each cell lived through, (S,).
 
-        The estimate of Nelson (1972) and Aalen (1978).  Summed over the rows of the
-        node itself, `stats` (S,), it is the number of their events.
+        The estimate of Nelson (1972) and Aalen (1978) at the rates of a node with
+        statistics `stats` (S,). Its sum over the node's rows is their number of events.
         """
         hazard = self.hazards(stats[None])[0]
         through = np.append(hazard[::-1].cumsum()[::-1], 0.0)
@@ -105,20 +105,20 @@ class Timeline:
 def make_timeline(
     time: Numbers, event: npt.NDArray[np.bool_], weights: Numbers | None, bins: int
 ) -> Timeline:
-    """Bins that hold equal shares of the events, as far as ties allow.
+    """Make bins that hold equal shares of the events, as far as ties allow.
 
     Parameters
     ----------
     time : (rows,) float64
     event : (rows,) bool
-        At least one.
+        At least one true.
     weights : (rows,) float64, or None = 1
-        A row of whole weight w counts as w rows; one of weight 0 does not count.
+        A row of integer weight w counts as w rows.
     bins : int
-        At most so many; 0, or no fewer than there are event times: one for each.
+        Largest number of bins; 0, or at least the number of event times: one for each.
     """
     w = np.ones(len(time)) if weights is None else weights
-    # Sorted by weight, too: sums must not depend on the order of the rows.
+    # Sort by weight, too: sums must not depend on the order of the rows.
     order = np.lexsort((w, time))
     order = order[event[order] & (w[order] > 0.0)]
     moments, where = np.unique(time[order], return_inverse=True)

@@ -1,4 +1,4 @@
-"""The gains are those of the paper, and effects leave treekit with their names and bits."""
+"""Compare gains with the paper's formulas; check that exports keep effects' names and bits."""
 
 import csv
 import math
@@ -50,7 +50,7 @@ def shares(weights):
 
 
 def paper_after(child, node, kind, prior):
-    """Divergence in a branch, whose rates are drawn to those of its node by `prior` rows."""
+    """Compute the divergence in a branch, its rates shrunk to the node's by `prior` rows."""
     rates = []
     for arm in (0, 1):
         drawn = child[arm] + prior * np.array(shares(node[arm]))
@@ -59,7 +59,7 @@ def paper_after(child, node, kind, prior):
 
 
 def paper(children, kind, normalise, prior=0.0):
-    """Gain over factor for two arms; children (branches, 2 arms, 2 classes)."""
+    """Compute gain over factor for two arms; children (branches, 2 arms, 2 classes)."""
     node = children.sum(axis=0)
     before = divergence(shares(node[1]), shares(node[0]), kind)
     gain = -before
@@ -108,7 +108,7 @@ def test_the_euclidean_gain_needs_no_prior(children, normalise):
 
 
 def of_several(children, kind, normalise, prior):
-    """The gain of several treatments, each as far from the control group as it alone is."""
+    """Compute the gain of several treatments as the mean of each one's divergence from control."""
     node, n = children.sum(axis=0), children.sum()
     gain = 0.0
     for arm in range(1, len(node)):
@@ -264,7 +264,7 @@ def test_the_outcome_that_counts_may_be_named():
         (["a", "b"], {"control": "c"}, SettingError, "criterion.control is 'c', .* holds a, b"),
         (["control", "b"], {"outcome": "maybe"}, SettingError, "holds no, yes"),
         (["control"], {}, DataError, "holds 1 different labels"),
-        ([f"c{i}" for i in range(40)], {}, DataError, "an experiment has 2 to 32 arms"),
+        ([f"c{i}" for i in range(40)], {}, DataError, "expected 2 to 32 arms"),
         (["control", "b"], {"outcomes": ("a", "b", "c")}, DataError, "has 3: 'a', 'b', 'c'"),
     ],
 )

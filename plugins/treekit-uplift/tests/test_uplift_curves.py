@@ -1,4 +1,4 @@
-"""Qini and uplift curves are what a count by hand says, and judge rankings as they should."""
+"""Compare Qini and uplift curves with counts by hand, and check the scores of rankings."""
 
 import runpy
 from pathlib import Path
@@ -16,7 +16,7 @@ OUTCOME = [1, 0, 0, 1, 0, 1]
 
 
 def counted(effect, treated, outcome):
-    """Qini and uplift curve by their definitions, one threshold after the other."""
+    """Compute the Qini and the uplift curve by their definitions, threshold by threshold."""
     effect, treated, outcome = map(np.asarray, (effect, treated, outcome))
     points = [(0.0, 0.0, 0.0)]
     for least in sorted(set(effect.tolist()), reverse=True):
@@ -90,10 +90,10 @@ def test_columns_may_be_correlated():
     ("rows", "message"),
     [
         (([], [], []), "one number for each row"),
-        (([0.1, np.nan], [0, 1], [0, 1]), "none of them missing"),
-        (([0.1, 0.2], [0, 2], [0, 1]), "treated is to say True or False"),
-        (([0.1, 0.2], [0, 1], [0]), "outcome is to say True or False .* for each of 2 rows"),
-        (([0.1, 0.2], [1, 1], [0, 1]), "all rows are of one arm"),
+        (([0.1, np.nan], [0, 1], [0, 1]), "none missing"),
+        (([0.1, 0.2], [0, 2], [0, 1]), "treated must be True or False"),
+        (([0.1, 0.2], [0, 1], [0]), "outcome must be True or False .* for each of 2 rows"),
+        (([0.1, 0.2], [1, 1], [0, 1]), "all rows have one arm"),
     ],
 )
 def test_what_is_no_ranking_is_refused(rows, message):

@@ -1,4 +1,4 @@
-"""Treatment effects: the criterion `uplift` for treekit, and the curves that judge it.
+"""Treatment effects for treekit: the criterion `uplift` and curves to evaluate it.
 
 P. Rzepakowski and S. Jaroszewicz, "Decision trees for uplift modeling with single
 and multiple treatments", Knowledge and Information Systems 32, 2012, pp. 303-327.
@@ -25,14 +25,14 @@ _MODULE_OF = {
 
 @hookimpl
 def treekit_criteria():
-    """Offer the criterion to treekit."""
+    """Register the criterion."""
     return [
         Criterion("uplift", UPLIFT, make, SETTINGS, "effect of a treatment", exempt=EXEMPT),
     ]
 
 
 def __getattr__(name):
-    # What needs NumPy waits until it is used: treekit reads this page whenever it starts.
+    # Imported on first use: treekit imports this module at start-up, and NumPy is slow to import.
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

@@ -1,10 +1,10 @@
-"""Splits by how far the treatment moves the outcome (Rzepakowski and Jaroszewicz 2012).
+"""Criterion that maximises the effect of a treatment (Rzepakowski and Jaroszewicz 2012).
 
 Section 3 of the paper, "Decision trees for uplift modeling with single and multiple
 treatments", Knowledge and Information Systems 32, pp. 303-327: the gain is the
 divergence of the outcome under treatment from the outcome under control after the
-split, less that before it.  The statistics of a node are its rows that failed and
-that succeeded, of each arm in turn, the control group first.
+split, less that before it. The statistics of a node are its failures and successes
+in each arm, the control group first.
 """
 
 import math
@@ -18,23 +18,24 @@ DIVERGENCES = ("kl", "euclidean", "chi_squared")
 
 SETTINGS = (
     Setting(
-        "divergence", "euclidean", "of treated from control outcomes: " + ", ".join(DIVERGENCES),
+        "divergence", "euclidean",
+        "divergence of treated from control outcomes: " + ", ".join(DIVERGENCES),
         choices=DIVERGENCES,
     ),
     Setting(
         "normalise", True,
-        "divide the gain by the paper's factor, which is large where a split parts treated "
-        "from control rows, or has many branches",
+        "divide the gain by the paper's factor, which is large for splits that separate treated "
+        "from control rows or have many branches",
     ),
     Setting(
         "prior", 10.0,
-        "rows of each arm by which the rates in a branch are drawn to those of its node",
+        "number of rows per arm by which the rates of a branch are shrunk to those of its node",
         minimum=0.0,
     ),
     Setting(
         "between", 0.0,
-        "of several treatments: share of the divergence that is taken between treatments, "
-        "the rest being from the control group",
+        "with several treatments, share of the divergence between treatments; "
+        "the rest is their divergence from the control group",
         minimum=0.0, maximum=1.0,
     ),
 )  # fmt: skip
@@ -47,13 +48,13 @@ _SMALLEST = 1e-6
 
 
 def make(layout, divergence, normalise, prior, between):
-    """The functions of the criterion; see `SETTINGS`, and `treekit_uplift.task` for the layout."""
+    """Return the criterion's functions; see `SETTINGS`, and `treekit_uplift.task` for cells."""
     which = DIVERGENCES.index(divergence)
     shares = layout.extra
     between = between if len(shares) > 2 else 0.0
 
     def score(parent, children):
-        """The gain in divergence, normalised where that is asked for."""
+        """Return the gain in divergence, normalised if `normalise` is true."""
         if not _compares(parent):
             return 0.0
         after = total = 0.0
@@ -66,7 +67,7 @@ def make(layout, divergence, normalise, prior, between):
         return gain / normaliser(parent, children, which, between) if normalise else gain
 
     def order(stats):
-        """The effect of all treatments together, drawn to 0 where the smaller arm is small."""
+        """Return the effect of all treatments together, shrunk to 0 if an arm is small."""
         control = max(stats[0] + stats[1], 0.0)
         treated = max(total_weight(stats) - control, 0.0)
         if control <= 0.0 or treated <= 0.0:
@@ -78,12 +79,12 @@ def make(layout, divergence, normalise, prior, between):
         return (came / treated - stats[1] / control) * fewer / (fewer + prior)
 
     def loss(stats, judged):
-        """Squared error of the effects against the transformed outcome.
+        """Compute the squared error of the effects against the transformed outcome.
 
-        ``1 / e`` for a treated success, ``-1 / e_control`` for one of the control
-        group, 0 for a failure, where e is the share of the arm among the training
-        rows: its mean is the effect (Athey and Imbens 2015, "Machine learning
-        methods for estimating heterogeneous causal effects", section 3).
+        The transformed outcome is ``1 / e`` for a treated success, ``-1 / e_control``
+        for a success in the control group and 0 for a failure, where e is the share of
+        the arm among the training rows. Its mean is the effect (Athey and Imbens 2015,
+        "Machine learning methods for estimating heterogeneous causal effects", section 3).
         """
         control = (stats[1] + 1.0) / (stats[0] + stats[1] + 2.0)
         failed = came = squares = 0.0
@@ -101,27 +102,27 @@ def make(layout, divergence, normalise, prior, between):
 
 
 def _compares(parent):
-    """Whether a node holds rows of the control group, and others."""
+    """Return whether a node holds rows of the control group and of a treatment."""
     control = parent[0] + parent[1]
     return control > 0.0 and total_weight(parent) - control > 0.0
 
 
 def _rate(children, b, parent, arm, prior):
-    """Rate of an arm in a branch, drawn to that in its node; in the node itself for b = -1."""
+    """Return an arm's rate in a branch, shrunk to that of the node; b = -1 is the node itself."""
     cell = 2 * arm
     usual = parent[cell + 1] / (parent[cell] + parent[cell + 1])
     if b < 0:
         return usual
     came = children[b, cell + 1]
     n = children[b, cell] + came + prior
-    # A weight got by subtraction may be a rounding below 0.
+    # A weight computed by subtraction may be slightly negative.
     return min(max((came + prior * usual) / n, 0.0), 1.0) if n > 0.0 else usual
 
 
 def _divergence(children, b, parent, prior, which, between):
-    """Of treatments from the control group: the mean over those that the node holds.
+    """Compute the mean divergence from the control group over the treatments in the node.
 
-    With `between`, that share of it is the mean over pairs of treatments (section 4).
+    The share `between` of it is the mean over pairs of treatments (section 4).
     """
     control = _rate(children, b, parent, 0, prior)
     held, apart, pairs, parted = 0, 0.0, 0, 0.0
@@ -139,11 +140,10 @@ def _divergence(children, b, parent, prior, which, between):
 
 
 def _apart(p, q, which):
-    """Divergence of two classes of share p from two of share q.
+    """Compute the divergence of a binary distribution of share p from one of share q.
 
-    Kullback and Leibler's in bits, the squared Euclidean distance, or chi-squared.
-    A share q of 0 or 1 from which rows differ would be infinitely far: it is taken
-    for one in a million.
+    Kullback-Leibler in bits, squared Euclidean, or chi-squared. A share q of 0 or 1
+    could be infinitely far from p: q is kept one in a million away from both.
     """
     if which == 1:
         return 2.0 * (p - q) ** 2

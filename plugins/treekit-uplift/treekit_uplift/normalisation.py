@@ -1,14 +1,14 @@
-"""The factor that gains are divided by (Rzepakowski and Jaroszewicz 2012, section 3).
+"""Normalisation factor of gains (Rzepakowski and Jaroszewicz 2012, section 3).
 
-For the divergence of Kullback and Leibler, with P^T(A) and P^C(A) how the treated and the
-control rows spread over the branches of a test A::
+For the Kullback-Leibler divergence, with P^T(A) and P^C(A) the distributions of treated
+and control rows over the branches of a test A::
 
     I(A) = H(N^T/N, N^C/N) KL(P^T(A) : P^C(A)) + N^T/N H(P^T(A)) + N^C/N H(P^C(A)) + 1/2
 
-and for the others the same, J(A), with the Gini index in place of the entropy H and the
-divergence itself in place of KL.  Of several treatments, the paper's section 4: the first
-term stands for all treated rows together, ``between`` of it for each treatment alone, and
-each treatment has a term of its own for its spread.
+For the other divergences, J(A) has the Gini index in place of the entropy H and the
+divergence in place of KL. With several treatments (section 4), the first term is over all
+treated rows together, its share ``between`` over each treatment alone, and each treatment
+has its own entropy term.
 """
 
 import math
@@ -17,7 +17,10 @@ __all__ = ["branch_weight", "normaliser", "total_weight"]
 
 
 def normaliser(parent, children, which, between):
-    """I(A) for ``which == 0``, else J(A): 1/2 or more, infinite where an arm fills no branch."""
+    """Return I(A) for ``which == 0``, else J(A): at least 1/2.
+
+    It is infinite if treated rows fill a branch that has no control rows.
+    """
     arms, total = parent.shape[0] // 2, total_weight(parent)
     control, treated = _weight(parent, 0), 0.0
     for arm in range(1, arms):
@@ -35,7 +38,7 @@ def normaliser(parent, children, which, between):
 
 
 def total_weight(cells):
-    """Of all rows of a node: for few cells a loop is less than ``cells.sum()``."""
+    """Return the weight of all rows of a node; for few cells a loop is faster than ``sum()``."""
     total = 0.0
     for k in range(cells.shape[0]):
         total += cells[k]
@@ -47,7 +50,7 @@ def _weight(cells, arm):
 
 
 def _mixed(one, other, which):
-    """H or Gini of two weights."""
+    """Return the entropy H or the Gini index of two weights."""
     p = one / (one + other)
     if which == 0:
         return _bits(p) + _bits(1.0 - p)
@@ -59,7 +62,7 @@ def _bits(p):
 
 
 def _spread(children, arm, which):
-    """H(P(A)) or Gini(P(A)) of the rows of an arm."""
+    """Return H(P(A)) or Gini(P(A)) of the rows of an arm."""
     total = 0.0
     for b in range(children.shape[0]):
         total += _held(children, b, arm)
@@ -73,7 +76,7 @@ def _spread(children, arm, which):
 
 
 def _parted(children, arm, which):
-    """Divergence of P(A) of an arm, or of all treatments for 0, from the control group's."""
+    """Return the divergence of an arm's P(A) from the control group's; 0 is all treatments."""
     treated, control = 0.0, 0.0
     for b in range(children.shape[0]):
         treated += _given(children, b, arm)
@@ -94,7 +97,7 @@ def _parted(children, arm, which):
 
 
 def branch_weight(children, b):
-    """Of all rows in a branch, read in place: a slice costs more than the sum."""
+    """Return the weight of all rows in a branch, read in place: a slice costs more than the sum."""
     total = 0.0
     for k in range(children.shape[1]):
         total += children[b, k]
@@ -102,12 +105,12 @@ def branch_weight(children, b):
 
 
 def _held(children, b, arm):
-    """Weight of an arm in a branch."""
+    """Return the weight of an arm in a branch."""
     return max(children[b, 2 * arm] + children[b, 2 * arm + 1], 0.0)
 
 
 def _given(children, b, arm):
-    """Weight of a treatment in a branch; of all of them for 0."""
+    """Return the weight of a treatment in a branch; 0 is all treatments."""
     if arm > 0:
         return _held(children, b, arm)
     return max(branch_weight(children, b) - children[b, 0] - children[b, 1], 0.0)

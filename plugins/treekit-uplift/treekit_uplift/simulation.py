@@ -1,4 +1,4 @@
-"""A simulated experiment whose true effects are known.
+"""Simulated experiment with known true effects.
 
 The design of `sim_pte` of the R package uplift (Guelman 2014), written after its
 documentation; it follows L. Tian, A. Alizadeh, A. Gentles and R. Tibshirani, "A simple
@@ -14,7 +14,7 @@ __all__ = ["simulate"]
 
 
 def simulate(rows=1000, columns=20, correlation=0.0, noise=2**0.5, main=4.0, seed=0):
-    """An experiment on normal columns, four of which change what the treatment does.
+    """Simulate an experiment on normal columns, four of which change the treatment effect.
 
     ``y = [sum(b_j X_j) + T sum(g_j X_j) + noise * e > 0]`` with T = -1 or 1 (treated),
     g = (1/2, -1/2, 1/2, -1/2, 0, ...) and ``b_j = (-1)**(j + 1) / main`` for j from 3 to 10.
@@ -24,11 +24,11 @@ def simulate(rows=1000, columns=20, correlation=0.0, noise=2**0.5, main=4.0, see
     rows, columns : int
         At least ten columns.
     correlation : float
-        Of any two columns, from 0 to 1.
+        Correlation of any two columns, from 0 to 1.
     noise : float
         Standard deviation of the error.
     main : float
-        The larger, the smaller what the columns do without a treatment.
+        The larger, the smaller the main effects of the columns.
     seed : int
 
     Returns
@@ -36,7 +36,7 @@ def simulate(rows=1000, columns=20, correlation=0.0, noise=2**0.5, main=4.0, see
     table : dict
         ``X1`` ..., ``treat`` ("control" or "treated") and ``y`` (0 or 1).
     effect : (rows,) float64
-        The true effect of the treatment on the chance of y.
+        True effect of the treatment on the probability of y.
     """
     rng = np.random.default_rng(seed)
     shared, own = rng.normal(size=(rows, 1)), rng.normal(size=(rows, columns))
@@ -53,5 +53,5 @@ def simulate(rows=1000, columns=20, correlation=0.0, noise=2**0.5, main=4.0, see
 
 
 def _normal(z):
-    """The standard normal distribution function."""
+    """Compute the standard normal distribution function."""
     return np.array([math.erfc(-value / math.sqrt(2)) / 2 for value in z.tolist()])

@@ -1,24 +1,24 @@
-"""What uplift trees count and answer: rows of each arm and outcome, effects with their errors."""
+"""The task `uplift`: statistics by arm and outcome, effects with standard errors as predictions."""
 
 from treekit import DataError, Layout, Setting, SettingError, Task
 
 __all__ = ["MOST_ARMS", "UPLIFT", "lay_out"]
 
 MOST_ARMS = 32
-"""Labels of a treatment column from which it is taken for something else."""
+"""Largest number of arms; a column with more labels is probably no treatment."""
 
 
 def lay_out(target, columns, control, outcome):
-    """Cells (arm, outcome) of an experiment, its control group first.
+    """Lay out cells (arm, outcome) of an experiment, the control group first.
 
     Parameters
     ----------
     target : TaskColumn
-        The outcome, of two classes.
+        Outcome, with two classes.
     columns : mapping
         ``treatment``: the arm of each row.
     control, outcome : str
-        The settings; both may be empty.
+        Labels of the control group and of a success; both may be empty.
 
     Returns
     -------
@@ -29,13 +29,13 @@ def lay_out(target, columns, control, outcome):
     classes = target.labels
     if len(classes) != 2:
         raise DataError(
-            f"uplift needs an outcome of two classes, and {target.name!r} has {len(classes)}: "
+            f"uplift needs an outcome of two classes, but {target.name!r} has {len(classes)}: "
             + ", ".join(map(repr, classes[:5]))
         )
     success = classes.index(_named(outcome, classes, "outcome", target.name) or classes[1])
 
     def place(target, columns):
-        """(rows,) cells: twice the arm, and one more where the outcome came."""
+        """Return the cell of each row: twice the arm, plus 1 for a success."""
         return 2 * columns["treatment"].codes(arms) + (target.codes(classes) == success)
 
     import numpy as np
@@ -47,11 +47,11 @@ def lay_out(target, columns, control, outcome):
 
 
 def answer(stats):
-    """Effects, their standard errors, and the rate of each arm, control last.
+    """Compute effects, their standard errors and the rate of each arm, control last.
 
-    A rate is the mean of what is believed of it after the node's rows, if all rates
-    were alike before (Laplace 1774): ``(successes + 1) / (n + 2)``; its variance is
-    ``rate * (1 - rate) / (n + 3)``.  So an arm without rows says 1/2, with an error to match.
+    A rate is the posterior mean under a uniform prior (Laplace 1774),
+    ``(successes + 1) / (n + 2)``, with variance ``rate * (1 - rate) / (n + 3)``. An arm
+    without rows has rate 1/2 and a large error.
 
     Parameters
     ----------
@@ -81,19 +81,19 @@ def _names(arms):
 
 
 def _arms(column, control):
-    """Labels of the treatment column, that of the control group first."""
+    """Return the labels of the treatment column, the control group first."""
     labels = column.labels
     if not 2 <= len(labels) <= MOST_ARMS:
         raise DataError(
-            f"the treatment column {column.name!r} holds {len(labels)} different labels; "
-            f"an experiment has 2 to {MOST_ARMS} arms"
+            f"treatment column {column.name!r} holds {len(labels)} different labels; "
+            f"expected 2 to {MOST_ARMS} arms"
         )
     first = _named(control, labels, "control", column.name)
     if first is None:
         known = [label for label in labels if str(label).casefold() == "control"]
         if not known and any(isinstance(label, str) for label in labels):
             raise SettingError(
-                f"say which label of {column.name!r} is the control group: "
+                f"no label of {column.name!r} is 'control'; set the label of the control group: "
                 + " or ".join(f"criterion.control={label}" for label in labels[:3])
             )
         first = known[0] if known else labels[0]
@@ -101,20 +101,20 @@ def _arms(column, control):
 
 
 def _named(text, labels, setting, column):
-    """The label that a setting names, None for an empty one."""
+    """Return the label that a setting names, None if the setting is empty."""
     if not text:
         return None
     for label in labels:
         if text in (str(label), _shortly(label)):
             return label
     raise SettingError(
-        f"criterion.{setting} is {text!r}, and column {column!r} holds "
+        f"criterion.{setting} is {text!r}, but column {column!r} holds "
         + ", ".join(_shortly(label) for label in labels)
     )
 
 
 def _shortly(label):
-    """A number as people write it: 1 for 1.0."""
+    """Return a label as text, 1.0 as 1."""
     return f"{label:g}" if isinstance(label, float) else str(label)
 
 
@@ -125,10 +125,10 @@ UPLIFT = Task(
     lay_out=lay_out,
     columns=("treatment",),
     settings=(
-        Setting("treatment", "treatment", "column that says which treatment a row got"),
+        Setting("treatment", "treatment", "column that holds the treatment of each row"),
         Setting(
-            "control", "", "its label of the control group; default 'control', or the least number"
+            "control", "", "label of the control group; default 'control', or the smallest number"
         ),
-        Setting("outcome", "", "label of the target that counts; default the last class"),
+        Setting("outcome", "", "label of the target that is a success; default the last class"),
     ),
 )

@@ -1,4 +1,4 @@
-"""Zig source answers as the model does, to the last bit, whatever its names are."""
+"""Check that Zig source predicts as the model does, bit for bit, with any names."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ NAMES = ('x"\\\n??/', "é\N{SNOWMAN}", "const")
 
 
 def trained(number=False, **settings):
-    """A forest on numbers and hostile levels, with missing cells."""
+    """Train a forest on numbers and hostile category names, with missing values."""
     rng = np.random.default_rng(0)
     x, z = rng.normal(size=(2, 400))
     c = np.array(LEVELS, object)[rng.integers(0, 4, 400)]

@@ -1,4 +1,4 @@
-"""Runs generated Zig in this process: compiled to a shared library, called by ctypes."""
+"""Run generated Zig in this process: compile it to a shared library and call it by ctypes."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ export fn {face}_name(kind: usize, a: usize, b: usize, size: *usize) ?[*]const u
 
 
 MAIN = 'pub const panic = @import("std").debug.no_panic;\n'
-"""A fault ends the process; texts about it would take a second to compile."""
+"""A panic ends the process without a message; compiling messages would take a second."""
 
 CACHE = tempfile.TemporaryDirectory(prefix="treekit-zig-")
-"""What the compiler keeps between its runs."""
+"""The compiler's cache folder."""
 
 
 class Zig:
-    """A generated file, compiled."""
+    """A compiled generated file."""
 
     def __init__(self, library: ctypes.CDLL, face: str, schema) -> None:
         self.schema = schema
@@ -77,7 +77,7 @@ class Zig:
         self._name.restype = ctypes.c_void_p
 
     def answers(self, rows):
-        """Labels (rows, targets), -1 = refused, and numbers (rows, outputs)."""
+        """Return labels (rows, targets), -1 = refused row, and numbers (rows, outputs)."""
         rows = np.ascontiguousarray(rows, dtype=np.float64)
         labels = np.zeros((len(rows), len(self.schema.outputs)), np.int64)
         numbers = np.zeros((len(rows), self.schema.n_values))
@@ -86,18 +86,18 @@ class Zig:
         return labels, numbers
 
     def code(self, feature, text):
-        """The code of a level, -1 if the vocabulary lacks it."""
+        """Return the code of a category, -1 if it is unseen."""
         content = text.encode()
         return self._code(ctypes.c_size_t(feature), content, ctypes.c_size_t(len(content)))
 
     def cell(self, feature, value):
-        """A cell of a row as the number that the file asks for; an unseen text is -1."""
+        """Convert a cell to the number that the file expects; an unseen category is -1."""
         if value is None:
             return np.nan
         return self.code(feature, value) if isinstance(value, str) else value
 
     def names(self, kind, a=0):
-        """Names as the file tells them, see `FACE`."""
+        """Return the names that the file exposes; see `FACE`."""
         found, size = [], ctypes.c_size_t()
         while True:
             place = [ctypes.c_size_t(n) for n in (kind, a, len(found))]
@@ -108,14 +108,14 @@ class Zig:
 
 
 def compiled(sources, schemas, folder: Path):
-    """Compile generated files, all at once: a `Zig` for each.
+    """Compile generated files together into one library; return a `Zig` for each.
 
     Parameters
     ----------
     sources : list of bytes
     schemas : list of Schema
     folder : Path
-        To work in.
+        Working folder.
     """
     folder.mkdir(exist_ok=True)
     main = [MAIN]
@@ -133,23 +133,23 @@ def compiled(sources, schemas, folder: Path):
 
 
 def build(source, target, folder: Path, *options):
-    """Compile one file; the compiler is that of the package ziglang."""
+    """Compile one file with the compiler of the package ziglang."""
     cache = ["--cache-dir", CACHE.name, "--global-cache-dir", CACHE.name]
     command = [sys.executable, "-m", "ziglang", "build-obj", "-fPIC", "-fno-stack-check", *cache]
     command += [*options, f"-femit-bin={target}", str(source)]
     done = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
     if done.returncode:
-        raise RuntimeError(f"zig does not compile {source}: {done.stderr}")
+        raise RuntimeError(f"zig failed to compile {source}: {done.stderr}")
 
 
 def run(path, schema, rows):
-    """Answers of a file to rows of numbers and texts, for `treekit.testing.check_exporter`."""
+    """Predict rows of numbers and texts by a file, for `treekit.testing.check_exporter`."""
     with tempfile.TemporaryDirectory() as folder:
         (zig,) = compiled([path.read_bytes()], [schema], Path(folder))
         cells = [[zig.cell(f, value) for f, value in enumerate(row)] for row in rows]
         labels, numbers = zig.answers(np.array(cells).reshape(len(rows), schema.n_features))
-        told = []
+        predictions = []
         for label, number in zip(labels.tolist(), numbers.tolist(), strict=True):
-            said = [o.classes[k] for o, k in zip(schema.outputs, label, strict=True) if o.classes]
-            told.append((said, number) if min(label) >= 0 else None)
-    return told
+            names = [o.classes[k] for o, k in zip(schema.outputs, label, strict=True) if o.classes]
+            predictions.append((names, number) if min(label) >= 0 else None)
+    return predictions

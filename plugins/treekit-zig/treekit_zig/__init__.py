@@ -1,4 +1,4 @@
-"""Zig as a target of treekit: a folder of templates, and the line that names it."""
+"""Zig exporter for treekit, made from a folder of templates."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from treekit.exporting import language_exporter
 
 @hookimpl
 def treekit_exporters() -> list[Exporter]:
-    """Offer the target to treekit."""
+    """Register the exporter."""
     return [language_exporter(Path(__file__).with_name("templates") / "zig")]

@@ -1,10 +1,10 @@
-// An answer with its probabilities, beside the one that was kept to compare with.
+// Prediction with its probabilities, next to the one kept for comparison.
 import { bar, el, name } from "./dom.js";
 import { number, say, share, signed, told } from "./words.js";
 
 const SHOWN = 12;  // classes, the most probable first
 
-// Answers of all targets in one form: [{target, label | value, shares: [[label, share]]}].
+// Predictions of all targets in one format: [{target, label | value, shares: [[label, share]]}].
 export function answersOf(model, row) {
   return model.targets.map((target) => {
     const own = row.targets?.[target.name] ?? row;
@@ -15,12 +15,12 @@ export function answersOf(model, row) {
   });
 }
 
-// A label as the schema has it: True and False are Python's.
+// Label as in the schema, with Python's True and False.
 export const labelText = (label) => (typeof label === "boolean" ? (label ? "True" : "False") : String(label));
 
 export const plain = (answer) => (answer.label === undefined ? number(answer.value) : answer.label);
 
-// One sentence, for those who listen.
+// Sentence for screen readers.
 export function sentence(answers) {
   return answers.map((one) => (one.label === undefined
     ? say("explain_number", { target: one.target, value: number(one.value) })
@@ -67,7 +67,7 @@ function shareRow(label, value, before, chosen) {
         moved ? signed((value - before).toFixed(4)) : "="));
 }
 
-// What is different from the row and the answer that were kept.
+// Show differences from the kept row and prediction.
 export function showCompared(place, kept, row, answers) {
   place.hidden = kept === null;
   if (kept === null) return;

@@ -1,4 +1,4 @@
-// Elements, and strangers' names as text: nothing here, or elsewhere, makes markup of text.
+// DOM elements.  Untrusted names are inserted as text only, never as markup.
 export const find = (id) => document.getElementById(id);
 
 export function el(tag, attributes = {}, ...children) {
@@ -22,7 +22,7 @@ export function drawn(tag, attributes = {}, ...children) {
   return made;
 }
 
-// A length between 0 and 1, and where it was before, if that is known.
+// Bar of a share between 0 and 1, with the difference from its previous value, if any.
 export function bar(share, before = null) {
   const part = (value) => `${Math.min(Math.max(value, 0), 1) * 100}%`;
   const parts = [drawn("rect", { class: "track", width: "100%", height: "10", rx: "2" }),
@@ -35,7 +35,7 @@ export function bar(share, before = null) {
   return drawn("svg", { class: "bar", height: "10", "aria-hidden": "true" }, ...parts);
 }
 
-// From the middle to the right, or to the left, as a part of the largest.
+// Bar from the middle to the right or left, relative to the largest value.
 export function lever(value, largest) {
   const share = largest > 0 ? Math.min(Math.abs(value) / largest, 1) * 50 : 0;
   return drawn("svg", { class: "bar lever", height: "12", "aria-hidden": "true" },
@@ -51,7 +51,7 @@ const code = (char) => {
   return hex.length > 4 ? `\\U${hex.padStart(8, "0")}` : `\\u${hex.padStart(4, "0")}`;
 };
 
-// What does not print stands as an escape; what could pass for something else is quoted.
+// Escape unprintable characters, and quote texts that could be mistaken for others.
 export function visible(text, most = LONGEST) {
   const chars = text.length > most ? [...text.slice(0, 2 * most)] : [...text];
   const cut = chars.length > most ? `${chars.slice(0, most - 1).join("")}…` : text;
@@ -60,7 +60,7 @@ export function visible(text, most = LONGEST) {
   return odd ? `"${plain}"` : plain;
 }
 
-// A name, in a direction of its own.
+// Name with isolated text direction.
 export function name(text, most = LONGEST) {
   const shown = visible(text, most);
   const all = visible(text, 1000);

@@ -1,13 +1,13 @@
-// A form of a model's columns: one field a column, that knows what the model takes there.
+// Form with one field for each column of a model, validated by the model's policies.
 import { el, name, visible } from "./dom.js";
 import { number, say } from "./words.js";
 
-const FEW = 12;        // levels that stand in a list to choose from; more are typed
-const OFFERED = 1000;  // levels that are offered to who types
-const AT_ONCE = 60;    // fields that are shown before somebody looks for others
+const FEW = 12;        // most categories of a selection list; beyond that, they are typed
+const OFFERED = 1000;  // most categories suggested while typing
+const AT_ONCE = 60;    // most fields shown at once; a search finds the others
 const NUMBER = /^[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf|infinity)$/i;
 
-// A number in the middle of what the model asks for, with few digits.
+// Number with few digits in the middle of the model's thresholds, or the first category.
 export function sensible(column, dtype) {
   if (column.kind === "nominal") return column.levels[0] ?? null;
   const { low, high } = column;
@@ -32,7 +32,7 @@ export class Form {
     this.show();
   }
 
-  // All that was looked for; of very many columns the first ones.
+  // Show the fields that match the search, at most AT_ONCE of them.
   show() {
     const looked = this.search.value.trim().toLowerCase();
     let shown = 0;
@@ -52,22 +52,22 @@ export class Form {
     }
   }
 
-  // What stands in a field before anybody has typed.
+  // Default text of a field.
   usual(column) { return sensible(this.byName.get(column).column, this.model.dtype); }
 
-  // What was typed, by column; null where it is missing.
+  // Entered text by column; null if missing.
   texts() {
     return Object.fromEntries(this.fields.map((field) => [field.column.name, field.text()]));
   }
 
-  // The row as the server takes it, or null where a field cannot be read.
+  // Row for the server, or null if a field is invalid.
   row() {
     const cells = this.fields.map((field) => [field.column.name, field.cell()]);
     this.show();
     return this.fields.some((field) => field.faulty) ? null : Object.fromEntries(cells);
   }
 
-  // The field that a refusal is about: the longest name that it mentions in quotes.
+  // Find the field of an error message: the longest column name quoted in it.
   blame(message) {
     const named = this.fields.filter(({ column }) =>
       [`'${column.name}'`, `"${column.name}"`].some((text) => message.includes(text)));
@@ -79,7 +79,7 @@ export class Form {
 
   get firstFault() { return this.fields.find((field) => field.faulty); }
 
-  // After a change of language.
+  // Update the texts after a change of language.
   say() { for (const field of this.fields) field.say(); }
 
   mark(before) {
@@ -110,7 +110,7 @@ class Field {
     this.say();
   }
 
-  // A list of levels, with "missing" and "another value" below them.
+  // Selection list of categories, followed by "missing" and "another value".
   choice() {
     this.options = this.column.levels.map((level, code) => el("option", { value: String(code) }, visible(level)));
     if (this.mayMiss) this.options.push(el("option", { value: "missing" }));
@@ -121,10 +121,10 @@ class Field {
     return [this.input, this.other];
   }
 
-  // A line to type in: numbers, or one of many levels.
+  // Text input for a number or one of many categories.
   typed() {
     const numeric = this.column.kind !== "nominal";
-    const minus = numeric && (this.column.low ?? 0) < 0;  // telephones show no minus beside decimals
+    const minus = numeric && (this.column.low ?? 0) < 0;  // decimal keyboards of phones have no minus key
     const list = numeric ? null : el("datalist", { id: `${this.id}-list` },
       this.column.levels.slice(0, OFFERED).map((level) => el("option", { value: visible(level, 1000) })));
     this.input = el("input", { id: this.id, type: "text", autocomplete: "off", spellcheck: "false",
@@ -184,7 +184,7 @@ class Field {
     return this.levels?.get(this.input.value) ?? this.input.value;
   }
 
-  // The cell as JSON has it; a fault is shown where there is none.
+  // JSON value of the cell; an invalid text is reported at the field.
   cell() {
     this.clear();
     const text = this.text();
@@ -196,7 +196,7 @@ class Field {
     const typed = text.trim();
     if (typed === "") this.fault(say(this.mayMiss ? "serve_fault_empty" : "serve_fault_needed"));
     else if (!NUMBER.test(typed)) this.fault(say("serve_fault_number"));
-    // JSON has no infinities, and the server reads a numeral as well.
+    // JSON has no infinities, but the server also parses numbers in strings.
     return Number.isFinite(Number(typed)) ? Number(typed) : typed;
   }
 
@@ -222,7 +222,7 @@ class Field {
 
   heard() { this.changed(); }
 
-  // To empty a field is to say that its value is missing.
+  // An empty field means a missing value.
   typing() {
     if (this.gone) this.gone.checked = this.input.value.trim() === "";
     this.input.placeholder = this.gone?.checked ? say("serve_missing") : "";

@@ -1,11 +1,11 @@
-// Why: the rule, the way through the tree, what columns add, votes, and the nearest change.
+// Explanation: rule, decision path, feature contributions, votes and counterfactuals.
 import { bar, el, drawn, find, lever, name, visible } from "./dom.js";
 import { labelText } from "./answer.js";
 import { number, say, share, signed, told, whole } from "./words.js";
 
 const COLUMNS = 12, CHANGES = 3, LINE = 600, STEPS = 60;
 
-// The parts of the explanation's text, by what their headings say.
+// Split the explanation's text into its parts by their headings.
 function partsOf(text, found) {
   const parts = [];
   for (const [line, heading] of text) {
@@ -22,7 +22,7 @@ function partsOf(text, found) {
   };
 }
 
-// A line of the text in its columns, which three blanks part; not those inside of a name.
+// Split a line of the text at runs of three or more blanks, except within quoted names.
 function columnsOf(line) {
   const cells = [""];
   let quoted = false;
@@ -43,7 +43,7 @@ function columnsOf(line) {
 const STEP = /^(\d+) {2}(.*)$/;
 const clipped = (text) => (text.length > LINE ? `${text.slice(0, LINE)}…` : text);
 
-// What is answered, target by target.
+// Prediction of each target.
 function thens(says, shares = false) {
   return says.map((said, at) => {
     const answer = el("strong", {}, name(said.label === null ? number(said.value) : labelText(said.label)));
@@ -55,7 +55,7 @@ function thens(says, shares = false) {
 
 export function showRule(text, found) {
   const { rule, way, idle, missing } = partsOf(text, found);
-  // Where stand-ins for missing values, or rules of a list, decide: what held on the way.
+  // The text has no rule where surrogates or a rule list decide: show the conditions on the path.
   const held = way.map((line) => STEP.exec(line)?.[2]).filter(Boolean).map((line) => columnsOf(line)[0]);
   const conditions = rule.length ? rule : found.path.some((step) => step.why === "held") ? held.slice(-1) : held;
   find("rule-part").hidden = found.leaves.length !== 1;
@@ -82,7 +82,7 @@ export function showSteps(text, found) {
   find("steps").replaceChildren(el("ol", { class: "steps" }, rows.slice(0, STEPS + 12)));
 }
 
-// ---------------------------------------------------------------- what each column adds
+// ---------------------------------------------------------------- feature contributions
 
 export function showAdds(found, wanted) {
   const sums = found.sums;
@@ -123,7 +123,7 @@ function addsNode(one, row) {
   return el("table", { class: "adds" }, el("caption", { class: "unseen" }, say("serve_adds")), el("tbody", {}, head, rows, foot));
 }
 
-// Rounded so that the figures shown add up to the total shown: running totals are rounded.
+// Round running totals, not parts, so that the displayed figures add up to the displayed total.
 function figuresOf(one, parts) {
   const largest = Math.max(...parts.map(Math.abs), Math.abs(one.numbers.total));
   const votes = one.label !== null && !one.margin;
@@ -172,7 +172,7 @@ function spread(quantiles) {
   return el("div", {}, line, el("p", { class: "note" }, say("explain_quantiles", { least, lower, middle, upper, most })));
 }
 
-// ---------------------------------------------------------------- the nearest change
+// ---------------------------------------------------------------- counterfactuals
 
 export function showChange(changes, apply) {
   const place = find("change");
@@ -197,13 +197,13 @@ export function showChange(changes, apply) {
   );
 }
 
-// ---------------------------------------------------------------- the picture
+// ---------------------------------------------------------------- picture
 
 const PARTS = new Set(["svg", "g", "title", "desc", "rect", "circle", "path", "text", "tspan"]);
 const ATTRIBUTES = new Set(["width", "height", "viewBox", "x", "y", "rx", "cx", "cy", "r", "d", "fill", "stroke",
   "stroke-width", "stroke-dasharray", "opacity", "text-anchor", "font-size", "font-weight", "role"]);
 
-// The picture once more, of parts that can do nothing but be seen.
+// Copy a picture, keeping only elements and attributes without behaviour.
 function copied(node) {
   if (!PARTS.has(node.localName)) return null;
   const made = drawn(node.localName);
@@ -218,7 +218,7 @@ function copied(node) {
 export function showPicture(picture) {
   const place = find("picture"), made = copied(picture);
   place.replaceChildren(made);
-  // The root, which lies on every way, is seen first.
+  // Scroll to the root, which is on every path.
   const root = made.querySelector("g > rect[stroke-width='3']")?.getBoundingClientRect(), box = place.getBoundingClientRect();
   if (root) place.scrollLeft = root.left + root.width / 2 - box.left - box.width / 2;
 }

@@ -1,4 +1,4 @@
-// The list of a model's rules: searched and turned over page by page, on the server.
+// Rule list of a model, searched and paged by the server.
 import { el, find, visible } from "./dom.js";
 import { language, number, say, whole } from "./words.js";
 import { ask } from "./server.js";

@@ -1,4 +1,4 @@
-// Requests to the server that the page came from, and what may become of them.
+// Requests to the server of this page, and their errors.
 const KEY = "treekit-token";
 let token = stored();
 
@@ -8,10 +8,10 @@ function stored() {
 
 export function useToken(text) {
   token = text;
-  try { sessionStorage.setItem(KEY, text); } catch { /* it is kept as long as the page is open */ }
+  try { sessionStorage.setItem(KEY, text); } catch { /* without storage, the token lasts until the page is closed */ }
 }
 
-// What an answer was refused with; status 0: there was none.
+// Error response; status 0 if there was no response.
 export class Refused extends Error {
   constructor(status, message, after = "") {
     super(message);
@@ -43,7 +43,7 @@ export async function ask(path, { body, signal } = {}) {
     answer.headers.get("Retry-After") ?? "");
 }
 
-// A picture as a document: parsed by the browser, and never run.
+// Picture as a document, which the browser parses but never executes.
 export function picture(path, signal) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();

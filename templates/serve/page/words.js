@@ -1,4 +1,4 @@
-// The page in the reader's language, and numbers that stay exact in all of them.
+// Phrases in the user's language, and exact, language-independent numbers.
 import { el } from "./dom.js";
 
 let spoken = {}, chosen = "en";
@@ -11,7 +11,7 @@ export async function learn() {
 export const language = () => chosen;
 export const known = (code) => Object.hasOwn(spoken, code);
 
-// The language that was asked for before, or the first of the reader's that is spoken here.
+// Requested or previously chosen language, else the browser's first supported one.
 export function preferred(asked) {
   const own = [...(navigator.languages ?? [])].map((code) => code.toLowerCase().split("-")[0]);
   return [asked, remembered(), ...own].find((code) => code && known(code)) ?? "en";
@@ -37,13 +37,13 @@ export function say(key, fields = {}, of = chosen) {
   return spoken[of][key].split(FIELD).map((part, at) => (at % 2 ? String(fields[part]) : part)).join("");
 }
 
-// The same with elements in its fields.
+// Phrase with elements in its fields.
 export function told(key, fields = {}) {
   const parts = spoken[chosen][key].split(FIELD);
   return el("span", {}, parts.map((part, at) => (at % 2 ? fields[part] : part)));
 }
 
-// The shortest text that reads back to the number, as one of single precision where it is that.
+// Shortest text that reads back to the same number, in single precision for float32.
 export function number(value, dtype = "float64") {
   if (dtype === "float32") {
     for (let digits = 1; digits < 10; digits += 1) {
@@ -54,7 +54,7 @@ export function number(value, dtype = "float64") {
   return String(value);
 }
 
-// Four decimals; what is not quite 0 or 1 does not look so.
+// Four decimals; a share that only rounds to 0 or 1 is marked by < or >.
 export function share(value) {
   const text = value.toFixed(4);
   if (text === "0.0000" && value > 0) return "< 0.0001";

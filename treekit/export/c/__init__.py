@@ -1,4 +1,4 @@
-"""The target "c": C99 source and header; no allocation, no library, reentrant."""
+"""Target "c": C99 source and header; no allocation, no library, reentrant."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ __all__ = [
 
 # ---------------------------------------------------------------- c
 
-_MOST_CLASSES = 100_000  # their sums live on the stack
+_MOST_CLASSES = 100_000  # the sums of the classes are on the stack
 _HELPERS = (
     *("is_level", "has_code", "order", "number", "is_missing", "float32", "derived"),
     *("refuses", "accepts", "most_votes", "least_cost", "exp", "sigmoid", "softmax"),
 )
-"""Templates of small functions, in the order in which they stand."""
+"""Templates of helper functions, in source order."""
 _USES = {
     "refuses": {"is_level"},
     "is_missing": {"is_level", "number"},
     "number": {"order"},
 }
 _BY_KEY = ("is_level", "has_code")
-"""Helpers that have another template where cells are integers."""
+"""Helpers with a different template for integer cells."""
 
 
 def c_prefix(name: str) -> str:
-    """Tell what all names of the source start with if the file is called `name`."""
+    """Return the prefix of all names in the source of a file called `name`."""
     return str(identifier(name, "model"))
 
 
@@ -66,23 +66,23 @@ def export_c(
     ----------
     model : Model
     name : str
-        Stem of the files; cleaned by `c_prefix` it starts every global name.
+        Stem of the files; `c_prefix` derives the prefix of all global names from it.
     form : {"auto", "if_else", "hybrid", "table"}
-        Nested if/else, or tables and a short loop; "hybrid": the tests that most
-        training rows met nested, the others in tables.  See `c_form` for "auto".
+        Nested if/else, or tables and a short loop; "hybrid": nested tests for the nodes
+        that most training rows visit, tables for the others.  See `c_form` for "auto".
     input : {"double", "float"}
         Type of the cells of a row.
     arithmetic : {"float", "integer"}
-        "integer": no floating point at all; rows are ordered integers, which a
-        function of the source makes of IEEE 754 bits, and answers integer sums.
+        "integer": no floating point at all; rows are order-preserving integers, which a
+        function of the source computes from IEEE 754 bits, and predictions are integer sums.
     templates : str
-        A folder whose ``c/*.jinja`` replace the shipped ones; "" = none.
+        Folder whose ``c/*.jinja`` replace the shipped ones; "" = none.
 
     Raises
     ------
     ExportError
-        If a name cannot be text in C, the model outgrows 32-bit tables, or needs
-        other cells or another arithmetic than those asked for.
+        If a name cannot be a string in C, the model exceeds 32-bit tables, or it does not
+        support the requested input type or arithmetic.
     """
     folders = template_folders(templates)
     return c_contents(model, name, folders, form=form, input=input, arithmetic=arithmetic)
@@ -97,10 +97,12 @@ def c_contents(
     input: str = "double",  # noqa: A002 - the name of the setting
     arithmetic: str = "float",
 ) -> dict[str, bytes]:
-    """Write the same by the templates of `folders` alone; see `export_c`."""
+    """Write ``name.c`` and ``name.h`` with the templates of `folders` only; see `export_c`."""
     _check_file_name(name)
     if model.schema.n_values > _MOST_CLASSES:
-        raise ExportError(f"the c target handles up to {_MOST_CLASSES} classes")
+        raise ExportError(
+            f"the target 'c' supports up to {_MOST_CLASSES} classes, got {model.schema.n_values}"
+        )
     prefix = identifier(name, "model")
     types = c_types(model, prefix, input, arithmetic)
     leaves, derived = leaf_table(model.units), derive(model)
@@ -129,13 +131,13 @@ def c_contents(
 def _check_file_name(name: str) -> None:
     if not name.isprintable() or any(character in name for character in '"\\?/'):
         raise ExportError(
-            f"{name!r} cannot stand in an #include line; choose a file name without quotes, "
+            f"{name!r} cannot be used in an #include line: choose a file name without quotes, "
             "slashes, question marks and control characters"
         )
 
 
 def _names(model: Model, name: str, prefix: Code) -> dict[str, Any]:
-    """Sizes, names and vocabularies."""
+    """Compute the template values of sizes, names and vocabularies."""
     schema = model.schema
     texts, codes = _sorted_levels(schema)
     counts = schema.n_levels
@@ -171,11 +173,11 @@ def _level_counts(schema: Schema) -> Any:
 
 
 def _sorted_levels(schema: Schema) -> tuple[list[str], list[int]]:
-    """Level texts of every column in the order of their bytes, and their codes."""
+    """Return the category texts of every column in byte order, and their codes."""
     texts: list[str] = []
     codes: list[int] = []
     for column in schema.columns:
-        # UTF-8 sorts as its code points do.
+        # UTF-8 bytes sort in the same order as code points.
         order = sorted(range(len(column.levels)), key=column.levels.__getitem__)
         texts += [column.levels[code] for code in order]
         codes += order
@@ -183,19 +185,19 @@ def _sorted_levels(schema: Schema) -> tuple[list[str], list[int]]:
 
 
 def _with_called(uses: set[str], types: CTypes) -> set[str]:
-    """The helpers in use, and those that they call."""
+    """Add the helpers that the helpers in use call."""
     for one, others in _USES.items():
         if one in uses:
             uses = uses | others
     if types.whole:
-        uses = (uses | {"order"}) - {"number"}  # keys are made by the caller, with that function
+        uses = (uses | {"order"}) - {"number"}  # the caller computes keys with that function
     return uses
 
 
 def _parts(
     made: CForm, answers: dict[str, Any], leaf_template: str, uses: set[str], types: CTypes
 ) -> dict[str, Any]:
-    """Templates of the source, in order, and the headers that they need."""
+    """Compute the template values that list the source's templates, in order, and its headers."""
     helpers = [
         f"c/helpers/{name}{'_key' if types.whole and name in _BY_KEY else ''}.jinja"
         for name in _HELPERS
@@ -220,30 +222,29 @@ def _parts(
 
 
 # ---------------------------------------------------------------- c forms
-# The choice between the forms of C source: nested tests, tables, or both.
 
 
 def c_form(
     model: Model, leaves: LeafTable, derived: DerivedColumns, wanted: str, types: CTypes
 ) -> CForm:
-    """Choose a form for a model, and make it.
+    """Choose the layout of the source (nested tests, tables or both) and build it.
 
     Parameters
     ----------
     wanted : {"auto", "if_else", "hybrid", "table"}
-        "auto" takes nested tests up to `treekit.export.nested_tests.SMALL` nodes, which
-        people can read.  Of larger models those of fewer trees than a row walks by
-        turns (`treekit.export.c.layouts.EIGHT`) are hybrids: one walk waits for each
-        node of the table, where nested tests are guessed.  All others are tables,
-        whose walks wait together; of trees that are nearly complete, tables without
-        numbers of children (`treekit.export.c.fast_layouts`).  Sources of integer arithmetic
-        are neither hybrids nor complete trees: they are for small processors, which
-        guess little and have no room.
+        "auto" chooses nested tests for up to `treekit.export.nested_tests.SMALL` nodes, which
+        is still readable.  Larger models with fewer trees than are interleaved for a row
+        (`treekit.export.c.layouts.EIGHT`) become hybrids: a single traversal of a table stalls
+        at each node, while nested tests benefit from branch prediction.  All others become
+        tables, whose interleaved traversals overlap their stalls; if the trees are nearly
+        complete, tables without child pointers (`treekit.export.c.fast_layouts`).  Integer
+        arithmetic uses neither hybrids nor complete trees: it is for small processors with
+        little branch prediction and memory.
 
     Raises
     ------
     ExportError
-        If the model cannot have that form, or outgrows 32-bit tables.
+        If the model cannot have that form, or exceeds 32-bit tables.
     """
     if model.missing == "fractional":
         return divided_source_form(model, leaves, derived, wanted, types)

@@ -1,4 +1,4 @@
-"""How C source turns integer sums into answers, and what its header says of them."""
+"""Conversion of integer sums to predictions in C source and header."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ROUND_DOUBLES = "\n * (do not round them to float)"
 
 
 def leaf_source(model: Model, leaves: LeafTable) -> tuple[str, dict[str, Any], list[CTable]]:
-    """Template, values and tables of what leaves say: whole vectors, or what is not zero."""
+    """Return template, values and tables of the leaf values: dense vectors or nonzero entries."""
     start, column, units = leaves.sparse()
     divides = model.missing == "fractional"
     votes = model.schema.task == "classification" and not model.margins
@@ -55,7 +55,7 @@ def leaf_source(model: Model, leaves: LeafTable) -> tuple[str, dict[str, Any], l
         "leaf_units": _signed(units),
     }
     whole = _signed(leaves.vectors.ravel())
-    # Whole vectors need no look-up of where they start, which is worth some bytes.
+    # Dense vectors need no lookup of their start, which is worth twice the bytes.
     if whole.nbytes > 2 * sum(part.nbytes for part in parts.values()):
         return "leaves_sparse", values, [c_table(name, part) for name, part in parts.items()]
     if len(whole) > MANY:
@@ -64,7 +64,7 @@ def leaf_source(model: Model, leaves: LeafTable) -> tuple[str, dict[str, Any], l
 
 
 def _unit_texts(leaves: LeafTable) -> CTable:
-    """Whole vectors as bytes of what each unit is more than the least of all."""
+    """Make a table of the dense vectors as bytes of the difference to the smallest unit."""
     more = narrow(leaves.vectors.ravel() - leaves.vectors.min())
     return text_table("leaf_units", more.astype(f"<u{more.itemsize}").view(np.uint8))
 
@@ -80,16 +80,16 @@ def _text_values(leaves: LeafTable) -> dict[str, Any]:
 
 
 def _signed(units: Any) -> Any:
-    """In the narrowest signed type: integers that C adds to signed sums without a warning."""
+    """Convert to the narrowest signed type, which C adds to signed sums without a warning."""
     low = -abs(units).max(initial=1)
     return units.astype(narrow(np.array([low])).dtype)
 
 
 def answer_values(model: Model, types: CTypes) -> tuple[dict[str, Any], list[CTable], set[str]]:
-    """Values, tables and helpers of what is said to a row.
+    """Return values, tables and helpers of predictions.
 
-    Values name the templates of the function that answers, of the ways to call
-    it, and of the header.
+    The values list the templates of the prediction function, of its callers
+    and of the header.
     """
     schema = model.schema
     classes, several = schema.task == "classification", bool(schema.more)
@@ -133,7 +133,7 @@ def answer_values(model: Model, types: CTypes) -> tuple[dict[str, Any], list[CTa
 
 
 def _value(model: Model, types: CTypes) -> str:
-    """The answer as an expression of ``sums[number]``."""
+    """Return the prediction as an expression of ``sums[number]``."""
     if types.whole:
         return "sums[number]"
     if model.schema.task == "classification" and not model.margins:
@@ -180,24 +180,22 @@ def _constants() -> dict[str, Code]:
     }
 
 
-# ---------------------------------------------------------------- c derived
-# Derived columns as tables of C, which a small function reads.
-#
-# A test of one column is compared as an ordered key is, and a test of levels looks
-# its branch up; only true sums compute in doubles.
+# ---------------------------------------------------------------- c derived columns
+# Derived columns are tables, read by a small function.  Tests of one column compare
+# ordered keys and tests of categories look up a branch; only real sums use doubles.
 
 _KINDS = {
     "sum": ("sum", "> 0", {"float32"}),
     "number": ("compared", "== 0", {"number"}),
     "level": ("of_level", "< 0", {"is_level"}),
 }
-"""Function, how a test's count tells the kind, and helpers."""
+"""Function, condition on the count of a test, and helpers, by kind of test."""
 
 
 def derived_source(
     derived: DerivedColumns, schema: Schema, types: CTypes
 ) -> tuple[dict[str, Any], list[CTable], set[str]]:
-    """Values and tables of ``c/helpers/derived.jinja``, and the helpers that it calls."""
+    """Return values and tables of ``c/helpers/derived.jinja``, and the helpers that it calls."""
     by_level, first_term = derived.level_feature >= 0, derived.term_start[:-1]
     terms = np.diff(derived.term_start)
     sums = _sums(derived)
@@ -205,7 +203,7 @@ def derived_source(
     levels = np.diff(derived.level_start)
     column = np.where(by_level, derived.level_feature, -1)
     column[alone] = derived.term_feature[first_term[alone]]
-    # How a test's count tells its kind: see the comment in the template.
+    # The count encodes the kind of a test, see the comment in the template.
     count = np.where(by_level, -1 - levels, np.where(alone, 0, terms))
     first = np.where(by_level, derived.level_start[:-1], np.where(sums, first_term, 0))
     members = (derived.below, derived.above, derived.lost, column, first, count)
@@ -244,13 +242,13 @@ def refuse_sums(derived: DerivedColumns) -> None:
     """Raise `ExportError` if a derived column needs floating point."""
     if _sums(derived).any():
         raise ExportError(
-            "arithmetic='integer' cannot add up columns, as this model's splits on sums of "
-            "columns do: choose arithmetic='float', or train without oblique splits"
+            "arithmetic='integer' does not support splits on sums of columns, which this model "
+            "has: choose arithmetic='float', or train without oblique splits"
         )
 
 
 def _sums(derived: DerivedColumns) -> npt.NDArray[np.bool_]:
-    """(tests,) bool: which of them are more than one column compared with a threshold."""
+    """Return a mask (tests,) of tests that are not a single column compared with a threshold."""
     terms = np.diff(derived.term_start)
     alone = terms == 1
     alone[alone] = derived.term_weight[derived.term_start[:-1][alone]] == 1.0
@@ -265,7 +263,7 @@ def _limits(
     schema: Schema,
     types: CTypes,
 ) -> npt.NDArray[Any]:
-    """Key that a test of one column compares with, number of a sum's limit; else 0."""
+    """Return the key of the threshold of one-column tests, the limit index of sums; else 0."""
     limit = np.zeros(len(derived.threshold), dtype=types.key_type)
     limit[alone] = types.keys(floor_to(derived.threshold[alone], schema.dtype))
     limit[sums] = np.arange(np.count_nonzero(sums))

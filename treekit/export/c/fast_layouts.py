@@ -1,4 +1,4 @@
-"""C source as complete trees: tables without numbers of children, and loops of known length."""
+"""Fast layouts of C source: complete trees, and hybrids of nested tests and tables."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- c heaps
+# ---------------------------------------------------------------- c complete trees
 
 _BLOCK = 64
-"""Rows of a block: 0.65 us a row where 128 take 0.71 and 256 0.77, whose cells fill the
-first cache (measured: 100 trees of depth 8 over 28 columns, where a walk from node to
-node takes 0.90, and row by row 1.30 where this one takes 1.08)."""
+"""Rows of a block: 0.65 us a row, against 0.71 with 128 and 0.77 with 256 rows, whose cells
+fill the L1 cache (measured: 100 trees of depth 8 over 28 columns; packed nodes take 0.90;
+row by row 1.08, packed nodes 1.30)."""
 _GROUP = 8
 _BLOCK_BYTES = 1 << 16
 
 
 def heap_form(model: Model, found: Heaps, reason: str, types: CTypes, eight: int) -> CForm:
-    """The source of complete trees, `eight` of which a row walks by turns."""
+    """Make the layout of complete trees, `eight` of which are traversed in turns for a row."""
     nominal = np.flatnonzero(model.schema.nominal).astype(np.int32)
     n_cells, levels = 1 + 2 * model.schema.n_features, len(found.sets) > 0
     row = n_cells * types.key_type.itemsize
@@ -84,44 +84,44 @@ def heap_form(model: Model, found: Heaps, reason: str, types: CTypes, eight: int
 
 
 def _block(row: int, sums: int) -> tuple[int, int]:
-    """Rows that a batch scores together, and their bytes; 0 if they need too many."""
+    """Return the rows that a batch scores together, and their bytes; 0 if they need too many."""
     block = min(_BLOCK_BYTES // (row + sums) // _GROUP * _GROUP, _BLOCK)
     return block, block * (row + sums)
 
 
-# ---------------------------------------------------------------- heaps
-# Trees as complete ones, whose nodes need no children's numbers.
+# ---------------------------------------------------------------- complete trees
+# Heap order: children are found by arithmetic, without child pointers.
 #
 # The layout of the in-process scorer's first levels (`treekit.model.packing`), down to
 # the leaves.  A row has a cell that is always 0, and two for each column: in the
-# *right* one a missing value is the largest key of all, in the *left* one it is 0.
+# *right* one a missing value is the largest key, in the *left* one it is 0.
 
 CELL_SHIFT = 3
-"""Where the number of a cell stands in a test: times 8, its place among eight rows."""
-_MANY = 1 << 18  # nodes: trees that no cache holds gain nothing
+"""Shift of the cell number in a test: times 8, it is the offset for eight interleaved rows."""
+_MANY = 1 << 18  # nodes; larger trees do not fit a cache and are not faster
 
 
 @dataclass(frozen=True, slots=True)
 class Heaps:
-    """The nodes of all trees.
+    """Nodes of all trees, each as a complete binary tree.
 
     Attributes
     ----------
     nodes : (places,) or (2 * places,) uint64
-        Tree t's node h, from 1, is at ``start[t] + h``; its children are 2h and
-        2h + 1.  Packed: a key below a test, 32 bits each.  Otherwise key and test
-        by turns.  A test holds whether levels are asked, and from `CELL_SHIFT` on
-        the number of the cell.
+        Node h of tree t, from 1, is at ``start[t] + h``; its children are 2h and
+        2h + 1.  Packed: key in the lower and test in the upper 32 bits.  Otherwise key and test
+        alternate.  Bit 0 of a test marks a categorical split; the cell number is stored
+        from bit `CELL_SHIFT` on.
     packed : bool
     start : (trees,) uint32
     depth : (trees,) int64
-        Levels, the same for all trees of a group.
+        Depth, the same for all trees of a group.
     ends : (places,) int64
-        What is said at end e of tree t, at ``start[t] + e``.
+        Leaf vector of end e of tree t, at ``start[t] + e``.
     end_nodes : (places,) int64
-        The leaf there, as a node of its tree.
+        Leaf of that end, as a node of its tree.
     sets : (bytes,) uint8
-        Branches of questions to levels, as in `treekit.export.c.layouts.PackedNodes`.
+        Branches of categorical splits, as in `treekit.export.c.layouts.PackedNodes`.
     """
 
     nodes: npt.NDArray[np.uint64]
@@ -134,10 +134,10 @@ class Heaps:
 
 
 def heaps(model: Model, leaves: LeafTable, derived: DerivedColumns, together: int) -> Heaps | None:
-    """The trees of a model, of which a row walks some `together`.
+    """Convert the trees of a model to complete trees, `together` of which are interleaved.
 
-    None if they would have more than twice the places of their nodes, a node has
-    other than two branches, some ask derived columns, or no cache would hold them.
+    Return None if the complete trees would have more than twice the nodes, a node does not have
+    two branches, the model uses derived columns, or the trees do not fit a cache.
     """
     if derived.n_columns or model.n_nodes > _MANY:
         return None
@@ -168,7 +168,7 @@ def heaps(model: Model, leaves: LeafTable, derived: DerivedColumns, together: in
 
 
 def _alike(depth: npt.NDArray[np.int64], together: int) -> npt.NDArray[np.int64]:
-    """Depths of which each whole group has one, its largest."""
+    """Set the depths of each complete group of trees to its largest depth."""
     levels, whole = depth.copy(), len(depth) // together * together
     levels[:whole] = np.repeat(depth[:whole].reshape(-1, together).max(axis=1), together)
     return levels
@@ -177,10 +177,10 @@ def _alike(depth: npt.NDArray[np.int64], together: int) -> npt.NDArray[np.int64]
 def _asked(
     nodes: Tree, derived: DerivedColumns, single: bool
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint64], npt.NDArray[Any]]:
-    """Key and test of each node, and the branches of questions to levels."""
+    """Return key and test of each node, and the branches of categorical splits."""
     word, real = (np.uint32, np.float32) if single else (np.uint64, np.float64)
     key, left = node_keys(nodes, derived, np.dtype(word), np.dtype(real))
-    key[left & (nodes.kind == Split.THRESHOLD)] -= word(1)  # cells are not moved up
+    key[left & (nodes.kind == Split.THRESHOLD)] -= word(1)  # left cells are not incremented here
     plain = derived.column < 0
     asks, sets = asks_levels(nodes, plain), level_room([nodes], plain)
     key[asks] = fill_levels(sets, 0, nodes, asks)[:-1]
@@ -190,19 +190,18 @@ def _asked(
 
 
 # ---------------------------------------------------------------- c hybrid
-# C source as nested tests above, and packed tables below.
 
 _MOST = 5000
-"""Nested tests: gcc 12 takes 1.4 s for them; 3 s for 13,000, which are 12% faster (measured)."""
+"""Nested tests: gcc 12 compiles them in 1.4 s; 13,000 take 3 s and run 12% faster (measured)."""
 
 
 def hybrid_form(
     model: Model, leaves: LeafTable, derived: DerivedColumns, reason: str, types: CTypes
 ) -> CForm:
-    """Nest the tests that most training rows met; a table of all nodes has the others.
+    """Make the hybrid layout: nested tests for the most visited nodes, a table for the others.
 
-    A row is read as it is asked: few of its cells are.  Batches walk the table
-    alone, eight rows by turns, which is faster still.
+    Cells are converted on demand, because a row needs few of them.  Batches use only the
+    table, with eight rows in turns, which is faster still.
     """
     made = packed_form(model, leaves, derived, reason, types)
     values, functions = test_values(
@@ -235,15 +234,13 @@ def hybrid_form(
     )
 
 
-# ---------------------------------------------------------------- hot
-# The tests that most training rows met, as trees of their own above the table of all nodes.
+# ---------------------------------------------------------------- frequent subtrees
+# The tests that most training rows visit are nested; a table has the others.
 #
-# A processor guesses where a test leads, and guesses best where each test is an
-# instruction of its own: nested tests answer a row in half the time that a walk
-# through a table takes, which waits for each node (see Asadi, Lin and de Vries,
-# Runtime optimizations for tree-based machine learning models, IEEE TKDE 26, 2014).
-# But compilers take a second for each four thousand of them.  So the tests that are
-# met most often are nested, and a table has the others.
+# Branch prediction works best if each test is an instruction of its own: nested tests
+# score a row in half the time of a traversal of a table, which stalls at each node
+# (see Asadi, Lin and de Vries, Runtime optimizations for tree-based machine learning
+# models, IEEE TKDE 26, 2014).  But compilers take a second for every four thousand tests.
 
 _NO_SETS: npt.NDArray[np.int32] = np.empty(0, dtype=np.int32)
 
@@ -251,21 +248,23 @@ _NO_SETS: npt.NDArray[np.int32] = np.empty(0, dtype=np.int32)
 def hot_trees(
     trees: tuple[Tree, ...], derived: DerivedColumns, most: int
 ) -> tuple[LoweredTree, ...]:
-    """The heaviest nodes of all trees that compare a number, with all their ancestors.
+    """Extract the top of each tree: the numeric tests with the largest training weight.
+
+    The ancestors of a chosen test are chosen as well.
 
     Parameters
     ----------
     trees : tuple of Tree
     derived : DerivedColumns
-        Of the model of the trees: its columns are asked by tables alone.
+        Derived columns of the model; their tests remain in the table.
     most : int
-        Tests of all trees together.
+        Maximum number of tests in all trees together.
 
     Returns
     -------
     tuple of LoweredTree
-        One a tree, without sets.  ``leaf`` is the node that is asked next, or is
-        the leaf, counted over all trees as `treekit.model.concatenated.join` counts.
+        One per tree, without sets.  ``leaf`` is the next node (a test or
+        a leaf), numbered over all trees as in `treekit.model.concatenated.join`.
     """
     nodes, roots = join(trees)
     hot = _heaviest(nodes, roots, (nodes.kind == Split.THRESHOLD) & (derived.column < 0), most)
@@ -276,12 +275,12 @@ def hot_trees(
 def _heaviest(
     nodes: Tree, roots: npt.NDArray[np.int64], may: npt.NDArray[np.bool_], most: int
 ) -> npt.NDArray[np.bool_]:
-    """(nodes,) bool: `most` of those that `may` be chosen, each below chosen ones alone.
+    """Return a mask (nodes,) of the `most` heaviest nodes among `may` with chosen ancestors.
 
-    Of nodes of one weight, as in models that lack weights, those nearest to a root.
+    Ties, as in models without weights, are broken by the distance to the root.
     """
     chosen = np.zeros(nodes.n_nodes, dtype=np.bool_)
-    # A heap of Python's numbers: a node is pushed once, and few of them are.
+    # A heap of Python numbers is fast enough: few nodes are pushed, each once.
     heap = [(-float(nodes.weight[root]), 0, root) for root in roots[:-1].tolist() if may[root]]
     heapq.heapify(heap)
     for _ in range(most):
@@ -299,7 +298,10 @@ def _heaviest(
 def _above(
     nodes: Tree, root: int, hot: npt.NDArray[np.bool_], place: npt.NDArray[np.int64]
 ) -> LoweredTree:
-    """The chosen nodes of one tree, and what follows them as leaves; `place` (nodes,) is lent."""
+    """Build a lowered tree of the chosen nodes, their other children as leaves.
+
+    `place` (nodes,) is scratch memory.
+    """
     order, todo = [], [root]
     while todo:
         at = todo.pop()

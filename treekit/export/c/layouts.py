@@ -1,4 +1,4 @@
-"""C source as nested tests."""
+"""Layouts of C source: nested tests, packed tables and fractional instances."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _CALLED = {
 def if_else_form(
     model: Model, leaves: LeafTable, derived: DerivedColumns, reason: str, types: CTypes
 ) -> CForm:
-    """Write each tree as functions of nested tests, which return the number of a leaf."""
+    """Make the layout of nested tests: functions that return the number of a leaf."""
     numbered = replace(leaves, row=np.arange(model.n_leaves))
     values, functions = test_values(
         *(model, lower(model, derived), numbered, derived, types),
@@ -81,7 +81,7 @@ def if_else_form(
 
 
 def _with_sets(functions: list[SourceFunction]) -> tuple[list[SourceFunction], CTable]:
-    """Large sets as look-ups in a table, and the table."""
+    """Replace the tests of large sets by lookups; return the functions and the lookup table."""
     sets = [line for f in functions for line in f.lines if len(line.codes) > _FEW]
     starts = np.cumsum([0, *(len(line.codes) for line in sets)])
     codes = np.array([code for line in sets for code in line.codes], dtype=np.int64)
@@ -92,27 +92,26 @@ def _with_sets(functions: list[SourceFunction]) -> tuple[list[SourceFunction], C
 
 
 def _line(line: SourceLine, offset: Iterator[int]) -> SourceLine:
-    """Turn a line that asks a large set into a look-up at the next offset."""
+    """Replace a test of a large set by a lookup at the next offset."""
     if len(line.codes) > _FEW:
         return replace(line, op="in_set", at=next(offset))
     return line
 
 
 # ---------------------------------------------------------------- c packed
-# C source as packed tables and a short loop.
 
-_BLOCK = 256  # rows that stay in the first cache while a tree is walked
+_BLOCK = 256  # rows that stay in the L1 cache while a tree is traversed
 _LEAST_BLOCK = 16
 _BLOCK_BYTES = 1 << 16
-_SMALL_BLOCK_BYTES = 1 << 13  # of processors without floating point, whose stack is small
+_SMALL_BLOCK_BYTES = 1 << 13  # for processors without floating point, whose stack is small
 EIGHT = 8
-"""Trees that a row walks by turns: 1.29 us where four take 1.69 (measured)."""
+"""Number of trees traversed in turns for a row: 1.29 us, against 1.69 us with four (measured)."""
 
 
 def packed_form(
     model: Model, leaves: LeafTable, derived: DerivedColumns, reason: str, types: CTypes
 ) -> CForm:
-    """Pack each tree; rows become cells of integers first."""
+    """Make the layout of packed tables; rows are converted to integer cells first."""
     packed = packed_nodes(model, leaves, derived)
     nominal = np.flatnonzero(model.schema.nominal).astype(np.int32)
     levels = "" if not len(packed.levels) else "set" if packed.binary else "branch"
@@ -172,12 +171,12 @@ def _tables(packed: PackedNodes, levels: str, nominal: Any, in_blocks: bool) -> 
 
 
 def _text(numbers: Any) -> str:
-    """What the name of the template of a table ends in."""
+    """Return the suffix of the template name of a table."""
     return "_text" if len(numbers) > MANY else ""
 
 
 def _cells(derived: DerivedColumns, types: CTypes) -> dict[str, Code]:
-    """How a node finds its cell: derived columns are evaluated when a row comes to ask one."""
+    """Return the C expressions of a node's cell; derived columns are evaluated on demand."""
     cells = f"const {types.key} *cells"
     if not derived.n_columns:
         return {
@@ -195,7 +194,7 @@ def _cells(derived: DerivedColumns, types: CTypes) -> dict[str, Code]:
 
 
 def _block(model: Model, types: CTypes) -> tuple[int, int]:
-    """Rows that a batch scores together, and their bytes; 0 if so few would gain nothing."""
+    """Return the rows that a batch scores together, and their bytes; 0 if too few to be faster."""
     row = (model.schema.n_features + 1) * types.key_type.itemsize
     row += model.schema.n_values * (4 if types.sum == "int32_t" else 8)
     most = _SMALL_BLOCK_BYTES if types.whole else _BLOCK_BYTES
@@ -203,17 +202,16 @@ def _block(model: Model, types: CTypes) -> tuple[int, int]:
     return (block, block * row) if block >= _LEAST_BLOCK else (0, 0)
 
 
-# ---------------------------------------------------------------- c divided
-# C source as tables of rows that divide where a value is missing.
+# ---------------------------------------------------------------- c fractional instances
 
 _LE, _LEVELS = 0, 2
-_DIVISION = 16  # bytes of a mass and a node, as C aligns them
+_DIVISION = 16  # bytes of a mass and a node with C alignment
 
 
 def divided_source_form(
     model: Model, leaves: LeafTable, derived: DerivedColumns, wanted: str, types: CTypes
 ) -> CForm:
-    """Write one table of n-ary nodes, and a loop that needs a stack of divisions."""
+    """Make the layout of fractional instances: a table of n-ary nodes, a stack of divisions."""
     name, reason = divided_form(wanted)
     table = divided_table(model, leaves, derived)
     members = (table.question, table.child, table.low, table.high)
@@ -224,7 +222,7 @@ def divided_source_form(
         asked = f"{types.prefix}_derived(x, feature - {first})"
         cell = f"feature < {first} ? {cell} : {asked}"
         uses.add("derived")
-    deepest = max(table.deepest, 1)  # an array needs an element
+    deepest = max(table.deepest, 1)  # C has no empty arrays
     return CForm(
         name=name,
         reason=reason,
@@ -242,9 +240,9 @@ def divided_source_form(
 
 
 def _keys(model: Model, table: DividedTable, types: CTypes) -> npt.NDArray[Any]:
-    """What each node compares with, as an ordered key, or where its branches of levels start."""
+    """Return the threshold of each node as an ordered key, or the start of its level branches."""
     asks, kind = table.question >= 0, table.question % 4
-    key = np.zeros(len(table.question), dtype=types.key_type)  # 0: a derived column's
+    key = np.zeros(len(table.question), dtype=types.key_type)  # 0 for derived columns
     levels = asks & (kind == _LEVELS)
     key[levels] = table.value[levels].astype(types.key_type)
     plain = asks & (kind == _LE) & (table.question // 4 < model.schema.n_features)
@@ -253,15 +251,14 @@ def _keys(model: Model, table: DividedTable, types: CTypes) -> npt.NDArray[Any]:
 
 
 # ---------------------------------------------------------------- c tests
-# Functions of nested tests in C.
 
-_DEEPEST = 24  # far below the 127 nested blocks that C99 5.2.4.1 promises
+_DEEPEST = 24  # far below the 127 nested blocks that C99 5.2.4.1 guarantees
 _LARGEST = 200
-"""Tests in one function: compilers take twice as long for four times as many (measured, gcc 12)."""
+"""Tests in one function; with four times as many, compilers take twice as long (gcc 12)."""
 _BY_KEY = ("le_missing_yes", "missing_number")
-"""Lines that are written otherwise where a missing value is not NaN but a number."""
-_ENUM = 1000  # C99 5.2.4.1 promises 1023 constants in one enumeration
-_FRAME = 192  # bytes of a call on the stack; s390x saves 160 of registers
+"""Lines with a different macro if a missing value is not NaN but an integer."""
+_ENUM = 1000  # C99 5.2.4.1 guarantees 1023 constants in one enumeration
+_FRAME = 192  # stack bytes of a call; s390x saves 160 bytes of registers
 
 
 def test_values(
@@ -272,14 +269,14 @@ def test_values(
     types: CTypes,
     told: str,
 ) -> tuple[dict[str, Any], list[SourceFunction]]:
-    """Values of ``c/tests.jinja``, and the functions among them.
+    """Compute the values of ``c/tests.jinja``; return them and the functions.
 
     Parameters
     ----------
     leaves : LeafTable
-        Whose ``row`` tells what a function returns for each leaf of `trees`.
+        Its ``row`` has the return value of each leaf of `trees`.
     told : str
-        What a function is, in words.
+        Comment that describes the functions.
     """
     columns = identifiers(model.schema.names, f"{types.prefix}_in_")
     functions = source_functions(
@@ -303,7 +300,7 @@ def _by_key(line: SourceLine) -> SourceLine:
 
 
 def most_frames(functions: list[SourceFunction]) -> int:
-    """Bytes on the stack of the longest chain of calls; one that is called comes first."""
+    """Return the stack bytes of the longest chain of calls; callees come before callers."""
     height: dict[tuple[int, int], int] = {}
     for function in functions:
         called = [height[line.tree, line.at] for line in function.lines if line.op == "call"]
@@ -311,14 +308,14 @@ def most_frames(functions: list[SourceFunction]) -> int:
     return _FRAME * max(height.values())
 
 
-# ---------------------------------------------------------------- packed
-# Trees as packed nodes, for loops that neither branch nor look anything up but nodes and cells.
+# ---------------------------------------------------------------- packed nodes
+# For branch-free loops that read only nodes and cells.
 #
 # The nodes of `treekit.model.packing` (see `treekit.kernels.score_batch` for their meaning),
-# made for source code: steps count from the node itself, so that a walk needs
-# nothing but its place; a leaf holds the number of what it says as its key, which
-# never makes a row move because its cell is always 0; and levels are looked up in a
-# table of bits where every split has two branches.
+# adapted to source code: steps are relative to the node, so that a traversal needs only
+# its position; the key of a leaf is the number of its value, which never moves
+# a row because the cell of a leaf is always 0; and categories are looked up in a
+# table of bits if every split has two branches.
 
 _FLAG_BITS = 2
 _MOST = 2**31 - 1
@@ -326,20 +323,20 @@ _MOST = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class PackedNodes:
-    """The nodes of all trees, leaves included, tree after tree in each tree's own order.
+    """Nodes of all trees, leaves included, tree after tree, each in its own node order.
 
     Attributes
     ----------
     nodes : (nodes,) or (2 * nodes,) uint64
-        Packed: a key below a test, 32 bits each.  Otherwise key and test by turns.
+        Packed: key in the lower and test in the upper 32 bits.  Otherwise key and test alternate.
     packed : bool
     cell_bits : int
-        Width of the cell's number in a test, which stands above two flags and
-        below the step.  Cells are the columns, one that is always 0, and behind
-        it the derived columns.
+        Width of the cell number in a test, which is stored above two flags and
+        below the step.  Cells are the columns, one that is always 0, and then
+        the derived columns.
     levels : (entries,) uint
-        Branches of level splits: 8 to a byte if `binary`, the first in the
-        lowest bit; else one an entry.  Empty if there are no such splits.
+        Branches of categorical splits: 8 per byte if `binary`, the first in the
+        lowest bit; otherwise one per entry.  Empty if there are no such splits.
     binary : bool
     root : (trees,) uint32
     depth : (trees,) int64
@@ -355,15 +352,15 @@ class PackedNodes:
 
 
 def packed_nodes(model: Model, leaves: LeafTable, derived: DerivedColumns) -> PackedNodes:
-    """Pack the trees of a model whose rows do not divide.
+    """Pack the trees of a model without fractional instances.
 
-    Some trees at a time: joined, the nodes of a large forest would take as much
-    memory as the model does.
+    Trees are packed in groups: concatenated, the nodes of a large forest would take as much
+    memory as the model.
 
     Raises
     ------
     ExportError
-        If there are more nodes, or branches of levels, than 32 bits count.
+        If the number of nodes or of category branches exceeds 32 bits.
     """
     sizes = np.array([tree.n_nodes for tree in model.trees])
     if sizes.sum() > _MOST:
@@ -408,7 +405,7 @@ def packed_nodes(model: Model, leaves: LeafTable, derived: DerivedColumns) -> Pa
 def _words(
     key: npt.NDArray[Any], test: npt.NDArray[np.uint64], packed: bool
 ) -> npt.NDArray[np.uint64]:
-    """Keys and tests as `PackedNodes.nodes`; `test` is overwritten."""
+    """Combine keys and tests to `PackedNodes.nodes`; `test` is overwritten."""
     if not packed:
         return np.stack([key.astype(np.uint64), test], axis=1).ravel()
     test <<= np.uint64(32)
@@ -424,7 +421,7 @@ def _tests(
     n_features: int,
     cell_bits: int,
 ) -> npt.NDArray[np.uint64]:
-    """The test of each node."""
+    """Compute the test of each node: step, cell number and two flags."""
     leaf = nodes.kind == Split.LEAF
     own = np.arange(nodes.n_nodes)
     cell = np.where(leaf, n_features, nodes.feature)

@@ -1,9 +1,9 @@
-"""Constant tables of C source, and how many bytes they take.
+"""Constant tables of C source, and their sizes in bytes.
 
-Large tables are arrays of plain integers: a compiler holds some 200 bytes for
+Large tables are arrays of plain integers: a compiler needs some 200 bytes of memory for
 each element, whatever its type, and a structure with a double in it takes ten
-times the memory and the time of one 64-bit integer (measured, gcc 12, clang 14).
-Very large ones are texts of bytes, which take the least.
+times the memory and time of one 64-bit integer (measured, gcc 12, clang 14).
+Very large tables are string literals of bytes, the cheapest to compile.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ __all__ = [
 
 _MOST = 2**31 - 1
 ROW = 2048
-"""Bytes of a row of a large table."""
+"""Bytes per row of a large table."""
 MANY = 1 << 19
-"""A table of more elements is written as texts."""
-_LINE = 32  # bytes of a text on a line
-_BLOCK = 1 << 16  # numbers whose texts are in memory at a time
+"""A table of more elements is written as string literals."""
+_LINE = 32  # bytes of a string literal per line
+_BLOCK = 1 << 16  # numbers formatted at a time, to bound memory
 _DIGITS = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 _TYPES = {np.dtype(f"{sign}{n}"): n for sign in "iu" for n in (1, 2, 4, 8)}
 
 
 class Texts:
-    """Bytes as rows of string literals; all rows at once would take thrice their memory."""
+    """Bytes as rows of string literals, generated lazily to save memory."""
 
     def __init__(self, octets: npt.NDArray[np.uint8]) -> None:
         self._octets = octets
@@ -66,21 +66,21 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class CTable:
-    """A constant array.
+    """Constant array.
 
     Attributes
     ----------
     name : Code
-        What comes after the prefix and an underscore.
+        Name without the prefix and an underscore.
     type : Code
     count : int
-        Elements, at least one.
+        Number of elements, at least one.
     shape : Code
-        The same in brackets, ``[9]``; rows of a large table too: ``[3][2048]``.
+        Dimensions in brackets, ``[9]``; with the rows of a large table: ``[3][2048]``.
     numbers : Code, or iterable of Code
-        The initialiser, or its parts, which are made when they are written.
+        Initialiser, or its parts, which are generated lazily.
     size : int
-        Bytes.
+        Size in bytes.
     """
 
     name: Code
@@ -92,9 +92,9 @@ class CTable:
 
 
 def c_table(name: str, numbers: npt.NDArray[Any]) -> CTable:
-    """The table of an array of integers or finite doubles, each of the array's type.
+    """Make a table of integers or finite doubles, with the element type of the array.
 
-    A table that would be empty has one 0 that nobody reads.
+    An empty table gets one 0 that is never read.
     """
     numbers = _some(numbers)
     text = Code(",\n".join(", ".join(row) for row in _rows(numbers, 8)))
@@ -102,7 +102,7 @@ def c_table(name: str, numbers: npt.NDArray[Any]) -> CTable:
 
 
 def hex_table(name: str, numbers: npt.NDArray[np.uint64]) -> CTable:
-    """The table of an array of 64-bit integers, in hexadecimal: written as fast as it is read."""
+    """Make a table of 64-bit integers in hexadecimal, formatted with array operations."""
     numbers = _some(numbers)
     texts = []
     for at in range(0, len(numbers), _BLOCK):
@@ -120,10 +120,10 @@ def hex_table(name: str, numbers: npt.NDArray[np.uint64]) -> CTable:
 
 
 def struct_table(name: str, type_: str, columns: Sequence[npt.NDArray[Any]]) -> CTable:
-    """The table of structures of integers, one array for each member, all of one length."""
+    """Make a table of structures of integers from one array per member, all of one length."""
     columns = [_some(column) for column in columns]
     rows = zip(*(column.tolist() for column in columns), strict=True)
-    # Without the letter a decimal beyond 2**63 has no type.
+    # Without the suffix "u" a decimal of 2**63 or more has no type.
     form = "{" + ", ".join("%du" if c.dtype.kind == "u" else "%d" for c in columns) + "}"
     text = Code(",\n".join(map(form.__mod__, rows)))
     size = np.dtype(
@@ -134,22 +134,22 @@ def struct_table(name: str, type_: str, columns: Sequence[npt.NDArray[Any]]) -> 
 
 
 def text_table(name: str, octets: npt.NDArray[np.uint8]) -> CTable:
-    """The table of many bytes, at least one, as texts of `ROW` bytes each.
+    """Make a table of bytes, at least one, as string literals of `ROW` bytes each.
 
-    A compiler holds some 15 bytes for each byte, and reads it ten times as fast as a
-    number; a text may have 4,095 (C99 5.2.4.1).
+    A compiler needs some 15 bytes of memory for each byte, and reads it ten times as fast as
+    a number; a string literal may have 4,095 bytes (C99 5.2.4.1).
     """
     rows = -(-len(octets) // ROW)
-    # One byte more, which ends a text, or newer compilers warn of it.
+    # One more byte for the terminating NUL: newer compilers warn if it is cut off.
     shape, size = Code(f"[{rows}][{ROW + 1}]"), rows * (ROW + 1)
     return CTable(Code(name), Code("unsigned char"), rows, shape, Texts(octets), size)
 
 
 def _text(row: npt.NDArray[np.uint8]) -> str:
-    """A row as string literals, each byte in the fewest letters that no next one changes."""
+    """Write a row as string literals, with the shortest unambiguous escape of each byte."""
     before_digit = np.zeros(len(row), dtype=np.intp)
     before_digit[:-1] = (row[1:] >= ord("0")) & (row[1:] <= ord("7"))
-    before_digit[_LINE - 1 :: _LINE] = 0  # there a literal ends
+    before_digit[_LINE - 1 :: _LINE] = 0  # the last byte of a literal
     spelled, length = _SPELLED[before_digit, row], _LENGTHS[before_digit, row]
     written = np.arange(4) < length[:, None]
     lines = []
@@ -160,15 +160,15 @@ def _text(row: npt.NDArray[np.uint8]) -> str:
 
 
 def _spellings() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.intp]]:
-    """Letters (2, 256, 4) of each byte in a string literal, and their numbers (2, 256).
+    """Return the spelling (2, 256, 4) of each byte in a string literal, and its length (2, 256).
 
-    The second of each is for bytes before a digit, which an octal escape of fewer
-    than three digits would swallow.
+    Index 1 is for bytes before a digit, which would become part of an octal escape of
+    fewer than three digits.
     """
     letters, lengths = np.zeros((2, 256, 4), np.uint8), np.zeros((2, 256), np.intp)
     for before_digit, byte in np.ndindex(2, 256):
         text = f"\\{byte:03o}" if before_digit else f"\\{byte:o}"
-        if 32 <= byte < 127 and chr(byte) not in "\"'\\?":  # ??/ and its kin are trigraphs
+        if 32 <= byte < 127 and chr(byte) not in "\"'\\?":  # ??/ and the like are trigraphs
             text = chr(byte)
         letters[before_digit, byte, : len(text)] = np.frombuffer(text.encode(), np.uint8)
         lengths[before_digit, byte] = len(text)
@@ -183,7 +183,7 @@ def _length(numbers: npt.NDArray[Any]) -> tuple[int, Code]:
 
 
 def narrow(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The same integers in the narrowest type that holds them, unsigned if none is negative."""
+    """Convert integers to the narrowest type that holds them, unsigned if none is negative."""
     low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
     kinds = "u" if low >= 0 else "i"
     for width in (1, 2, 4, 8):
@@ -196,7 +196,7 @@ def narrow(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _some(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if len(numbers) > _MOST:
         raise ExportError(f"the model needs more than {_MOST} table entries: train fewer trees")
-    return numbers if len(numbers) else np.zeros(1, numbers.dtype)
+    return numbers if len(numbers) else np.zeros(1, numbers.dtype)  # C has no empty arrays
 
 
 def _type(dtype: np.dtype[Any]) -> Code:
@@ -206,7 +206,7 @@ def _type(dtype: np.dtype[Any]) -> Code:
 
 
 def _rows(numbers: npt.NDArray[Any], per_line: int) -> Iterator[list[str]]:
-    """Texts of the numbers, some at a time: Python's own take 20 times their memory."""
+    """Format numbers in blocks: Python's strings take 20 times the memory of the numbers."""
     for at in range(0, len(numbers), _BLOCK):
         texts = list(map(repr, numbers[at : at + _BLOCK].tolist()))
         for first in range(0, len(texts), per_line):
@@ -214,22 +214,21 @@ def _rows(numbers: npt.NDArray[Any], per_line: int) -> Iterator[list[str]]:
 
 
 # ---------------------------------------------------------------- c types
-# The types and the arithmetic of one C source.
 
 
 @dataclass(frozen=True, slots=True)
 class CTypes:
-    """How a source computes.
+    """Types and arithmetic of a C source.
 
     Attributes
     ----------
     prefix : Code
     single : bool
-        The model's input type is float32.
+        Whether the model's input dtype is float32.
     whole : bool
-        No floating point: rows are ordered keys, answers are integer sums.
+        Whether the source uses integers only: rows are ordered keys, predictions integer sums.
     cell : {"double", "float", "uint32_t", "uint64_t"}
-        Type of a row's cells.
+        Type of the cells of a row.
     sum : {"int32_t", "int64_t"}
         Type of the integer sums.
     """
@@ -242,25 +241,25 @@ class CTypes:
 
     @property
     def key_type(self) -> np.dtype[Any]:
-        """Of numbers as integers in their order."""
+        """Dtype of ordered keys, the order-preserving integers of numbers."""
         return np.dtype(np.uint32 if self.single else np.uint64)
 
     @property
     def key(self) -> Code:
-        """That type in C."""
+        """C type of ordered keys."""
         return Code(f"uint{8 * self.key_type.itemsize}_t")
 
     @property
     def number(self) -> Code:
-        """What is written before ``(cell)`` for the key of a number."""
+        """Function that converts a cell to its key; empty if cells are keys."""
         return Code("" if self.whole else f"{self.prefix}_number")
 
     def keys(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
-        """Keys of numbers of the input type."""
+        """Return the ordered keys of numbers of the input dtype."""
         return ordered_keys((numbers + 0.0).astype(np.float32 if self.single else np.float64))
 
     def thresholds(self, model: Model, tree: LoweredTree) -> list[Code]:
-        """What rows are compared with in each node, as literals of the cells' type."""
+        """Write the threshold of each node as a literal of the cells' type."""
         if self.cell == "double":
             return [float_literal(t) for t in plain_thresholds(tree, model.schema).tolist()]
         asks = (tree.kind == Step.LE) & (tree.feature < model.schema.n_features)
@@ -275,7 +274,7 @@ class CTypes:
         ]
 
     def values(self) -> dict[str, Any]:
-        """What templates write of it."""
+        """Return the template values."""
         bits = self.key_type.itemsize * 8
         missing = Code(f"UINT{bits}_MAX")
         code_end = Code({"double": ".0", "float": ".0f"}.get(str(self.cell), "u"))
@@ -311,45 +310,43 @@ def c_types(model: Model, prefix: Code, cells: str, arithmetic: str) -> CTypes:
     Raises
     ------
     ExportError
-        If float cells would round what the model distinguishes, or there are
-        no cells of floating point.
+        If cells of type float would lose precision that the model needs, or are requested
+        with integer arithmetic.
     """
     single = model.schema.dtype == "float32"
     whole = arithmetic == "integer"
     if cells == "float" and not single:
         raise ExportError(
-            "input='float' would round the rows, and the model tells numbers apart that are one "
-            "float (its input type is float64): choose input='double', or train with "
-            "dtype='float32'"
+            "input='float' would round the rows, but the input type of the model is float64: "
+            "choose input='double', or train with dtype='float32'"
         )
     if whole and cells == "float":
         raise ExportError(
-            "input='float' is for rows of floating point, and with arithmetic='integer' rows are "
-            "integer keys: leave input out"
+            "input='float' needs floating-point rows, but with arithmetic='integer' rows are "
+            "integer keys: leave out input"
         )
     if whole:
         cells = "uint32_t" if single else "uint64_t"
-    # Votes of a float32 model stay within 2**24, all other sums within 2**53.
+    # Votes of a float32 model are at most 2**24, all other sums at most 2**53.
     votes = model.schema.task == "classification" and not model.margins
     narrow = votes and model.missing != "fractional" and model.unit_total < 2**31
     return CTypes(prefix, single, whole, Code(cells), Code("int32_t" if narrow else "int64_t"))
 
 
 def _shortest_float(number: np.float32) -> str:
-    """The shortest decimal that reads back as the same float."""
+    """Return the shortest decimal that round-trips to the same float."""
     text = str(number)
     return text if "." in text or "e" in text else f"{text}.0"
 
 
 # ---------------------------------------------------------------- c sizes
-# How many bytes the tables and the stack of C source take: computed, written, and read again.
 
 _FRAMES = 1024
-"""Bytes of what is on the stack but arrays, in a chain of calls, for any optimising compiler."""
+"""Stack bytes without arrays in a chain of calls, for any optimising compiler."""
 
 
 def size_values(model: Model, made: CForm, tables: list[CTable], types: CTypes) -> dict[str, Any]:
-    """The tables that scoring reads, what they take, and bounds of the stack."""
+    """Compute the template values of the tables, their sizes and bounds of the stack."""
     row = made.row_stack + model.schema.n_values * (4 if types.sum == "int32_t" else 8) + _FRAMES
     return {
         "tables": {str(table.name): table for table in tables},
@@ -361,13 +358,13 @@ def size_values(model: Model, made: CForm, tables: list[CTable], types: CTypes) 
 
 
 def sizes_in(header: str) -> str:
-    """What a generated header says of bytes, in words; empty if it is no such header."""
-    told = {
+    """Summarise the sizes stated in a generated header; empty if it states none."""
+    matches = {
         name: re.search(rf"^#define \w+?_{name} \(?([0-9]+)", header, re.MULTILINE)
         for name in ("TABLE_BYTES", "TEXT_BYTES", "STACK_BYTES", "BATCH_STACK_BYTES")
     }
-    sizes = {name: f"{int(found[1]):,}" for name, found in told.items() if found is not None}
-    if len(sizes) < len(told):
+    sizes = {name: f"{int(found[1]):,}" for name, found in matches.items() if found is not None}
+    if len(sizes) < len(matches):
         return ""
     return (
         f"tables: {sizes['TABLE_BYTES']} bytes; names and vocabularies: {sizes['TEXT_BYTES']} "
@@ -376,34 +373,33 @@ def sizes_in(header: str) -> str:
     )
 
 
-# ---------------------------------------------------------------- c form
-# What a form of C source says of itself.
+# ---------------------------------------------------------------- c layout
 
 
 @dataclass(frozen=True)
 class CForm:
-    """A form of source for one model.
+    """Layout of the C source of a model.
 
     Attributes
     ----------
     name : {"if_else", "hybrid", "table"}
     reason : str
     template : str
-        Of ``c/``.
+        Main template in ``c/``.
     values : dict
-        Of its templates, tables apart.
+        Template values other than tables.
     tables : list of CTable
     uses : set of str
         Templates of ``c/helpers`` that it calls.
     row_stack, batch_stack : int
-        Bytes of its arrays on the stack, and of the frames of a chain of calls,
+        Stack bytes of its arrays and of the frames of a chain of calls,
         for a row and for a block of a batch.
     block : int
-        Rows that a batch scores together; 0 = each alone.
+        Rows that a batch scores together; 0 = one at a time.
     batch : tuple of str
-        Templates of how it does.
+        Templates of batch scoring.
     leaves : bool
-        Whether it tells the leaf of each tree.
+        Whether the source can return the leaf of each tree.
     """
 
     name: str

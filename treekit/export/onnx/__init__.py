@@ -1,23 +1,24 @@
-"""ONNX: one graph of operators that every runtime has, exact at every step.
+"""Target "onnx": a graph of operators that every runtime supports, exact at every step.
 
 Inputs (setting ``inputs``): ``tensor`` is one ``X`` (N, features) of the model's
-input type: numbers, and the code of each category (its position in the
-vocabulary, which the metadata holds).  NaN is missing; a code outside the
-vocabulary, or one that is not whole, is an unseen category.  ``columns`` is one
+input dtype: numbers, and the code of each category (its position in the
+vocabulary, which is in the metadata).  NaN is missing; a code outside the
+vocabulary, or one that is not an integer, is an unseen category.  ``columns`` is one
 input (N, 1) for each column, texts for categories (`treekit.export.onnx.inputs`).
 
-Between them and the trees, in modules of their own: codes that are none become
-NaN, and refused cells make the run an error (`onnx_inputs`); oblique splits and
-surrogates become derived columns (`onnx_derived`).  The trees give ``exact_sums``
-(`onnx_sums`: tree operators; `onnx_fractional`: masses, where rows divide), which
-ArgMax, Div and links turn into answers (`onnx_answers`, `onnx_links`).  A runtime
-profile chooses among operators (`onnx_profile`).
+Before the trees, invalid codes become NaN and refused cells make the run fail
+(`treekit.export.onnx.inputs`); oblique splits and surrogates become derived columns
+(`treekit.export.onnx.special_splits`).  The trees compute ``exact_sums`` with tree operators
+(`treekit.export.onnx.sums`) or, for fractional instances, with masses
+(`treekit.export.onnx.special_splits`).  ArgMax, Div and link functions turn the sums into
+predictions (`treekit.export.onnx.answers`).  A runtime profile determines the
+operators (`treekit.export.onnx.graph`).
 
 Outputs: ``label`` (N,) and ``probabilities`` double (N, classes), or ``value``
 double (N,).  A model of several outputs has ``label_0``, ``probabilities_0``,
-``label_1`` and so on, or ``value`` (N, outputs).  On demand ``leaf`` and ``path``
-(`onnx_leaves`), and maps in place of probabilities: those are float32, as ONNX has
-no others, so that they are the probabilities rounded.
+``label_1`` and so on, or ``value`` (N, outputs).  Optional outputs are ``leaf`` and ``path``
+(`treekit.export.onnx.trees`), and maps instead of probabilities.  Maps are rounded to
+float32, the only type of maps in ONNX.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ ONNX_SETTINGS = (
     Setting(
         "target_runtime",
         "",
-        "the oldest onnxruntime that must run the file, like 1.20; empty: 1.12 (2022), or the "
-        "oldest that has what the model needs",
+        "oldest onnxruntime that must run the file, such as 1.20; empty: 1.12 (2022), or the "
+        "oldest that supports the model",
     ),
     Setting(
         "opset",
@@ -76,23 +77,23 @@ ONNX_SETTINGS = (
     Setting(
         "inputs",
         "tensor",
-        "one tensor X of numbers and codes, or an input for each column, with texts as they are",
+        "one tensor X of numbers and category codes, or one input per column, with text categories",
         choices=("tensor", "columns"),
     ),
     Setting(
         "zipmap",
         False,
-        "give probabilities as a map of label to float32 for each row, as skl2onnx does",
+        "output probabilities as a map of label to float32 for each row, as in skl2onnx",
     ),
     Setting(
         "leaf",
         False,
-        "an output more: the node number of the leaf of each tree",
+        "additional output: the node number of the leaf of each tree",
     ),
     Setting(
         "decision_path",
         False,
-        "an output more: a text for each tree, 1 for each node on the row's way, else 0",
+        "additional output: a text for each tree, 1 for each node on the decision path, else 0",
     ),
 )
 
@@ -108,12 +109,12 @@ def export_onnx(
     leaf: bool = False,
     decision_path: bool = False,
 ) -> dict[str, bytes]:
-    """The model as one ONNX file, checked by ``onnx`` and run by ``onnxruntime``.
+    """Write the model as one ONNX file, checked by ``onnx`` and run once by ``onnxruntime``.
 
     Parameters
     ----------
     model : Model
-        What its policies refuse makes the graph's run an error.
+        The graph fails for rows that its policies refuse.
     name : str
         Stem of the file.
     target_runtime, opset, inputs, zipmap, leaf, decision_path
@@ -127,11 +128,14 @@ def export_onnx(
     Raises
     ------
     ExportError
-        If ONNX, or the runtime, cannot say what the model does; the message names it.
+        If ONNX or the runtime does not support a feature of the model, which the message names.
     """
     columns = inputs == "columns"
     if zipmap and model.schema.task == "regression":
-        raise ExportError("onnx: zipmap=True maps classes to probabilities; this is a regression")
+        raise ExportError(
+            "onnx: zipmap=True needs class probabilities, but the model is a regression: choose "
+            "zipmap=False"
+        )
     form = lowered(model)
     profile = choose_profile(_needs(model, form, columns), target_runtime, opset)
     graph = Graph(profile.opset, profile.ml_opset, model.schema.dtype)
@@ -154,7 +158,7 @@ def export_onnx(
 
 
 def _needs(model: Model, form: Lowered, columns: bool) -> list[Ability]:
-    """What not every runtime has."""
+    """List the abilities that the model needs and not every runtime has."""
     asked = {
         DOUBLES: model.schema.dtype == "float64",
         MARKS: columns and tells_marks(model),
@@ -180,21 +184,21 @@ def add_sums(
     clean: bool = False,
     tell_leaves: bool = False,
 ) -> str:
-    """Add all from ``X`` (N, features) to ``exact_sums`` (N, values) double.
+    """Add the operators from ``X`` (N, features) to ``exact_sums`` (N, values) double.
 
     Parameters
     ----------
     form : Lowered, optional
-        What `lowered` makes of the model, for callers that need it as well.
+        Result of `lowered` for the model, if the caller already has it.
     clean : bool
-        Whether ``X`` holds nothing but codes of the vocabularies already.
+        Whether ``X`` has no codes outside the vocabularies.
     tell_leaves : bool
-        Whether the leaves must be known.
+        Whether the graph must compute the leaves.
 
     Returns
     -------
     str
-        Name of (N, trees) int64, rows of `Model.units`; no matter unless asked for.
+        Name of (N, trees) int64, rows of `Model.units`; meaningful only with `tell_leaves`.
     """
     form = lowered(model) if form is None else form
     columns = add_inputs(graph, model, clean=clean)
@@ -219,7 +223,7 @@ def _proto(
     proto: ModelProto = helper.make_model(
         graph.proto(inputs, outputs, names),
         opset_imports=opsets,
-        # The oldest container that knows these operators, so that old runtimes read it.
+        # The oldest IR version with these operators, so that old runtimes can read the file.
         ir_version=helper.find_min_ir_version_for(opsets),
         producer_name="treekit",
         producer_version=__version__,
@@ -229,7 +233,7 @@ def _proto(
 
 
 def _metadata(model: Model) -> dict[str, str]:
-    """What a reader needs to fill the inputs and to read the answers, as ASCII text."""
+    """Return the metadata needed to fill the inputs and to read the outputs, as ASCII text."""
     schema = model.schema
     units: dict[str, int | str]
     if schema.task == "classification" and not model.margins:

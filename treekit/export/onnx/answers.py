@@ -1,4 +1,4 @@
-"""From the integer ``exact_sums`` of an ONNX graph to labels, probabilities and numbers."""
+"""Conversion of the ``exact_sums`` of an ONNX graph to labels, probabilities and numbers."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ __all__ = [
 # ---------------------------------------------------------------- onnx answers
 
 _EXACT_POWER = 900
-"""Powers of 2 up to it scale a divisor and a mean of integers without a subnormal number."""
+"""Scaling by powers of 2 up to this does not make a divisor or mean of integers subnormal."""
 
 
 def add_labels(graph: Graph, model: Model, *, zipmap: bool = False) -> list[ValueInfoProto]:
-    """Add labels and probabilities; returns the outputs' types.
+    """Add labels and probabilities; return the types of the outputs.
 
     Parameters
     ----------
     zipmap : bool
-        Give probabilities as a map of label to float32 for each row.
+        Whether probabilities are a map of label to float32 for each row.
     """
     from onnx import TensorProto, helper
 
@@ -47,7 +47,7 @@ def add_labels(graph: Graph, model: Model, *, zipmap: bool = False) -> list[Valu
         kind = graph.constant_type(graph.constant(f"labels{end}", _labels(output)))
         coded = all(type(label) is int for label in output.classes) and (
             output.classes == tuple(range(len(output.classes)))
-        )  # then the position of the class is its label
+        )  # then the label of a class is its position
         code = f"label{end}" if coded else f"class{end}"
         if model.label_costs is not None:
             _add_least_cost(graph, model, code)
@@ -67,14 +67,14 @@ def add_labels(graph: Graph, model: Model, *, zipmap: bool = False) -> list[Valu
 
 
 def _block(graph: Graph, model: Model, number: int, end: str) -> str:
-    """The votes of one output's classes."""
+    """Add the selection of the votes for the classes of one output."""
     first, last = model.schema.blocks[number : number + 2]
     graph.constant(f"classes{end}", np.arange(first, last))
     return graph.add("Gather", ["exact_sums", f"classes{end}"], f"votes{end}", axis=1)
 
 
 def _shares(graph: Graph, model: Model, votes: str, n_classes: int, name: str) -> str:
-    """Probabilities: one correctly rounded division, or what the link makes of margins."""
+    """Add probabilities: one correctly rounded division, or the link function of margins."""
     if model.margins:
         margins = _scaled(graph, model, votes, f"{name}_of_margins")
         return add_link(graph, model.link, margins, n_classes, name)
@@ -83,7 +83,7 @@ def _shares(graph: Graph, model: Model, votes: str, n_classes: int, name: str) -
 
 
 def _scaled(graph: Graph, model: Model, total: str, name: str) -> str:
-    """The numbers of sums: a division that rounds once, and an exact scaling."""
+    """Add the scaling of sums to output values: one rounded division, and an exact factor."""
     if model.divisor != 1 and abs(model.exponent) <= _EXACT_POWER:
         graph.constant("divisor", np.ldexp(float(model.divisor), np.array(-model.exponent)))
         return graph.add("Div", [total, "divisor"], name)
@@ -95,7 +95,7 @@ def _scaled(graph: Graph, model: Model, total: str, name: str) -> str:
 
 
 def _add_map(graph: Graph, output: Output, shares: str, name: str) -> ValueInfoProto:
-    """A map of label to float32 for each row, as skl2onnx gives them."""
+    """Add a map of label to float32 for each row, as in skl2onnx."""
     from onnx import TensorProto, helper
 
     labels = output.classes
@@ -106,7 +106,7 @@ def _add_map(graph: Graph, output: Output, shares: str, name: str) -> ValueInfoP
         key, given = TensorProto.INT64, {"classlabels_int64s": list(labels)}
     else:
         raise ExportError(
-            f"onnx: zipmap=True needs labels that are text or whole numbers, and those of "
+            f"onnx: zipmap=True needs labels that are text or integers, but those of "
             f"{output.name!r} are of type {type(labels[0]).__name__}: choose zipmap=False"
         )
     graph.add("Cast", [shares], f"{shares}_single", to=TensorProto.FLOAT)
@@ -117,7 +117,7 @@ def _add_map(graph: Graph, output: Output, shares: str, name: str) -> ValueInfoP
 
 
 def _add_least_cost(graph: Graph, model: Model, name: str) -> str:
-    """The first class of least expected cost; costs reach 2**62, so they stay int64."""
+    """Add the first class of least expected cost, in int64 because costs reach 2**62."""
     from onnx import TensorProto
 
     graph.constant("cost_table", np.asarray(model.label_costs, dtype=np.int64))
@@ -130,7 +130,7 @@ def _add_least_cost(graph: Graph, model: Model, name: str) -> str:
 
 
 def add_numbers(graph: Graph, model: Model) -> list[ValueInfoProto]:
-    """Add the numbers of a regression; returns the output's type."""
+    """Add the output values of a regression; return the type of the output."""
     from onnx import TensorProto, helper
 
     n_outputs = model.schema.n_values
@@ -148,7 +148,7 @@ def add_numbers(graph: Graph, model: Model) -> list[ValueInfoProto]:
 
 
 def _labels(output: Output) -> npt.NDArray[Any]:
-    """The class labels as a tensor that `Gather` picks from."""
+    """Return the class labels as an array for `Gather`."""
     labels = output.classes
     if isinstance(labels[0], str):
         for label in labels:
@@ -157,9 +157,7 @@ def _labels(output: Output) -> npt.NDArray[Any]:
     if isinstance(labels[0], int) and not isinstance(labels[0], bool):
         for label in labels:
             if not -(2**63) <= label < 2**63:  # type: ignore[operator]
-                raise ExportError(
-                    f"onnx: the class label {label} does not fit 64 bits: use text labels"
-                )
+                raise ExportError(f"onnx: the class label {label} exceeds 64 bits: use text labels")
         return np.array(labels, dtype=np.int64)
     return np.array(labels)
 
@@ -169,20 +167,20 @@ def _require_utf8(label: str) -> None:
         label.encode()
     except UnicodeEncodeError:
         raise ExportError(
-            f"onnx: the class label {label!r} holds half a surrogate pair, and ONNX text is "
+            f"onnx: the class label {label!r} contains half a surrogate pair, but ONNX text is "
             "UTF-8: rename the class"
         ) from None
 
 
 # ---------------------------------------------------------------- onnx links
-# Links as ONNX operators in double, one IEEE operation each; see `treekit.model.links`.
+# Link functions as ONNX operators in double, one IEEE operation each; see `treekit.model.links`.
 
 _MOST = 1010
-"""``2**n`` is a normal double for the n that `LIMIT` allows, and is looked up in a table."""
+"""Largest abs(n) of the table of ``2**n``: normal doubles, all that `LIMIT` allows."""
 
 
 def add_link(graph: Graph, link: Link, margins: str, n_values: int, output: str) -> str:
-    """Add what `link` makes of `margins` (N, values) double; returns its name."""
+    """Add the link function of `margins` (N, values) double; return the name of the result."""
     if link == "exp":
         return _add_exp(graph, margins, output)
     if link == "sigmoid":
@@ -214,7 +212,7 @@ def _add_exp(graph: Graph, x: str, output: str) -> str:
     for power, coefficient in zip(range(12, -1, -1), COEFFICIENTS[1:], strict=True):
         p = step("Mul", p, r, f"product_{power}")
         p = step("Add", p, _real(graph, f"exp_{power}", coefficient), f"sum_{power}")
-    # Scaling by 2**n is exact: IEEE has the power, and a table has it in every runtime.
+    # Scaling by 2**n is exact; a table gives exact powers in every runtime.
     graph.constant("powers_of_2", np.ldexp(1.0, np.arange(-_MOST, _MOST + 1)))
     graph.constant("power_of_0", np.array(_MOST))
     graph.add("Cast", [n], f"{output}_whole", to=TensorProto.INT64)
@@ -239,7 +237,7 @@ def _add_softmax(graph: Graph, m: str, n_values: int, output: str) -> str:
     graph.add("Sub", [m, largest], f"{output}_below")
     t = _add_exp(graph, f"{output}_below", f"{output}_t")
     total = ""
-    for k in range(n_values):  # in class order: ReduceSum may add in another
+    for k in range(n_values):  # in class order, which ReduceSum does not guarantee
         graph.constant(f"class_{k}_only", np.array([k]))
         part = graph.add("Gather", [t, f"class_{k}_only"], f"{output}_t_{k}", axis=1)
         total = graph.add("Add", [total, part], f"{output}_to_{k}") if total else part

@@ -1,4 +1,4 @@
-"""Building an ONNX graph: operators and constants in order, under names of their own."""
+"""Construction and check of an ONNX graph, and the runtime profile of its operators."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ ML_DOMAIN = "ai.onnx.ml"
 
 
 class Graph:
-    """Nodes and constants, collected in order, for versions of the two standard domains.
+    """Builder of an ONNX graph: operators and constants in order.
 
     Parameters
     ----------
     opset, ml_opset : int
         Versions of the standard operators and of ai.onnx.ml.
     dtype : {"float32", "float64"}
-        Type of the columns, which is the model's input type.
+        Type of the columns, the model's input dtype.
 
     Attributes
     ----------
     ml_used : int
-        The version of ai.onnx.ml that the operators added so far need.
+        Version of ai.onnx.ml that the operators added so far need.
     """
 
     def __init__(self, opset: int, ml_opset: int = 3, dtype: Dtype = "float32") -> None:
@@ -62,15 +62,15 @@ class Graph:
 
     @property
     def real_type(self) -> int:
-        """ONNX's number for the type of the columns."""
+        """ONNX type number of the columns."""
         from onnx import helper
 
         return int(helper.np_dtype_to_tensor_dtype(self.real))
 
     def constant(self, name: str, value: npt.NDArray[Any]) -> str:
-        """Add a constant; returns its name.
+        """Add a constant; return its name.
 
-        It may be added again, but no other under its name.
+        Adding an equal constant again has no effect; a different one raises ValueError.
         """
         from onnx import numpy_helper
 
@@ -88,7 +88,7 @@ class Graph:
         return list(self._own.values())
 
     def texts(self, name: str, values: list[bytes]) -> str:
-        """Add a constant (texts,) of UTF-8 texts; returns its name."""
+        """Add a constant (texts,) of UTF-8 texts; return its name."""
         from onnx import TensorProto
 
         kind = TensorProto.STRING
@@ -98,11 +98,11 @@ class Graph:
         return name
 
     def number(self, name: str, value: float) -> str:
-        """Add a constant of the columns' type; returns its name."""
+        """Add a scalar constant of the columns' type; return its name."""
         return self.constant(name, np.array(value, dtype=self.real))
 
     def constant_type(self, name: str) -> int:
-        """ONNX's number for the element type of a constant."""
+        """Return the ONNX type number of a constant."""
         return int(self._own[name].data_type)
 
     def add(
@@ -114,9 +114,9 @@ class Graph:
         attributes: tuple[AttributeProto, ...] = (),
         **plain: Any,
     ) -> str:
-        """Add an operator with one output; returns the output's name.
+        """Add an operator with one output; return the name of the output.
 
-        Large attributes come as `attributes`: `onnx.helper` looks at every element.
+        Large attributes are passed as `attributes`, because `onnx.helper` inspects every element.
         """
         from onnx import helper
 
@@ -125,11 +125,11 @@ class Graph:
         return output
 
     def has(self, name: str) -> bool:
-        """Whether an operator gives `name`."""
+        """Return whether an operator has the output `name`."""
         return any(name in node.output for node in self.nodes)
 
     def add_reduction(self, operator: str, numbers: str, output: str) -> str:
-        """Add ReduceMin or ReduceMax of each row of `numbers` (N, columns): (N, 1)."""
+        """Add ReduceMin or ReduceMax over each row of `numbers` (N, columns): (N, 1)."""
         if self.opset < 18:
             return self.add(operator, [numbers], output, axes=[1], keepdims=1)
         axis = self.constant("second_axis", np.array([1]))
@@ -143,18 +143,18 @@ class Graph:
         missing: npt.NDArray[Any] | np.generic,
         output: str,
     ) -> str:
-        """Add tables over codes: (N, tables), of each row the reply to its code.
+        """Add lookup tables by category code: (N, tables), the entry of each row's code.
 
         Parameters
         ----------
         codes : str
             (N, columns): codes of the vocabulary, NaN = missing.
         features : (tables,) int64
-            Column that each table is asked by.
+            Column of the codes of each table.
         replies : list of (levels,) arrays
-            One for each table.
+            Entries of each table.
         missing : scalar, or (tables,) array
-            The reply to a missing value.
+            Entry of a missing value.
         """
         from onnx import TensorProto
 
@@ -179,15 +179,15 @@ class Graph:
     def proto(
         self, inputs: list[ValueInfoProto], outputs: list[ValueInfoProto], names: list[str]
     ) -> GraphProto:
-        """The graph, with the constants that it uses.
+        """Build the graph with the constants that it uses.
 
         Parameters
         ----------
         inputs, outputs : list of ValueInfoProto
-            Under the names that the operators know them by.
+            Inputs and outputs under the names that the operators use.
         names : list of str
-            What the inputs are called instead: names of columns, which may be any
-            but those of outputs.  What else is called so gets another name.
+            New names of the inputs: names of columns, different from those of the
+            outputs.  Other values with such a name are renamed.
         """
         from onnx import helper
 
@@ -207,7 +207,7 @@ class Graph:
         return graph
 
     def _new_names(self, inputs: list[ValueInfoProto], names: list[str]) -> dict[str, str]:
-        """The name of each input, and of whatever else is called as one."""
+        """Return the new name of each input and of other values that have one of these names."""
         new = {one.name: name for one, name in zip(inputs, names, strict=True)}
         own = {one.name for one in self.constants}
         own |= {name for node in self.nodes for name in node.output}
@@ -222,19 +222,19 @@ class Graph:
 
 
 # ---------------------------------------------------------------- onnx profile
-# Which operators an ONNX file may use: a runtime profile decides, in one place.
+# The runtime profile determines the operators that an ONNX file may use.
 #
-# onnxruntime's own table (docs/reference/compatibility.md) says which version
-# knows which operators.  What it does not say was found by running every kind of
+# onnxruntime's compatibility table (docs/reference/compatibility.md) lists the operators
+# of each version.  The following was found by running every kind of
 # graph in 1.15, 1.16, 1.18, 1.20 to 1.24, 1.27, 1.29 and 1.31:
 #
 # float64 inputs
-#     exact since 1.15, the oldest tried, also in the tree operators of ai.onnx.ml 3:
-#     thresholds one ulp apart, in every size of batch.
+#     exact since 1.15, the oldest version tested, also in the tree operators of
+#     ai.onnx.ml 3: thresholds one ulp apart, in every batch size.
 # ``TreeEnsemble`` of ai.onnx.ml 5
-#     unknown to 1.20, though it reads files of that version.  1.21 and 1.22 misread
+#     unsupported in 1.20, although it reads files of that opset.  1.21 and 1.22 misread
 #     tests of membership (58 of 60 random trees of such tests), and 1.23 trees that
-#     mix tests (56 of 400 random models); from 1.24 on all 400 are right.
+#     mix tests (56 of 400 random models); from 1.24 on all 400 are correct.
 
 Version = tuple[int, int]
 
@@ -247,12 +247,12 @@ _RELEASES: tuple[tuple[Version, int], ...] = (
     ((1, 17), 20),
     ((1, 18), 21),
 )
-"""Standard operators that an onnxruntime knows, up to the newest that treekit writes."""
+"""Opset of the standard operators since each onnxruntime release, up to the newest written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ability:
-    """What a graph may need that not every runtime has."""
+    """Feature of a graph that not every runtime supports."""
 
     what: str
     since: Version = (1, 12)
@@ -262,24 +262,21 @@ class Ability:
 
 DOUBLES = Ability("inputs and thresholds in float64", since=(1, 15))
 MARKS = Ability(
-    "telling texts that mean missing from unseen categories (inputs='columns' with "
-    "unknown='error')",
+    "missing texts distinguished from unseen categories (inputs='columns' with unknown='error')",
     since=(1, 17),
     opset=20,
 )
-MEMBERS = Ability(
-    "category sets so large that each must be a single test", since=(1, 24), ml_opset=5
-)
+MEMBERS = Ability("large category sets, each as a single test", since=(1, 24), ml_opset=5)
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The operators of one file.
+    """Operator versions of a file.
 
     Attributes
     ----------
     runtime : (int, int)
-        The oldest onnxruntime that the file is for.
+        Oldest onnxruntime that the file supports.
     opset : int
         Version of the standard operators.
     ml_opset : int
@@ -292,47 +289,47 @@ class Profile:
 
     @property
     def runtime_text(self) -> str:
-        """The oldest onnxruntime, as people write it."""
+        """Oldest onnxruntime version, as text."""
         return _text(self.runtime)
 
 
 def choose_profile(
     needs: Sequence[Ability], target_runtime: str = "", opset: int | None = None
 ) -> Profile:
-    """The operators for a model that needs `needs`.
+    """Choose the operator versions for a model with the given `needs`.
 
     Parameters
     ----------
     needs : sequence of Ability
     target_runtime : str
-        An onnxruntime version, of which the file may use all that is proved;
-        empty: whatever reaches most runtimes.
+        Version of onnxruntime, whose verified features may all be used;
+        empty: the versions that most runtimes support.
     opset : int, optional
-        Version of the standard operators, in place of the profile's.
+        Version of the standard operators, instead of the profile's.
 
     Raises
     ------
     ExportError
-        If the runtime, or the operators, cannot do what the model needs.
+        If the runtime or the operators do not support the model.
     """
     named = bool(target_runtime)
     runtime = _parsed(target_runtime) if named else _oldest(needs, opset)
     for need in needs:
         if runtime < need.since:
             raise ExportError(
-                f"onnx: this model needs {need.what}, which onnxruntime {_text(runtime)} cannot "
-                f"run: the oldest that can is {_text(need.since)}"
+                f"onnx: this model needs {need.what}, which onnxruntime {_text(runtime)} does not "
+                f"support: set target_runtime to {_text(need.since)} or newer"
             )
         if opset is not None and opset < need.opset:
             raise ExportError(
-                f"onnx: this model needs {need.what}, which the operators of opset={opset} do "
-                f"not have: give opset={need.opset} or more"
+                f"onnx: this model needs {need.what}, which opset={opset} does not support: set "
+                f"opset to {need.opset} or more"
             )
     newest = max(known for since, known in _RELEASES if since <= runtime)
     if opset is not None and opset > newest:
         raise ExportError(
-            f"onnx: onnxruntime {_text(runtime)} knows the standard operators up to version "
-            f"{newest}, and opset is {opset}: lower it, or name a newer target_runtime"
+            f"onnx: onnxruntime {_text(runtime)} supports the standard operators up to version "
+            f"{newest}, but opset is {opset}: lower it, or set a newer target_runtime"
         )
     usual = newest if named else max([_USUAL_OPSET, *(need.opset for need in needs)])
     ml_opset = max([3, *(need.ml_opset for need in needs)])
@@ -342,11 +339,11 @@ def choose_profile(
 
 
 def _oldest(needs: Sequence[Ability], opset: int | None) -> Version:
-    """The oldest runtime that has all of it."""
+    """Return the oldest runtime that supports all needs and the opset."""
     knows = [since for since, known in _RELEASES if opset is None or known >= opset]
     if not knows:
         raise ExportError(
-            f"onnx: opset {opset} is newer than what treekit writes, {_RELEASES[-1][1]}"
+            f"onnx: opset {opset} is newer than {_RELEASES[-1][1]}, the newest that treekit writes"
         )
     return max([knows[0], *(need.since for need in needs)])
 
@@ -355,14 +352,14 @@ def _parsed(text: str) -> Version:
     numbers = re.fullmatch(r"([0-9]{1,4})\.([0-9]{1,4})(\.[0-9]{1,4})?", text.strip(), re.ASCII)
     if numbers is None:
         raise ExportError(
-            f"onnx: target_runtime is {text!r}, which is no version of onnxruntime: write it "
-            "like '1.20'"
+            f"onnx: target_runtime is {text!r}, which is not a version of onnxruntime such as "
+            "'1.20'"
         )
     version = int(numbers[1]), int(numbers[2])
     oldest = _RELEASES[0][0]
     if version < oldest:
         raise ExportError(
-            f"onnx: onnxruntime {_text(version)} lacks operators of these graphs; the oldest "
+            f"onnx: onnxruntime {_text(version)} lacks required operators; the oldest supported "
             f"target_runtime is {_text(oldest)}"
         )
     return version
@@ -373,16 +370,15 @@ def _text(version: Version) -> str:
 
 
 # ---------------------------------------------------------------- onnx check
-# An ONNX file, loaded and run before anyone gets it.
 
 _MOST_BYTES = 2**31 - 1
 
 
 def checked_content(proto: ModelProto, model: Model, *, columns: bool) -> bytes:
-    """The file's content, after ``onnx`` checked it and ``onnxruntime`` ran it.
+    """Serialize the graph, check it with ``onnx`` and run it with ``onnxruntime``.
 
-    It runs on no row, on one whose cells are all known and on one whose cells
-    are all missing; what the model refuses it must refuse.
+    It is run on no rows, on a row of known cells and on a row of
+    missing cells; it must refuse the rows that the model refuses.
 
     Parameters
     ----------
@@ -392,15 +388,15 @@ def checked_content(proto: ModelProto, model: Model, *, columns: bool) -> bytes:
     Raises
     ------
     ExportError
-        If a library refuses the graph, or it answers otherwise.
+        If a library refuses the graph, or a run has an unexpected result.
     """
     import onnx
     import onnxruntime
 
     if proto.ByteSize() > _MOST_BYTES:
         raise ExportError(
-            f"onnx: the file would have {proto.ByteSize():,} bytes, and a protobuf file holds up "
-            "to 2 GiB: train fewer or smaller trees"
+            f"onnx: the file would have {proto.ByteSize():,} bytes, but the limit of protobuf is "
+            "2 GiB: train fewer or smaller trees"
         )
     content: bytes = proto.SerializeToString(deterministic=True)
     options = onnxruntime.SessionOptions()
@@ -413,8 +409,8 @@ def checked_content(proto: ModelProto, model: Model, *, columns: bool) -> bytes:
             _require_rows(session, model, 1, columns)
     except ExportError:
         raise
-    except Exception as error:  # each library has its own kinds, some bare RuntimeErrors
-        raise ExportError(f"onnx: the graph was refused when it was checked: {error}") from error
+    except Exception as error:  # the libraries raise different types, some plain RuntimeErrors
+        raise ExportError(f"onnx: the check of the graph failed: {error}") from error
     try:
         _require_rows(session, model, 1, columns, missing=True)
     except ExportError:
@@ -424,26 +420,26 @@ def checked_content(proto: ModelProto, model: Model, *, columns: bool) -> bytes:
             raise ExportError(f"onnx: the graph refuses missing values: {error}") from error
     else:
         if model.missing == "error":
-            raise ExportError("onnx: the graph answers missing values, which the model refuses")
+            raise ExportError("onnx: the graph accepts missing values, which the model refuses")
     return content
 
 
 def _require_rows(
     session: Any, model: Model, n_rows: int, columns: bool, *, missing: bool = False
 ) -> None:
-    """Run rows that are all alike, and look at the number of answers."""
-    told = session.run(None, _feeds(session, model, n_rows, columns, missing=missing))
-    for output, answers in zip(session.get_outputs(), told, strict=True):
-        if len(answers) != n_rows:
+    """Run equal rows and check the number of predictions."""
+    results = session.run(None, _feeds(session, model, n_rows, columns, missing=missing))
+    for output, predictions in zip(session.get_outputs(), results, strict=True):
+        if len(predictions) != n_rows:
             raise ExportError(
-                f"onnx: {output.name!r} holds {len(answers)} answers to {n_rows} rows"
+                f"onnx: {output.name!r} has {len(predictions)} predictions for {n_rows} rows"
             )
 
 
 def _feeds(
     session: Any, model: Model, n_rows: int, columns: bool, *, missing: bool
 ) -> dict[str, Any]:
-    """Zeros, or nothing but missing values, for one tensor or for columns."""
+    """Make inputs of zeros, or of missing values, for one tensor or for columns."""
     schema, cell = model.schema, np.nan if missing else 0.0
     if not columns:
         return {"X": np.full((n_rows, schema.n_features), cell, schema.dtype)}

@@ -1,9 +1,9 @@
-"""ONNX operators between the input and the trees: codes that are none, and cells refused.
+"""ONNX operators between the inputs and the trees: invalid codes and refused cells.
 
-A graph refuses as an operator may: it asks a vector of one element for the
-element whose number is the count of refused cells.  "It is an error if any of
-the index values are out of bounds" (ONNX, Gather), so the whole batch fails, as
-it does in `treekit.model.scoring`; onnxruntime's message holds the node's name.
+A graph refuses a batch by an invalid Gather: the count of refused cells is the index
+into a vector of one element.  "It is an error if any of
+the index values are out of bounds" (ONNX, Gather), so the complete batch fails, as
+in `treekit.model.scoring`; the message of onnxruntime contains the name of the node.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ __all__ = [
 
 
 def add_inputs(graph: Graph, model: Model, *, clean: bool = False) -> str:
-    """Add what a row passes before the trees see it.
+    """Add the operators between the input and the trees.
 
     Parameters
     ----------
     clean : bool
-        Whether ``X`` holds nothing but codes of the vocabularies already.
+        Whether ``X`` has no codes outside the vocabularies.
 
     Returns
     -------
     str
-        (N, features): numbers, and codes of the vocabularies; NaN where
+        (N, features): numbers, and codes of the vocabularies; NaN if
         a value is missing, or is not a code of its column.
     """
     schema = model.schema
@@ -63,7 +63,7 @@ def add_inputs(graph: Graph, model: Model, *, clean: bool = False) -> str:
 
 
 def _add_clean_codes(graph: Graph, model: Model) -> str:
-    """NaN for every value of a nominal column that is not a code of its vocabulary."""
+    """Replace values of nominal columns that are not codes of their vocabulary by NaN."""
     schema = model.schema
     graph.constant("numeric", ~schema.nominal)
     graph.number("zero", 0)
@@ -80,7 +80,10 @@ def _add_clean_codes(graph: Graph, model: Model) -> str:
 
 
 def _add_refusal(graph: Graph, columns: str, said: str) -> str:
-    """The columns, if no cell ``is_refused``; otherwise running the graph is an error."""
+    """Return the columns; running the graph fails if any cell ``is_refused``.
+
+    `said` is the error message, which becomes the name of the failing node.
+    """
     from onnx import TensorProto
 
     graph.constant("nothing", np.zeros(1, dtype=graph.real))
@@ -91,33 +94,33 @@ def _add_refusal(graph: Graph, columns: str, said: str) -> str:
 
 
 # ---------------------------------------------------------------- onnx columns
-# One named input for each column of an ONNX graph: numbers, and texts of nominal columns.
+# One input for each column: numbers, or texts of nominal columns.
 #
-# Each is (N, 1), as skl2onnx makes them.  A text becomes the code of its level;
-# one that is no level is missing, or a category never seen, as `treekit.data`
-# reads it: the model's marks of missing values count without the blanks around.
-# An input is called as its column.  A name that no input can have (empty, with a
-# NUL, not UTF-8, or that of an output) is changed; the metadata hold the map.
+# Each is (N, 1), as in skl2onnx.  A text becomes its category code; any other
+# text is missing or an unseen category, as in `treekit.data`: markers
+# of missing values are compared without surrounding blanks.
+# An input has the name of its column.  A name that is invalid for an input (empty, with a
+# NUL, not UTF-8, or that of an output) is changed; the metadata contain the mapping.
 
 _BLANKS = (
     r"[\x{9}-\x{d}\x{1c}-\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}"
     r"\x{202f}\x{205f}\x{3000}]*"
 )
-"""What `str.strip` drops, in the syntax of RE2."""
+"""Whitespace removed by `str.strip`, in the syntax of RE2."""
 _UNSEEN = -1.0
 
 
 def tells_marks(model: Model) -> bool:
-    """Whether a text that means missing is something else than one never seen."""
+    """Return whether the graph must distinguish missing texts from unseen categories."""
     return bool(
         model.unknown == "error" and model.missing != "error" and model.schema.nominal.any()
     )
 
 
 def input_names(schema: Schema, taken: Collection[str]) -> list[str]:
-    """A name for the input of each column, all different and none in `taken`."""
+    """Return distinct names for the inputs of the columns, none of them in `taken`."""
     given = [_plain(name) or f"column {at}" for at, name in enumerate(schema.names)]
-    # Names that can stay do; others find a free one.
+    # Valid names are unchanged; others get a free one.
     stay = {name for name, own in zip(given, schema.names, strict=True) if name == own}
     used = set(taken) | stay
     names = []
@@ -132,10 +135,10 @@ def input_names(schema: Schema, taken: Collection[str]) -> list[str]:
 
 
 def add_columns(graph: Graph, model: Model) -> list[ValueInfoProto]:
-    """Add ``X`` (N, features), joined from an input for each column; returns the inputs.
+    """Add ``X`` (N, features), concatenated from one input per column; return the inputs.
 
-    A missing cell is NaN.  A text never seen is NaN too, or, if the model tells
-    them apart, a number that is no code.
+    A missing cell is NaN.  An unseen category is NaN too, or, if the model distinguishes
+    them, a number that is not a code.
     """
     from onnx import TensorProto, helper
 
@@ -152,9 +155,9 @@ def add_columns(graph: Graph, model: Model) -> list[ValueInfoProto]:
 
 
 def _add_codes(graph: Graph, model: Model, column: Column, name: str) -> str:
-    """(N, 1): the code of each text."""
+    """Add the encoding of a column of texts: (N, 1) codes."""
     unseen = _UNSEEN if tells_marks(model) else np.nan
-    # An encoder needs a key: a column without levels gets one that means nothing.
+    # LabelEncoder needs a key: a column without categories gets a dummy.
     levels = [_utf8(column, level) for level in column.levels] or [b""]
     codes = [float(code) for code in range(len(column.levels))] or [unseen]
     code = graph.add(
@@ -180,8 +183,8 @@ def _add_codes(graph: Graph, model: Model, column: Column, name: str) -> str:
 
 
 def _pattern(schema: Schema) -> str:
-    """RE2: the marks of missing values, with blanks around them; empty if there are none."""
-    # A mark that begins or ends with a blank is never met: blanks are dropped first.
+    """Return an RE2 pattern of missing markers with surrounding blanks; "" without markers."""
+    # A marker that begins or ends with a blank never matches: blanks are removed first.
     marks = [mark for mark in schema.missing_marks if mark == mark.strip() and _is_utf8(mark)]
     written = ["".join(f"\\x{{{ord(letter):x}}}" for letter in mark) for mark in marks]
     if not marks:
@@ -190,7 +193,7 @@ def _pattern(schema: Schema) -> str:
 
 
 def _plain(name: str) -> str:
-    """`name` as text that an input can be called; what cannot be is written as an escape."""
+    """Escape the characters of `name` that the name of an input cannot contain."""
     return name.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
@@ -205,7 +208,7 @@ def _is_utf8(text: str) -> bool:
 def _utf8(column: Column, level: str) -> bytes:
     if not _is_utf8(level):
         raise ExportError(
-            f"onnx: the level {level!r} of column {column.name!r} holds half a surrogate pair, "
-            "and ONNX text is UTF-8: rename the level, or choose inputs='tensor'"
+            f"onnx: the category {level!r} of column {column.name!r} contains half a surrogate "
+            "pair, but ONNX text is UTF-8: rename the category, or choose inputs='tensor'"
         )
     return level.encode()

@@ -1,7 +1,7 @@
-"""Derived columns as plain ONNX operators: every test of every row, in double.
+"""Oblique splits, surrogates and fractional instances as plain ONNX operators.
 
-The columns are of the model's input type, as those of the table.  Sums are chains
-of Mul and Add, term by term: a MatMul would add in an order of its own, and
+Derived columns are computed for every row, in the model's input dtype.  Sums are chains
+of Mul and Add in double, term by term: the order of a MatMul is unspecified, and
 products of float32 numbers are exact in double only one by one.
 """
 
@@ -31,9 +31,9 @@ __all__ = [
 
 
 def add_derived(graph: Graph, derived: DerivedColumns, codes: str) -> str:
-    """Add the derived columns behind the columns of `codes` (N, features).
+    """Append the derived columns to the columns of `codes` (N, features).
 
-    Returns the name of (N, features + D): 0.0, 1.0, or NaN where no test says a branch.
+    Return the name of (N, features + D); derived columns are 0.0, 1.0, or NaN if unknown.
     """
     linear = np.flatnonzero(derived.level_feature < 0)
     levels = np.flatnonzero(derived.level_feature >= 0)
@@ -46,7 +46,7 @@ def add_derived(graph: Graph, derived: DerivedColumns, codes: str) -> str:
     if len(levels):
         parts.append(_level_tests(graph, derived, levels, codes))
         order.append(levels)
-    place = np.argsort(np.concatenate(order))  # where each test is among the parts
+    place = np.argsort(np.concatenate(order))  # position of each test in the parts
     tests_name = graph.add("Concat", parts, "tests", axis=1) if len(parts) > 1 else parts[0]
     sides = _first_known(graph, derived, tests_name, place)
     return graph.add("Concat", [codes, sides], "with_derived", axis=1)
@@ -55,7 +55,7 @@ def add_derived(graph: Graph, derived: DerivedColumns, codes: str) -> str:
 def _linear_tests(
     graph: Graph, derived: DerivedColumns, tests: npt.NDArray[np.int64], count: int, codes: str
 ) -> str:
-    """(N, tests): which side of its threshold each sum of `count` terms lies on."""
+    """Add (N, tests): the side of the threshold of each sum of `count` terms."""
     from onnx import TensorProto
 
     name = f"sums_of_{count}"
@@ -71,8 +71,8 @@ def _linear_tests(
         )
         total = graph.add("Add", [total, part], f"{name}_total_{term}") if total else part
     below, above, lost = (
-        np.where(said < 0, np.nan, said).astype(graph.real)
-        for said in (derived.below[tests], derived.above[tests], derived.lost[tests])
+        np.where(branch < 0, np.nan, branch).astype(graph.real)
+        for branch in (derived.below[tests], derived.above[tests], derived.lost[tests])
     )
     graph.constant(f"{name}_threshold", derived.threshold[tests])
     graph.constant(f"{name}_below", below)
@@ -90,7 +90,7 @@ def _linear_tests(
 def _level_tests(
     graph: Graph, derived: DerivedColumns, tests: npt.NDArray[np.int64], codes: str
 ) -> str:
-    """(N, tests): the branch of each test's level, NaN where it says none."""
+    """Add (N, tests): the branch of the row's category in each test, NaN if it has none."""
     replies = []
     for test in tests.tolist():
         own = derived.level_branch[derived.level_start[test] : derived.level_start[test + 1]]
@@ -103,11 +103,11 @@ def _level_tests(
 def _first_known(
     graph: Graph, derived: DerivedColumns, tests: str, place: npt.NDArray[np.int64]
 ) -> str:
-    """(N, D): of each column the first test that is not NaN."""
+    """Add (N, D): the first test of each derived column that is not NaN."""
     first, last = derived.test_start[:-1], derived.test_start[1:] - 1
     name = ""
     for step in range(int((last - first).max()) + 1):
-        # A column without so many tests asks its last one again.
+        # A column with fewer tests repeats its last one.
         at = place[np.minimum(first + step, last)]
         graph.constant(f"test_{step}_of", at)
         asked = graph.add("Gather", [tests, f"test_{step}_of"], f"test_{step}", axis=1)
@@ -119,11 +119,11 @@ def _first_known(
     return name
 
 
-# ---------------------------------------------------------------- onnx fractional
-# Fractional missing values as plain ONNX operators: integer masses, level by level.
+# ---------------------------------------------------------------- onnx fractional instances
+# Integer masses, level by level.
 #
-# A row starts with the mass 2**24 at every root.  A node passes it on to the
-# branch that the row takes, or, where the row's value is missing, to every branch
+# A row starts with the mass 2**24 at every root.  A node passes it to the
+# branch that the row takes or, if the row's value is missing, to every branch
 # the part between its bounds (`treekit.model.fixed_point`): Mul and Div of int64,
 # exact as in every other artifact.  Memory: rows x nodes of one level of depth.
 
@@ -132,7 +132,7 @@ _MISSING = -1.0
 
 @dataclass(frozen=True)
 class _Walk:
-    """The joined trees of a model, and where the graph has what they ask."""
+    """Concatenated trees of a model, and the graph's columns that they test."""
 
     graph: Graph
     nodes: Tree
@@ -143,14 +143,14 @@ class _Walk:
 
 @dataclass(frozen=True, slots=True)
 class Masses:
-    """Where a graph has the masses of all leaves.
+    """Masses of all leaves in a graph.
 
     Attributes
     ----------
     name : str
-        (N, leaves) int64.
+        Name of (N, leaves) int64.
     row : (leaves,) int64
-        Row of `Model.units` of each.
+        Row of `Model.units` of each leaf.
     """
 
     name: str
@@ -158,14 +158,14 @@ class Masses:
 
 
 def add_masses(graph: Graph, model: Model, columns: str, derived: npt.NDArray[np.int64]) -> Masses:
-    """Add the walk of all trees, and ``exact_sums`` (N, values) double.
+    """Add the traversal of all trees, and ``exact_sums`` (N, values) double.
 
     Parameters
     ----------
     columns : str
         (N, features + derived); codes are clean.
     derived : (nodes,) int64
-        Derived column of each node of the joined trees, -1 = plain.
+        Derived column of each node of the concatenated trees, -1 = none.
     """
     from onnx import TensorProto
 
@@ -201,14 +201,14 @@ def add_masses(graph: Graph, model: Model, columns: str, derived: npt.NDArray[np
 
 
 def add_largest(graph: Graph, model: Model, masses: Masses) -> str:
-    """Add the leaf of each tree with most of the mass, the first of equal ones.
+    """Add the leaf of each tree with the largest mass, the first of equal ones.
 
-    Returns the name of (N, trees) int64: rows of `Model.units`.
+    Return the name of (N, trees) int64: rows of `Model.units`.
     """
     from onnx import TensorProto
 
     counts = np.diff(model.leaf_offsets)
-    # A tree with fewer leaves has its first one again behind them, where it never wins.
+    # A tree with fewer leaves is padded with its first one, which never wins in the padding.
     own = np.arange(counts.max())
     rows = model.leaf_offsets[:-1, None] + np.where(own < counts[:, None], own, 0)
     graph.constant("masses_of_trees", np.argsort(masses.row)[rows])
@@ -220,7 +220,7 @@ def add_largest(graph: Graph, model: Model, masses: Masses) -> str:
 
 
 def _roots(graph: Graph, columns: str, n_trees: int) -> str:
-    """(N, trees) int64: the whole mass at every root."""
+    """Add (N, trees) int64: the complete mass at every root."""
     graph.constant("row_count_start", np.array([0]))
     graph.constant("row_count_end", np.array([1]))
     graph.constant("tree_count", np.array([n_trees]))
@@ -237,9 +237,9 @@ def _children(
     bounds: npt.NDArray[np.int64],
     depth: int,
 ) -> tuple[str, npt.NDArray[np.int64]]:
-    """What the next level gets of the `mass` (N, level) of this one: (N, children) int64.
+    """Add the masses of the next level (N, children) int64 from the `mass` (N, level) of this one.
 
-    Returns its name, and the nodes of the next level.
+    Return their name, and the nodes of the next level.
     """
     graph, nodes, name = walk.graph, walk.nodes, f"child_{depth}"
     inner = np.flatnonzero(nodes.kind[level] != Split.LEAF)
@@ -268,7 +268,7 @@ def _children(
 
 
 def _branches(walk: _Walk, parents: npt.NDArray[np.int64], name: str) -> str:
-    """(N, parents): the branch that each row takes at each node, -1 = missing."""
+    """Add (N, parents): the branch that each row takes at each node, -1 = missing."""
     kind = walk.nodes.kind[parents]
     by_level = (kind == Split.SUBSET) | (kind == Split.MULTIWAY)
     by_level &= walk.derived[parents] < 0
@@ -298,7 +298,7 @@ def _by_level(walk: _Walk, parents: npt.NDArray[np.int64], name: str) -> str:
 
 
 def _by_order(walk: _Walk, parents: npt.NDArray[np.int64], name: str) -> str:
-    """Thresholds; derived columns, whose branch is 1 above 0; and "is it missing?"."""
+    """Add the branches of thresholds, derived columns (1 if above 0) and missing-value tests."""
     graph, nodes = walk.graph, walk.nodes
     derived = walk.derived[parents]
     asks_missing = nodes.kind[parents] == Split.MISSING

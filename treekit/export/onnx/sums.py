@@ -1,17 +1,17 @@
-"""``exact_sums``: the integers of the leaves, added up over the trees of an ONNX graph.
+"""Sums of the integer leaf values over the trees of an ONNX graph: ``exact_sums``.
 
-Two ways, of which the smaller file is taken:
+Two methods; the one with the smaller file is chosen:
 
-a number a class
+per class
     each leaf adds its integers to float32 sums of the tree operator, in limbs so
-    short that each sum stays within 2**24: exact in any order, batch and number
-    of threads.  Limbs are joined in double.  Integers that are 0 cost nothing.
-    Of two classes only the second is added up: up to a third faster (10 rows), level for thousands.
-a row a tree
-    each leaf says only which it is, in a target of its tree; Gather fetches its
+    short that each sum stays within 2**24: exact for any order, batch and number
+    of threads.  Limbs are combined in double.  Integers that are 0 take no space.
+    Of two classes only the second is summed: up to a third faster (10 rows), equal for thousands.
+per tree
+    each leaf outputs its number in a target of its tree; Gather looks up its
     integers and ReduceSum adds them, in 32 or 64 bits.  ``TreeEnsemble``, whose
-    leaves hold one number each, and outputs that tell leaves, need it.  While it
-    runs it holds some 20 bytes for each row of a batch and tree.
+    leaves have one number each, and outputs of leaves need this method.  It takes
+    some 20 bytes of memory for each row of a batch and tree.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ __all__ = [
 ]
 
 _EXACT = 2**24
-"""Whole numbers up to it are exact in float32."""
+"""Integers up to this are exact in float32."""
 
 _CELLS = 1024
-"""Integers of a row that are fetched at once, so that memory stays bounded."""
+"""Integers of a row that are looked up at once, to bound memory."""
 
 _NODE, _ENTRY, _NODE_5 = 28, 11, 12
-"""Bytes, on average: a node of the regressor, a number of a leaf, a node of `TreeEnsemble`."""
+"""Average bytes of a node of the regressor, a number of a leaf, and a node of `TreeEnsemble`."""
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """A model's trees as tree operators take them.
+    """Lowered trees of a model, for tree operators.
 
     Attributes
     ----------
     derived : DerivedColumns
     trees : tuple of LoweredTree
-        Empty if rows divide at missing values.
+        Empty if the model uses fractional instances.
     """
 
     derived: DerivedColumns
@@ -63,17 +63,17 @@ class Lowered:
 
     @cached_property
     def nodes(self) -> OnnxNodes:
-        """Nodes of the trees, with a chain of tests for each set."""
+        """Nodes of the trees; each set is a chain of tests."""
         return onnx_nodes(self.trees)
 
     @property
     def chains_too_deep(self) -> bool:
-        """Whether sets must be single tests."""
+        """Whether the chains exceed the maximum depth, so that sets must be single tests."""
         return bool(self.trees) and self.nodes.depth > MAX_DEPTH
 
 
 def lowered(model: Model) -> Lowered:
-    """Lower the trees of a model, unless its rows divide."""
+    """Lower the trees of a model, unless it uses fractional instances."""
     derived = derive(model)
     if model.missing == "fractional":
         return Lowered(derived, ())
@@ -81,8 +81,8 @@ def lowered(model: Model) -> Lowered:
     deepest = max(tree.depth for tree in trees)
     if deepest > MAX_DEPTH:
         raise ExportError(
-            f"onnx handles trees up to {MAX_DEPTH} tests deep, and this model needs {deepest} "
-            "(a multiway split counts a test for each branch): set max_depth"
+            f"onnx supports trees up to {MAX_DEPTH} tests deep; this model needs {deepest} "
+            "(a multiway split counts one for each branch): set max_depth"
         )
     return Lowered(derived, trees)
 
@@ -90,23 +90,23 @@ def lowered(model: Model) -> Lowered:
 def add_tree_sums(
     graph: Graph, model: Model, form: Lowered, columns: str, *, tell_leaves: bool
 ) -> str:
-    """Add ``exact_sums`` (N, values) double; returns the name of the leaves reached.
+    """Add ``exact_sums`` (N, values) double; return the name of the leaves reached.
 
     Parameters
     ----------
     columns : str
         (N, features + derived).
     tell_leaves : bool
-        Whether the leaves must be known.
+        Whether the graph must compute the leaves.
 
     Returns
     -------
     str
-        (N, trees) int64: rows of `Model.units`; empty if they are not known.
+        (N, trees) int64: rows of `Model.units`; empty if they are not computed.
     """
     if form.chains_too_deep and graph.ml_opset < 5:
         raise ExportError(
-            f"onnx handles trees up to {MAX_DEPTH} tests deep, and this model needs "
+            f"onnx supports trees up to {MAX_DEPTH} tests deep; this model needs "
             f"{form.nodes.depth} without sets (ai.onnx.ml 5): set max_depth"
         )
     limbs = _limbs(model.units, model.n_trees)
@@ -125,9 +125,9 @@ def add_tree_sums(
 def _rows_are_better(
     graph: Graph, model: Model, form: Lowered, limbs: list[npt.NDArray[np.int64]]
 ) -> bool:
-    """Whether a row a tree makes the smaller file; with the older operator, half as large.
+    """Return whether the method per tree makes the file smaller.
 
-    Less would not be worth its memory.
+    With the older operator it must be half as large to be worth the memory at run time.
     """
     wide = graph.real.itemsize // 4
     numbers = sum(int(np.count_nonzero(limb)) for limb in limbs)
@@ -141,19 +141,19 @@ def _rows_are_better(
 
 
 def _integers(model: Model) -> np.dtype[np.signedinteger]:
-    """The narrower of two types that hold any sum over the trees."""
+    """Return int32 or int64, the narrower one that holds any sum over the trees."""
     most = int(np.abs(model.units).max(initial=0)) * model.n_trees
     return np.dtype(np.int32 if most < 2**31 else np.int64)
 
 
-# ------------------------------------------------------------------ a number a class
+# ------------------------------------------------------------------ per class
 
 
 def _limbs(units: npt.NDArray[np.int64], n_trees: int) -> list[npt.NDArray[np.int64]]:
-    """The integers in as few digits as sums in float32 allow, the lowest first.
+    """Split integers into the fewest limbs whose sums are exact in float32, lowest first.
 
     ``v == limbs[0] + base * limbs[1] + base**2 * limbs[2] + ...``, and `n_trees`
-    times any limb is within 2**24; the base is that of `_base`.
+    times any limb is within 2**24; see `_base` for the base.
     """
     base, limbs, rest = _base(n_trees), [], units
     while int(np.abs(rest).max(initial=0)) * n_trees > _EXACT:
@@ -164,7 +164,7 @@ def _limbs(units: npt.NDArray[np.int64], n_trees: int) -> list[npt.NDArray[np.in
 
 
 def _base(n_trees: int) -> int:
-    """The largest power of two whose half fits `n_trees` times."""
+    """Return the largest power of two whose half, times `n_trees`, is within 2**24."""
     return 2 << (_EXACT // n_trees).bit_length() - 1
 
 
@@ -175,9 +175,9 @@ def _add_numbers(
     limbs: list[npt.NDArray[np.int64]],
     columns: str,
 ) -> None:
-    """Add ``exact_sums`` as one product of the operator's sums, where no order rounds it.
+    """Add ``exact_sums`` of the operator's sums: as one product if it is exact in any order.
 
-    One number a leaf is faster than two: of two classes only the second is added up.
+    One number per leaf is faster than two: of two classes only the second is summed.
     """
     from onnx import TensorProto
 
@@ -190,7 +190,7 @@ def _add_numbers(
         units, product, rest = units[:, 1:], np.array([[-1.0, 1.0]]), np.array([1.0, 0.0])
         rest *= model.unit_total
     kept = units != 0
-    kept[:, 0] |= ~kept.any(axis=1)  # a leaf without any target is malformed
+    kept[:, 0] |= ~kept.any(axis=1)  # every leaf must have a target
     leaf, target = np.nonzero(kept)
     add_regressor(graph, columns, nodes, leaf, target, units[kept], units.shape[1], "sums")
     if product.shape == (width, width) and not rest.any():
@@ -216,9 +216,9 @@ def _add_numbers(
 
 
 def adds_second_class(model: Model) -> bool:
-    """Whether the trees of two classes add up the votes of the second alone.
+    """Return whether the trees of two classes sum only the votes of the second.
 
-    Those of the first are the rest of all votes.
+    The votes of the first are the total minus those of the second.
     """
     single = model.schema.task == "classification" and len(model.schema.outputs) == 1
     return (
@@ -226,11 +226,11 @@ def adds_second_class(model: Model) -> bool:
     )
 
 
-# ------------------------------------------------------------------ a row a tree
+# ------------------------------------------------------------------ per tree
 
 
 def _add_reached(graph: Graph, model: Model, form: Lowered, columns: str) -> str:
-    """(N, trees) int64: the row of `Model.units` that each row reaches in each tree."""
+    """Add the leaf of each tree that a row reaches: (N, trees) int64, rows of `Model.units`."""
     from onnx import TensorProto
 
     own = [tree.leaf[tree.kind == Step.LEAF] for tree in form.trees]
@@ -249,7 +249,7 @@ def _add_reached(graph: Graph, model: Model, form: Lowered, columns: str) -> str
 
 
 def _add_fetched(graph: Graph, model: Model, reached: str) -> None:
-    """``exact_sums`` of the leaves reached; integers add up to the same in any order."""
+    """Add ``exact_sums`` of the leaves reached; integer sums do not depend on the order."""
     from onnx import TensorProto
 
     graph.constant("units", model.units.astype(_integers(model)))

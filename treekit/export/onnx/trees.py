@@ -1,10 +1,10 @@
-"""ONNX's tree operators: nodes of all trees as attributes, each leaf with its numbers.
+"""ONNX tree operators, and outputs for the leaf and the decision path of a row.
 
-``TreeEnsembleRegressor`` of ai.onnx.ml 3 (`add_regressor`) gives float32 sums; a
-leaf may have a number for any of the targets.  ``TreeEnsemble`` of ai.onnx.ml 5
+``TreeEnsembleRegressor`` of ai.onnx.ml 3 (`add_regressor`) computes float32 sums; a
+leaf may have a number for each target.  ``TreeEnsemble`` of ai.onnx.ml 5
 (`add_tree_ensemble`) sums in the type of its inputs, needs a third of the bytes,
-and has tests of membership; a leaf has one number.  The classifier operator is
-not used: with two classes onnxruntime gives wrong labels.
+and supports tests of membership; a leaf has one number.  The classifier operator is
+not used: with two classes onnxruntime returns wrong labels.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 _SUM, _NONE = 1, 0
 _LEQ, _GTE, _GT, _MEMBER = 0, 2, 3, 6
-"""Numbers of the modes of ``TreeEnsemble``."""
+"""Mode numbers of ``TreeEnsemble``."""
 
 
 def add_regressor(
@@ -60,7 +60,7 @@ def add_regressor(
     leaf : (entries,) int64
         Position among the leaves of all trees, ascending; each leaf at least once.
     target, weight : (entries,) int64
-        What the leaf adds to which target.
+        Target of each entry, and the number that the leaf adds to it.
     """
     at = np.flatnonzero(nodes.is_leaf)[leaf]
     modes = np.array([b"BRANCH_LEQ", b"LEAF"], dtype=object)[nodes.is_leaf.astype(np.int64)]
@@ -102,14 +102,14 @@ def add_tree_ensemble(
 ) -> str:
     """Add ``TreeEnsemble``: (N, trees), the number of the leaf that a row reaches in each tree.
 
-    Inner nodes are in pre-order, the true branch first.  A test "is it missing?"
+    Inner nodes are in pre-order, the true branch first.  A test for missing values
     is ``x > inf`` where missing tracks true.  A set is a single test: ``x <= code``
-    or ``x >= code`` if it holds the first codes or the last, else of membership.
+    or ``x >= code`` if it contains the first or the last codes, else membership.
 
     Parameters
     ----------
     number : (leaves,) int64
-        Of the leaves of all lowered trees, in order.
+        Numbers of the leaves of all lowered trees, in order.
     n_levels : (features,) int64
         Size of each vocabulary.
     """
@@ -153,10 +153,10 @@ def add_tree_ensemble(
 
 
 class _Table:
-    """Inner nodes and leaves apart, of all trees.
+    """Separate tables of the inner nodes and the leaves of all trees.
 
-    A tree of one leaf gets a node above it, and its leaf a second time: up to 1.29
-    onnxruntime misreads a tree both of whose branches lead to one leaf.
+    A tree of a single leaf gets an inner node with two copies of the leaf: onnxruntime up to
+    1.29 misreads a tree both of whose branches lead to the same leaf.
 
     Attributes
     ----------
@@ -199,7 +199,7 @@ class _Table:
 
     @staticmethod
     def _sets(trees: tuple[LoweredTree, ...]) -> tuple[tuple[Any, Any, Any], npt.NDArray[Any]]:
-        """First and last code, and size, of each set; and all codes, a NaN behind each set."""
+        """Return first code, last code and size of each set, and all codes, NaN after each set."""
         codes = np.concatenate([tree.set_codes for tree in trees]).astype(np.float64)
         size = np.concatenate([np.diff(tree.set_start)[tree.kind == Step.IN] for tree in trees])
         end = np.cumsum(size)
@@ -207,7 +207,7 @@ class _Table:
         return (codes[end - size], codes[end - 1], size), members
 
 
-# `onnx.helper.make_attribute` looks at every element; these take arrays whole.
+# `onnx.helper.make_attribute` inspects every element; these functions convert complete arrays.
 
 
 def _ints(name: str, values: npt.NDArray[Any]) -> AttributeProto:
@@ -245,27 +245,24 @@ def _tensor(name: str, values: npt.NDArray[Any]) -> AttributeProto:
 
 
 # ---------------------------------------------------------------- onnx nodes
-# Lowered trees as the node lists of ONNX's tree operators.
-#
-# Every question becomes ``BRANCH_LEQ``, the one mode that every runtime has
-# always run right:
+# Every test becomes ``BRANCH_LEQ``, the only mode that is correct in every runtime:
 #
 # LE
-#     as it is, ``nodes_missing_value_tracks_true`` where missing values say yes.
+#     unchanged, with ``nodes_missing_value_tracks_true`` if missing values take the yes branch.
 # MISSING
-#     ``x <= inf``, branches exchanged: only NaN fails it.
+#     ``x <= inf`` with exchanged branches: only NaN fails it.
 # IN
-#     a chain of one test a boundary between members and others.  Codes count
-#     up, so ``x <= bound`` cuts them off run by run, and NaN falls through to the
-#     end of the chain: the no branch.  Codes must be clean by then, whole numbers
-#     of the vocabulary or NaN; `treekit.export.onnx` puts that in front.
+#     a chain with one test for each boundary between members and others.  Codes are
+#     ascending, so ``x <= bound`` cuts them off run by run, and NaN falls through to the
+#     end of the chain: the no branch.  Codes must be clean: integers
+#     of the vocabulary or NaN, see `treekit.export.onnx.inputs`.
 #
-# Why not a chain of ``BRANCH_EQ``, one test a member: onnxruntime 1.21 and 1.22
-# merge such chains and then misread trees that hold nothing else (1,253 of 6,060
-# random batches wrong; none in 1.20 and 1.31).  A range of any length also costs
-# two tests at most, and no set more than two a member.
+# A chain of ``BRANCH_EQ``, one test per member, is not used: onnxruntime 1.21 and 1.22
+# merge such chains and then misread trees of only such tests (1,253 of 6,060
+# random batches wrong; none in 1.20 and 1.31).  Also, a range of any length needs
+# at most two tests, and a set at most two per member.
 #
-# The tests of a chain share their targets.  Only true branches do: onnxruntime
+# The tests of a chain share children, but only in true branches: onnxruntime
 # lays out false branches first and refuses a shared one.
 
 
@@ -286,11 +283,11 @@ class OnnxNodes:
     missing_true : (m,) bool
         Whether NaN takes the true branch.
     true, false : (m,) int64
-        Numbers within the tree; 0 in leaves.
+        Child nodes within the tree; 0 in leaves.
     row : (leaves,) int64
         Row of `Model.units` of each leaf, in order.
     depth : int
-        Edges from a root to the deepest leaf, each test of a chain counted.
+        Edges from a root to the deepest leaf; each test of a chain counts.
     """
 
     tree: npt.NDArray[np.int64]
@@ -306,9 +303,9 @@ class OnnxNodes:
 
 
 def onnx_nodes(trees: tuple[LoweredTree, ...]) -> OnnxNodes:
-    """The nodes of lowered trees; whole-array work only."""
+    """Convert lowered trees to nodes of ONNX tree operators, with array operations."""
     counts = np.array([tree.n_nodes for tree in trees], dtype=np.int64)
-    first = np.cumsum(counts) - counts  # where each tree begins
+    first = np.cumsum(counts) - counts  # root of each tree
     kind = np.concatenate([tree.kind for tree in trees])
     yes = np.concatenate([tree.yes + at for tree, at in zip(trees, first, strict=True)])
     no = np.concatenate([tree.no + at for tree, at in zip(trees, first, strict=True)])
@@ -354,7 +351,7 @@ def onnx_nodes(trees: tuple[LoweredTree, ...]) -> OnnxNodes:
 def _boundaries(
     trees: tuple[LoweredTree, ...],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-    """The tests ``code <= bound`` of all IN nodes, in order.
+    """Return the tests ``code <= bound`` of all IN nodes, in order.
 
     Returns
     -------
@@ -369,7 +366,7 @@ def _boundaries(
     owner = np.repeat(np.arange(len(sizes)), sizes)
     joined = np.zeros(len(codes) + 1, dtype=np.bool_)  # with the code before
     joined[1:-1] = (np.diff(codes) == 1) & (np.diff(owner) == 0)
-    # Before a run that does not begin at code 0 come others; at its end, it ends.
+    # A run has a boundary before it unless it begins at code 0, and one at its end.
     tests = np.stack([~joined[:-1] & (codes > 0), ~joined[1:]], axis=1)
     bounds = np.stack([codes - 1, codes], axis=1)[tests]
     says_yes = np.broadcast_to(np.array([False, True]), tests.shape)[tests]
@@ -384,7 +381,7 @@ def _depth(
     length: npt.NDArray[np.int64],
     roots: npt.NDArray[np.int64],
 ) -> int:
-    """Edges to the deepest leaf if node i costs ``length[i]``; all trees level by level."""
+    """Return the edges to the deepest leaf if node i counts ``length[i]``; breadth-first."""
     level, depth, deepest = roots, np.zeros(len(roots), dtype=np.int64), 0
     while len(level):
         inner = ~is_leaf[level]
@@ -396,14 +393,13 @@ def _depth(
 
 
 # ---------------------------------------------------------------- onnx leaves
-# Outputs that tell where a row ends: the leaf of each tree, and the way to it.
 
 _MOST_TEXT = 2**26
-"""Characters of all paths, one for each leaf and node of a tree."""
+"""Maximum characters of all paths; each leaf has one for every node of its tree."""
 
 
 def add_leaves(graph: Graph, model: Model, reached: str) -> ValueInfoProto:
-    """Add ``leaf``: node numbers as of `treekit.model.scoring.leaf_indices`.
+    """Add the output ``leaf``: node numbers as in `treekit.model.scoring.leaf_indices`.
 
     Parameters
     ----------
@@ -423,10 +419,10 @@ def add_leaves(graph: Graph, model: Model, reached: str) -> ValueInfoProto:
 
 
 def add_paths(graph: Graph, model: Model, reached: str) -> ValueInfoProto:
-    """Add ``path``: a text for each tree, of a 1 for each node that the row visits, else 0.
+    """Add the output ``path``: a text for each tree, 1 for each visited node, else 0.
 
-    So says skl2onnx what scikit-learn's ``decision_path`` says.  The text has a
-    character for each node, in the order of node numbers.
+    This is skl2onnx's format of scikit-learn's ``decision_path``.  The text has one
+    character per node, in the order of node numbers.
 
     Returns
     -------
@@ -437,15 +433,15 @@ def add_paths(graph: Graph, model: Model, reached: str) -> ValueInfoProto:
 
     if model.missing == "fractional":
         raise ExportError(
-            "onnx: decision_path=True tells one way through each tree, and rows divide at missing "
-            "values (missing='fractional'): ask for leaf=True, the leaf of the largest part"
+            "onnx: decision_path=True needs a single path through each tree, and the model uses "
+            "fractional instances (missing='fractional'): choose leaf=True, the leaf of the "
+            "largest part"
         )
     size = sum(tree.n_leaves * tree.n_nodes for tree in model.trees)
     if size > _MOST_TEXT:
         raise ExportError(
-            "onnx: decision_path=True writes a character for each leaf and node of a tree, "
-            f"{size:,} in all, and {_MOST_TEXT:,} are allowed: ask for leaf=True, "
-            "which tells as much"
+            f"onnx: decision_path=True needs {size:,} characters, one for each leaf and node of a "
+            f"tree; {_MOST_TEXT:,} are allowed: choose leaf=True, which determines the path"
         )
     graph.texts("path_of_leaf", [path for tree in model.trees for path in _paths(tree)])
     graph.add("Gather", ["path_of_leaf", reached], "path", axis=0)
@@ -453,7 +449,7 @@ def add_paths(graph: Graph, model: Model, reached: str) -> ValueInfoProto:
 
 
 def _paths(tree: Tree) -> list[bytes]:
-    """The text of each leaf, in node order."""
+    """Return the text of the decision path of each leaf, in node order."""
     parent = np.full(tree.n_nodes, -1)
     inner = np.flatnonzero(tree.n_children)
     counts = tree.n_children[inner]

@@ -1,1 +1,1 @@
-"""Models as SQL queries, exact in each dialect: `treekit.export.sql.exporter`."""
+"""Target "sql": models as SQL queries, exact in each dialect."""

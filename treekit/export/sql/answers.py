@@ -1,4 +1,4 @@
-"""Labels, probabilities and numbers from the sums of a row."""
+"""Conversion of the sums of a row to labels, probabilities and numbers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 def add_label(query: Query, model: Model, dialect: Dialect) -> Sql:
-    """Add the steps behind the sums that the first target's label or number needs."""
+    """Add the steps after the sums for the label or number of the first target."""
     if model.schema.task != "classification":
         return add_answers(query, model, dialect)[1][0]
     labels = _labels(query, model, dialect, [f"s{k}" for k in range(model.schema.n_values)])
@@ -44,9 +44,9 @@ def add_label(query: Query, model: Model, dialect: Dialect) -> Sql:
 
 
 def add_answers(query: Query, model: Model, dialect: Dialect) -> tuple[list[Sql], list[Sql]]:
-    """Add the steps behind the sums; labels of the targets, and probabilities or numbers.
+    """Add the steps after the sums; return the labels, and the probabilities or numbers.
 
-    A row that the model refuses has NULL for each of them.
+    All of them are NULL for a row that the model refuses.
     """
     schema = model.schema
     sums = [f"s{k}" for k in range(schema.n_values)]
@@ -72,7 +72,7 @@ def _quotient(name: str, total: Sql) -> Sql:
 
 
 def _add_costs(query: Query, model: Model, sums: list[str]) -> list[str]:
-    """Columns among which the label's is largest, or with costs smallest."""
+    """Return the columns of votes, or of expected costs; the label has the largest, or smallest."""
     costs = model.label_costs
     if costs is None:
         return sums
@@ -89,7 +89,7 @@ def _add_costs(query: Query, model: Model, sums: list[str]) -> list[str]:
 
 
 def _labels(query: Query, model: Model, dialect: Dialect, sums: list[str]) -> list[Sql]:
-    """The first class of most votes, or of least cost, of each target."""
+    """Return the label of each target: the first class with most votes, or least cost."""
     ballots = _add_costs(query, model, sums)
     blocks = list(itertools.pairwise(model.schema.blocks))
     choose = dialect.greatest if model.label_costs is None else dialect.least
@@ -117,10 +117,10 @@ def _labels(query: Query, model: Model, dialect: Dialect, sums: list[str]) -> li
 def _add_link(
     query: Query, model: Model, dialect: Dialect, sums: list[str], labels: list[Sql]
 ) -> list[Sql]:
-    """The numbers of sums that stand for numbers or margins; `labels` as columns label_k."""
-    said: dict[str, Sql] = {f"label_{k}": label for k, label in enumerate(labels)}
-    query.step("numbers", said | {f"m{k}": _number(model, dialect, s) for k, s in enumerate(sums)})
-    names, kept = [f"m{k}" for k in range(len(sums))], list(said)
+    """Add the steps that scale the sums and apply the link function; keep labels as label_k."""
+    made: dict[str, Sql] = {f"label_{k}": label for k, label in enumerate(labels)}
+    query.step("numbers", made | {f"m{k}": _number(model, dialect, s) for k, s in enumerate(sums)})
+    names, kept = [f"m{k}" for k in range(len(sums))], list(made)
     if model.link == "identity":
         return list(map(column, names))
     if model.link == "exp":
@@ -183,7 +183,7 @@ _CHAIN = 300
 
 
 def _add_chain(query: Query, name: str, terms: list[str], keep: list[str]) -> None:
-    """Add the step, or some, that sum doubles up in order, no nest too deep for an engine."""
+    """Add steps that sum doubles in order, without expressions too deep for an engine."""
     made: Sql | None = None
     for at in range(0, len(terms), _CHAIN):
         for term in terms[at : at + _CHAIN]:
@@ -197,17 +197,17 @@ def _add_chain(query: Query, name: str, terms: list[str], keep: list[str]) -> No
 
 
 # ---------------------------------------------------------------- sql links
-# Links of `treekit.model.links` in SQL, operation by operation.
+# Link functions of `treekit.model.links` in SQL, operation by operation.
 
 _TINY = 1e-100
-"""Below it exp is 1, and PostgreSQL's products would underflow, which is an error there."""
+"""Smaller arguments count as 0: their exp is 1, and an underflow is an error in PostgreSQL."""
 _BITS = 10
 
 
 def add_exponentials(
     query: Query, dialect: Dialect, arguments: dict[str, Sql], keep: list[str]
 ) -> None:
-    """Add the steps that work out exp of each argument, under its name; `keep` is handed on."""
+    """Add the steps that compute exp of each argument, under its name; keep the columns `keep`."""
     names = list(arguments)
     clamped = {}
     for name, value in arguments.items():
@@ -263,7 +263,7 @@ def _polynomial(r: str, dialect: Dialect) -> Sql:
 
 
 def _power(n: str, dialect: Dialect) -> Sql:
-    """``2**abs(n)``, exact: the product of a power of two for each bit."""
+    """Build ``2**abs(n)``, exact: a product with one power of two per bit."""
     made: Sql | None = None
     for bit in range(_BITS):
         masked = exp.BitwiseAnd(this=call("ABS", column(n)), expression=integer(1 << bit))

@@ -1,4 +1,4 @@
-"""What an engine calls, reads and stores in its own way: PostgreSQL's, which others override."""
+"""SQL dialects: PostgreSQL's syntax and types, overridden for the other engines."""
 
 from __future__ import annotations
 
@@ -42,39 +42,39 @@ __all__ = [
 # ---------------------------------------------------------------- sql dialect
 
 BLANKS = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
-"""What `str.strip` drops around a cell."""
+"""Whitespace removed by `str.strip`."""
 
 
 class Dialect:
-    """PostgreSQL's and DuckDB's common ways; what differs is overridden.
+    """PostgreSQL, and the base class of other dialects.
 
     Attributes
     ----------
     name : str
-        Also sqlglot's name of it.
+        Name of the dialect, the same in sqlglot.
     title : str
     most_columns, most_answers : int
-        Columns that a table, and the result of a query, may have.
+        Maximum number of columns of a table, and of the result of a query.
     longest_name : int
-        Bytes; 0 = no limit.
+        Maximum bytes of a name; 0 = no limit.
     folds_case : bool
-        Whether two quoted names that differ in case only are one.
+        Whether two quoted names that differ only in case are equal.
     empty_name : bool
         Whether a column may have the name "".
     reserved_columns : frozenset of str
-        Names that every table has for itself.
+        System columns of every table.
     trim : str
-        The function that drops some characters around a text.
+        Function that removes given characters around a text.
     nul : str
-        The function that makes a NUL, or "" if text cannot hold one.
+        Function that returns a NUL, or "" if text cannot contain one.
     collation : str
-        The one that compares bytes.
+        Collation that compares bytes.
     type_of : str
-        The function that names the type of a value.
+        Function that returns the type name of a value.
     bools, doubles : tuple of str
-        Types of bools, and those whose text is ``3.0`` for a whole number.
+        Types of bools, and types that write an integer as ``3.0``.
     bool_texts : tuple of str
-        The texts of a false and of a true one.
+        Texts of false and of true.
     """
 
     name = "postgres"
@@ -94,20 +94,20 @@ class Dialect:
     doubles: tuple[str, ...] = ()
 
     def number(self, number: float) -> Sql:
-        """A finite double that is read back to the last bit, wherever it stands."""
+        """Build a finite double, exact in any context."""
         return cast(exp.Literal.number(repr(float(number))), "DOUBLE")
 
     def bound(self, number: float) -> Sql:
-        """The same where a double stands beside it, which gives it its type."""
-        # NUMERIC is exact, and becomes a double as its text would.
+        """Build a finite double next to a double operand, which determines its type."""
+        # The literal is NUMERIC, which is exact and converts to a double as its text would.
         return exp.Literal.number(repr(float(number)))
 
     def text(self, content: str) -> Sql:
-        """A text literal."""
+        """Build a text literal."""
         return text(content, self.nul)
 
     def label(self, label: bool | int | float | str) -> Sql:
-        """A class label."""
+        """Build a class label."""
         if isinstance(label, bool):
             return exp.Boolean(this=label)
         if isinstance(label, str):
@@ -115,40 +115,38 @@ class Dialect:
         if isinstance(label, float):
             return self.number(label)
         if not -(2**63) < label < 2**63:
-            raise ExportError(
-                f"the class label {label} is beyond what SQL writes as a BIGINT: rename it"
-            )
+            raise ExportError(f"the class label {label} exceeds the range of a BIGINT: rename it")
         return integer(label)
 
     def as_number(self, cell: Sql, marks: Sequence[str]) -> Sql:
-        """A cell of a numeric column as a double; NULL if it is missing."""
-        del marks  # a column of numbers holds no text
+        """Convert a cell of a numeric column to a double; NULL if it is missing."""
+        del marks  # a numeric column contains no text
         return call("NULLIF", cast(cell, "DOUBLE"), self.nan())
 
     def nan(self) -> Sql:
-        """NaN, which equals itself and is above all numbers here."""
+        """Build NaN, which in this dialect equals itself and is larger than all numbers."""
         return cast(exp.Literal.string("NaN"), "DOUBLE")
 
     def no_number(self, number: Sql) -> Sql | None:
-        """Whether `as_number` found what is no number; None if the engine says so itself."""
+        """Test whether `as_number` found a non-number; None if the engine raises the error."""
         del number
         return None
 
     def as_text(self, cell: Sql, index: LevelIndex) -> Sql:
-        """A cell as text that is compared byte by byte.
+        """Convert a cell to text that is compared byte by byte.
 
-        What means a level that is a number or a bool becomes its text, as `LevelIndex` finds
-        it: bools of any case, whole numbers that end in ``.0``, and what the engine writes
-        for a number.  Numbers written otherwise (``3.00``, ``1e0``) stay.
+        A value equal to a category that is a number or a bool becomes the text of the category,
+        as in `LevelIndex`: bools of any case, integers that end in ``.0``, and the engine's
+        own notation of a number.  Other notations (``3.00``, ``1e0``) are unchanged.
         """
         written = cast(cell, "TEXT")
         tests = [*self._bools(cell, written, index), *self._numbers(cell, written, index)]
-        # A column may be declared to compare otherwise (NOCASE): not here.
-        said = exp.Paren(this=when(tests, written)) if tests else written
-        return exp.Paren(this=exp.Collate(this=said, expression=exp.var(self.collation)))
+        # The column may be declared with another collation (NOCASE): override it.
+        value = exp.Paren(this=when(tests, written)) if tests else written
+        return exp.Paren(this=exp.Collate(this=value, expression=exp.var(self.collation)))
 
     def _bools(self, cell: Sql, written: Sql, index: LevelIndex) -> Iterator[tuple[Sql, Sql]]:
-        """Whether a cell is false or true, each with the level that means it."""
+        """Yield tests whether a cell is false or true, each with the category it is equal to."""
         for value, own in zip(("False", "True"), self.bool_texts, strict=True):
             if value not in index.codes:
                 continue
@@ -164,7 +162,7 @@ class Dialect:
             yield is_it, self.text(level)
 
     def _numbers(self, cell: Sql, written: Sql, index: LevelIndex) -> Iterator[tuple[Sql, Sql]]:
-        """Whether a cell is a number in other words than a level's, with the level's text."""
+        """Yield tests for numbers in another notation than a category, with the category's text."""
         for number, code in index.aliases.items():
             if number in ("False", "True"):
                 continue
@@ -188,7 +186,7 @@ class Dialect:
         yield self._but(fits, written, known), cut
 
     def _but(self, condition: Sql, written: Sql, texts: Sequence[str]) -> Sql:
-        """`condition`, unless the cell is written as one of `texts`."""
+        """Restrict `condition` to cells whose text is not one of `texts`."""
         if not texts:
             return condition
         others = exp.Paren(this=one_of(written.copy(), [*map(self.text, texts)]))
@@ -196,39 +194,39 @@ class Dialect:
         return exp.Paren(this=both)
 
     def _is_a(self, cell: Sql, kinds: Sequence[str], too: Sql) -> Sql:
-        """Whether a cell is of one of some types, and `too`."""
+        """Test whether a cell has one of the types `kinds`, and `too` is true."""
         kind = cast(call(self.type_of, cell.copy()), "TEXT")
         asked = one_of(kind, [exp.Literal.string(name) for name in kinds])
         return exp.Paren(this=exp.And(this=asked, expression=too))
 
     def is_mark(self, cell: Sql, marks: Sequence[str]) -> Sql | None:
-        """Whether a cell's text means that it is missing."""
+        """Test whether the text of a cell is a marker of missing values."""
         if not marks:
             return None
         stripped = call(self.trim, cast(cell, "TEXT"), self.text(BLANKS))
         return one_of(stripped, [self.text(mark) for mark in marks])
 
     def greatest(self, values: Sequence[Sql]) -> Sql:
-        """The largest of some values."""
+        """Build the maximum of values."""
         return values[0] if len(values) == 1 else call("GREATEST", *values)
 
     def least(self, values: Sequence[Sql]) -> Sql:
-        """The smallest of some values."""
+        """Build the minimum of values."""
         return values[0] if len(values) == 1 else call("LEAST", *values)
 
     def floor(self, value: Sql) -> Sql:
-        """The whole number below a double that a BIGINT can hold, as one."""
+        """Round a double in the range of BIGINT down to a BIGINT."""
         return cast(call("FLOOR", value), "BIGINT")
 
     def float32(self, x: str) -> dict[str, Sql] | None:
-        """Columns to make of column `x` before `to_float32`, or None."""
+        """Build the intermediate columns of `x` that `to_float32` needs, or None."""
         del x
         return None
 
     def to_float32(self, x: str) -> Sql:
-        """The float32 nearest to a double, as a double."""
+        """Round a double to the nearest float32, as a double."""
         largest, tiny = 2.0**128 - 2.0**103, 2.0**-150
-        # The cast itself would be an error beyond the range.
+        # Outside this range the cast would raise an error.
         return when(
             [
                 (exp.GTE(this=column(x), expression=self.number(largest)), self.infinity("+")),
@@ -242,25 +240,28 @@ class Dialect:
         )
 
     def infinity(self, sign: str) -> Sql:
-        """An infinite double."""
+        """Build an infinite double."""
         return cast(exp.Literal.string(f"{sign}infinity"), "DOUBLE")
 
     def not_nan(self, value: Sql) -> Sql:
-        """NULL for NaN."""
+        """Replace NaN by NULL."""
         return call("NULLIF", value, self.nan())
 
     def refuse(self, message: str, witness: Sql) -> Sql:
-        """An expression of a BIGINT that stops the query, whatever `witness` is."""
-        # The witness keeps the planner from working it out before any row is read.
+        """Build a BIGINT expression that stops the query with an error.
+
+        `witness` is any value of the row.
+        """
+        # It makes the expression depend on the row, so that the planner cannot evaluate it early.
         return cast(call("CONCAT", self.text(message), witness), "BIGINT")
 
     def problem(self, query: str, table: str, columns: Sequence[str], form: str) -> str:
-        """What the engine would say of a query that is too much for it; empty if unknown."""
-        del query, table, columns, form  # only SQLite comes with Python
+        """Return the engine's error for a query that exceeds its limits; empty if unknown."""
+        del query, table, columns, form  # only SQLite is available in Python
         return ""
 
     def rows(self, **arrays: npt.NDArray[Any] | list[str | None]) -> exp.Select:
-        """A table of arrays: int64, float64, or lists of digits (None = NULL)."""
+        """Build a table of arrays: int64, float64, or lists of digits (None = NULL)."""
         made = [array(values, "{", "}", self.kind_of(values)) for values in arrays.values()]
         alias = exp.TableAlias(
             this=exp.to_identifier("listed"), columns=[exp.to_identifier(name) for name in arrays]
@@ -268,31 +269,30 @@ class Dialect:
         return exp.select(*map(column, arrays)).from_(exp.Unnest(expressions=made, alias=alias))
 
     def kind_of(self, values: npt.NDArray[Any] | list[str | None]) -> str:
-        """The type of an array."""
+        """Return the SQL type of an array."""
         if isinstance(values, list):
             return "TEXT[]"
         return "DOUBLE[]" if values.dtype.kind == "f" else "BIGINT[]"
 
 
 def array(values: npt.NDArray[Any] | list[str | None], first: str, last: str, kind: str) -> Sql:
-    """An array, as the engine reads it from a text."""
+    """Build an array from its text representation."""
     cells = values if isinstance(values, list) else map(repr, values.tolist())
     body = ",".join("NULL" if cell is None else cell for cell in cells)
     return cast(exp.Literal.string(f"{first}{body}{last}"), kind)
 
 
 def _is_whole(level: str) -> bool:
-    """Whether a level is a whole number that a column of doubles writes with ``.0``."""
+    """Return whether a category is an integer that a column of doubles writes with ``.0``."""
     digits = level.removeprefix("-")
     return digits.isascii() and digits.isdigit() and len(digits) < 16 and str(int(level)) == level
 
 
-# ---------------------------------------------------------------- sql duckdb
-# DuckDB's ways.
+# ---------------------------------------------------------------- duckdb
 
 
 class DuckDB(Dialect):
-    """See `Dialect`."""
+    """DuckDB; see `Dialect`."""
 
     name = "duckdb"
     title = "DuckDB"
@@ -307,19 +307,19 @@ class DuckDB(Dialect):
     bools, doubles = ("BOOLEAN",), ("DOUBLE", "FLOAT")
 
     def number(self, number: float) -> Sql:
-        """A double: without an exponent it would be a DECIMAL."""
+        """Build a finite double; without an exponent the literal would be a DECIMAL."""
         written = repr(float(number))
         return exp.Literal.number(written if "e" in written else f"{written}e0")
 
     bound = number
 
     def refuse(self, message: str, witness: Sql) -> Sql:
-        """An expression that stops the query."""
+        """Build an expression that stops the query with an error."""
         del witness
         return cast(call("ERROR", self.text(message)), "BIGINT")
 
     def rows(self, **arrays: npt.NDArray[Any] | list[str | None]) -> exp.Select:
-        """A table of arrays, from lists in text."""
+        """Build a table of arrays from lists in text."""
         made = {
             name: call("UNNEST", array(values, "[", "]", self.kind_of(values)))
             for name, values in arrays.items()
@@ -327,15 +327,15 @@ class DuckDB(Dialect):
         return exp.Select(expressions=[exp.alias_(value, name) for name, value in made.items()])
 
 
-# ---------------------------------------------------------------- sql sqlite
-# SQLite's ways: exact numbers and float32 from whole numbers and IEEE operations.
+# ---------------------------------------------------------------- sqlite
+# Exact doubles and float32 rounding are built from integers and IEEE operations.
 
 _ROUND_BITS = 9
 _TOO_MUCH = ("stack overflow", "too large", "too many", "too big", "out of memory")
 
 
 class SQLite(Dialect):
-    """See `Dialect`."""
+    """SQLite; see `Dialect`."""
 
     name = "sqlite"
     title = "SQLite"
@@ -349,13 +349,13 @@ class SQLite(Dialect):
     collation = "BINARY"
     type_of = "TYPEOF"
     bools, doubles = ("integer",), ("real",)
-    bool_texts = ("0", "1")  # it has no bools of its own
+    bool_texts = ("0", "1")  # SQLite has no bool type
 
     def number(self, number: float) -> Sql:
-        """A decimal where every version of SQLite reads it exactly, else whole numbers.
+        """Build a decimal if every version of SQLite reads it exactly, else a product of integers.
 
-        SQLite's reader of decimals is not always correctly rounded (547 of 200,000
-        doubles, measured with 3.40); whole numbers and powers of two are exact.
+        SQLite's conversion of decimals is not always correctly rounded (wrong for 547 of 200,000
+        doubles, measured with 3.40); integers and powers of two are exact.
         """
         x = float(number)
         if _reads_exactly(x):
@@ -373,7 +373,7 @@ class SQLite(Dialect):
     bound = number
 
     def as_number(self, cell: Sql, marks: Sequence[str]) -> Sql:
-        """A cell that is a number as a double; text that is no mark stays text."""
+        """Convert a number to a double; text other than missing markers is unchanged."""
         kinds = [exp.Literal.string(kind) for kind in ("integer", "real")]
         tests = [(one_of(call("TYPEOF", cell), kinds), cast(cell, "DOUBLE"))]
         mark = self.is_mark(cell, marks)
@@ -382,26 +382,26 @@ class SQLite(Dialect):
         return when(tests, cell)
 
     def no_number(self, number: Sql) -> Sql | None:
-        """Whether `as_number` left text, or bytes."""
+        """Test whether `as_number` left text or bytes."""
         kinds = [exp.Literal.string(kind) for kind in ("text", "blob")]
         return one_of(call("TYPEOF", number), kinds)
 
     def greatest(self, values: Sequence[Sql]) -> Sql:
-        """The largest of some values."""
+        """Build the maximum of values."""
         return _grouped("MAX", values)
 
     def least(self, values: Sequence[Sql]) -> Sql:
-        """The smallest of some values."""
+        """Build the minimum of values."""
         return _grouped("MIN", values)
 
     def floor(self, value: Sql) -> Sql:
-        """The whole number below; FLOOR is missing from some builds."""
+        """Round down without FLOOR, which some builds lack."""
         cut = cast(value, "BIGINT")
         below = exp.Paren(this=exp.LT(this=value.copy(), expression=cut.copy()))
         return binary(exp.Sub, cut, below)
 
     def not_nan(self, value: Sql) -> Sql:
-        """The value itself: NaN is stored as NULL."""
+        """Return the value unchanged: SQLite stores NaN as NULL."""
         return value
 
     def float32(self, x: str) -> dict[str, Sql] | None:
@@ -414,16 +414,16 @@ class SQLite(Dialect):
         }
 
     def to_float32(self, x: str) -> Sql:
-        """The nearest float32 from the two candidates of `float32`, ties to even.
+        """Choose the nearest float32 of the two candidates of `float32`, ties to even.
 
-        `x_other` is the mirror image of `x_near` at x: in a tie, and only then,
-        it has 24 bits too, and of the two the even one has 23.
+        `x_other` is `x_near` reflected at x: it has 24 bits, too, only in a
+        tie, and then the even one of the two has 23 bits.
         """
         near, other = column(f"{x}_near"), column(f"{x}_other")
         size = call("ABS", column(x))
         tie = exp.EQ(this=_veltkamp(other, 29), expression=other)
         odd = exp.NEQ(this=_veltkamp(near, 30), expression=near)
-        raised = self.number(1.5 * 2.0**-97)  # whose last bit is that of a subnormal float32
+        raised = self.number(1.5 * 2.0**-97)  # its last bit is the unit of a subnormal float32
         subnormal = binary(exp.Sub, binary(exp.Add, column(x), raised), raised.copy())
         infinite = binary(exp.Mul, column(x), self.number(1e300))
         largest = self.number(2.0**128 - 2.0**103)
@@ -440,14 +440,14 @@ class SQLite(Dialect):
         )
 
     def refuse(self, message: str, witness: Sql) -> Sql:
-        """An expression that stops the query."""
-        # SQLite has no function that fails, but a path that is none does, and names it.
+        """Build an expression that stops the query with an error."""
+        # SQLite has no function that raises an error, but an invalid JSON path does, with its text.
         shown = call("COALESCE", witness, self.text(""))
         path = exp.DPipe(this=self.text(f"{message}: "), expression=shown)
         return call("JSON_EXTRACT", exp.Literal.string("{}"), path)
 
     def problem(self, query: str, table: str, columns: Sequence[str], form: str) -> str:
-        """What SQLite says of a query that is too much for it, on an empty table; or nothing."""
+        """Return SQLite's error for a query that exceeds its limits, tested on an empty table."""
 
         def quoted(name: str) -> str:
             return exp.to_identifier(name, quoted=True).sql(dialect=self.name)
@@ -460,15 +460,15 @@ class SQLite(Dialect):
             connection.execute(f"CREATE TABLE {quoted(table)} ({own})")
             connection.execute(f"EXPLAIN {query}")
         except sqlite3.Error as error:
-            told = str(error)
-            # What an old version does not know is no fault of the query's size.
-            return told if any(word in told for word in _TOO_MUCH) else ""
+            message = str(error)
+            # Ignore other errors, such as functions that an old version lacks.
+            return message if any(word in message for word in _TOO_MUCH) else ""
         finally:
             connection.close()
         return ""
 
     def rows(self, **arrays: npt.NDArray[Any] | list[str | None]) -> exp.Select:
-        """As JSON, where a double is a whole number and a power of two, from `powers`."""
+        """Build a table from JSON; a double is an integer times a power of two from `powers`."""
         cells: list[list[str]] = []
         made: dict[str, Sql] = {}
         power = ""
@@ -507,7 +507,7 @@ def _power(path: str) -> Sql:
 
 
 def _whole(values: npt.NDArray[np.float64]) -> tuple[list[int], list[int]]:
-    """Doubles as ``whole * 2**exponent``, within 53 bits and -1074 to 971."""
+    """Split doubles into ``whole * 2**exponent``, within 53 bits and -1074 to 971."""
     fraction, exponent = np.frexp(values)
     whole, power = np.ldexp(fraction, 53).astype(np.int64), exponent - 53
     low = np.maximum(-1074 - power, 0)  # subnormal: the bits below are 0
@@ -515,11 +515,11 @@ def _whole(values: npt.NDArray[np.float64]) -> tuple[list[int], list[int]]:
 
 
 def _reads_exactly(x: float) -> bool:
-    """Whether each way in which SQLite has read decimals gives `x` for its shortest one.
+    """Return whether every algorithm SQLite has used reads the shortest decimal of `x` exactly.
 
-    True for at most 53 bits of digits and powers of ten up to 22, one rounding in
-    double, unless the number is so near to the middle of two doubles that a
-    rounding in wider registers first would decide.
+    True for at most 53 bits of digits and powers of ten up to 22, which need one rounding in
+    double, unless the number is so close to the midpoint of two doubles that
+    double rounding in wider registers would change it.
     """
     mantissa, _, exponent = repr(x).lstrip("-").partition("e")
     whole, _, part = mantissa.partition(".")
@@ -539,7 +539,7 @@ def _veltkamp(x: Sql, bits: int) -> Sql:
 
 
 def _grouped(function: str, values: Sequence[Sql]) -> Sql:
-    """SQLite's functions take up to 127 arguments."""
+    """Nest calls of `function`, because SQLite allows up to 127 arguments."""
     groups = [values[i : i + 100] for i in range(0, len(values), 100)]
     made = [group[0] if len(group) == 1 else call(function, *group) for group in groups]
     return made[0] if len(made) == 1 else _grouped(function, made)

@@ -1,7 +1,7 @@
-"""The target "sql": a SELECT, or an expression, that answers the rows of a table.
+"""Target "sql": a SELECT, or an expression, that scores the rows of a table.
 
-Everything is made of sqlglot's syntax tree, which quotes each name and text as
-the engine wants it.
+Queries are built as sqlglot syntax trees; sqlglot quotes each name and text for
+the engine.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ __all__ = [
 ]
 
 MARK = "-- treekit-sql "
-"""How the line begins that says, in JSON, how the file is to be run."""
+"""Prefix of the line that describes in JSON how to run the file."""
 
 _DIALECTS: dict[str, Dialect] = {
     dialect.name: dialect for dialect in (SQLite(), DuckDB(), Dialect())
 }
 _ASKED = {"numeric": "number", "nominal": "text"}
 _DEEPEST = 12
-"""CASE within each other: SQLite's parser has a stack of 100, of which each takes five."""
+"""Maximum nesting of CASE: SQLite's parser has a stack of 100, and each CASE takes five."""
 _MOST_CASE = 200_000
 _AUTO_CASE = {"sqlite": 50_000, "duckdb": 1_000, "postgres": 50_000}
-"""Nodes up to which CASE is taken.
+"""Maximum number of nodes for which "auto" chooses CASE.
 
-4,000 rows in forests of 1,000, 6,000 and 22,000 nodes take, as CASE and as tables:
+4,000 rows in forests of 1,000, 6,000 and 22,000 nodes take, with CASE and with tables:
 0.1, 0.3, 1.2 and 2, 13, 29 s in SQLite; 0.1, 0.3, 0.6 and 1, 4, 7 s in PostgreSQL;
 0.4, 2.6, 11 and 0.2, 1.6, 0.7 s in DuckDB, whose plan grows with CASE.
-Printing takes 0.1 ms a node (measured, on a busy machine)."""
+Printing takes 0.1 ms per node (measured, on a busy machine)."""
 
 
 def export_sql(
@@ -82,25 +82,25 @@ def export_sql(
         Stem of the file.
     dialect : {"sqlite", "duckdb", "postgres"}
     form : {"auto", "case", "table", "expression"}
-        A SELECT with the trees as CASE expressions, or as tables that a
-        recursive query walks; or one value, the label or number, for use
-        in a query of one's own.
+        SELECT with the trees as CASE expressions, or as tables traversed by a
+        recursive query; or a single value, the label or number, for use
+        in another query.
     table : str
-        The table that is scored; its columns have the names of the schema.
+        Table to score; its columns have the names of the schema.
     keys : str
-        Columns of the table that are handed on before the answers: names with
-        commas between them, or a JSON list.
+        Columns of the table to copy, before the predictions: comma-separated
+        names, or a JSON list.
     label, probability : str
-        What the answers are called; see `answer_names`.
+        Names of the predictions; see `answer_names`.
     refuse : {"null", "error"}
-        What a row that the model's policies refuse gets: NULL for every answer,
-        or an end of the query.
+        Result for a row that the model's policies refuse: NULL for every prediction,
+        or an error that stops the query.
 
     Raises
     ------
     ExportError
-        If the engine cannot hold a name, or express the model in this form.
-        Queries for SQLite are tried on an empty table first.
+        If the engine does not support a name, or the model in this form.
+        Queries for SQLite are first tested on an empty table.
     """
     engine = _DIALECTS[dialect]
     handed = key_names(keys)
@@ -121,13 +121,14 @@ def export_sql(
             return {f"{name}.sql": content}
         if form != "auto" or chosen == "table":
             raise ExportError(
-                f"{engine.title} says of form={chosen!r}: {problem}; choose another form or target"
+                f"{engine.title} cannot run form={chosen!r}: {problem}: choose another form or "
+                "target"
             )
         chosen, reason = "table", f"{engine.title} says of CASE: {problem}"
 
 
 class _Builder:
-    """A query of one model."""
+    """Builder of the query of a model."""
 
     def __init__(
         self,
@@ -142,19 +143,19 @@ class _Builder:
         self.derived, self.trees, self.refuse = derived, trees, refuse
 
     def made(self, form: str, keys: list[str], names: list[str]) -> exp.Expression:
-        """The query in one of the forms; `names` of its answers."""
+        """Build the query in one of the forms; `names` are those of the predictions."""
         if form == "expression":
             return self.expression()
         return self.select(form, keys, names)
 
     def expression(self) -> Sql:
-        """The label or number of a row."""
+        """Build the expression of the label or number of a row."""
         query = Query()
         self._sums(query, "expression", {}, "")
         return query.expression(add_label(query, self.model, self.dialect))
 
     def select(self, form: str, keys: list[str], names: list[str]) -> exp.Select:
-        """Keys and answers of every row."""
+        """Build the SELECT of keys and predictions of all rows."""
         query = Query()
         query.last = "source"
         first: dict[str, Sql] = {
@@ -208,24 +209,24 @@ def _check(model: Model, dialect: Dialect, table: str, keys: list[str]) -> None:
     check_names(keys, "the key column", dialect)
     if schema.n_features > dialect.most_columns:
         raise ExportError(
-            f"a table of {dialect.title} has up to {dialect.most_columns} columns, and the model "
-            f"asks {schema.n_features}: choose another dialect or target"
+            f"a table of {dialect.title} has up to {dialect.most_columns} columns; the model "
+            f"needs {schema.n_features}: choose another dialect or target"
         )
     answers = len(keys) + schema.n_values + len(schema.outputs)
     if answers > dialect.most_answers:
         raise ExportError(
-            f"a query of {dialect.title} answers up to {dialect.most_answers} columns, and the "
+            f"a query of {dialect.title} returns up to {dialect.most_answers} columns; the "
             f"model needs {answers}: choose another dialect or target"
         )
 
 
 def _check_steps(made: exp.Expression, table: str) -> None:
-    """The query's own steps may not be called as the table is: they would hide it."""
+    """Refuse a table whose name is that of a step of the query, which would hide it."""
     steps = {step.alias.casefold() for step in made.find_all(exp.CTE)}
     if table.casefold() in steps:
         raise ExportError(
-            f"the query has a step of its own called {table!r}: score a view of the table under "
-            "another name"
+            f"the table name {table!r} is used by a step of the query: score a view of the table "
+            "with another name"
         )
 
 
@@ -236,12 +237,12 @@ def _choose(
     derived: DerivedColumns,
     dialect: Dialect,
 ) -> tuple[str, str]:
-    """The form, and the reason in words."""
+    """Choose the form; return it and the reason in words."""
     if not trees:
         if form in ("case", "expression"):
             raise ExportError(
-                f"form={form!r} sends each row one way, and the model's missing policy is "
-                "'fractional', where rows divide: choose form='table' or 'auto'"
+                f"form={form!r} sends each row down a single path, and the model uses fractional "
+                "instances (missing='fractional'): choose form='table' or 'auto'"
             )
         return "table", "rows divide where a value is missing"
     if form == "table":
@@ -258,12 +259,13 @@ def _choose(
         return "case", f"CASE needs {size} nodes, at most {most}"
     if size > _MOST_CASE or deep > _DEEPEST:
         raise ExportError(
-            f"form={form!r} needs {size} nodes, nested {deep} deep, and engines take up to "
-            f"{_MOST_CASE}, {_DEEPEST} deep: choose form='table' or 'auto'"
+            f"form={form!r} needs {size} nodes, nested {deep} deep; engines support up to "
+            f"{_MOST_CASE} nodes, {_DEEPEST} deep: choose form='table' or 'auto'"
         )
     if form == "expression" and model.schema.more:
         raise ExportError(
-            "form='expression' is one value, and the model has several targets: choose another form"
+            "form='expression' is a single value, but the model has several targets: choose "
+            "another form"
         )
     return form, "as the setting form asks"
 
@@ -276,7 +278,7 @@ def _written(
     refuse: str,
     dialect: Dialect,
 ) -> bytes:
-    """The file: comments of treekit's own words and JSON in ASCII, and what sqlglot prints."""
+    """Write the file: comments in ASCII (fixed text and JSON), then the query."""
     answer = "NULL for all answers" if refuse == "null" else "an error"
     head = [
         "-- Generated by treekit; changes will be lost.",

@@ -1,4 +1,4 @@
-"""The columns of a table as the numbers and codes that the trees ask, and rows refused."""
+"""Input steps of a query: numbers, category codes and refused rows; column names."""
 
 from __future__ import annotations
 
@@ -44,34 +44,34 @@ __all__ = [
 # ---------------------------------------------------------------- sql cells
 
 REFUSED = "refused"
-"""The column that is 0 in rows that the model answers."""
+"""Column that is 0 in accepted rows."""
 
 _UNSEEN = -1
 
 
 class Cells:
-    """Names of the columns that the steps of a query ask.
+    """Names of the input columns in the steps of a query.
 
     Attributes
     ----------
     names : list of str
-        Of each column of the schema.
+        Name of each column of the schema.
     rounded : dict of int to str
-        Where a column's cells are as numbers of the model's input type, for sums.
+        Name of the column with the cells rounded to the model's input dtype, for sums.
     """
 
     def __init__(self, schema: Schema) -> None:
-        # Unquoted names are one whether large or small.
+        # Unquoted names are not case-sensitive.
         lowered = [name.lower() for name in schema.names]
         self.names = [str(name) for name in identifiers(lowered, "in_")]
         self.rounded: dict[int, str] = {}
 
     def of(self, feature: int) -> Sql:
-        """A column as the trees compare it."""
+        """Return a column as it is compared in tests."""
         return column(self.names[feature])
 
     def summed(self, feature: int) -> Sql:
-        """A column as sums take it."""
+        """Return a column as it is used in sums."""
         return column(self.rounded.get(feature, self.names[feature]))
 
 
@@ -84,16 +84,16 @@ def add_cells(
     first: dict[str, Sql],
     refuse: str,
 ) -> Cells:
-    """Add the steps that read the table; `query` carries `REFUSED` where rows may be refused.
+    """Add the steps that read the table; `query` carries `REFUSED` if rows may be refused.
 
     Parameters
     ----------
     source : str
-        What the table is called in the query.
+        Name of the table in the query.
     used : collection of int
-        Columns that the trees ask.
+        Columns that the trees use.
     first : dict
-        More columns of the first step, which are carried on.
+        Further columns of the first step, which are carried to all steps.
     refuse : {"null", "error"}
     """
     schema, cells = model.schema, Cells(model.schema)
@@ -127,9 +127,9 @@ def add_rounded(
 
 
 def linear_features(model: Model, derived: DerivedColumns) -> list[int]:
-    """Columns in sums whose terms are to be rounded to the model's input type.
+    """Return the columns in sums, whose terms are rounded to the model's input dtype.
 
-    A single column of weight 1 is compared with a threshold for doubles instead.
+    A single column of weight 1 needs no rounding: it is compared with a threshold for doubles.
     """
     if model.schema.dtype != "float32":
         return []
@@ -139,10 +139,12 @@ def linear_features(model: Model, derived: DerivedColumns) -> list[int]:
 
 
 def _raw(schema: Schema, feature: int, source: str) -> Sql:
-    """The table's own column; with the table's name, for SQLite takes an unknown one for text."""
+    """Return a column of the table, qualified: SQLite reads an unknown bare name as text."""
     name = schema.names[feature]
     if "\0" in name:
-        raise ExportError(f"the column name {name[:80]!r} holds a NUL, which SQL cannot: rename it")
+        raise ExportError(
+            f"the column name {name[:80]!r} contains a NUL, which SQL does not allow: rename it"
+        )
     return exp.Column(this=name_of(name), table=name_of(source))
 
 
@@ -171,7 +173,7 @@ def _cell(model: Model, dialect: Dialect, column: Column, raw: Sql) -> Sql:
 def _refusals(
     model: Model, dialect: Dialect, feature: int, cells: Cells, refuse: str
 ) -> list[tuple[Sql, Sql]]:
-    """Conditions of a row that has no answer, and what `REFUSED` is then."""
+    """Return the conditions under which a row is refused, and the value of `REFUSED` for each."""
     name, nominal = model.schema.names[feature], model.schema.columns[feature].kind == "nominal"
     found: list[tuple[Sql | None, str]] = []
     if nominal and model.unknown == "error":
@@ -196,16 +198,16 @@ def _refusals(
 
 
 # ---------------------------------------------------------------- sql names
-# Names of tables and columns: what an engine would cut, fold or misread is refused by name.
+# Names that an engine would cut, fold or misread are refused.
 
 
 def key_names(keys: str) -> list[str]:
-    """Columns that the setting ``keys`` lists: names with commas between them, or a JSON list.
+    """Parse the setting ``keys``: comma-separated names, or a JSON list.
 
     Raises
     ------
     ExportError
-        If the list is no list of text.
+        If the JSON list is not a list of text.
     """
     if not keys.lstrip().startswith("["):
         return [name.strip() for name in keys.split(",")] if keys.strip() else []
@@ -214,12 +216,12 @@ def key_names(keys: str) -> list[str]:
     except ValueError:
         names = None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ExportError(f'keys={keys!r} is no JSON list of names, such as ["id", "a, b"]')
+        raise ExportError(f'keys={keys!r} is not a JSON list of names, such as ["id", "a, b"]')
     return names
 
 
 def check_names(names: Sequence[str], role: str, dialect: Dialect) -> None:
-    """Refuse names that a table of the engine cannot have, alone or together.
+    """Check that the engine supports the names, and that they are distinct for it.
 
     Raises
     ------
@@ -233,26 +235,26 @@ def check_names(names: Sequence[str], role: str, dialect: Dialect) -> None:
         alike = _folded(name, dialect)
         if alike in seen:
             raise ExportError(
-                f"{role}s {seen[alike][:80]!r} and {name[:80]!r} are one name in {dialect.title}: "
+                f"{role}s {seen[alike][:80]!r} and {name[:80]!r} are equal in {dialect.title}: "
                 "rename one of them"
             )
         seen[alike] = name
 
 
 def problem_of(name: str, dialect: Dialect) -> str:
-    """Why the engine cannot have the name, as the end of a sentence, or nothing."""
+    """Return why the engine does not support a name, as the end of a sentence, or ""."""
     try:
         size = len(name.encode("utf-8"))
     except UnicodeEncodeError:
         return "is not valid Unicode text"
     if "\0" in name:
-        return f"holds a NUL, which {dialect.title} cannot have in a name"
+        return f"contains a NUL, which {dialect.title} does not allow in a name"
     if not name and not dialect.empty_name:
         return f"is empty, which {dialect.title} does not allow"
     if dialect.longest_name and size > dialect.longest_name:
-        return f"has {size} bytes, and {dialect.title} cuts names at {dialect.longest_name}"
+        return f"has {size} bytes, and {dialect.title} truncates names at {dialect.longest_name}"
     if name in dialect.reserved_columns:
-        return f"is a column that every table of {dialect.title} has for itself"
+        return f"is a system column of every table of {dialect.title}"
     return ""
 
 
@@ -265,20 +267,20 @@ def _folded(name: str, dialect: Dialect) -> str:
 def answer_names(
     schema: Schema, label: str, probability: str, keys: Sequence[str], dialect: Dialect
 ) -> tuple[list[str], list[str]]:
-    """Names of the labels' columns, and of those of probabilities; numbers are named as labels.
+    """Name the columns of labels (or numbers) and of probabilities.
 
-    ``label``, or ``label_TARGET`` of several; ``probability_CLASS``, or
-    ``probability_TARGET_CLASS``.  Where a target or class makes no name of the
-    engine, or two make the same, all of them are told by their positions.
+    The names are ``label``, or ``label_TARGET`` with several targets, and ``probability_CLASS``,
+    or ``probability_TARGET_CLASS``.  If a name is not supported by the
+    engine, or two are equal, positions replace the names of all targets or classes.
     """
-    told = [output.name for output in schema.outputs]
-    places = [str(k) for k in range(len(told))]
-    for targets, number in itertools.product((told, places), (False, True)):
+    target_names = [output.name for output in schema.outputs]
+    places = [str(k) for k in range(len(target_names))]
+    for targets, number in itertools.product((target_names, places), (False, True)):
         labels = [f"{label}_{target}" for target in targets] if schema.more else [label]
         shares = [
-            "_".join([probability, *([target] if schema.more else []), str(k if number else said)])
+            "_".join([probability, *([target] if schema.more else []), str(k if number else cls)])
             for target, output in zip(targets, schema.outputs, strict=True)
-            for k, said in enumerate(output.classes)
+            for k, cls in enumerate(output.classes)
         ]
         names = [*keys, *labels, *shares]
         folded = {_folded(name, dialect) for name in names}

@@ -1,4 +1,4 @@
-"""The settings of the target "sql", which need no library."""
+"""Settings of the target "sql"; importing them needs no optional library."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ __all__ = [
 
 SQL_SETTINGS = (
     Setting(
-        "dialect", "sqlite", "the engine that runs it", choices=("sqlite", "duckdb", "postgres")
+        "dialect", "sqlite", "engine that runs the query", choices=("sqlite", "duckdb", "postgres")
     ),
     Setting(
         "form",
         "auto",
-        "a SELECT with trees as CASE, or as tables that a recursive query walks; or one "
+        "SELECT with trees as CASE, or as tables traversed by a recursive query; or a single "
         "expression, the label or number; auto: CASE if the engine plans it fast",
         choices=("auto", "case", "table", "expression"),
     ),
     Setting(
         "table",
         "rows",
-        "the table that is scored; in SQLite its columns of numbers are REAL or INTEGER",
+        "table to score; in SQLite its numeric columns must be REAL or INTEGER",
     ),
-    Setting("keys", "", 'columns to hand on: names with commas between, or JSON: ["id", "a, b"]'),
-    Setting("label", "prediction", "name of the column of labels, or of numbers"),
-    Setting("probability", "probability", "how the names of the probabilities' columns begin"),
+    Setting("keys", "", 'columns to copy: comma-separated names, or JSON: ["id", "a, b"]'),
+    Setting("label", "prediction", "name of the column of predicted labels or numbers"),
+    Setting("probability", "probability", "prefix of the names of probability columns"),
     Setting(
         "refuse",
         "null",
-        "what a row gets that the model refuses: NULL, or an error that ends the query",
+        "result for a row that the model refuses: NULL, or an error that stops the query",
         choices=("null", "error"),
     ),
 )

@@ -1,4 +1,4 @@
-"""Pieces of SQL's syntax tree, as sqlglot has them: no text becomes SQL but through it."""
+"""Builders of sqlglot syntax trees; text becomes SQL only through them."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ __all__ = [
 Sql = exp.Expression
 
 _CHAIN = 32
-"""Most terms in a row: each is a level deeper, and engines plan deep expressions slowly."""
+"""Maximum terms of a chain: each adds a level, and engines plan deep expressions slowly."""
 
 
 def name_of(name: str) -> exp.Identifier:
-    """A name in quotes, whatever it holds."""
+    """Build a quoted identifier of any name."""
     return exp.Identifier(this=name, quoted=True)
 
 
 def column(name: str, table: str = "") -> Sql:
-    """A column whose name treekit chose; of a table whose name it chose, too."""
+    """Build a column, optionally of a table; both names are chosen by treekit."""
     own = exp.Identifier(this=name, quoted=False)
     if not table:
         return exp.Column(this=own)
@@ -54,17 +54,17 @@ def column(name: str, table: str = "") -> Sql:
 
 
 def integer(number: int) -> Sql:
-    """A whole number within 64 bits."""
+    """Build an integer of up to 64 bits."""
     return exp.Literal.number(str(int(number)))
 
 
 def text(content: str, nul: str) -> Sql:
-    """A text; a NUL, which no query can hold, is made by the engine's function `nul`.
+    """Build a text; a NUL, which no literal can contain, is made by the engine's function `nul`.
 
     Raises
     ------
     ExportError
-        For half a surrogate pair, or a NUL where `nul` is empty.
+        For half a surrogate pair, or a NUL if `nul` is empty.
     """
     try:
         content.encode("utf-8")
@@ -72,7 +72,9 @@ def text(content: str, nul: str) -> Sql:
         raise ExportError(f"{content[:80]!r} is not valid Unicode text: rename it") from None
     parts: list[Sql] = [exp.Literal.string(part) for part in content.split("\0")]
     if len(parts) > 1 and not nul:
-        raise ExportError(f"{content[:80]!r} holds a NUL, which PostgreSQL cannot store: rename it")
+        raise ExportError(
+            f"{content[:80]!r} contains a NUL, which PostgreSQL cannot store: rename it"
+        )
     made = parts[0]
     for part in parts[1:]:
         made = exp.DPipe(this=made, expression=call(nul, integer(0)))
@@ -81,43 +83,43 @@ def text(content: str, nul: str) -> Sql:
 
 
 def none() -> Sql:
-    """NULL."""
+    """Build NULL."""
     return exp.Null()
 
 
 def call(function: str, *arguments: Sql) -> Sql:
-    """A function of the engine, by its own name."""
+    """Build a call of a function of the engine."""
     return exp.Anonymous(this=function, expressions=list(arguments))
 
 
 def cast(value: Sql, kind: str) -> Sql:
-    """A conversion to a type in sqlglot's words: DOUBLE, BIGINT, TEXT, FLOAT, ..."""
+    """Build a conversion to a type of sqlglot: DOUBLE, BIGINT, TEXT, FLOAT, ..."""
     if kind.endswith("[]"):
         return exp.Cast(this=value, to=exp.DataType.build(kind))
-    # Not `exp.cast`, which would parse the type's name each time.
+    # Not `exp.cast`, which would parse the type name each time.
     return exp.Cast(this=value, to=exp.DataType(this=exp.DType[kind]))
 
 
 def binary(kind: type[exp.Binary], left: Sql, right: Sql) -> Sql:
-    """Two operands, in parentheses."""
+    """Build a binary operation in parentheses."""
     return exp.Paren(this=kind(this=left, expression=right))
 
 
 def quotient(left: Sql, right: Sql) -> Sql:
-    """One number divided by another, the first a double."""
-    # Said to be typed, so that sqlglot adds no conversion of its own.
+    """Build a quotient whose left operand is a double."""
+    # Marked as typed, so that sqlglot adds no conversion.
     return exp.Div(this=left, expression=right, typed=True, safe=False)
 
 
 def when(tests: Iterable[tuple[Sql, Sql]], default: Sql | None = None) -> Sql:
-    """``CASE WHEN test THEN value ... ELSE default END``."""
+    """Build ``CASE WHEN test THEN value ... ELSE default END``."""
     return switch(None, tests, default)
 
 
 def switch(
     operand: Sql | None, tests: Iterable[tuple[Sql, Sql]], default: Sql | None = None
 ) -> Sql:
-    """``CASE operand WHEN value THEN value ... ELSE default END``; `default` without tests."""
+    """Build ``CASE operand WHEN value THEN value ... ELSE default END``; no tests: `default`."""
     ifs = [exp.If(this=test, true=value) for test, value in tests]
     if not ifs:
         return default or none()
@@ -125,24 +127,24 @@ def switch(
 
 
 def is_null(value: Sql) -> Sql:
-    """``value IS NULL``."""
+    """Build ``value IS NULL``."""
     return exp.Is(this=value, expression=none())
 
 
 def either(left: Sql, right: Sql) -> Sql:
-    """``(left OR right)``."""
+    """Build ``(left OR right)``."""
     return exp.Paren(this=exp.Or(this=left, expression=right))
 
 
 def one_of(value: Sql, members: Sequence[Sql]) -> Sql:
-    """``value IN (members)``, of at least one."""
+    """Build ``value IN (members)`` with at least one member."""
     if len(members) == 1:
         return exp.EQ(this=value, expression=members[0])
     return exp.In(this=value, expressions=list(members))
 
 
 def added(terms: Sequence[Sql]) -> Sql:
-    """The sum of whole numbers; in groups, so that no nest is too deep for an engine."""
+    """Build a sum of integers, in groups to limit the nesting depth."""
     groups = [_chain(terms[i : i + _CHAIN]) for i in range(0, len(terms), _CHAIN)]
     if len(groups) == 1:
         return groups[0]
@@ -157,12 +159,12 @@ def _chain(terms: Sequence[Sql]) -> Sql:
 
 
 def named(value: Sql, name: str) -> Sql:
-    """``value AS name``, a name that treekit chose."""
+    """Build ``value AS name``; the name is chosen by treekit."""
     return exp.Alias(this=value, alias=exp.Identifier(this=name, quoted=False))
 
 
 def select(columns: Mapping[str, Sql], source: str = "") -> exp.Select:
-    """``SELECT value AS name, ... FROM source``, all names of treekit's own."""
+    """Build ``SELECT value AS name, ... FROM source``; all names are chosen by treekit."""
     made = exp.Select(
         expressions=[
             value if value.name == name and isinstance(value, exp.Column) else named(value, name)
@@ -173,21 +175,22 @@ def select(columns: Mapping[str, Sql], source: str = "") -> exp.Select:
 
 
 # ---------------------------------------------------------------- sql query
-# A query in steps: each a SELECT from the one before, under names of treekit's own.
 
 
 @dataclass
 class Query:
-    """Steps of a query, the last of which is open.
+    """Query in named steps, each a SELECT from the previous one.
 
     Attributes
     ----------
     carried : list of str
-        Columns that every step hands on.
+        Columns that every step copies from the previous one.
     steps : list of (str, SELECT)
-        Names, and what each selects.
+        Name and SELECT of each step.
     recursive : bool
         Whether a step selects from itself.
+    last : str
+        Name of the last step.
     """
 
     carried: list[str] = field(default_factory=list)
@@ -196,23 +199,23 @@ class Query:
     last: str = ""
 
     def step(self, name: str, made: Mapping[str, Sql], keep: Iterable[str] = ()) -> None:
-        """Select `made` and the columns `keep` from the last step."""
+        """Add a step that selects `made` and the columns `keep` from the last step."""
         columns = {old: column(old) for old in (*self.carried, *keep)}
         self.put(name, select(columns | dict(made), self.last))
 
     def put(self, name: str, query: exp.Select | exp.Union) -> None:
-        """Any query as the last step."""
+        """Append any query as the last step."""
         self.steps.append((name, query))
         self.last = name
 
     def beside(self, name: str, query: exp.Select | exp.Union) -> None:
-        """A table that later steps name, before the last step."""
+        """Insert a table before all steps, for use in later steps."""
         self.steps.insert(0, (name, query))
 
     def statement(self, final: exp.Select) -> exp.Select:
-        """All steps as common table expressions of a SELECT from the last one."""
+        """Build a SELECT from the last step, with all steps as common table expressions."""
         parts = [
-            # Each step is worked out once, and not again wherever it is named.
+            # MATERIALIZED: each step is computed once, not again at each reference.
             exp.CTE(
                 this=query,
                 alias=exp.TableAlias(this=exp.to_identifier(name)),
@@ -225,7 +228,7 @@ class Query:
         return made
 
     def expression(self, final: Sql) -> Sql:
-        """One value, worked out by steps within each other: usable wherever a value is."""
+        """Build a single value from nested steps, usable wherever a value is allowed."""
         source: exp.Subquery | None = None
         for name, query in self.steps:
             query.set("from_", None)
@@ -236,7 +239,7 @@ class Query:
         self, query: exp.Select | exp.Union, source: exp.Subquery | None, name: str
     ) -> exp.Subquery:
         made = self._from(query, source)
-        # PostgreSQL would write each column's expression wherever it is named.
+        # OFFSET 0 keeps PostgreSQL from inlining each column's expression at each reference.
         made.set("offset", exp.Offset(expression=integer(0)))
         return exp.Subquery(this=made, alias=exp.TableAlias(this=exp.to_identifier(name)))
 

@@ -1,7 +1,7 @@
-"""Trees as CASE expressions, and sums of votes of all trees.
+"""Trees as CASE expressions or tables, and sums of the votes of all trees.
 
-A CASE follows the path to the heavier child, so that what it nests is at most
-half as large: 20 levels hold a million leaves, and a chain of any depth is one
+A CASE follows the path to the heavier child, so that each nested CASE is at most
+half as large: 20 levels are enough for a million leaves, and a chain of any depth is a single
 flat CASE.  (Heavy paths: Sleator and Tarjan 1983, section 5.)
 """
 
@@ -66,13 +66,13 @@ __all__ = [
 # ---------------------------------------------------------------- sql case
 
 _BITS = 31
-"""Of one of two sums of votes that share a BIGINT."""
+"""Bits of each of two sums of votes that share a BIGINT."""
 
 
 def value_groups(model: Model) -> list[list[int]]:
-    """Which of the sums each copy of the trees adds up: one, or two in one BIGINT.
+    """Return the sums that each copy of the trees computes: one, or two in one BIGINT.
 
-    Of the votes for one target's classes the last sum follows from the others.
+    The votes for the last class of a target follow from the others.
     """
     schema = model.schema
     votes = schema.task == "classification" and not model.margins
@@ -106,7 +106,7 @@ def add_case_sums(
     made: dict[str, Sql] = {}
     for number, values in enumerate(packed):
         terms = [
-            # Whole numbers that fit 32 bits would overflow them in sums.
+            # Without the cast, literals that fit 32 bits would overflow in sums.
             cast(_case(own, size, values, 0), "BIGINT")
             for own, size in zip(tests, sizes, strict=True)
         ]
@@ -116,7 +116,7 @@ def add_case_sums(
 
 
 def _unpacked(model: Model, groups: list[list[int]]) -> dict[str, Sql]:
-    """The sum of each of the model's values."""
+    """Return the sum of each of the model's values."""
     schema = model.schema
     made: dict[int, Sql] = {}
     for number, own in enumerate(groups):
@@ -142,7 +142,7 @@ def _unpacked(model: Model, groups: list[list[int]]) -> dict[str, Sql]:
 
 
 def _sizes(tree: LoweredTree) -> list[int]:
-    """Nodes below and at each node."""
+    """Count the nodes of the subtree of each node."""
     sizes = [1] * tree.n_nodes
     yes, no, kind = tree.yes.tolist(), tree.no.tolist(), tree.kind.tolist()
     for node in range(tree.n_nodes - 1, -1, -1):
@@ -152,7 +152,7 @@ def _sizes(tree: LoweredTree) -> list[int]:
 
 
 def nesting(tree: LoweredTree) -> int:
-    """CASE expressions within each other."""
+    """Compute the nesting depth of the CASE expression of a tree."""
     deep: npt.NDArray[np.int64] = np.zeros(tree.n_nodes, dtype=np.int64)
     sizes = _sizes(tree)
     for node in range(tree.n_nodes - 1, -1, -1):
@@ -163,7 +163,7 @@ def nesting(tree: LoweredTree) -> int:
 
 
 def _sides(tree: LoweredTree, sizes: list[int], node: int) -> tuple[int, int]:
-    """The lighter and the heavier child."""
+    """Return the lighter and the heavier child."""
     yes, no = int(tree.yes[node]), int(tree.no[node])
     return (yes, no) if sizes[yes] <= sizes[no] else (no, yes)
 
@@ -180,10 +180,10 @@ def _case(tests: Tests, sizes: list[int], values: list[int], node: int) -> Sql:
 
 
 # ---------------------------------------------------------------- sql table
-# Trees as tables that a recursive query walks: a plan of one size for any model.
+# A recursive query traverses tables: the size of its plan does not depend on the model.
 #
-# A step joins each row, in each tree, with the node that it reached and asks the
-# node's question; it ends at a negative number, which stands for a leaf.
+# A step joins each row, in each tree, with its current node and evaluates the
+# test of the node; the recursion ends at a negative number, which denotes a leaf.
 
 
 def add_table_sums(
@@ -210,7 +210,7 @@ def add_table_sums(
 
 
 def _add_plain(query: Query, walk: Walk, leaves: LeafTable) -> None:
-    """Steps of a model whose rows take one branch."""
+    """Add the steps of a model without fractional instances."""
     model = walk.model
     table = node_table(lower(model, walk.derived), leaves, model.schema)
     kind = table.question % 4
@@ -243,7 +243,7 @@ def _add_plain(query: Query, walk: Walk, leaves: LeafTable) -> None:
 def _members(
     kind: npt.NDArray[np.int64], starts: npt.NDArray[np.int64], codes: npt.NDArray[np.int64]
 ) -> list[str | None]:
-    """For each node that asks a set a text with 1 at the members' places, else None."""
+    """Return for each node with a set a text with 1 at the positions of the members, else None."""
     made: list[str | None] = [None] * len(kind)
     nodes = np.flatnonzero(kind == 2).tolist()
     for node, (first, last) in zip(nodes, pairwise(starts.tolist()), strict=True):
@@ -255,7 +255,7 @@ def _members(
 
 
 def _add_leaves(query: Query, leaves: LeafTable, dialect: Dialect) -> None:
-    """What is not zero in the distinct leaves, a row a number."""
+    """Add the table of nonzero entries of the distinct leaf vectors, one row per entry."""
     start, position, units = leaves.sparse()
     leaf = np.repeat(np.arange(len(start) - 1), np.diff(start))
     query.beside("leaves", dialect.rows(leaf=-1 - leaf, position=position, units=units))
@@ -286,7 +286,7 @@ def _add_sums(query: Query, model: Model, source: str) -> None:
 
 
 def _powers() -> exp.Union:
-    """Powers of two, up and down: as far as doubles go, each from the last, which is exact."""
+    """Build the table of all powers of two that are doubles, exact by repeated multiplication."""
     start = {"exponent": "0", "up": "1.0", "down": "1.0"}
     begin = select({name: exp.Literal.number(number) for name, number in start.items()})
     following: dict[str, Sql] = {
@@ -300,20 +300,19 @@ def _powers() -> exp.Union:
     )
 
 
-# ---------------------------------------------------------------- sql walk
-# What each step of a recursive query does: a row asks the question of the node it reached.
+# ---------------------------------------------------------------- sql traversal
 
 ROW = "row_number"
-"""The column that tells the rows of the table apart."""
+"""Column that identifies the rows of the table."""
 
 
 class Walk:
-    """What a step of the recursion knows.
+    """Expressions of a recursive step, which evaluates the test of each row's current node.
 
     Attributes
     ----------
     source : str
-        The step of the query that has the cells.
+        Step of the query that has the cells.
     """
 
     def __init__(
@@ -329,12 +328,12 @@ class Walk:
         self.derived, self.cells, self.used = derived, cells, sorted(used)
 
     def asked(self) -> Sql:
-        """The cell, as a double, that the node's ``feature`` names."""
+        """Select the cell of the node's ``feature``, as a double."""
         n, d = self.model.schema.n_features, self.derived.n_columns
         return self._search([*self.used, *range(n, n + d)])
 
     def _search(self, features: list[int]) -> Sql:
-        """By halves: few comparisons, and no deep nest, for thousands of columns."""
+        """Select by binary search: few comparisons and shallow nesting for thousands of columns."""
         if not features:
             return cast(exp.Null(), "DOUBLE")
         if len(features) == 1:
@@ -352,18 +351,18 @@ class Walk:
         return cast(value, "DOUBLE")
 
     def at_most(self, asked: Sql) -> Sql:
-        """``asked <= bound``."""
+        """Build ``asked <= bound``."""
         return exp.LTE(this=asked, expression=column("bound", "nodes"))
 
     def start(self, more: dict[str, Sql]) -> exp.Select:
-        """Each row at the root of each tree."""
+        """Select each row at the root of each tree."""
         columns = {ROW: column(ROW, self.source), "node": column("node", "roots")} | more
         return select(columns, self.source).join(
             exp.to_table("roots"), join_type="CROSS", copy=False
         )
 
     def moved(self, columns: dict[str, Sql]) -> exp.Select:
-        """Each row, beside the node that it reached, and its cells."""
+        """Select each row joined with its current node and its cells."""
         made = select({ROW: column(ROW, "steps")} | columns, "steps")
         here = exp.EQ(this=column("node", "nodes"), expression=column("node", "steps"))
         own = exp.EQ(this=column(ROW, self.source), expression=column(ROW, "steps"))
@@ -372,33 +371,32 @@ class Walk:
 
 
 def character(name: str, code: Sql, width: int) -> Sql:
-    """What stands in the text of a node for a level's code; "" beyond its end."""
+    """Build the entry of a category code in a text column of the node; "" beyond its end."""
     at = exp.Mul(this=exp.Paren(this=cast(code, "BIGINT")), expression=integer(width))
     start = cast(exp.Add(this=at, expression=integer(1)), "INT")
     return call("SUBSTR", column(name, "nodes"), start, integer(width))
 
 
 def recurse(query: Query, start: exp.Select, moved: exp.Select) -> None:
-    """Add the step that begins with `start` and goes on with `moved` as long as a row moves."""
+    """Add the recursive step that begins with `start` and repeats `moved` until no row moves."""
     query.put("steps", exp.union(start, moved, distinct=False, copy=False))
 
 
 # ---------------------------------------------------------------- sql tests
-# The questions of lowered trees as conditions of SQL.
 
 _MOST_TERMS = 450
-"""Of a sum: each nests the one before by two, and engines nest up to 1,000."""
+"""Maximum terms of a sum: each adds two levels of nesting, and engines allow 1,000."""
 
 
 def derived_branch(
     model: Model, derived: DerivedColumns, number: int, cells: Cells, dialect: Dialect
 ) -> list[Sql]:
-    """Tests of a derived column, in order: each 0 or 1, or NULL if it says nothing.
+    """Build the tests of a derived column, in order: each 0, 1, or NULL if unknown.
 
     Raises
     ------
     ExportError
-        For a sum of more columns than the engines can add up in order.
+        For a sum of more columns than the engines can add in order.
     """
     own = range(int(derived.test_start[number]), int(derived.test_start[number + 1]))
     return [
@@ -429,7 +427,7 @@ def _linear_test(
     features, weights = derived.term_feature[own].tolist(), derived.term_weight[own].tolist()
     if len(features) > _MOST_TERMS:
         raise ExportError(
-            f"SQL adds up to {_MOST_TERMS} columns in order, and a split of the model has "
+            f"SQL supports sums of up to {_MOST_TERMS} columns; a split of the model has "
             f"{len(features)}: export to another target"
         )
     threshold = float(derived.threshold[test])
@@ -441,15 +439,15 @@ def _linear_test(
         value = _sum(features, weights, cells, dialect)
     at_most = exp.LTE(this=value.copy(), expression=dialect.bound(threshold))
     above = exp.GT(this=value.copy(), expression=dialect.bound(threshold))
-    said = (derived.below[test], derived.above[test], derived.lost[test])
+    branches = (derived.below[test], derived.above[test], derived.lost[test])
     conditions: tuple[Sql, ...] = at_most, above, is_null(value)
-    pairs = zip(conditions, map(int, said), strict=True)
+    pairs = zip(conditions, map(int, branches), strict=True)
     tests = [(condition, integer(branch)) for condition, branch in pairs if branch >= 0]
     return when(tests) if tests else cast(exp.Null(), "BIGINT")
 
 
 def _sum(features: list[int], weights: list[float], cells: Cells, dialect: Dialect) -> Sql:
-    """A chain of products and sums in double, in the order of the columns."""
+    """Build a weighted sum in double, in the order of the columns."""
     made: Sql | None = None
     for feature, weight in zip(features, weights, strict=True):
         term = exp.Mul(this=dialect.bound(weight), expression=cells.summed(feature))
@@ -457,11 +455,11 @@ def _sum(features: list[int], weights: list[float], cells: Cells, dialect: Diale
     assert made is not None  # noqa: S101 - a linear test has a term
     if len(features) == 1:
         return exp.Paren(this=made)
-    return dialect.not_nan(exp.Paren(this=made))  # infinite terms of both signs
+    return dialect.not_nan(exp.Paren(this=made))  # NaN: infinite terms of both signs
 
 
 class Tests:
-    """The conditions of one tree."""
+    """SQL conditions of the tests of one tree."""
 
     def __init__(
         self,
@@ -476,9 +474,9 @@ class Tests:
         self.thresholds = plain_thresholds(tree, model.schema).tolist()
 
     def condition(self, node: int, wanted: bool) -> Sql:
-        """TRUE where the row takes the yes branch (the no branch if not `wanted`).
+        """Build the condition of the yes branch (the no branch if not `wanted`).
 
-        Elsewhere FALSE or NULL, which a CASE takes alike.
+        It is TRUE if the row takes the branch, else FALSE or NULL, equivalent in a CASE.
         """
         kind, feature = self.tree.kind[node], int(self.tree.feature[node])
         if feature >= self.model.schema.n_features:
@@ -501,7 +499,7 @@ class Tests:
         return compared
 
     def _derived(self, node: int, number: int, wanted: bool) -> Sql:
-        """A derived column is 0 in the yes branch; where nothing is known, the missing side."""
+        """Build the test of a derived column: 0 is the yes branch, unknown the missing branch."""
         tests = derived_branch(self.model, self.derived, number, self.cells, self.dialect)
         missing = integer(0 if self.tree.missing_yes[node] else 1)
         return exp.EQ(
@@ -510,22 +508,21 @@ class Tests:
 
 
 def used_features(trees: tuple[LoweredTree, ...], derived: DerivedColumns, n: int) -> set[int]:
-    """Columns of the row, of `n`, that the trees ask."""
+    """Return the input columns, of `n`, that the trees use."""
     asked = [np.unique(tree.feature) for tree in trees]
     found = {int(f) for features in asked for f in features.tolist() if 0 <= f < n}
     found |= set(np.unique(derived.term_feature).tolist())
     return found | {f for f in np.unique(derived.level_feature).tolist() if f >= 0}
 
 
-# ---------------------------------------------------------------- sql divided
-# A recursive query over rows that divide at missing values.
+# ---------------------------------------------------------------- sql fractional instances
 
 _DIGITS = 4
-"""Of a branch in the text that lists those of a column's levels."""
+"""Digits of a branch in the text that lists the branches of a column's categories."""
 
 
 def add_divided(query: Query, walk: Walk, leaves: LeafTable) -> None:
-    """Steps of a model whose rows divide: a part of the mass goes on to each branch."""
+    """Add the steps of a model with fractional instances: each branch gets a part of the mass."""
     dialect = walk.dialect
     table = divided_table(walk.model, leaves, walk.derived)
     inner = np.flatnonzero(table.question >= 0)
@@ -582,7 +579,7 @@ def add_divided(query: Query, walk: Walk, leaves: LeafTable) -> None:
 def _branches(
     model: Model, first: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """How many branches each inner node has, and the node of each branch."""
+    """Return the number of branches of each inner node, and the node of each branch."""
     counts = np.concatenate([tree.n_children for tree in model.trees]).astype(np.int64)
     counts = counts[counts > 0]
     within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -594,7 +591,10 @@ def _branch_texts(
     table: DividedTable,
     inner: npt.NDArray[np.int64],
 ) -> list[str | None]:
-    """For each inner node that asks levels the branch of each plus one, in `_DIGITS`; 0: none."""
+    """Return for each inner node the text of its category branches, None for other splits.
+
+    Each category has its branch plus one in `_DIGITS` digits; 0: none.
+    """
     question, value, level_branch = table.question, table.value, table.level_branch
     sizes = model.schema.n_levels
     made: list[str | None] = []
@@ -609,7 +609,7 @@ def _branch_texts(
 
 
 def _taken(walk: Walk, texts: list[str | None]) -> Sql:
-    """The branch that a row takes, NULL where it divides."""
+    """Build the branch that a row takes, NULL if the instance is divided."""
     asked = walk.asked()
     gone = when([(is_null(asked), integer(0))], integer(1))
     never = exp.EQ(this=column("never", "nodes"), expression=integer(1))

@@ -1,10 +1,10 @@
 """The Open Inference Protocol v2 over gRPC; extra ``treekit-ml[grpc]``.
 
-| module | holds |
+| module | contents |
 |---|---|
 | `messages`, ``inference.proto`` | the protocol's messages and their tensors |
-| `describe` | makes ``inference.binpb``, which ships, from the .proto |
-| `server` | methods, limits, status codes, metrics; start and stop |
+| `describe` | compiles the .proto file to the included ``inference.binpb`` |
+| `server` | methods, limits, status codes, metrics; startup and shutdown |
 """
 
 from __future__ import annotations
@@ -29,29 +29,30 @@ async def start_grpc(
     check_token: CheckToken | None = None,
     note: Note | None = None,
 ) -> GrpcServer:
-    """Answer over gRPC, on the event loop that runs.
+    """Start a gRPC server on the running event loop.
 
     Parameters
     ----------
     service : Service
     settings : ServeSettings
-        Of it: host, ``grpc_port`` (0: any that is free), TLS, and whether workers share the port.
+        Uses host, ``grpc_port`` (0: any free port), TLS, and the number of workers, which share
+        the port.
     check_token : callable, optional
         Called with the metadata ``authorization`` of each call, or None.
     note : callable, optional
-        Told of each call that has ended (`treekit.serve.grpc.server.Call`): for metrics and logs.
+        Called with each finished `treekit.serve.grpc.server.Call`, for metrics and logs.
 
     Returns
     -------
     GrpcServer
-        With ``port`` and ``await stop(grace)``.
+        Running server with ``port`` and ``await stop(grace)``.
 
     Raises
     ------
     MissingExtraError
-        Without grpcio.
+        If grpcio is not installed.
     SettingError
-        For a place that cannot be listened on, or certificates that cannot be used.
+        If the address cannot be bound, or the certificates are invalid.
     """
     try:
         import grpc  # noqa: F401 - whether it is there

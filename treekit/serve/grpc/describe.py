@@ -1,6 +1,6 @@
-"""The protocol's description as bytes: ``python -m treekit.serve.grpc.describe`` writes them.
+"""Compile ``inference.proto``: ``python -m treekit.serve.grpc.describe``.
 
-For who alters ``inference.proto``; a server reads the bytes and needs no compiler.
+Only needed after a change of ``inference.proto``; servers read the compiled description.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ __all__ = [
 
 
 def described() -> bytes:
-    """What ``inference.proto`` says: a serialized ``FileDescriptorProto``, without comments.
+    """Compile ``inference.proto`` to a serialized ``FileDescriptorProto`` without comments.
 
     Raises
     ------
     MissingExtraError
-        Without grpcio-tools.
+        If grpcio-tools is not installed.
     ValueError
-        If the compiler refuses the file; it says why on stderr.
+        If the compilation fails; the reason is printed on stderr.
     """
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
@@ -37,7 +37,7 @@ def described() -> bytes:
         out = Path(folder) / "set.binpb"
         given = ["protoc", f"-I{source.parent}", f"--descriptor_set_out={out}", source.name]
         if protoc.main(given):
-            raise ValueError(f"the compiler refuses {source.name}")
+            raise ValueError(f"compilation of {source.name} failed")
         (file,) = FileDescriptorSet.FromString(out.read_bytes()).file
     text: bytes = file.SerializeToString(deterministic=True)
     return text

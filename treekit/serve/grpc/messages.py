@@ -1,8 +1,7 @@
-"""The protocol's messages, made at import of the description that ships with treekit.
+"""Messages of the protocol, created at import from the included description.
 
-They live in a descriptor pool of their own: a process may hold tritonclient's messages of
-the same names beside them, and any version of the protobuf runtime will do, while generated
-modules are bound to one.
+They are in a separate descriptor pool, so that a process may also import tritonclient's messages
+of the same names.  Unlike generated modules they work with any version of the protobuf runtime.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ __all__ = [
 # ---------------------------------------------------------------- messages
 
 DESCRIPTION = Path(__file__).with_name("inference.binpb")
-"""The serialized description of ``inference.proto``; `treekit.serve.grpc.describe` writes it."""
+"""Compiled ``inference.proto``, written by `treekit.serve.grpc.describe`."""
 
 SERVICE = "inference.GRPCInferenceService"
 
@@ -43,20 +42,19 @@ _pool.AddSerializedFile(DESCRIPTION.read_bytes())
 
 
 def message(name: str) -> Any:
-    """The class of a message of the protocol, such as ``ModelInferRequest``."""
+    """Return the class of a message, such as ``ModelInferRequest``."""
     return GetMessageClass(_pool.FindMessageTypeByName(f"inference.{name}"))
 
 
 def methods() -> dict[str, tuple[Any, Any]]:
-    """The classes of request and answer of each method of the service."""
+    """Return the request and response classes of each method of the service."""
     return {
         method.name: (GetMessageClass(method.input_type), GetMessageClass(method.output_type))
         for method in _pool.FindServiceByName(SERVICE).methods
     }
 
 
-# ---------------------------------------------------------------- contents
-# Tensors of the protocol's messages, raw or in fields of their type.
+# ---------------------------------------------------------------- tensor contents
 
 _FIELDS = {
     "BOOL": "bool_contents",
@@ -68,27 +66,27 @@ _FIELDS = {
     "FP64": "fp64_contents",
     "BYTES": "bytes_contents",
 }
-"""Where the elements of each datatype are; FP16 has no field and is raw."""
+"""Field with the elements of each datatype; FP16 has no field and is raw."""
 
 _WIDE = {"int_contents": np.int32, "uint_contents": np.uint32}
-"""Fields that hold narrower types than their own."""
+"""NumPy type of fields that also contain narrower types."""
 
 
 def tensors_of(request: Any, rows: int) -> list[Tensor]:
-    """The inputs of a ``ModelInferRequest``.
+    """Convert the inputs of a ``ModelInferRequest``.
 
     Parameters
     ----------
     request : message
     rows : int
-        More are refused before elements are read.
+        Maximum rows, checked before elements are read.
 
     Raises
     ------
     InvalidRequestError
-        Names the input, and what is wrong with its datatype, shape or elements.
+        If datatype, shape or elements of an input are invalid; the message names the input.
     TooLargeError
-        If there are more rows.
+        If there are more than `rows` rows.
     """
     raw = request.raw_input_contents
     for given in request.inputs:
@@ -97,20 +95,19 @@ def tensors_of(request: Any, rows: int) -> list[Tensor]:
         return [_typed(given) for given in request.inputs]
     if len(raw) != len(request.inputs):
         raise InvalidRequestError(
-            f"raw_input_contents holds {len(raw)} tensors for {len(request.inputs)} inputs; give "
-            "one for each, in their order"
+            f"raw_input_contents has {len(raw)} tensors for {len(request.inputs)} inputs; give "
+            "one for each, in the same order"
         )
     for given in request.inputs:
         if given.contents.ListFields():
             raise InvalidRequestError(
-                f"input {shown(given.name)} has contents beside raw_input_contents; give one of "
-                "them"
+                f"input {shown(given.name)} has both contents and raw_input_contents; give only one"
             )
     return [_raw(given, data) for given, data in zip(request.inputs, raw, strict=True)]
 
 
 def _check(given: Any, rows: int) -> None:
-    """Refuse an input of too many rows, or whose cells are elsewhere."""
+    """Check the number of rows and the parameters of an input."""
     if given.shape and given.shape[0] > rows:
         raise TooLargeError(
             f"input {shown(given.name)} has {given.shape[0]:,} rows; this server takes {rows:,} at "
@@ -120,18 +117,18 @@ def _check(given: Any, rows: int) -> None:
 
 
 def refuse_parameters(of: str, parameters: Iterable[str]) -> None:
-    """Refuse parameters that ask for what this server does not do.
+    """Reject parameters that are not supported.
 
     Raises
     ------
     InvalidRequestError
-        Names the parameter, and whose it is.
+        If a parameter is unsupported; the message names it and its owner.
     """
     for name in parameters:
         if name == "classification" or name.startswith("shared_memory_"):
             raise InvalidRequestError(
-                f"{of} has the parameter {shown(name)}, of an extension that this server does not "
-                "have; leave it out"
+                f"{of} has the parameter {shown(name)} of an extension that this server does not "
+                "support; leave it out"
             )
 
 
@@ -148,20 +145,21 @@ def _typed(given: Any) -> Tensor:
     field = _FIELDS.get(datatype)
     if field is None:
         raise InvalidRequestError(
-            f"input {shown(name)} is {datatype}, for which contents have no field; send it in "
+            f"input {shown(name)} is {datatype}, which has no field in contents; send it in "
             "raw_input_contents"
         )
     for filled, _ in given.contents.ListFields():
         if filled.name != field:
             raise InvalidRequestError(
-                f"input {shown(name)} is {datatype} and has contents in {filled.name}; they belong "
+                f"input {shown(name)} is {datatype}, but has contents in {filled.name}; send them "
                 f"in {field}"
             )
     size = checked_size(name, shape)
     values = getattr(given.contents, field)
     if len(values) != size:
         raise InvalidRequestError(
-            f"input {shown(name)} has {len(values)} values, and shape {shown(shape)} holds {size}"
+            f"input {shown(name)} has {len(values)} values, but shape {shown(shape)} requires "
+            f"{size}"
         )
     if datatype == "BYTES":
         cells = np.empty(size, dtype=object)
@@ -177,7 +175,7 @@ def _text(name: str, number: int, element: bytes) -> str:
         return element.decode()
     except UnicodeDecodeError as error:
         raise InvalidRequestError(
-            f"input {shown(name)} has an element {number} (counting from 0) that is no UTF-8: "
+            f"input {shown(name)} has an element {number} (counting from 0) that is not UTF-8: "
             f"{error.reason}"
         ) from None
 
@@ -185,34 +183,34 @@ def _text(name: str, number: int, element: bytes) -> str:
 def _narrowed(
     name: str, datatype: str, cells: npt.NDArray[Any], dtype: np.dtype[Any]
 ) -> npt.NDArray[Any]:
-    """The cells as `dtype`, which holds them all."""
+    """Convert cells to a narrower type, which must represent all of them."""
     narrow = cells.astype(dtype, copy=False)
     if narrow.dtype != cells.dtype:
         wrong = narrow != cells
         if wrong.any():
             raise InvalidRequestError(
-                f"input {shown(name)} is {datatype} and holds {cells[wrong][0]}, which it cannot"
+                f"input {shown(name)} has value {cells[wrong][0]}, out of the range of {datatype}"
             )
     return narrow
 
 
 def fill(answer: Any, outputs: list[Tensor], *, raw: bool) -> None:
-    """Put the outputs in a ``ModelInferResponse``.
+    """Add the outputs to a ``ModelInferResponse``.
 
     Parameters
     ----------
     answer : message
     outputs : list of Tensor
     raw : bool
-        As bytes, rather than in fields of their type; also done if one of them has no field.
+        Whether to add them as bytes instead of typed fields; implied if an output has no field.
     """
     raw = raw or any(output.datatype not in _FIELDS for output in outputs)
     for output in outputs:
-        said = answer.outputs.add(name=output.name, datatype=output.datatype, shape=output.shape)
+        tensor = answer.outputs.add(name=output.name, datatype=output.datatype, shape=output.shape)
         if raw:
             answer.raw_output_contents.append(bytes_of(output))
             continue
         values = output.cells.ravel().tolist()
         if output.datatype == "BYTES":
             values = [text.encode() for text in values]
-        getattr(said.contents, _FIELDS[output.datatype]).extend(values)
+        getattr(tensor.contents, _FIELDS[output.datatype]).extend(values)

@@ -1,4 +1,4 @@
-"""The server over gRPC: calls within bounds, errors as status codes, start and stop."""
+"""gRPC server: methods, limits, status codes, startup and shutdown."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ __all__ = [
 # ---------------------------------------------------------------- server
 
 CheckToken = Callable[[bytes | None], None]
-"""Raises `UnauthorisedError` for a value of ``authorization`` that does not do."""
+"""Function that raises `UnauthorisedError` for an invalid value of ``authorization``."""
 
 _log = logging.getLogger("treekit.serve.grpc")
 
@@ -61,20 +61,20 @@ _CODES = {
 }
 
 _HEALTH = frozenset({"ServerLive", "ServerReady"})
-"""Asked by orchestrators, which have no token, most of all when a server is overrun."""
+"""Methods called by orchestrators without a token, also if the server is overloaded."""
 
 _DETAIL_BYTES = 2000
-"""Of a message: a trailer takes 8 KiB, and each byte may become three."""
+"""Maximum bytes of an error message: a trailer is limited to 8 KiB, and a byte may need three."""
 
 _CONNECTION_SECONDS = 300
-"""Age at which a client is asked to connect anew: nobody holds an answer for ever."""
+"""Age at which a connection is closed, so that no client blocks a response forever."""
 
 
 class _Face:
-    """Calls of one server.
+    """Handler of the calls of one server.
 
-    Every method is registered as a stream, which is the same on the wire: so the token is
-    checked and the time runs before the request's message has arrived.
+    Every method is registered as a stream, which is identical on the wire: so the token is
+    checked and the time limit starts before the request message has arrived.
     """
 
     def __init__(self, service: Service, check_token: CheckToken | None, note: Note | None) -> None:
@@ -84,7 +84,7 @@ class _Face:
         self._methods = Methods(service)
 
     def handlers(self) -> Any:
-        """The service, for a server of grpcio."""
+        """Return the generic handler for a grpcio server."""
         return grpc.method_handlers_generic_handler(
             SERVICE,
             {
@@ -94,7 +94,7 @@ class _Face:
         )
 
     async def _serve(self, name: str, kind: Any, _: Any, context: Any) -> None:
-        """Answer one call; it is in the works until the client has taken the answer."""
+        """Handle one call, which is in progress until the client has received the response."""
         call = Call(name, context.peer())
         self._working.inc()
         try:
@@ -105,12 +105,12 @@ class _Face:
             call.status, call.error = error.status, str(error)
             code = _CODES.get(error.status, grpc.StatusCode.UNKNOWN)
             await context.abort(code, _detail(call.error))
-        except aio.BaseError:  # of the call itself: the client went
+        except aio.BaseError:  # of the call itself: the client disconnected
             raise
-        except Exception:  # noqa: BLE001 - a client learns nothing of what is inside
+        except Exception:  # noqa: BLE001 - internal details are not sent to clients
             _log.exception("request %s failed", call.id)
             call.status = 500
-            call.error = f"an error inside the server; its log has it as request {call.id}"
+            call.error = f"internal server error; see the server log for request id {call.id}"
             await context.abort(grpc.StatusCode.INTERNAL, call.error)
         finally:
             self._working.dec()
@@ -136,12 +136,12 @@ class _Face:
         try:
             request = kind.FromString(data)
         except DecodeError as error:
-            raise InvalidRequestError(f"the message is no {name}Request: {error}") from None
+            raise InvalidRequestError(f"the message is not a {name}Request: {error}") from None
         answer = await self._methods[name](request)
         if name == "ModelInfer":
             call.answered(answer)
-        said: bytes = answer.SerializeToString()
-        return said
+        encoded: bytes = answer.SerializeToString()
+        return encoded
 
 
 def _authorization(context: Any) -> bytes | None:
@@ -152,15 +152,15 @@ def _authorization(context: Any) -> bytes | None:
 
 
 def _detail(text: str) -> str:
-    """A message as short as a trailer has to be."""
-    said = text.encode(errors="backslashreplace")
-    if len(said) <= _DETAIL_BYTES:
-        return said.decode()
-    return said[:_DETAIL_BYTES].decode(errors="ignore") + " ..."
+    """Truncate an error message to the limit of a trailer."""
+    encoded = text.encode(errors="backslashreplace")
+    if len(encoded) <= _DETAIL_BYTES:
+        return encoded.decode()
+    return encoded[:_DETAIL_BYTES].decode(errors="ignore") + " ..."
 
 
 class GrpcServer:
-    """A server that has been started.
+    """Running gRPC server.
 
     Attributes
     ----------
@@ -171,18 +171,18 @@ class GrpcServer:
         self._server, self.port = server, port
 
     async def stop(self, grace: float) -> None:
-        """Take no more calls, and end those in the works in `grace` seconds at the latest."""
+        """Accept no more calls, and cancel those in progress after `grace` seconds."""
         await self._server.stop(grace)
 
 
 async def start(
     service: Service, settings: ServeSettings, check_token: CheckToken | None, note: Note | None
 ) -> GrpcServer:
-    """Listen; see `treekit.serve.grpc.start_grpc`."""
+    """Start the server; see `treekit.serve.grpc.start_grpc`."""
     if settings.grpc_port is None:
-        raise SettingError("grpc_port is None; give the port where gRPC is to listen, or 0")
+        raise SettingError("grpc_port is None; give the gRPC port, or 0 for any free port")
     if settings.token_file is not None and check_token is None:
-        raise SettingError("there is a token file and nothing that checks tokens")
+        raise SettingError("token_file requires check_token")
     server = aio.server(options=_options(service.limits, settings))
     server.add_generic_rpc_handlers((_Face(service, check_token, note).handlers(),))
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -206,17 +206,17 @@ def _options(limits: Limits, settings: ServeSettings) -> list[tuple[str, int]]:
     return [
         ("grpc.max_receive_message_length", limits.body_bytes),  # also when decompressed
         ("grpc.max_send_message_length", -1),
-        ("grpc.max_concurrent_streams", 2 * limits.requests),  # of one connection
+        ("grpc.max_concurrent_streams", 2 * limits.requests),  # per connection
         ("grpc.max_connection_idle_ms", 1000 * _CONNECTION_SECONDS),
         ("grpc.max_connection_age_ms", 1000 * _CONNECTION_SECONDS),
         ("grpc.max_connection_age_grace_ms", int(2000 * limits.seconds)),
-        # Two servers would share a port in silence.
+        # Otherwise two servers would silently share a port.
         ("grpc.so_reuseport", int(settings.workers > 1)),
     ]
 
 
 def _credentials(settings: ServeSettings) -> Any:
-    """TLS as HTTP has it; None: without."""
+    """Return the TLS credentials, or None without TLS."""
     if settings.tls_cert is None or settings.tls_key is None:
         return None
     pair = Path(settings.tls_key).read_bytes(), Path(settings.tls_cert).read_bytes()
@@ -224,24 +224,23 @@ def _credentials(settings: ServeSettings) -> Any:
 
 
 # ---------------------------------------------------------------- methods
-# What each method of the service does: messages to the core, and its answers back.
 
 _ANSWERS = {name: answer for name, (_, answer) in methods().items()}
 
 
 def _new(method: str, /, **fields: Any) -> Any:
-    """The answer of a method."""
+    """Create the response message of a method."""
     return _ANSWERS[method](**fields)
 
 
 class Methods:
-    """The methods on one service: each takes the request's message and gives the answer's."""
+    """gRPC methods of one service; each maps the request message to the response message."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     def __getitem__(self, name: str) -> Callable[[Any], Awaitable[Any]]:
-        """The method of this name."""
+        """Return the method with a name."""
         known: dict[str, Callable[[Any], Awaitable[Any]]] = {
             "ServerLive": self._live,
             "ServerReady": self._ready,
@@ -264,7 +263,7 @@ class Methods:
         return _new("ServerReady", ready=self._service.ready)
 
     async def _model_ready(self, request: Any) -> Any:
-        """Also of a model that is not there: who waits for one asks again."""
+        """Report whether a model is served; False if it is unknown, as clients may poll for it."""
         try:
             self._service.repository.get(request.name or None, request.version or None)
         except (NotFoundError, UnavailableError):
@@ -327,19 +326,19 @@ class Methods:
         self._check_repository(request)
         if not self._service.control:
             raise ForbiddenError(
-                "models are loaded and unloaded by requests only where the server was started "
-                "with --control"
+                "loading and unloading models by requests is disabled; start the server with "
+                "--control"
             )
         for key in request.parameters:
-            if key != "unload_dependents":  # there are none
+            if key != "unload_dependents":  # accepted, as no model has dependents
                 raise InvalidRequestError(
-                    f"this server has no parameter {shown(key)}: a model is what its file says"
+                    f"unsupported parameter {shown(key)}: models are loaded from files unchanged"
                 )
         try:
             await asyncio.to_thread(do, request.model_name)
         except ServeError:
             raise
-        except (TreekitError, OSError) as error:  # of files: two of one name, say
+        except (TreekitError, OSError) as error:  # of files, such as two with the same name
             name = shown(request.model_name)
             raise UnavailableError(f"model {name} was not changed: {error}") from error
 
@@ -347,33 +346,33 @@ class Methods:
     def _check_repository(request: Any) -> None:
         if request.repository_name:
             raise InvalidRequestError(
-                f"there is no repository {shown(request.repository_name)}; this server has one, "
-                "without a name"
+                f"unknown repository {shown(request.repository_name)}; this server has a single "
+                "repository without a name"
             )
 
 
-# ---------------------------------------------------------------- call
-# What is known of one call, for metrics and logs.
+# ---------------------------------------------------------------- call records
 
 
 class Call:
-    """One call, as metrics and logs are told of it; the names are those of HTTP's record.
+    """Record of one call for metrics and logs, with the attributes of the HTTP record.
 
     Attributes
     ----------
     id : str
         16 hexadecimal digits.
     method, path : str
-        ``gRPC``, and the method's name.
+        ``gRPC`` and the name of the method.
     client : str
-        Its address, without the port.
+        Address of the client without the port.
     status : int
-        HTTP's for the same; 0 where the client went before it was answered.
+        Equivalent HTTP status; 0 if the client disconnected before the response.
     model, version, rows : str, str, int
-        What answered, and of how much; empty and 0 where no model did.
+        Model, version and number of rows of a prediction; else empty and 0.
     error : str
-        The message of a refusal.
+        Error message.
     seconds : float
+        Duration, once the call has ended.
     """
 
     status = rows = 0
@@ -385,15 +384,15 @@ class Call:
         self.seconds = perf_counter()
 
     def answered(self, answer: Any) -> None:
-        """Take what a ``ModelInferResponse`` tells."""
+        """Record the model and the rows of a ``ModelInferResponse``."""
         self.model, self.version = answer.model_name, answer.model_version
         self.rows = answer.outputs[0].shape[0] if answer.outputs else 0
 
 
 def _address(peer: str) -> str:
-    """The address in what gRPC says of a client, such as ``ipv6:%5B::1%5D:4711``."""
+    """Extract the address from a gRPC peer, such as ``ipv6:%5B::1%5D:4711``."""
     return unquote(peer.partition(":")[2].rpartition(":")[0]).strip("[]") or peer
 
 
 Note = Callable[[Call], None]
-"""Told of each call that has ended."""
+"""Function called with each finished call."""

@@ -1,4 +1,4 @@
-"""Bodies, answers and errors over ASGI: what all HTTP endpoints share."""
+"""Request bodies, responses and errors over ASGI, shared by all HTTP endpoints."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ __all__ = [
 Headers = Iterable[tuple[bytes, bytes]]
 
 REFUSED = "treekit.refused"
-"""Key of a scope: what its endpoint refused the request for."""
+"""Scope key: error message with which the endpoint rejected the request."""
 
 _HELD = "treekit.held"
-"""Key of a scope: bytes of the request's body that are held."""
+"""Scope key: bytes of the request body that are counted as pending."""
 
 _JSON = b"application/json"
 _MESSAGE = 2_000
 _BODIES = 16
-"""How many bodies of the most bytes that one may have are held at once; what comes in one
-piece, 64 KB or so, is not counted."""
+"""Maximum pending bodies per process, in bodies of maximum size; bodies that arrive in one piece,
+about 64 KB, are not counted."""
 
 
 class Reply(NamedTuple):
-    """An answer: bytes, what they are, and headers beside type and length."""
+    """Response: body, media type and headers other than type and length."""
 
     body: bytes
     status: int = 200
@@ -58,7 +58,7 @@ class Reply(NamedTuple):
     headers: Headers = ()
 
     def own_headers(self) -> list[tuple[bytes, bytes]]:
-        """All headers, a new list."""
+        """Return all headers as a new list."""
         return [
             (b"content-type", self.media),
             (b"content-length", b"%d" % len(self.body)),
@@ -66,39 +66,40 @@ class Reply(NamedTuple):
         ]
 
     async def send(self, send: Send) -> None:
-        """Send all of it."""
+        """Send the response."""
         start = {"type": "http.response.start", "status": self.status}
         await send({**start, "headers": self.own_headers()})
         await send({"type": "http.response.body", "body": self.body})
 
 
 def json_reply(value: Any, status: int = 200, headers: Headers = ()) -> Reply:
-    """A value as JSON."""
+    """Return a JSON response."""
     return Reply(msgspec.json.encode(value), status, headers=headers)
 
 
 def error_reply(status: int, message: str, headers: Headers = ()) -> Reply:
-    """The protocol's ``$error_response``; what a request brought is cut where it is long."""
+    """Return an ``$error_response`` of the protocol; long messages are truncated."""
     if len(message) > _MESSAGE:
         message = f"{message[:_MESSAGE]}..."
-    message = message.encode(errors="backslashreplace").decode()  # names of files may be no UTF-8
+    # File names may not be valid UTF-8.
+    message = message.encode(errors="backslashreplace").decode()
     return json_reply({"error": message}, status, headers)
 
 
 class Endpoint:
-    """An ASGI application of one function; what it refuses becomes a JSON error.
+    """ASGI application of one function; its `ServeError` becomes a JSON error.
 
     Parameters
     ----------
     handle : callable
-        ``await handle(scope, receive)`` gives a `Reply`, or raises a `ServeError`.
+        ``await handle(scope, receive)`` returns a `Reply` or raises a `ServeError`.
     """
 
     def __init__(self, handle: Callable[[Scope, Receive], Awaitable[Reply]]) -> None:
         self._handle = handle
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request."""
         try:
             reply = await self._handle(scope, receive)
         except ServeError as error:
@@ -110,20 +111,20 @@ class Endpoint:
 
 
 async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
-    """The whole body of a request of an `Endpoint`, inflated.
+    """Read and decompress the body of a request to an `Endpoint`.
 
     Raises
     ------
     BusyError
-        If the bodies of all requests together are too long.
+        If the pending bodies of all requests exceed the limit.
     TooLargeError
-        If it is longer than the limit, by its header, as it arrives or when inflated.
+        If it exceeds the limit, by its header, on arrival or when decompressed.
     TooSlowError
-        If it is not there in time.
+        If it does not arrive in time.
     UnsupportedError
-        If it is in a coding that is not known.
+        If its Content-Encoding is not supported.
     InvalidRequestError
-        If the client goes before it is there, or it is not of its coding.
+        If the client disconnects, or the body does not match its Content-Encoding.
     """
     body = await _arrived(scope, receive, limits)
     coding = header(scope, b"content-encoding")
@@ -142,7 +143,7 @@ async def _arrived(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     arriving = receive()
     try:
         waits_for = arriving.send(None)  # type: ignore[attr-defined]
-    except StopIteration as there:  # the usual case: nothing to wait for, nothing to limit
+    except StopIteration as there:  # common case: the body is available, no time limit needed
         message = there.value
     else:
         with _arriving(limits.seconds).watch():
@@ -175,24 +176,21 @@ async def _all_parts(scope: Scope, message: Message, receive: Receive, limits: L
 
 
 def _hold(scope: Scope, size: int, limits: Limits) -> None:
-    """Count so many bytes more until the request is answered."""
+    """Count bytes of a body as pending until the request is answered."""
     most = _BODIES * limits.body_bytes
     if _of_thread.held + size > most:
-        raise BusyError(
-            f"the bodies of the requests in the works have {most:,} bytes, as many as this "
-            "server holds; come again in a second"
-        )
+        raise BusyError(f"server busy: pending request bodies exceed {most:,} bytes; retry in 1 s")
     _of_thread.held += size
     scope[_HELD] = scope.get(_HELD, 0) + size
 
 
 @coroutine
 def _resumed(arriving: Any, waits_for: Any) -> Any:
-    """Await a coroutine that has begun: what it waits for goes up to the event loop."""
+    """Await a coroutine that was already started and yielded `waits_for`."""
     while True:
         try:
             value = yield waits_for
-        except BaseException as error:  # noqa: BLE001 - a cancellation, too, is its own
+        except BaseException as error:  # noqa: BLE001 - passed on, including cancellation
             step, given = arriving.throw, error
         else:
             step, given = arriving.send, value
@@ -202,11 +200,11 @@ def _resumed(arriving: Any, waits_for: Any) -> Any:
             return there.value
 
 
-_GONE = "the client went before its body had arrived"
+_GONE = "the client disconnected before its body had arrived"
 
 
 class _OfThread(threading.local):
-    """Of each thread its own: only in its own thread may an event loop be touched."""
+    """State of each thread, as an event loop may only be used in its own thread."""
 
     def __init__(self) -> None:
         self.arriving: dict[float, Deadlines] = {}
@@ -217,7 +215,7 @@ _of_thread = _OfThread()
 
 
 def _arriving(seconds: float) -> Deadlines:
-    """The bodies under way in this thread's event loop that may take so long."""
+    """Return the deadlines of bodies in this thread's event loop with this time limit."""
     found = _of_thread.arriving.get(seconds)
     if found is None:
         late = TooSlowError(
@@ -228,7 +226,7 @@ def _arriving(seconds: float) -> Deadlines:
 
 
 def header(scope: Scope, name: bytes) -> bytes | None:
-    """The first header of this name (lower case), or None."""
+    """Return the first header of a name in lower case, or None."""
     for key, value in scope["headers"]:
         if key == name:
             return bytes(value)
@@ -236,4 +234,4 @@ def header(scope: Scope, name: bytes) -> bytes | None:
 
 
 def _too_long(most: int) -> str:
-    return f"the body is longer than the {most:,} bytes that this server takes; send it in parts"
+    return f"the body is longer than {most:,} bytes, the limit of this server; send it in parts"

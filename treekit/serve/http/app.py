@@ -1,4 +1,4 @@
-"""The server over HTTP: a thin face of Starlette on the core, behind its gate."""
+"""HTTP application: Starlette routes on the service, behind the middleware."""
 
 from __future__ import annotations
 
@@ -35,35 +35,35 @@ def make_app(
     access: Access | None = None,
     metrics: Metrics | None = None,
 ) -> Gate:
-    """The ASGI application of a service.
+    """Create the ASGI application of a service.
 
     Parameters
     ----------
     service : Service
     settings : ServeSettings, optional
-        None is for a service inside somebody else's application, who knows what hosts it has,
-        who may ask and what is written down: requests to any Host pass, and only what fails is
-        logged.  Pages of other origins do not pass.
+        None for a service mounted in another application, which is responsible for hosts,
+        authentication and logging: any Host is accepted and only failures are logged.  Pages
+        of other origins are rejected.
     log : Log, optional
-        Of the process; default one of its own.
+        Log of the process; by default a new one.
     access : Access, optional
     metrics : Metrics, optional
-        Of the process, where other faces ask and tell them, too.
+        Metrics of the process, if other transports share them.
 
     Raises
     ------
     SettingError
-        For hosts, origins or a token file that are none.
+        If a host, an origin or the token file is invalid.
     MissingExtraError
-        Without the extra ``serve``.
+        If the extra ``serve`` is not installed.
     """
     if settings is None:
         settings = ServeSettings((), allow_hosts=("*",), log="quiet", limits=service.limits)
     log, metrics = log or Log(settings.log), metrics or Metrics(service)
     service.repository.subscribe(log.changed)
     service.repository.subscribe(metrics.changed)
-    # The gate answers what the router does not find, and whatever fails: Starlette's own
-    # middleware for that would be passed by each request once more.
+    # The middleware handles unknown paths and all failures, as Starlette's own error middleware
+    # would add another layer to each request.
     router = Router([*routes(service), metrics_route(metrics)], redirect_slashes=False)
     app = Direct(service, router)
     return Gate(
@@ -79,7 +79,7 @@ def make_app(
 
 
 def routes(service: Service) -> list[Route]:
-    """Every path that asks the service, the most asked first."""
+    """Return all routes of a service, the most frequent first."""
     return [
         *oip_routes(service),
         *plain_routes(service),
@@ -90,7 +90,7 @@ def routes(service: Service) -> list[Route]:
 
 
 def _description() -> Route:
-    """The description."""
+    """Return the route of the OpenAPI document."""
     reply = json_reply(document(oip_paths() | plain_paths(), SCHEMAS))
 
     async def describe(scope: Scope, receive: Receive) -> Reply:

@@ -1,18 +1,18 @@
-"""Who may ask: the host a request was made to, the page that made it, the token it brings.
+"""Access control by the host, origin and token of a request.
 
-A server on a private address is within reach of every page that its user's browser shows.
-Three checks stand against that, on each request:
+Every page in a user's browser can reach a server on a private address.  Three checks of each
+request prevent misuse:
 
-| check | against |
+| check | prevents |
 |---|---|
-| `Host` is a name of this server | DNS rebinding: a page's own name that now means 127.0.0.1 |
-| `Origin`, `Sec-Fetch-Site` are this server's own | forms and scripts of other sites |
-| `Authorization` brings the token, if there is one | everybody else |
+| `Host` is a name of this server | DNS rebinding: a page's own name resolved to 127.0.0.1 |
+| `Origin`, `Sec-Fetch-Site` are those of this server | forms and scripts of other sites |
+| `Authorization` contains the token, if there is one | all other clients |
 
-Health has none of them: orchestrators probe it by address, and it says one word.  The files
-of the page at ``/`` have no token, because a browser cannot bring one to a page: they are the
-same for every server and hold nothing of a model; what they show they ask for with the token
-that their reader gave.
+Health endpoints are not checked: orchestrators probe them by address, and they reveal nothing
+else.  The files of the page at ``/`` need no token, as a browser cannot send one for a page: they
+are the same on every server and contain no model data; the page requests data with the token
+entered by its user.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(:[0-9]
 _WILDCARDS = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 _SEEN = 64
-"""Spellings of Host that are remembered: each is a name and any port."""
+"""Maximum number of cached Host headers, each a name and any port."""
 
 
 class Access:
-    """The checks of one server.
+    """Access checks of one server.
 
     Parameters
     ----------
     settings : ServeSettings
-        `host`, `allow_hosts`, `allow_origins` and `token_file` are read.
+        `host`, `allow_hosts`, `allow_origins` and `token_file` are used.
 
     Raises
     ------
     SettingError
-        For a host, origin or token file that is none.
+        If a host, an origin or the token file is invalid.
     """
 
     def __init__(self, settings: ServeSettings) -> None:
@@ -78,28 +78,28 @@ class Access:
 
     @property
     def cross_origin(self) -> bool:
-        """Whether pages of other origins may be let in: answers differ by Origin then."""
+        """Whether other origins are allowed, so that responses depend on Origin."""
         return self._any_origin or bool(self._origins)
 
     def check_host(self, host: bytes | None) -> None:
-        """Raise unless a request was made to a name of this server.
+        """Check that the Host header is a name of this server.
 
         Raises
         ------
         InvalidRequestError
-            Without a Host, or with one that is none.
+            If Host is missing or malformed.
         ForbiddenError
-            With another's.
+            If Host is another name.
         """
         if host in self._seen or self._any_host:
             return
         if host is None:
-            raise InvalidRequestError("the request has no Host header; HTTP asks for one")
+            raise InvalidRequestError("the request has no Host header, which HTTP requires")
         name = _name_in(host)
         if not (name in self._hosts or (self._any_address and _is_address(name))):
             raise ForbiddenError(
-                f"{name!r} is no name of this server; if it is one to reach it by, "
-                f"start it with --allow-host {name}"
+                f"{name!r} is not a name of this server; to allow it, "
+                f"start the server with --allow-host {name}"
             )
         if len(self._seen) < _SEEN:
             self._seen.add(host)
@@ -107,25 +107,25 @@ class Access:
     def check_origin(
         self, scheme: str, host: bytes | None, origin: bytes | None, site: bytes | None
     ) -> bool:
-        """Whether a request comes of another origin that is let in; raise if it is not.
+        """Check the origin of a request; return whether it is another, allowed origin.
 
         Parameters
         ----------
         scheme : str
-            Of this request.
+            Scheme of the request.
         host, origin, site : bytes, optional
-            Its headers Host, Origin and Sec-Fetch-Site.
+            Headers Host, Origin and Sec-Fetch-Site.
 
         Raises
         ------
         ForbiddenError
-            For a page that this server does not know.
+            If the origin is not allowed.
         """
         if origin is None:
             if site == b"cross-site" and not self._any_origin:
                 raise ForbiddenError(
-                    "the request comes from a page of another site; if that page is to ask this "
-                    "server, start it with --allow-origin and the page's origin"
+                    "the request comes from a page of another site; to allow it, start the "
+                    "server with --allow-origin and the page's origin"
                 )
             return False
         if self._any_origin or origin in self._origins:
@@ -133,21 +133,21 @@ class Access:
         if host is not None and origin == b"%s://%s" % (scheme.encode(), host):
             return False
         raise ForbiddenError(
-            f"pages of {_shown(origin)} may not ask this server; if they are to, start it with "
+            f"origin {_shown(origin)} is not allowed; to allow it, start the server with "
             "--allow-origin and that origin"
         )
 
     def check_token(self, value: bytes | None) -> None:
-        """Raise `UnauthorisedError` unless an Authorization header brings the token, if any."""
+        """Raise `UnauthorisedError` if the Authorization header lacks a required token."""
         if self._token is not None:
             self._token.check(value)
 
 
 def _name_in(host: bytes) -> str:
-    """The name in a Host header, in lower case, without port and final dot."""
+    """Parse a Host header; return the name in lower case, without port and final dot."""
     found = _HOST.fullmatch(host.decode("latin-1").lower())
     if found is None:
-        raise InvalidRequestError(f"the Host header is no host: {_shown(host)}")
+        raise InvalidRequestError(f"invalid Host header: {_shown(host)}")
     return found[1].removesuffix(".")
 
 
@@ -169,7 +169,7 @@ def _host_name(given: str) -> str:
     found = _HOST.fullmatch(_bracketed(given.lower()) if given.count(":") > 1 else given.lower())
     if found is None:
         raise SettingError(
-            f"--allow-host {given!r} is no host; give a name or an address as in a URL, "
+            f"invalid host --allow-host {given!r}; give a name or address as in a URL, "
             "without scheme and path, or * for any"
         )
     return found[1].removesuffix(".")
@@ -178,8 +178,8 @@ def _host_name(given: str) -> str:
 def _origin(given: str) -> bytes:
     if not _ORIGIN.fullmatch(given.lower()):
         raise SettingError(
-            f"--allow-origin {given!r} is no origin; give scheme://host or scheme://host:port, "
-            "without a path, as https://example.com, or * for any"
+            f"invalid origin --allow-origin {given!r}; give scheme://host or scheme://host:port, "
+            "without a path, such as https://example.com, or * for any"
         )
     return given.lower().encode()
 
@@ -189,12 +189,12 @@ def _shown(value: bytes) -> str:
 
 
 # ---------------------------------------------------------------- tokens
-# The bearer token of a server: read from a file, compared in constant time.
+# Bearer token, read from a file and compared in constant time.
 
 _LEAST = 16
 _MOST = 4096
 _CHARACTERS = re.compile(rb"[A-Za-z0-9._~+/=-]+")
-"""RFC 6750, 2.1, and nothing that a header would not carry as it is."""
+"""Characters of RFC 6750, section 2.1, all valid in a header."""
 
 _LOOK_SECONDS = 1.0
 
@@ -202,20 +202,20 @@ _log = logging.getLogger("treekit.serve")
 
 
 class Token:
-    """A token that its file may replace while the server runs.
+    """Token in a file that may be replaced while the server runs.
 
-    The file is looked at once a second at most, when a request comes; one that became
-    unfit leaves the token before it in force, and says so in the log.
+    The file is checked on requests, at most once per second; if its new content is invalid, the
+    previous token remains valid and an error is logged.
 
     Parameters
     ----------
     path : str or Path
-        A file of one line.
+        File with one line.
 
     Raises
     ------
     SettingError
-        If it cannot be read, is empty, is no token, or one that is soon guessed.
+        If the file cannot be read, is empty, or its token is invalid or too short.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -228,7 +228,7 @@ class Token:
         self._look_at = time.monotonic() + _LOOK_SECONDS
 
     def check(self, given: bytes | None) -> None:
-        """Raise `UnauthorisedError` unless `given` is ``Bearer`` and the token."""
+        """Raise `UnauthorisedError` unless `given` is ``Bearer`` followed by the token."""
         if time.monotonic() >= self._look_at:
             self._look()
         if given is not None and hmac.compare_digest(given, self._usual):
@@ -236,9 +236,9 @@ class Token:
         scheme, _, token = (given or b"").partition(b" ")
         if not hmac.compare_digest(token.strip(), self._token) or scheme.lower() != b"bearer":
             raise UnauthorisedError(
-                "this server asks for a token: send it as the header Authorization: Bearer TOKEN"
+                "this server requires a token; send the header Authorization: Bearer TOKEN"
                 if given is None
-                else "the token is not this server's; see the file it was started with"
+                else "invalid token; see the token file of the server"
             )
 
     def _look(self) -> None:
@@ -250,10 +250,10 @@ class Token:
         except (SettingError, OSError) as error:
             if str(error) != self._trouble:
                 self._trouble = str(error)
-                _log.error("the token stays as it was: %s", error)
+                _log.error("keeping the previous token: %s", error)
             return
         self._trouble = ""
-        _log.warning("the token was read anew from %r", str(self._path))
+        _log.warning("token reloaded from %r", str(self._path))
 
     def _read(self) -> None:
         try:
@@ -267,13 +267,13 @@ class Token:
         token = line.rstrip(b"\r\n")
         if len(line) > _MOST or not _CHARACTERS.fullmatch(token):
             raise SettingError(
-                f"the token file {str(self._path)!r} holds no token: give one line of letters, "
-                "digits and ._~+/=- alone, as of: openssl rand -hex 32"
+                f"the token file {str(self._path)!r} does not contain a valid token; give one line "
+                "of letters, digits and ._~+/=-, such as from: openssl rand -hex 32"
             )
         if len(token) < _LEAST:
             raise SettingError(
-                f"the token in {str(self._path)!r} has {len(token)} characters, which is soon "
-                f"guessed; give {_LEAST} or more, as of: openssl rand -hex 32"
+                f"the token in {str(self._path)!r} has only {len(token)} characters; give "
+                f"{_LEAST} or more, such as from: openssl rand -hex 32"
             )
         self._token, self._stamp = token, stamp
         self._usual = b"Bearer " + token
@@ -282,8 +282,8 @@ class Token:
         mode = self._path.stat().st_mode
         if os.name == "posix" and mode & stat.S_IROTH:
             warnings.warn(
-                f"everybody on this machine can read the token file {str(self._path)!r}; "
-                "take that from them: chmod o-r",
+                f"the token file {str(self._path)!r} is readable by all users of this machine; "
+                "restrict it with chmod o-r",
                 TreekitWarning,
                 stacklevel=2,
             )

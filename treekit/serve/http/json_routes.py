@@ -1,11 +1,11 @@
-"""Endpoints for people and for the page: rows as JSON objects, answers with their reasons.
+"""Endpoints for people and the web page: JSON rows, predictions and explanations.
 
-| path | answers |
+| path | response |
 |---|---|
-| ``POST /predict`` | labels, probabilities or numbers of rows, and the rules that fired |
-| ``POST /explain`` | why one row is answered so, and what would alter the answer |
-| ``GET /models`` | what the models are: columns, levels, targets |
-| ``GET /models/NAME/rules`` | the rules of a model, searched, a page at a time |
+| ``POST /predict`` | labels, probabilities or numbers of rows, and matching rules |
+| ``POST /explain`` | explanation of the prediction of one row, with counterfactuals |
+| ``GET /models`` | descriptions of the models: columns, categories, targets |
+| ``GET /models/NAME/rules`` | rules of a model, searchable and paged |
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ __all__ = [
 # ---------------------------------------------------------------- routes
 
 _BRACES = 1000
-"""So many braces that begin no row may always be in a body: in texts, such as names."""
+"""Opening braces allowed in a body in addition to those of rows: in strings, such as names."""
 
 _LONG_NAME = 255
 _LONG_SEARCH = 200
@@ -86,14 +86,14 @@ _PREDICT: dict[str, tuple[type, ...]] = {
 
 
 class _Known(NamedTuple):
-    """What was made of a model of treekit when it was first asked."""
+    """Converters of a treekit model, created at its first request."""
 
     rows: Rows
     answers: Answers
 
 
 class _Prediction(NamedTuple):
-    """A request for predictions, read."""
+    """Parsed request for predictions."""
 
     served: Served
     batch: Batch
@@ -101,7 +101,7 @@ class _Prediction(NamedTuple):
 
 
 class _Plain:
-    """The endpoints on one service."""
+    """JSON endpoints of one service."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -109,23 +109,23 @@ class _Plain:
         self._facts: WeakKeyDictionary[Served, dict[str, Any]] = WeakKeyDictionary()
         self._books = Books()
 
-    # ------------------------------------------------------------- predicting
+    # ------------------------------------------------------------- prediction
 
     async def predict(self, scope: Scope, receive: Receive) -> Reply:
-        """Answer rows."""
+        """Predict rows."""
         runner = self._service.runner
         body = await read_body(scope, receive, runner.limits)
-        if body.count(b"{") > 2 * runner.limits.rows + _BRACES:  # before seconds go into reading
+        if body.count(b"{") > 2 * runner.limits.rows + _BRACES:  # before slow parsing
             raise TooLargeError(
-                f"the body holds more objects than the {runner.limits.rows:,} rows that this "
+                f"the body contains more objects than the {runner.limits.rows:,} rows that this "
                 "server takes at once: send them in parts"
             )
         query = scope["query_string"]
-        asked = await runner.sized(len(body), self._read, query, body)
-        outputs = await runner.run(asked.served, asked.batch, asked.wanted)
-        note_answer(scope, asked.served, asked.batch.rows)
+        request = await runner.sized(len(body), self._read, query, body)
+        outputs = await runner.run(request.served, request.batch, request.wanted)
+        note_answer(scope, request.served, request.batch.rows)
         size = 8 * sum(output.cells.size for output in outputs)
-        return Reply(await runner.sized(size, self._answer, asked.served, outputs))
+        return Reply(await runner.sized(size, self._answer, request.served, outputs))
 
     def _read(self, query: bytes, body: bytes) -> _Prediction:
         value = read_json(body)
@@ -133,7 +133,7 @@ class _Plain:
             value = {"rows": value}
         elif type(value) is dict and _is_row(value):
             raise InvalidRequestError(
-                "the body is one row, it seems; write rows as a list, [{...}], also if it is one"
+                "the body seems to be a single row; give a list of rows, [{...}]"
             )
         given = read_object(value, _PREDICT, "the body")
         served = self._served(query, given)
@@ -157,19 +157,19 @@ class _Plain:
         return msgspec.json.encode({"model": served.name, "version": served.version, "rows": rows})
 
     def _served(self, query: bytes, given: dict[str, Any]) -> Served:
-        """The model that the body or the URL names."""
-        asked = read_query(query, ("model", "version"))
-        for name, value in asked.items():
+        """Return the model named in the body or the URL."""
+        parameters = read_query(query, ("model", "version"))
+        for name, value in parameters.items():
             if given.setdefault(name, value) != value:
                 raise InvalidRequestError(
-                    f"the URL says {name} {quoted(value)}, and the body {quoted(given[name])}"
+                    f"the URL has {name} {quoted(value)}, but the body has {quoted(given[name])}"
                 )
         return self._get(given.get("model"), given.get("version"))
 
     def _get(self, name: str | None, version: str | None) -> Served:
         for text in (name, version):
             if text is not None and len(text) > _LONG_NAME:
-                raise NotFoundError(f"there is no model or version {quoted(text)}")
+                raise NotFoundError(f"unknown model or version {quoted(text)}")
         return self._service.repository.get(name, version)
 
     def _of(self, served: Served) -> _Known:
@@ -180,10 +180,10 @@ class _Plain:
             self._known[served] = known
         return known
 
-    # ------------------------------------------------------------- explaining
+    # ------------------------------------------------------------ explanation
 
     async def explain(self, scope: Scope, receive: Receive) -> Reply:
-        """Explain the answer of one row."""
+        """Explain the prediction of one row."""
         runner = self._service.runner
         body = await read_body(scope, receive, runner.limits)
         return Reply(await runner.beside(self._explained, scope, body))
@@ -193,15 +193,15 @@ class _Plain:
         served = self._served(scope["query_string"], given)
         if served.model is None:
             raise InvalidRequestError(
-                f"model {served.name!r} is an ONNX file, whose answers this server cannot explain"
+                f"model {served.name!r} is an ONNX file, whose predictions cannot be explained"
             )
         note_answer(scope, served, 1)
         return explained(served, served.model, self._of(served).rows, given)
 
-    # ---------------------------------------------------------------- telling
+    # ------------------------------------------------------ models and rules
 
     async def models(self, scope: Scope, receive: Receive) -> Reply:
-        """Say what the models are."""
+        """Describe the models."""
         del receive
         read_query(scope["query_string"], ())
         return Reply(await self._service.runner.beside(self._models))
@@ -215,7 +215,7 @@ class _Plain:
         return msgspec.json.encode(models_said(repository, facts))
 
     async def rules(self, scope: Scope, receive: Receive) -> Reply:
-        """Say some rules of a model."""
+        """List rules of a model."""
         del receive
         query = read_query(
             scope["query_string"], ("version", "lang", "search", "first", "count", "tree")
@@ -224,24 +224,24 @@ class _Plain:
         search = query.get("search", "")
         if len(search) > _LONG_SEARCH:
             raise InvalidRequestError(f"'search' has more than {_LONG_SEARCH} characters")
-        asked = Asked(
+        rule_query = Asked(
             language_of(query.get("lang", "en")),
             search,
             number_of("first", query.get("first", "0"), 0, _MOST_FIRST),
             number_of("count", query.get("count", "50"), 1, _MOST_RULES),
             number_of("tree", query["tree"], 1, _MOST_FIRST) if "tree" in query else 0,
         )
-        return json_reply(await self._service.runner.beside(self._books.page, served, asked))
+        return json_reply(await self._service.runner.beside(self._books.page, served, rule_query))
 
 
 def _output_name(value: Any) -> str:
     if type(value) is str:
         return value
-    raise InvalidRequestError(f"'outputs' holds {quoted(value)}, and an output's name is a text")
+    raise InvalidRequestError(f"'outputs' must be a list of strings, got {quoted(value)} in it")
 
 
 def plain_routes(service: Service) -> list[Route]:
-    """The paths for people."""
+    """Return the routes of the JSON endpoints."""
     plain = _Plain(service)
     return [
         Route("/predict", Endpoint(plain.predict), methods=["POST"]),
@@ -252,13 +252,13 @@ def plain_routes(service: Service) -> list[Route]:
 
 
 def _is_row(body: dict[str, Any]) -> bool:
-    """Whether an object is a row that lacks its list: cells alone, and no key of a request."""
+    """Return whether an object looks like a row without a list: only cells, no request keys."""
     plain = not any(type(value) in (list, dict) for value in body.values())
     return bool(body) and plain and not body.keys() & _PREDICT.keys()
 
 
-# ---------------------------------------------------------------- answers
-# Outputs of a model as JSON objects, one a row, with the names of classes and targets.
+# ---------------------------------------------------------------- predictions
+# Outputs of a model as JSON objects, one per row, with names of classes and targets.
 
 Cells = npt.NDArray[Any]
 
@@ -266,7 +266,7 @@ _REASONS = ("leaf", "rule", "contributions", "bias")
 
 
 class Answers:
-    """What one model says, for people.
+    """Converter of the outputs of one model to JSON rows.
 
     Parameters
     ----------
@@ -285,15 +285,15 @@ class Answers:
         self.rule_is_short = self._one_tree or self._listed
 
     def wanted(self, asked: Sequence[Any] | None, n_rows: int, most: int) -> tuple[str, ...]:
-        """The model's outputs for those that a request names, or for the usual ones.
+        """Return the model outputs for those selected in a request, or the default ones.
 
-        Usual is the rule, too, of single trees and lists of rules, where the request has no
-        more rows than the `most` that may be explained at once.
+        For single trees and rule lists the default includes the rule, if the request has at
+        most `most` rows, the limit for explanations.
 
         Raises
         ------
         InvalidRequestError
-            For what is no output, or named twice.
+            If an output is unknown or a duplicate.
         """
         if asked is None:
             rule = ("rule",) if self.rule_is_short and n_rows <= most else ()
@@ -302,13 +302,13 @@ class Answers:
         for name in asked:
             if name not in known:
                 hint = near(name, known) if isinstance(name, str) else f"known: {', '.join(known)}"
-                raise InvalidRequestError(f"there is no output {quoted(name)}; {hint}")
+                raise InvalidRequestError(f"unknown output {quoted(name)}; {hint}")
         if len(set(asked)) < len(asked) or not asked:
-            raise InvalidRequestError("'outputs' names each output once, and one at least")
+            raise InvalidRequestError("'outputs' must name one output or more, each only once")
         return self._named(asked)
 
     def _named(self, names: Sequence[str]) -> tuple[str, ...]:
-        """As the model has them: of several targets a label each."""
+        """Return the names of the model's outputs, with one label per target."""
         found: list[str] = []
         for name in names:
             if self._several and name in ("label", "probabilities"):
@@ -318,7 +318,7 @@ class Answers:
         return tuple(found)
 
     def rows(self, outputs: Sequence[Tensor]) -> list[dict[str, Any]]:
-        """An object for each row."""
+        """Return an object for each row."""
         given = {output.name: output.cells for output in outputs}
         if not self._several:
             rows = self._target(0, given, "")
@@ -337,20 +337,20 @@ class Answers:
         return rows
 
     def _rule(self, texts: list[str]) -> dict[str, Any]:
-        """The rule; of several trees those of each, of a list with weights those that fired."""
+        """Return the rule, or the rules of all trees, or the matching rules of a rule list."""
         if self._one_tree:
             return {"rule": texts[0]}
-        said = enumerate(texts, 1)
+        numbered = enumerate(texts, 1)
         return {
             "rules": [
                 {"tree": number, "rule": text}
-                for number, text in said
+                for number, text in numbered
                 if not self._listed or text != "otherwise"
             ]
         }
 
     def _target(self, k: int, given: Mapping[str, Cells], end: str) -> list[dict[str, Any]]:
-        """For each row what is said of one target."""
+        """Return an object with the outputs of one target for each row."""
         n_rows = len(next(iter(given.values())))
         rows: list[dict[str, Any]] = [{} for _ in range(n_rows)]
         if f"label{end}" in given:
@@ -377,28 +377,28 @@ class Answers:
         return rows
 
     def _by_class(self, k: int, values: list[float]) -> Any:
-        """A number of a target of numbers; else one for each class."""
+        """Return the number of a numeric target, or a number for each class."""
         return dict(zip(self._classes[k], values, strict=True)) if self._votes else values[0]
 
 
 def foreign_rows(outputs: Sequence[Tensor]) -> list[dict[str, Any]]:
-    """Rows of a model that is not treekit's: its outputs by their names."""
+    """Return a JSON row for each row of a foreign model, with its outputs by name."""
     columns = [(output.name, np.asarray(output.cells).tolist()) for output in outputs]
     names = [name for name, _ in columns]
     cells = zip(*(values for _, values in columns), strict=True)
     return [dict(zip(names, own, strict=True)) for own in cells]
 
 
-# ---------------------------------------------------------------- explain
-# Questions about one row, as JSON, and their answers in the words of `treekit explain`.
+# ---------------------------------------------------------------- explanations
+# Requests about one row, and the explanation of `treekit explain` as JSON.
 
 _LONG_TEXT = 10_000
 
 _MOST_BYTES = 1 << 19
-"""Of a question: each cell is told several times, and in the words of a person."""
+"""Maximum bytes of a request, as each cell occurs several times in the explanation."""
 
 _PAIRS = 5_000_000
-"""Cells that a search for changes of two columns looks at: below a second."""
+"""Maximum cells examined when searching for counterfactuals of two columns: below 1 s."""
 
 _FIELDS: dict[str, tuple[type, ...]] = {
     "model": (str,),
@@ -414,14 +414,14 @@ _FIELDS: dict[str, tuple[type, ...]] = {
 
 
 def read_question(body: bytes | bytearray) -> dict[str, Any]:
-    """The fields of a question, of the types they have to be of.
+    """Parse a request for an explanation and check the types of its fields.
 
     Raises
     ------
     InvalidRequestError
-        Names what is none, or missing.
+        If a field is invalid or missing; the message names it.
     TooLargeError
-        For a row of cells that nobody would read.
+        If the row is too large to explain.
     """
     if len(body) > _MOST_BYTES:
         raise TooLargeError(
@@ -434,13 +434,12 @@ def read_question(body: bytes | bytearray) -> dict[str, Any]:
 
 
 def explained(served: Served, model: Model, rows: Rows, given: dict[str, Any]) -> bytes:
-    """The answer to a question, as JSON; to be called in a thread.
+    """Explain a row as JSON; to be called in a thread.
 
     Raises
     ------
     InvalidRequestError
-        For a row that does not fit, and for a tree, wish, target, column or language that
-        is not there.
+        If the row is invalid, or a tree, wish, target, column or language is unknown.
     """
     from treekit.explain import explain
 
@@ -464,28 +463,26 @@ def explained(served: Served, model: Model, rows: Rows, given: dict[str, Any]) -
 
 
 def language_of(code: str) -> str:
-    """The code of a language that treekit brings; never the name of a file."""
+    """Check the code of a language included in treekit; file names are not accepted."""
     if code in known_languages():
         return code
-    raise InvalidRequestError(
-        f"there is no language {quoted(code)}; {near(code, known_languages())}"
-    )
+    raise InvalidRequestError(f"unknown language {quoted(code)}; {near(code, known_languages())}")
 
 
 def _options(given: dict[str, Any], n_trees: int) -> dict[str, Any]:
-    """What `treekit.explain.explain` is told."""
+    """Return the arguments of `treekit.explain.explain`."""
     options: dict[str, Any] = {"changes": given.get("changes", 1), "fixed": given.get("fixed", ())}
     for name in options["fixed"]:
         if type(name) is not str or len(name) > _LONG_TEXT:
-            raise InvalidRequestError(f"'fixed' lists names of columns, and holds {quoted(name)}")
+            raise InvalidRequestError(
+                f"'fixed' must be a list of column names, got {quoted(name)} in it"
+            )
     if "tree" in given:
         if not 1 <= given["tree"] <= n_trees:
-            raise InvalidRequestError(
-                f"there is no tree {quoted(given['tree'])}; they are 1 to {n_trees}"
-            )
+            raise InvalidRequestError(f"'tree' must be 1 to {n_trees}, got {quoted(given['tree'])}")
         options["tree"] = given["tree"] - 1
     if options["changes"] not in (0, 1, 2):
-        raise InvalidRequestError(f"'changes' is 0, 1 or 2, not {quoted(options['changes'])}")
+        raise InvalidRequestError(f"'changes' must be 0, 1 or 2, got {quoted(options['changes'])}")
     if "wish" in given:
         options["wish"] = level_text(given["wish"])
     if "target" in given:
@@ -497,23 +494,22 @@ def _options(given: dict[str, Any], n_trees: int) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------- models
-# What the models of a server are, for a page that asks for rows and for people.
 
 
 def models_said(repository: Repository, facts: dict[Served, dict[str, Any]]) -> list[Any]:
-    """Each model that is known, by name: what its newest loaded version is, and its state.
+    """Return the state and the description of the newest loaded version of all known models.
 
     Parameters
     ----------
     repository : Repository
     facts : dict
-        `described` of what is loaded.
+        Result of `described` for each loaded model.
     """
     entries: dict[str, list[Entry]] = {}
     for entry in repository.index():
         entries.setdefault(entry.name, []).append(entry)
     newest = {served.name: served for served in reversed([*facts])}
-    said = []
+    models = []
     for name, own in entries.items():
         served = newest.get(name)
         versions = [one.version for one in facts if one.name == name]
@@ -524,12 +520,12 @@ def models_said(repository: Repository, facts: dict[Served, dict[str, Any]]) -> 
             "state": "READY" if versions else "UNAVAILABLE",
             "reason": next((entry.reason for entry in own if entry.reason), ""),
         }
-        said.append(one | facts[served] if served else one)
-    return said
+        models.append(one | facts[served] if served else one)
+    return models
 
 
 def described(served: Served) -> dict[str, Any]:
-    """All that does not change of a model that is loaded; linear in its nodes."""
+    """Return the constant description of a loaded model, in time linear in its nodes."""
     if served.model is None:
         return {
             "platform": served.platform,
@@ -557,15 +553,15 @@ def described(served: Served) -> dict[str, Any]:
 
 
 def _columns(model: Model) -> list[dict[str, Any]]:
-    """Columns, with the least and the largest number that they are compared with."""
+    """Describe the columns with their smallest and largest thresholds."""
     from treekit.explain.decision_path import thresholds_of
 
-    said = []
+    columns = []
     for column, own in zip(
         model.schema.columns, thresholds_of(model.trees, model.schema), strict=True
     ):
         low, high = (float(own[0]), float(own[-1])) if len(own) else (None, None)
-        said.append(
+        columns.append(
             {
                 "name": column.name,
                 "kind": column.kind,
@@ -574,25 +570,24 @@ def _columns(model: Model) -> list[dict[str, Any]]:
                 "high": high,
             }
         )
-    return said
+    return columns
 
 
 # ---------------------------------------------------------------- rules
-# The rules of models in service, page by page and searched.
 
 _BOOKS = 4
 _MOST_CONDITIONS = 4 << 20
-"""Of a model whose rules are listed: some 200 MB."""
+"""Maximum conditions of a model whose rules are listed: about 200 MB."""
 
 _BLOCK = 2048
-"""Rules that are put into words together for a search."""
+"""Number of rules formatted together for a search."""
 
 _KEPT = 32 << 20
-"""Characters that a book keeps for searches; what is beyond is said anew."""
+"""Maximum characters cached for searches; further rules are formatted for each search."""
 
 
 class Asked(NamedTuple):
-    """What part of a list is wanted: `tree` from 1, or 0 for all; `most` rules from `first` on."""
+    """Selection of rules: `tree` from 1, or 0 for all; `most` rules starting with `first`."""
 
     lang: str = "en"
     search: str = ""
@@ -602,7 +597,7 @@ class Asked(NamedTuple):
 
 
 class Books:
-    """The rules of the models that were asked for last, each made once."""
+    """Cache of the rules of the most recently requested models."""
 
     def __init__(self, most: int = _BOOKS) -> None:
         self._most = most
@@ -610,25 +605,26 @@ class Books:
         self._books: OrderedDict[str, _Book] = OrderedDict()
 
     def page(self, served: Served, asked: Asked) -> dict[str, Any]:
-        """Some rules of a model; to be called in a thread.
+        """Return selected rules of a model; to be called in a thread.
 
         Raises
         ------
         NotFoundError
-            For a tree that the model does not have.
+            If the model does not have the tree.
         InvalidRequestError
-            For models that are not treekit's.
+            If the model is not a treekit model.
         TooLargeError
             If the model has too many rules.
         """
         model = served.model
         if model is None:
             raise InvalidRequestError(
-                f"model {served.name!r} is an ONNX file, whose rules this server does not know"
+                f"model {served.name!r} is an ONNX file, whose rules are not available"
             )
         if asked.tree > model.n_trees:
             raise NotFoundError(
-                f"model {served.name!r} has no tree {asked.tree}; they are 1 to {model.n_trees}"
+                f"model {served.name!r} has no tree {asked.tree}; its trees are 1 to "
+                f"{model.n_trees}"
             )
         if model.n_leaves * max(model.depth, 1) > _MOST_CONDITIONS:
             raise TooLargeError(
@@ -639,7 +635,7 @@ class Books:
         return {"model": served.name, "version": served.version, **found}
 
     def _book(self, served: Served) -> _Book:
-        with self._lock:  # by content: a model that was replaced is not held
+        with self._lock:  # keyed by digest: no reference to a replaced model
             book = self._books.setdefault(served.digest, _Book(served))
             self._books.move_to_end(served.digest)
             while len(self._books) > self._most:
@@ -648,7 +644,7 @@ class Books:
 
 
 class _Book:
-    """The rules of one model."""
+    """Rules of one model."""
 
     def __init__(self, served: Served) -> None:
         self._lock = threading.Lock()
@@ -667,7 +663,7 @@ class _Book:
 
 
 class _Edition:
-    """The rules of one model in one language."""
+    """Rules of one model in one language."""
 
     def __init__(self, rules: RuleList, lang: str) -> None:
         self._rules, self._words = rules, language(lang)
@@ -688,7 +684,7 @@ class _Edition:
         return {"total": len(rules), "found": len(places), "rules": self._said(shown)}
 
     def _found(self, needle: str, start: int, stop: int) -> Iterator[int]:
-        """The rules from `start` to `stop` whose conditions or answers hold a text."""
+        """Yield the rules from `start` to `stop` whose conditions or outcomes contain a text."""
         for block in range(start // _BLOCK, -(-stop // _BLOCK)):
             for rule, text in enumerate(self._searched(block), block * _BLOCK):
                 if needle in text and start <= rule < stop:
@@ -702,10 +698,10 @@ class _Edition:
         which = np.arange(first, last)
         conditions = joinable_texts(self._rules, which, self._words)
         answers = self._says(first, last)
-        # A line break between: no search goes from a condition into the answer.
+        # Separated by a line break, so that no match spans conditions and outcome.
         texts = [
-            f"{''.join(own)}\n{said}".casefold()
-            for own, (said, _) in zip(conditions, answers, strict=True)
+            f"{''.join(own)}\n{outcome}".casefold()
+            for own, (outcome, _) in zip(conditions, answers, strict=True)
         ]
         size = sum(map(len, texts))
         if self._size + size <= _KEPT:
@@ -714,7 +710,7 @@ class _Edition:
         return texts
 
     def _says(self, first: int, last: int) -> list[tuple[str, str]]:
-        """For each rule the answer, and shares, of all targets."""
+        """Return outcome and shares of all targets for each rule."""
         rules = self._rules
         blocks = rules.schema.blocks
         columns = [self._answers.said(a, b, first, last) for a, b in itertools.pairwise(blocks)]
@@ -723,7 +719,7 @@ class _Edition:
         names = [name_text(output.name, self._words) for output in rules.schema.outputs]
         return [
             (
-                "; ".join(f"{n}: {said}" for n, (said, _) in zip(names, own, strict=True)),
+                "; ".join(f"{n}: {outcome}" for n, (outcome, _) in zip(names, own, strict=True)),
                 "; ".join(
                     f"{n}: {share}" for n, (_, share) in zip(names, own, strict=True) if share
                 ),
@@ -735,10 +731,10 @@ class _Edition:
         rules = self._rules
         weights = numerals(rules.support[which])
         conditions = joinable_texts(rules, which, self._words)
-        said = []
+        found = []
         for place, (rule, own) in enumerate(zip(which.tolist(), conditions, strict=True)):
             ((answer, shares),) = self._says(rule, rule + 1)
-            said.append(
+            found.append(
                 {
                     "number": rule + 1,
                     "tree": int(rules.tree[rule]) + 1,
@@ -749,4 +745,4 @@ class _Edition:
                     "weight": float(weights[place]),
                 }
             )
-        return said
+        return found

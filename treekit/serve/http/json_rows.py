@@ -1,7 +1,7 @@
-"""Rows as JSON objects to what a model computes with, cell by cell, without a table.
+"""Conversion of JSON rows to model inputs, cell by cell, without a table.
 
-The same as `Model.predict` of a list of one mapping; a test says so.  Each row is read alone:
-what stands in others never alters it.
+Equivalent to `Model.predict` for a list of one mapping, as verified by a test.  Each row is
+converted independently of the others.
 """
 
 from __future__ import annotations
@@ -38,47 +38,47 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- bodies
-# Bodies and queries that people write: strictly read, and refused with what is wrong where.
+# ---------------------------------------------------------------- bodies and queries
+# Strict parsing of bodies and queries written by people, with precise error messages.
 #
-# Unlike `msgspec`, which the protocol's endpoints read with, this finds a key that an object
-# has twice: of two values of one column neither may be dropped in silence.
+# Unlike `msgspec`, used by the protocol's endpoints, this parser rejects duplicate keys of an
+# object, so that no value of a column is dropped silently.
 
 _LONG = 80
 _FIELDS = 20
 
 
 def read_json(body: bytes | bytearray) -> Any:
-    """The value in a JSON body: UTF-8, no key twice, no lone surrogates.
+    """Decode a JSON body in UTF-8 without duplicate keys and lone surrogates.
 
-    NaN is null, and Infinity a number: JSON has neither, but many clients write them.
+    NaN is read as null and Infinity as a number: JSON has neither, but many clients write them.
 
     Raises
     ------
     InvalidRequestError
-        Says what it is instead.
+        If the body is not such JSON.
     """
     if not body.strip():
-        raise InvalidRequestError("the body is empty; it is to be JSON")
+        raise InvalidRequestError("the body is empty; expected JSON")
     try:
         text = body.decode("utf-8")
         value = json.loads(
             text, object_pairs_hook=_once, parse_float=finite_number, parse_constant=constant_value
         )
-        if "\\ud" in text or "\\uD" in text:  # half a character: no answer could say it
+        if "\\ud" in text or "\\uD" in text:  # a lone surrogate cannot be encoded in a response
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
-        raise InvalidRequestError("the body holds half a surrogate pair; escape both") from None
+        raise InvalidRequestError("the body contains a lone surrogate; escape both") from None
     except UnicodeDecodeError as error:
-        raise InvalidRequestError(f"the body is no UTF-8 from byte {error.start} on") from None
+        raise InvalidRequestError(f"the body is not UTF-8 from byte {error.start} on") from None
     except RecursionError:
         raise InvalidRequestError("the body's JSON is nested too deeply") from None
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        raise InvalidRequestError(f"the body is no JSON: {error.msg} ({where})") from None
-    except ValueError:  # of `int`: more digits than Python takes
+        raise InvalidRequestError(f"the body is not JSON: {error.msg} ({where})") from None
+    except ValueError:  # of `int`: more digits than Python converts
         raise InvalidRequestError(
-            "the body holds a whole number of thousands of digits; no model takes one"
+            "the body contains an integer of thousands of digits, which no model accepts"
         ) from None
     return value
 
@@ -88,33 +88,30 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise InvalidRequestError(f"an object of the body has the key {quoted(twice)} twice")
+        raise InvalidRequestError(f"an object of the body has the duplicate key {quoted(twice)}")
     return found
 
 
 def read_object(value: Any, types: Mapping[str, tuple[type, ...]], what: str) -> dict[str, Any]:
-    """An object with nothing but keys of `types`, whose values are of these types.
-
-    A key whose value is null is as one that is not there.
-    """
+    """Check an object against the keys and value types in `types`; drop keys with null."""
     if type(value) is not dict:
-        raise InvalidRequestError(f"{what} is a JSON object, not {quoted(value)}")
+        raise InvalidRequestError(f"{what} must be a JSON object, got {quoted(value)}")
     found = {}
     for key, own in value.items():
         if key not in types:
-            raise InvalidRequestError(f"{what} has no {quoted(key)}; {near(key, types)}")
+            raise InvalidRequestError(f"unknown key {quoted(key)} in {what}; {near(key, types)}")
         if own is None:
             continue
         if type(own) not in types[key]:
-            wanted = " or ".join(_KINDS[kind] for kind in types[key])
-            raise InvalidRequestError(f"{key!r} is {wanted}, not {quoted(own)}")
+            expected = " or ".join(_KINDS[kind] for kind in types[key])
+            raise InvalidRequestError(f"{key!r} must be {expected}, got {quoted(own)}")
         found[key] = own
     return found
 
 
 _KINDS = {
-    str: "a text",
-    int: "a whole number",
+    str: "a string",
+    int: "an integer",
     float: "a number",
     bool: "true or false",
     list: "a list",
@@ -123,12 +120,12 @@ _KINDS = {
 
 
 def read_query(query: bytes, names: Collection[str]) -> dict[str, str]:
-    """The parameters of a URL, each of `names` at most once.
+    """Parse the parameters of a URL, each of `names` at most once.
 
     Raises
     ------
     InvalidRequestError
-        For others, for one given twice, and for what is no UTF-8.
+        If a parameter is unknown, a duplicate or not UTF-8.
     """
     try:
         pairs = parse_qsl(
@@ -142,23 +139,23 @@ def read_query(query: bytes, names: Collection[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in pairs:
         if name not in names:
-            hint = near(name, names) if names else "there are none here"
-            raise InvalidRequestError(f"there is no parameter {quoted(name)}; {hint}")
+            hint = near(name, names) if names else "this path has no parameters"
+            raise InvalidRequestError(f"unknown parameter {quoted(name)}; {hint}")
         if name in found:
-            raise InvalidRequestError(f"the parameter {name!r} is given twice")
+            raise InvalidRequestError(f"duplicate parameter {name!r}")
         found[name] = value
     return found
 
 
 def number_of(name: str, text: str, least: int, most: int) -> int:
-    """A whole number between bounds."""
+    """Parse an integer between bounds."""
     if text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= most:
         return int(text)
-    raise InvalidRequestError(f"{name!r} is {least} to {most}, not {quoted(text)}")
+    raise InvalidRequestError(f"{name!r} must be {least} to {most}, got {quoted(text)}")
 
 
 def quoted(value: Any) -> str:
-    """A value of a request in an error: its beginning."""
+    """Format a value of a request for an error message, truncated."""
     if isinstance(value, str | bytes):
         return repr(value) if len(value) <= _LONG else f"{value[:_LONG]!r}..."
     if isinstance(value, list | dict):
@@ -172,7 +169,7 @@ def quoted(value: Any) -> str:
 
 
 def near(name: str, names: Collection[str]) -> str:
-    """As `near_names`, of a name that may be long and of names that may be many."""
+    """Return the hint of `near_names` for a possibly long name and many names."""
     return near_names(name[:_LONG], list(names)[:1000])
 
 
@@ -180,17 +177,17 @@ def near(name: str, names: Collection[str]) -> str:
 
 _NAN = math.nan
 _MOST_LISTED = 12
-"""Columns that an error names."""
+"""Maximum columns listed in an error message."""
 _WHOLE = (-(2**63), 2**64)
-"""Whole numbers that name a level: those that a table holds."""
+"""Range of integers that may be a category: those of a table."""
 
 
 def checked_rows(rows: Any) -> list[dict[str, Any]]:
-    """Rows of a request: a list of one object or more."""
+    """Check that the rows of a request are a non-empty list of objects."""
     if type(rows) is not list:
-        raise InvalidRequestError(f"'rows' is a list of objects, not {quoted(rows)}")
+        raise InvalidRequestError(f"'rows' must be a list of objects, got {quoted(rows)}")
     if not rows:
-        raise InvalidRequestError("'rows' holds no row; give one or more")
+        raise InvalidRequestError("'rows' is empty; give one row or more")
     for number, row in enumerate(rows):
         if type(row) is not dict:
             raise InvalidRequestError(
@@ -201,13 +198,13 @@ def checked_rows(rows: Any) -> list[dict[str, Any]]:
 
 
 class Rows:
-    """Reads rows for one model.
+    """Converter of JSON rows to the input of one model.
 
     Parameters
     ----------
     model : Model
     name : str
-        Of the model, for messages.
+        Name of the model, for messages.
     """
 
     def __init__(self, model: Model, name: str) -> None:
@@ -228,12 +225,12 @@ class Rows:
         self._no_unknown = model.unknown == "error"
 
     def batch(self, rows: Sequence[dict[str, Any]]) -> Batch:
-        """The rows as the model takes them.
+        """Convert rows to a batch.
 
         Raises
         ------
         InvalidRequestError
-            Names the row, from 0, the column and the value.
+            If a row is invalid; the message names the row (from 0), the column and the value.
         """
         cells = [self._row(number, row) for number, row in enumerate(rows)]
         with np.errstate(over="ignore"):
@@ -241,7 +238,7 @@ class Rows:
         return Batch(len(cells), (matrix,))
 
     def check(self, row: dict[str, Any]) -> None:
-        """Refuse what `batch` refuses of one row, but for what the model's policies do."""
+        """Check a row as `batch`, except for the policies of the model."""
         for name, index in self._columns:
             if name not in row:
                 raise self._absent(0, name, row)
@@ -265,7 +262,7 @@ class Rows:
         return found
 
     def _cell(self, number: int, name: str, index: LevelIndex | None, value: Any) -> float:
-        """A number or the code of a level, NaN where it is missing."""
+        """Return a number or a category code, NaN if missing."""
         kind = type(value)
         if index is None:
             if kind is float or kind is int:
@@ -276,40 +273,40 @@ class Rows:
                 return _NAN
         elif value is None or kind is str or kind is bool or kind is float or kind is int:
             if kind is int and not _WHOLE[0] <= value < _WHOLE[1]:
-                raise _refused(number, name, "a whole number beyond 64 bits; write it as a text")
+                raise _refused(number, name, "an integer beyond 64 bits; write it as a string")
             code = index.code(value)
             return _NAN if code < 0 else code
-        what = "a number" if index is None else "a text or a number"
+        what = "a number" if index is None else "a string or a number"
         remedy = "; write 1 or 0" if kind is bool else ""
-        raise _refused(number, name, f"{quoted(value)}, and a value is {what} or null{remedy}")
+        raise _refused(number, name, f"{quoted(value)}; expected {what} or null{remedy}")
 
     def _number(self, number: int, name: str, value: float) -> float:
         try:
             return float(value)
         except OverflowError:
-            what = "a number beyond the largest that computers take (1.8e308)"
+            what = "a number that exceeds the largest double (1.8e308)"
             raise _refused(number, name, what) from None
 
     def _decimal(self, number: int, name: str, text: str) -> float:
-        """As a cell of a CSV file: a decimal numeral, or a mark of a missing value."""
+        """Parse a string as in a CSV file: a decimal number, or a missing-value mark."""
         if text.strip() in self._marks:
             return _NAN
         try:
-            # float() also reads 1_000 and digits of other scripts; no dataframe does.
+            # float() also accepts 1_000 and digits of other scripts; dataframes do not.
             if text.isascii() and "_" not in text:
                 return float(text)
         except ValueError:
             pass
-        raise _refused(number, name, f"the text {quoted(text)}, and the column is numeric")
+        raise _refused(number, name, f"the string {quoted(text)}, but the column is numeric")
 
     def _allowed(self, number: int, name: str, index: LevelIndex | None, value: Any) -> None:
-        """Refuse a missing cell, or a category of no vocabulary, if the model does."""
+        """Reject missing values and unseen categories according to the model's policies."""
         unseen = index is not None and value is not None
         if unseen and type(value) is str:
             unseen = value.strip() not in self._marks
         if unseen and self._no_unknown:
             hint = near(str(value), index.levels if index else ())
-            raise _refused(number, name, f"{quoted(value)}, a category that is new to it; {hint}")
+            raise _refused(number, name, f"{quoted(value)}, an unseen category; {hint}")
         if self._no_missing:
             what = f"{quoted(value)}, which is unknown and" if unseen else "a missing value, which"
             raise _refused(number, name, f"{what} is an error by the model's policy")
@@ -317,7 +314,7 @@ class Rows:
     def _absent(self, number: int, name: str, row: dict[str, Any]) -> InvalidRequestError:
         names = {own for own, _ in self._columns}
         other = next((key for key in row if key not in names), None)
-        instead = "" if other is None else f" (it has {quoted(other)}, which the model does not)"
+        instead = "" if other is None else f" (it has the unknown column {quoted(other)})"
         absent = [own for own, _ in self._columns if own not in row]
         if len(absent) == 1:
             what, null = f"column {name!r}", "if its value is missing"
@@ -326,8 +323,8 @@ class Rows:
             listed = ", ".join(map(repr, absent[:_MOST_LISTED]))
             what, null = f"columns {listed}{more}", "where a value is missing"
         return InvalidRequestError(
-            f"row {number} (counting from 0) has no {what}{instead}, which model "
-            f"{self._name!r} needs; give null {null}"
+            f"row {number} (counting from 0) has no {what}{instead}, required by model "
+            f"{self._name!r}; give null {null}"
         )
 
     def _unknown(self, number: int, row: dict[str, Any]) -> InvalidRequestError:
@@ -335,42 +332,42 @@ class Rows:
         other = next(key for key in row if key not in names)
         hint = near(other, self._schema.names)
         if any(other == output.name for output in self._schema.outputs):
-            hint = "it is what the model predicts: leave it out"
+            hint = "it is the target of the model: leave it out"
         return InvalidRequestError(
-            f"row {number} (counting from 0) has a column {quoted(other)}, which model "
+            f"row {number} (counting from 0) has column {quoted(other)}, which model "
             f"{self._name!r} does not have; {hint}"
         )
 
 
 def _refused(number: int, name: str, what: str) -> InvalidRequestError:
-    return InvalidRequestError(f"row {number} (counting from 0): column {name!r} holds {what}")
+    return InvalidRequestError(f"row {number} (counting from 0): column {name!r} has {what}")
 
 
-# ---------------------------------------------------------------- foreign
-# Rows as JSON objects to the inputs of a foreign ONNX file: one input a column.
+# ---------------------------------------------------------------- foreign models
+# JSON rows to the inputs of a foreign ONNX file, one input per column.
 
 
 def foreign_tensors(served: Served, rows: Sequence[dict[str, Any]]) -> list[Tensor]:
-    """The inputs of a model for rows of named cells.
+    """Convert JSON rows to the input tensors of a foreign model.
 
     Raises
     ------
     InvalidRequestError
-        If an input of the model is no column; and for rows that do not fit, by row, input
-        and value.
+        If an input of the model is not a column, or a row is invalid; the message names the
+        row, the input and the value.
     """
     for spec in served.inputs:
         if spec.shape not in ((-1,), (-1, 1)):
             raise InvalidRequestError(
-                f"input {spec.name!r} of model {served.name!r} has shape {list(spec.shape)} and "
-                f"is no column of rows; ask POST /v2/models/{served.name}/infer with tensors"
+                f"input {spec.name!r} of model {served.name!r} has shape {list(spec.shape)}, which "
+                f"is not a column; use POST /v2/models/{served.name}/infer with tensors"
             )
     names = {spec.name for spec in served.inputs}
     for number, row in enumerate(rows):
         for name in row:
             if name not in names:
                 raise InvalidRequestError(
-                    f"row {number} (counting from 0) has {quoted(name)}, which is no input of "
+                    f"row {number} (counting from 0) has {quoted(name)}, which is not an input of "
                     f"model {served.name!r}; {near(name, names)}"
                 )
     return [_tensor(served, spec, rows) for spec in served.inputs]
@@ -387,7 +384,7 @@ def _tensor(served: Served, spec: Spec, rows: Sequence[dict[str, Any]]) -> Tenso
         value = row[spec.name]
         if not _fits(spec.datatype, value):
             raise InvalidRequestError(
-                f"row {number} (counting from 0): input {spec.name!r} holds {quoted(value)}, and "
+                f"row {number} (counting from 0): input {spec.name!r} has {quoted(value)}, but "
                 f"its type is {spec.datatype}"
             )
         values.append(value)
@@ -413,7 +410,7 @@ def _fits(datatype: str, value: Any) -> bool:
 
 
 def _cells(datatype: str, values: list[Any]) -> npt.NDArray[Any]:
-    """(rows,) as `Tensor` has them: with nulls doubles, or objects."""
+    """Return an array (rows,) as in `Tensor`: doubles or objects if there are nulls."""
     dtype = DATATYPES[datatype]
     if dtype.hasobject or (datatype == "BOOL" and None in values):
         cells = np.empty(len(values), dtype=object)

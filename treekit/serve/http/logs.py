@@ -1,7 +1,7 @@
-"""What a server says of its work: a line on stderr for a request, a change, a trouble.
+"""Log of the server: one line on stderr for each request, model change and problem.
 
-As JSON for programs, as text for people, or quiet: changes and troubles only.  Whatever a
-stranger sends is escaped: no line can be forged, and no terminal moved.
+Lines are JSON, text, or quiet (without requests).  Values from requests are escaped, so that they
+cannot forge lines or control a terminal.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ __all__ = [
 
 
 # ---------------------------------------------------------------- writer
-# Lines to stderr that never hold up who writes them: by a thread, and within bounds.
+# Bounded queue of lines, written to stderr by a thread, so that logging never blocks.
 
 _DELAY = 0.05
 _MOST = 10_000
 PIECE = 4096
-"""Bytes at a time, whole lines: POSIX' PIPE_BUF of Linux, below which a pipe takes a write
-whole, so that lines of several processes do not mix."""
+"""Maximum bytes per write of complete lines: PIPE_BUF of Linux (POSIX), up to which writes to a
+pipe are atomic, so that lines of several processes do not mix."""
 
 
 Lines = bytes | Callable[[], Iterable[bytes]]
-"""A line, or what makes some when they are written: in the writer's thread."""
+"""A line, or a function that creates lines in the writer's thread."""
 
 
 def to_stderr(data: bytes) -> int:
-    """Write to the file descriptor of stderr; drop it where the process was begun without.
+    """Write to the file descriptor of stderr, or drop the data if the process has no stderr.
 
-    Descriptor 2 may be anything then, a client's socket among others.
+    Without stderr, descriptor 2 may be any file, such as a client's socket.
     """
     if sys.__stderr__ is None:
         return len(data)
@@ -59,21 +59,21 @@ def to_stderr(data: bytes) -> int:
 
 
 class Writer:
-    """Takes lines and writes them soon.
+    """Asynchronous writer of lines.
 
-    A pipe that nobody reads, or that is closed, costs lines and nothing else: how many is
-    said when it takes lines again.
+    If a pipe is closed or not read, lines are dropped; their number is logged when writing
+    succeeds again.
 
     Parameters
     ----------
     write : callable
-        Takes bytes, returns how many it wrote; may block, or raise OSError.
+        Function that writes bytes and returns their number; may block or raise OSError.
     delay : float
-        Seconds that lines are gathered.
+        Seconds for which lines are collected.
     most : int
-        Lines, or pieces of some of them, that wait at most.
+        Maximum queued lines or groups of lines.
     lost : callable
-        Makes the line that tells of so many lost ones.
+        Function that creates the line reporting a number of lost lines.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Writer:
         _writers.add(self)
 
     def _begin_anew(self) -> None:
-        """As nothing was ever written: at first, and in a fork, where the thread is not."""
+        """Reset the state, initially and in a forked process, which lacks the thread."""
         self._lines: deque[Lines] = deque()
         self._some, self._hurry, self._idle = (threading.Event() for _ in range(3))
         self._thread: threading.Thread | None = None
@@ -97,23 +97,23 @@ class Writer:
         self._dropped = 0
 
     def put(self, lines: Lines, at_once: bool = False, count: int = 1) -> None:
-        """Take a line with its end, or `count` of them, or what makes some.
+        """Queue a line with its line end, or `count` lines, or a function that creates lines.
 
-        They are written soon, or without delay.
+        They are written after the delay, or at once.
         """
         if len(self._lines) >= self._most:
             self.lose(count)
             return
         self._lines.append(lines)
-        if not self._busy:  # read after the line is there: see _run
+        if not self._busy:  # checked after the line was added: see _run
             self._wake()
         if at_once:
             self._hurry.set()
 
     def flush(self, seconds: float = 1.0) -> bool:
-        """Whether all lines were written; it ends where none was within so many seconds.
+        """Wait until all lines are written; return whether they were.
 
-        A reader that goes on and on has ten times that.
+        Gives up after `seconds` without progress, or ten times that in total.
         """
         until, left = time.monotonic() + seconds, len(self._lines)
         end = until + 9 * seconds
@@ -143,7 +143,7 @@ class Writer:
                 self._hurry.clear()
                 self._write_all()
             self._busy = False
-            # A line that came before this and saw us busy is still here.
+            # Lines added while `_busy` was set did not wake the thread.
             if self._lines:
                 self._busy = True
                 self._some.set()
@@ -169,23 +169,23 @@ class Writer:
             return (first,)
         try:
             return first()
-        # A thread that ended would write nothing for ever, and nobody would know.
+        # An error must not end the thread, which would silently stop the log.
         except Exception:  # noqa: BLE001
             self.lose()
             return ()
 
     def lose(self, count: int = 1) -> None:
-        """Say with the next lines that so many could not be written."""
+        """Count lines that could not be written, reported with the next lines."""
         self._dropped += count
 
     def _write(self, data: bytes) -> None:
         while data:
             try:
                 data = data[self._write_bytes(data) :]
-            except BlockingIOError:  # somebody made the descriptor non-blocking
+            except BlockingIOError:  # another program made the descriptor non-blocking
                 time.sleep(0.02)
             except (OSError, ValueError):
-                return  # closed: there is nobody to tell
+                return  # closed: the error cannot be reported
 
 
 _writers: weakref.WeakSet[Writer] = weakref.WeakSet()
@@ -211,12 +211,12 @@ if hasattr(os, "register_at_fork"):
 _MODES = ("text", "json", "quiet")
 _LONGEST_PATH = 256
 _TOGETHER = 16
-"""Requests whose lines are made together."""
+"""Number of requests whose lines are formatted together."""
 _CHANGES = {
     "loaded": "{model} is loaded",
-    "replaced": "model {name!r} is replaced by {version}",
-    "kept": "{model} goes on as it was: {reason}",
-    "refused": "model {name!r} is refused: {reason}",
+    "replaced": "model {name!r} is replaced by version {version}",
+    "kept": "{model} is kept, as its new file was rejected: {reason}",
+    "refused": "model {name!r} was rejected: {reason}",
     "removed": "{model} is removed",
     "unloaded": "{model} is unloaded",
 }
@@ -227,7 +227,7 @@ Level = Literal["info", "warning", "error"]
 
 
 class _Answered(NamedTuple):
-    """What the line of a request is made of."""
+    """Data of the log line of a request."""
 
     record: Told
     level: Level
@@ -239,22 +239,22 @@ class _Answered(NamedTuple):
 
 
 class Log:
-    """Writes the lines of one process.
+    """Log of one process.
 
     Parameters
     ----------
     mode : {"text", "json", "quiet"}
     writer : Writer, optional
-        Default: the one to stderr that all share.
+        Default: the shared writer to stderr.
     worker : int
-        Which of several processes this is, from 1; 0 where there is but one.
+        Number of this worker process from 1; 0 for a single process.
     """
 
     def __init__(
         self, mode: str = "text", writer: Writer | None = None, *, worker: int = 0
     ) -> None:
         if mode not in _MODES:
-            raise SettingError(f"there is no log {mode!r}; choose of: {', '.join(_MODES)}")
+            raise SettingError(f"unknown log mode {mode!r}; choose from: {', '.join(_MODES)}")
         self.mode = mode
         self._whose = {"worker": worker} if worker else {}
         self._json = mode == "json"
@@ -262,25 +262,26 @@ class Log:
         self._writer = writer or _stderr
         self._writer.lost = self._lost
         self._second = (0, "")
-        # One after the other, lines take a third of the time that each takes amid its request
-        # (measured); all in the writer's thread, they would keep the interpreter from requests.
+        # Formatting lines in a group takes a third of the time of formatting each within its
+        # request (measured); formatting all in the writer's thread would compete with requests
+        # for the interpreter.
         self._waiting: deque[_Answered] = deque()
         self._making = threading.Lock()
 
     # ---------------------------------------------------------------- requests
 
     def request(self, record: Told, method: str, path: bytes, client: str, seconds: float) -> None:
-        """Say that a request was answered.
+        """Log an answered request.
 
         Parameters
         ----------
         record : Told
-            Its id is of letters, digits and ``._-``: the gate sees to it.
+            Its id consists of letters, digits and ``._-``, ensured by the middleware.
         method : str
         path : bytes
-            As it was sent, without its query, which may hold what is nobody's business.
+            Raw path without the query, which may contain private data.
         client : str
-            An address.
+            Address of the client.
         seconds : float
         """
         status = record.status
@@ -294,27 +295,27 @@ class Log:
         if len(waiting) >= _TOGETHER or level == "error":
             self._hand_over(at_once=level == "error")
         elif len(waiting) == 1:
-            self._writer.put(partial(self._make, waiting), count=0)  # else they are handed over
+            self._writer.put(partial(self._make, waiting), count=0)  # unless handed over before
 
     def _hand_over(self, at_once: bool = False) -> None:
-        """Give the writer the lines that wait."""
+        """Format the waiting lines and queue them."""
         waiting, self._waiting = self._waiting, deque()
         lines = self._make(waiting)
         whole = b"".join(lines)
-        if len(whole) <= PIECE:  # for the writer one thing to do, not as many as there are lines
+        if len(whole) <= PIECE:  # one item in the queue instead of one per line
             self._writer.put(whole, at_once, len(lines))
             return
         for line in lines:
             self._writer.put(line, at_once)
 
     def _make(self, waiting: deque[_Answered]) -> list[bytes]:
-        """The lines of some requests, for who comes first: the next request, or the writer."""
+        """Format the lines of requests; called by a later request or the writer's thread."""
         line, lines = self._request_json if self._json else self._request_text, []
         with self._making:
             while waiting:
                 try:
                     lines.append(line(waiting.popleft()))
-                except Exception:  # noqa: BLE001 - no request ends for its line
+                except Exception:  # noqa: BLE001 - logging must not fail a request
                     self._writer.lose()
         return lines
 
@@ -352,21 +353,21 @@ class Log:
     # ------------------------------------------------------------------ events
 
     def __call__(self, event: str, message: str, *, level: str = "info", **facts: Any) -> None:
-        """Say that something happened.
+        """Log an event.
 
         Parameters
         ----------
         event : str
-            A short fixed name, for programs.
+            Short fixed name, for programs.
         message : str
-            A sentence, for people; further lines of it are indented.
+            Message for people; further lines are indented.
         level : {"info", "warning", "error"}
         **facts
-            What the sentence is about, for programs: values that JSON has.
+            JSON values with the details of the message, for programs.
         """
         if self._json:
-            told = {"time": self._now(), "level": level, "event": event, **self._whose, **facts}
-            line = _ascii({**told, "message": message})
+            entry = {"time": self._now(), "level": level, "event": event, **self._whose, **facts}
+            line = _ascii({**entry, "message": message})
         else:
             first, *more = message.splitlines() or [""]
             text = "".join(f"\n    {_printable(part)}" for part in more)
@@ -376,7 +377,7 @@ class Log:
         self._writer.put(line, level != "info")
 
     def changed(self, changes: Iterable[Change]) -> None:
-        """Say what became of models."""
+        """Log changes of models."""
         for change in changes:
             model = f"model {change.name!r} {change.version}".rstrip()
             self(
@@ -389,7 +390,7 @@ class Log:
             )
 
     def failed(self, request_id: str, error: BaseException) -> None:
-        """Say, with its traceback, that an error escaped which no request should cause."""
+        """Log an unexpected error of a request with its traceback."""
         trace = "".join(traceback.format_exception(error))
         if self._json:
             self("failed", repr(error), level="error", id=request_id, traceback=trace)
@@ -397,7 +398,7 @@ class Log:
             self("failed", f"request {request_id} failed\n{trace}", level="error")
 
     def close(self) -> None:
-        """Write what waits, as long as anybody takes it."""
+        """Write all waiting lines, if possible."""
         if self._waiting:
             self._hand_over()
         self._writer.flush()
@@ -408,7 +409,7 @@ class Log:
         return self._at(time.time())
 
     def _at(self, now: float) -> str:
-        """A time in UTC to the millisecond (RFC 3339); a second's text is made once."""
+        """Format a time in UTC with milliseconds (RFC 3339), caching the text of a second."""
         second = int(now)
         known, text = self._second
         if known != second:
@@ -417,25 +418,25 @@ class Log:
         return text + _MILLISECONDS[int((now - second) * 1000)]
 
     def _lost(self, count: int) -> bytes:
-        text = f"{count} lines were lost: stderr did not take them"
-        told = {"time": self._now(), "level": "warning", "event": "lost", "message": text}
-        return _ascii(told) if self._json else f"{self._now()} warning {text}\n".encode()
+        text = f"{count} lines were lost: stderr did not accept them"
+        entry = {"time": self._now(), "level": "warning", "event": "lost", "message": text}
+        return _ascii(entry) if self._json else f"{self._now()} warning {text}\n".encode()
 
 
 class LogHandler(logging.Handler):
-    """What Python's loggers say, uvicorn's among them, as lines of a `Log`."""
+    """Handler that writes records of Python loggers, including uvicorn's, to a `Log`."""
 
     def __init__(self, log: Log) -> None:
         super().__init__(logging.ERROR if log.mode == "quiet" else logging.WARNING)
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Say it; a record that cannot be said is told of as its format."""
+        """Log a record, or its format string if it cannot be formatted."""
         try:
             message = record.getMessage()
-        except Exception:  # noqa: BLE001 - anybody's arguments
+        except Exception:  # noqa: BLE001 - the arguments may be anything
             message = str(record.msg)
-        if record.name == "py.warnings":  # treekit's own say all without a line of its source
+        if record.name == "py.warnings":  # omit the source line of treekit's own warnings
             _, own, warning = message.partition(": TreekitWarning: ")
             message = warning.split("\n  ")[0] if own else message
         if record.exc_info and record.exc_info[1] is not None:
@@ -447,7 +448,7 @@ class LogHandler(logging.Handler):
 
 
 def configure_logging(mode: str, *, worker: int = 0) -> Log:
-    """The log of this process, into which all of Python's loggers and warnings go, too.
+    """Create the log of this process and redirect Python loggers and warnings to it.
 
     Parameters
     ----------
@@ -458,7 +459,7 @@ def configure_logging(mode: str, *, worker: int = 0) -> Log:
     Raises
     ------
     SettingError
-        For another.
+        If the mode is unknown.
     """
     log = Log(mode, worker=worker)
     root = logging.getLogger()
@@ -470,19 +471,19 @@ def configure_logging(mode: str, *, worker: int = 0) -> Log:
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = True
-    # One line a request is the gate's.
+    # The middleware logs requests.
     logging.getLogger("uvicorn.access").handlers.clear()
     logging.getLogger("uvicorn.access").propagate = False
     return log
 
 
 def _level(status: int) -> Level:
-    """Of an answer that is no success; 0: there was none."""
+    """Return the log level of an unsuccessful status; 0 means no response."""
     return "error" if status >= 500 and status != 503 else "warning"
 
 
 def _printable(text: str) -> str:
-    """The text with whatever moves a cursor or begins a line as its escape."""
+    """Escape control characters and line breaks."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
@@ -490,7 +491,7 @@ def _printable(text: str) -> str:
 
 @lru_cache(1024)
 def _quoted(text: str | bytes) -> str:
-    """A text as JSON in ASCII that is printed as it is; of paths and names there are few."""
+    """Encode a text as ASCII JSON, cached as there are few paths and names."""
     if isinstance(text, bytes):
         text = text.decode("latin-1")
     return json.dumps(text)

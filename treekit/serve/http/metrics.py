@@ -1,10 +1,10 @@
-"""What Prometheus reads at ``/metrics``: requests, rows, errors, models, reloads, processes.
+"""Prometheus metrics at ``/metrics``: requests, rows, errors, models, reloads, processes.
 
-A label has only values that the server knows: kinds of endpoints, names and versions of
-models that answered.  What a stranger asks for and is not there has the label "".
+Label values are limited to known ones: kinds of endpoints, names and versions of models that made
+predictions.  Requests for unknown models have the label "".
 
-Several processes share their counts through files: `shared_metrics` must have been entered
-before prometheus_client is imported for the first time, by their parent.
+Several processes share metrics through files: their parent must enter `shared_metrics` before
+prometheus_client is imported for the first time.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ __all__ = [
 
 LATENCY = (
     "treekit_request_duration_seconds",
-    "Time from a request's head to the end of its answer.",
+    "Time from the head of a request to the end of its response.",
     ("endpoint", "model"),
 )
-ROWS = "treekit_rows", "Rows answered.", ("model", "version")
+ROWS = "treekit_rows", "Predicted rows.", ("model", "version")
 
-# ---------------------------------------------------------------- record
-# What is known of one request: the gate begins it, endpoints fill it in.
+# ---------------------------------------------------------------- request record
+# Created by the middleware and completed by the endpoints.
 
 Header = tuple[bytes, bytes]
 
@@ -71,7 +71,7 @@ _ON_GET = (
     (b"cache-control", b"no-store"),
     (b"referrer-policy", b"no-referrer"),
 )
-"""Unless the endpoint has its own; an answer to POST is not stored, and refers to nothing."""
+"""Default headers, unless set by the endpoint; responses to POST are not cached anyway."""
 
 _ON_STATUS: dict[int, tuple[Header, ...]] = {
     401: ((b"www-authenticate", b"Bearer"),),
@@ -79,11 +79,11 @@ _ON_STATUS: dict[int, tuple[Header, ...]] = {
     429: (_AGAIN,),
     503: (_AGAIN,),
 }
-"""What clients need with an error, whoever answers with it."""
+"""Headers added to all responses with a status."""
 
 
 class Told(Protocol):
-    """What metrics and logs are told of a request, by whatever transport; see `Record`."""
+    """Data of a request for metrics and logs, for all transports; see `Record`."""
 
     id: str
     status: int
@@ -94,26 +94,26 @@ class Told(Protocol):
 
 
 class Record:
-    """One request; ``scope["treekit"]``.
+    """Record of one HTTP request, in ``scope["treekit"]``.
 
     Attributes
     ----------
     id : str
-        Of the request, as its answer has it in ``X-Request-Id``.
+        Request id, returned in ``X-Request-Id``.
     method : str
     headers : dict of bytes to bytes
-        Of the request, by names in lower case; the last of each.
+        Request headers by name in lower case; the last of each name.
     status : int
-        Of the answer; 0 until it has begun.
+        Status of the response; 0 until it has begun.
     model, version, rows : str, str, int
-        What answered, and of how much; empty and 0 where no model did.  Endpoints set them.
+        Model, version and number of rows of a prediction, set by endpoints; else empty and 0.
     error : str
-        Why it was refused.
+        Message with which the request was rejected.
     add : list of headers
-        What the answer has besides its own headers.
+        Headers added to those of the endpoint.
     """
 
-    # Defaults in the class, not slots: fewer of them are set for a request.
+    # Class attributes as defaults instead of slots, as few of them are set for a request.
     status = rows = 0
     model = version = error = ""
 
@@ -125,18 +125,18 @@ class Record:
         self.add: list[Header] = []
 
     def send(self, message: Message) -> Awaitable[None]:
-        """ASGI's, which adds to the answer's headers and sees its status.
+        """Send an ASGI message, adding response headers and recording the status.
 
-        Not ``async``, which would cost a coroutine for each message.
+        Not ``async``, to avoid a coroutine for each message.
         """
         if message["type"] == "http.response.start":
             self.status = message["status"]
             message["headers"] = self.headers_of(list(message.get("headers", ())))
-        assert self._send is not None  # noqa: S101 - nobody sends after the end
+        assert self._send is not None  # noqa: S101 - no message is sent after `end`
         return self._send(message)
 
     def headers_of(self, headers: list[Header]) -> list[Header]:
-        """The endpoint's own headers, to which all others are added, of an answer that begins."""
+        """Add all other headers to those of the endpoint, in place."""
         if self.method == "POST":
             headers.append(_NOSNIFF)
         else:
@@ -146,18 +146,18 @@ class Record:
         if self.status >= 400:
             headers += _ON_STATUS.get(self.status, ())
             if b"expect" in self.headers:
-                # The body that was not called for may come or not: what follows on this
-                # connection cannot be told from it (RFC 9110, 10.1.1).
+                # The client may or may not send the body, which cannot be distinguished from
+                # the next request on this connection (RFC 9110, 10.1.1).
                 headers.append(_CLOSE)
         return headers
 
     def end(self) -> None:
-        """Let go of the connection: it knows this record through its scope."""
+        """Drop the reference to the connection, which refers to this record by its scope."""
         self._send = None
 
 
 def note_answer(scope: Scope, served: Served, rows: int) -> None:
-    """Tell the gate, if there is one, which model answered how many rows."""
+    """Record the model and the number of rows of a prediction, if there is a middleware."""
     record: Any = scope.get("treekit")
     if record is not None:
         record.model, record.version, record.rows = served.name, served.version, rows
@@ -183,16 +183,16 @@ except ImportError as missing:
 METRICS_PATH = "/metrics"
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""prometheus_client's name in the environment: several processes share counts in that folder."""
+"""Environment variable of prometheus_client with the folder of shared metrics."""
 
 _OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 _VERSIONS = 64
-"""Versions of a model whose rows are told apart: the last ones, since a model that is trained
-anew each minute would have half a million in a year."""
+"""Maximum versions per model with separate row counts: the latest, since a model retrained every
+minute would have half a million in a year."""
 
 
 class _SharedWorking(Working):
-    """Which other processes see."""
+    """Request counter visible to other processes."""
 
     __slots__ = ("_gauge",)
 
@@ -210,12 +210,12 @@ class _SharedWorking(Working):
 
 
 class Metrics:
-    """The counts of one process, and of its siblings where there are some.
+    """Metrics of one process, including those of its sibling processes.
 
     Parameters
     ----------
     service : Service
-        Whose models are told of.
+        Service whose models are reported.
     """
 
     def __init__(self, service: Service) -> None:
@@ -229,13 +229,13 @@ class Metrics:
         )
         self._changes = Counter(
             "treekit_model_changes",
-            "What became of model files that were looked at, by process.",
+            "Changes of models, by process.",
             ["model", "outcome"],
             registry=registry,
         )
         in_progress = Gauge(
             "treekit_requests_in_progress",
-            "Requests in the works.",
+            "Requests in progress.",
             registry=registry,
             multiprocess_mode="livesum",
         )
@@ -255,7 +255,7 @@ class Metrics:
             self._rows_of = Counter(*ROWS, registry=registry).labels
 
     def observe(self, kind: str, record: Told, seconds: float) -> None:
-        """Count a request of this kind that was answered."""
+        """Count an answered request of a kind."""
         key = kind, record.model
         latency = self._latencies.get(key)
         if latency is None:
@@ -273,49 +273,49 @@ class Metrics:
     def _new_rows(self, model: str, version: str) -> Any:
         same = [known for known in self._rows if known[0] == model]
         if len(same) >= _VERSIONS:
-            if self._folder is not None:  # what is in files stays: count no further ones apart
+            if self._folder is not None:  # series in files cannot be removed: share one
                 return self._rows_of(model, "")
             del self._rows[same[0]]
         rows = self._rows[model, version] = self._rows_of(model, version)
         return rows
 
     def changed(self, changes: Iterable[Change]) -> None:
-        """Count what became of models."""
+        """Count changes of models."""
         for change in changes:
             self._changes.labels(change.name, change.what).inc()
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
-        """All of it, in the form that the Accept header asks for, and its media type."""
+        """Return all metrics in the format of the Accept header, and the media type."""
         registry = self._registry
         if self._folder is not None:
             registry = CollectorRegistry()
             MultiProcessCollector(registry, self._folder)  # type: ignore[no-untyped-call]
             registry.register(self._models)
             registry.register(_Processes(Path(self._folder)))
-        # prometheus_client's reading of that header fails at versions and the like that are odd.
+        # prometheus_client fails to parse unusual versions in that header.
         form = _OPENMETRICS if _OPENMETRICS.partition(";")[0] in accept else ""
         encode, media = choose_encoder(form)
         return encode(registry), media
 
 
 class _Models(Collector):
-    """The models in service now, of the process that is asked."""
+    """Collector of the models served by this process."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     def collect(self) -> Iterable[Metric]:
-        """A sample for each version."""
+        """Return a sample for each model version."""
         info = GaugeMetricFamily(
             "treekit_model_info",
-            "Models in service.",
+            "Served models.",
             labels=["model", "version", "digest", "platform"],
         )
         for served in self._service.repository.served:
             info.add_metric([served.name, served.version, served.digest, served.platform], 1)
         refused = GaugeMetricFamily(
             "treekit_model_refused",
-            "Models whose file cannot be used as it is; one that was before it may answer.",
+            "Models whose current file was rejected; the previous version may be served.",
             labels=["model", "version"],
         )
         for entry in self._service.repository.index():
@@ -324,19 +324,19 @@ class _Models(Collector):
         build = GaugeMetricFamily("treekit_build_info", "The server.", labels=["version"])
         build.add_metric([__version__], 1)
         ready = GaugeMetricFamily(
-            "treekit_ready", "Whether every wanted model answers.", float(self._service.ready)
+            "treekit_ready", "Whether all models are served.", float(self._service.ready)
         )
         return [info, refused, build, ready]
 
 
 class _Processes(Collector):
-    """Time, memory and files of all processes that share a folder of counts, added up."""
+    """Collector of total time, memory and files of all processes that share metrics."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def collect(self) -> Iterable[Metric]:
-        """The sums; the earliest start."""
+        """Return the sums over processes, and the earliest start time."""
         whole: dict[str, Metric] = {}
         for pid in sorted({path.stem.rpartition("_")[2] for path in self._folder.glob("*.db")}):
             for metric in ProcessCollector(registry=None, pid=lambda pid=pid: pid).collect():  # type: ignore[misc]
@@ -351,10 +351,10 @@ class _Processes(Collector):
 
 @contextlib.contextmanager
 def shared_metrics(workers: int) -> Iterator[None]:
-    """Let the processes that are started inside share their counts.
+    """Share the metrics of processes started within the context.
 
-    To be entered by the parent before prometheus_client is imported by anybody; for one
-    worker it does nothing.  A folder that the environment names already is taken, and kept.
+    The parent must enter it before prometheus_client is imported; it does nothing for one
+    worker.  A folder already set in the environment is used and kept.
     """
     if workers == 1 or FOLDER in os.environ:
         yield
@@ -368,13 +368,13 @@ def shared_metrics(workers: int) -> Iterator[None]:
 
 
 def forget_process(pid: int) -> None:
-    """Count a process that ended no more among those with requests in the works."""
+    """Remove a terminated process from the number of requests in progress."""
     if FOLDER in os.environ:
         mark_process_dead(pid, os.environ[FOLDER])  # type: ignore[no-untyped-call]
 
 
 def metrics_route(metrics: Metrics) -> Route:
-    """``GET /metrics``."""
+    """Return the route ``GET /metrics``."""
 
     async def answer(scope: Scope, receive: Receive) -> Reply:
         del receive
@@ -387,7 +387,7 @@ def metrics_route(metrics: Metrics) -> Route:
 
 @lru_cache(256)
 def kind_of(path: str) -> str:
-    """The kind of endpoint that a path is of, whether there is such a one or not."""
+    """Return the kind of endpoint of a path, existing or not."""
     if path.startswith("/v2/models/"):
         last = path.rpartition("/")[2]
         return last if last in ("infer", "ready") else "model"
@@ -415,22 +415,22 @@ _KINDS = {
 }
 
 
-# ---------------------------------------------------------------- counts
-# Counts of one process that cost a request next to nothing.
+# ---------------------------------------------------------------- fast counters
+# Counters of a single process with negligible cost.
 #
-# prometheus_client's own take a lock for each step, 1.4 us a request (measured); what counts
-# here runs in the event loop alone, and so does what reads it.  Several processes have
-# prometheus_client's, whose numbers are in files that all of them read.
+# Those of prometheus_client take a lock for each step, 1.4 us per request (measured); these are
+# updated and read by the event loop only.  Several processes use those of prometheus_client, which
+# are shared through files.
 
 BOUNDS = (
     0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
     30.0,
 )  # fmt: skip
-"""Seconds; a request of just so many counts as within."""
+"""Upper bounds of the histogram in seconds, inclusive."""
 
 
 class Seconds:
-    """A histogram of times: how many up to each of `BOUNDS`, and beyond; and their sum."""
+    """Histogram of times with the upper bounds `BOUNDS`, and their sum."""
 
     __slots__ = ("counts", "total")
 
@@ -439,13 +439,13 @@ class Seconds:
         self.total = 0.0
 
     def observe(self, amount: float) -> None:
-        """Count one."""
+        """Count one time."""
         self.counts[bisect_left(BOUNDS, amount)] += 1
         self.total += amount
 
 
 class Total:
-    """A number that grows."""
+    """Counter."""
 
     __slots__ = ("total",)
 
@@ -453,12 +453,12 @@ class Total:
         self.total = 0
 
     def inc(self, amount: int) -> None:
-        """Add to it."""
+        """Increase the counter."""
         self.total += amount
 
 
 class Counts(Collector):
-    """Tables of both, by the values of their labels, as Prometheus has them."""
+    """Collector of the latency histograms and row counters, by label values."""
 
     def __init__(
         self,
@@ -468,7 +468,7 @@ class Counts(Collector):
         self._latencies, self._rows = latencies, rows
 
     def collect(self) -> Iterable[Metric]:
-        """The two of them."""
+        """Return the latency and row metrics."""
         name, meaning, labels = LATENCY
         latency = HistogramMetricFamily(name, meaning, labels=labels)
         for values, seconds in self._latencies.items():

@@ -1,8 +1,8 @@
-"""The gate: what every request passes on its way in, and every answer on its way out.
+"""ASGI middleware around all endpoints.
 
-One ASGI application in front of the others.  It checks who asks (`treekit.serve.http.auth`),
-bounds how much is in the works, gives a request its id, and when it is answered counts it and
-writes its line.  An error that nobody foresaw ends here, as JSON that tells nothing but the id.
+It checks access (`treekit.serve.http.auth`), limits concurrent requests, assigns request ids,
+and updates metrics and the log for each response.  Unexpected errors become a JSON error that
+contains only the request id.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- gate
-# Who may ask, how much at once, and what is told of it: ids, metrics, log lines.
+# ---------------------------------------------------------------- middleware
 
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _VARY = (b"vary", b"Origin")
@@ -46,18 +45,18 @@ _PREFLIGHT = (
 )
 _EXPOSE = (b"access-control-expose-headers", b"inference-header-content-length, x-request-id")
 _ALWAYS_ANSWERED = HEALTH_PATHS | {METRICS_PATH}
-"""Paths that tell how a server is, which matters most when it is overrun."""
+"""Monitoring paths, answered even if the server is overloaded."""
 
 
 class Whole(NamedTuple):
-    """An answer with status 200, as it leaves the gate."""
+    """Complete response with status 200."""
 
     headers: list[Header]
     body: bytes
 
 
 class Gate:
-    """An ASGI application in front of another.
+    """Middleware in front of an ASGI application.
 
     Parameters
     ----------
@@ -67,12 +66,12 @@ class Gate:
     metrics : Metrics
     log : Log
     working : Working
-        Of the service, once its metrics are made.
+        Request counter of the service, after its metrics were created.
     public : set of str
-        Paths that are answered without a token, being the same for all: the page's files.
+        Paths that need no token: the files of the page.
     inner_at_once : callable, optional
-        ``inner_at_once(scope, body)`` gives the `Reply` that `app` would send, if that has
-        status 200 and nothing need be waited for; else None.
+        ``inner_at_once(scope, body)`` returns the `Reply` that `app` would send, if it is
+        available without waiting and has status 200; else None.
     """
 
     def __init__(
@@ -89,12 +88,12 @@ class Gate:
         self._app, self._access, self._metrics, self._log = app, access, metrics, log
         self._public, self._inner_at_once = public, inner_at_once
         self._most = settings.limits.requests
-        # Random, then counted: no two processes give the same, and one costs 0.2 us.
+        # Random prefix and counter: unique over processes, and an id takes 0.2 us.
         self._ids = map(f"{secrets.token_hex(6)}-{{:x}}".format, itertools.count(1))
         self._working = working
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or pass on what is none."""
+        """Handle one request or lifespan event."""
         if scope["type"] != "http":
             await self._other(scope, receive, send)
             return
@@ -106,7 +105,7 @@ class Gate:
                 await self._app(scope, receive, record.send)
             else:
                 await reply.send(record.send)
-        except Exception as error:  # noqa: BLE001 - nothing may pass
+        except Exception as error:  # noqa: BLE001 - every error becomes a response
             await self._refuse(scope, record, error)
         finally:
             record.end()
@@ -114,10 +113,10 @@ class Gate:
             self._end(scope, record, started)
 
     def at_once(self, scope: Scope, body: bytes) -> Whole | None:
-        """The whole answer to a request whose body is there, if nothing need be waited for.
+        """Return the response to a request with a complete body, if no waiting is needed.
 
-        It is the answer that a call would send, for less: no task, no messages of ASGI.
-        None: call; so it is with all that is to be refused, and with what fails.
+        Equals the response sent by a call, without the cost of a task and ASGI messages.  None
+        if a call is needed, which includes all rejected and failing requests.
         """
         started = perf_counter()
         record = self._begin(scope, None)
@@ -125,7 +124,7 @@ class Gate:
         try:
             if self._admit(scope, record) is None:
                 reply = self._inner_at_once(scope, body)
-        except Exception:  # noqa: BLE001 - it comes again, where it is answered
+        except Exception:  # noqa: BLE001 - a call follows, which reports the error
             reply = None
         if reply is None:
             self._working.dec()
@@ -136,7 +135,7 @@ class Gate:
         return whole
 
     def _end(self, scope: Scope, record: Record, started: float) -> None:
-        """Count a request that is answered, and write its line."""
+        """Update metrics and the log for an answered request."""
         self._working.dec()
         seconds = perf_counter() - started
         self._metrics.observe(kind_of(scope["path"]), record, seconds)
@@ -159,11 +158,11 @@ class Gate:
             request_id = next(self._ids)
         record = Record(send, request_id, scope["method"], headers)
         scope["treekit"] = record
-        scope["app"] = self  # Starlette's router raises what it does not find, then
+        scope["app"] = self  # with it, Starlette's router raises HTTPException for unknown paths
         return record
 
     def _admit(self, scope: Scope, record: Record) -> Reply | None:
-        """Let a request in (None), answer it here, or raise the `ServeError` it is refused for."""
+        """Check a request; return None if it is admitted, or a reply (preflight)."""
         add = record.add
         add.append((b"x-request-id", record.id.encode()))
         path = scope["path"]
@@ -179,9 +178,9 @@ class Gate:
             add.append(_VARY)
         origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site")
         if path in self._public:
-            site = None  # links to it are on any page, and it shows nothing of its own
+            site = None  # any page may link to it, and it contains no data
         if access.check_origin(scope["scheme"], host, origin, site):
-            assert origin is not None  # noqa: S101 - it is what was let in
+            assert origin is not None  # noqa: S101 - the origin was allowed
             add += ((b"access-control-allow-origin", origin), _EXPOSE)
             if scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
                 return Reply(b"", media=b"text/plain", headers=_PREFLIGHT)
@@ -192,7 +191,7 @@ class Gate:
         return None
 
     async def _refuse(self, scope: Scope, record: Record, error: Exception) -> None:
-        """Answer with an error, if no answer has begun; else the server closes the connection."""
+        """Send an error response, unless a response has begun (then the connection is closed)."""
         headers: list[tuple[bytes, bytes]] = []
         if isinstance(error, ServeError):
             status, message = error.status, str(error)
@@ -203,13 +202,13 @@ class Gate:
         else:
             self._log.failed(record.id, error)
             status = 500
-            message = f"the server failed at this request; its log says why, under id {record.id}"
+            message = f"internal server error; see the server log for request id {record.id}"
         record.error = message
         if not record.status:
             await error_reply(status, message, headers).send(record.send)
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The server's own start and end; no WebSocket."""
+        """Handle lifespan events, and reject WebSockets."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         else:
@@ -217,18 +216,18 @@ class Gate:
 
 
 def _remedy(error: HTTPException) -> str:
-    """What the router found wrong, and where to look."""
+    """Return the error of the router with a remedy."""
     if error.status_code == 404:
-        return "there is no such path; /openapi.json describes all that there are"
+        return "unknown path; see /openapi.json for all paths"
     if error.status_code == 405:
-        return f"this path takes {(error.headers or {}).get('Allow', 'another method')}"
+        return f"this path requires {(error.headers or {}).get('Allow', 'another method')}"
     return error.detail
 
 
 def _refuse_doubles(scope: Scope) -> None:
-    """Some header came twice: raise if it is one of which the last is not everybody's choice."""
+    """Reject duplicate Host and Origin headers, as servers disagree on which one to use."""
     for name, shown in ((b"host", "Host"), (b"origin", "Origin")):
         if sum(own == name for own, _ in scope["headers"]) > 1:
             raise InvalidRequestError(
-                f"the request has more than one {shown} header; HTTP asks for one"
+                f"the request has more than one {shown} header; HTTP requires exactly one"
             )

@@ -1,8 +1,8 @@
-"""The Open Inference Protocol v2 over HTTP: paths to the core, and its answers back.
+"""HTTP endpoints of the Open Inference Protocol v2.
 
 https://github.com/kserve/open-inference-protocol, ``specification/protocol/inference_rest.md``;
-binary tensors (`treekit.serve.protocol.tensor_data`) and the model repository
-(`treekit.serve.http.oip_routes`) are Triton's extensions of it.
+binary tensors (`treekit.serve.protocol.tensor_data`) and the model repository are extensions by
+Triton.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ _BYTES = b"application/octet-stream"
 
 
 class _Oip:
-    """The endpoints on one service."""
+    """Protocol endpoints of one service."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     def _served(self, scope: Scope) -> Served:
-        asked = scope["path_params"]
-        return self._service.repository.get(asked.get("name"), asked.get("version"))
+        parameters = scope["path_params"]
+        return self._service.repository.get(parameters.get("name"), parameters.get("version"))
 
     async def infer(self, scope: Scope, receive: Receive) -> Reply:
         """Answer an inference request."""
@@ -81,19 +81,19 @@ class _Oip:
         return Reply(answer, media=_BYTES, headers=((LENGTH_HEADER, b"%d" % head),))
 
     async def live(self, scope: Scope, receive: Receive) -> Reply:
-        """Say that the process answers."""
+        """Report that the process is alive."""
         del scope, receive
         return json_reply({"live": True})
 
     async def ready(self, scope: Scope, receive: Receive) -> Reply:
-        """Say whether every model answers."""
+        """Report whether all models are served."""
         del scope, receive
         ready = self._service.ready
-        # The specification's $ready_server_response has "live", most likely by mistake.
+        # $ready_server_response of the specification has "live", probably by mistake.
         return json_reply({"live": True, "ready": ready}, 200 if ready else 503)
 
     async def server(self, scope: Scope, receive: Receive) -> Reply:
-        """Say what server this is."""
+        """Describe the server."""
         del scope, receive
         return json_reply(server_metadata())
 
@@ -105,7 +105,7 @@ class _Oip:
         return json_reply(model_metadata(served, versions))
 
     async def model_ready(self, scope: Scope, receive: Receive) -> Reply:
-        """Say whether a model answers."""
+        """Report whether a model is served."""
         del receive
         try:
             name = self._served(scope).name
@@ -115,15 +115,15 @@ class _Oip:
 
 
 def _length(scope: Scope) -> bytes | None:
-    """The bytes of JSON that the header tells, if it is there."""
+    """Return the header with the length of the JSON, or None."""
     found = [value for key, value in scope["headers"] if key == LENGTH_HEADER]
     if len(found) > 1:
-        raise InvalidRequestError("the header Inference-Header-Content-Length is there twice")
+        raise InvalidRequestError("duplicate header Inference-Header-Content-Length; give it once")
     return found[0] if found else None
 
 
 def oip_routes(service: Service) -> list[Route]:
-    """The protocol's paths, the most asked first."""
+    """Return the routes of the protocol, the most frequent first."""
     oip = _Oip(service)
     routes = []
     for place in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
@@ -137,21 +137,21 @@ def oip_routes(service: Service) -> list[Route]:
         Route("/v2/health/live", Endpoint(oip.live), methods=["GET"]),
         Route("/v2/health/ready", Endpoint(oip.ready), methods=["GET"]),
         Route("/v2", Endpoint(oip.server), methods=["GET"]),
-        Route("/v2/", Endpoint(oip.server), methods=["GET"]),  # so its own description has it
+        Route("/v2/", Endpoint(oip.server), methods=["GET"]),  # as in the protocol's OpenAPI file
     ]
 
 
 class Direct:
-    """Inference requests go straight to their endpoint, all others through a router.
+    """Dispatcher of inference requests directly to their endpoint, and of others to a router.
 
-    Starlette tries each route's regular expression, copies the scope and wraps the endpoint:
-    a fifth of what one row takes (measured).
+    Starlette matches the regular expression of each route, copies the scope and wraps the
+    endpoint, which takes a fifth of the time of a request with one row (measured).
 
     Parameters
     ----------
     service : Service
     others : ASGI application
-        Has the same paths, too: for those that are spelt in another way.
+        Router, which also has the inference paths, for paths in other spellings.
     """
 
     def __init__(self, service: Service, others: ASGIApp) -> None:
@@ -159,30 +159,30 @@ class Direct:
         self._infer = Endpoint(_Oip(service).infer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request."""
         if scope["type"] == "http" and scope["method"] == "POST" and not scope.get("root_path"):
-            asked = _asked(scope["path"])
-            if asked is not None:
-                scope["path_params"] = asked
+            path_params = _asked(scope["path"])
+            if path_params is not None:
+                scope["path_params"] = path_params
                 await self._infer(scope, receive, send)
                 return
         await self._others(scope, receive, send)
 
     def at_once(self, scope: Scope, body: bytes) -> Reply | None:
-        """The answer to a POST whose body is there, if nothing need be waited for; else None.
+        """Return the response to a POST with a complete body, or None if waiting is needed.
 
         Raises
         ------
         ServeError
-            For a model that does not answer.
+            If the model is not served.
         """
-        service, asked = self._service, _asked(scope["path"])
-        if asked is None or service.closing or len(body) > service.limits.body_bytes:
+        service, path_params = self._service, _asked(scope["path"])
+        if path_params is None or service.closing or len(body) > service.limits.body_bytes:
             return None
         for name, _ in scope["headers"]:
             if name in _OF_OTHER_BODIES:
                 return None
-        served = service.repository.get(asked["name"], asked.get("version"))
+        served = service.repository.get(path_params["name"], path_params.get("version"))
         scope["treekit.tried"] = True
         quick = service.infer_quick(served, body)
         if quick is None:
@@ -192,7 +192,7 @@ class Direct:
 
 
 def _asked(path: str) -> dict[str, str] | None:
-    """Name and version in the path of an inference request."""
+    """Parse the name and version in the path of an inference request."""
     parts = path.split("/")
     if parts[-1] != "infer" or parts[:3] != _MODELS or "" in parts[3:]:
         return None
@@ -205,11 +205,11 @@ def _asked(path: str) -> dict[str, str] | None:
 
 _MODELS = ["", "v2", "models"]
 _OF_OTHER_BODIES = frozenset({b"content-encoding", LENGTH_HEADER})
-"""Headers of a body that is no JSON alone."""
+"""Headers of a body that is not plain JSON."""
 
 
-# ---------------------------------------------------------------- control
-# The model repository over HTTP: Triton's extension.
+# ---------------------------------------------------------------- model repository
+# Triton's extension.
 #
 # https://github.com/triton-inference-server/server,
 # ``docs/protocol/extension_model_repository.md``
@@ -228,15 +228,15 @@ _control = msgspec.json.Decoder(_ControlRequest)
 
 
 class _Control:
-    """The endpoints on one service."""
+    """Model repository endpoints of one service."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     async def index(self, scope: Scope, receive: Receive) -> Reply:
-        """Say which models there are, and how they are."""
-        asked = await self._asked(_index, scope, receive)
-        ready = asked is not None and asked.ready
+        """List the models and their states."""
+        request = await self._asked(_index, scope, receive)
+        ready = request is not None and request.ready
         return json_reply(
             [
                 entry._asdict()
@@ -251,22 +251,22 @@ class _Control:
         return await runner.sized(len(body), _read, decoder, body)
 
     async def load(self, scope: Scope, receive: Receive) -> Reply:
-        """Load a model, or load it again."""
+        """Load or reload a model."""
         return await self._change(scope, receive, self._service.repository.load)
 
     async def unload(self, scope: Scope, receive: Receive) -> Reply:
-        """Take a model out of service."""
+        """Unload a model."""
         return await self._change(scope, receive, self._service.repository.unload)
 
     async def _change(self, scope: Scope, receive: Receive, change: Callable[[str], Any]) -> Reply:
         name = scope["path_params"]["name"]
         if not self._service.control:
             raise ForbiddenError(
-                "models are loaded and unloaded by requests only where the server was started "
-                "with --control"
+                "loading and unloading models by requests is disabled; start the server with "
+                "--control"
             )
-        asked = await self._asked(_control, scope, receive)
-        _check(asked.parameters if asked else {})
+        request = await self._asked(_control, scope, receive)
+        _check(request.parameters if request else {})
         try:
             await asyncio.to_thread(change, name)
         except ServeError:
@@ -277,21 +277,21 @@ class _Control:
 
 
 def _check(parameters: dict[str, bool | int | float | str | None]) -> None:
-    """Refuse what would load another model than the file's; no model has dependents."""
+    """Reject parameters that would change the model; unload_dependents has no effect."""
     for name, value in parameters.items():
         if name == "config" or name.startswith("file:"):
             raise InvalidRequestError(
-                f"the parameter {shown(name)} is not for this server: models are loaded from its "
-                "own files, as they are; leave it out"
+                f"unsupported parameter {shown(name)}: models are loaded from the server's files "
+                "without changes; leave it out"
             )
         if name == "unload_dependents" and not isinstance(value, bool):
             raise InvalidRequestError(
-                f"the parameter {name!r} is {shown(value)}; it is to be true or false"
+                f"the parameter {name!r} must be true or false, got {shown(value)}"
             )
 
 
 def _read(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
-    """The object in a body, None if that is empty."""
+    """Decode the object in a body, or None if the body is empty."""
     if not body:
         return None
     try:
@@ -301,7 +301,7 @@ def _read(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
 
 
 def control_routes(service: Service) -> list[Route]:
-    """The extension's paths."""
+    """Return the routes of the extension."""
     control = _Control(service)
     model = "/v2/repository/models/{name}"
     return [

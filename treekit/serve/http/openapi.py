@@ -1,8 +1,4 @@
-"""The server's description as OpenAPI 3.1, at ``/openapi.json``: what all faces write it with.
-
-Each face gives its paths and schemas, as `treekit.serve.http.openapi` does; `document`
-puts them together.
-"""
+"""OpenAPI 3.1 document of the server at ``/openapi.json``."""
 
 from __future__ import annotations
 
@@ -28,29 +24,29 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- description
+# ---------------------------------------------------------------- document
 
 Item = dict[str, Any]
 
 JSON = "application/json"
 
 _REFUSALS = {
-    "400": "The request breaks a rule of the protocol, or of the model's schema.",
-    "401": "The server asks for a bearer token, and this is not it.",
-    "403": "A host, an origin or a kind of request that the server does not serve.",
-    "404": "No such model or version.",
+    "400": "The request violates the protocol or the model's schema.",
+    "401": "The bearer token is missing or invalid.",
+    "403": "The host, origin or kind of the request is not allowed.",
+    "404": "The model or version does not exist.",
     "408": "The body did not arrive in time.",
-    "413": "More bytes, rows or explanations than the server takes at once.",
-    "415": "A Content-Encoding other than gzip and deflate.",
-    "429": "More requests at once than the server takes; worth another try.",
-    "503": "The model is not loaded, the answer takes too long, or the server is closing.",
+    "413": "The request exceeds the limit on bytes, rows or explanations.",
+    "415": "The Content-Encoding is not gzip or deflate.",
+    "429": "Too many concurrent requests; retry later.",
+    "503": "The model is not loaded, the response takes too long, or the server is closing.",
 }
 _OF_ALL = ("401", "403", "408", "413", "429", "503")
-"""Refusals of what stands before every endpoint."""
+"""Error statuses of all endpoints, raised by the middleware or while reading the body."""
 
 
 def json_body(schema: Item, *, required: bool = True, more: Item | None = None) -> Item:
-    """A request's body: JSON of a schema, and other media."""
+    """Describe a request body: JSON with a schema, and other media types."""
     return {"required": required, "content": {JSON: {"schema": schema}, **(more or {})}}
 
 
@@ -64,7 +60,7 @@ def operation(
     refusals: Iterable[str] = (),
     responses: Item | None = None,
 ) -> Item:
-    """An operation that answers JSON.
+    """Describe an operation with a JSON response.
 
     Parameters
     ----------
@@ -72,20 +68,20 @@ def operation(
         Its ``operationId``.
     summary : str
     answer : schema
-        Of status 200.
+        Schema of the response with status 200.
     body : dict, optional
-        As `json_body` makes it.
+        Result of `json_body`.
     parameters : iterable of dict
     refusals : iterable of str
-        Statuses it may refuse with, beside those of all.
+        Error statuses in addition to those of all endpoints.
     responses : dict, optional
-        In place of some of these.
+        Responses that replace some of these.
     """
     found: Item = {
         "operationId": name,
         "summary": summary,
         "responses": {
-            "200": {"description": "The answer.", "content": {JSON: {"schema": answer}}},
+            "200": {"description": "Success.", "content": {JSON: {"schema": answer}}},
             **{
                 status: {"$ref": f"#/components/responses/refused_{status}"}
                 for status in sorted({*_OF_ALL, *refusals})
@@ -101,19 +97,19 @@ def operation(
 
 
 def document(paths: Mapping[str, Item], schemas: Mapping[str, Item]) -> Item:
-    """The document.
+    """Create the OpenAPI 3.1 document.
 
     Parameters
     ----------
     paths : mapping
-        Of all faces: path to path item.
+        Path items of all endpoints, by path.
     schemas : mapping
-        That they refer to, `error_response` among them.
+        Schemas that they refer to, including `error_response`.
 
     Returns
     -------
     dict
-        OpenAPI 3.1.
+        The document.
     """
     refused = {"content": {JSON: {"schema": ref("error_response")}}}
     return {
@@ -134,17 +130,17 @@ def document(paths: Mapping[str, Item], schemas: Mapping[str, Item]) -> Item:
             },
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
-        # With a token where the server has one, without it elsewhere.
+        # The token is optional, as not every server has one.
         "security": [{}, {"token": []}],
     }
 
 
-# ---------------------------------------------------------------- oip description
-# The protocol's paths, and those of Triton's model repository, as OpenAPI has them.
+# ---------------------------------------------------------------- protocol paths
+# Paths of the protocol and of Triton's model repository.
 #
 # Written from ``specification/protocol/inference_rest.md`` of
-# https://github.com/kserve/open-inference-protocol, with the refusals that its own
-# ``open_inference_rest.yaml`` leaves out.
+# https://github.com/kserve/open-inference-protocol, including the error responses that its
+# ``open_inference_rest.yaml`` omits.
 
 _BYTES = "application/octet-stream"
 
@@ -159,18 +155,18 @@ def _in_path(name: str, text: str) -> Item:
     }
 
 
-NAME = _in_path("model_name", "A model's name: that of its file.")
-_VERSION = _in_path("model_version", "One of the model's versions.")
+NAME = _in_path("model_name", "Name of the model, that of its file.")
+_VERSION = _in_path("model_version", "Version of the model.")
 _LENGTH: Item = {
     "name": "Inference-Header-Content-Length",
     "in": "header",
-    "description": "Bytes of JSON in the body, where binary data follow.",
+    "description": "Length of the JSON in bytes, if binary data follow.",
     "schema": {"type": "integer", "minimum": 0},
 }
 
 
 def _probe(name: str, summary: str, answer: Item) -> Item:
-    """An operation that says no with the same object as yes."""
+    """Describe an operation whose negative response (503) has the schema of the positive one."""
     content = {JSON: {"schema": {"anyOf": [answer, ref("error_response")]}}}
     no = {"503": {"description": "Not ready.", "content": content}}
     return operation(name, summary, answer, responses=no)
@@ -179,7 +175,7 @@ def _probe(name: str, summary: str, answer: Item) -> Item:
 def _infer(name: str) -> Item:
     found = operation(
         name,
-        "Answer rows.",
+        "Predict rows.",
         ref("inference_response"),
         body=json_body(
             ref("inference_request"),
@@ -192,7 +188,7 @@ def _infer(name: str) -> Item:
     answer["content"][_BYTES] = {"schema": {"description": "JSON, then the bytes of outputs."}}
     answer["headers"] = {
         _LENGTH["name"]: {
-            "description": "Bytes of JSON, where bytes of outputs follow.",
+            "description": "Length of the JSON in bytes, if bytes of outputs follow.",
             "schema": {"type": "integer"},
         }
     }
@@ -221,13 +217,13 @@ def _model_paths() -> dict[str, Item]:
 
 
 def oip_paths() -> dict[str, Item]:
-    """Path to path item."""
+    """Return the OpenAPI paths of the protocol."""
     live, ready = ref("live_server_response"), ref("ready_server_response")
     server = ref("metadata_server_response")
     control = json_body(ref("repository_control_request"), required=False)
     changed = ref("repository_control_response")
     return {
-        "/v2/health/live": {"get": operation("server_live", "Does the server answer?", live)},
+        "/v2/health/live": {"get": operation("server_live", "Is the server alive?", live)},
         "/v2/health/ready": {"get": _probe("server_ready", "Are all models ready?", ready)},
         "/v2": {"get": operation("server_metadata", "Describe the server.", server)},
         **_model_paths(),
@@ -245,7 +241,7 @@ def oip_paths() -> dict[str, Item]:
                 "parameters": [NAME],
                 "post": operation(
                     f"repository_{what}",
-                    f"{what.capitalize()} a model, where the server has --control.",
+                    f"{what.capitalize()} a model; requires a server with --control.",
                     changed,
                     body=control,
                     refusals=("400", "404", "415"),
@@ -256,8 +252,7 @@ def oip_paths() -> dict[str, Item]:
     }
 
 
-# ---------------------------------------------------------------- plain description
-# The endpoints for people as paths of an OpenAPI document (version 3.1).
+# ---------------------------------------------------------------- JSON paths
 
 Json = dict[str, Any]
 
@@ -265,7 +260,7 @@ _TEXT: Json = {"type": "string"}
 _CELL: Json = {"type": ["string", "number", "boolean", "null"]}
 _ROW: Json = {
     "type": "object",
-    "description": "A value for each column of the model; null or NaN where it is missing.",
+    "description": "A value for each column of the model; null or NaN if it is missing.",
     "minProperties": 1,
     "additionalProperties": _CELL,
 }
@@ -283,12 +278,12 @@ def plain_paths() -> Json:
 
 
 def _metrics() -> Json:
-    told = operation("metrics", "Tell Prometheus of requests, rows, models and processes.", _TEXT)
+    described = operation("metrics", "Prometheus metrics of requests, models and processes.", _TEXT)
     openmetrics = "application/openmetrics-text"
-    told["responses"]["200"]["content"] = {
+    described["responses"]["200"]["content"] = {
         media: {"schema": _TEXT} for media in ("text/plain", openmetrics)
     }
-    return told
+    return described
 
 
 def _predict() -> Json:
@@ -301,7 +296,7 @@ def _predict() -> Json:
             "outputs": {
                 "type": ["array", "null"],
                 "uniqueItems": True,
-                "description": f"Of a model of treekit: {', '.join(names)}.",
+                "description": f"Outputs of a treekit model: {', '.join(names)}.",
                 "items": _TEXT,
             },
         },
@@ -311,7 +306,7 @@ def _predict() -> Json:
     answer = _object({"model": _TEXT, "version": _TEXT, "rows": _list(_answered())})
     return operation(
         "predict",
-        "Answer rows that are JSON objects.",
+        "Predict rows given as JSON objects.",
         answer,
         body=json_body({"anyOf": [body, rows]}),
         parameters=[_query("model", _TEXT), _query("version", _TEXT)],
@@ -320,7 +315,7 @@ def _predict() -> Json:
 
 
 def _answered() -> Json:
-    """A row of an answer; those of foreign models hold their outputs by name."""
+    """Return the schema of a predicted row; rows of foreign models contain outputs by name."""
     one = {
         "label": {"type": ["string", "number", "boolean"]},
         "probabilities": {"type": "object", "additionalProperties": {"type": "number"}},
@@ -349,7 +344,7 @@ def _explain() -> Json:
             **_which(),
             "row": _ROW,
             "lang": {"type": ["string", "null"], "enum": ["en", "zh", None]},
-            "tree": whole | {"minimum": 1, "description": "The tree whose way is told, from 1."},
+            "tree": whole | {"minimum": 1, "description": "Tree of the decision path, from 1."},
             "changes": whole | {"minimum": 0, "maximum": 2},
             "wish": _CELL | {"description": "A label, or a range such as '>= 10'."},
             "target": {"type": ["string", "null"]},
@@ -362,7 +357,7 @@ def _explain() -> Json:
     answer = {"model": _TEXT, "version": _TEXT, "explanation": {"type": "object"}}
     return operation(
         "explain",
-        "Say why one row is answered so, and what would alter the answer.",
+        "Explain the prediction of one row, with counterfactuals.",
         _object(answer | {"text": _list(line)}),
         body=json_body(body),
         parameters=[_query("model", _TEXT), _query("version", _TEXT)],
@@ -378,7 +373,7 @@ def _models() -> Json:
         "state": {"enum": ["READY", "UNAVAILABLE"]},
         "reason": _TEXT,
     }
-    summary = "Say what each model is: columns, levels, targets."
+    summary = "Describe the models: columns, categories, targets."
     return operation("models", summary, _list(_object(model)))
 
 
@@ -396,7 +391,7 @@ def _rules() -> Json:
     page = {"model": _TEXT, "version": _TEXT, "total": whole, "found": whole}
     return operation(
         "rules",
-        "Say the rules of a model, a page at a time, or those that hold a text.",
+        "List the rules of a model, paged, optionally only those that contain a text.",
         _object(page | {"rules": _list(_object(rule))}),
         parameters=[
             _query("version", _TEXT),
@@ -411,12 +406,12 @@ def _rules() -> Json:
 
 
 def _which() -> Json:
-    """The model and the version that a body may name."""
+    """Return the optional properties that select model and version."""
     return {"model": {"type": ["string", "null"]}, "version": {"type": ["string", "null"]}}
 
 
 def _object(properties: Json, required: list[str] | None = None) -> Json:
-    """An object; by default with all of its properties."""
+    """Return the schema of an object; by default all properties are required."""
     needed = [*properties] if required is None else required
     return {"type": "object", "properties": properties, "required": needed}
 
@@ -430,10 +425,10 @@ def _query(name: str, schema: Json) -> Json:
 
 
 # ---------------------------------------------------------------- schemas
-# JSON schemas of what goes in and out, written from the protocol's specification.
+# JSON schemas of requests and responses, written from the protocol's specification.
 #
-# https://github.com/kserve/open-inference-protocol, ``specification/protocol``: the names are
-# those of ``inference_rest.md``, and of Triton's extensions.
+# https://github.com/kserve/open-inference-protocol, ``specification/protocol``: names are those of
+# ``inference_rest.md`` and of Triton's extensions.
 
 Schema = dict[str, Any]
 
@@ -442,17 +437,17 @@ BOOLEAN: Schema = {"type": "boolean"}
 
 
 def ref(name: str) -> Schema:
-    """The schema of this name."""
+    """Return a reference to a schema."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def array(items: Schema, **bounds: int) -> Schema:
-    """A list of such items."""
+    """Return the schema of an array."""
     return {"type": "array", "items": items, **bounds}
 
 
 def fields(required: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
-    """An object with these members; others are passed over."""
+    """Return the schema of an object; additional members are ignored."""
     return {
         "type": "object",
         "properties": {**required, **(optional or {})},
@@ -460,7 +455,7 @@ def fields(required: dict[str, Schema], optional: dict[str, Schema] | None = Non
     }
 
 
-_FLAG = {"description": "Whether output comes as bytes after the JSON.", **BOOLEAN}
+_FLAG = {"description": "Whether to return the output as bytes after the JSON.", **BOOLEAN}
 
 _DATATYPE: Schema = {
     "type": "string",
@@ -472,13 +467,13 @@ _SHAPE = array({"type": "integer", "minimum": 0}, minItems=1, maxItems=MOST_DIME
 
 _PARAMETERS: Schema = {
     "type": "object",
-    "description": "Those that are not known are passed over.",
+    "description": "Unknown parameters are ignored.",
     "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
 }
 
 
 def _with(parameters: dict[str, Schema]) -> Schema:
-    """Parameters of which these are known."""
+    """Return the schema of parameters with known ones."""
     return {**_PARAMETERS, "properties": parameters}
 
 
@@ -509,10 +504,10 @@ SCHEMAS: dict[str, Schema] = {
         {
             "parameters": _with(
                 {
-                    "sha256": {"type": "string", "description": "Of the model's file."},
+                    "sha256": {"type": "string", "description": "SHA-256 of the model file."},
                     "other_inputs": {
                         "type": "string",
-                        "description": "Other forms of input, each of which may be given instead.",
+                        "description": "Alternative forms of input.",
                     },
                 }
             )
@@ -523,8 +518,8 @@ SCHEMAS: dict[str, Schema] = {
         {"anyOf": [{"type": ["number", "string", "boolean", "null"]}, ref("tensor_data")]}
     )
     | {
-        "description": "Flat, in row-major order, or nested as the shape is; null: missing. "
-        "NaN, Infinity and -Infinity, which JSON does not have, are taken, too: NaN as null."
+        "description": "Flat in row-major order, or nested according to the shape; null is a "
+        "missing value. NaN (read as null), Infinity and -Infinity are accepted."
     },
     "request_input": fields(
         {"name": STRING, "shape": _SHAPE, "datatype": _DATATYPE},
@@ -535,7 +530,7 @@ SCHEMAS: dict[str, Schema] = {
                     "binary_data_size": {
                         "type": "integer",
                         "minimum": 0,
-                        "description": "Bytes of this input after the JSON, instead of data.",
+                        "description": "Length of the input in bytes after the JSON.",
                     }
                 }
             ),
@@ -548,7 +543,7 @@ SCHEMAS: dict[str, Schema] = {
             "id": {"type": ["string", "null"]},
             "outputs": {
                 "anyOf": [array(ref("request_output")), {"type": "null"}],
-                "description": "None: all whose metadata have the parameter default.",
+                "description": "Default: all outputs whose metadata have the parameter default.",
             },
             "parameters": _with({"binary_data_output": _FLAG}),
         },
@@ -563,8 +558,8 @@ SCHEMAS: dict[str, Schema] = {
                     "not_finite": {
                         "type": "integer",
                         "minimum": 1,
-                        "description": "Numbers among data that are null because JSON has no "
-                        "NaN and no infinities; binary data have them.",
+                        "description": "Number of NaN and infinite values, which are null in "
+                        "JSON; binary data contain them.",
                     },
                 }
             ),
@@ -586,7 +581,7 @@ SCHEMAS: dict[str, Schema] = {
         {},
         {
             "parameters": _with({"unload_dependents": BOOLEAN})
-            | {"description": "config and file:... are refused: models are loaded as they are."}
+            | {"description": "config and file:... are rejected; models are loaded unchanged."}
         },
     ),
     "repository_control_response": fields({"name": STRING, "versions": array(STRING)}),

@@ -1,8 +1,8 @@
-"""The page at ``/``: what a person sees of the models, their answers and their reasons.
+"""The web page at ``/``: models, predictions and explanations.
 
-Its files stand in ``templates/serve`` and are sent as they are: no name of a model is ever
-written into them.  The page's scripts ask the server's other endpoints for JSON and put
-what they get into the page as text; its policy has the browser refuse everything else.
+Its files are in ``templates/serve`` and sent unchanged, without model names.  The scripts request
+JSON from the other endpoints and insert it as text; the Content-Security-Policy forbids everything
+else.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ PAGE_POLICY = (
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""Content-Security-Policy of the page; its last line has no script turn text into markup."""
+"""Content-Security-Policy of the page; its last line forbids scripts to insert markup."""
 
 _SPOKEN = ("serve_", "explain_", "if_comma")
-"""The page says the phrases of the catalogue whose keys begin so."""
+"""Key prefixes of the catalogue phrases used by the page."""
 
 _MEDIA = {
     ".html": "text/html",
@@ -64,7 +64,7 @@ _GUARDED = (
 
 @cache
 def _files() -> dict[str, Reply]:
-    """What is sent of the page, by path: the same for everybody, so none needs a token."""
+    """Return the files of the page by path, equal for all clients and without a token."""
     folder = next(folder / "serve" for folder in shipped_folders())
     found = {
         f"/{file.relative_to(folder).as_posix()}": _file(file.read_bytes(), _MEDIA[file.suffix])
@@ -88,7 +88,7 @@ def _file(body: bytes, media: str) -> Reply:
 
 
 def _words() -> bytes:
-    """The phrases of the page in each language that treekit brings, as JSON."""
+    """Return the phrases of the page in all included languages as JSON."""
     spoken = {
         code: {
             key: phrase for key, phrase in language(code).phrases.items() if key.startswith(_SPOKEN)
@@ -99,15 +99,15 @@ def _words() -> bytes:
 
 
 def page_paths() -> frozenset[str]:
-    """The paths of the page itself: the same for everybody, they say nothing of any model.
+    """Return the paths of the page itself, equal for all clients and without model data.
 
-    Whoever guards the others with a token leaves these open: the page asks for the token.
+    They need no token, as the page asks its user for it.
     """
     return frozenset(_files())
 
 
 def page_routes(service: Service) -> list[Route]:
-    """The paths of the page, and of what it shows that no other endpoint has."""
+    """Return the routes of the page and its pictures."""
     return [
         *(
             Route(path, Endpoint(_sender(reply)), methods=["GET"])
@@ -118,7 +118,7 @@ def page_routes(service: Service) -> list[Route]:
 
 
 def _sender(reply: Reply) -> Callable[[Scope, Receive], Awaitable[Reply]]:
-    """Send this, or that it has not changed."""
+    """Return an endpoint that sends a reply, or status 304 if it has not changed."""
     tag = dict(reply.headers)[b"etag"]
 
     async def send(scope: Scope, receive: Receive) -> Reply:
@@ -131,19 +131,16 @@ def _sender(reply: Reply) -> Callable[[Scope, Receive], Awaitable[Reply]]:
 
 
 # ---------------------------------------------------------------- pictures
-# Pictures of the trees of models in service, with the way of a row marked.
-#
-# They are asked for by the page and by people, and made of names that may be anybody's: what
-# keeps these from being markup is `treekit.plot.svg`, and the policy that is sent with each
-# picture has the browser do nothing but show it.
+# Pictures contain untrusted names, which `treekit.plot.svg` escapes; in addition, the policy sent
+# with each picture forbids everything but displaying it.
 
 PICTURE_POLICY = (
     "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox"
 )
-"""Content-Security-Policy of pictures, which need no script, style, font or reference."""
+"""Content-Security-Policy of pictures, which need no scripts, styles, fonts or references."""
 
 MOST_BOXES = 400
-"""Nodes of one picture; one more is refused, as a node may have thousands of branches."""
+"""Maximum nodes of a picture, as a node may have thousands of branches."""
 
 _MOST_MARKED = 500
 _MOST_NUMBER = 999_999_999
@@ -158,7 +155,7 @@ _HEADERS = (
 
 
 class _Pictures:
-    """Pictures of trees, with the way of a row marked."""
+    """Endpoint for pictures of trees, with the decision path of a row marked."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -166,18 +163,20 @@ class _Pictures:
     async def tree(self, scope: Scope, receive: Receive) -> Reply:
         """Draw one tree of a model."""
         del receive
-        asked = read_query(scope["query_string"], ("version", "tree", "view", "lang", "path"))
-        served = self._service.repository.get(scope["path_params"]["name"], asked.get("version"))
+        parameters = read_query(scope["query_string"], ("version", "tree", "view", "lang", "path"))
+        served = self._service.repository.get(
+            scope["path_params"]["name"], parameters.get("version")
+        )
         model = served.model
         if model is None:
             raise NotFoundError(
-                f"model {served.name!r} is {served.platform}'s: it has no trees to draw"
+                f"model {served.name!r} has platform {served.platform} and no trees to draw"
             )
-        number = number_of("tree", asked.get("tree", "1"), 1, model.n_trees)
-        view = asked.get("view", "auto")
+        number = number_of("tree", parameters.get("tree", "1"), 1, model.n_trees)
+        view = parameters.get("view", "auto")
         if view not in ("auto", "way"):
-            raise InvalidRequestError(f"view is {quoted(view)}; give auto or way")
-        lang, marked = language_of(asked.get("lang", "en")), _nodes(asked.get("path", ""))
+            raise InvalidRequestError(f"view must be auto or way, got {quoted(view)}")
+        lang, marked = language_of(parameters.get("lang", "en")), _nodes(parameters.get("path", ""))
 
         def draw() -> Picture:
             return plot(
@@ -193,14 +192,14 @@ class _Pictures:
 
 
 def _written(draw: Callable[[], Picture]) -> bytes:
-    """The text of a picture.
+    """Draw a picture and encode it as SVG.
 
     Raises
     ------
     InvalidRequestError
-        For a node or a view that there is not.
+        If a node or the view does not exist.
     TooLargeError
-        If it has more boxes than anybody could read.
+        If it has more than `MOST_BOXES` nodes.
     """
     try:
         picture = draw()
@@ -208,23 +207,23 @@ def _written(draw: Callable[[], Picture]) -> bytes:
         raise InvalidRequestError(str(error)) from error
     if len(picture.nodes) > MOST_BOXES:
         raise TooLargeError(
-            f"the picture would have {len(picture.nodes):,} boxes, and at most {MOST_BOXES} are "
-            "drawn; draw it with treekit.plot"
+            f"the picture would have {len(picture.nodes):,} boxes, but the limit is {MOST_BOXES}; "
+            "draw it with treekit.plot"
         )
     return picture.svg().encode()
 
 
 def _nodes(path: str) -> list[int]:
-    """The numbers of nodes between commas."""
+    """Parse comma-separated node numbers."""
     parts = [part for part in path.split(",") if part]
     if len(parts) > _MOST_MARKED:
         raise InvalidRequestError(
-            f"path has {len(parts):,} numbers; give at most {_MOST_MARKED}: the leaves do"
+            f"path has {len(parts):,} numbers; give at most {_MOST_MARKED}: leaves suffice"
         )
     return [number_of("path", part, 0, _MOST_NUMBER) for part in parts]
 
 
 def picture_routes(service: Service) -> list[Route]:
-    """The path of pictures."""
+    """Return the route of pictures."""
     pictures = _Pictures(service)
     return [Route("/models/{name}/tree.svg", Endpoint(pictures.tree), methods=["GET"])]

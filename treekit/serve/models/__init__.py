@@ -1,1 +1,1 @@
-"""Models in service: what each takes and gives, why it answers so, and where they come from."""
+"""Served models: inputs, outputs, explanations, and the model repository."""

@@ -1,8 +1,8 @@
-"""The shortest way through the server: the commonest request, a few rows of numbers as JSON.
+"""Fast path for the most common requests: a few rows of numbers as JSON.
 
-Body to rows to sums to body, without the tensors in between.  Answers are those of the
-general way (`treekit.serve.protocol.messages`, then `treekit.serve.models.treekit_model`), byte for
-byte; whatever is not plainly the commonest, all that is to be refused included, is left to it.
+Converts a body to rows, sums and a response body without intermediate tensors.  Responses are
+byte for byte those of the general path (`treekit.serve.protocol.messages`, then
+`treekit.serve.models.treekit_model`); all other requests, including invalid ones, are left to it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Request(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class QuickAnswer(NamedTuple):
-    """The body of an answer, and how many rows it answers."""
+    """Body of a response and its number of rows."""
 
     body: bytes
     rows: int
@@ -60,25 +60,25 @@ _decode = msgspec.json.Decoder(_Request).decode
 _encode = msgspec.json.Encoder().encode
 
 Write = Callable[[Sums], bytes]
-"""The data of one output, as JSON, of the sums of rows (rows, values)."""
+"""Function that encodes one output as JSON from the sums of rows (rows, values)."""
 
 
 class Quick:
-    """A model's shortest way.
+    """Fast path of one model.
 
     Parameters
     ----------
     name, version : str
-        As answers have them.
+        Model name and version in responses.
     model : Model
     specs : iterable of Spec
-        Its usual outputs.
+        Default outputs.
     labels : iterable
-        What the first of them says of each class; of none of a model of numbers.
+        Label of each class; empty for regression models.
     tensor : str
-        Name of the input that holds all columns.
+        Name of the input with all columns.
     sums : callable
-        (rows, features) to sums (rows, values); DataError for a row that is refused.
+        Function from (rows, features) to sums (rows, values); raises DataError for rejected rows.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Quick:
         schema = model.schema
         self._sums, self._tensor = sums, tensor
         self._dtype = np.dtype(schema.dtype)
-        # A double goes to either type with one rounding; FP32 to float64 would have two.
+        # A double is rounded once for either type; FP32 for float64 would be rounded twice.
         self._known = {"FP32", "FP64"} if schema.dtype == "float32" else {"FP64"}
         self._places = {column.name: place for place, column in enumerate(schema.columns)}
         self._codes = [_codes_of(column) for column in schema.columns]
@@ -106,27 +106,27 @@ class Quick:
         self._head = head + _OUTPUTS
 
     def answer(self, body: bytes, most: int) -> QuickAnswer | None:
-        """The answer to a request of at most so many rows; None: ask the general way."""
+        """Return the response to a request of at most `most` rows, or None for the general path."""
         if not self._outputs:
             return None
         try:
             request = _decode(body)
             if body.count(b'"') != _quotes(request):
-                return None  # a member twice, or text that is escaped
+                return None  # duplicate members or escaped text
             rows = self._rows(request.inputs, most)
             names = self._outputs if request.outputs is UNSET else self._wanted(request.outputs)
             if rows is None or names is None:
                 return None
-            said = self._say(request.id, names, self._sums(rows), len(rows))
+            response = self._say(request.id, names, self._sums(rows), len(rows))
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, DataError):
             return None
         except (struct.error, OverflowError, TypeError):
-            # A null or a text among numbers, or a number beyond its type: read, or answered.
+            # A null or text among numbers, or a number out of range, in request or response.
             return None
-        return QuickAnswer(said, len(rows))
+        return QuickAnswer(response, len(rows))
 
     def _rows(self, inputs: list[_Input], most: int) -> npt.NDArray[Any] | None:
-        """(rows, features) of one tensor, or of a named input a column."""
+        """Return rows (rows, features) from one tensor, or from one input per column."""
         first = inputs[0] if inputs else None
         if first is None or not first.shape or not 0 < first.shape[0] <= most:
             return None
@@ -142,12 +142,12 @@ class Quick:
                 return None
             values = (cell for row in zip(*columns, strict=True) for cell in row)
         cells = bytearray(rows * width * self._dtype.itemsize)
-        # "=" has no infinity for a double beyond FP32: that is left to the general way, too.
+        # "=" raises OverflowError for doubles out of the range of FP32: general path, too.
         struct.pack_into(f"={rows * width}{self._dtype.char}", cells, 0, *values)
         return np.frombuffer(cells, self._dtype).reshape(rows, width)
 
     def _columns(self, inputs: list[_Input], rows: int) -> list[list[Any]] | None:
-        """The cells of each column, texts as their codes, in the order of the schema."""
+        """Return the cells of each column in schema order, with categories as codes."""
         columns: list[Any] = [None] * len(self._places)
         if len(inputs) != len(columns):
             return None
@@ -176,23 +176,23 @@ class Quick:
     def _say(
         self, request_id: str | UnsetType, names: Iterable[str], total: Sums, rows: int
     ) -> bytes:
-        said = [self._head if request_id is UNSET else self._head_of(request_id)]
+        parts = [self._head if request_id is UNSET else self._head_of(request_id)]
         for name in names:
             before, write = self._outputs[name]
-            said += (
+            parts += (
                 b"%b%d%b" % (before[0], rows, before[1]) if rows > 1 else before[2],
                 write(total),
             )
-        said[1] = said[1][2:]  # of the first one nothing has to be closed
-        said.append(b"}]}")
-        return b"".join(said)
+        parts[1] = parts[1][2:]  # no previous output to close: drop "},"
+        parts.append(b"}]}")
+        return b"".join(parts)
 
     def _head_of(self, request_id: str) -> bytes:
         return self._head[: -len(_OUTPUTS)] + b'"id":' + _encode(request_id) + b"," + _OUTPUTS
 
 
 def _before(spec: Spec) -> tuple[bytes, bytes, bytes]:
-    """What stands before the data of an output: until its rows, behind them; of one row."""
+    """Encode the JSON before an output's data: until the row count, after it, and for one row."""
     until = b'},{"name":"%b","datatype":"%b","shape":[' % (
         spec.name.encode(),
         spec.datatype.encode(),
@@ -202,7 +202,7 @@ def _before(spec: Spec) -> tuple[bytes, bytes, bytes]:
 
 
 def _quotes(request: _Request) -> int:
-    """Quotation marks of a body in which each member stands once and no text has one."""
+    """Count the quotation marks of a body without duplicate members and quotes inside text."""
     quotes = 2
     if request.id is not UNSET:
         quotes += 4
@@ -215,14 +215,14 @@ def _quotes(request: _Request) -> int:
 
 
 def _codes_of(column: Column) -> dict[Any, float] | None:
-    """The code of each level; None of a column of numbers."""
+    """Return the code of each category; None for a numeric column."""
     if column.kind == "numeric":
         return None
     return {level: float(at) for at, level in enumerate(column.levels)}
 
 
 def _writers(model: Model, labels: Iterable[Any]) -> dict[str, Write]:
-    """What writes each usual output; empty for models that are left to the general way."""
+    """Return an encoder for each default output; empty for models without fast path."""
     schema = model.schema
     if schema.more or model.margins or model.link != "identity" or model.label_costs is not None:
         return {}

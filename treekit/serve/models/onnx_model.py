@@ -1,7 +1,7 @@
-"""ONNX files in service: treekit's own graphs as its models, all others by onnxruntime.
+"""Served ONNX files: graphs written by treekit as treekit models, others with onnxruntime.
 
-What is served is judged first (`treekit.serve.models.onnx_model`) and, where onnxruntime is to run
-it, tried in a process of its own (`treekit.serve.models.onnx_model`).
+Every file is checked for unsafe content first; files for onnxruntime are also loaded and run in a
+separate process once.
 """
 
 from __future__ import annotations
@@ -53,27 +53,27 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- of onnx
+# ---------------------------------------------------------------- reading
 
 _TENSOR = "X"
-"""What treekit's graphs call the input of all columns."""
+"""Name of the input with all columns in graphs written by treekit."""
 _LOST = ("leaf", "contributions", "bias")
-"""Outputs of numbers of nodes and weights of training rows, which a graph no longer has."""
+"""Outputs that need node numbers or weights of training rows, which a graph does not contain."""
 
 
 def read_onnx_served(path: Path, name: str, version: str, digest: str) -> Served:
-    """The graph in an ONNX file.
+    """Read an ONNX file.
 
     Raises
     ------
     ModelFileError
-        If it is no graph that can be served; the message names the file and why.
+        If the graph cannot be served; the message names the file and the reason.
     """
     from treekit.interop.onnx_nodes import opened, recognises_onnx
 
     try:
         if not recognises_onnx(path):
-            raise ModelFileError("it does not begin as an ONNX model does")
+            raise ModelFileError("it does not begin like an ONNX model")
         proto = opened(path)
         own = _own_model(proto)
         if own is not None:
@@ -84,12 +84,12 @@ def read_onnx_served(path: Path, name: str, version: str, digest: str) -> Served
 
 
 def graph_served(proto: ModelProto, name: str, version: str, digest: str) -> OnnxServed:
-    """A graph by onnxruntime, whoever wrote it; its maps are taken away.
+    """Load a graph with onnxruntime after removing its ZipMap operators.
 
     Raises
     ------
     ModelFileError
-        If it may do harm, dies in its trial, or has what the protocol has no words for.
+        If the graph is unsafe, crashes in its trial, or has types unknown to the protocol.
     """
     loops = judge(proto)
     classes = without_maps(proto)
@@ -97,16 +97,16 @@ def graph_served(proto: ModelProto, name: str, version: str, digest: str) -> Onn
     tried(content)
     try:
         session = make_session(content)
-    except Exception as error:  # onnxruntime's own kinds have no base of their own
-        raise ModelFileError(f"onnxruntime refuses it: {error!s:.300}") from error
+    except Exception as error:  # exceptions of onnxruntime have no common base class
+        raise ModelFileError(f"onnxruntime cannot load it: {error!s:.300}") from error
     return OnnxServed(name, version, digest, session, loops=loops, classes=classes)
 
 
 def _own_model(proto: ModelProto) -> Model | None:
-    """The model that treekit made a graph of; None if it must run as a graph.
+    """Return the model that treekit exported as this graph, or None if it must run as a graph.
 
-    So must one that tells more than the usual answers (leaves, paths), or whose rows divide
-    or ask derived columns: the importer refuses what a graph no longer has.
+    Graphs with additional outputs (leaves, paths), fractional instances or derived columns run
+    as graphs: the importer rejects them, as a graph lacks the information.
     """
     from treekit.interop.onnx import is_own, read_own
 
@@ -119,28 +119,28 @@ def _own_model(proto: ModelProto) -> Model | None:
 
 
 def _columns_of(proto: ModelProto) -> dict[str, str]:
-    """The column of each input, where inputs are columns whose names they cannot all have."""
-    told = {one.key: one.value for one in proto.metadata_props}
+    """Return the column of each input whose name differs from the column's name."""
+    metadata = {one.key: one.value for one in proto.metadata_props}
     try:
-        names = json.loads(told.get("treekit.inputs", "{}"))
+        names = json.loads(metadata.get("treekit.inputs", "{}"))
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"its metadata are damaged: treekit.inputs: {error}") from error
     if not isinstance(names, dict) or not all(isinstance(one, str) for one in names.values()):
-        raise ModelFileError("its metadata are damaged: treekit.inputs is no map of names")
+        raise ModelFileError("its metadata are damaged: treekit.inputs is not a map of names")
     return names
 
 
 class OwnGraphServed(TreekitServed):
-    """A graph of treekit as the model that it was made of: same names, same bits.
+    """Graph written by treekit, served as the original model with identical predictions.
 
-    Besides the names of `TreekitServed` it takes those of the graph's inputs, so that clients
-    of the graph elsewhere need not change.  What the graph lost is no output: contributions
-    would be of other weights, and leaves would have other numbers.
+    Accepts the input names of the graph in addition to those of `TreekitServed`, so clients of
+    the graph on other servers need no change.  Outputs that a graph does not preserve are
+    removed: contributions would have other weights, and leaves other numbers.
 
     Parameters
     ----------
     columns : dict of str to str
-        The column of each input of the graph.
+        Column of each input of the graph.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class OwnGraphServed(TreekitServed):
         self._columns = {one: own for one, own in columns.items() if one not in model.schema.names}
 
     def read(self, tensors: Sequence[Tensor]) -> Batch:
-        """Check inputs, by their names in the graph or in the schema."""
+        """Validate inputs, named as in the graph or in the schema."""
         if len(tensors) == 1 and self._is_matrix(tensors[0]):
             return super().read([tensors[0]._replace(name=ONE_TENSOR)])
         if self._columns:
@@ -167,15 +167,15 @@ class OwnGraphServed(TreekitServed):
         )
 
 
-# ---------------------------------------------------------------- onnx graph
-# An ONNX graph before it runs: what a hostile one could do is refused, maps become tensors.
+# ---------------------------------------------------------------- graph checks
+# Unsafe graphs are rejected before they run, and maps are converted to tensors.
 #
-# onnxruntime reads other files where a tensor says so, and even memory at an address that the
-# file names; it loads a file of its own format by what its bytes 4 to 8 say.  So a file is
-# parsed here, judged, and handed over as the bytes of what was judged.
+# onnxruntime reads external files, and even memory addresses, named by a tensor; it recognises its
+# own format by bytes 4 to 8 of a file.  So the file is parsed and checked here, and onnxruntime
+# receives the serialized checked graph.
 
 _STANDARD = ("", "ai.onnx", "ai.onnx.ml")
-"""Domains of operators that ONNX specifies."""
+"""Domains of the standard ONNX operators."""
 _LOOPS = ("Loop", "Scan")
 _FLOAT = 1
 _EXTERNAL = 1
@@ -195,21 +195,21 @@ DATATYPES_OF_ONNX = {
     "tensor(double)": "FP64",
     "tensor(string)": "BYTES",
 }
-"""The protocol's datatype for each type of onnxruntime that it has one for."""
+"""Datatype of the protocol for each supported onnxruntime type."""
 
 
 def judge(proto: ModelProto) -> bool:
-    """Look at every tensor and operator of a model, those of its subgraphs and functions too.
+    """Check all tensors and operators of a model, including subgraphs and functions.
 
     Returns
     -------
     bool
-        Whether it repeats a part of itself, as often as its data say.
+        Whether the graph contains loops, with a data-dependent number of iterations.
 
     Raises
     ------
     ModelFileError
-        If data are kept outside of the file, or an operator is none of ONNX's own.
+        If data are stored outside the file, or an operator is not a standard one.
     """
     known = {*_STANDARD, *(function.domain for function in proto.functions)}
     loops = False
@@ -218,22 +218,22 @@ def judge(proto: ModelProto) -> bool:
         if kind == "TensorProto":
             if message.data_location == _EXTERNAL or len(message.external_data):
                 raise ModelFileError(
-                    f"its tensor {message.name!r:.60} is kept in another file, which a server "
-                    "does not open: save the model with all its data in one file"
+                    f"its tensor {message.name!r:.60} is stored in another file, which the server "
+                    "does not open; save the model with all data in one file"
                 )
         elif kind == "NodeProto":
             if message.domain not in known:
                 raise ModelFileError(
                     f"its operator {message.op_type!r:.60} is of the domain "
-                    f"{message.domain!r:.60}; a server runs those of ONNX (ai.onnx, ai.onnx.ml) "
-                    "and functions of the file: convert the model without it"
+                    f"{message.domain!r:.60}; only ai.onnx, ai.onnx.ml and functions of the file "
+                    "are supported; convert the model without it"
                 )
             loops = loops or message.op_type in _LOOPS
     return loops
 
 
 def _messages(root: Any) -> Iterator[Any]:
-    """All messages inside a message, however deep: parsers bound the depth at 100."""
+    """Yield all nested messages of a message; parsers limit the depth to 100."""
     waiting = [root]
     while waiting:
         message = waiting.pop()
@@ -248,16 +248,15 @@ def _messages(root: Any) -> Iterator[Any]:
 
 
 def without_maps(proto: ModelProto) -> dict[str, tuple[str | int, ...]]:
-    """Take each ZipMap at the end of a graph away, so that its output is a tensor.
+    """Replace each ZipMap at the end of a graph, so that its output is a tensor.
 
-    skl2onnx ends a classifier's graph so unless it is told not to; the protocol has no maps.
-    `proto` is altered: the output keeps its name and is what the map was made of, float32
-    (rows, classes).
+    skl2onnx adds it to classifiers by default; the protocol has no maps.  `proto` is modified
+    in place: the output keeps its name and becomes the map's input, float32 (rows, classes).
 
     Returns
     -------
     dict
-        The class of each column of such an output, by the output's name.
+        Class of each column of such an output, by the output's name.
     """
     zipped = {node.output[0]: node for node in proto.graph.node if _is_map(node)}
     classes: dict[str, tuple[str | int, ...]] = {}
@@ -268,7 +267,7 @@ def without_maps(proto: ModelProto) -> dict[str, tuple[str | int, ...]]:
         classes[output.name] = _classes(node)
         del node.attribute[:]
         node.op_type, node.domain = "Identity", ""
-        tensor = output.type.tensor_type  # of a oneof: the sequence goes
+        tensor = output.type.tensor_type  # a oneof: this replaces the sequence type
         tensor.elem_type = _FLOAT
         tensor.shape.dim.add()
         tensor.shape.dim.add().dim_value = len(classes[output.name])
@@ -282,7 +281,7 @@ def _is_map(node: NodeProto) -> bool:
 
 
 def _asked(graph: GraphProto) -> set[str]:
-    """What other operators take."""
+    """Return the names of all operator inputs."""
     return {name for node in graph.node for name in node.input}
 
 
@@ -295,38 +294,38 @@ def _classes(node: NodeProto) -> tuple[str | int, ...]:
     return ()
 
 
-# ---------------------------------------------------------------- onnx probe
-# What a session's graph takes and gives, told by its types and by asking it.
+# ---------------------------------------------------------------- graph probing
+# Inputs, outputs and cost of a session's graph, from its types and from sample predictions.
 
 FREE = -1
-"""A length that the graph leaves open."""
+"""Dimension without a fixed length."""
 _A_VISIT = 5e-9
-"""Seconds of a visit, the unit of `Served.effort`."""
+"""Seconds of a node visit, the unit of `Served.effort`."""
 _VARIED = 3
-"""Rows that differ cost so many times what equal ones do: a forest of 100 trees, measured."""
+"""Cost of distinct rows relative to equal rows, measured for a forest of 100 trees."""
 
 Cells = npt.NDArray[Any]
 
 
 def spec_of(what: str, one: Any) -> Spec:
-    """An ``input`` or ``output`` of a session; an output's shape is () where nothing tells it.
+    """Return the spec of an ``input`` or ``output`` of a session; () is an unknown output shape.
 
     Raises
     ------
     ModelFileError
-        For what is no tensor of the protocol's datatypes, or an input without a dimension.
+        If it is not a tensor of a supported datatype, or an input without a dimension.
     """
     datatype = DATATYPES_OF_ONNX.get(one.type)
     if datatype is None:
         raise ModelFileError(
-            f"its {what} {one.name!r:.60} is a {one.type}, which the protocol has no datatype "
-            "for: convert the model so that it is a tensor of numbers, truth values or texts"
+            f"its {what} {one.name!r:.60} is a {one.type}, which has no datatype in the protocol; "
+            "convert the model so that it is a tensor of numbers, booleans or strings"
         )
     shape = tuple(size if isinstance(size, int) and size >= 0 else FREE for size in one.shape)
     if not shape and what == "input":
         raise ModelFileError(
-            f"its input {one.name!r:.60} is a single value, or of no known shape; a request's "
-            "tensors have at least one dimension: convert the model with a shape such as [N, 4]"
+            f"its input {one.name!r:.60} is a scalar or has an unknown shape; a request's "
+            "tensors have at least one dimension; convert the model with a shape such as [N, 4]"
         )
     return Spec(one.name, datatype, shape)
 
@@ -335,10 +334,10 @@ Said = tuple[list[Cells], list[Cells], list[Cells]]
 
 
 def samples_of(session: Any, inputs: Sequence[Spec], loops: bool) -> Said | None:
-    """What the graph answers a row, another row, and both with the first again.
+    """Return the outputs of a row, of another row, and of both plus the first row again.
 
-    None if it refuses plain cells, or may not end: then nothing is known of its answers.
-    The two rows are one where the first dimension of an input is fixed.
+    None if the graph rejects sample cells or has loops.  The two rows are equal if the first
+    dimension of an input is fixed.
     """
     if loops:
         return None
@@ -347,7 +346,7 @@ def samples_of(session: Any, inputs: Sequence[Spec], loops: bool) -> Said | None
             session.run(None, sample_feeds(session.get_inputs(), np.array(rows)))
             for rows in ([0], [1], [0, 1, 0])
         )
-    except Exception:  # noqa: BLE001 - it may refuse what no client would send
+    except Exception:  # noqa: BLE001 - the graph may reject the sample rows
         return None
     if any(spec.shape[0] != FREE for spec in inputs):
         three = []
@@ -355,7 +354,7 @@ def samples_of(session: Any, inputs: Sequence[Spec], loops: bool) -> Said | None
 
 
 def answers_by_row(one: list[Cells], two: list[Cells], three: list[Cells]) -> bool:
-    """Whether rows asked together were answered as each alone, to the last bit."""
+    """Return whether joint predictions equal separate ones bit for bit."""
     if not three:
         return False
     for first, second, joined in zip(one, two, three, strict=True):
@@ -368,14 +367,14 @@ def answers_by_row(one: list[Cells], two: list[Cells], three: list[Cells]) -> bo
 
 
 def _bits(cells: Cells) -> object:
-    """What tells arrays of one shape apart: bytes, or texts."""
+    """Return a value that is equal for arrays of one shape iff they are identical."""
     return cells.ravel().tolist() if cells.dtype.hasobject else cells.tobytes()
 
 
 def effort_of(session: Any, *, by_rows: bool) -> float:
-    """Visits that a row costs, by this thread's own time for some of them.
+    """Estimate the cost of a row in node visits from the CPU time of this thread.
 
-    What a request costs whatever its rows is left out, unless it is much.
+    The fixed cost of a request is ignored unless it is high.
     """
     once = _seconds(session, 1)
     if once > 50_000 * _A_VISIT or not by_rows:
@@ -393,43 +392,42 @@ def _seconds(session: Any, rows: int) -> float:
     return max(min(taken), _A_VISIT)
 
 
-# ---------------------------------------------------------------- onnx served
-# A graph in service by onnxruntime: its own names, types and shapes, nothing converted.
+# ---------------------------------------------------------------- served graph
+# Graphs run by onnxruntime keep their names, types and shapes; nothing is converted.
 #
-# Datatypes of a request must be those of the metadata, as clients send them
-# (``tritonclient`` and ``kserve`` take the datatype from the metadata or the array and refuse
-# an array of another): a graph's FP32 is given FP32.  Numbers of JSON have the datatype that
-# the request says.  A null is NaN where the input is of floats; elsewhere a graph has no mark
-# for what is missing, and it is refused.
+# Datatypes of a request must equal those of the metadata, as sent by clients (``tritonclient`` and
+# ``kserve`` take the datatype from the metadata or the array and reject other arrays): FP32 inputs
+# require FP32.  JSON numbers have the datatype declared in the request.  A null is NaN for float
+# inputs; for other inputs it is rejected, as a graph has no representation of missing values.
 
 _MOST_SECONDS = 30.0
-"""A graph that repeats itself is told to stop after so long; all others end by themselves."""
+"""Time limit of a graph with loops; all others terminate."""
 
 
 class OnnxServed(Served):
-    """A graph that onnxruntime runs.
+    """Graph run by onnxruntime.
 
     Parameters
     ----------
     name, version, digest : str
         See `Served`.
     session : onnxruntime.InferenceSession
-        One serves many threads.
+        Session, shared by all threads.
     loops : bool
-        Whether the graph repeats parts of itself, which need not end.
+        Whether the graph contains loops, which may not terminate.
     classes : mapping of str to tuple
-        The class of each column of an output that was a map, by the output's name.
+        Class of each column of an output that was a map, by the output's name.
 
     Attributes
     ----------
     by_rows : bool
-        Whether the first dimension of each input and output is rows, each answered by itself.
-        If not, a request is always answered alone (`Batch.alone`).
+        Whether the first dimension of each input and output is an axis of independent rows.
+        If not, requests are never joined (`Batch.alone`).
 
     Raises
     ------
     ModelFileError
-        For an input or output that the protocol has no words for.
+        If an input or output has a type or shape unknown to the protocol.
     """
 
     platform = "onnxruntime_onnx"
@@ -449,31 +447,33 @@ class OnnxServed(Served):
         self._session, self._loops = session, loops
         given = session.get_inputs()
         if not given:
-            raise ModelFileError("its graph takes no input, so there is nothing to ask it")
+            raise ModelFileError("its graph has no inputs")
         self.inputs = tuple(spec_of("input", one) for one in given)
         self._optional = {
             one.name: spec_of("input", one)
             for one in session.get_overridable_initializers()
-            if one.shape and one.type in DATATYPES_OF_ONNX  # others keep their values
+            if one.shape and one.type in DATATYPES_OF_ONNX  # others cannot be overridden
         }
         self._known = {spec.name: spec for spec in self.inputs} | self._optional
         outputs = [spec_of("output", one) for one in session.get_outputs()]
-        said = samples_of(session, self.inputs, loops)
-        self.by_rows = said is not None and answers_by_row(*said)
+        samples = samples_of(session, self.inputs, loops)
+        self.by_rows = samples is not None and answers_by_row(*samples)
         self.outputs = tuple(
-            spec if spec.shape or said is None else spec._replace(shape=(FREE,) * said[0][at].ndim)
+            spec
+            if spec.shape or samples is None
+            else spec._replace(shape=(FREE,) * samples[0][at].ndim)
             for at, spec in enumerate(outputs)
         )
         self.usual = tuple(spec.name for spec in self.outputs)
         self.effort = (
-            float("inf") if loops or said is None else effort_of(session, by_rows=self.by_rows)
+            float("inf") if loops or samples is None else effort_of(session, by_rows=self.by_rows)
         )
 
     def read(self, tensors: Sequence[Tensor]) -> Batch:
-        """Check inputs against the graph's: names, datatypes, shapes, no null but of floats."""
+        """Validate names, datatypes and shapes of inputs; nulls are allowed for floats only."""
         given = {tensor.name: tensor for tensor in tensors}
         if len(given) < len(tensors):
-            raise InvalidRequestError("an input is given twice; give each input once")
+            raise InvalidRequestError("duplicate input; give each input once")
         for name in given:
             if name not in self._known:
                 raise InvalidRequestError(
@@ -482,8 +482,8 @@ class OnnxServed(Served):
         for spec in self.inputs:
             if spec.name not in given:
                 raise InvalidRequestError(
-                    f"input {spec.name!r} is not among the request's inputs; model "
-                    f"{self.name!r} needs: {', '.join(one.name for one in self.inputs)}"
+                    f"input {spec.name!r} is missing from the request; model "
+                    f"{self.name!r} requires: {', '.join(one.name for one in self.inputs)}"
                 )
         more = [spec for name, spec in self._optional.items() if name in given]
         arrays = tuple(self._cells(spec, given[spec.name]) for spec in (*self.inputs, *more))
@@ -493,7 +493,7 @@ class OnnxServed(Served):
                 if len(cells) != rows:
                     raise InvalidRequestError(
                         f"input {spec.name!r} has {len(cells)} rows but "
-                        f"{self.inputs[0].name!r} has {rows}; all inputs need the same number"
+                        f"{self.inputs[0].name!r} has {rows}; all inputs must have the same number"
                     )
         if not more:
             return Batch(rows, arrays, alone=not self.by_rows)
@@ -503,7 +503,7 @@ class OnnxServed(Served):
         name, cells = spec.name, tensor.cells
         if tensor.datatype != spec.datatype:
             raise InvalidRequestError(
-                f"input {name!r} has datatype {tensor.datatype}, and model {self.name!r} takes "
+                f"input {name!r} has datatype {tensor.datatype}, but model {self.name!r} requires "
                 f"{spec.datatype}; send it as {spec.datatype}"
             )
         fits = cells.ndim == len(spec.shape) and all(
@@ -516,18 +516,18 @@ class OnnxServed(Served):
             )
         dtype = DATATYPES[spec.datatype]
         if dtype.kind == "f":
-            with np.errstate(over="ignore"):  # a number beyond the type is infinite in it
+            with np.errstate(over="ignore"):  # numbers out of range become infinite
                 return cells.astype(dtype, copy=False)
         null = _first_null(cells, dtype)
         if null is not None:
             raise InvalidRequestError(
-                f"input {name!r} has a null at {list(null)}, and {spec.datatype} has no value "
-                f"that is missing to model {self.name!r}, an ONNX graph: give a value"
+                f"input {name!r} has a null at {list(null)}, but {spec.datatype} cannot represent "
+                f"missing values in model {self.name!r}, an ONNX graph; give a value"
             )
         return cells.astype(dtype, copy=False)
 
     def answer(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
-        """The outputs that are wanted, as the graph gives them."""
+        """Compute the selected outputs of the graph."""
         names = [spec.name for spec in self.inputs]
         arrays = batch.arrays
         if len(arrays) > len(names):
@@ -535,7 +535,7 @@ class OnnxServed(Served):
             names += more.tolist()
         try:
             given = self._run(list(wanted), dict(zip(names, arrays, strict=True)))
-        except Exception as error:  # onnxruntime's own kinds have no base of their own
+        except Exception as error:  # exceptions of onnxruntime have no common base class
             raise self._refusal(error) from error
         kinds = {spec.name: spec.datatype for spec in self.outputs}
         return [Tensor(name, kinds[name], cells) for name, cells in zip(wanted, given, strict=True)]
@@ -558,24 +558,23 @@ class OnnxServed(Served):
         return found
 
     def _refusal(self, error: Exception) -> Exception:
-        """What a failed run is to the client."""
+        """Convert an error of the session to an error for the client."""
         if is_memory(error):
             return UnavailableError(
-                f"model {self.name!r}: there is not enough memory for this request; send fewer "
-                "rows at once"
+                f"model {self.name!r}: not enough memory for this request; send fewer rows at once"
             )
         if "terminate flag" in str(error):
             return UnavailableError(
                 f"model {self.name!r}: its graph did not end within {_MOST_SECONDS:g} s and was "
-                "stopped"
+                "terminated"
             )
         if isinstance(error, UnicodeError):
-            return UnavailableError(f"model {self.name!r}: it answers with text that is no UTF-8")
-        return InvalidRequestError(f"model {self.name!r}: its graph refuses this: {_said(error)}")
+            return UnavailableError(f"model {self.name!r}: its output is not valid UTF-8")
+        return InvalidRequestError(f"model {self.name!r}: its graph failed: {_said(error)}")
 
 
 def _first_null(cells: Cells, dtype: np.dtype[Any]) -> tuple[int, ...] | None:
-    """Where the first null is; None if there is none."""
+    """Return the index of the first null, or None."""
     if cells.dtype.hasobject:
         lost = np.array([cell is None for cell in cells.flat]).reshape(cells.shape)
     elif cells.dtype.kind == "f" and dtype.kind != "f":
@@ -588,48 +587,46 @@ def _first_null(cells: Cells, dtype: np.dtype[Any]) -> tuple[int, ...] | None:
 
 
 def _names(specs: Sequence[Spec]) -> Cells:
-    """Names of inputs as an array, so that they travel with the arrays."""
+    """Return the names of inputs as an array, to store them with the arrays of a batch."""
     names = np.empty(len(specs), dtype=object)
     names[:] = [spec.name for spec in specs]
     return names
 
 
 def _said(error: Exception) -> str:
-    """onnxruntime's words in one line: the operator, if it has a name, and what was wrong."""
+    """Return the message of onnxruntime in one line: operator name, if any, and error."""
     text = " ".join(str(error).split())
     node = re.search(r"Name:'([^']+)'", text)
     text = text.rpartition("Status Message: ")[2]
     text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", text)
-    # The line of its source, and the function there.
+    # Remove the source file, line and function.
     text = re.sub(r"\S*/\S+\.(?:cc|h|cpp):\d+ (?:[\w:*&<>~ ]+\([^()]*\) (?:const )?)?", "", text)
     return (f"{node[1]}: " if node else "") + (text[:300] or type(error).__name__)
 
 
-# ---------------------------------------------------------------- onnx session
-# onnxruntime's sessions, and a trial of a graph in a process that may die of it.
-#
-# A graph that makes onnxruntime crash, or that takes all memory, would take the server with
-# it, and again whenever it starts; so a foreign file is first loaded and asked in a process
-# of its own (``python -m treekit.serve.models.onnx_model``, the file on its standard input).
-# What passes can still be made to fail by a later request: a trial is no sandbox.
+# ---------------------------------------------------------------- sessions and trials
+# A graph that crashes onnxruntime or exhausts the memory would end the server, again after each
+# restart; so a foreign file is first loaded and run in a separate process
+# (``python -m treekit.serve.models.onnx_model`` with the file on stdin).  A later request may still
+# make it fail: a trial is not a sandbox.
 
 Feeds = dict[str, npt.NDArray[Any]]
 
 _SECONDS, _SECONDS_A_BYTE = 60.0, 1e-7
-"""A trial may take so long: the time to read, optimise and ask a file grows with its size."""
+"""Time limit of a trial: constant plus per byte, as loading time grows with the file size."""
 _BYTES, _TIMES_THE_FILE = 4 << 30, 64
-"""A trial may take so much memory."""
+"""Memory limit of a trial: constant in bytes plus multiple of the file size."""
 _OUT_OF_MEMORY = 3
 """Exit code of a trial."""
 
 
 def make_session(content: bytes) -> Any:
-    """A session that answers each request on the thread that asks.
+    """Create a session that runs each request on the calling thread.
 
-    One thread a request: a row of a forest of 100 trees takes 10 us so, and 16 us with a pool
-    of two, whose gain for many rows other requests then lack.  And onnxruntime's threads share
-    out trees or rows by the number of rows, so that float sums have other last bits in larger
-    batches; by one thread they have the same.
+    One thread per request: a row of a forest of 100 trees takes 10 us, and 16 us with a pool of
+    two threads, whose gain for many rows is lost by other requests.  Also, onnxruntime
+    distributes trees or rows to threads depending on the number of rows, which changes the last
+    bits of float sums in larger batches; with one thread they are equal.
     """
     import onnxruntime
 
@@ -638,19 +635,19 @@ def make_session(content: bytes) -> Any:
     options.log_severity_level = 4  # errors arrive as exceptions
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
-    # Else a file that begins as onnxruntime's own format does would not be read as ONNX.
+    # Otherwise a file that begins like onnxruntime's own format would not be parsed as ONNX.
     options.add_session_config_entry("session.load_model_format", "ONNX")
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
 def sample_feeds(inputs: Iterable[Any], rows: npt.NDArray[np.int64]) -> Feeds:
-    """Inputs of plain cells: zeros and empty texts where `rows` is 0, ones and "a" where 1.
+    """Return sample inputs: zeros and empty strings where `rows` is 0, ones and "a" where 1.
 
     Parameters
     ----------
     inputs : iterable of onnxruntime.NodeArg
     rows : (rows,) int64
-        One row where the first dimension is fixed at another number.
+        Sample rows; only the first is used for inputs with a fixed first dimension.
     """
     feeds: Feeds = {}
     for one in inputs:
@@ -667,26 +664,26 @@ def sample_feeds(inputs: Iterable[Any], rows: npt.NDArray[np.int64]) -> Feeds:
 
 
 def is_memory(error: BaseException) -> bool:
-    """Whether an error says that there is not enough memory."""
-    said = str(error)
+    """Return whether an error reports insufficient memory."""
+    message = str(error)
     return isinstance(error, MemoryError) or any(
-        words in said for words in ("Failed to allocate memory", "bad_alloc")
+        words in message for words in ("Failed to allocate memory", "bad_alloc")
     )
 
 
 def tried(content: bytes) -> None:
-    """Load a graph and ask it for a row and for three, in a process of its own.
+    """Load a graph and predict one row and three rows in a separate process.
 
-    What onnxruntime says of it is left to whoever loads it next.
+    Errors of onnxruntime are ignored here, as loading the graph afterwards reports them.
 
     Raises
     ------
     ModelFileError
-        If the process dies, does not end, or needs too much memory.
+        If the process crashes, does not end, or needs too much memory.
     """
     seconds = _SECONDS + _SECONDS_A_BYTE * len(content)
     command = [sys.executable, "-P", "-m", __name__]
-    # Where the parent found its modules, the child does.
+    # The child imports modules from the same folders as the parent.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
         done = subprocess.run(  # noqa: S603 - this module, by the interpreter that runs
@@ -700,19 +697,19 @@ def tried(content: bytes) -> None:
         )
     except subprocess.TimeoutExpired:
         raise ModelFileError(
-            f"onnxruntime did not answer one row of it within {seconds:.0f} s, in a trial"
+            f"onnxruntime did not load it and predict one row within {seconds:.0f} s in a trial"
         ) from None
     if done.returncode == _OUT_OF_MEMORY:
         raise ModelFileError(
             f"onnxruntime needs more than {_bytes_for(content) >> 20:,} MiB to load it and to "
-            "answer one row"
+            "predict one row"
         )
     if done.returncode < 0:
         name = signal.Signals(-done.returncode).name
-        raise ModelFileError(f"onnxruntime died of it ({name}) in a trial; it is not loaded")
+        raise ModelFileError(f"onnxruntime crashed ({name}) in a trial; the file is not loaded")
     if done.returncode:
-        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no word"]
-        raise ModelFileError(f"its trial failed with {last[0]:.300}")
+        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no message"]
+        raise ModelFileError(f"its trial failed: {last[0]:.300}")
 
 
 def _bytes_for(content: bytes) -> int:
@@ -720,7 +717,7 @@ def _bytes_for(content: bytes) -> int:
 
 
 def _bound_memory(most: int) -> None:
-    """Let this process have so much, if the system has such bounds and lets it set them."""
+    """Limit the memory of this process, if the system supports and permits it."""
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 
@@ -731,14 +728,14 @@ def _bound_memory(most: int) -> None:
 
 
 def _trial() -> int:
-    """Be the process of a trial; returns its exit code."""
+    """Run a trial in this process; return its exit code."""
     content = sys.stdin.buffer.read()
     _bound_memory(_bytes_for(content))
     try:
         session = make_session(content)
         for rows in ([0], [0, 1, 0]):
             session.run(None, sample_feeds(session.get_inputs(), np.array(rows)))
-    except Exception as error:  # noqa: BLE001 - said by whoever loads it next
+    except Exception as error:  # noqa: BLE001 - reported when the graph is loaded afterwards
         return _OUT_OF_MEMORY if is_memory(error) else 0
     return 0
 

@@ -1,12 +1,8 @@
-"""The models of a server: loaded, replaced, unloaded and given out.
+"""Repository of served models: locate, load, replace and unload model files.
 
-Where they lie is `treekit.serve.models.repository`' to know, when to read a file anew
-`treekit.serve.models.repository`'.
-
-Nothing here waits or serves.  Whoever asks reads one table that is never altered, and takes
-no lock; a change puts another in its place in one step.  Whoever holds a model goes on with
-it: so a reload neither loses nor mixes an answer, and a thread may load for as long as it
-takes.
+Lookups read one immutable table without a lock; a change replaces the table atomically.  Requests
+in progress keep the model they started with, so a reload never drops a request or mixes versions,
+and loading in a thread may take any time.
 """
 
 from __future__ import annotations
@@ -57,46 +53,46 @@ __all__ = [
 
 
 # ---------------------------------------------------------------- loading
-# A model file as a model in service: read, checked and asked once before it answers anybody.
+# Each model is loaded, validated and tested with a prediction before it is served.
 
 SUFFIXES = (".treekit", ".onnx")
 
 _VERSION_DIGITS = 12
 _TRIES = 3
 _PROBE_ROWS = (1, 2)
-"""One row and several have kernels of their own, which are compiled now and not by a client."""
+"""One row and several rows use different kernels, both compiled here instead of by a request."""
 
 Stamp = tuple[int, ...]
-"""What tells a file from the one that was there before: device, inode, changes, bytes."""
+"""Identity of a file's content: device, inode, modification times and size."""
 
 
 class Seen(NamedTuple):
-    """A file as it was at one time: SHA-256 of its bytes, and its stamp."""
+    """State of a file: SHA-256 of its content, and its stamp."""
 
     digest: str
     stamp: Stamp
 
 
 def stamp_of(path: Path) -> Stamp:
-    """The stamp of a file now; FileNotFoundError if there is none."""
+    """Return the current stamp of a file; FileNotFoundError if it does not exist."""
     return _stamp(path.stat())
 
 
 def _stamp(found: Any) -> Stamp:
-    # The time of the last change of the inode, too: a copy that keeps its times (cp -p) in the
-    # place, and of the size, of another may well have its number.
+    # Includes ctime: a copy that preserves times (cp -p), of the same path and size, may also
+    # have the same inode number.
     return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
 
 
 def look_at(path: Path) -> Seen:
-    """The digest and the stamp of a file, both of one content.
+    """Return a consistent digest and stamp of a file.
 
     Raises
     ------
     ModelFileError
-        If it is being written all the time.
+        If the file keeps changing.
     ModelFileNotFoundError, ModelFileAccessError
-        If it is not there, or cannot be read; these are OSErrors, too.
+        If the file does not exist or cannot be read; both are also OSErrors.
     """
     try:
         for _ in range(_TRIES):
@@ -115,12 +111,14 @@ def look_at(path: Path) -> Seen:
 
 
 def unsteady(path: Path) -> ModelFileError:
-    """The refusal of a file that is not the same before and after it was read."""
-    return ModelFileError(f"{str(path)!r} changes while it is read; write it whole, then rename it")
+    """Return the error for a file that changes while it is read."""
+    return ModelFileError(
+        f"{str(path)!r} changes while it is read; write a complete file, then rename it"
+    )
 
 
 def read_served(path: Path, name: str, version: str | None, digest: str) -> Served:
-    """The model in a file, once it has answered a row.
+    """Load the model in a file and test it with a prediction.
 
     Parameters
     ----------
@@ -130,12 +128,12 @@ def read_served(path: Path, name: str, version: str | None, digest: str) -> Serv
     version : str, optional
         Default: the first digits of the digest.
     digest : str
-        As `look_at` has it.
+        Digest returned by `look_at`.
 
     Raises
     ------
     ModelFileError
-        If it is no model, or none that answers.
+        If the file is not a model or the prediction fails.
     """
     try:
         served = _read(path, name, version or digest[:_VERSION_DIGITS], digest)
@@ -144,7 +142,7 @@ def read_served(path: Path, name: str, version: str | None, digest: str) -> Serv
         raise
     except ModelFileError as error:
         raise ModelFileError(_named(path, str(error))) from error
-    # Whatever a stranger's file does to a library must not end the thread that looks at files.
+    # Any failure of a library on an untrusted file must not end the thread that checks files.
     except Exception as error:
         reason = str(error) if isinstance(error, TreekitError) else f"{error!r}"
         raise ModelFileError(_named(path, reason)) from error
@@ -152,7 +150,7 @@ def read_served(path: Path, name: str, version: str | None, digest: str) -> Serv
 
 
 def _named(path: Path, reason: str) -> str:
-    """The reason, with the file that it is about."""
+    """Return the reason prefixed with the file, unless it includes it."""
     return reason if str(path) in reason else f"{str(path)!r} cannot be served: {reason}"
 
 
@@ -168,7 +166,7 @@ def _read(path: Path, name: str, version: str, digest: str) -> Served:
 
 
 def _ask(served: Served) -> None:
-    """Ask for the usual outputs, and the leaf, which has a kernel of its own, of made-up rows."""
+    """Predict the default outputs, and the leaf (a separate kernel), for sample rows."""
     known = {spec.name for spec in served.outputs}
     wanted = (*served.usual, *({"leaf"} & known))
     ours = served.model is not None
@@ -181,11 +179,11 @@ def _ask(served: Served) -> None:
     except ServeError:
         if ours:
             raise
-        # A strange graph may refuse a row of zeros and empty texts, and be right to.
+        # A foreign graph may rightly reject a row of zeros and empty strings.
 
 
 def _cells(served: Served, spec: Spec, rows: int) -> Tensor:
-    """Cells that every policy takes: zeros, and first levels of a vocabulary."""
+    """Return cells that every policy accepts: zeros and first categories."""
     shape = tuple(rows if place == 0 and n < 0 else max(n, 1) for place, n in enumerate(spec.shape))
     dtype = numpy_type(spec.name, spec.datatype)
     cells: npt.NDArray[Any] = np.zeros(shape, dtype)
@@ -204,27 +202,27 @@ def _first_level(served: Served, name: str) -> str:
 Do = Literal["load", "unload"]
 
 _GONE = 2
-"""Looks in a row that do not find a file, after which a patient one takes its model away:
-tools that remove a file and then write it anew lose no answer."""
+"""Consecutive checks without the file after which a patient refresh removes its model, so that
+tools that remove and rewrite a file cause no failed requests."""
 
 
 class Repository:
-    """Models by name and version.
+    """Repository of models by name and version.
 
     Parameters
     ----------
     sources : iterable of Path
-        Model files, and folders of them.
+        Model files and folders of model files.
     read : callable
-        `treekit.serve.models.repository.read_served`, or what does the same in a test.
+        Function that loads a model file, `read_served` unless in tests.
     clock : callable
-        Seconds that only go on.
+        Monotonic clock in seconds.
 
     Attributes
     ----------
     everywhere : callable, optional
-        Where several processes serve: does to all of them what `load` and `unload` are asked,
-        and returns the changes of this one.
+        With several worker processes: function that executes `load` and `unload` in all of
+        them and returns the changes of this one.
     """
 
     def __init__(
@@ -244,65 +242,65 @@ class Repository:
         self.changed_at = time.time()
 
     def subscribe(self, tell: Callable[[list[Change]], None]) -> None:
-        """Have `tell` called after each look or request that changed something."""
+        """Call `tell` with the changes after each refresh or request that changed models."""
         self._tell.append(tell)
 
-    # ---------------------------------------------------------------- asking
+    # ---------------------------------------------------------------- lookup
 
     def get(self, name: str | None = None, version: str | None = None) -> Served:
-        """The model of this name (None: the only one there is) and version (None: the newest).
+        """Return a model by name (None: the only one) and version (None: the newest).
 
         Raises
         ------
         NotFoundError
-            For a name or version that is not there.
+            If the name or version is unknown.
         UnavailableError
-            For a model that is known and not loaded.
+            If the model is known but not loaded.
         """
         return self._table.get(name, version)
 
     def versions(self, name: str) -> tuple[str, ...]:
-        """The versions of a model that are loaded, the newest first."""
+        """Return the loaded versions of a model, newest first."""
         return tuple(self._table.models.get(name, ()))
 
     @property
     def served(self) -> Iterator[Served]:
-        """All versions of all models that are loaded."""
+        """All loaded versions of all models."""
         for versions in self._table.models.values():
             yield from versions.values()
 
     @property
     def ready(self) -> bool:
-        """Whether every model answers that was there at the first look, or ever answered.
+        """Whether all models found at startup, or ever loaded, are served.
 
-        One that is unloaded, or whose file is gone from a folder, is not missed; nor is one
-        that comes later and is refused from the start, for its sake the others must not be
-        taken out of service.  Without any model there is nothing to be ready for.
+        Unloaded models and models whose file was removed from a folder are not required; nor
+        are models added later that failed to load from the start, as they must not take the
+        others out of service.  Without any model the repository is not ready.
         """
         return self._table.ready
 
     def index(self) -> list[Entry]:
-        """Every model that is known, by name: loaded, unloaded or refused."""
+        """Return all known models by name: loaded, unloaded or rejected."""
         return list(self._table.entries)
 
-    # -------------------------------------------------------------- altering
+    # --------------------------------------------------------------- changes
 
     def refresh(self, *, patient: bool = False) -> list[Change]:
-        """Look at the files, and load what is new or has changed.
+        """Check the files and load new and changed ones.
 
-        A file that is refused leaves what served before it in its place.
+        If a file is rejected, the previous version continues to be served.
 
         Parameters
         ----------
         patient : bool
-            Whether a file that is gone is given until the next look to come back.
+            Whether to wait for the next check before removing the model of a missing file.
 
         Raises
         ------
         DataError
-            If two files would be one model: the one that was there first stays.
+            If two files have the same model name; the first one is kept.
         OSError
-            If a folder cannot be read: what it held goes on.  All others have been looked at.
+            If a folder cannot be read; its models are kept, and all others were checked.
         """
         with self._lock:
             found, troubles = self._places.look()
@@ -312,7 +310,7 @@ class Repository:
             for name in sorted({*self._names, *found}):
                 some = self._refresh_name(name, found.get(name, []), _GONE if patient else 1)
                 changes += some
-                if some and self._begun:  # each model as soon as it is there
+                if some and self._begun:  # publish each model as soon as it is loaded
                     self._publish(some)
             if not self._begun:
                 self._begun = True
@@ -322,28 +320,28 @@ class Repository:
         return changes
 
     def load(self, name: str) -> list[Change]:
-        """Load a model, or load it again from its file, whether it changed or not.
+        """Load a model, or reload it even if its file did not change.
 
         Raises
         ------
         NotFoundError
-            If no file of this name is there.
+            If there is no file of this name.
         InvalidRequestError
-            If one of its files cannot be loaded; what served before goes on.
+            If one of its files cannot be loaded; the previous version continues to be served.
         UnavailableError
-            If a process that serves, too, does not confirm it.
+            If a worker process does not confirm it.
         """
         return self._do("load", name)
 
     def unload(self, name: str) -> list[Change]:
-        """Take a model out of service until it is loaded again; its file stays.
+        """Unload a model until it is loaded again; its file is kept.
 
         Raises
         ------
         NotFoundError
-            If there is no such model.
+            If the model does not exist.
         UnavailableError
-            If a process that serves, too, does not confirm it.
+            If a worker process does not confirm it.
         """
         return self._do("unload", name)
 
@@ -351,7 +349,7 @@ class Repository:
         return (self.everywhere or self.do_here)(what, name)
 
     def do_here(self, what: Do, name: str) -> list[Change]:
-        """Load or unload in this process alone."""
+        """Load or unload a model in this process only."""
         with self._lock:
             return self._load(name) if what == "load" else self._unload(name)
 
@@ -387,7 +385,7 @@ class Repository:
         return changes
 
     def refused_files(self) -> list[str]:
-        """Why files that the server was told by name give nothing to serve."""
+        """Return the reasons why explicitly given files cannot be served."""
         with self._lock:
             return [
                 slot.reason
@@ -397,7 +395,7 @@ class Repository:
             ]
 
     def leave_out(self, names: Iterable[str]) -> None:
-        """Take these for unloaded before the first look: another process was told so."""
+        """Mark models as unloaded before the first refresh, as in the other processes."""
         with self._lock:
             for name in names:
                 self._names.setdefault(name, Versions()).wanted = False
@@ -413,13 +411,13 @@ class Repository:
             change = slot.look(self._read, self._clock()) if known.wanted else None
             if change is not None:
                 changes.append(change)
-        if not known.slots and known.wanted:  # else: still unwanted if it comes back
+        if not known.slots and known.wanted:  # an unloaded model stays so if its file returns
             del self._names[name]
         return changes
 
     @staticmethod
     def _sweep(known: Versions, there: set[str | None], looks: int) -> list[Change]:
-        """Take away what was not there for so many looks."""
+        """Remove versions whose file was missing in `looks` consecutive checks."""
         changes = []
         for version, slot in list(known.slots.items()):
             slot.missed += version not in there
@@ -429,7 +427,7 @@ class Repository:
         return changes
 
     def _publish(self, changes: list[Change]) -> None:
-        """Put what is true now in one new table, in one step, and tell of what changed."""
+        """Replace the lookup table atomically and notify the subscribers."""
         self._table = table_of(self._names)
         if changes:
             self.changed_at = time.time()
@@ -437,23 +435,23 @@ class Repository:
                 tell(changes)
 
 
-# ---------------------------------------------------------------- slots
-# One model file over time: what it gave, what was last seen of it, and when to read it anew.
+# ---------------------------------------------------------------- entries
+# State of one model file over time: the loaded model, the last seen content, and reload rules.
 
 Read = Callable[[Path, str, str | None, str], Served]
-"""`treekit.serve.models.repository.read_served`, or what does the same in a test."""
+"""Signature of `read_served`."""
 
 _SETTLED = 2.0
-"""Seconds after which a stamp that is still the same is believed.  Before, the file may have
-been written again within one tick of its clock: 4 ms, and 1 s or 2 s on some file systems."""
+"""Seconds after which an unchanged stamp is trusted.  Before, the file may have been rewritten
+within one tick of the file system's clock: 4 ms, on some file systems 1 s or 2 s."""
 
 
 class Change(NamedTuple):
-    """What became of one version of a model; `reason` says why one was refused.
+    """Change of one version of a model; `reason` is the reason of a rejection.
 
-    ``loaded``: it is new.  ``replaced``: its file changed.  ``kept``: its file changed to
-    something that is refused, and the one before it goes on.  ``refused``: nothing serves.
-    ``removed``: its file is gone.  ``unloaded``: somebody asked for that.
+    ``loaded``: new.  ``replaced``: its file changed.  ``kept``: its changed file was rejected and
+    the previous version is still served.  ``refused``: rejected, and nothing is served.
+    ``removed``: its file was removed.  ``unloaded``: unloaded by request.
     """
 
     name: str
@@ -463,25 +461,25 @@ class Change(NamedTuple):
 
 
 class Slot:
-    """A version of a model.
+    """File of one model version, and the model loaded from it.
 
     Parameters
     ----------
     name : str
     place : Place
     vital : bool
-        Whether the server is not ready while nothing serves.
+        Whether the server is not ready while this version is not loaded.
 
     Attributes
     ----------
     served : Served, optional
-        What answers now.
+        Model currently served.
     reason : str
-        Why its file as it is now does not; empty if it does.
+        Reason why the current file was rejected; empty if it is served.
     public_reason : str
-        The same as clients have it: where files lie on the server is not for them.
+        Reason for clients, without folders of the server.
     missed : int
-        Looks in a row that did not find the file.
+        Consecutive checks that did not find the file.
     """
 
     def __init__(self, name: str, place: Place, *, vital: bool) -> None:
@@ -489,34 +487,34 @@ class Slot:
         self.served: Served | None = None
         self.reason = self.public_reason = ""
         self.missed = 0
-        self._folder = place.path.parent  # behind links
+        self._folder = place.path.parent  # with links resolved, once read
         self._stamp: Stamp | None = None
         self._since = 0.0
         self._settled = False
-        self._digest = ""  # of the content that was judged last
+        self._digest = ""  # of the content that was loaded or rejected last
         self._anew = False
 
     @property
     def version(self) -> str:
-        """Of what serves, or would."""
+        """Version of the served model, or of its place."""
         return self.served.version if self.served else self.place.version or ""
 
     def forget(self) -> None:
-        """Read the file at the next look, and tell of it, whatever it is."""
+        """Force the next check to read the file and to report the result."""
         self._lose()
         self._anew = True
 
     def look(self, read: Read, now: float) -> Change | None:
-        """Look at the file; read it if its content is another than before.
+        """Check the file; load it if its content changed.
 
-        A content that is refused is not read again.  A file that cannot be opened is tried at
-        each look, which costs nothing, and told of once.
+        Rejected content is not loaded again.  A file that cannot be opened is retried at each
+        check, which is cheap, and reported once.
 
         Parameters
         ----------
         read : callable
         now : float
-            Seconds of a clock that only goes on.
+            Current time of a monotonic clock in seconds.
         """
         try:
             if self._settled and stamp_of(self.place.path) == self._stamp:
@@ -532,8 +530,8 @@ class Slot:
 
     def _look(self, read: Read, now: float) -> Change | None:
         for _ in range(_TRIES):
-            # Behind links: one that is swapped, and swapped back, must not go unnoticed.
-            path = Path(os.path.realpath(self.place.path))  # resolve() has no word for circles
+            # Resolve links, to notice one that is replaced and restored.
+            path = Path(os.path.realpath(self.place.path))  # resolve() raises on link cycles
             self._folder = path.parent
             seen = look_at(path)
             if seen.stamp != self._stamp:
@@ -554,7 +552,7 @@ class Slot:
         raise unsteady(self.place.path)
 
     def _read(self, read: Read, path: Path, digest: str) -> tuple[Served | None, str]:
-        """What the file gives, or why it gives nothing."""
+        """Load the file; return the model, or the reason why it was rejected."""
         try:
             return read(path, self.name, self.place.version, digest), ""
         except OSError:
@@ -569,7 +567,7 @@ class Slot:
         return Change(self.name, fresh.version, what)
 
     def _give(self, reason: str) -> None:
-        """Keep why the file does not serve; its folders are known now, and not later."""
+        """Set the reason of a rejection, and remove the current folders from the public one."""
         self.reason = self.public_reason = reason
         for folder in (self.place.path.parent, self._folder):
             for written in (f"{folder}{os.sep}", repr(f"{folder}{os.sep}")[1:-1]):
@@ -582,14 +580,14 @@ class Slot:
         self._stamp, self._settled, self._digest = None, False, ""
 
 
-# ---------------------------------------------------------------- table
-# What a server has at one time: a table that is never altered, and put in place in one step.
+# ---------------------------------------------------------------- lookup table
+# Immutable snapshot of the repository, replaced atomically.
 
 State = Literal["READY", "UNAVAILABLE"]
 
 
 class Entry(NamedTuple):
-    """A line of the repository's index."""
+    """Line of the repository's index."""
 
     name: str
     version: str
@@ -599,7 +597,7 @@ class Entry(NamedTuple):
 
 @dataclass
 class Versions:
-    """All versions of one model, by the version of their place."""
+    """All versions of one model, by the version of their location."""
 
     slots: dict[str | None, Slot] = field(default_factory=dict)
     wanted: bool = True
@@ -607,30 +605,30 @@ class Versions:
 
     @property
     def newest_first(self) -> list[Slot]:
-        """The newest is the one of the largest number."""
+        """Slots sorted by version number, largest first."""
         order = sorted(self.slots, key=lambda version: int(version or 0), reverse=True)
         return [self.slots[version] for version in order]
 
     @property
     def why(self) -> str:
-        """Why nothing of this name answers, as clients have it."""
+        """Reason for clients why no version is served."""
         if not self.wanted:
             return ""
         return next((slot.public_reason for slot in self.slots.values() if slot.reason), "")
 
     @property
     def complete(self) -> bool:
-        """Whether all answers that is to."""
+        """Whether all required versions are loaded."""
         return not self.wanted or all(
             slot.served is not None or not slot.vital for slot in self.slots.values()
         )
 
 
 class Table(NamedTuple):
-    """What is true at one time.
+    """Snapshot of the repository.
 
-    ``models``: what answers, by name and version, the newest version first.  ``absent``: names
-    of which nothing answers, and why.
+    ``models``: loaded models by name and version, newest first.  ``absent``: names without a
+    loaded version, with the reason.
     """
 
     models: Mapping[str, Mapping[str, Served]] = {}
@@ -639,7 +637,7 @@ class Table(NamedTuple):
     ready: bool = False
 
     def get(self, name: str | None, version: str | None) -> Served:
-        """See `treekit.serve.models.repository.Repository.get`."""
+        """Return a model; see `Repository.get`."""
         if name is None:
             name = self._only()
         versions = self.models.get(name)
@@ -663,13 +661,13 @@ class Table(NamedTuple):
             for name in sorted(names)
         )
         if not names:
-            raise NotFoundError("there is no model on this server yet")
+            raise NotFoundError("this server has no model yet")
         raise InvalidRequestError(
-            f"the request names no model; there are: {listed}; say which, as in /predict?model=NAME"
+            f"the request does not name a model; give one of {listed}, as in /predict?model=NAME"
         )
 
     def unknown(self, name: str) -> Exception:
-        """What is raised for a name of which nothing answers."""
+        """Return the error for a name without a loaded version."""
         reason = self.absent.get(name)
         if reason is None:
             return NotFoundError(
@@ -679,7 +677,7 @@ class Table(NamedTuple):
 
 
 def table_of(all_names: Mapping[str, Versions]) -> Table:
-    """The table of these models, by name."""
+    """Build the lookup table."""
     names = {name: known for name, known in sorted(all_names.items()) if known.slots}
     models = {
         name: {slot.served.version: slot.served for slot in known.newest_first if slot.served}
@@ -702,29 +700,28 @@ def _entry(slot: Slot, wanted: bool) -> Entry:
     return Entry(slot.name, slot.version, "UNAVAILABLE", reason)
 
 
-# ---------------------------------------------------------------- places
-# Where models are: files and folders that a server is told, and what lies in them.
+# ---------------------------------------------------------------- locations
+# Files and folders with models.
 #
-# A folder holds ``NAME.treekit`` and ``NAME.onnx`` files, or, as Triton has it,
-# ``NAME/VERSION/model.treekit`` (or ``.onnx``), VERSION being a whole number without leading
-# zeros.  Names that begin with a dot are nobody's: drafts, and the folders behind the links of
-# a Kubernetes ConfigMap.
+# A folder contains ``NAME.treekit`` and ``NAME.onnx`` files or, as in Triton,
+# ``NAME/VERSION/model.treekit`` (or ``.onnx``), where VERSION is an integer without leading
+# zeros.  Names that begin with a dot are ignored: drafts, and the folders that the links of a
+# Kubernetes ConfigMap point to.
 
 _VERSIONED = "model"
-"""Stem of a file in a folder of versions."""
+"""Stem of a model file in a version folder."""
 
 
 class Place(NamedTuple):
-    """Where a version of a model is.
+    """Location of a model version.
 
     Attributes
     ----------
     path : Path
     version : str, optional
-        None: named by its digest.
+        Version number; None if the version is the start of the digest.
     given : bool
-        Whether the server was told this very file: then it is missed where it is not there.
-        One in a folder may go.
+        Whether the file was given explicitly and is required; files in folders may be removed.
     """
 
     path: Path
@@ -733,16 +730,16 @@ class Place(NamedTuple):
 
 
 Found = dict[str, list[Place]]
-"""Places of each model, by its name."""
+"""Locations of each model by name."""
 
 
 class Places:
-    """Looks for models again and again.
+    """Finds models in files and folders.
 
     Parameters
     ----------
     sources : sequence of Path
-        Model files, and folders of them.
+        Model files and folders of model files.
     """
 
     def __init__(self, sources: Sequence[Path]) -> None:
@@ -751,10 +748,10 @@ class Places:
         self._taken: set[Path] = set()
 
     def look(self) -> tuple[Found, list[Exception]]:
-        """Where models are now, and what keeps from seeing more.
+        """Return the current locations of models, and the errors of the search.
 
-        A folder that cannot be read, as when a disk is away, is taken as it was last seen.
-        Where two places would be one model, the one that was there first stays.
+        A folder that cannot be read, as on a detached disk, keeps its last known models.  If
+        two locations have the same model name, the first one is kept.
         """
         found: Found = {}
         troubles: list[Exception] = []
@@ -781,7 +778,7 @@ class Places:
 
 
 def _twin(place: Place, others: Sequence[Place]) -> Place | None:
-    """A place of the same version; a model has a file, or versions, and not both."""
+    """Return a conflicting location: same version, or one with and one without a version."""
     for other in others:
         if other.version == place.version or None in (other.version, place.version):
             return other
@@ -789,13 +786,13 @@ def _twin(place: Place, others: Sequence[Place]) -> Place | None:
 
 
 def _places_in(source: Path) -> Iterator[tuple[str, Place]]:
-    """Names and places of the models in a file or folder."""
+    """Yield names and locations of the models in a file or folder."""
     if source.suffix in SUFFIXES and not source.is_dir():
         yield source.stem, Place(source, None, given=True)
         return
     if source.exists() and not source.is_dir():
         raise DataError(
-            f"{str(source)!r} is no model: give {' or '.join(SUFFIXES)} files, or folders"
+            f"{str(source)!r} is not a model; give {' or '.join(SUFFIXES)} files, or folders"
         )
     for path in sorted(source.iterdir()):
         if path.name.startswith("."):

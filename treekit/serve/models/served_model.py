@@ -1,8 +1,8 @@
-"""A model in service: what it takes, what it gives, and one way to ask it.
+"""Interface of a served model: inputs, outputs and prediction.
 
-Two kinds know how: `treekit.serve.models.treekit_model` for treekit's models and
-`treekit.serve.models.onnx_model` for foreign ONNX files.  One is never altered: a changed file
-becomes another, so that a request that has begun ends with the model it began with.
+Implemented by `treekit.serve.models.treekit_model` for treekit models and by
+`treekit.serve.models.onnx_model` for other ONNX files.  Served models are immutable: a changed
+file becomes a new object, and a running request finishes with the model it started with.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ __all__ = [
 
 
 class Batch(NamedTuple):
-    """Rows of a request, checked against the schema and as the model computes with them.
+    """Rows of a request, validated against the schema and converted for the model.
 
     Attributes
     ----------
     rows : int
     arrays : tuple of (rows, ...) arrays
-        Batches of one model whose arrays have the same sizes but for their rows may be
-        answered together: joined along the first axis.
+        Batches of one model whose arrays differ only in the number of rows may be joined
+        along the first axis.
     alone : bool
-        Whether it is never to be joined with another: an ONNX graph need not have rows, and
-        may answer each in view of the others.
+        Whether the batch must not be joined with others: an ONNX graph may have no row axis,
+        or compute outputs of a row from other rows.
     """
 
     rows: int
@@ -46,34 +46,33 @@ class Batch(NamedTuple):
 
 
 class Served(ABC):
-    """One version of one model.
+    """Served version of a model.
 
     Attributes
     ----------
     name : str
     version : str
-        The number of its folder, or the start of its file's digest; every answer names it.
+        Number of the version folder, or the start of the file's digest; part of every response.
     digest : str
-        SHA-256 of the file, 64 hexadecimal digits.
+        SHA-256 of the file as 64 hexadecimal digits.
     platform : str
         ``treekit`` or ``onnxruntime_onnx``.
     inputs : tuple of Spec
-        As metadata have them.
+        Inputs in the metadata.
     other_inputs : tuple of tuple of Spec
-        Other forms of input, each of which may be given in their place.
+        Alternative forms of input.
     outputs : tuple of Spec
-        All that may be asked for.
+        All available outputs.
     usual : tuple of str
-        Outputs of a request that names none.
+        Outputs returned if a request does not select any.
     explaining : frozenset of str
-        Outputs that cost far more than an answer: `Limits.explained_rows` bounds them.
+        Expensive explanation outputs, limited by `Limits.explained_rows`.
     effort : float
-        Visits of nodes, about, that a row costs: whoever has an event loop to keep free
-        takes requests of many to a thread.
+        Approximate node visits per row, to decide which requests run in a thread.
     model : Model, optional
-        treekit's.
+        The model, if it is a treekit model.
     quick : Quick, optional
-        A shorter way from the commonest body to the same answer.
+        Faster path for the most common request bodies, with identical responses.
     """
 
     name: str
@@ -91,31 +90,32 @@ class Served(ABC):
 
     @abstractmethod
     def read(self, tensors: Sequence[Tensor]) -> Batch:
-        """Check a request's inputs against the schema.
+        """Validate and convert the inputs of a request.
 
         Raises
         ------
         InvalidRequestError
-            Names the input, the rule and, where there is one, the row and the value.
+            If an input is invalid; the message names the input, the rule and, where
+            applicable, the row and the value.
         """
 
     @abstractmethod
     def answer(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
-        """The outputs that are wanted, (rows, ...) each, in that order.
+        """Compute the selected outputs, (rows, ...) each, in the given order.
 
         Raises
         ------
         InvalidRequestError
-            If a policy of the model refuses a row.
+            If a policy of the model rejects a row.
         """
 
     def wanted(self, names: Sequence[str] | None) -> tuple[str, ...]:
-        """The outputs of a request: those it names, each once, or the usual ones.
+        """Return the outputs of a request: the selected ones, or the default ones.
 
         Raises
         ------
         InvalidRequestError
-            For an output that the model does not have, or that is named twice.
+            If an output is unknown or selected twice.
         """
         if not names:
             return self.usual

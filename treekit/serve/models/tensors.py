@@ -1,7 +1,7 @@
-"""Tensors of the Open Inference Protocol: names, datatypes, shapes and cells.
+"""Tensors of the Open Inference Protocol: names, datatypes, shapes and values.
 
-What crosses the wire, as JSON or bytes (`treekit.serve.protocol`) or as protocol buffers
-(`treekit.serve.grpc`), is one of these on the inner side.
+Internal form of tensors sent as JSON or bytes (`treekit.serve.protocol`) or as protocol buffers
+(`treekit.serve.grpc`).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ DATATYPES: dict[str, np.dtype[Any]] = {
     "FP64": np.dtype(np.float64),
     "BYTES": np.dtype(object),
 }
-"""The protocol's datatypes and NumPy's; those that are not here are refused by name."""
+"""NumPy type of each supported datatype of the protocol."""
 
 
 class Spec(NamedTuple):
-    """What a model takes, or gives: -1 in a shape is the number of rows."""
+    """Name, datatype and shape of an input or output; -1 in a shape is the number of rows."""
 
     name: str
     datatype: str
@@ -50,8 +50,8 @@ class Tensor(NamedTuple):
     datatype : str
         One of `DATATYPES`.
     cells : array of the tensor's shape
-        Of the datatype's NumPy type; BYTES are ``str``.  Where a request has nulls: NaN for
-        numbers (integers are float64 then), objects with None for BOOL and BYTES.
+        Values of the datatype's NumPy type; BYTES are ``str``.  A null in a request is NaN for
+        numbers (integers become float64), None in an object array for BOOL and BYTES.
     """
 
     name: str
@@ -60,17 +60,17 @@ class Tensor(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its sizes, the number of rows first."""
+        """Shape of the array, the number of rows first."""
         return self.cells.shape
 
 
 def numpy_type(name: str, datatype: str) -> np.dtype[Any]:
-    """NumPy's type for the datatype of input `name`.
+    """Return the NumPy type for the datatype of input `name`.
 
     Raises
     ------
     InvalidRequestError
-        For a datatype that the protocol or this server does not have.
+        If the protocol or this server does not have the datatype.
     """
     try:
         return DATATYPES[datatype]
@@ -78,12 +78,12 @@ def numpy_type(name: str, datatype: str) -> np.dtype[Any]:
         remedy = "; send it as FP32" if datatype == "BF16" else ""
         raise InvalidRequestError(
             f"input {shown(name)} has datatype {shown(datatype)}, which this server does not "
-            f"have{remedy}; known: {', '.join(DATATYPES)}"
+            f"support{remedy}; supported: {', '.join(DATATYPES)}"
         ) from None
 
 
 def datatype_of(dtype: np.dtype[Any]) -> str:
-    """The protocol's name for a type of NumPy: text and objects are BYTES."""
+    """Return the protocol's datatype for a NumPy type; strings and objects are BYTES."""
     return _NAMES.get(dtype, "BYTES")
 
 

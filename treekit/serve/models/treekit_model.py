@@ -1,8 +1,8 @@
-"""treekit's models in service: one tensor, or a named input a column, in; answers out.
+"""Served treekit models: prediction and explanation outputs.
 
-Outputs are named as in the ONNX files that treekit writes: ``label`` and ``probabilities``
-(``label_0``, ... of several targets), or ``value``.  Asked for by name there are ``leaf``,
-``rule``, ``contributions`` and ``bias``, too; see `treekit.serve.models.treekit_model`.
+The input is one tensor with all columns, or one named input per column.  Outputs are named as in
+ONNX files written by treekit: ``label`` and ``probabilities`` (``label_0``, ... for several
+targets), or ``value``; ``leaf``, ``rule``, ``contributions`` and ``bias`` are returned on request.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- of treekit
+# ---------------------------------------------------------------- served model
 
 ONE_TENSOR = "input"
-"""Name of the input that holds all columns."""
+"""Name of the input with all columns."""
 
 Sums = npt.NDArray[np.int64]
 
 
 class TreekitServed(Served):
-    """A model of treekit.
+    """Served treekit model.
 
     Parameters
     ----------
@@ -78,8 +78,8 @@ class TreekitServed(Served):
         self.usual = tuple(self._say)
         self.explaining = frozenset({"rule", "contributions", "bias"})
         self.effort = model.n_trees * max(model.depth, 1)
-        # Of the model alone: a circle through this object would keep one that is replaced,
-        # and its arrays, until the collector finds it.
+        # Bound to the model only: a reference cycle through this object would keep a replaced
+        # model and its arrays in memory until the next garbage collection.
         self._sums = partial(_sums_of, model, model.scorer())
         self._why = Reasons(model)
         labels = _labels(schema.outputs[0])[1].tolist() if schema.task == "classification" else ()
@@ -87,9 +87,10 @@ class TreekitServed(Served):
         self.quick = Quick(name, version, model, usual, labels, ONE_TENSOR, self._sums)
 
     def _inputs(self) -> list[tuple[Spec, ...]]:
-        """One tensor where every column is a number, else one input a column; then the other.
+        """Return the forms of input, the preferred one first.
 
-        A tensor of texts does for both: they are read as those of a CSV file are.
+        One tensor is preferred if all columns are numeric, else one input per column.  A tensor
+        of strings is always accepted and parsed like a CSV file.
         """
         schema = self._model.schema
         whole = (-1, schema.n_features)
@@ -102,10 +103,10 @@ class TreekitServed(Served):
         return [numbers, columns, texts] if self._plain else [columns, texts]
 
     def read(self, tensors: Sequence[Tensor]) -> Batch:
-        """Check inputs: one tensor of all columns, or one named input a column.
+        """Validate and encode inputs: one tensor with all columns, or one input per column.
 
-        A tensor of numbers holds codes of levels, as the matrix of `Model.scorer` does; one
-        of BYTES holds texts, as a CSV file does.
+        A numeric tensor contains category codes, as the matrix of `Model.scorer`; a BYTES
+        tensor contains strings as in a CSV file.
         """
         schema = self._model.schema
         if len(tensors) == 1 and tensors[0].name == ONE_TENSOR and tensors[0].cells.ndim == 2:
@@ -124,22 +125,22 @@ class TreekitServed(Served):
         if tensor.datatype != "BYTES":
             return round_to(tensor.cells, schema.dtype)
         if tensor.shape[1] != schema.n_features:
-            return np.empty(tensor.shape, schema.dtype)  # refused above
+            return np.empty(tensor.shape, schema.dtype)  # rejected by the caller for its shape
         return self._coded(schema.names, tensor.cells.T, untyped=True)
 
     def _of_columns(self, tensors: Sequence[Tensor]) -> npt.NDArray[Any]:
         schema = self._model.schema
         given = {tensor.name: tensor for tensor in tensors}
         if len(given) < len(tensors):
-            raise InvalidRequestError("an input is given twice; give each column once")
+            raise InvalidRequestError("duplicate input; give each column once")
         for name in given:
             if name not in schema.names:
                 raise InvalidRequestError(self._no_input(name))
         for name in schema.names:
             if name not in given:
                 raise InvalidRequestError(
-                    f"input {name!r} is not among the request's inputs; model {self.name!r} needs "
-                    "each of its columns (null where a value is missing)"
+                    f"input {name!r} is missing from the request; model {self.name!r} requires "
+                    "all of its columns (null for missing values)"
                 )
         columns = [_one_column(given[name]) for name in schema.names]
         rows = len(columns[0])
@@ -147,7 +148,7 @@ class TreekitServed(Served):
             if len(column) != rows:
                 raise InvalidRequestError(
                     f"input {name!r} has {len(column)} rows but {schema.names[0]!r} has {rows}; "
-                    "all inputs need the same number of rows"
+                    "all inputs must have the same number of rows"
                 )
         if not self._plain or any(column.dtype.kind == "O" for column in columns):
             return self._coded(schema.names, columns, untyped=False)
@@ -160,8 +161,8 @@ class TreekitServed(Served):
         schema = self._model.schema
         if name == ONE_TENSOR:
             return (
-                f"input {name!r} is to have shape [rows, {schema.n_features}], all columns of "
-                f"model {self.name!r} in the order of its schema"
+                f"input {name!r} must have shape [rows, {schema.n_features}]: all columns of "
+                f"model {self.name!r} in schema order"
             )
         names = list(dict.fromkeys((ONE_TENSOR, *schema.names)))
         return f"model {self.name!r} has no input {name!r}; {near_names(name, names)}"
@@ -177,7 +178,7 @@ class TreekitServed(Served):
             raise InvalidRequestError(f"model {self.name!r}: {error}") from error
 
     def answer(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
-        """The outputs that are wanted."""
+        """Compute the selected outputs."""
         (matrix,) = batch.arrays
         try:
             total = self._sums(matrix) if any(name in self._say for name in wanted) else None
@@ -195,19 +196,19 @@ class TreekitServed(Served):
 
 
 def _one_column(tensor: Tensor) -> npt.NDArray[Any]:
-    """(rows,) of a tensor (rows,) or (rows, 1)."""
+    """Return a tensor of shape (rows,) or (rows, 1) as an array (rows,)."""
     if tensor.cells.ndim == 2 and tensor.shape[1] == 1:
         return tensor.cells[:, 0]
     if tensor.cells.ndim != 1:
         raise InvalidRequestError(
-            f"input {tensor.name!r} has shape {list(tensor.shape)}; a column's is [rows] or "
-            "[rows, 1]"
+            f"input {tensor.name!r} has shape {list(tensor.shape)}; the shape of a column is "
+            "[rows] or [rows, 1]"
         )
     return tensor.cells
 
 
 def _sums_of(model: Model, score: Scorer, matrix: npt.NDArray[Any]) -> Sums:
-    """(rows, values) sums of encoded rows."""
+    """Return the sums (rows, values) of encoded rows."""
     if len(matrix) == 1:
         return score.sums(matrix)[None]
     return sums(model, matrix)
@@ -217,7 +218,7 @@ Say = Callable[[Sums], npt.NDArray[Any]]
 
 
 def _answers(model: Model) -> dict[str, tuple[Spec, Say]]:
-    """The usual outputs: what each is, and what makes it of the sums of rows."""
+    """Return the spec of each default output and the function that computes it from sums."""
     schema = model.schema
     if schema.task == "regression":
         return {"value": _numbers(model)}
@@ -254,7 +255,7 @@ def _shares(model: Model, number: int, total: Sums) -> npt.NDArray[np.float64]:
 
 
 def _labels(output: Output) -> tuple[str, npt.NDArray[Any]]:
-    """The datatype of labels, and (classes,) of them; integers beyond 64 bits are texts."""
+    """Return datatype and labels (classes,) of a target; integers beyond 64 bits are strings."""
     labels = [python_label(label) for label in output.classes]
     if isinstance(labels[0], bool):
         return "BOOL", np.array(labels, dtype=np.bool_)
@@ -268,7 +269,7 @@ def _labels(output: Output) -> tuple[str, npt.NDArray[Any]]:
 
 
 def _reasons(model: Model) -> tuple[Spec, ...]:
-    """The outputs that are given to those who ask for them by name."""
+    """Return the specs of the outputs that must be selected by name."""
     schema = model.schema
     width = (schema.n_features, schema.n_values)
     return (
@@ -279,34 +280,32 @@ def _reasons(model: Model) -> tuple[Spec, ...]:
     )
 
 
-# ---------------------------------------------------------------- reasons
-# Why a row is answered so, as outputs: rules that fired, and what each column added.
+# ---------------------------------------------------------------- explanation outputs
+# ``rule``: for each tree the rule of the row's leaf, or the matching rule of a rule list, in
+# English with exact numerals.  For a fractional instance (missing policy ``fractional``) the rule
+# of the leaf with the largest part, with that part.
 #
-# ``rule``: in each tree the rule of the leaf in which the row ends, or the rule of a list
-# that fired, in English with exact numerals.  Where a row divides (missing policy
-# ``fractional``) that of the leaf with the largest part, which the text says.
-#
-# ``contributions`` and ``bias``: of each value of the answer (probabilities, margins before
-# a link, numbers), by the path decomposition of Saabas; see
-# `treekit.explain.contributions`.  Integers that add up to the row's sums exactly are
-# computed, and checked; what goes out is the double nearest to each.
+# ``contributions`` and ``bias``: path decomposition (Saabas) of each predicted value
+# (probabilities, margins before the link function, numbers); see
+# `treekit.explain.contributions`.  Computed as integers that add up exactly to the sums of the
+# row, which is checked, and returned as the nearest doubles.
 
 _KEPT = 8 << 20
-"""Characters of rules that a model keeps."""
+"""Maximum characters of rule texts cached per model."""
 
 _MOST_TEXT = 64 << 20
 _MOST_CELLS = 1 << 23
-"""Characters, and numbers, of one answer: vocabularies and columns may be many."""
+"""Maximum characters and numbers of one response, as there may be many categories and columns."""
 
 
 class Reasons:
-    """The reasons of one model; made when they are first asked for, safe in threads.
+    """Explanation outputs of one model, created on first use and thread-safe.
 
     Parameters
     ----------
     model : Model
     kept : int
-        Characters of texts to keep at most; the oldest are said anew when they are asked for.
+        Maximum characters of cached texts; the oldest are discarded first.
     """
 
     def __init__(self, model: Model, kept: int = _KEPT) -> None:
@@ -317,14 +316,14 @@ class Reasons:
         self._added: Added | None = None
 
     def output(self, name: str, matrix: npt.NDArray[Any]) -> Tensor:
-        """The output ``rule``, ``contributions`` or ``bias`` of encoded rows (rows, features).
+        """Compute output ``rule``, ``contributions`` or ``bias`` of encoded rows (rows, features).
 
         Raises
         ------
         TooLargeError
-            If the answer would be huge.
+            If the output would be too large.
         DataError
-            If a policy of the model refuses a row.
+            If a policy of the model rejects a row.
         """
         if name == "rule":
             return Tensor(name, "BYTES", self.rules(matrix))
@@ -333,19 +332,19 @@ class Reasons:
             return Tensor(name, "FP64", cells)
         if name != "contributions":
             raise InvalidRequestError(
-                f"there is no reason {name!r}; there are: rule, contributions, bias"
+                f"unknown explanation output {name!r}; expected rule, contributions or bias"
             )
         schema = self._model.schema
         if len(matrix) * schema.n_features * schema.n_values > _MOST_CELLS:
             raise TooLargeError(
-                f"the contributions of {len(matrix):,} rows are more than {_MOST_CELLS:,} numbers: "
+                f"the contributions of {len(matrix):,} rows exceed {_MOST_CELLS:,} numbers; "
                 "send fewer rows at once"
             )
         return Tensor(name, "FP64", self.added.contributions(matrix))
 
     @property
     def added(self) -> Added:
-        """What columns add; what does not depend on rows is computed once."""
+        """Feature contributions; the part that does not depend on rows is computed once."""
         with self._lock:
             if self._added is None:
                 self._added = Added(self._model)
@@ -358,26 +357,26 @@ class Reasons:
         return LeafRules(self._model)
 
     def rules(self, matrix: npt.NDArray[Any]) -> npt.NDArray[np.object_]:
-        """(rows, trees) object: the text of the rule of each row in each tree."""
+        """Return the rule text of each row in each tree as objects (rows, trees)."""
         from treekit.model.scoring import leaf_indices
 
         model = self._model
         leaves = leaf_indices(model, matrix).astype(np.int64)
         texts = self._said(leaves)
-        said = np.empty(leaves.shape, dtype=object)
+        found = np.empty(leaves.shape, dtype=object)
         size = 0
         for row, own in enumerate(leaves.tolist()):
-            said[row] = [texts[pair] for pair in enumerate(own)]
-            size += sum(map(len, said[row]))
+            found[row] = [texts[pair] for pair in enumerate(own)]
+            size += sum(map(len, found[row]))
             if size > _MOST_TEXT:
                 raise TooLargeError(
-                    f"the rules of {len(leaves):,} rows are more than {_MOST_TEXT:,} characters: "
+                    f"the rules of {len(leaves):,} rows exceed {_MOST_TEXT:,} characters; "
                     "send fewer rows at once"
                 )
-        return _with_parts(model, matrix, said) if model.mass > 1 else said
+        return _with_parts(model, matrix, found) if model.mass > 1 else found
 
     def _said(self, leaves: npt.NDArray[np.int64]) -> dict[tuple[int, int], str]:
-        """The texts of leaves (rows, trees), by tree and node."""
+        """Return the rule texts of leaves (rows, trees), by tree and node."""
         pairs = {pair for row in leaves.tolist() for pair in enumerate(row)}
         with self._lock:
             known = {pair: self._texts[pair] for pair in pairs if pair in self._texts}
@@ -402,7 +401,7 @@ class Reasons:
 def _with_parts(
     model: Model, matrix: npt.NDArray[Any], said: npt.NDArray[np.object_]
 ) -> npt.NDArray[np.object_]:
-    """The texts, those of rows that divide with the part that ends in the leaf."""
+    """Append the largest part to the texts of fractional instances."""
     ways = Ways(model)
     for row, cells in enumerate(round_to(matrix, model.schema.dtype)):
         if not _may_divide(model, cells):
@@ -416,33 +415,33 @@ def _with_parts(
 
 
 def _may_divide(model: Model, cells: npt.NDArray[np.float64]) -> bool:
-    """Whether anything is missing, or may be a level that a node never saw."""
+    """Return whether values are missing or may be unseen categories."""
     return bool(model.schema.nominal.any() or np.isnan(cells).any())
 
 
 # ---------------------------------------------------------------- contributions
-# What each column adds to the answers of many rows; once a model what rows do not alter.
+# Feature contributions of many rows; the part that does not depend on rows is computed once.
 #
-# The integers are those of `treekit.explain.contributions`.  Where every node asks one
-# column, all rows and trees climb together from their leaves to the roots, and what a node
-# changes is its column's.  Other trees, and rows that divide, are walked row by row.
+# The integers are those of `treekit.explain.contributions`.  If every node splits on one feature,
+# all rows and trees are traversed together from leaves to roots, and the change at each node is
+# added to its split feature.  Other trees and fractional instances are traversed row by row.
 
 Integers = npt.NDArray[np.int64]
 
 _ONE_COLUMN = (Split.LEAF, Split.THRESHOLD, Split.SUBSET, Split.MULTIWAY, Split.MISSING)
 _EXACT = 1 << 53
-"""Up to here a double holds every integer."""
+"""Every integer up to this one is exactly representable as a double."""
 
 
 class Ways:
-    """The ways of rows through the trees of a model; nodes are read when a row meets them."""
+    """Decision paths of rows through the trees of a model; nodes are read on demand."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
         self._nodes: dict[int, tuple[TreeNodes, Integers | None]] = {}
 
     def walk(self, tree: int, row: list[float]) -> tuple[list[Passage], list[tuple[int, int]]]:
-        """See `treekit.explain.decision_path.walk`."""
+        """Return the decision path of a row; see `treekit.explain.decision_path.walk`."""
         model = self._model
         if tree not in self._nodes:
             own = model.trees[tree]
@@ -453,7 +452,7 @@ class Ways:
 
 
 class Added:
-    """Contributions of a model's columns.
+    """Feature contributions of a model.
 
     Parameters
     ----------
@@ -462,7 +461,7 @@ class Added:
     Attributes
     ----------
     bias : (values,) float64
-        What the model says before it looks at a row.
+        Prediction at the roots, without any feature.
     """
 
     def __init__(self, model: Model) -> None:
@@ -477,27 +476,27 @@ class Added:
         self._climb = _Climb(model, self._units) if _is_plain(model, self._units) else None
 
     def contributions(self, matrix: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        """(rows, features, values) float64 of encoded rows (rows, features)."""
+        """Return contributions (rows, features, values) of encoded rows (rows, features)."""
         found = self.integers(matrix)
         return self._numbers(found)
 
     def integers(self, matrix: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """(rows, features, values) int64, or objects: what columns add, exactly.
+        """Return exact contributions (rows, features, values) as int64 or Python integers.
 
         Raises
         ------
         ModelError
-            If they do not add up to what the model says: a fault of treekit.
+            If they do not add up to the prediction, which is a bug in treekit.
         """
         found = self._walked(matrix) if self._climb is None else self._climb.climbed(matrix)
-        said = sums(self._model, matrix).astype(object) * fineness(self._model)
+        expected = sums(self._model, matrix).astype(object) * fineness(self._model)
         total = found.sum(axis=1).astype(object) + np.array(self._bias, dtype=object)
-        if (total != said).any():
-            row = int((total != said).any(axis=1).argmax())
+        if (total != expected).any():
+            row = int((total != expected).any(axis=1).argmax())
             raise ModelError(
-                f"the contributions of row {row} add up to {total[row].tolist()}, and the model "
-                f"says {said[row].tolist()}: a fault of treekit, please report it with the model "
-                "and the row"
+                f"the contributions of row {row} add up to {total[row].tolist()} instead of the "
+                f"prediction {expected[row].tolist()}; this is a bug in treekit, please report it "
+                "with the model and the row"
             )
         return found
 
@@ -514,9 +513,9 @@ class Added:
         return found
 
     def _numbers(self, integers: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        """The doubles that integers mean, as `treekit.explain.explanation.Sums.number`."""
+        """Convert integers to doubles as `treekit.explain.explanation.Sums.number`."""
         least, most = (int(f(integers)) if integers.size else 0 for f in (np.min, np.max))
-        if max(-least, most, self._divisor) > _EXACT:  # Python divides any integers exactly
+        if max(-least, most, self._divisor) > _EXACT:  # Python rounds any quotient correctly
             shares = (integers.astype(object) / self._divisor).astype(np.float64)
         else:
             shares = integers.astype(np.float64) / self._divisor
@@ -524,7 +523,7 @@ class Added:
 
 
 class _Climb:
-    """All trees as one forest of parents, for trees whose nodes ask one column each."""
+    """Parent links of all trees, for trees whose nodes split on one feature each."""
 
     def __init__(self, model: Model, units: list[Integers]) -> None:
         self._model = model
@@ -535,12 +534,12 @@ class _Climb:
             parts.append(np.where(parent < 0, -1, parent + root))
         self._parent = np.concatenate(parts)
         feature = np.concatenate([tree.feature for tree in model.trees])
-        self._column = feature[self._parent].astype(np.int64)  # of the root: never looked at
+        self._column = feature[self._parent].astype(np.int64)  # arbitrary and unused at roots
         own = np.concatenate(units)
         self._change = own - own[self._parent]
 
     def climbed(self, matrix: npt.NDArray[Any]) -> Integers:
-        """(rows, features, values) int64."""
+        """Return contributions (rows, features, values) int64."""
         model = self._model
         n_rows, n_features = len(matrix), model.schema.n_features
         n_values = model.schema.n_values
@@ -556,7 +555,7 @@ class _Climb:
 
 
 def _is_plain(model: Model, units: list[Integers]) -> bool:
-    """Whether rows stay whole, nodes ask one column, and no sum on the way passes 63 bits."""
+    """Return whether nodes split on one feature, without fractional instances or overflow."""
     if model.missing == "fractional" or not all(
         len(tree.surrogate_feature) == 0 and bool(np.isin(tree.kind, _ONE_COLUMN).all())
         for tree in model.trees

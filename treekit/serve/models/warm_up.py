@@ -1,9 +1,9 @@
-"""Machine code for serving, made ahead: ``python -m treekit.serve.models.warm_up``.
+"""Compile the kernels for serving ahead of time: ``python -m treekit.serve.models.warm_up``.
 
-A container's image that ran it answers its first request in a second, and may be read-only;
-see ``examples/deploy/Containerfile``.  ``NUMBA_CACHE_DIR`` says where the code is kept, and
-with ``NUMBA_CPU_NAME=generic`` it fits any machine of the architecture (a forest of 100
-trees is scored as fast as by code for the very machine).
+A container image built with it answers its first request within a second, and may be read-only;
+see ``examples/deploy/Containerfile``.  ``NUMBA_CACHE_DIR`` is the cache folder of the machine
+code; with ``NUMBA_CPU_NAME=generic`` it runs on any machine of the architecture (a forest of 100
+trees is scored as fast as with native code).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ROWS = (1, 2, _MANY)
 
 
 def warm(dtypes: Sequence[Dtype] = ("float32", "float64")) -> int:
-    """Ask models of each usual sort, in batches of several sizes; returns how many models."""
+    """Predict with common kinds of models in several batch sizes; return the number of models."""
     count = 0
     for model in _models(dtypes):
         served = TreekitServed("m", "1", "", model)
@@ -67,7 +67,7 @@ def _models(dtypes: Sequence[Dtype]) -> Iterator[Model]:
 
 
 def _node(schema: Schema) -> Node:
-    """A test of each column."""
+    """Build a tree that splits on each column."""
     low, high = ([1.0, 2.0], [3.0, 0.0]) if schema.classes else ([0.25], [0.75])
     below = threshold(0, 0.5, leaf(low), leaf(high), missing=1)
     if schema.nominal.any():

@@ -1,1 +1,1 @@
-"""Running a server: sockets, processes, connections, reloads, its start and its end."""
+"""Server processes: sockets, workers, connections, reloading, startup and shutdown."""

@@ -1,4 +1,4 @@
-"""What a server's parent process and its workers say to each other, and errors among it."""
+"""Messages between the parent process and its workers."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ What = Literal["load", "unload"]
 
 
 class Refusal(NamedTuple):
-    """An error, by the name of its class: what crosses is plain."""
+    """Error as class name and message, for transfer between processes."""
 
     kind: str
     message: str
 
 
 class Ready(NamedTuple):
-    """A worker answers requests."""
+    """Worker to parent: the worker serves requests."""
 
     models: list[dict[str, Any]]
     grpc_port: int | None
 
 
 class Failed(NamedTuple):
-    """A worker cannot start."""
+    """Worker to parent: the worker cannot start."""
 
     refusal: Refusal
 
 
 class Ask(NamedTuple):
-    """A worker was asked to load or unload; all are to do it."""
+    """Worker to parent: all workers must load or unload a model."""
 
     number: int
     what: What
@@ -42,7 +42,7 @@ class Ask(NamedTuple):
 
 
 class Do(NamedTuple):
-    """A worker is to load or unload."""
+    """Parent to worker: load or unload a model."""
 
     number: int
     what: What
@@ -50,26 +50,26 @@ class Do(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A worker has done so, or refused."""
+    """Worker to parent: the worker has executed a `Do`, or failed."""
 
     number: int
     refusal: Refusal | None
 
 
 class Answer(NamedTuple):
-    """All have done what a worker asked for, or one refused."""
+    """Parent to worker: all workers have executed its `Ask`, or one failed."""
 
     number: int
     refusal: Refusal | None
 
 
 def refusal_of(error: Exception) -> Refusal:
-    """An error as what crosses."""
+    """Convert an error to a message."""
     return Refusal(type(error).__name__, str(error))
 
 
 def error_of(refusal: Refusal, otherwise: type[TreekitError] = UnavailableError) -> TreekitError:
-    """What crossed as an error: one of `treekit.serve.errors`, or `otherwise`."""
+    """Convert a message to an error of `treekit.serve.errors`, or to `otherwise`."""
     kind = getattr(errors, refusal.kind, None)
     if isinstance(kind, type) and issubclass(kind, ServeError):
         return kind(refusal.message)

@@ -1,4 +1,4 @@
-"""Running a server: checks, sockets, models, and processes until a signal ends them."""
+"""Run a server: check settings, bind sockets, and run processes until a signal."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ __all__ = [
 
 
 def serve(settings: ServeSettings) -> None:
-    """Serve models until SIGINT or SIGTERM; returns when all that had begun is answered.
+    """Serve models until SIGINT or SIGTERM; return after all requests in progress.
 
-    A second signal ends the process at once, with 128 and its number.  With more than one
-    worker, programs that call this need ``if __name__ == "__main__":`` around what they do,
-    as for all of `multiprocessing`.
+    A second signal ends the process immediately with exit code 128 plus its number.  With
+    several workers, the calling program needs an ``if __name__ == "__main__":`` guard, as always
+    with `multiprocessing`.
 
     Parameters
     ----------
@@ -47,9 +47,9 @@ def serve(settings: ServeSettings) -> None:
     Raises
     ------
     SettingError, DataError, ModelFileError
-        If the server cannot start; nothing has been served then.
+        If the server cannot start.
     MissingExtraError
-        Without the extra ``serve``, or ``grpc`` where that is asked for.
+        If the extra ``serve`` is not installed, or ``grpc`` if it is needed.
     """
     check_settings(settings)
     log = configure_logging(settings.log)
@@ -67,7 +67,7 @@ def serve(settings: ServeSettings) -> None:
 
 
 def _serve_here(settings: ServeSettings, sockets: list[socket.socket], log: Log) -> None:
-    """Serve in this process."""
+    """Serve in the current process."""
     from treekit.serve.process.worker import Process, load_first, make_service
 
     service = make_service(settings)
@@ -81,7 +81,7 @@ def _serve_here(settings: ServeSettings, sockets: list[socket.socket], log: Log)
 
     def leave(code: int) -> None:
         log.close()
-        os._exit(code)  # not an exception: nobody is to catch it, and no thread to be waited for
+        os._exit(code)  # an exception could be caught, and threads would be joined
 
     with (
         stopping(process.end, leave),
@@ -91,14 +91,14 @@ def _serve_here(settings: ServeSettings, sockets: list[socket.socket], log: Log)
 
 
 def _serve_by_workers(settings: ServeSettings, sockets: list[socket.socket], log: Log) -> None:
-    """Serve in processes of their own, which this one starts, and again if they die."""
+    """Serve in worker processes, which this process starts and restarts."""
     from treekit.serve.http.metrics import shared_metrics
     from treekit.serve.process.supervisor import Workers
 
-    with contextlib.ExitStack() as held:
-        held.enter_context(shared_metrics(settings.workers))
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(shared_metrics(settings.workers))
         if settings.grpc_port is not None:
-            shared = held.enter_context(bind_shared(settings.host, settings.grpc_port))
+            shared = stack.enter_context(bind_shared(settings.host, settings.grpc_port))
             settings = msgspec.structs.replace(settings, grpc_port=shared.getsockname()[1])
         workers = Workers(settings, sockets, log, Start(settings, sockets))
         with stopping(workers.end, sys.exit):
@@ -107,21 +107,21 @@ def _serve_by_workers(settings: ServeSettings, sockets: list[socket.socket], log
 
 @contextlib.contextmanager
 def stopping(end: Callable[[], None], at_once: Callable[[int], None]) -> Iterator[None]:
-    """Let the first signal end gently, and the next one at once.
+    """Handle signals: the first one ends gracefully, the second one immediately.
 
     Parameters
     ----------
     end : callable
-        Asks for the end; safe in a signal handler.
+        Requests a graceful shutdown; safe in a signal handler.
     at_once : callable
-        Ends with an exit code.
+        Ends the process with an exit code.
     """
-    told: list[int] = []
+    received: list[int] = []
 
     def handle(number: int, frame: FrameType | None) -> None:
         del frame
-        told.append(number)
-        if len(told) == 1:
+        received.append(number)
+        if len(received) == 1:
             end()
         else:
             at_once(128 + number)
@@ -142,20 +142,20 @@ def stopping(end: Callable[[], None], at_once: Callable[[int], None]) -> Iterato
 
 
 # ---------------------------------------------------------------- checks
-# What is looked at before a server starts, so that a mistake is told at once and in words.
+# Checks before startup, to report mistakes early and clearly.
 
 
 def check_settings(settings: ServeSettings) -> None:
-    """Refuse settings with which no server can start.
+    """Check settings before startup.
 
     Raises
     ------
     SettingError
-        For settings that contradict each other, and files of TLS that cannot be used.
+        If settings contradict each other or TLS files are invalid.
     DataError, ModelFileNotFoundError
-        For sources that are not there, are no models, or are of one name.
+        If sources do not exist, are not models, or have the same model name.
     MissingExtraError
-        Without the libraries of the extras ``serve`` and ``grpc``.
+        If libraries of the extras ``serve`` and ``grpc`` are not installed.
     """
     _check_libraries(settings)
     _check_place(settings)
@@ -174,24 +174,22 @@ def _check_libraries(settings: ServeSettings) -> None:
 def _check_place(settings: ServeSettings) -> None:
     if not settings.host:
         raise SettingError(
-            "the host is empty; give an address, 127.0.0.1 for programs on this machine alone"
+            "the host is empty; give an address, such as 127.0.0.1 for this machine only"
         )
     if settings.workers < 1:
-        raise SettingError(f"the server has {settings.workers} workers; give 1 or more")
+        raise SettingError(f"got {settings.workers} workers; give 1 or more")
     if settings.grpc_port is not None:
         if settings.grpc_port == settings.port != 0:
             raise SettingError(
-                f"HTTP and gRPC are both to listen on port {settings.port}; give two"
+                f"HTTP and gRPC have the same port {settings.port}; give different ports"
             )
         if settings.workers > 1 and not hasattr(socket, "SO_REUSEPORT"):
-            raise SettingError(
-                "workers cannot share a port for gRPC on this system; give one worker"
-            )
+            raise SettingError("workers cannot share a gRPC port on this system; give one worker")
 
 
 def _check_sources(settings: ServeSettings) -> None:
     if not settings.sources:
-        raise SettingError("there is nothing to serve; give model files, or folders of them")
+        raise SettingError("no models to serve; give model files, or folders of model files")
     for source in settings.sources:
         if not Path(source).exists():
             raise ModelFileNotFoundError(f"there is no model file or folder {source!r}")
@@ -200,25 +198,25 @@ def _check_sources(settings: ServeSettings) -> None:
         raise troubles[0]
     if not found and not settings.reload_seconds and not settings.control:
         raise DataError(
-            f"there is no model in {', '.join(map(repr, settings.sources))}, and nothing would "
-            "load one that comes later: put one there, or leave --reload as it is"
+            f"there is no model in {', '.join(map(repr, settings.sources))}, and reloading is "
+            "disabled: add a model, or do not disable --reload"
         )
 
 
 def make_tls(settings: ServeSettings) -> ssl.SSLContext | None:
-    """The context of a server's certificate; None without one.
+    """Create the TLS context, or None without a certificate.
 
     Raises
     ------
     SettingError
-        If a file is not there, not what it should be, or the two do not belong together.
+        If a file is missing or invalid, or the key does not match the certificate.
     """
     cert, key = settings.tls_cert, settings.tls_key
     if cert is None and key is None:
         return None
     if cert is None or key is None:
         given, other = ("key", "--tls-cert") if cert is None else ("certificate", "--tls-key")
-        raise SettingError(f"there is a TLS {given} alone; give {other}, too")
+        raise SettingError(f"a TLS {given} was given without {other}; give both")
     for path in (cert, key):
         try:
             Path(path).read_bytes()
@@ -230,7 +228,7 @@ def make_tls(settings: ServeSettings) -> ssl.SSLContext | None:
     except ssl.SSLError as error:
         why = error.reason or str(error)
         raise SettingError(
-            f"{cert!r} and {key!r} are no certificate and its key ({why}): give PEM files that "
-            "belong together, and a key that is not encrypted"
+            f"{cert!r} and {key!r} are not a certificate and its key ({why}): give PEM files that "
+            "belong together, and an unencrypted key"
         ) from None
     return context

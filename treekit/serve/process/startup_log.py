@@ -1,7 +1,4 @@
-"""What a server says to whoever runs it: one line on stderr for each event.
-
-As text for people, or as JSON for programs that collect lines.
-"""
+"""Log messages at startup, and listening sockets."""
 
 from __future__ import annotations
 
@@ -29,39 +26,39 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- saying
+# ---------------------------------------------------------------- startup messages
 
 _LISTED = 20
-"""Models that are told of at the start, each in a line."""
+"""Maximum models listed at startup, one per line."""
 
 _PATIENCE = 2.0
-"""Seconds of silence at the start."""
+"""Seconds of loading before a message is logged."""
 
 
 class Say(Protocol):
-    """Tell the operator that something happened."""
+    """Function that logs an event."""
 
     def __call__(self, event: str, message: str, *, level: str = "info", **facts: Any) -> None:
-        """Tell it.
+        """Log an event.
 
         Parameters
         ----------
         event : str
-            A short fixed name, for programs.
+            Short fixed name, for programs.
         message : str
-            A sentence, for people.
+            Message for people.
         level : {"info", "warning", "error"}
         **facts
-            What the sentence is about, as values that JSON has.
+            JSON values with the details of the message.
         """
 
 
 @contextlib.contextmanager
 def soon_said(say: Say, seconds: float = _PATIENCE) -> Iterator[None]:
-    """Say that models are being loaded, if that takes longer than so many seconds."""
+    """Log that models are being loaded, if the block takes longer than `seconds`."""
     message = (
-        "models are being loaded; the first time on a machine, and after each installation, "
-        "treekit's machine code is compiled, which takes some 10 to 40 s"
+        "loading models; on the first run on a machine, and after each installation, treekit "
+        "compiles its machine code, which takes about 10 to 40 s"
     )
     timer = threading.Timer(seconds, say, ("loading", message))
     timer.daemon = True
@@ -73,20 +70,20 @@ def soon_said(say: Say, seconds: float = _PATIENCE) -> Iterator[None]:
 
 
 class Start(NamedTuple):
-    """What is told when a server listens."""
+    """Messages logged when a server is ready."""
 
     settings: ServeSettings
     sockets: Sequence[socket.socket]
 
     def tell(self, say: Say, models: Sequence[dict[str, Any]], grpc_port: int | None) -> None:
-        """Tell which models there are, and where to ask them; that it listens comes last.
+        """Log the models and the addresses of the server; the HTTP address comes last.
 
         Parameters
         ----------
         say : Say
         models : sequence of dict
-            ``name``, ``version``, and ``platform`` and, of treekit's own, ``trees``; of those
-            that are refused, ``reason``.
+            ``name``, ``version``, ``platform`` and, for treekit models, ``trees``; ``reason``
+            instead of the last two for rejected models.
         grpc_port : int, optional
         """
         settings = self.settings
@@ -99,14 +96,14 @@ class Start(NamedTuple):
         if len(served) > _LISTED:
             say("models", f"and {len(served) - _LISTED} more models", models=len(served))
         for one in refused:
-            message = f"model {one['name']!r} is refused: {one['reason']}"
+            message = f"model {one['name']!r} was rejected: {one['reason']}"
             say("model-refused", message, level="error", **_told(one))
         if not models:
-            say("no-models", "there is no model yet; waiting for one", level="warning")
+            say("no-models", "no model found yet; waiting for one", level="warning")
         if settings.token_file is None and not is_loopback(settings.host):
             say(
                 "open",
-                f"whoever reaches {settings.host} may ask, and no token is asked for; "
+                f"any client that reaches {settings.host} may send requests without a token; "
                 "see --token-file",
                 level="warning",
                 host=settings.host,
@@ -116,33 +113,33 @@ class Start(NamedTuple):
             place = f"{settings.host}:{grpc_port}"
             say("listening-grpc", f"gRPC on {place}", port=grpc_port)
         page = f"{url_of(settings, self.sockets, nearby=True)}/"
-        say("page", f"the page is {page}", url=page)
+        say("page", f"web page at {page}", url=page)
         say("listening", f"listening on {url}", url=url)
 
 
 def _told(model: dict[str, Any]) -> dict[str, Any]:
-    """A model by the names that lines about it have throughout."""
+    """Rename the keys of a model description for the log."""
     return {("model" if name == "name" else name): value for name, value in model.items()}
 
 
-# ---------------------------------------------------------------- listening
-# Where a server listens: sockets that are bound before anything is loaded, and their names.
+# ---------------------------------------------------------------- sockets
+# Sockets are bound before models are loaded.
 
 
 def bind(host: str, port: int) -> list[socket.socket]:
-    """Sockets of every address of a host, on one port, not yet listening.
+    """Bind a socket to each address of a host on one port, without listening.
 
     Parameters
     ----------
     host : str
-        A name or an address.
+        Name or address.
     port : int
-        0: any that is free, the same for each address.
+        Port; 0 for any free one, the same for all addresses.
 
     Raises
     ------
     SettingError
-        If the host has no address here, or the port is taken or not permitted.
+        If the host has no address on this machine, or the port is in use or not permitted.
     """
     bound: list[socket.socket] = []
     try:
@@ -163,9 +160,9 @@ def _addresses(host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:
     except (OSError, UnicodeError) as error:
         raise SettingError(
             f"the host {host!r} has no address: {getattr(error, 'strerror', None) or error}; give "
-            "an address of this machine, 127.0.0.1 for programs on it alone, 0.0.0.0 for all"
+            "an address of this machine, 127.0.0.1 for local clients only, 0.0.0.0 for all"
         ) from None
-    # A machine whose IPv6 is off still has the name localhost with an IPv6 address.
+    # On a machine with IPv6 disabled, localhost may still have an IPv6 address.
     known: dict[tuple[socket.AddressFamily, str], None] = {}
     for family, _, _, _, where in found:
         known[family, str(where[0])] = None
@@ -182,7 +179,7 @@ def _usable(family: socket.AddressFamily, address: str) -> bool:
 
 
 def _bind(opened: socket.socket, host: str, address: str, port: int) -> None:
-    if os.name == "posix":  # elsewhere it would let two servers share a port
+    if os.name == "posix":  # on Windows two servers could share a port with it
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if opened.family == socket.AF_INET6:
         opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -194,23 +191,23 @@ def _bind(opened: socket.socket, host: str, address: str, port: int) -> None:
 
 def _refusal(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"port {port} of {host} is in use; choose another with --port, or 0 for any"
+        return f"port {port} of {host} is in use; give another with --port, or 0 for any free port"
     if error.errno == errno.EACCES:
-        return f"port {port} needs rights that this user lacks; choose one above 1023 with --port"
+        return f"no permission for port {port}; give one above 1023 with --port"
     if error.errno == errno.EADDRNOTAVAIL:
-        return f"the host {host!r} is no address of this machine; choose another with --host"
+        return f"the host {host!r} is not an address of this machine; give another with --host"
     return f"cannot listen on {host} port {port}: {error.strerror or error}"
 
 
 def listen(opened: socket.socket, host: str, backlog: int) -> None:
-    """Have a bound socket listen.
+    """Start listening on a bound socket.
 
-    Two servers that are started at once may both bind a port; here the second one is told.
+    Two servers started simultaneously may both bind a port; the second one fails here.
 
     Raises
     ------
     SettingError
-        If the port is taken.
+        If the port is in use.
     """
     try:
         opened.listen(backlog)
@@ -219,25 +216,25 @@ def listen(opened: socket.socket, host: str, backlog: int) -> None:
 
 
 def bind_shared(host: str, port: int) -> socket.socket:
-    """A socket that holds a port for processes that each bind it, too (``SO_REUSEPORT``).
+    """Reserve a port for processes that each bind it (``SO_REUSEPORT``).
 
     Raises
     ------
     SettingError
-        As `bind`; also if a process of another server holds the port so.
+        As `bind`; also if another server uses the port with ``SO_REUSEPORT``.
     """
-    for taken in bind(host, port):  # without SO_REUSEPORT: a stranger's would not be seen
+    for taken in bind(host, port):  # without SO_REUSEPORT, to detect another server
         port = _port_of(taken)
         taken.close()
     family, address = _addresses(host, port)[0]
-    held = socket.socket(family, socket.SOCK_STREAM)
-    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    reserved = socket.socket(family, socket.SOCK_STREAM)
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
-        _bind(held, host, address, port)
+        _bind(reserved, host, address, port)
     except BaseException:
-        held.close()
+        reserved.close()
         raise
-    return held
+    return reserved
 
 
 def _port_of(opened: socket.socket) -> int:
@@ -247,7 +244,7 @@ def _port_of(opened: socket.socket) -> int:
 def url_of(
     settings: ServeSettings, sockets: Sequence[socket.socket], *, nearby: bool = False
 ) -> str:
-    """The address of a server; `nearby`: one that a browser on this machine can open."""
+    """Return the URL of a server; `nearby`: one for a browser on this machine."""
     scheme = "https" if settings.tls_cert else "http"
     host = settings.host
     if nearby:
@@ -256,7 +253,7 @@ def url_of(
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only programs on this machine reach a host's addresses."""
+    """Return whether all addresses of a host are loopback addresses."""
     try:
         return all(
             ipaddress.ip_address(address.partition("%")[0]).is_loopback

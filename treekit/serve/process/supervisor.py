@@ -1,8 +1,8 @@
-"""The parent of several workers: starts them, starts them again, and passes on what one is told.
+"""Parent process of several workers: starts and restarts them, and broadcasts model changes.
 
-A model that one worker is asked to load or unload is loaded or unloaded by all, one request
-after the other, before that one answers; a worker that begins later is told what was unloaded
-before.  So no worker answers with what a finished request has put aside.
+If a worker receives a request to load or unload a model, all workers execute it, one request after
+the other, before the response is sent; workers started later receive the list of unloaded models.
+So no worker serves a model after the request that unloaded it was answered.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ __all__ = [
 ]
 
 _LOOK = 0.2
-"""Seconds between looks at what signals and time bring."""
+"""Maximum seconds between checks of signals and time limits."""
 _AT_ONCE = 32
-"""Requests to load and unload that may wait for workers."""
+"""Maximum pending requests to load or unload models."""
 _SHORT_LIFE = 10.0
 _LONGEST_PAUSE = 30.0
 _LAST_SECONDS = 5.0
-"""What a worker has to end after its last answer, before it is ended."""
+"""Seconds that a worker has to end after its last response before it is killed."""
 
 
 @dataclass(eq=False)
 class _Worker:
-    """One process, or the place where one is to be."""
+    """Worker process, running or to be started."""
 
     number: int
     process: SpawnProcess | None = None
@@ -49,33 +49,33 @@ class _Worker:
     began: float = 0.0
     ready: bool = False
     pause: float = 0.0
-    """Seconds from its last death to its next start."""
+    """Seconds from its last end to its next start."""
 
 
 @dataclass
 class _Order:
-    """A request to load or unload that goes round."""
+    """Request to load or unload a model, broadcast to all workers."""
 
     asker: _Worker
     ask: Ask
     until: float
     was_left_out: bool = False
     waiting: set[int] = field(default_factory=set)
-    """Workers that have not confirmed it, by number."""
+    """Numbers of the workers that have not confirmed it."""
     refusals: list[Refusal] = field(default_factory=list)
 
 
 class Workers:
-    """Processes that share a port.
+    """Supervisor of worker processes that share a port.
 
     Parameters
     ----------
     settings : ServeSettings
     sockets : sequence of socket
-        Bound; each worker listens on them.
+        Bound sockets on which all workers listen.
     say : Say
     start : Start
-        What is told when all listen.
+        Messages logged when all workers are ready.
     """
 
     def __init__(
@@ -91,12 +91,12 @@ class Workers:
         self._ending = False
 
     def run(self) -> None:
-        """Start workers, and keep so many going, until `end`; returns when all have ended.
+        """Start workers and restart them until `end`; return when all have ended.
 
         Raises
         ------
         TreekitError
-            If the first ones cannot start.
+            If the workers cannot start initially.
         """
         try:
             while True:
@@ -112,11 +112,11 @@ class Workers:
                 worker.process.join()
 
     def end(self) -> None:
-        """Let all answer what they have begun, and end; safe in a signal handler."""
+        """Shut down all workers after their requests in progress; safe in a signal handler."""
         self._ending = True
 
     def kill(self) -> None:
-        """End all at once."""
+        """Kill all workers."""
         for worker in self._living():
             assert worker.process is not None  # noqa: S101 - it lives
             worker.process.kill()
@@ -124,7 +124,7 @@ class Workers:
     def _living(self) -> list[_Worker]:
         return [worker for worker in self._workers if worker.process is not None]
 
-    # ----------------------------------------------------------- life and death
+    # ------------------------------------------------------- starts and restarts
 
     def _start_missing(self) -> None:
         now = time.monotonic()
@@ -151,7 +151,7 @@ class Workers:
         theirs.close()
 
     def _bury(self, worker: _Worker) -> None:
-        """Take note of a death."""
+        """Clean up after a worker that has ended, and schedule its restart."""
         assert worker.process is not None  # noqa: S101 - it was alive
         assert worker.link is not None  # noqa: S101
         worker.process.join()
@@ -166,13 +166,13 @@ class Workers:
         if self._ending:
             return
         if not self._told:
-            raise SettingError(f"worker {worker.number} ended as it began: {_end_of(code)}")
+            raise SettingError(f"worker {worker.number} ended at startup: {_end_of(code)}")
         lived = time.monotonic() - worker.began
         worker.pause = min(max(2 * worker.pause, 0.5), _LONGEST_PAUSE) * (lived < _SHORT_LIFE)
         worker.began = time.monotonic()
         self._say(
             "worker-died",
-            f"worker {worker.number} ended: {_end_of(code)}; it is started again"
+            f"worker {worker.number} ended: {_end_of(code)}; restarting"
             + (f" in {worker.pause:g} s" if worker.pause else ""),
             level="error",
             worker=worker.number,
@@ -180,7 +180,7 @@ class Workers:
         )
 
     def _be_patient(self) -> None:
-        """Do what time brings."""
+        """Enforce the time limits of requests and of shutdown."""
         now = time.monotonic()
         for number, order in list(self._orders.items()):
             if now >= order.until:
@@ -189,7 +189,7 @@ class Workers:
                     Refusal(
                         "UnavailableError",
                         f"worker {missing} of {len(self._workers)} has not confirmed that model "
-                        f"{order.ask.name!r} was {order.ask.what}ed; ask again",
+                        f"{order.ask.name!r} was {order.ask.what}ed; retry",
                     )
                 )
                 order.waiting.clear()
@@ -198,7 +198,7 @@ class Workers:
             return
         if self._end_by is None:
             self._end_by = now + self._settings.limits.seconds + _LAST_SECONDS
-            for opened in self._sockets:  # else clients would be let in where nobody is left
+            for opened in self._sockets:  # otherwise clients could still connect, without answer
                 opened.close()
             for worker in self._living():
                 assert worker.process is not None  # noqa: S101 - it lives
@@ -206,10 +206,10 @@ class Workers:
         elif now >= self._end_by:
             self.kill()
 
-    # ------------------------------------------------------------------ talking
+    # ----------------------------------------------------------------- messages
 
     def _hear(self) -> None:
-        """Take what workers say, and their deaths, for a while."""
+        """Wait for messages and ends of workers, and process them."""
         links: dict[Any, _Worker] = {worker.link: worker for worker in self._living()}
         ends: dict[Any, _Worker] = {
             worker.process.sentinel: worker for worker in self._living() if worker.process
@@ -221,11 +221,11 @@ class Workers:
                     if not self._hear_one(worker):
                         break
                 self._bury(worker)
-                return  # others are heard at once, and none of them twice
+                return  # the remaining events are reported by the next call
             self._hear_one(links[heard])
 
     def _hear_one(self, worker: _Worker) -> bool:
-        """Take one message; False if there will be none."""
+        """Process one message; return False if the connection is closed."""
         assert worker.link is not None  # noqa: S101 - it lives
         try:
             message = worker.link.recv()
@@ -257,22 +257,22 @@ class Workers:
 
     def _tell_ready(self, worker: _Worker, message: Ready) -> None:
         if self._told:
-            self._say("worker-started", f"worker {worker.number} answers", worker=worker.number)
+            self._say("worker-started", f"worker {worker.number} is ready", worker=worker.number)
         elif all(one.ready for one in self._workers):
             self._told = True
             self._start.tell(self._say, message.models, message.grpc_port)
 
     def _send_round(self, asker: _Worker, ask: Ask) -> None:
-        """Pass on to all what one was asked."""
+        """Broadcast a request of one worker to all workers."""
         until = time.monotonic() + self._settings.limits.seconds
         order = _Order(asker, ask, until)
         if len(self._orders) >= _AT_ONCE:
             order.refusals.append(
-                Refusal("BusyError", "too many models are being loaded and unloaded; try again")
+                Refusal("BusyError", "server busy: too many pending model changes; retry later")
             )
             self._close_if_done(0, order)
             return
-        # At once: for a worker that begins while the others are at it.
+        # Updated immediately, for workers that start before the others have finished.
         order.was_left_out = ask.name in self._left_out
         (self._left_out.add if ask.what == "unload" else self._left_out.discard)(ask.name)
         self._issued += 1
@@ -285,7 +285,7 @@ class Workers:
         if order.waiting:
             return
         self._orders.pop(number, None)
-        if order.refusals and order.refusals[0].kind != "UnavailableError":  # nobody did it
+        if order.refusals and order.refusals[0].kind != "UnavailableError":  # not executed
             change = self._left_out.add if order.was_left_out else self._left_out.discard
             change(order.ask.name)
         if order.asker.link is not None:
@@ -294,7 +294,7 @@ class Workers:
 
 
 def _send(worker: _Worker, message: Any) -> bool:
-    """Whether the worker can be told; one that is dying is buried soon."""
+    """Send a message to a worker; return False if the worker is ending."""
     assert worker.link is not None  # noqa: S101 - it lives
     try:
         worker.link.send(message)

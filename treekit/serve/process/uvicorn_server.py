@@ -1,4 +1,4 @@
-"""uvicorn as this server's HTTP: how it listens, and how it ends without losing an answer."""
+"""HTTP server on uvicorn: fast path, connection limits, and graceful shutdown."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ __all__ = [
 # ---------------------------------------------------------------- http server
 
 BACKLOG = 2048
-"""Connections that wait to be taken up."""
+"""Maximum connections waiting to be accepted."""
 
 _KEEP_ALIVE = 75
-"""Seconds that an idle connection stays open: longer than load balancers keep theirs (60 s),
-so that it is they who close it, and none sends a request into a closing one."""
+"""Seconds that an idle connection stays open: longer than in load balancers (60 s), so that these
+close connections first and never send a request on a closing one."""
 
 _LINGER = 0.5
-"""Seconds after the call to end in which connections that come to life are still answered."""
+"""Seconds after the start of shutdown in which idle connections may still send requests."""
 
 _CLOSE = (b"connection", b"close")
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """A loop of uvloop where it is installed, else of asyncio."""
+    """Create an event loop with uvloop if installed, else with asyncio."""
     try:
         import uvloop
     except ImportError:
@@ -64,18 +64,18 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 class HttpServer(uvicorn.Server):
-    """One process' HTTP server.
+    """HTTP server of one process.
 
     Parameters
     ----------
     app : Gate
     service : Service
-        Told that it closes when the server is to end.
+        Service, marked as closing at shutdown.
     settings : ServeSettings
     started : callable
-        Called when it answers.
+        Called when the server is ready.
     beside : coroutine function
-        Ends what ends at the same time.
+        Shutdown of other servers, run concurrently.
     """
 
     def __init__(
@@ -92,28 +92,28 @@ class HttpServer(uvicorn.Server):
         self._tell_started = started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen."""
+        """Start listening."""
         await super().startup(sockets)
         self._tell_started()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals to who runs the server: `run` or the parent process."""
+        """Do nothing: `treekit.serve.process.run` or the parent process handles signals."""
         yield
 
     def end(self) -> None:
-        """End when what is being answered is answered; safe in a signal handler.
+        """Shut down after all requests in progress; safe in a signal handler.
 
-        From now on the server is not ready, so that load balancers turn to others.
+        The server is not ready from now on, so that load balancers use other servers.
         """
         self._service.closing = True
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer what has begun, and end.
+        """Answer all requests in progress and stop.
 
-        Clients that are at work learn with their next answer that the connection closes after
-        it, and lose none.  Only then are idle connections closed, and the socket.
+        Active clients receive ``Connection: close`` with their next response, so no request is
+        lost.  Then idle connections and the socket are closed.
         """
         self.server_state.default_headers[:] = [*self.server_state.default_headers, _CLOSE]
         until = time.monotonic() + _LINGER
@@ -131,7 +131,7 @@ def _config(app: Gate, settings: ServeSettings) -> uvicorn.Config:
         interface="asgi3",
         log_config=None,
         access_log=False,
-        proxy_headers=False,  # addresses decide nothing here, and anybody could claim one
+        proxy_headers=False,  # addresses are only logged, and clients could forge the headers
         server_header=False,
         backlog=BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE,
@@ -141,65 +141,65 @@ def _config(app: Gate, settings: ServeSettings) -> uvicorn.Config:
     )
 
 
-# ---------------------------------------------------------------- at once
-# HTTP/1.1 of uvicorn, which answers the commonest request without a task.
+# ---------------------------------------------------------------- fast path
+# Extension of uvicorn's HTTP/1.1 protocol that answers the most common requests without a task.
 #
-# For each request uvicorn makes a task, an event and two messages, and looks through the headers
-# of the answer: half of what one row takes (measured).  None of it is needed by an answer that
-# is there at once.  Whatever is not plainly such a request goes on as it always would.
+# For each request uvicorn creates a task, an event and two messages, and scans the response
+# headers: half of the time of a request with one row (measured).  A response available immediately
+# needs none of this.  All other requests are processed by uvicorn as usual.
 #
-# What the event loop reads in one turn is answered together, and only then written: the same
-# code runs again while the processor still has it, and a client on the same machine is woken
-# once.  With eight clients that is a third of what a request takes (measured); none waits for
-# more than the answers of others that came at the same time, or half a millisecond.
+# Requests read in one iteration of the event loop are answered together and then written, which
+# keeps code in the processor cache and wakes a client on the same machine only once.  With eight
+# clients this saves a third of the time of a request (measured); no request waits longer than for
+# the others of the same iteration, or half a millisecond.
 
 _log = logging.getLogger(__name__)
 
 _PLAIN = re.compile(rb"/[A-Za-z0-9._~/-]*/infer").fullmatch
-"""Targets of inference requests whose path is written as it is: no escapes, no query."""
+"""Match targets of inference requests without escapes and query."""
 
 _LONGEST = 0.0005
-"""Seconds that an answer waits for others."""
+"""Maximum seconds that a response waits for others."""
 
 _TURN = 0.002
-"""Seconds after which the event loop reads again, and takes up a new connection."""
+"""Maximum seconds per iteration, so that the event loop reads again and accepts connections."""
 
 _TRAILERS = 1 << 16
-"""Bytes of headers behind a body that are read, and dropped: nobody here asks for any."""
+"""Maximum bytes of trailers (headers after a body), which are ignored."""
 
 
 class AtOnceProtocol(HttpToolsProtocol):
-    """A connection whose requests are begun when their body is there, if that is at once.
+    """Connection that answers requests immediately if head and body arrive together.
 
     Attributes
     ----------
     gate : Gate, optional
-        Gives answers at once; None: there are none such.
+        Middleware that computes responses; None disables the fast path.
     whole : list of AtOnceProtocol
-        Connections with a request that was read in this turn of the event loop.
+        Connections with a complete request read in this iteration of the event loop.
     """
 
     gate: ClassVar[Gate | None] = None
     whole: ClassVar[list[AtOnceProtocol]]
 
     _answered: object = None
-    """The scope of the last request that was answered at once."""
+    """Scope of the last request answered on the fast path."""
     _held: list[bytes] | None = None
-    """The body, so far, of a request that is not begun."""
+    """Parts of the body of a pending request, which was not passed to uvicorn."""
     is_whole = False
-    """Whether the request that is held waits to be answered, in this turn of the event loop."""
+    """Whether the pending request is complete and to be answered in this iteration."""
     _is_lost = False
     is_between = True
-    """Whether the next byte begins a request."""
+    """Whether the next byte starts a request."""
     _in_head = False
     _trailers = 0
-    """Bytes of headers that came behind the body."""
+    """Bytes of trailers received after the body."""
     _fresh = False
-    """Whether this is the first request of what was read: one that sends many waits for others
-    between them."""
+    """Whether this is the first request of the bytes read: further pipelined requests are not
+    answered on the fast path, so that other clients get their turn."""
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; a request whose body is not all there begins as it always would."""
+        """Receive bytes; a request with an incomplete body is passed to uvicorn."""
         self.settle()
         self._fresh = True
         super().data_received(data)
@@ -207,22 +207,22 @@ class AtOnceProtocol(HttpToolsProtocol):
             self._begin()
 
     def on_message_begin(self) -> None:
-        """Answer the request before this one, if that still waits."""
+        """Answer the previous request if it is pending."""
         self.settle()
         self.is_between, self._in_head, self._trailers = False, True, 0
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; one behind the body would else be one of the request's."""
+        """Receive a header; trailers must not become headers of the request."""
         if self._in_head:
             super().on_header(name, value)
             return
         self._trailers += len(name) + len(value)
         if self._trailers > _TRAILERS:
-            raise ValueError("more trailers than anybody sends")  # httptools ends parsing
+            raise ValueError("too many bytes of trailers")  # httptools stops parsing
 
     def on_headers_complete(self) -> None:
-        """Begin a request, or wait for what else was read with its head."""
+        """Pass the request to uvicorn, or hold it if it may be answered on the fast path."""
         self._in_head = False
         if self._fresh and self._common():
             self._held = []
@@ -231,14 +231,14 @@ class AtOnceProtocol(HttpToolsProtocol):
         self._fresh = False
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of the body."""
+        """Receive a part of the body."""
         if self._held is None:
             super().on_body(body)
         else:
             self._held.append(body)
 
     def on_message_complete(self) -> None:
-        """Put a whole request to those that are answered when all are read."""
+        """Queue a complete request, answered after all available bytes are read."""
         self.is_between = True
         if self._held is None:
             super().on_message_complete()
@@ -250,19 +250,19 @@ class AtOnceProtocol(HttpToolsProtocol):
         whole.append(self)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP, after the request before it."""
+        """Answer invalid HTTP, after the previous request."""
         self.settle()
         super().send_400_response(msg)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Answer nobody any more."""
+        """Release the connection."""
         self._is_lost = True
         super().connection_lost(exc)
-        # uvicorn leaves the timer of one that was reset, and with it all of the connection.
+        # uvicorn keeps the timer of a reset connection, and thereby the complete connection.
         self._unset_keepalive_if_required()
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Answer a client that has closed its side; True: an answer is still to come."""
+        """Handle a half-closed connection; return True if a response is still pending."""
         self.settle()
         super().eof_received()
         cycle = self.newest
@@ -272,26 +272,26 @@ class AtOnceProtocol(HttpToolsProtocol):
         return True
 
     def shutdown(self) -> None:
-        """End the connection, after the answer that it waits for."""
+        """Close the connection after the pending response."""
         self.settle()
         super().shutdown()
 
     def settle(self) -> None:
-        """Answer the request that waits, if one does."""
+        """Answer the pending request, if any."""
         if self.is_whole:
             self.write(self.answer())
 
     def answer(self) -> bytes:
-        """The answer to the request that waits; empty: it has begun as it always would."""
+        """Return the response to the pending request; empty if it was passed to uvicorn."""
         if not self.is_whole:  # settled before its turn
             return b""
-        held, gate = self._held or [], self.gate
-        assert gate is not None  # noqa: S101 - or nothing would be held
+        parts, gate = self._held or [], self.gate
+        assert gate is not None  # noqa: S101 - otherwise no request is held
         self.is_whole = False
         scope: Any = self.scope
         path = self.url
         scope["method"], scope["path"], scope["raw_path"] = "POST", path.decode(), path
-        found = gate.at_once(scope, b"".join(held))
+        found = gate.at_once(scope, b"".join(parts))
         if found is None:
             if not self._is_lost:
                 self._begin()
@@ -303,25 +303,25 @@ class AtOnceProtocol(HttpToolsProtocol):
         return b"HTTP/1.1 200 OK\r\n%b\r\n%b" % (head, found.body)
 
     def write(self, answer: bytes) -> None:
-        """Write what `answer` gave, and wait for the next request."""
+        """Write the result of `answer`, and wait for the next request."""
         if answer and not self.transport.is_closing():
             self.transport.write(answer)
             self.on_response_complete()
 
     @property
     def newest(self) -> RequestResponseCycle | None:
-        """The newest request that has begun as it always would; uvicorn's type has no None."""
+        """Last request passed to uvicorn, whose type omits None."""
         return self.cycle
 
     @property
     def has_head(self) -> bool:
-        """Whether the head is whole of what is read, or was read last."""
+        """Whether the head of the current or last request is complete."""
         if self._held is not None or self._answered is self.scope:
             return True
         return self.newest is not None and self.newest.scope is self.scope
 
     def _common(self) -> bool:
-        """Whether nothing is special about the request's head, or the connection."""
+        """Return whether the head of the request and the connection allow the fast path."""
         parser, cycle = self.parser, self.newest
         return (
             self.gate is not None
@@ -337,16 +337,16 @@ class AtOnceProtocol(HttpToolsProtocol):
         )
 
     def _begin(self) -> None:
-        held, self._held = self._held or (), None
+        parts, self._held = self._held or (), None
         super().on_headers_complete()
-        for part in held:
+        for part in parts:
             super().on_body(part)
 
 
 def _answer_all(whole: list[AtOnceProtocol]) -> None:
-    """Answer what has come whole in one turn of the event loop, the rest of very many in the next.
+    """Answer the complete requests of one iteration; the rest of many in the next iteration.
 
-    A loop takes up one new connection a turn, and health is asked over new ones.
+    An event loop accepts one new connection per iteration, and health checks need new ones.
     """
     answers: list[tuple[AtOnceProtocol, bytes]] = []
     begun = since = perf_counter()
@@ -355,8 +355,8 @@ def _answer_all(whole: list[AtOnceProtocol]) -> None:
         done += 1
         try:
             answers.append((connection, connection.answer()))
-        except Exception:  # noqa: BLE001 - the others have nothing to do with it
-            _log.exception("a request could not be answered")
+        except Exception:  # noqa: BLE001 - must not affect the other requests
+            _log.exception("answering a request failed")
             connection.transport.close()
         now = perf_counter()
         if now - since > _LONGEST:
@@ -376,30 +376,30 @@ def _write_all(answers: list[tuple[AtOnceProtocol, bytes]]) -> None:
     answers.clear()
 
 
-# ---------------------------------------------------------------- connections
-# HTTP/1.1 of uvicorn, with what it lacks against clients that are slow, or never end.
+# ---------------------------------------------------------------- connection limits
+# Protection of uvicorn's HTTP/1.1 protocol against slow clients.
 #
-# uvicorn waits for ever for a request's head, takes heads of any length, and holds answers that
-# nobody takes.  Here each of them has the seconds of `Limits`.  One look around a few times a
-# second finds them, so that a request costs nothing for it.
+# uvicorn waits indefinitely for the head of a request, accepts heads of any length, and keeps
+# responses that are never read.  Here `Limits.seconds` applies to each of them, checked a few times
+# per second for all connections, at no cost per request.
 
 HEAD_BYTES = 64 << 10
-"""Of a request line and headers; what came in the same read as its end may be more."""
+"""Maximum bytes of request line and headers, not exact for heads read at once."""
 
 HEADERS = 100
 _UPGRADE = re.compile(rb"(?i)\r\nupgrade:")
 _FILES_LEFT = 100
-"""File descriptors that connections leave to models, logs and sockets that listen."""
+"""File descriptors reserved for models, logs and listening sockets."""
 
 
 class BoundedProtocol(AtOnceProtocol):
-    """A connection that has so many seconds for each thing; made by `bounded_protocol`.
+    """Connection with time and size limits; subclassed by `bounded_protocol`.
 
     Attributes
     ----------
     limits : Limits
     most : int
-        Connections at once.
+        Maximum concurrent connections.
     """
 
     limits: ClassVar[Limits]
@@ -409,29 +409,29 @@ class BoundedProtocol(AtOnceProtocol):
     _head_bytes = 0
     _ending = False
     _why: tuple[int, str] | None = None
-    # What the connection was found waiting for when it was last looked at, and since when.
+    # What the connection was waiting for at the last check, and since when.
     _waits_for: object = None
     _waits_since = 0.0
     _unread_since: float | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Watch the connection, or refuse it if there are too many."""
+        """Watch the connection, or reject it if there are too many."""
         super().connection_made(transport)
         watched = self.watched
         if len(watched) >= self.most:
-            self._end_with(503, f"{self.most} connections are open, as many as this server takes")
+            self._end_with(503, f"server busy: {self.most} connections are open; retry later")
             return
         if not watched:
             self.loop.call_later(_pause(self.limits), _look_around, type(self), self.loop)
         watched.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Watch it no more."""
+        """Stop watching the connection."""
         self.watched.discard(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; a head that grows on and on ends the connection."""
+        """Receive bytes; close the connection if a head is too long."""
         if self._ending:
             return
         if b"pgrade" in data and self.is_between:
@@ -445,26 +445,26 @@ class BoundedProtocol(AtOnceProtocol):
                 self._end_with(431, f"the request's head is longer than {HEAD_BYTES:,} bytes")
 
     def on_headers_complete(self) -> None:
-        """Refuse a head of too many headers before it is a request."""
+        """Reject a head with too many headers."""
         if len(self.headers) > HEADERS:
             self._why = 431, f"the request has more than {HEADERS} headers"
-            raise ValueError(self._why[1])  # httptools ends parsing, uvicorn calls the next method
+            raise ValueError(self._why[1])  # httptools stops; uvicorn calls send_400_response
         super().on_headers_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP, as JSON; the connection ends with it."""
-        status, message = self._why or (400, "this is no HTTP request that this server can read")
+        """Answer invalid HTTP with a JSON error and close the connection."""
+        status, message = self._why or (400, "invalid HTTP request")
         del msg
         self._end_with(status, message)
 
     def _end_with(self, status: int, message: str) -> None:
-        """End the connection with an error, after the answers that are still to come."""
+        """Close the connection with an error, after pending responses."""
         transport, cycle = self.transport, self.newest
         self._ending = True
         if transport.is_closing():
             return
         if cycle is not None and not cycle.response_complete and not cycle.more_body:
-            cycle.keep_alive = False  # what came after it is the error
+            cycle.keep_alive = False  # its response is pending: the error concerns what follows it
             return
         if cycle is None or cycle.response_complete or not cycle.response_started:
             body = msgspec.json.encode({"error": message})
@@ -476,13 +476,13 @@ class BoundedProtocol(AtOnceProtocol):
         transport.close()
 
     def look(self, now: float) -> None:
-        """End the connection if what it waits for, or the client, has taken too long."""
+        """Close the connection if the client is too slow to send a head or read a response."""
         transport, seconds = self.transport, self.limits.seconds
         if transport.get_write_buffer_size():
             if self._unread_since is None:
                 self._unread_since = now
             elif now - self._unread_since > seconds:
-                transport.abort()  # close() would wait for the client to read on
+                transport.abort()  # close() would wait for the client to read
             return
         self._unread_since = None
         waits_for = self._client_owes()
@@ -495,11 +495,11 @@ class BoundedProtocol(AtOnceProtocol):
                 transport.close()
 
     def _client_owes(self) -> object:
-        """What is to come of the client, the same object for the same thing; None: nothing.
+        """Return an object that identifies what the client has yet to send, or None.
 
-        Bodies that are waited for are not among it: who reads them has a clock, too.
+        Bodies are excluded, as `read_body` has its own time limit.
         """
-        scope: object = self.scope  # None before the first byte, which uvicorn's type has not
+        scope: object = self.scope  # None before the first byte, which uvicorn's type omits
         if scope is None:
             return self
         cycle = self.newest
@@ -507,16 +507,16 @@ class BoundedProtocol(AtOnceProtocol):
             return None
         if not self.has_head:
             return scope
-        # Answered: uvicorn's own clock for the next request runs, unless bytes came that are
-        # none, as the rest of a body that nobody wanted.
+        # Answered: uvicorn's keep-alive timer runs, unless bytes arrived that do not start a
+        # request, such as the rest of an unread body.
         return self if self.timeout_keep_alive_task is None else None
 
 
 def _without_upgrade(data: bytes) -> bytes:
-    """The bytes of a request whose wish for another protocol has another name.
+    """Rename the Upgrade header of a request, so that it is ignored.
 
-    A server may go on in HTTP/1.1 as if nothing were said (RFC 9110, 7.8); httptools would
-    leave out the body.  Java's client and curl wish for HTTP/2 with each first request.
+    A server may ignore it and continue with HTTP/1.1 (RFC 9110, 7.8), but httptools would drop
+    the body.  Java's client and curl request HTTP/2 with each first request.
     """
     head, end, rest = data.partition(b"\r\n\r\n")
     return _UPGRADE.sub(b"\r\nx-grade:", head) + end + rest if end else data
@@ -525,14 +525,14 @@ def _without_upgrade(data: bytes) -> bytes:
 def bounded_protocol(
     limits: Limits, most: int | None = None, gate: Gate | None = None
 ) -> type[BoundedProtocol]:
-    """The class of connections with these limits: uvicorn's ``http``.
+    """Create a connection class with limits, for uvicorn's setting ``http``.
 
     Parameters
     ----------
     limits : Limits
-        `seconds` is read.
+        `seconds` is used.
     most : int, optional
-        Connections at once.  Default: what the process may open, but for some.
+        Maximum concurrent connections.  Default: the limit on open files, minus a reserve.
     gate : Gate, optional
         See `AtOnceProtocol`.
     """
@@ -560,7 +560,7 @@ def _look_around(kind: type[BoundedProtocol], loop: asyncio.AbstractEventLoop) -
 
 
 def _files() -> int:
-    """How many connections the process may have."""
+    """Return the maximum number of connections of the process."""
     try:
         import resource
     except ImportError:  # Windows

@@ -1,4 +1,4 @@
-"""A worker: one of several processes that share a port, told what to do by their parent."""
+"""Worker: one of several processes that share a port, controlled by their parent."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ __all__ = [
 
 
 # ---------------------------------------------------------------- process
-# One process of a server: a service behind HTTP and gRPC, from its start to its end.
+# A service with HTTP and gRPC, from startup to shutdown.
 
 _SWITCH = 0.0005
-"""Seconds that the thread which loads a model may keep the event loop from Python; the
-interpreter's own 5 ms are felt in each request, which asks for it more than once."""
+"""Thread switch interval in seconds: how long a loading thread may block the event loop.  The
+default of 5 ms slows down requests during loading, as each of them is blocked several times."""
 
 
 def make_service(settings: ServeSettings) -> Service:
-    """The service that settings ask for, its models not yet looked at."""
+    """Create the service for settings, without loading its models."""
     return Service(
         repository=Repository(settings.sources),
         runner=Runner.of(settings),
@@ -68,15 +68,15 @@ def make_service(settings: ServeSettings) -> Service:
 
 
 def load_first(service: Service, say: Say) -> list[dict[str, Any]]:
-    """Look at the models for the first time; what there is, for `Start.tell`.
+    """Load the models at startup and return their descriptions for `Start.tell`.
 
-    `say` is told if that takes long.
+    A message is logged with `say` if that takes long.
 
     Raises
     ------
     ModelFileError
-        If a file that was given by name cannot be served.  One in a folder does not keep the
-        others from being served; the service is not ready until it is mended or gone.
+        If an explicitly given file cannot be served.  A rejected file in a folder does not
+        prevent serving the others, but the service is not ready until it is fixed or removed.
     """
     repository = service.repository
     with soon_said(say):
@@ -97,16 +97,16 @@ def load_first(service: Service, say: Say) -> list[dict[str, Any]]:
 
 
 class Process:
-    """A service that is served, in the thread that runs it.
+    """Server of one process, running in the calling thread.
 
     Parameters
     ----------
     settings : ServeSettings
     service : Service
-        With its models loaded.
+        Service with loaded models.
     log : Log
     started : callable, optional
-        Called, in the event loop, when it answers, with the port of gRPC or None.
+        Called in the event loop with the gRPC port or None when the server is ready.
     """
 
     def __init__(
@@ -124,21 +124,22 @@ class Process:
         self._http = HttpServer(app, service, settings, self._tell_started, self._end_grpc)
 
     async def run(self, sockets: list[socket.socket]) -> None:
-        """Serve on these sockets, which are closed at the end, until `end`.
+        """Serve on sockets until `end`, then close them.
 
         Raises
         ------
         SettingError
-            If one cannot be listened on.
+            If listening on a socket fails.
         """
         for opened in sockets:
             listen(opened, self._settings.host, BACKLOG)
         sys.setswitchinterval(_SWITCH)
-        # What is there now stays: to walk it again and again would stop requests for 0.1 s.
+        # Exclude existing objects, which are permanent, from garbage collection: traversing them
+        # would block requests for 0.1 s.
         gc.collect()
         gc.freeze()
         if self._settings.grpc_port is not None:
-            # By its name: it stands behind an extra of its own.
+            # Imported dynamically, as it requires the optional extra `grpc`.
             rpc = importlib.import_module("treekit.serve.grpc")
             self._grpc = await rpc.start_grpc(
                 self._service, self._settings, self._access.check_token, self._note
@@ -153,11 +154,11 @@ class Process:
             self._service.runner.close()
 
     def end(self) -> None:
-        """End when what is being answered is answered; safe in a signal handler."""
+        """Shut down after all requests in progress; safe in a signal handler."""
         self._http.end()
 
     def _note(self, call: Any) -> None:
-        """Count a call over gRPC (`treekit.serve.grpc.server.Call`), and write its line."""
+        """Update metrics and the log for a gRPC call (`treekit.serve.grpc.server.Call`)."""
         self._metrics.observe(call.path, call, call.seconds)
         self._log.request(call, call.method, call.path.encode(), call.client, call.seconds)
 
@@ -171,14 +172,14 @@ class Process:
 
     @staticmethod
     def loop_factory() -> asyncio.AbstractEventLoop:
-        """The fastest event loop there is."""
+        """Create the fastest available event loop."""
         return new_event_loop()
 
 
 # ---------------------------------------------------------------- worker
 
 _MORE = 5.0
-"""Seconds beyond the parent's own patience that its answer is waited for."""
+"""Seconds to wait for the parent's answer, in addition to the parent's own time limit."""
 
 
 def work(
@@ -188,48 +189,50 @@ def work(
     left_out: Sequence[str],
     link: Connection,
 ) -> None:
-    """Serve, until the parent says otherwise or is gone; the whole life of a worker.
+    """Run a worker process until the parent stops it or ends.
 
     Parameters
     ----------
     number : int
-        From 1; for the log.
+        Number of the worker from 1, for the log.
     settings : bytes
         `ServeSettings` as JSON.
     sockets : list of socket
-        The parent's, bound.
+        Bound sockets of the parent.
     left_out : sequence of str
-        Models that were unloaded before this worker began.
+        Models unloaded before this worker started.
     link : Connection
-        To the parent.
+        Connection to the parent.
     """
-    # The parent is told by Ctrl-C and a closed terminal, and tells its workers.
+    # Only the parent handles Ctrl-C and a closed terminal, and stops its workers.
     for name in ("SIGINT", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     from treekit.serve.http.logs import configure_logging
 
-    asked = msgspec.json.decode(settings, type=ServeSettings)
-    log = configure_logging(asked.log, worker=number)
-    service = make_service(asked)
-    told = _Link(link, service.repository, asked.limits.seconds + _MORE)
+    serve_settings = msgspec.json.decode(settings, type=ServeSettings)
+    log = configure_logging(serve_settings.log, worker=number)
+    service = make_service(serve_settings)
+    link_to_parent = _Link(link, service.repository, serve_settings.limits.seconds + _MORE)
     service.repository.leave_out(left_out)
-    service.repository.everywhere = told.everywhere
+    service.repository.everywhere = link_to_parent.everywhere
     try:
         models = load_first(service, log)
-        process = Process(asked, service, log, lambda port: told.send(Ready(models, port)))
+        process = Process(
+            serve_settings, service, log, lambda port: link_to_parent.send(Ready(models, port))
+        )
         signal.signal(signal.SIGTERM, lambda *_: process.end())
-        told.start(process)
+        link_to_parent.start(process)
         with asyncio.Runner(loop_factory=process.loop_factory) as runner:
             runner.run(process.run(sockets))
     except (TreekitError, OSError) as error:
-        told.send(Failed(refusal_of(error)))
+        link_to_parent.send(Failed(refusal_of(error)))
     finally:
         log.close()
 
 
 class _Link:
-    """The worker's end of the link, which a thread listens to."""
+    """Worker's end of the connection to the parent, with a listening thread."""
 
     def __init__(self, link: Connection, repository: Repository, patience: float) -> None:
         self._link, self._repository, self._patience = link, repository, patience
@@ -238,23 +241,23 @@ class _Link:
         self._asked: dict[int, Future[Refusal | None]] = {}
 
     def start(self, process: Any) -> None:
-        """Listen; if the parent is gone, end the process."""
+        """Start listening; the process ends if the parent ends."""
         threading.Thread(
             target=self._listen, args=(process,), name="treekit-parent", daemon=True
         ).start()
 
     def send(self, message: Any) -> None:
-        """Tell the parent."""
+        """Send a message to the parent."""
         with self._sending:
             self._link.send(message)
 
     def everywhere(self, what: What, name: str) -> list[Change]:
-        """Have all workers load or unload a model; `Repository.everywhere`.
+        """Load or unload a model in all workers; `Repository.everywhere`.
 
         Raises
         ------
         ServeError
-            If one refuses, or does not do it in time.
+            If a worker fails, or does not confirm it in time.
         """
         number = next(self._numbers)
         done = self._asked[number] = Future()
@@ -263,7 +266,7 @@ class _Link:
             refusal = done.result(self._patience)
         except (OSError, TimeoutError):
             raise UnavailableError(
-                f"nobody confirmed that the model {name!r} was {what}ed; try again"
+                f"not all workers confirmed that model {name!r} was {what}ed; retry"
             ) from None
         finally:
             del self._asked[number]
@@ -280,31 +283,30 @@ class _Link:
 
     def _take(self, message: Do | Answer) -> None:
         if isinstance(message, Answer):
-            asked = self._asked.get(message.number)
-            if asked is not None:
-                asked.set_result(message.refusal)
+            future = self._asked.get(message.number)
+            if future is not None:
+                future.set_result(message.refusal)
             return
         refusal = None
         try:
             self._repository.do_here(message.what, message.name)
-        # Whatever it is, the parent waits for a word of it.
+        # Any error must be reported, as the parent waits for a reply.
         except Exception as error:  # noqa: BLE001
             refusal = refusal_of(error)
         self.send(Done(message.number, refusal))
 
 
-# ---------------------------------------------------------------- watch
-# A thread that looks at the model files again and again, and loads what changed.
+# ---------------------------------------------------------------- watcher
 
 
 class Watcher:
-    """Looks at a repository's files every so many seconds, until it is stopped.
+    """Thread that periodically checks the files of a repository.
 
     Parameters
     ----------
     repository : Repository
     seconds : float
-        From the end of a look to the next.
+        Seconds between two checks.
     say : Say
     """
 
@@ -315,11 +317,11 @@ class Watcher:
         self._thread = threading.Thread(target=self._run, name="treekit-watch", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End; a file that is being read is read to its end in the background."""
+        """Stop the thread; a file being loaded is completed in the background."""
         self._over.set()
 
     def _run(self) -> None:
@@ -327,17 +329,17 @@ class Watcher:
             self.look()
 
     def look(self) -> None:
-        """Look once; whatever the files are, the models in service go on."""
+        """Check the files once; errors are logged and do not affect served models."""
         trouble = ""
         try:
             self._repository.refresh(patient=True)
         except (TreekitError, OSError) as error:
             trouble = str(error)
-        # A thread that ended would leave models as they are for ever, and nobody would know.
+        # An error must not end the thread, which would silently stop reloading.
         except Exception as error:  # noqa: BLE001
             trouble = f"{type(error).__name__}: {error}"
         if trouble and trouble != self._trouble:
-            self._say("look-failed", f"some model files cannot be seen: {trouble}", level="error")
+            self._say("look-failed", f"checking model files failed: {trouble}", level="error")
         elif self._trouble and not trouble:
-            self._say("look-again", "all model files can be seen again")
+            self._say("look-again", "checking model files succeeded again")
         self._trouble = trouble

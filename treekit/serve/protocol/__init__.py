@@ -1,1 +1,1 @@
-"""The Open Inference Protocol v2, without a transport: requests, tensors, answers."""
+"""The Open Inference Protocol v2, independent of the transport: requests, tensors, responses."""

@@ -1,4 +1,4 @@
-"""The objects of an inference request, as the protocol's JSON has them."""
+"""Requests, responses and metadata of the Open Inference Protocol v2 as JSON."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ __all__ = [
 Parameters = dict[str, bool | int | float | str | None]
 
 _ELSEWHERE = ("classification", "shared_memory_region", "shared_memory_byte_size")
-"""Parameters of extensions that would change the answer and are not here."""
+"""Parameters of unsupported extensions that would change the response."""
 
 
 class InputRequest(msgspec.Struct):
-    """``$request_input``; `data` is read when its datatype is known.
+    """``$request_input``; `data` is decoded later, when its datatype is known.
 
-    Where a request has NaN or Infinity, `data` is a list (see `treekit.serve.protocol.messages`).
+    `data` is a list if the request contains NaN or Infinity (see `_request_with_constants`).
     """
 
     name: str
@@ -76,20 +76,20 @@ class InferRequest(msgspec.Struct):
 
     @property
     def names(self) -> list[str] | None:
-        """The outputs that are asked for, or None."""
+        """Names of the selected outputs, or None."""
         return [output.name for output in self.outputs] if self.outputs else None
 
     @property
     def quotes(self) -> int:
-        """How many quotation marks the JSON of the request has, if nothing else is in it.
+        """Number of quotation marks in the JSON of the decoded members.
 
-        Every member that was read has so many; one more in the text is a member that was
-        not, because it is unknown or there twice (or it is within a text, or before a null).
+        More of them in the body indicate a member that was not decoded, because it is unknown
+        or a duplicate (or quotation marks inside a string, or a member that is null).
         """
         marks = 2 + 2 * (self.outputs is not None) + 4 * (self.id is not None)
         for given in self.inputs:
             marks += 10 + 2 * bool(given.data)
-            if given.datatype == "BYTES":  # others have none in their data, or are refused
+            if given.datatype == "BYTES":  # data of other types have none, or are rejected
                 marks += bytes(given.data).count(b'"')
         marks += 4 * len(self.outputs or ())
         for _, parameters in self._parameters():
@@ -98,36 +98,36 @@ class InferRequest(msgspec.Struct):
         return marks
 
     def check(self) -> None:
-        """Refuse parameters that ask for what this server does not do.
+        """Reject parameters that are not supported.
 
         Raises
         ------
         InvalidRequestError
-            Names the parameter, and whose it is.
+            If a parameter is unsupported; the message names it and its owner.
         """
         for of, parameters in self._parameters():
             for name in _ELSEWHERE:
                 if name in parameters:
                     raise InvalidRequestError(
-                        f"{of} has the parameter {name!r}, of an extension that this server does "
-                        "not have; leave it out"
+                        f"{of} has the parameter {name!r} of an extension that this server does "
+                        "not support; leave it out"
                     )
             for name in ("binary_data", "binary_data_output"):
                 if not isinstance(parameters.get(name, False), bool):
                     raise InvalidRequestError(
-                        f"{of} has the parameter {name!r} = {shown(parameters[name])}; it is to "
+                        f"{of} has the parameter {name!r} = {shown(parameters[name])}; it must "
                         "be true or false"
                     )
 
     def binary(self, name: str) -> bool:
-        """Whether the output of this name is to come as bytes."""
+        """Return whether an output is requested as bytes."""
         for output in self.outputs or ():
             if output.name == name and "binary_data" in output.parameters:
                 return output.parameters["binary_data"] is True
         return self.parameters.get("binary_data_output") is True
 
     def _parameters(self) -> Iterator[tuple[str, Parameters]]:
-        """All parameters that are given, each with the words for whose they are."""
+        """Yield all non-empty parameters with a description of their owner."""
         if self.parameters:
             yield "the request", self.parameters
         for given in self.inputs:
@@ -138,20 +138,19 @@ class InferRequest(msgspec.Struct):
                 yield f"output {shown(output.name)}", output.parameters
 
 
-# ---------------------------------------------------------------- wire
-# Requests and answers of the Open Inference Protocol v2: JSON, with or without bytes after it.
+# ---------------------------------------------------------------- encoding and decoding
+# Requests and responses are JSON, optionally followed by bytes.  The Content-Type of a request is
+# ignored, as clients omit it.
 #
-# Read with types, never by the request's Content-Type, which clients leave out.
+# Choices where the protocol is silent:
 #
-# What the protocol leaves open, and what is done here:
-#
-# - Members and parameters that are not known are passed over; parameters that ask for another
-#   kind of answer (Triton's classification and shared memory) are refused by name.
-# - A member twice in one object is refused: each reader takes another of the two.
-# - null is a missing value, in requests and answers.  JSON has no NaN and no infinities, but
-#   Triton's clients write them: a request may have NaN, which is read as null, and Infinity and
-#   -Infinity.  An answer as JSON has null for them, and the output's parameter ``not_finite``
-#   counts them; binary data have them as they are.
+# - Unknown members and parameters are ignored; parameters that request another kind of response
+#   (Triton's classification and shared memory) are rejected by name.
+# - Duplicate members of an object are rejected, as parsers disagree on which one to use.
+# - null is a missing value in requests and responses.  JSON has no NaN and no infinities, but
+#   Triton's clients write them: a request may contain NaN, which is read as null, and Infinity and
+#   -Infinity.  A JSON response has null for them and their number in the output's parameter
+#   ``not_finite``; binary data contain them unchanged.
 
 _NO_BYTES = memoryview(b"")
 _request = msgspec.json.Decoder(InferRequest)
@@ -161,18 +160,18 @@ _request = msgspec.json.Decoder(InferRequest)
 
 
 def read_request(body: bytes, length: bytes | None = None) -> tuple[InferRequest, memoryview]:
-    """The request in a body, and the bytes of its tensors.
+    """Decode the request in a body; return it and the bytes of its tensors.
 
     Parameters
     ----------
     body : bytes
     length : bytes, optional
-        The header `treekit.serve.protocol.tensor_data.LENGTH_HEADER`; None: all is JSON.
+        Header `treekit.serve.protocol.tensor_data.LENGTH_HEADER`; None if all is JSON.
 
     Raises
     ------
     InvalidRequestError
-        If it is no JSON, or not what the protocol asks for.
+        If the body is not JSON or violates the protocol.
     """
     text, rest = split_body(body, length)
     try:
@@ -189,7 +188,7 @@ def read_request(body: bytes, length: bytes | None = None) -> tuple[InferRequest
 
 
 def _request_with_constants(text: bytes) -> InferRequest:
-    """The request in JSON with NaN or Infinity; data that hold numbers are lists already."""
+    """Decode a request that contains NaN or Infinity; its data are lists, not raw JSON."""
     found = read_constants(text)
     inputs = found.get("inputs") if isinstance(found, dict) else None
     lists: dict[int, list[Any]] = {}
@@ -211,22 +210,22 @@ def _request_with_constants(text: bytes) -> InferRequest:
 def tensors_of(
     request: InferRequest, rest: memoryview = _NO_BYTES, rows: int | None = None
 ) -> list[Tensor]:
-    """The tensors of a request.
+    """Decode the tensors of a request.
 
     Parameters
     ----------
     request : InferRequest
     rest : memoryview
-        The bytes after the JSON.
+        Bytes after the JSON.
     rows : int, optional
-        More are refused before data are read.
+        Maximum rows, checked before data are decoded.
 
     Raises
     ------
     InvalidRequestError
-        Names the input, and what is wrong with its datatype, shape or data.
+        If the datatype, shape or data of an input are invalid; the message names the input.
     TooLargeError
-        If there are more rows.
+        If there are more than `rows` rows.
     """
     tensors = []
     for given in request.inputs:
@@ -238,30 +237,30 @@ def tensors_of(
         tensor, rest = _tensor(given, rest)
         tensors.append(tensor)
     if len({tensor.name for tensor in tensors}) < len(tensors):
-        raise InvalidRequestError("an input is given twice; give each name once")
+        raise InvalidRequestError("duplicate input; give each name once")
     if rest:
         raise InvalidRequestError(
-            f"the body has {len(rest):,} bytes after the data of its last input; give each "
-            "binary input's bytes as its parameter binary_data_size"
+            f"the body has {len(rest):,} bytes after the data of its last input; give the size of "
+            "each binary input as its parameter binary_data_size"
         )
     return tensors
 
 
 def _tensor(given: InputRequest, rest: memoryview) -> tuple[Tensor, memoryview]:
-    """The tensor of one input, and the bytes that are not its own."""
+    """Decode one input; return its tensor and the remaining bytes."""
     name, datatype, shape, raw = given.name, given.datatype, given.shape, given.data
     dtype = numpy_type(name, datatype)
     if "binary_data_size" in given.parameters:
         size = given.parameters["binary_data_size"]
         if raw:
             raise InvalidRequestError(
-                f"input {shown(name)} has both data and binary_data_size; give one of them"
+                f"input {shown(name)} has both data and binary_data_size; give only one"
             )
         if type(size) is not int or not 0 <= size <= len(rest):
             raise InvalidRequestError(
                 f"input {shown(name)} has binary_data_size {shown(size)}; {len(rest):,} bytes "
-                "are left after the JSON of the body and the inputs before it, whose end the "
-                "header Inference-Header-Content-Length tells"
+                "are left after the previous inputs and the JSON, whose length is given by the "
+                "header Inference-Header-Content-Length"
             )
         cells = cells_of_bytes(name, datatype, shape, rest[:size], dtype)
         return Tensor(name, datatype, cells), rest[size:]
@@ -272,35 +271,35 @@ def _tensor(given: InputRequest, rest: memoryview) -> tuple[Tensor, memoryview]:
     return Tensor(name, datatype, cells_of_json(name, datatype, shape, raw, dtype)), rest
 
 
-# -------------------------------------------------------------------------- answers
+# ------------------------------------------------------------------------- responses
 
 _encode = msgspec.json.Encoder().encode
 
 
 def answer_json(served: Served, request_id: str | None, outputs: list[Tensor]) -> bytes:
-    """``$inference_response``, all data as JSON."""
+    """Encode an ``$inference_response`` with all data as JSON."""
     return _head(served, request_id, [_in_json(output) for output in outputs])
 
 
 def answer_of(
     served: Served, request: InferRequest, outputs: list[Tensor]
 ) -> tuple[bytes, int | None]:
-    """``$inference_response`` as the request wants it, and how many bytes of it are JSON.
+    """Encode an ``$inference_response`` as requested; return it and the length of its JSON.
 
-    None: all are.  The bytes of tensors follow in the order of the outputs.
+    The length is None if all of it is JSON.  The bytes of tensors follow in output order.
     """
     binary = [request.binary(output.name) for output in outputs]
     if not any(binary):
         return answer_json(served, request.id, outputs), None
-    parts, said = [], []
+    parts, descriptions = [], []
     for output, as_bytes in zip(outputs, binary, strict=True):
         if as_bytes:
             data = bytes_of(output)
             parts.append(data)
-            said.append(_said(output) | {"parameters": {"binary_data_size": len(data)}})
+            descriptions.append(_said(output) | {"parameters": {"binary_data_size": len(data)}})
         else:
-            said.append(_in_json(output))
-    head = _head(served, request.id, said)
+            descriptions.append(_in_json(output))
+    head = _head(served, request.id, descriptions)
     return b"".join((head, *parts)), len(head)
 
 
@@ -317,36 +316,35 @@ def _said(output: Tensor) -> dict[str, Any]:
 
 
 def _in_json(output: Tensor) -> dict[str, Any]:
-    said = _said(output)
+    described = _said(output)
     cells = output.cells
-    said["data"] = cells.ravel().tolist()  # msgspec writes null for what is not finite
+    described["data"] = cells.ravel().tolist()  # msgspec writes null for what is not finite
     if cells.dtype.kind == "f":
         lost = cells.size - int(np.count_nonzero(np.isfinite(cells)))
         if lost:
-            said["parameters"] = {"not_finite": lost}
-    return said
+            described["parameters"] = {"not_finite": lost}
+    return described
 
 
 # ---------------------------------------------------------------- metadata
-# What a server and a model say of themselves: the protocol's metadata, as plain values.
 
 EXTENSIONS = ("binary_tensor_data", "model_repository")
-"""Triton's, by its names."""
+"""Supported extensions, by Triton's names."""
 
 
 def server_metadata() -> dict[str, Any]:
-    """``$metadata_server_response``."""
+    """Return the ``$metadata_server_response``."""
     return {"name": "treekit", "version": __version__, "extensions": EXTENSIONS}
 
 
 def model_metadata(served: Served, versions: Sequence[str]) -> dict[str, Any]:
-    """``$metadata_model_response``, and what it has no place for.
+    """Return the ``$metadata_model_response`` with additional parameters.
 
-    Each output's parameter ``default`` says whether a request gets it that names none.  The
-    model's parameters are the SHA-256 of its file, and the other forms of input there are, as
-    text: the protocol's ``inputs`` are the one that all clients may use.  Of treekit's models
-    they hold the schema, too, as text of JSON, and the policies, with which a client can code
-    rows itself (`treekit.serve.client`).
+    The parameter ``default`` of an output is true if it is returned to requests that select no
+    outputs.  The parameters of the model are the SHA-256 of its file and, as text, alternative
+    forms of input; ``inputs`` is the form for all clients.  For treekit models they include the
+    schema as JSON text and the policies, so that a client can encode rows itself
+    (`treekit.serve.client`).
     """
     parameters = {"sha256": served.digest}
     if served.model is not None:
@@ -376,10 +374,9 @@ def _text(spec: Spec) -> str:
     return f"{spec.name} {spec.datatype} {list(spec.shape)}"
 
 
-# ---------------------------------------------------------------- malformed
-# Bodies that msgspec refuses: those with NaN or Infinity are read, others refused in words.
-#
-# Slow ways: a body comes here when it is refused, or when it may be.
+# ---------------------------------------------------------------- malformed bodies
+# Slow path for bodies that msgspec rejects: those with NaN or Infinity are decoded, others are
+# rejected with an explanation.
 
 _MARKS = {
     b"\xef\xbb\xbf": "begins with a byte order mark",
@@ -388,10 +385,10 @@ _MARKS = {
 }
 
 _SLOW = 1 << 18
-"""Bytes that Python's decoder reads for a better message: it holds all threads meanwhile."""
+"""Maximum bytes decoded for a better message, as Python's decoder blocks all other threads."""
 
 _CELLS = re.compile(rb"\[[-+0-9.eEaflnrstu,\s]*\]")
-"""Lists of numbers, true, false and null: they have no names."""
+"""Lists of numbers, true, false and null, which contain no names."""
 
 _PLACE = re.compile(r"\$\.inputs\[(\d{1,9})\]")
 
@@ -399,27 +396,27 @@ _PLACE = re.compile(r"\$\.inputs\[(\d{1,9})\]")
 def malformed(
     body: bytes, error: Exception, what: str = "inference request"
 ) -> InvalidRequestError:
-    """The refusal of a body that is no JSON, or JSON of another form."""
-    return InvalidRequestError(f"the body is no {what}: {_reason(body, error)}")
+    """Return the error for a body that is not JSON or has the wrong structure."""
+    return InvalidRequestError(f"invalid {what}: {_reason(body, error)}")
 
 
 def _reason(body: bytes, error: Exception) -> str:
     if not body.strip():
-        return "it is empty; send the protocol's JSON object"
+        return "the body is empty; send a JSON object of the protocol"
     for mark, what in _MARKS.items():
         if body.startswith(mark):
-            return f"it {what}; send UTF-8 without a mark"
+            return f"the body {what}; send UTF-8 without a byte order mark"
     if b"\0" in body[:4]:
-        return "it is UTF-16 or UTF-32; send UTF-8 without a mark"
+        return "the body is UTF-16 or UTF-32; send UTF-8 without a byte order mark"
     if isinstance(error, UnicodeDecodeError):
-        return "a text in it is not UTF-8"
+        return "a string in the body is not UTF-8"
     if isinstance(error, RecursionError):
-        return "its JSON is nested too deep"
+        return "the JSON is nested too deeply"
     return f"{error}{_input_named(body, str(error))}"
 
 
 def _input_named(body: bytes, text: str) -> str:
-    """The name of the input that msgspec gives the place of."""
+    """Return the name of the input whose index is in a message of msgspec."""
     place = _PLACE.search(text)
     if place is None or len(body) > _SLOW:
         return ""
@@ -431,21 +428,21 @@ def _input_named(body: bytes, text: str) -> str:
 
 
 def read_constants(body: bytes) -> Any:
-    """Read JSON that may hold NaN, as null, and Infinity, as Triton's clients write them.
+    """Decode JSON with NaN (as null) and Infinity, as written by Triton's clients.
 
-    Python's decoder takes them, msgspec does not.
+    Python's decoder accepts them, msgspec does not.
 
     Raises
     ------
     InvalidRequestError
-        For a body that is no JSON otherwise, or has a name twice in one object.
+        If the body is otherwise not JSON, or has duplicate names in an object.
     """
     try:
         text = body.decode()
         found = json.loads(
             text, object_pairs_hook=_once, parse_float=finite_number, parse_constant=constant_value
         )
-        if "\\ud" in text or "\\uD" in text:  # half a character: no answer could hold it
+        if "\\ud" in text or "\\uD" in text:  # a lone surrogate cannot be encoded in a response
             json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise malformed(body, error) from None
@@ -453,30 +450,30 @@ def read_constants(body: bytes) -> Any:
 
 
 def constant_value(text: str) -> float | None:
-    """The value of NaN, which is missing, of Infinity or of -Infinity."""
+    """Return None (missing) for NaN, and the value of Infinity and -Infinity."""
     return None if text == "NaN" else float(text)
 
 
 def finite_number(text: str) -> float:
-    """The value of a decimal; InvalidRequestError if it is beyond the largest double."""
+    """Parse a decimal number; InvalidRequestError if it exceeds the largest double."""
     value = float(text)
     if math.isinf(value):
         raise InvalidRequestError(
-            f"the body holds {shown(text)}, beyond the largest number that computers take (1.8e308)"
+            f"the body contains {shown(text)}, which exceeds the largest double (1.8e308)"
         )
     return value
 
 
 def refuse_repeats(body: bytes) -> None:
-    """Refuse JSON with a name twice in one object: each reader takes another of the two.
+    """Reject JSON with duplicate names in an object, as parsers disagree on which one to use.
 
     Raises
     ------
     InvalidRequestError
-        Names it; so for what msgspec passes over and Python's decoder does not.
+        If a name is a duplicate, or if Python's decoder rejects what msgspec accepts.
     """
-    # Most of a large body is cells.  Without them equal names are still equal; the whole body
-    # is asked where some are that were not, or that are none.
+    # Most of a large body is numeric data, which is removed first.  The complete body is checked
+    # only if that finds a duplicate or fails.
     with contextlib.suppress(ValueError, RecursionError, InvalidRequestError):
         json.loads(_CELLS.sub(b"[]", body), object_pairs_hook=_once)
         return
@@ -492,6 +489,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise InvalidRequestError(
-            f"the body has {shown(twice)} twice in one object; give each name once"
+            f"the body has the duplicate name {shown(twice)} in one object; give each name once"
         )
     return found

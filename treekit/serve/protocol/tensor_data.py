@@ -1,6 +1,6 @@
-"""The data of a tensor as JSON: flat, or nested as the shape is, to an array.
+"""Conversion of tensor data between JSON or bytes and arrays.
 
-Every cell is decoded by msgspec and converted by NumPy, none by Python.
+JSON data are flat or nested lists, decoded by msgspec and converted by NumPy without Python loops.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ __all__ = [
 ]
 
 
-# ---------------------------------------------------------------- values
+# ---------------------------------------------------------------- JSON data
 
 MOST_DIMENSIONS = 8
-"""Lengths of a shape, and so the depth of nested data."""
+"""Maximum dimensions of a shape, and so the maximum depth of nested data."""
 
 _MOST_CELLS = 2**48
 
@@ -43,15 +43,15 @@ Values = list[Any]
 
 
 def checked_size(name: str, shape: list[int]) -> int:
-    """How many cells a shape has, of any size; InvalidRequestError for one that is none."""
+    """Return the number of cells of a shape; InvalidRequestError if it is invalid."""
     if not 0 < len(shape) <= MOST_DIMENSIONS or min(shape) < 0:
         raise InvalidRequestError(
-            f"input {shown(name)} has shape {shown(shape)}; a shape is 1 to {MOST_DIMENSIONS} "
-            "lengths, the number of rows first, none of them negative"
+            f"input {shown(name)} has shape {shown(shape)}; a shape has 1 to {MOST_DIMENSIONS} "
+            "lengths, none of them negative, the number of rows first"
         )
-    if math.prod(length or 1 for length in shape) > _MOST_CELLS:  # [0, 2**62]: NumPy has none
+    if math.prod(length or 1 for length in shape) > _MOST_CELLS:  # NumPy rejects [0, 2**62]
         raise InvalidRequestError(
-            f"input {shown(name)} has shape {shown(shape)}, which is larger than any array"
+            f"input {shown(name)} has shape {shown(shape)}, which is too large for an array"
         )
     return math.prod(shape)
 
@@ -59,34 +59,34 @@ def checked_size(name: str, shape: list[int]) -> int:
 def cells_of_json(
     name: str, datatype: str, shape: list[int], raw: msgspec.Raw | Values, dtype: np.dtype[Any]
 ) -> npt.NDArray[Any]:
-    """The cells of input `name`.
+    """Decode the cells of input `name` from JSON.
 
     Parameters
     ----------
     name, datatype : str
     shape : list of int
-        As the request has it.
+        Shape in the request.
     raw : msgspec.Raw or list
-        Well-formed JSON, or the list that was read from JSON with NaN or Infinity.
+        Well-formed JSON, or the list decoded from JSON with NaN or Infinity.
     dtype : dtype
-        NumPy's for `datatype`.
+        NumPy type of `datatype`.
 
     Returns
     -------
     array of `shape`
-        As `treekit.serve.models.tensors.Tensor` has them.
+        Cells as in `treekit.serve.models.tensors.Tensor`.
 
     Raises
     ------
     InvalidRequestError
-        For data of another type, range, nesting or number.
+        If the data do not match the datatype, range, nesting or shape.
     """
     size = checked_size(name, shape)
     values = _values(name, datatype, shape, raw)
     if len(values) != size:
         raise InvalidRequestError(
-            f"input {shown(name)} has {len(values):,} values in its data, and its shape "
-            f"{shown(shape)} holds {size:,}"
+            f"input {shown(name)} has {len(values):,} values, but its shape {shown(shape)} "
+            f"requires {size:,}"
         )
     if dtype.kind == "f":
         return _floats(name, datatype, values, dtype).reshape(shape)
@@ -115,13 +115,13 @@ def _decoder(cell: type, depth: int) -> msgspec.json.Decoder[Any]:
 
 
 def _values(name: str, datatype: str, shape: list[int], raw: msgspec.Raw | Values) -> Values:
-    """The values in row-major order."""
+    """Decode the values in row-major order."""
     depth = _depth(raw)
     if depth not in (1, len(shape)):
-        kind = f"nested {depth} deep" if depth else "that are no list"
+        kind = f"nested {depth} deep" if depth else "that are not a list"
         raise InvalidRequestError(
             f"input {shown(name)} has data {kind}; give one flat list, or lists "
-            f"nested as its shape {shape} is"
+            f"nested according to its shape {shape}"
         )
     try:
         decoder = _decoder(_CELL[datatype], depth)
@@ -130,13 +130,13 @@ def _values(name: str, datatype: str, shape: list[int], raw: msgspec.Raw | Value
         )
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequestError(
-            f"input {shown(name)} has data that are no {datatype}: {_reason(error)}"
+            f"input {shown(name)} has data that are not {datatype}: {_reason(error)}"
         ) from None
     return values if depth == 1 else _flattened(name, shape, values)
 
 
 def _depth(raw: msgspec.Raw | Values) -> int:
-    """How many lists begin before the first value."""
+    """Return the nesting depth of lists before the first value."""
     if not isinstance(raw, list):
         opening = _OPENING.match(memoryview(raw))
         return opening.group().count(b"[") if opening else 0
@@ -148,26 +148,26 @@ def _depth(raw: msgspec.Raw | Values) -> int:
 
 
 def _flattened(name: str, shape: list[int], values: Values) -> Values:
-    """The values of nested lists, each level as long as the shape says."""
+    """Flatten nested lists and check their lengths against the shape."""
     lists = [values]
     for place, length in enumerate(shape):
         if not set(map(len, lists)) <= {length}:
             wrong = next(found for found in map(len, lists) if found != length)
             raise InvalidRequestError(
-                f"input {shown(name)} has a list of {wrong:,} at depth {place + 1} of its data, "
-                f"and its shape {shape} has {length:,} there; give all lists that length"
+                f"input {shown(name)} has a list of length {wrong:,} at depth {place + 1}, but "
+                f"its shape {shape} requires length {length:,}"
             )
         lists = list(chain.from_iterable(lists))
     return lists
 
 
 def _reason(error: Exception) -> str:
-    """What msgspec says, with a remedy where there is one."""
+    """Return the message of msgspec, with a remedy where possible."""
     if isinstance(error, UnicodeDecodeError):
-        return "a text is not UTF-8"
+        return "a string is not UTF-8"
     text = str(error)
     if "out of range" in text:
-        return f"{text}; it is larger than any number of 64 bits"
+        return f"{text}; it does not fit into 64 bits"
     if "got `str`" in text:
         return f"{text}; write numbers without quotes, and null for a missing value"
     return text
@@ -179,7 +179,7 @@ def _reason(error: Exception) -> str:
 def _array(
     name: str, datatype: str, values: Values, dtype: np.dtype[Any], has_null: bool
 ) -> npt.NDArray[Any]:
-    """(values,) integers, flags or texts; with nulls as `Tensor` has them."""
+    """Convert integers, booleans or strings to an array (values,), with nulls as in `Tensor`."""
     if dtype.kind == "O" or (dtype.kind == "b" and has_null):
         cells = np.empty(len(values), dtype=object)
         cells[:] = values
@@ -201,7 +201,7 @@ def _array(
 def _floats(
     name: str, datatype: str, values: Values, dtype: np.dtype[Any]
 ) -> npt.NDArray[np.floating[Any]]:
-    """Doubles, then rounded, as numbers in decimal are read everywhere; null is NaN."""
+    """Convert values to doubles, then round to the type; null is NaN."""
     doubles = np.array(values, dtype=np.float64)
     if dtype == np.float64:
         return doubles
@@ -220,48 +220,48 @@ def _beyond(
     name: str, datatype: str, place: int, value: Any, limits: tuple[float, float]
 ) -> InvalidRequestError:
     return InvalidRequestError(
-        f"input {shown(name)} holds {shown(value)} as value {place} (counting from 0), beyond "
-        f"datatype {datatype}, which goes from {limits[0]} to {limits[1]}"
+        f"input {shown(name)} has {shown(value)} as value {place} (counting from 0), out of the "
+        f"range of {datatype}, {limits[0]} to {limits[1]}"
     )
 
 
-# ---------------------------------------------------------------- binary
-# Tensors as bytes: Triton's binary tensor extension.
+# ---------------------------------------------------------------- binary data
+# Triton's binary tensor extension.
 #
-# A body is JSON, then the bytes of the tensors that say so by ``binary_data_size``, in the
-# order of the JSON; the header ``Inference-Header-Content-Length`` gives the bytes of JSON.
-# Cells are little-endian, in row-major order; BOOL a byte of 0 or 1; an element of BYTES a
-# length of four bytes and as many bytes of UTF-8.  NaN is a missing number.
+# A body is JSON, then the bytes of the tensors with parameter ``binary_data_size``, in the
+# order of the JSON; the header ``Inference-Header-Content-Length`` gives the length of the JSON.
+# Cells are little-endian, in row-major order; a BOOL is a byte of 0 or 1; an element of BYTES is
+# a length of four bytes followed by that many bytes of UTF-8.  NaN is a missing number.
 #
 # https://github.com/triton-inference-server/server, ``docs/protocol/extension_binary_data.md``
 
 LENGTH_HEADER = b"inference-header-content-length"
-"""Name of the header, as ASGI has it."""
+"""Name of the header in ASGI scopes."""
 
 _LENGTH = struct.Struct("<I")
 
 
 def split_body(body: bytes, length: bytes | None) -> tuple[bytes, memoryview]:
-    """The JSON of a body, and the bytes after it.
+    """Split a body into its JSON and the bytes after it.
 
     Parameters
     ----------
     body : bytes
     length : bytes, optional
-        What `LENGTH_HEADER` says; None: all is JSON.
+        Value of `LENGTH_HEADER`; None if all is JSON.
 
     Raises
     ------
     InvalidRequestError
-        If the header is no number of bytes that the body has.
+        If the header is not a valid length.
     """
     if length is None:
         return body, memoryview(b"")
-    # 19 digits: int() of untrusted text is bounded
+    # At most 19 digits, to bound int() of untrusted text.
     if not (length.isdigit() and len(length) < 20) or int(length) > len(body):
         raise InvalidRequestError(
             f"the header Inference-Header-Content-Length is {shown(length.decode('latin-1'))}; "
-            f"it is to be the bytes of JSON at the start of the body, which has {len(body):,}"
+            f"expected the length of the JSON at the start of the body of {len(body):,} bytes"
         )
     end = int(length)
     return body[:end], memoryview(body)[end:]
@@ -270,16 +270,16 @@ def split_body(body: bytes, length: bytes | None) -> tuple[bytes, memoryview]:
 def cells_of_bytes(
     name: str, datatype: str, shape: list[int], data: memoryview, dtype: np.dtype[Any]
 ) -> npt.NDArray[Any]:
-    """The cells of input `name`, in memory of their own.
+    """Decode the cells of input `name` from bytes, as a copy.
 
     Parameters
     ----------
     name, datatype : str
     shape : list of int
     data : memoryview
-        All of the input's bytes, and no more.
+        Exactly the bytes of the input.
     dtype : dtype
-        NumPy's for `datatype`.
+        NumPy type of `datatype`.
 
     Returns
     -------
@@ -288,7 +288,7 @@ def cells_of_bytes(
     Raises
     ------
     InvalidRequestError
-        If there are more or fewer bytes than the shape needs, or some that are no cells.
+        If the number of bytes does not match the shape, or bytes are not valid cells.
     """
     size = checked_size(name, shape)
     if dtype.kind == "O":
@@ -296,27 +296,27 @@ def cells_of_bytes(
     if len(data) != size * dtype.itemsize:
         raise InvalidRequestError(
             f"input {shown(name)} has {len(data):,} bytes of data; shape {shown(shape)} of "
-            f"{datatype} takes {size * dtype.itemsize:,}"
+            f"{datatype} requires {size * dtype.itemsize:,}"
         )
     if dtype.kind == "b":
         flags = np.frombuffer(data, dtype=np.uint8)
         if flags.max(initial=0) > 1:
             place = int((flags > 1).argmax())
             raise InvalidRequestError(
-                f"input {shown(name)} holds the byte {flags[place]} as value {place} (counting "
+                f"input {shown(name)} has the byte {flags[place]} as value {place} (counting "
                 "from 0); a BOOL is 0 or 1"
             )
-    # A copy: aligned, of this machine's order, and the body may go.
+    # A copy: aligned, in native byte order, and without a reference to the body.
     cells = np.frombuffer(data, dtype=dtype.newbyteorder("<")).astype(dtype)
     return cells.reshape(shape)
 
 
 def _texts(name: str, shape: list[int], size: int, data: memoryview) -> npt.NDArray[Any]:
-    """Elements of BYTES as texts."""
+    """Decode the elements of BYTES as strings."""
     if size * _LENGTH.size > len(data):
         raise InvalidRequestError(
             f"input {shown(name)} has {len(data):,} bytes of data; shape {shown(shape)} of BYTES "
-            f"takes {size * _LENGTH.size:,} for the lengths of its elements alone"
+            f"requires {size * _LENGTH.size:,} for the lengths of its elements alone"
         )
     raw, texts = bytes(data), []
     unpack, width, bytes_there = _LENGTH.unpack_from, _LENGTH.size, len(data)
@@ -331,17 +331,17 @@ def _texts(name: str, shape: list[int], size: int, data: memoryview) -> npt.NDAr
     except struct.error:
         raise InvalidRequestError(
             f"input {shown(name)} has {len(raw):,} bytes of data, which end within element "
-            f"{len(texts)} (counting from 0); an element of BYTES is its length, 4 bytes "
-            "little-endian, and as many bytes"
+            f"{len(texts)} (counting from 0); an element of BYTES is a 4-byte little-endian "
+            "length followed by that many bytes"
         ) from None
     except UnicodeDecodeError as error:
         raise InvalidRequestError(
-            f"input {shown(name)} has an element {len(texts)} (counting from 0) that is no UTF-8: "
+            f"element {len(texts)} (counting from 0) of input {shown(name)} is not UTF-8: "
             f"{error.reason}"
         ) from None
     if end != len(raw):
         raise InvalidRequestError(
-            f"input {shown(name)} has {len(raw):,} bytes of data, and its {size:,} elements end "
+            f"input {shown(name)} has {len(raw):,} bytes of data, but its {size:,} elements end "
             f"after {end:,}"
         )
     cells = np.empty(size, dtype=object)
@@ -350,7 +350,7 @@ def _texts(name: str, shape: list[int], size: int, data: memoryview) -> npt.NDAr
 
 
 def bytes_of(tensor: Tensor) -> bytes:
-    """The cells of an output as the extension has them."""
+    """Encode the cells of an output as bytes."""
     cells = tensor.cells
     if tensor.datatype != "BYTES":
         return cells.astype(cells.dtype.newbyteorder("<"), copy=False).tobytes()
@@ -361,40 +361,40 @@ def bytes_of(tensor: Tensor) -> bytes:
     return b"".join(parts)
 
 
-# ---------------------------------------------------------------- inflate
-# Compressed bodies of requests, inflated within the bound of plain ones.
+# ---------------------------------------------------------------- decompression
+# Compressed bodies are limited to the same size as plain ones.
 
 _WINDOW = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
-"""zlib's ``wbits`` of each coding; deflate is zlib's format (RFC 9110, section 8.4.1)."""
+"""``wbits`` of zlib for each coding; deflate is the zlib format (RFC 9110, section 8.4.1)."""
 
 
 def inflated(body: bytes, coding: bytes, most: int) -> bytes:
-    """The body that a ``Content-Encoding`` stands for.
+    """Decompress a body according to its ``Content-Encoding``.
 
     Parameters
     ----------
     body : bytes
     coding : bytes
-        The header.
+        Value of the header.
     most : int
-        Bytes of the result; no more are made.
+        Maximum bytes of the result.
 
     Raises
     ------
     UnsupportedError
-        For another coding, or several.
+        If the coding is not supported, or there are several.
     InvalidRequestError
-        If the bytes are not of that coding, end early, or go on after its end.
+        If the bytes are invalid, truncated, or followed by other data.
     TooLargeError
-        If there would be more.
+        If the result would exceed `most` bytes.
     """
     name = coding.strip().lower()
     if name in (b"", b"identity"):
         return body
     if name not in _WINDOW:
         raise UnsupportedError(
-            f"the body has Content-Encoding {coding[:40].decode('latin-1')!r}; this server takes "
-            "gzip and deflate, one at a time, and plain bodies"
+            f"unsupported Content-Encoding {coding[:40].decode('latin-1')!r}; this server accepts "
+            "a single gzip or deflate coding, and plain bodies"
         )
     stream = zlib.decompressobj(_WINDOW[name])
     try:
@@ -403,13 +403,13 @@ def inflated(body: bytes, coding: bytes, most: int) -> bytes:
         raise InvalidRequestError(f"the body is not {name.decode()}: {error}") from None
     if len(plain) > most:
         raise TooLargeError(
-            f"the body is longer than {most:,} bytes when inflated, which is what this server "
-            "takes; send it in parts"
+            f"the decompressed body is longer than {most:,} bytes, the limit of this server; send "
+            "it in parts"
         )
     if not stream.eof:
-        raise InvalidRequestError(f"the body ends before its {name.decode()} does; send all of it")
+        raise InvalidRequestError(f"the {name.decode()} stream of the body is truncated")
     if stream.unused_data:
         raise InvalidRequestError(
-            f"the body goes on after the end of its {name.decode()}; send one stream"
+            f"the body has data after the end of its {name.decode()} stream; send one stream"
         )
     return plain
