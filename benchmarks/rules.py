@@ -23,7 +23,7 @@ from benchmarks.apart import Failed, ask
 from benchmarks.clock import measured
 from benchmarks.frame import Benchmark, Entry, Figure, Options, Parameter, register
 from benchmarks.sides import absent
-from treekit.rule_learning.report import mean_auc
+from treekit.rule_learning.report import compute_mean_auc
 
 FIGURES = (
     Figure("auc", "AUC", ".4f", mean=True),
@@ -99,7 +99,7 @@ def _figures(said: Any, shares: Any, truth: Any, classes: Any = None) -> dict[st
         return {"quality": float(1 - wrong)}
     order = np.unique(truth) if classes is None else np.array(classes)
     number = (truth[:, None] == order).argmax(axis=1)
-    return {"quality": float((said == truth).mean()), "auc": mean_auc(shares, number)}
+    return {"quality": float((said == truth).mean()), "auc": compute_mean_auc(shares, number)}
 
 
 def measure(side: str, table: str, values: dict[str, Any], seed: int) -> dict[str, float]:

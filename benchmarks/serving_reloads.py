@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 
 import treekit
-from treekit.serve.models.repository import look_at
+from treekit.serve.models.repository import read_file_state
 
 COLUMNS = 28
 ROWS = np.random.default_rng(0).normal(size=(3, COLUMNS)).astype(np.float32)
@@ -122,7 +122,7 @@ def run(models: list[Path], workers: int, versions: bool, seconds: float, client
                 if number > 3:
                     shutil.rmtree(folder / "forest" / str(number - 3))
             else:
-                expected[look_at(source).digest[:12]] = answers_of(source)
+                expected[read_file_state(source).digest[:12]] = answers_of(source)
                 put(source, folder / "forest.treekit")
 
         place(1)

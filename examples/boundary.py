@@ -68,7 +68,7 @@ def regions(model, window):
 
 def halves(tree, node):
     """Return the split of a node: weights of the two numbers, and the largest sum on the left."""
-    terms = range(tree.term_start[node], tree.term_start[node + 1])
+    terms = range(tree.term_offsets[node], tree.term_offsets[node + 1])
     weights = {int(tree.term_feature[i]): float(tree.term_weight[i]) for i in terms}
     weights = weights or {int(tree.feature[node]): 1.0}
     return (weights.get(0, 0.0), weights.get(1, 0.0)), float(tree.threshold[node])

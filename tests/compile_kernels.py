@@ -83,7 +83,7 @@ def _use() -> None:
     """
     import treekit
     from tests.extremes import EXTREMES
-    from treekit.serve.models.warm_up import warm
+    from treekit.serve.models.warm_up import compile_for_serving
 
     with tempfile.TemporaryDirectory() as folder:
         for name in ("mixed", "mixed_numbers", "surrogates", "oblique", "fractional"):
@@ -92,7 +92,7 @@ def _use() -> None:
             paths = [treekit.export(model, to, Path(folder, name))[0] for to in targets]
             treekit.verify(model, paths, random_rows=200)
             model.rules()
-        warm()
+        compile_for_serving()
     _train("dear", missing="surrogate", splitter="exact", pruner="cost_complexity")
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from treekit.model.model import Model
 from treekit.model.tree import Split, Tree
-from treekit.verify.answers import Answers, answers_of
+from treekit.verify.answers import Answers, answers_from_sums
 
 __all__ = ["extreme_rows", "refused", "wanted"]
 
@@ -51,10 +51,10 @@ def refused(model: Model, rows: Rows) -> npt.NDArray[np.bool_]:
 
 def wanted(model: Model, rows: Rows) -> Answers:
     """Return the model's predictions, `treekit.verify.answers.REFUSED` for rejected rows."""
-    from treekit.model.scoring import sums
+    from treekit.model.scoring import sum_leaf_values
 
     answered = ~refused(model, rows)
-    return answers_of(model, sums(model, rows[answered]), answered)
+    return answers_from_sums(model, sum_leaf_values(model, rows[answered]), answered)
 
 
 def _thresholds(model: Model) -> list[Rows]:
@@ -73,7 +73,7 @@ def _asked(tree: Tree) -> Iterator[tuple[npt.NDArray[np.int32], Rows]]:
     yield tree.feature[at], tree.threshold[at]
     numeric = ~np.isnan(tree.surrogate_threshold)
     yield tree.surrogate_feature[numeric], tree.surrogate_threshold[numeric]
-    counts = np.diff(tree.term_start)
+    counts = np.diff(tree.term_offsets)
     with np.errstate(over="ignore"):
         yield tree.term_feature, np.repeat(tree.threshold, counts) / tree.term_weight
 

@@ -9,32 +9,37 @@ from typing import Any
 import numpy as np
 
 from tests.reference import grow as reference
-from treekit.components.criteria import entropy, gain_ratio, gini, squared_error
-from treekit.components.splitters import AXIS
+from treekit.components.criteria import make_entropy, make_gain_ratio, make_gini, make_squared_error
+from treekit.components.splitters import AXIS_SPLITTER
 from treekit.contracts import CriterionFunctions, SplitterFunctions
-from treekit.data.binning import make_table
-from treekit.data.out_of_core import lines_of
-from treekit.grow.compile_criterion import Blocks, CompiledCriterion, always, compile_criterion
+from treekit.data.binning import encode_columns
+from treekit.data.out_of_core import copy_row_major
+from treekit.grow.compile_criterion import (
+    CompiledCriterion,
+    TargetBlocks,
+    compile_criterion,
+    get_unconditional_pointer,
+)
 from treekit.grow.compile_plugin import Origin
 from treekit.grow.compile_splitter import compile_splitter
 from treekit.grow.recipe import GrownTree, Recipe, SurrogateRule
 from treekit.grow.target_statistics import (
-    Target,
-    class_target,
-    classes_target,
-    number_target,
-    numbers_target,
-    rank_target,
+    TargetStatistics,
+    make_class_target,
+    make_multioutput_class_target,
+    make_multioutput_number_target,
+    make_number_target,
+    make_rank_target,
 )
-from treekit.grow.tree_builder import grow_tree, make_scratch
-from treekit.kernels.records import PLAIN, Limits, Ways
+from treekit.grow.tree_builder import allocate_scratch, grow_tree
+from treekit.kernels.records import PLAIN_RULES, Limits, SplitRules
 from treekit.model.tree import Split, Tree
 
 BUILT_IN: dict[str, Callable[..., CriterionFunctions]] = {
-    "gini": gini,
-    "entropy": entropy,
-    "gain_ratio": gain_ratio,
-    "squared_error": squared_error,
+    "gini": make_gini,
+    "entropy": make_entropy,
+    "gain_ratio": make_gain_ratio,
+    "squared_error": make_squared_error,
 }
 
 
@@ -43,7 +48,7 @@ def built_in(
     name: str,
     cells: int,
     known_only: bool = False,
-    blocks: Blocks | None = None,
+    blocks: TargetBlocks | None = None,
     bounded: bool = False,
     nominal: bool = True,
     **settings: Any,
@@ -58,26 +63,28 @@ def built_in(
     )  # fmt: skip
 
 
-def target_of(problem: reference.Problem) -> Target:
+def target_of(problem: reference.Problem) -> TargetStatistics:
     weights = None if problem.weights is None else np.array(problem.weights, float)
     if problem.several and problem.several[0]:
-        return classes_target(np.array(problem.y, np.int32), problem.several, weights)
+        return make_multioutput_class_target(
+            np.array(problem.y, np.int32), problem.several, weights
+        )
     if problem.several:
-        return numbers_target(np.array(problem.y, float), weights)
+        return make_multioutput_number_target(np.array(problem.y, float), weights)
     if problem.n_classes:
-        return class_target(np.array(problem.y, np.int32), problem.n_classes, weights)
+        return make_class_target(np.array(problem.y, np.int32), problem.n_classes, weights)
     y = np.array(problem.y, float)
     if problem.quantile is not None:
-        return rank_target(y, weights, float(problem.quantile))
-    return number_target(y, weights)
+        return make_rank_target(y, weights, float(problem.quantile))
+    return make_number_target(y, weights)
 
 
 def recipe_of(
     problem: reference.Problem,
     criterion: CompiledCriterion | None = None,
-    find: Callable[..., Any] = AXIS,
+    find: Callable[..., Any] = AXIS_SPLITTER,
     n_try: int | None = None,
-    ways: Ways = PLAIN,
+    ways: SplitRules = PLAIN_RULES,
     fractional: bool = False,
     surrogates: int | SurrogateRule | None = None,
 ) -> Recipe:
@@ -89,7 +96,7 @@ def recipe_of(
         for column, size in zip(problem.columns, problem.levels, strict=True)
     ]
     exact = problem.max_bins is None
-    table = make_table(
+    table = encode_columns(
         columns,
         np.array([size or 0 for size in problem.levels], np.int64),
         np.array([size is not None for size in problem.levels]),
@@ -103,8 +110,8 @@ def recipe_of(
             find, "exact" if exact else "histogram", sums=bool(getattr(find, "options", ()))
         ),
         table,
-        target.rows(np.empty(0, np.uint32), None),
-        make_scratch(table, target, 1, 1),
+        target.select_rows(np.empty(0, np.uint32), None),
+        allocate_scratch(table, target, 1, 1),
         Origin("splitter", getattr(find, "__name__", "axis")),
         target.quantile,
     )
@@ -118,8 +125,8 @@ def recipe_of(
         problem.min_impurity if problem.n_classes else -1.0,
         -1.0 if problem.n_classes else problem.min_impurity,
     )
-    if ways is PLAIN:
-        ways = Ways(problem.known_only, exact_levels=problem.exact_levels)
+    if ways is PLAIN_RULES:
+        ways = SplitRules(problem.known_only, exact_levels=problem.exact_levels)
     bounded = problem.signs is not None
     own = {"level_by": problem.level_by} if problem.criterion == "gain_ratio" else {}
     levels = any(size is not None for size in problem.levels)
@@ -127,18 +134,27 @@ def recipe_of(
         problem.criterion, target.size, ways.known_only, target.blocks, bounded, levels, **own
     )
     return Recipe(
-        table, target, "float32", compiled, splitter, always(), False, limits, ways, fractional,
+        table,
+        target,
+        "float32",
+        compiled,
+        splitter,
+        get_unconditional_pointer(),
+        False,
+        limits,
+        ways,
+        fractional,
         surrogates=SurrogateRule(surrogates) if isinstance(surrogates, int) else surrogates,
-        signs=None if problem.signs is None else np.array(problem.signs, float),
-        lines=lines_of(table.codes),
-    )  # fmt: skip
+        monotonic_signs=None if problem.signs is None else np.array(problem.signs, float),
+        row_major_codes=copy_row_major(table.codes),
+    )
 
 
 def grow(problem: reference.Problem, seed: int = 0, **parts: Any) -> GrownTree:
     """Grow a tree on all rows."""
     recipe = recipe_of(problem, **parts)
     ids = np.arange(len(problem.y), dtype=np.uint32)
-    rows, none = recipe.target.rows(ids, None), recipe.target.rows(ids[:0], None)
+    rows, none = recipe.target.select_rows(ids, None), recipe.target.select_rows(ids[:0], None)
     return grow_tree(recipe, rows, none, np.random.default_rng(seed))
 
 
@@ -184,7 +200,7 @@ def same_tree(
 
 def level_branches(tree: Tree, node: int) -> dict[int, int]:
     """Return the branch of each category of a subset or multiway split."""
-    owned = tree.level_branch[tree.level_start[node] : tree.level_start[node + 1]]
+    owned = tree.level_branch[tree.level_offsets[node] : tree.level_offsets[node + 1]]
     return {level: int(branch) for level, branch in enumerate(owned) if branch >= 0}
 
 

@@ -235,16 +235,16 @@ def server_thread(*sources: object, **settings: object) -> Iterator[str]:
     A thread starts faster than a process, and the test's patches apply to it.
     """
     from treekit.serve.http.logs import Log
-    from treekit.serve.process.startup_log import bind, url_of
-    from treekit.serve.process.worker import Process, make_service
+    from treekit.serve.process.startup_log import bind_sockets, get_server_url
+    from treekit.serve.process.worker import ServiceProcess, make_service
 
     asked = ServeSettings(tuple(map(str, sources)), **{"port": 0, "log": "quiet"} | settings)  # type: ignore[arg-type]
-    sockets = bind(asked.host, asked.port)
-    url = url_of(asked, sockets)
+    sockets = bind_sockets(asked.host, asked.port)
+    url = get_server_url(asked, sockets)
     service = make_service(asked)
     service.repository.refresh()
     started = threading.Event()
-    process = Process(asked, service, Log(asked.log), lambda _: started.set())
+    process = ServiceProcess(asked, service, Log(asked.log), lambda _: started.set())
 
     def run() -> None:
         with asyncio.Runner(loop_factory=process.loop_factory) as runner:
@@ -256,7 +256,7 @@ def server_thread(*sources: object, **settings: object) -> Iterator[str]:
         assert started.wait(STARTED), "the server did not start"
         yield url
     finally:
-        process.end()
+        process.request_shutdown()
         thread.join(20)
         assert not thread.is_alive(), "the server did not stop"
 

@@ -16,11 +16,11 @@ import httpx
 import numpy as np
 
 from treekit.serve.http.app import make_app
-from treekit.serve.http.logs import Log, Writer
-from treekit.serve.http.middleware import Gate
+from treekit.serve.http.logs import LineWriter, Log
+from treekit.serve.http.middleware import Middleware
 from treekit.serve.models.repository import Repository
 from treekit.serve.models.served_model import Batch, Served
-from treekit.serve.models.tensors import Spec, Tensor
+from treekit.serve.models.tensors import Tensor, TensorSpec
 from treekit.serve.scheduling import Runner, Service
 from treekit.serve.settings import Limits, ServeSettings
 
@@ -33,17 +33,17 @@ class Twice(Served):
     def __init__(self, name: str = "twice", version: str = "1") -> None:
         self.name, self.version = name, version
         self.digest, self.platform = "d" * 64, "treekit"
-        self.inputs = (Spec("x", "FP64", (-1,)),)
-        self.outputs = (Spec("y", "FP64", (-1,)), Spec("why", "FP64", (-1,)))
-        self.usual = ("y",)
-        self.explaining = frozenset({"why"})
-        self.effort = 1e9
+        self.inputs = (TensorSpec("x", "FP64", (-1,)),)
+        self.outputs = (TensorSpec("y", "FP64", (-1,)), TensorSpec("why", "FP64", (-1,)))
+        self.default_outputs = ("y",)
+        self.explanation_outputs = frozenset({"why"})
+        self.visits_per_row = 1e9
         self.meanwhile: Callable[[], None] = lambda: None
 
-    def read(self, tensors: Sequence[Tensor]) -> Batch:
+    def parse_inputs(self, tensors: Sequence[Tensor]) -> Batch:
         return Batch(len(tensors[0].cells), (np.asarray(tensors[0].cells),))
 
-    def answer(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
+    def compute_outputs(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
         self.meanwhile()
         return [Tensor(name, "FP64", batch.arrays[0] * 2) for name in wanted]
 
@@ -63,7 +63,7 @@ class Lines:
 
     def __init__(self) -> None:
         self.data = b""
-        self.writer = Writer(self._take, delay=0.01)
+        self.writer = LineWriter(self._take, delay=0.01)
 
     def _take(self, data: bytes) -> int:
         self.data += data
@@ -112,13 +112,13 @@ def on_port(app: Any, limits: Limits, most: int | None = None, loop: str = "auto
     """Run a uvicorn server with bounded connections in a thread; yields its port."""
     import uvicorn
 
-    from treekit.serve.process.uvicorn_server import bounded_protocol
+    from treekit.serve.process.uvicorn_server import make_protocol_class
 
     config = uvicorn.Config(
         app,
         host="127.0.0.1",
         port=0,
-        http=bounded_protocol(limits, most, app if isinstance(app, Gate) else None),
+        http=make_protocol_class(limits, most, app if isinstance(app, Middleware) else None),
         ws="none",
         interface="asgi3",
         loop=loop,

@@ -22,7 +22,7 @@ from treekit.model.builder import (
     subset,
     threshold,
 )
-from treekit.model.fixed_point import floor_to
+from treekit.model.fixed_point import floor_to_dtype
 from treekit.model.model import Model, make_model
 from treekit.model.tree import Split, Tree
 
@@ -41,7 +41,7 @@ def finite(dtype: Dtype) -> st.SearchStrategy[float]:
     width = 32 if dtype == "float32" else 64
     numbers = st.floats(allow_nan=False, allow_infinity=False, width=width)
     return st.one_of(st.sampled_from(SPECIAL), numbers).map(
-        lambda x: float(floor_to(x, dtype)) if math.isfinite(x) else x
+        lambda x: float(floor_to_dtype(x, dtype)) if math.isfinite(x) else x
     )
 
 
@@ -225,7 +225,7 @@ def _asked(tree: Tree, feature: int) -> list[float]:
     asked = (tree.kind == Split.THRESHOLD) & (tree.feature == feature)
     instead = ~np.isnan(tree.surrogate_threshold) & (tree.surrogate_feature == feature)
     terms = np.flatnonzero(tree.term_feature == feature)
-    owner = np.searchsorted(tree.term_start, terms, side="right") - 1
+    owner = np.searchsorted(tree.term_offsets, terms, side="right") - 1
     with np.errstate(over="ignore"):
         alone = tree.threshold[owner] / tree.term_weight[terms]
     found = [tree.threshold[asked], tree.surrogate_threshold[instead], alone[np.isfinite(alone)]]

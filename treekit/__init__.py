@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from treekit import _moved
 from treekit._version import __version__ as __version__
 
-_moved.install()
+_moved.install_finder()
 
 if TYPE_CHECKING:
     from treekit.contracts import Criterion as Criterion
@@ -135,35 +135,35 @@ _MODULE_OF = {
     }.items()
     for name in names
 }
-_CALLABLE_ROOMS = ("export", "plot", "verify")
+_CALLABLE_PACKAGES = ("export", "plot", "verify")
 
-__all__ = [*_MODULE_OF, *_CALLABLE_ROOMS]  # noqa: PLE0604 - one list of names, above
+__all__ = [*_MODULE_OF, *_CALLABLE_PACKAGES]  # noqa: PLE0604 - one list of names, above
 
 
-class _CallableRoom(ModuleType):
+class _CallablePackage(ModuleType):
     """A module that calls its function of the same name: ``treekit.export(...)``."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return getattr(self, self.__name__.rpartition(".")[2])(*args, **kwargs)
 
 
-class _FrontDoor(ModuleType):
+class _LazyPackage(ModuleType):
     """Make ``treekit.export`` both a package and its public function.
 
     Importing the package binds the module to that name; a callable module serves as both.
     """
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _CALLABLE_ROOMS and type(value) is ModuleType:
-            value.__class__ = _CallableRoom
+        if name in _CALLABLE_PACKAGES and type(value) is ModuleType:
+            value.__class__ = _CallablePackage
         super().__setattr__(name, value)
 
 
-sys.modules[__name__].__class__ = _FrontDoor
+sys.modules[__name__].__class__ = _LazyPackage
 
 
 def __getattr__(name: str) -> Any:
-    if name in _CALLABLE_ROOMS:
+    if name in _CALLABLE_PACKAGES:
         return importlib.import_module(f"treekit.{name}")
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'treekit' has no attribute {name!r}")
@@ -173,4 +173,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*_MODULE_OF, *_CALLABLE_ROOMS, "__version__"])
+    return sorted([*_MODULE_OF, *_CALLABLE_PACKAGES, "__version__"])

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-__all__ = ["MOVED", "install"]
+__all__ = ["MOVED_MODULES", "install_finder"]
 
-MOVED = {
+MOVED_MODULES = {
     "treekit.forms": "treekit.documents",
     "treekit.model.build": "treekit.model.builder",
     "treekit.model.ensemble": "treekit.model.model",
@@ -35,7 +35,7 @@ MOVED = {
 }
 
 
-class _Finder:
+class _MovedModuleFinder:
     """Finder and loader of modules under their former paths.
 
     Implements `importlib.abc.MetaPathFinder` and `importlib.abc.Loader` without importing them:
@@ -45,7 +45,7 @@ class _Finder:
     def find_spec(
         self, name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name not in MOVED:
+        if name not in MOVED_MODULES:
             return None
         from importlib.machinery import ModuleSpec
 
@@ -58,7 +58,7 @@ class _Finder:
         import importlib
         import warnings
 
-        present = MOVED[module.__name__]
+        present = MOVED_MODULES[module.__name__]
         warnings.warn(
             f"{module.__name__} has moved to {present}; the former path ends with the next release",
             DeprecationWarning,
@@ -68,7 +68,7 @@ class _Finder:
         vars(module).update({key: value for key, value in names.items() if key[:2] != "__"})
 
 
-def install() -> None:
+def install_finder() -> None:
     """Register the finder of former paths, after all others."""
-    if not any(type(finder) is _Finder for finder in sys.meta_path):
-        sys.meta_path.append(_Finder())
+    if not any(type(finder) is _MovedModuleFinder for finder in sys.meta_path):
+        sys.meta_path.append(_MovedModuleFinder())

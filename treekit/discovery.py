@@ -28,26 +28,26 @@ from treekit.errors import PluginError, TreekitWarning
 from treekit.record_checks import KINDS, Kind, Record, check_record
 
 __all__ = [
-    "ATTRIBUTE",
-    "FOREIGN",
-    "GROUP",
+    "CONTRACT_ATTRIBUTE",
+    "ENTRY_POINT_GROUP",
+    "FOREIGN_ERRORS",
     "OLDEST_CONTRACT",
     "Component",
     "Plugin",
     "Source",
-    "adapted",
+    "adapt_functions",
     "builtin_plugin",
-    "cause",
-    "contract_of",
-    "contract_of_maker",
+    "call_isolated",
+    "describe_error",
     "find_plugins",
-    "isolated",
+    "read_contract_version",
+    "read_maker_contract",
 ]
 
 
 # ---------------------------------------------------------------- discovery
 
-GROUP = "treekit"
+ENTRY_POINT_GROUP = "treekit"
 """The entry-point group of plugins."""
 
 
@@ -106,16 +106,16 @@ class Plugin:
     manager: pluggy.PluginManager
     contract: int = CONTRACT_VERSION
 
-    def components(self, kind: Kind, complain: Complain) -> list[Component]:
+    def list_components(self, kind: Kind, complain: Complain) -> list[Component]:
         """Return the plugin's components of one kind; invalid records are left out."""
         found: list[Component] = []
         # Not called through pluggy, which drops a None: the result of a hook without `return`
         # must be reported.
         for hook in getattr(self.manager.hook, kind.hook).get_hookimpls():
             try:
-                records = isolated(str(self.source), hook.function)
-            except FOREIGN as error:
-                complain(self.source, f"failed in {kind.hook}: {cause(error)}")
+                records = call_isolated(str(self.source), hook.function)
+            except FOREIGN_ERRORS as error:
+                complain(self.source, f"failed in {kind.hook}: {describe_error(error)}")
                 continue
             if not isinstance(records, list):
                 got = type(records).__name__
@@ -124,17 +124,19 @@ class Plugin:
                 )
                 continue
             for record in records:
-                self._add(record, kind, found, complain)
+                self._add_record(record, kind, found, complain)
         return found
 
-    def _add(self, record: object, kind: Kind, to: list[Component], complain: Complain) -> None:
+    def _add_record(
+        self, record: object, kind: Kind, to: list[Component], complain: Complain
+    ) -> None:
         try:
             check_record(record, kind)
         except PluginError as error:
             complain(self.source, f"has an invalid record: {error}")
             return
-        except FOREIGN as error:  # a field of a type whose comparison fails
-            complain(self.source, f"has a record that cannot be checked: {cause(error)}")
+        except FOREIGN_ERRORS as error:  # a field of a type whose comparison fails
+            complain(self.source, f"has a record that cannot be checked: {describe_error(error)}")
             return
         source = self.source
         new = Component(
@@ -154,17 +156,19 @@ class Plugin:
 def find_plugins(complain: Complain) -> list[Plugin]:
     """Import every plugin of the entry-point group, sorted by distribution and name."""
     plugins = []
-    for source, entry_point in sorted(_entry_points(complain), key=lambda found: str(found[0])):
+    for source, entry_point in sorted(
+        _iterate_entry_points(complain), key=lambda found: str(found[0])
+    ):
         try:
-            module = isolated(str(source), entry_point.load)
-            contract = contract_of(module)
-            manager = _manager(module)
-            faults = _misspelt_hooks(manager)
+            module = call_isolated(str(source), entry_point.load)
+            contract = read_contract_version(module)
+            manager = _make_manager(module)
+            faults = _find_misspelt_hooks(manager)
         except PluginError as error:
             complain(source, str(error))
             continue
-        except FOREIGN as error:
-            complain(source, f"could not be loaded: {cause(error)}")
+        except FOREIGN_ERRORS as error:
+            complain(source, f"could not be loaded: {describe_error(error)}")
             continue
         for fault in faults:
             complain(source, fault)
@@ -175,10 +179,10 @@ def find_plugins(complain: Complain) -> list[Plugin]:
 def builtin_plugin(kind: Kind) -> Plugin:
     """Return treekit's own components of one kind as a plugin."""
     module = importlib.import_module(kind.builtin)
-    return Plugin(Source("built-in", "treekit", __version__), _manager(module))
+    return Plugin(Source("built-in", "treekit", __version__), _make_manager(module))
 
 
-def _entry_points(complain: Complain) -> Iterator[tuple[Source, metadata.EntryPoint]]:
+def _iterate_entry_points(complain: Complain) -> Iterator[tuple[Source, metadata.EntryPoint]]:
     """Generate the entry points of the group, one distribution at a time.
 
     `importlib.metadata.entry_points` would fail completely on one malformed file.
@@ -186,21 +190,21 @@ def _entry_points(complain: Complain) -> Iterator[tuple[Source, metadata.EntryPo
     seen = set()
     for distribution in metadata.distributions():
         text = distribution.read_text("entry_points.txt") or ""
-        if f"[{GROUP}]" not in text:
+        if f"[{ENTRY_POINT_GROUP}]" not in text:
             continue
-        name, version = _identity(distribution)
+        name, version = _read_identity(distribution)
         key = re.sub(r"[-_.]+", "-", name).lower()
         if key in seen:  # the first on sys.path is the one that imports
             continue
         seen.add(key)
         try:
-            for entry_point in distribution.entry_points.select(group=GROUP):
+            for entry_point in distribution.entry_points.select(group=ENTRY_POINT_GROUP):
                 yield Source(entry_point.name, name, version), entry_point
         except (TypeError, ValueError, AttributeError) as error:
             complain(Source("?", name, version), f"has a malformed entry_points.txt: {error}")
 
 
-def _identity(distribution: metadata.Distribution) -> tuple[str, str]:
+def _read_identity(distribution: metadata.Distribution) -> tuple[str, str]:
     """Return name and version; a broken installation may lack either."""
     try:
         name, version = distribution.metadata["Name"], distribution.metadata["Version"]
@@ -209,14 +213,14 @@ def _identity(distribution: metadata.Distribution) -> tuple[str, str]:
     return name or "an unnamed distribution", version or "of unknown version"
 
 
-def _manager(plugin: object) -> pluggy.PluginManager:
+def _make_manager(plugin: object) -> pluggy.PluginManager:
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     manager.register(plugin)
     return manager
 
 
-def _misspelt_hooks(manager: pluggy.PluginManager) -> list[str]:
+def _find_misspelt_hooks(manager: pluggy.PluginManager) -> list[str]:
     """Return faults of a plugin's hooks that treekit would never call."""
     known = ", ".join(kind.hook for kind in KINDS.values())
     (plugin,) = manager.get_plugins()
@@ -240,14 +244,14 @@ def _misspelt_hooks(manager: pluggy.PluginManager) -> list[str]:
 # Only this part of treekit handles plugins of older contracts; the promises of each version
 # are in `treekit.contracts`.
 
-ATTRIBUTE = "treekit_contract"
+CONTRACT_ATTRIBUTE = "treekit_contract"
 """Attribute of a plugin's module: the contract version that it was written for."""
 
 OLDEST_CONTRACT = 1
 """The oldest supported version, and the default of modules without the attribute."""
 
 
-def contract_of(plugin: object) -> int:
+def read_contract_version(plugin: object) -> int:
     """Return the contract version that a plugin was written for.
 
     Parameters
@@ -260,10 +264,11 @@ def contract_of(plugin: object) -> int:
         If it is not an integer, or not supported by this treekit; the message is the
         end of a sentence that begins with the plugin.
     """
-    version: Any = getattr(plugin, ATTRIBUTE, OLDEST_CONTRACT)
+    version: Any = getattr(plugin, CONTRACT_ATTRIBUTE, OLDEST_CONTRACT)
     if type(version) is not int:
         raise PluginError(
-            f"has {ATTRIBUTE} = {version!r}, which is not an integer; this treekit's contract "
+            f"has {CONTRACT_ATTRIBUTE} = {version!r}, which is not an integer; this treekit's "
+            "contract "
             f"is {CONTRACT_VERSION}"
         )
     if version > CONTRACT_VERSION:
@@ -279,12 +284,12 @@ def contract_of(plugin: object) -> int:
     return version
 
 
-def contract_of_maker(make: Callable[..., Any]) -> int:
+def read_maker_contract(make: Callable[..., Any]) -> int:
     """Return the contract version of the module of `make`, for records without a plugin."""
-    return contract_of(sys.modules.get(getattr(make, "__module__", None) or ""))
+    return read_contract_version(sys.modules.get(getattr(make, "__module__", None) or ""))
 
 
-def adapted(functions: Any, contract: int) -> tuple[Any, str]:
+def adapt_functions(functions: Any, contract: int) -> tuple[Any, str]:
     """Adapt the result of ``make`` to the current contract.
 
     Parameters
@@ -302,13 +307,13 @@ def adapted(functions: Any, contract: int) -> tuple[Any, str]:
         sentence; empty if there is none.
     """
     if contract < 2 and isinstance(functions, CriterionFunctions):
-        return _with_levels(functions)
+        return _adapt_choose(functions)
     return functions, ""
 
 
-def _with_levels(functions: CriterionFunctions) -> tuple[CriterionFunctions, str]:
+def _adapt_choose(functions: CriterionFunctions) -> tuple[CriterionFunctions, str]:
     """Adapt contract 1, in which `choose` could take two arguments."""
-    if not _takes_two(functions.choose):
+    if not _takes_two_arguments(functions.choose):
         return functions, ""
     note = (
         "has a choose with two arguments, as in version 1 of the contract; write "
@@ -317,7 +322,7 @@ def _with_levels(functions: CriterionFunctions) -> tuple[CriterionFunctions, str
     return replace(functions, choose=_ignoring_levels(functions.choose)), note
 
 
-def _takes_two(function: Any) -> bool:
+def _takes_two_arguments(function: Any) -> bool:
     """Return whether a function can be called with two positional arguments, but not three."""
     if not callable(function):
         return False
@@ -325,10 +330,10 @@ def _takes_two(function: Any) -> bool:
         signature = inspect.signature(getattr(function, "py_func", function))
     except (TypeError, ValueError):  # some C functions have no signature
         return False
-    return _binds(signature, 2) and not _binds(signature, 3)
+    return _can_bind(signature, 2) and not _can_bind(signature, 3)
 
 
-def _binds(signature: inspect.Signature, arguments: int) -> bool:
+def _can_bind(signature: inspect.Signature, arguments: int) -> bool:
     try:
         signature.bind(*[None] * arguments)
     except TypeError:
@@ -357,11 +362,11 @@ def _ignoring_levels(choose: Any) -> Callable[..., int]:
 
 R = TypeVar("R")
 
-FOREIGN = (Exception, SystemExit)
+FOREIGN_ERRORS = (Exception, SystemExit)
 """Exceptions that are the fault of third-party code: all but an interruption."""
 
 
-def isolated(who: str, function: Callable[..., R], /, *arguments: Any, **settings: Any) -> R:
+def call_isolated(who: str, function: Callable[..., R], /, *arguments: Any, **settings: Any) -> R:
     """Return ``function(*arguments, **settings)``, called in its own context and directory.
 
     Parameters
@@ -374,12 +379,12 @@ def isolated(who: str, function: Callable[..., R], /, *arguments: Any, **setting
     Exception, SystemExit
         Exceptions of the function; `FOREIGN` catches them.
     """
-    before = _folder()
+    before = _find_working_directory()
     try:
         # NumPy and decimal store their error handling in context variables.
         return contextvars.copy_context().run(function, *arguments, **settings)
     finally:
-        if before is not None and _folder() != before:
+        if before is not None and _find_working_directory() != before:
             os.chdir(before)
             warnings.warn(
                 f"{who} changed the working directory; it was restored",
@@ -388,7 +393,7 @@ def isolated(who: str, function: Callable[..., R], /, *arguments: Any, **setting
             )
 
 
-def cause(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return an exception as ``Type: message``, even if its ``__str__`` fails."""
     name = type(error).__name__
     try:
@@ -398,7 +403,7 @@ def cause(error: BaseException) -> str:
     return f"{name}: {text}" if text else name
 
 
-def _folder() -> Path | None:
+def _find_working_directory() -> Path | None:
     with contextlib.suppress(OSError):  # it may have been deleted
         return Path.cwd()
     return None

@@ -21,11 +21,11 @@ from treekit.data.dataset import Dataset, make_dataset, make_validation
 from treekit.data.schema import Label, level_text
 from treekit.data.table import Table, read_table
 from treekit.errors import DataError, SettingError
-from treekit.model.links import values_of
-from treekit.model.model import model_of
-from treekit.model.scoring import label_codes, sums
+from treekit.model.links import convert_sums
+from treekit.model.model import as_model
+from treekit.model.scoring import compute_label_codes, sum_leaf_values
 from treekit.training import fit, is_training_table
-from treekit.training.tasks import answers_numbers, reading, refuse_answers
+from treekit.training.tasks import check_scorable, get_reading_options, predicts_numbers
 
 if TYPE_CHECKING:
     from treekit.model.model import Model
@@ -35,21 +35,21 @@ __all__ = [
     "Evaluation",
     "Score",
     "cross_validate",
+    "encode_groups",
     "evaluate",
     "evaluate_model",
-    "group_codes",
 ]
 
-_PARTS = 10
+_N_PARTS = 10
 """Number of parts of the rows on which a score is computed for its interval."""
 
-_POINTS = 200
+_MAX_ROC_POINTS = 200
 """Maximum number of points of a ROC curve."""
 
-_BINS = 10
+_N_BINS = 10
 """Number of bins of a calibration curve, with equal numbers of rows."""
 
-_HEADS = {
+_SCORE_NAMES = {
     "accuracy": "accuracy",
     "balanced_accuracy": "balanced accuracy",
     "log_loss": "log loss",
@@ -60,7 +60,7 @@ _HEADS = {
     "mae": "MAE",
 }
 
-_RANGES = {
+_SCORE_RANGES = {
     **dict.fromkeys(("accuracy", "balanced_accuracy", "roc_auc"), (0.0, 1.0)),
     **dict.fromkeys(("log_loss", "rmse", "mae"), (0.0, math.inf)),
     "brier": (0.0, 2.0),
@@ -70,7 +70,7 @@ _RANGES = {
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 Progress = Callable[[int, int], None]
-_DATASET = (
+_DATASET_OPTIONS = (
     "nominal",
     "numeric",
     "levels",
@@ -181,7 +181,7 @@ class Evaluation:
     def named_scores(self) -> dict[str, Score]:
         """Return the scores by readable names; training scores are marked as such."""
         before = "training " if self.trained_on else ""
-        return {before + _HEADS[name]: score for name, score in self.scores.items()}
+        return {before + _SCORE_NAMES[name]: score for name, score in self.scores.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -199,9 +199,11 @@ class Evaluation:
         """Return one HTML page with scores, confusion matrix, ROC and calibration curves."""
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-        from treekit.export.render import shipped_folders
+        from treekit.export.render import list_shipped_folders
 
-        folders = [folder / part for folder in shipped_folders() for part in ("evaluation", "page")]
+        folders = [
+            folder / part for folder in list_shipped_folders() for part in ("evaluation", "page")
+        ]
         environment = Environment(
             loader=FileSystemLoader(folders, encoding="utf-8"),
             undefined=StrictUndefined,
@@ -210,23 +212,34 @@ class Evaluation:
             autoescape=True,
         )
         return environment.get_template("page.html.jinja").render(
-            found=self, title=title or self.title, number=_number, interval=_interval, count=_count
+            found=self,
+            title=title or self.title,
+            number=_format_number,
+            interval=_format_interval,
+            count=_format_count,
         )
 
     def __str__(self) -> str:
         lines = [self.title, *([self.warning] if self.warning else []), ""]
         rows = [["", "score", "95% interval", "baseline"]]
-        rows += [_row(name, score) for name, score in self.named_scores().items()]
-        lines += [*_aligned(rows), "", self.baseline]
+        rows += [_format_row(name, score) for name, score in self.named_scores().items()]
+        lines += [*_align_columns(rows), "", self.baseline]
         if self.classes:
             table = [["class", "rows", "precision", "95% interval", "recall", "95% interval"]]
             for one in self.classes:
-                parts = [_row("", score)[1:3] for score in (one.precision, one.recall)]
-                table.append([repr(one.label), _count(one.rows), *parts[0], *parts[1]])
-            lines += ["", *_aligned(table), "", "rows by true class (down) and predicted class"]
+                parts = [_format_row("", score)[1:3] for score in (one.precision, one.recall)]
+                table.append([repr(one.label), _format_count(one.rows), *parts[0], *parts[1]])
+            lines += [
+                "",
+                *_align_columns(table),
+                "",
+                "rows by true class (down) and predicted class",
+            ]
             names = [repr(one.label) for one in self.classes]
             cells = zip(names, self.confusion, strict=True)
-            lines += _aligned([["", *names], *([name, *map(_count, row)] for name, row in cells)])
+            lines += _align_columns(
+                [["", *names], *([name, *map(_format_count, row)] for name, row in cells)]
+            )
         return "\n".join(lines)
 
 
@@ -285,21 +298,23 @@ def evaluate(
         unused += [name for name, value in (("cv", cv != 10), ("repeats", repeats != 1)) if value]
         if unused:
             raise SettingError(f"{unused[0]} is for a cross-validation; give target and no model")
-        return evaluate_model(model_of(model), table, weights=weights)
+        return evaluate_model(as_model(model), table, weights=weights)
     if table is not None:
         raise SettingError(
             f"got a model and target={target!r}; leave out the target to score the model"
         )
     if groups == target:
         raise SettingError(f"groups={groups!r} is the target; give another column")
-    options = {name: settings.pop(name) for name in _DATASET if name in settings}
+    options = {name: settings.pop(name) for name in _DATASET_OPTIONS if name in settings}
     marks = {"missing": options["missing_marks"]} if "missing_marks" in options else {}
     rows = read_table(model, **marks)
-    codes = group_codes(rows, groups)
+    codes = encode_groups(rows, groups)
     if groups is not None:
         ignored = options.get("ignore", ())
         options["ignore"] = [*([ignored] if isinstance(ignored, str) else ignored), groups]
-    dataset = make_dataset(rows, target, **reading(settings, settings.pop("task", None)), **options)
+    dataset = make_dataset(
+        rows, target, **get_reading_options(settings, settings.pop("task", None)), **options
+    )
     return cross_validate(
         dataset, settings, cv=cv, repeats=repeats, groups=codes, progress=progress
     )
@@ -307,7 +322,7 @@ def evaluate(
 
 def evaluate_model(model: Model, table: Any, *, weights: str | None = None) -> Evaluation:
     """Score a model on a table that holds its target; see `evaluate`."""
-    refuse_answers(model, "a score")
+    check_scorable(model, "a score")
     schema = model.schema
     if schema.more:
         raise SettingError(
@@ -318,26 +333,28 @@ def evaluate_model(model: Model, table: Any, *, weights: str | None = None) -> E
         table, schema, weights=weights, missing=model.missing, unknown=model.unknown,
         noun="the table",
     )  # fmt: skip
-    predicted = _predict(model, dataset)
-    rows = _Rows(dataset, predicted.shares, predicted.said, _constant(dataset, dataset))
-    parts = [np.arange(part, len(rows.y), _PARTS) for part in range(_PARTS)]
+    predicted = _predict_dataset(model, dataset)
+    rows = _PredictedRows(
+        dataset, predicted.shares, predicted.predicted, _predict_constant(dataset, dataset)
+    )
+    parts = [np.arange(part, len(rows.y), _N_PARTS) for part in range(_N_PARTS)]
     if not len(rows.y):
         raise DataError("every row of the table has a weight of 0; give some rows a weight > 0")
-    whole, constant = rows.scores(), rows.baseline()
-    each = [rows.scores(part) for part in parts] if len(rows.y) >= 10 * _PARTS else []
+    whole, constant = rows.compute_scores(), rows.compute_baseline()
+    each = [rows.compute_scores(part) for part in parts] if len(rows.y) >= 10 * _N_PARTS else []
     found = {
         name: Score(
             value,
-            *_t_interval(name, value, [one[name] for one in each], 1 / _PARTS),
+            *_compute_t_interval(name, value, [one[name] for one in each], 1 / _N_PARTS),
             constant[name],
         )
         for name, value in whole.items()
     }
     if "accuracy" in found and dataset.weights is None:
-        right = int((rows.said == rows.y).sum())
-        low, high = _wilson(right, dataset.n_rows)
+        right = int((rows.predicted == rows.y).sum())
+        low, high = _compute_wilson_interval(right, dataset.n_rows)
         found["accuracy"] = Score(whole["accuracy"], low, high, constant["accuracy"])
-    return rows.evaluation(found, "table", trained_on=is_training_table(model, dataset))
+    return rows.make_evaluation(found, "table", trained_on=is_training_table(model, dataset))
 
 
 def cross_validate(
@@ -356,66 +373,68 @@ def cross_validate(
     """
     if dataset.schema.more:
         raise SettingError("evaluate supports one target; evaluate each separately")
-    if answers_numbers(settings):
+    if predicts_numbers(settings):
         raise SettingError(
             f"criterion {settings['criterion']!r} predicts numbers that are not a column of the "
             "table; score its models with the functions of its plugin"
         )
     seed = int(settings.get("seed") or 0)
     settings = {**settings, "seed": seed}
-    folds = list(_folds(dataset, cv, repeats, groups, seed))
+    folds = list(_make_folds(dataset, cv, repeats, groups, seed))
     each: list[dict[str, float | None]] = []
     constants: list[dict[str, float | None]] = []
     shares, predictions, constant, order = [], [], [], []
     for done, (grown, held) in enumerate(folds, start=1):
         training, rest = dataset.take(grown), dataset.take(held)
-        predicted = _predict(fit(training, settings).model, rest)
-        rows = _Rows(rest, predicted.shares, predicted.said, _constant(training, rest))
+        predicted = _predict_dataset(fit(training, settings).model, rest)
+        rows = _PredictedRows(
+            rest, predicted.shares, predicted.predicted, _predict_constant(training, rest)
+        )
         if len(rows.y):
-            each.append(rows.scores())
-            constants.append(rows.baseline())
+            each.append(rows.compute_scores())
+            constants.append(rows.compute_baseline())
         if done <= cv:  # each row once
             shares.append(predicted.shares)
-            predictions.append(predicted.said)
-            constant.append(_constant(training, rest))
+            predictions.append(predicted.predicted)
+            constant.append(_predict_constant(training, rest))
             order.append(held)
         if progress is not None:
             progress(done, len(folds))
     found = {
-        name: _over_folds(
+        name: _average_folds(
             name, [part[name] for part in each], [part[name] for part in constants], cv
         )
         for name in each[0]
     }
-    pooled = _Rows(
+    pooled = _PredictedRows(
         dataset.take(np.concatenate(order)),
         np.concatenate(shares),
         np.concatenate(predictions),
         np.concatenate(constant),
     )
-    return pooled.evaluation(found, "cross-validation", folds=cv, repeats=repeats)
+    return pooled.make_evaluation(found, "cross-validation", folds=cv, repeats=repeats)
 
 
 # ---------------------------------------------------------------- rows and their predictions
 
 
 @dataclass(frozen=True)
-class _Predicted:
+class _Predictions:
     """(rows, classes) probabilities, or (rows, 1) numbers; and (rows,) codes or numbers."""
 
     shares: Floats
-    said: npt.NDArray[Any]
+    predicted: npt.NDArray[Any]
 
 
-def _predict(model: Model, dataset: Dataset) -> _Predicted:
-    summed = sums(model, dataset.matrix())
-    values = np.asarray(values_of(model, summed), dtype=np.float64)
+def _predict_dataset(model: Model, dataset: Dataset) -> _Predictions:
+    summed = sum_leaf_values(model, dataset.to_matrix())
+    values = np.asarray(convert_sums(model, summed), dtype=np.float64)
     if model.schema.task == "regression":
-        return _Predicted(values, values[:, 0])
-    return _Predicted(values, label_codes(model, summed)[:, 0])
+        return _Predictions(values, values[:, 0])
+    return _Predictions(values, compute_label_codes(model, summed)[:, 0])
 
 
-def _constant(training: Dataset, rows: Dataset) -> Floats:
+def _predict_constant(training: Dataset, rows: Dataset) -> Floats:
     """Return a constant prediction for each row: class frequencies or mean of the training rows."""
     y, weights = training.y, training.weights
     if training.schema.task == "regression":
@@ -426,7 +445,7 @@ def _constant(training: Dataset, rows: Dataset) -> Floats:
     return np.tile(value, (rows.n_rows, 1))
 
 
-class _Rows:
+class _PredictedRows:
     """True and predicted targets of rows."""
 
     def __init__(
@@ -437,22 +456,22 @@ class _Rows:
             dataset, shares, said, constant = (
                 dataset.take(used), shares[used], said[used], constant[used]
             )  # fmt: skip
-        self.dataset, self.shares, self.said, self.constant = dataset, shares, said, constant
+        self.dataset, self.shares, self.predicted, self.constant = dataset, shares, said, constant
         self.y = dataset.y
         self.weights = dataset.weights
         self.classes = dataset.schema.classes
 
-    def scores(self, part: Rows | None = None) -> dict[str, float | None]:
+    def compute_scores(self, part: Rows | None = None) -> dict[str, float | None]:
         """Return all scores of the predictions, on a part of the rows."""
         which = slice(None) if part is None else part
-        return self._scores(self.shares[which], self.said[which], which)
+        return self._score_predictions(self.shares[which], self.predicted[which], which)
 
-    def baseline(self) -> dict[str, float | None]:
+    def compute_baseline(self) -> dict[str, float | None]:
         """Return all scores of the constant prediction."""
         said = self.constant[:, 0] if not self.classes else self.constant.argmax(axis=1)
-        return self._scores(self.constant, said, slice(None))
+        return self._score_predictions(self.constant, said, slice(None))
 
-    def _scores(
+    def _score_predictions(
         self, shares: Floats, said: npt.NDArray[Any], which: Any
     ) -> dict[str, float | None]:
         from sklearn import metrics
@@ -491,7 +510,7 @@ class _Rows:
             "roc_auc": float(np.mean(areas)) if areas else None,
         }
 
-    def evaluation(
+    def make_evaluation(
         self,
         scores: dict[str, Score],
         method: Literal["table", "cross-validation"],
@@ -507,7 +526,7 @@ class _Rows:
 
             codes = [*range(len(self.classes)), -1]  # extra code: scikit-learn warns of one label
             table = metrics.confusion_matrix(
-                self.y, self.said, labels=codes, sample_weight=self.weights
+                self.y, self.predicted, labels=codes, sample_weight=self.weights
             )
             confusion = table[:-1, :-1].tolist()
         schema = self.dataset.schema
@@ -520,11 +539,11 @@ class _Rows:
             repeats=repeats,
             trained_on=trained_on,
             scores=scores,
-            classes=[self._curve(code, confusion) for code in range(len(self.classes))],
+            classes=[self._make_class_scores(code, confusion) for code in range(len(self.classes))],
             confusion=confusion,
         )
 
-    def _curve(self, code: int, confusion: list[list[float]]) -> ClassScores:
+    def _make_class_scores(self, code: int, confusion: list[list[float]]) -> ClassScores:
         from sklearn import metrics
         from sklearn.calibration import calibration_curve
 
@@ -537,38 +556,42 @@ class _Rows:
         roc: list[tuple[float, float]] = []
         if 0 < mine.sum() < len(mine):
             false, true, _ = metrics.roc_curve(mine, share, sample_weight=self.weights)
-            at = np.unique(np.linspace(0, len(false) - 1, _POINTS).round().astype(int))
+            at = np.unique(np.linspace(0, len(false) - 1, _MAX_ROC_POINTS).round().astype(int))
             roc = list(zip(false[at].tolist(), true[at].tolist(), strict=True))
         calibration: list[tuple[float, float]] = []
         if self.weights is None:  # scikit-learn's `calibration_curve` has no weights
             observed, predicted = calibration_curve(
-                mine, share.clip(0, 1), n_bins=_BINS, strategy="quantile"
+                mine, share.clip(0, 1), n_bins=_N_BINS, strategy="quantile"
             )
             calibration = list(zip(predicted.tolist(), observed.tolist(), strict=True))
         return ClassScores(
             label=self.classes[code],
             rows=rows,
-            precision=self._share(right, said),
-            recall=self._share(right, rows),
+            precision=self._make_share_score(right, said),
+            recall=self._make_share_score(right, rows),
             roc=roc,
             calibration=calibration,
         )
 
-    def _share(self, right: float, rows: float) -> Score:
+    def _make_share_score(self, right: float, rows: float) -> Score:
         if not rows:
             return Score(None, None, None, None)
-        between = _wilson(int(right), int(rows)) if self.weights is None else (None, None)
+        between = (
+            _compute_wilson_interval(int(right), int(rows))
+            if self.weights is None
+            else (None, None)
+        )
         return Score(right / rows, *between, None)
 
 
 # ---------------------------------------------------------------- folds
 
 
-def group_codes(table: Table, name: str | None) -> npt.NDArray[np.int64] | None:
+def encode_groups(table: Table, name: str | None) -> npt.NDArray[np.int64] | None:
     """Return a code per row, equal for rows with the same value in a column."""
     if name is None:
         return None
-    texts = [level_text(cell) for cell in table.column(name).tolist()]
+    texts = [level_text(cell) for cell in table.get_typed_cells(name).tolist()]
     if None in texts:
         raise DataError(
             f"the group {name!r} is missing in row {texts.index(None)} (counting from 0); "
@@ -577,7 +600,7 @@ def group_codes(table: Table, name: str | None) -> npt.NDArray[np.int64] | None:
     return np.unique(np.array(texts, dtype=object), return_inverse=True)[1].astype(np.int64)
 
 
-def _folds(
+def _make_folds(
     dataset: Dataset, cv: int, repeats: int, groups: npt.NDArray[np.int64] | None, seed: int
 ) -> Sequence[tuple[Rows, Rows]]:
     """Return the rows to train on and to predict, of each fold of each repeat."""
@@ -605,11 +628,11 @@ def _folds(
         splitter = makers[nominal, groups is not None](
             n_splits=cv, shuffle=True, random_state=(seed + repeat) % 2**32
         )
-        made += _split(splitter, dataset, groups)
+        made += _split_rows(splitter, dataset, groups)
     return made
 
 
-def _split(
+def _split_rows(
     splitter: Any, dataset: Dataset, groups: npt.NDArray[np.int64] | None
 ) -> list[tuple[Rows, Rows]]:
     import warnings
@@ -622,7 +645,7 @@ def _split(
 # ---------------------------------------------------------------- intervals
 
 
-def _wilson(right: int, rows: int) -> tuple[float | None, float | None]:
+def _compute_wilson_interval(right: int, rows: int) -> tuple[float | None, float | None]:
     """Return Wilson's 95% interval of a share."""
     from scipy.stats import binomtest
 
@@ -632,7 +655,7 @@ def _wilson(right: int, rows: int) -> tuple[float | None, float | None]:
     return float(found.low), float(found.high)
 
 
-def _over_folds(
+def _average_folds(
     name: str, values: Sequence[float | None], constants: Sequence[float | None], cv: int
 ) -> Score:
     """Return the mean over folds, with the interval of the corrected resampled t-test."""
@@ -640,12 +663,12 @@ def _over_folds(
     if not known:
         return Score(None, None, None, None)
     factor = 1.0 / len(known) + 1.0 / (cv - 1)
-    low, high = _t_interval(name, float(np.mean(known)), known, factor)
+    low, high = _compute_t_interval(name, float(np.mean(known)), known, factor)
     plain = [value for value in constants if value is not None]
     return Score(float(np.mean(known)), low, high, float(np.mean(plain)) if plain else None)
 
 
-def _t_interval(
+def _compute_t_interval(
     name: str, centre: float | None, values: Sequence[float | None], factor: float
 ) -> tuple[float | None, float | None]:
     """Return Student's 95% interval, cut to the score's range; None if all values are equal.
@@ -658,33 +681,40 @@ def _t_interval(
     if centre is None or len(known) < 2 or len(set(known)) == 1:
         return None, None
     half = float(t.ppf(0.975, len(known) - 1)) * math.sqrt(np.var(known, ddof=1) * factor)
-    least, most = _RANGES[name]
+    least, most = _SCORE_RANGES[name]
     return max(centre - half, least), min(centre + half, most)
 
 
 # ---------------------------------------------------------------- text
 
 
-def _count(rows: float) -> str:
+def _format_count(rows: float) -> str:
     return f"{rows:,}" if isinstance(rows, int) else f"{rows:,.6g}"
 
 
-def _number(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     """Return a number with four decimals, or with six digits if it is large."""
     if value is None:
         return "-"
     return f"{value:.4f}" if abs(value) < 100 else f"{value:,.6g}"
 
 
-def _interval(score: Score) -> str:
-    return "-" if score.low is None else f"{_number(score.low)} to {_number(score.high)}"
+def _format_interval(score: Score) -> str:
+    return (
+        "-" if score.low is None else f"{_format_number(score.low)} to {_format_number(score.high)}"
+    )
 
 
-def _row(name: str, score: Score) -> list[str]:
-    return [name, _number(score.value), _interval(score), _number(score.baseline)]
+def _format_row(name: str, score: Score) -> list[str]:
+    return [
+        name,
+        _format_number(score.value),
+        _format_interval(score),
+        _format_number(score.baseline),
+    ]
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def _align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from treekit.contracts import Exporter, Setting
-from treekit.export.languages import TEMPLATES, language_exporter, require_abilities
+from treekit.export.languages import TEMPLATES_SETTING, language_exporter, require_abilities
 from treekit.export.literals import (
     Array,
     Code,
@@ -126,4 +126,4 @@ def template_exporter(
             f"{stem}{ending}": render_from(folders, file, **values) for ending, file in made.items()
         }
 
-    return Exporter(name, suffix, export, (TEMPLATES, *settings), summary)
+    return Exporter(name, suffix, export, (TEMPLATES_SETTING, *settings), summary)

@@ -36,9 +36,9 @@ __all__ = [
     "Record",
     "check_functions",
     "check_record",
-    "declared_settings",
-    "kind_of",
-    "task_of",
+    "find_custom_task",
+    "find_kind",
+    "list_settings",
 ]
 
 Record = Criterion | Splitter | Pruner | Exporter | Importer
@@ -99,14 +99,14 @@ KINDS: dict[str, Kind] = {
 }
 
 
-_TAKEN: dict[type, tuple[str, ...]] = {
+_RESERVED_SETTINGS: dict[type, tuple[str, ...]] = {
     Exporter: ("model", "target", "path"),
     Importer: ("source",),
 }
 """Arguments of `treekit.export` and `treekit.read_model`, which settings may not be named like."""
 
 
-def kind_of(record: Record) -> Kind:
+def find_kind(record: Record) -> Kind:
     """Return the kind of a record."""
     return next(kind for kind in KINDS.values() if isinstance(record, kind.record))
 
@@ -120,7 +120,8 @@ def check_record(record: Any, kind: Kind) -> None:
     """
     if not isinstance(record, kind.record):
         raise PluginError(
-            f"{kind.hook} lists treekit.{kind.record.__name__} records, not {_type_name(record)}"
+            f"{kind.hook} lists treekit.{kind.record.__name__} records, not "
+            f"{_describe_type(record)}"
         )
     name: object = record.name
     if not isinstance(name, str) or not _is_name(name):
@@ -137,26 +138,26 @@ def check_record(record: Any, kind: Kind) -> None:
         )
     summary: Any = record.summary
     if not isinstance(summary, str):
-        raise PluginError(f"{where} has summary {_type_name(summary)}; it must be a str")
-    _check_settings(declared_settings(record), where, _TAKEN.get(type(record), ()))
+        raise PluginError(f"{where} has summary {_describe_type(summary)}; it must be a str")
+    _check_settings(list_settings(record), where, _RESERVED_SETTINGS.get(type(record), ()))
     _check_exempt(record.exempt, where)
     for attribute, arguments in kind.callables:
         settings = record.settings if attribute == kind.settings_go_to else ()
-        if attribute == "make" and task_of(record):
+        if attribute == "make" and find_custom_task(record):
             arguments += 1  # noqa: PLW2901 - the layout
         _check_callable(getattr(record, attribute), attribute, arguments, settings, where)
 
 
-def task_of(record: Any) -> Task | None:
+def find_custom_task(record: Any) -> Task | None:
     """Return the custom task of a criterion, or None for classification and regression."""
     if not isinstance(record, Criterion) or not isinstance(record.task, Task):
         return None
     return record.task
 
 
-def declared_settings(record: Record) -> tuple[Setting, ...]:
+def list_settings(record: Record) -> tuple[Setting, ...]:
     """Return all settings of a component: those of its task, then its own."""
-    task = task_of(record)
+    task = find_custom_task(record)
     return record.settings if task is None else (*task.settings, *record.settings)
 
 
@@ -189,7 +190,7 @@ def _check_task(task: Any, kind: Kind, where: str) -> None:
     _check_callable(task.lay_out, "lay_out", 2, own, where)
 
 
-_ARGUMENTS = {
+_N_ARGUMENTS = {
     "impurity": 1,
     "score": 2,
     "choose": 3,
@@ -210,7 +211,7 @@ def check_functions(functions: Any, record: Record, where: str = "") -> None:
 
     `where` names the component and its origin.
     """
-    where = where or f"{kind_of(record).name} {record.name!r}"
+    where = where or f"{find_kind(record).name} {record.name!r}"
     expected: Any = {
         Criterion: CriterionFunctions,
         Splitter: SplitterFunctions,
@@ -218,19 +219,20 @@ def check_functions(functions: Any, record: Record, where: str = "") -> None:
     }[type(record)]
     if not isinstance(functions, expected):
         raise PluginError(
-            f"make of {where} returned {_type_name(functions)}, not a treekit.{expected.__name__}"
+            f"make of {where} returned {_describe_type(functions)}, not a "
+            f"treekit.{expected.__name__}"
         )
     for name, value in vars(functions).items():
-        if name in _ARGUMENTS and (value is not None or name == "find"):
-            _check_callable(value, name, _ARGUMENTS[name], (), where)
-    problem = _problem(functions)
+        if name in _N_ARGUMENTS and (value is not None or name == "find"):
+            _check_callable(value, name, _N_ARGUMENTS[name], (), where)
+    problem = _find_problem(functions)
     if isinstance(functions, CriterionFunctions) and not problem:
-        problem = _statistics_problem(functions, getattr(record, "task", ""))
+        problem = _find_statistics_problem(functions, getattr(record, "task", ""))
     if problem:
         raise PluginError(f"{where} {problem}")
 
 
-def _problem(functions: Functions) -> str:
+def _find_problem(functions: Functions) -> str:
     """Return what is wrong with functions of the right types, or an empty text."""
     if isinstance(functions, CriterionFunctions):
         if functions.impurity is None and functions.score is None:
@@ -246,7 +248,7 @@ def _problem(functions: Functions) -> str:
         if by_score and not functions.choose:
             return "has levels_by_score, which needs choose; without it the score decides anyway"
     elif isinstance(functions, SplitterFunctions):
-        return _splitter_problem(functions)
+        return _find_splitter_problem(functions)
     elif functions.before is None and functions.after is None:
         return "gives neither before nor after; a pruner needs one of them"
     elif functions.holdout is not None and not _is_share(functions.holdout):
@@ -254,7 +256,7 @@ def _problem(functions: Functions) -> str:
     return ""
 
 
-def _splitter_problem(functions: SplitterFunctions) -> str:
+def _find_splitter_problem(functions: SplitterFunctions) -> str:
     """Return what is wrong with a splitter's functions, or an empty text."""
     intervals: Any = functions.intervals
     if functions.coding not in ("exact", "histogram"):
@@ -266,11 +268,11 @@ def _splitter_problem(functions: SplitterFunctions) -> str:
     return ""
 
 
-def _statistics_problem(functions: CriterionFunctions, task: str | Task) -> str:
+def _find_statistics_problem(functions: CriterionFunctions, task: str | Task) -> str:
     """Return what is wrong with the statistics of a criterion, or an empty text."""
     statistics: Any = functions.statistics
     if not isinstance(statistics, Sums | Ranks):
-        return f"has statistics {_type_name(statistics)}; known: treekit.Sums, treekit.Ranks"
+        return f"has statistics {_describe_type(statistics)}; known: treekit.Sums, treekit.Ranks"
     if isinstance(task, Task):
         if statistics != Sums() or functions.leaf_value is not None:
             return (
@@ -324,7 +326,7 @@ def _check_settings(settings: Any, where: str, taken: tuple[str, ...] = ()) -> N
 
 def _check_exempt(exempt: Any, where: str) -> None:
     if not isinstance(exempt, Mapping):
-        raise PluginError(f"exempt of {where} is {_type_name(exempt)}, not a mapping")
+        raise PluginError(f"exempt of {where} is {_describe_type(exempt)}, not a mapping")
     for law, reason in exempt.items():
         if not (isinstance(law, str) and isinstance(reason, str) and law and reason.strip()):
             raise PluginError(
@@ -341,7 +343,7 @@ def _check_callable(
     where: str,
 ) -> None:
     if not callable(function):
-        raise PluginError(f"{attribute!r} of {where} is {_type_name(function)}, not a function")
+        raise PluginError(f"{attribute!r} of {where} is {_describe_type(function)}, not a function")
     try:
         signature = inspect.signature(getattr(function, "py_func", function))
     except (TypeError, ValueError):  # some C functions have no signature
@@ -352,5 +354,5 @@ def _check_callable(
         raise PluginError(f"{attribute!r} of {where} has the wrong parameters: {error}") from error
 
 
-def _type_name(value: object) -> str:
+def _describe_type(value: object) -> str:
     return "None" if value is None else f"a {type(value).__name__}"

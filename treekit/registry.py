@@ -17,16 +17,16 @@ from typing import Any, TypeVar
 
 from treekit.contracts import Criterion, Exporter, Importer, Layout, Pruner, Splitter
 from treekit.discovery import (
-    FOREIGN,
+    FOREIGN_ERRORS,
     Component,
     Plugin,
     Source,
-    adapted,
+    adapt_functions,
     builtin_plugin,
-    cause,
-    contract_of_maker,
+    call_isolated,
+    describe_error,
     find_plugins,
-    isolated,
+    read_maker_contract,
 )
 from treekit.errors import PluginError, SettingError, TreekitWarning
 from treekit.record_checks import (
@@ -35,9 +35,9 @@ from treekit.record_checks import (
     Record,
     check_functions,
     check_record,
-    declared_settings,
-    kind_of,
-    task_of,
+    find_custom_task,
+    find_kind,
+    list_settings,
 )
 from treekit.settings import resolve, suggestion
 
@@ -92,18 +92,18 @@ def configure(*, strict: bool | None = None) -> None:
         _host = Host(strict)
 
 
-def _discovered() -> Host:
+def _get_host() -> Host:
     if _host is None:
         configure()
     assert _host is not None  # noqa: S101 - for the type checker
     return _host
 
 
-def _catalogue(kind: str) -> Catalogue:
-    return _discovered().catalogue(KINDS[kind])
+def _get_catalogue(kind: str) -> Catalogue:
+    return _get_host().catalogue(KINDS[kind])
 
 
-def _resolve(record_type: type[R], wanted: str | R) -> R:
+def _resolve_record(record_type: type[R], wanted: str | R) -> R:
     kind = next(kind for kind in KINDS.values() if kind.record is record_type)
     if isinstance(wanted, record_type):
         check_record(wanted, kind)
@@ -113,11 +113,11 @@ def _resolve(record_type: type[R], wanted: str | R) -> R:
             f"expected the name of a {kind.name} or a treekit.{record_type.__name__}, "
             f"got {type(wanted).__name__}"
         )
-    catalogue = _catalogue(kind.name)
+    catalogue = _get_catalogue(kind.name)
     if wanted in catalogue:
         found: R = catalogue[wanted].record  # type: ignore[assignment]  # of this kind
         return found
-    faults = _discovered().faults
+    faults = _get_host().faults
     left_out = f"; left out: {'; '.join(faults)}" if faults else ""
     raise SettingError(
         f"unknown {kind.name} {wanted!r}; installed: {', '.join(catalogue) or 'none'}"
@@ -135,63 +135,63 @@ def criterion(wanted: str | Criterion) -> Criterion:
     PluginError
         If two plugins provide it, or a given record is malformed.
     """
-    return _resolve(Criterion, wanted)
+    return _resolve_record(Criterion, wanted)
 
 
 def splitter(wanted: str | Splitter) -> Splitter:
     """Return the splitter of that name; see `criterion`."""
-    return _resolve(Splitter, wanted)
+    return _resolve_record(Splitter, wanted)
 
 
 def pruner(wanted: str | Pruner) -> Pruner:
     """Return the pruner of that name; see `criterion`."""
-    return _resolve(Pruner, wanted)
+    return _resolve_record(Pruner, wanted)
 
 
 def exporter(wanted: str | Exporter) -> Exporter:
     """Return the exporter of that name; see `criterion`."""
-    return _resolve(Exporter, wanted)
+    return _resolve_record(Exporter, wanted)
 
 
 def importer(wanted: str | Importer) -> Importer:
     """Return the importer of that name; see `criterion`."""
-    return _resolve(Importer, wanted)
+    return _resolve_record(Importer, wanted)
 
 
 def criteria() -> Catalogue:
     """Return all criteria by name."""
-    return _catalogue("criterion")
+    return _get_catalogue("criterion")
 
 
 def splitters() -> Catalogue:
     """Return all splitters by name."""
-    return _catalogue("splitter")
+    return _get_catalogue("splitter")
 
 
 def pruners() -> Catalogue:
     """Return all pruners by name."""
-    return _catalogue("pruner")
+    return _get_catalogue("pruner")
 
 
 def exporters() -> Catalogue:
     """Return all exporters by name."""
-    return _catalogue("exporter")
+    return _get_catalogue("exporter")
 
 
 def importers() -> Catalogue:
     """Return all importers by name."""
-    return _catalogue("importer")
+    return _get_catalogue("importer")
 
 
 def components(kind: str | None = None) -> tuple[Component, ...]:
     """Return all components, of one kind or of all, including those with clashing names."""
     kinds = KINDS if kind is None else (kind,)
-    return tuple(component for name in kinds for component in _catalogue(name).found)
+    return tuple(component for name in kinds for component in _get_catalogue(name).found)
 
 
 def faults() -> tuple[str, ...]:
     """Return what was left out so far and why, one sentence each; call `components` first."""
-    return tuple(_discovered().faults)
+    return tuple(_get_host().faults)
 
 
 def leave_out(what: str) -> None:
@@ -200,7 +200,7 @@ def leave_out(what: str) -> None:
     It is reported like a plugin's faults, with a `TreekitWarning` and in `faults`, or as
     `PluginError` in strict discovery, as soon as the hook has returned.
     """
-    _discovered().leave_out(what)
+    _get_host().leave_out(what)
 
 
 def origin(record: Record) -> dict[str, str]:
@@ -212,9 +212,9 @@ def origin(record: Record) -> dict[str, str]:
         ``kind``, ``name``, ``plugin``, ``distribution`` and ``version``; the
         last three are empty for a record that no installed plugin provides.
     """
-    found = _listed(record)
+    found = _find_component(record)
     return {
-        "kind": kind_of(record).name,
+        "kind": find_kind(record).name,
         "name": record.name,
         "plugin": found.plugin if found else "",
         "distribution": found.distribution if found else "",
@@ -224,19 +224,21 @@ def origin(record: Record) -> dict[str, str]:
 
 def described(record: Record) -> str:
     """Return a component's name for messages: ``criterion 'x' (from treekit-survival 0.1.0)``."""
-    found, where = _listed(record), f"{kind_of(record).name} {record.name!r}"
+    found, where = _find_component(record), f"{find_kind(record).name} {record.name!r}"
     return f"{where} (from {found.distribution} {found.version})" if found else where
 
 
 def is_foreign(record: Record) -> bool:
     """Return whether a record is not one of treekit's own components."""
-    found = _listed(record)
+    found = _find_component(record)
     return found is None or found.distribution != "treekit"
 
 
-def _listed(record: Record) -> Component | None:
+def _find_component(record: Record) -> Component | None:
     """Return the component of this record object, or None if no plugin provides it."""
-    return next((c for c in _catalogue(kind_of(record).name).found if c.record is record), None)
+    return next(
+        (c for c in _get_catalogue(find_kind(record).name).found if c.record is record), None
+    )
 
 
 def make(
@@ -269,20 +271,20 @@ def make(
     """
     settings = settings_of(record, given)
     own = {setting.name: settings[setting.name] for setting in record.settings}
-    first = () if task_of(record) is None else (layout,)
-    who, found = described(record), _listed(record)
+    first = () if find_custom_task(record) is None else (layout,)
+    who, found = described(record), _find_component(record)
     try:
-        functions = isolated(who, record.make, *first, **own)
+        functions = call_isolated(who, record.make, *first, **own)
     except SettingError:
         raise
-    except FOREIGN as error:
-        raise PluginError(f"{who} failed in make with {own}: {cause(error)}") from error
+    except FOREIGN_ERRORS as error:
+        raise PluginError(f"{who} failed in make with {own}: {describe_error(error)}") from error
     try:
-        contract = found.contract if found else contract_of_maker(record.make)
+        contract = found.contract if found else read_maker_contract(record.make)
     except PluginError as error:
         raise PluginError(f"{who} {error}") from None
-    functions, note = adapted(functions, contract)
-    if note and _discovered().first_time(who):
+    functions, note = adapt_functions(functions, contract)
+    if note and _get_host().first_time(who):
         warnings.warn(f"{who} {note}", TreekitWarning, stacklevel=2)
     check_functions(functions, record, who)
     return functions, settings
@@ -290,7 +292,7 @@ def make(
 
 def settings_of(record: Criterion | Splitter | Pruner, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return every setting's value of a component, and of its task; see `make`."""
-    return resolve(declared_settings(record), given, f"{kind_of(record).name} {record.name!r}")
+    return resolve(list_settings(record), given, f"{find_kind(record).name} {record.name!r}")
 
 
 # ---------------------------------------------------------------- catalogue
@@ -312,7 +314,7 @@ class Catalogue(Mapping[str, Component]):
         if not offers:
             raise KeyError(name)
         if len(offers) > 1:
-            raise PluginError(_clash(self.kind, offers))
+            raise PluginError(_format_clash(self.kind, offers))
         return offers[0]
 
     def __iter__(self) -> Iterator[str]:
@@ -333,7 +335,7 @@ class Host:
         self.faults: list[str] = []
         self._plugins: list[Plugin] | None = None
         self._catalogues: dict[str, Catalogue] = {}
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
         self._left_out: list[str] = []
         # Reentrant: a plugin may use the registry while it is imported.
         self._lock = threading.RLock()
@@ -342,14 +344,14 @@ class Host:
         """Return all components of one kind."""
         with self._lock:
             if kind.name not in self._catalogues:
-                self._catalogues[kind.name] = self._discover(kind)
+                self._catalogues[kind.name] = self._discover_kind(kind)
             return self._catalogues[kind.name]
 
     def first_time(self, who: str) -> bool:
         """Return whether this is the first call for `who`, so that warnings are given once."""
         with self._lock:
-            new = who not in self._told
-            self._told.add(who)
+            new = who not in self._warned
+            self._warned.add(who)
             return new
 
     def leave_out(self, what: str) -> None:
@@ -357,20 +359,20 @@ class Host:
         with self._lock:
             self._left_out.append(what)
 
-    def _discover(self, kind: Kind) -> Catalogue:
-        own = builtin_plugin(kind).components(kind, _own_fault)
+    def _discover_kind(self, kind: Kind) -> Catalogue:
+        own = builtin_plugin(kind).list_components(kind, _raise_fault)
         # Reported after treekit's own hook: inside it, a strict error would blame the hook.
         left_out, self._left_out = self._left_out, []
         for what in left_out:
-            self._tell(what, f"{what}. It is left out")
+            self._report_fault(what, f"{what}. It is left out")
         taken = {component.name for component in own}
         found = list(own)
         if self._plugins is None:
-            self._plugins = find_plugins(self._complain)
+            self._plugins = find_plugins(self._report_plugin_fault)
         for plugin in self._plugins:
-            for component in plugin.components(kind, self._complain):
+            for component in plugin.list_components(kind, self._report_plugin_fault):
                 if component.name in taken:  # plugins cannot replace treekit's own components
-                    self._complain(
+                    self._report_plugin_fault(
                         plugin.source,
                         f"provides {kind.name} {component.name!r}, the name of treekit's own; "
                         "its author must rename it",
@@ -382,25 +384,25 @@ class Host:
             dict(catalogue)  # a clash raises
         return catalogue
 
-    def _complain(self, source: Source, what: str) -> None:
-        self._tell(
+    def _report_plugin_fault(self, source: Source, what: str) -> None:
+        self._report_fault(
             f"{source} {what}",
             f"{source} {what}. It is left out (to remove this warning, update or uninstall "
             f"{source.distribution})",
         )
 
-    def _tell(self, fault: str, warning: str) -> None:
+    def _report_fault(self, fault: str, warning: str) -> None:
         if self.strict:
             raise PluginError(fault)
         self.faults.append(fault)
         warnings.warn(warning, TreekitWarning, stacklevel=3)
 
 
-def _own_fault(source: Source, what: str) -> None:
+def _raise_fault(source: Source, what: str) -> None:
     raise PluginError(f"{source} {what}")
 
 
-def _clash(kind: Kind, offers: list[Component]) -> str:
+def _format_clash(kind: Kind, offers: list[Component]) -> str:
     owners = [str(Source(o.plugin, o.distribution, o.version)) for o in offers]
     return (
         f"{kind.name} {offers[0].name!r} is provided by {' and by '.join(owners)}; "

@@ -20,7 +20,7 @@ from treekit.errors import DataError, SettingError
 
 __all__ = ["Bootstrapped", "bootstrap"]
 
-_CELLS = 1 << 21
+_MAX_CELLS = 1 << 21
 """Maximum number of cells in one block of vectorized samples."""
 
 
@@ -50,8 +50,8 @@ class Bootstrapped:
     def __repr__(self) -> str:
         """Return all fields but the replicates."""
         names = ("estimate", "mean", "standard_error")
-        shown = [f"{name}={_shown(getattr(self, name))}" for name in names]
-        low, high = map(_shown, self.interval)
+        shown = [f"{name}={_format_value(getattr(self, name))}" for name in names]
+        low, high = map(_format_value, self.interval)
         return (
             f"Bootstrapped({', '.join(shown)}, interval=({low}, {high}), B={len(self.replicates)})"
         )
@@ -105,17 +105,17 @@ def bootstrap(
     --------
     >>> bootstrap(np.mean, [1.0, 2.0, 4.0, 7.0], 500, seed=0).standard_error  # doctest: +SKIP
     """
-    _check(statistic, B, seed, confidence)
-    parts = [_part(part) for part in (data if isinstance(data, tuple) else (data,))]
-    n = _length(parts)
+    _check_arguments(statistic, B, seed, confidence)
+    parts = [_check_part(part) for part in (data if isinstance(data, tuple) else (data,))]
+    n = _check_lengths(parts)
     arrays = all(isinstance(part, np.ndarray) for part in parts)
     if vectorized is None:
         vectorized = arrays and _has_axis(statistic)
     elif vectorized and not arrays:
         raise SettingError("vectorized=True needs arrays; give arrays, or vectorized=False")
     rng = np.random.default_rng(seed)
-    estimate = _estimate(statistic, parts, vectorized)
-    found = _vectorized if vectorized else _one_by_one
+    estimate = _compute_estimate(statistic, parts, vectorized)
+    found = _resample_vectorized if vectorized else _resample_one_by_one
     replicates = found(statistic, parts, n, int(B), rng)
     bad = ~np.isfinite(replicates.reshape(len(replicates), -1)).all(axis=1)
     if bad.any():
@@ -131,25 +131,25 @@ def bootstrap(
     )
 
 
-def _check(statistic: Any, n_samples: Any, seed: Any, confidence: Any) -> None:
+def _check_arguments(statistic: Any, n_samples: Any, seed: Any, confidence: Any) -> None:
     if not callable(statistic):
         raise SettingError(
             f"statistic is {statistic!r}; give a function of a sample, such as np.mean"
         )
-    if not _whole(n_samples, 2):
+    if not _is_integer(n_samples, 2):
         raise SettingError(f"B is {n_samples!r}; give an integer of at least 2")
-    if seed is not None and not _whole(seed, 0):
+    if seed is not None and not _is_integer(seed, 0):
         raise SettingError(f"seed is {seed!r}; give an integer of at least 0, or None")
     if not isinstance(confidence, numbers.Real) or not 0.0 < float(confidence) < 1.0:
         raise SettingError(f"confidence is {confidence!r}; give a number between 0 and 1")
 
 
-def _whole(value: Any, least: int) -> bool:
+def _is_integer(value: Any, least: int) -> bool:
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     return whole and bool(value >= least)
 
 
-def _numbers(found: Any, of: str) -> npt.NDArray[np.float64]:
+def _as_numbers(found: Any, of: str) -> npt.NDArray[np.float64]:
     """Return the result of a statistic as numbers."""
     try:
         values = np.asarray(found)
@@ -168,13 +168,13 @@ def _is_real(values: npt.NDArray[Any]) -> bool:
     return values.dtype.kind in "biuf"
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if np.ndim(value) == 0:
         return f"{float(value):.6g}"
     return np.array2string(np.asarray(value), precision=6, threshold=6, edgeitems=2, separator=", ")
 
 
-def _part(part: Any) -> Any:
+def _check_part(part: Any) -> Any:
     """Return an array, or a dataframe unchanged."""
     from narwhals.stable.v2.dependencies import is_into_dataframe
 
@@ -194,13 +194,13 @@ def _part(part: Any) -> Any:
     return array
 
 
-def _estimate(
+def _compute_estimate(
     statistic: Callable[..., Any], parts: list[Any], vectorized: bool
 ) -> npt.NDArray[np.float64]:
     """Return the statistic of the data, computed as for the samples, so that shapes agree."""
     try:
         if vectorized:
-            return np.asarray(_vectorized_rows(statistic, [part[None] for part in parts])[0])
+            return np.asarray(_compute_vectorized(statistic, [part[None] for part in parts])[0])
         found = statistic(*parts)
     except TypeError as error:
         if all(not isinstance(part, np.ndarray) or _is_real(part) for part in parts):
@@ -209,10 +209,10 @@ def _estimate(
             f"data contains values that are not numbers, and the statistic fails on them "
             f"({error}); give numbers, or a statistic of such data"
         ) from error
-    return _numbers(found, "the data")
+    return _as_numbers(found, "the data")
 
 
-def _length(parts: list[Any]) -> int:
+def _check_lengths(parts: list[Any]) -> int:
     lengths = {len(part) for part in parts}
     if len(lengths) != 1 or lengths == {0}:
         raise DataError(
@@ -229,22 +229,24 @@ def _has_axis(statistic: Callable[..., Any]) -> bool:
         return False
 
 
-def _vectorized(
+def _resample_vectorized(
     statistic: Callable[..., Any], parts: list[Any], n: int, n_samples: int, rng: Any
 ) -> npt.NDArray[np.float64]:
     width = max(part.size // n for part in parts)
-    block = max(_CELLS // (n * max(width, 1)), 1)
+    block = max(_MAX_CELLS // (n * max(width, 1)), 1)
     found = []
     for first in range(0, n_samples, block):
         drawn = rng.integers(0, n, (min(block, n_samples - first), n))
-        found.append(_vectorized_rows(statistic, [part[drawn] for part in parts]))
+        found.append(_compute_vectorized(statistic, [part[drawn] for part in parts]))
     return np.concatenate(found)
 
 
-def _vectorized_rows(statistic: Callable[..., Any], samples: list[Any]) -> npt.NDArray[np.float64]:
+def _compute_vectorized(
+    statistic: Callable[..., Any], samples: list[Any]
+) -> npt.NDArray[np.float64]:
     """Return (samples, ...) float64: the statistic of stacked samples."""
     n = len(samples[0])
-    given = _numbers(statistic(*samples, axis=1), f"{n} samples at a time")
+    given = _as_numbers(statistic(*samples, axis=1), f"{n} samples at a time")
     if given.ndim == 0 or len(given) != n:
         raise DataError(
             f"the statistic of {n} samples at a time has shape {given.shape}; it must return one "
@@ -253,13 +255,13 @@ def _vectorized_rows(statistic: Callable[..., Any], samples: list[Any]) -> npt.N
     return given
 
 
-def _one_by_one(
+def _resample_one_by_one(
     statistic: Callable[..., Any], parts: list[Any], n: int, n_samples: int, rng: Any
 ) -> npt.NDArray[np.float64]:
     found = []
     for _ in range(n_samples):
         drawn = rng.integers(0, n, n)
-        found.append(_numbers(statistic(*(_rows(p, drawn) for p in parts)), "a sample"))
+        found.append(_as_numbers(statistic(*(_take_rows(p, drawn) for p in parts)), "a sample"))
         if found[-1].shape != found[0].shape:
             raise DataError(
                 f"the statistic of one sample has shape {found[0].shape}, of another "
@@ -268,7 +270,7 @@ def _one_by_one(
     return np.stack(found)
 
 
-def _rows(part: Any, drawn: npt.NDArray[np.int64]) -> Any:
+def _take_rows(part: Any, drawn: npt.NDArray[np.int64]) -> Any:
     if isinstance(part, np.ndarray):
         return part[drawn]
     import narwhals.stable.v2 as nw

@@ -27,7 +27,7 @@ from treekit.contracts import CONTRACT_VERSION
 from treekit.discovery import Component
 from treekit.errors import SettingError, TreekitWarning
 from treekit.export.literals import Code
-from treekit.export.render import render
+from treekit.export.render import render_template
 from treekit.record_checks import KINDS
 
 __all__ = [
@@ -88,11 +88,11 @@ def new_plugin(name: str, kind: str, directory: str | Path = ".") -> NewPlugin:
     if os.path.lexists(folder):
         raise SettingError(f"{str(folder)!r} already exists; choose another name or folder")
     files = contents(names, kind)
-    _write(folder, files)
+    _write_files(folder, files)
     return NewPlugin(folder, names, tuple(files))
 
 
-def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+def _write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write into a temporary folder next to the target, and rename it as the last step."""
     draft = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -145,7 +145,7 @@ def contents(names: PluginNames, kind: str) -> dict[str, bytes]:
         "summary": f"plugin/{kind}/summary.jinja",
     }
     return {
-        place: render(f"plugin/{template}.jinja", **values)
+        place: render_template(f"plugin/{template}.jinja", **values)
         for place, template in template_of.items()
     }
 
@@ -155,7 +155,7 @@ def contents(names: PluginNames, kind: str) -> dict[str, bytes]:
 # ``treekit-tsallis``, whose module is ``treekit_tsallis``: the prefix makes
 # plugins easy to find on PyPI and avoids clashes of module names.
 
-_LONGEST = 40
+_MAX_LENGTH = 40
 _PREFIX = "treekit-"
 
 
@@ -195,18 +195,18 @@ def plugin_names(name: str) -> PluginNames:
             f"{name!r} cannot name a plugin: it must be valid on PyPI and in Python; use ASCII "
             "letters, digits and single '-' or '_' between them, and begin with a letter"
         )
-    if len(stem) > _LONGEST:
+    if len(stem) > _MAX_LENGTH:
         raise SettingError(
             f"{name[:80]!r} cannot name a plugin: it has {len(stem)} characters; use at most "
-            f"{_LONGEST}"
+            f"{_MAX_LENGTH}"
         )
     names = PluginNames(stem.replace("-", "_"), _PREFIX + stem, f"treekit_{stem.replace('-', '_')}")
-    if taken := _taken(names):
+    if taken := _find_conflict(names):
         raise SettingError(f"{name!r} cannot name a plugin: {taken}; choose another")
     return names
 
 
-def _taken(names: PluginNames) -> str:
+def _find_conflict(names: PluginNames) -> str:
     """Return what already has the name, or an empty text."""
     word = names.component
     if keyword.iskeyword(word) or keyword.issoftkeyword(word):
@@ -215,7 +215,7 @@ def _taken(names: PluginNames) -> str:
         return f"{word!r} is a module of Python's standard library"
     if word == "treekit":
         return "it is treekit's own name"
-    for component in _installed():
+    for component in _list_installed():
         if component.name.replace("-", "_").lower() == word:
             return (
                 f"the {component.kind} {component.name!r} of {component.distribution} is installed"
@@ -227,7 +227,7 @@ def _taken(names: PluginNames) -> str:
     return ""
 
 
-def _installed() -> tuple[Component, ...]:
+def _list_installed() -> tuple[Component, ...]:
     """Return every component, ignoring warnings about other plugins."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TreekitWarning)

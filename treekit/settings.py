@@ -24,7 +24,7 @@ _TYPE_NAMES: dict[type, str] = {
     float: "a number",
     str: "text",
 }
-_BOOLS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_BOOL_TEXTS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 def resolve(settings: tuple[Setting, ...], given: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -51,9 +51,9 @@ def resolve(settings: tuple[Setting, ...], given: Mapping[str, Any], where: str)
     """
     declared = {setting.name: setting for setting in settings}
     for name in given:
-        _declared(declared, name, where)
+        _find_setting(declared, name, where)
     return {
-        name: _checked(setting, given[name], where) if name in given else setting.default
+        name: _check_value(setting, given[name], where) if name in given else setting.default
         for name, setting in declared.items()
     }
 
@@ -82,17 +82,17 @@ def parse_assignments(
         name = name.strip().replace("-", "_")
         if not equals:
             raise SettingError(f"{text!r} is not a setting; write KEY=VALUE")
-        setting = _declared(declared, name, where)
+        setting = _find_setting(declared, name, where)
         if name in values:
             raise SettingError(f"setting {name!r} is given twice; give it once")
-        values[name] = _checked(setting, _from_text(setting, value.strip()), where)
+        values[name] = _check_value(setting, _parse_value(setting, value.strip()), where)
     return values
 
 
 def help_rows(settings: tuple[Setting, ...]) -> list[tuple[str, str, str, str]]:
     """Return rows of a help table: name, accepted values, default, meaning."""
     return [
-        (setting.name, _accepts(setting), _value_text(setting.default), setting.help)
+        (setting.name, _describe_values(setting), _format_value(setting.default), setting.help)
         for setting in settings
     ]
 
@@ -109,7 +109,7 @@ def check_declaration(setting: Setting) -> None:
     name: object = setting.name
     if not isinstance(name, str) or not name.isidentifier():
         raise SettingError(f"setting name {name!r} is not a Python identifier")
-    if unknown := [t for t in _types(setting) if t not in _TYPE_NAMES]:
+    if unknown := [t for t in _list_types(setting) if t not in _TYPE_NAMES]:
         raise SettingError(
             f"setting {name!r} has type {unknown[0]!r}; use bool, int, float or str, and give the "
             "type if the default is None"
@@ -123,28 +123,28 @@ def check_declaration(setting: Setting) -> None:
             raise SettingError(
                 f"{bound} of setting {name!r} is {end!r}; it must be a number or None"
             )
-    _checked(setting, setting.default, "its own declaration")
+    _check_value(setting, setting.default, "its own declaration")
 
 
-def _declared_types(setting: Setting) -> tuple[type, ...]:
+def _list_declared_types(setting: Setting) -> tuple[type, ...]:
     if setting.type is None:
         return (type(setting.default),)
     return setting.type if isinstance(setting.type, tuple) else (setting.type,)
 
 
-def _takes_none(setting: Setting) -> bool:
-    return setting.default is None or type(None) in _declared_types(setting)
+def _accepts_none(setting: Setting) -> bool:
+    return setting.default is None or type(None) in _list_declared_types(setting)
 
 
-def _types(setting: Setting) -> tuple[type, ...]:
+def _list_types(setting: Setting) -> tuple[type, ...]:
     """Return the accepted types other than None, in the order in which a text is tried."""
     order = list(_TYPE_NAMES)
-    declared = _declared_types(setting)
+    declared = _list_declared_types(setting)
     types = [t for t in declared if t is not type(None)] or declared
     return tuple(sorted(types, key=lambda t: order.index(t) if t in order else -1))
 
 
-def _declared(declared: Mapping[str, Setting], name: str, where: str) -> Setting:
+def _find_setting(declared: Mapping[str, Setting], name: str, where: str) -> Setting:
     if name in declared:
         return declared[name]
     known = f"settings: {', '.join(declared)}" if declared else "it has no settings"
@@ -153,24 +153,25 @@ def _declared(declared: Mapping[str, Setting], name: str, where: str) -> Setting
     )
 
 
-def _checked(setting: Setting, value: Any, where: str) -> Any:
+def _check_value(setting: Setting, value: Any, where: str) -> Any:
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
         value = value.item()  # a NumPy scalar: files and messages hold plain values
-    if value is None and _takes_none(setting):
+    if value is None and _accepts_none(setting):
         return None
-    types = _types(setting)
+    types = _list_types(setting)
     if type(value) is int and int not in types and float in types:
         value = float(value)
-    if type(value) not in types or not _within(setting, value):
+    if type(value) not in types or not _is_within_bounds(setting, value):
         names = [choice for choice in setting.choices if isinstance(choice, str)]
         near = suggestion(value, names) if isinstance(value, str) else ""
         raise SettingError(
-            f"setting {setting.name!r} of {where} must be {_accepts(setting)}, not {value!r}{near}"
+            f"setting {setting.name!r} of {where} must be {_describe_values(setting)}, not "
+            f"{value!r}{near}"
         )
     return value
 
 
-def _within(setting: Setting, value: Any) -> bool:
+def _is_within_bounds(setting: Setting, value: Any) -> bool:
     if same := [choice for choice in setting.choices if type(choice) is type(value)]:
         return value in same
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -181,15 +182,15 @@ def _within(setting: Setting, value: Any) -> bool:
     return True
 
 
-def _from_text(setting: Setting, text: str) -> Any:
-    if text.lower() == "none" and _takes_none(setting):
+def _parse_value(setting: Setting, text: str) -> Any:
+    if text.lower() == "none" and _accepts_none(setting):
         return None
     for choice in setting.choices:
-        if text == _value_text(choice):
+        if text == _format_value(choice):
             return choice
-    for kind in _types(setting):
-        if kind is bool and text.lower() in _BOOLS:
-            return _BOOLS[text.lower()]
+    for kind in _list_types(setting):
+        if kind is bool and text.lower() in _BOOL_TEXTS:
+            return _BOOL_TEXTS[text.lower()]
         if kind in (int, float):
             try:
                 return kind(text)
@@ -198,16 +199,16 @@ def _from_text(setting: Setting, text: str) -> Any:
     return text
 
 
-def _accepts(setting: Setting) -> str:
-    parts = [_type_text(setting, kind) for kind in _types(setting)]
-    if _takes_none(setting):
+def _describe_values(setting: Setting) -> str:
+    parts = [_describe_type(setting, kind) for kind in _list_types(setting)]
+    if _accepts_none(setting):
         parts.append("none")
     return " or ".join(parts)
 
 
-def _type_text(setting: Setting, kind: type) -> str:
+def _describe_type(setting: Setting, kind: type) -> str:
     if same := [choice for choice in setting.choices if type(choice) is kind]:
-        return "one of " + ", ".join(map(_value_text, same))
+        return "one of " + ", ".join(map(_format_value, same))
     text = _TYPE_NAMES[kind]
     if kind not in (int, float):
         return text
@@ -222,7 +223,7 @@ def _type_text(setting: Setting, kind: type) -> str:
     return text if high is None else f"{text} of at most {high:g}"
 
 
-def _value_text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None:
         return "none"
     return str(value).lower() if isinstance(value, bool) else str(value)

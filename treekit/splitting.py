@@ -41,7 +41,7 @@ __all__ = [
     "value_of",
 ]
 
-HEAVIEST = -1
+HEAVIEST_BRANCH = -1
 """Branch of missing values: the one with the largest weight at the node."""
 
 
@@ -83,7 +83,7 @@ def threshold_split(feature: int, cut: int, threshold: float = np.nan) -> Split:
     `threshold` must lie between the values of codes `cut` and ``cut + 1``; it
     is rounded down to the model's input type.  NaN: the midpoint.
     """
-    return Split(1, feature, cut, threshold, HEAVIEST, 2, np.empty(0, np.int32), 0.0)
+    return Split(1, feature, cut, threshold, HEAVIEST_BRANCH, 2, np.empty(0, np.int32), 0.0)
 
 
 def interval_split(feature: int, cuts: npt.NDArray[np.int32], missing_apart: bool = False) -> Split:
@@ -104,13 +104,15 @@ def interval_split(feature: int, cuts: npt.NDArray[np.int32], missing_apart: boo
         the intervals.  Otherwise they join an interval (`missing_to`).
     """
     first = 1 if missing_apart else 0
-    missing = 0 if missing_apart else HEAVIEST
+    missing = 0 if missing_apart else HEAVIEST_BRANCH
     return Split(6, feature, 0, np.nan, missing, len(cuts) + 1 + first, cuts, 0.0)
 
 
 def level_split(feature: int, levels: npt.NDArray[np.int32], branches: int) -> Split:
     """Return a split that sends category c to branch ``levels[c]``, -1 = as missing values."""
-    return Split(2 if branches == 2 else 3, feature, 0, np.nan, HEAVIEST, branches, levels, 0.0)
+    return Split(
+        2 if branches == 2 else 3, feature, 0, np.nan, HEAVIEST_BRANCH, branches, levels, 0.0
+    )
 
 
 def missing_split(feature: int) -> Split:
@@ -132,7 +134,7 @@ def oblique_split(
     for j in range(len(features)):
         terms[2 * j] = features[j]
         bits[2 * j + 1] = weights[j]
-    return Split(5, np.int64(features[0]), 0, threshold, HEAVIEST, 2, terms, 0.0)
+    return Split(5, np.int64(features[0]), 0, threshold, HEAVIEST_BRANCH, 2, terms, 0.0)
 
 
 def missing_to(split: Split, branch: int) -> Split:
@@ -162,10 +164,12 @@ def branch_stats(node: Node, split: Split) -> npt.NDArray[np.float64]:
     (branches, S) float64
         Cost: one pass over the node's rows, for a rank target one per branch.
     """
-    return _branch_stats(node, split, node.quantile)
+    return _compute_branch_stats(node, split, node.quantile)
 
 
-def _branch_stats(node: Node, split: Split, quantile: float | None) -> npt.NDArray[np.float64]:
+def _compute_branch_stats(
+    node: Node, split: Split, quantile: float | None
+) -> npt.NDArray[np.float64]:
     # `quantile` is a separate argument: numba then drops the branch of the other type.
     children = np.zeros((split.branches, len(node.stats)))
     rows = node.rows
@@ -173,19 +177,19 @@ def _branch_stats(node: Node, split: Split, quantile: float | None) -> npt.NDArr
     n_codes = np.int64(node.table.n_codes[split.feature])
     sums = np.zeros(0)
     if split.kind == 5:
-        sums = _sums(node, split.levels)
+        sums = _sum_terms(node, split.levels)
     if quantile is not None:
         order = np.empty(len(rows.ids), np.uint32)
         for b in range(split.branches):
             count = 0
             for i in range(len(rows.ids)):
-                if _branch_of(np.int64(codes[rows.ids[i]]), n_codes, sums, i, split) == b:
+                if _find_branch(np.int64(codes[rows.ids[i]]), n_codes, sums, i, split) == b:
                     order[count] = i
                     count += 1
             summarise_ranks(rows.values, order, count, quantile, children[b])
         return children
     for i in range(len(rows.ids)):
-        branch = _branch_of(np.int64(codes[rows.ids[i]]), n_codes, sums, i, split)
+        branch = _find_branch(np.int64(codes[rows.ids[i]]), n_codes, sums, i, split)
         if branch < 0:
             continue
         if len(rows.cells) > 0:
@@ -205,13 +209,13 @@ def summarise_ranks(
 ) -> None:
     """Write rank statistics of the rows ``order[:count]`` into `stats`, in Python."""
     from treekit.kernels.quantile_statistics import (
-        summarise,  # imports numba; only needed for rank statistics
+        summarise_rows,  # imports numba; only needed for rank statistics
     )
 
-    summarise(values, order, 0, count, quantile, stats)
+    summarise_rows(values, order, 0, count, quantile, stats)
 
 
-def _branch_of(
+def _find_branch(
     code: int, n_codes: int, sums: npt.NDArray[np.float64], row: int, split: Split
 ) -> int:
     """Return the branch of a code, or of the sum at a row's position; -1 if not yet known."""
@@ -233,7 +237,7 @@ def _branch_of(
     return split.missing
 
 
-def _sums(node: Node, terms: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
+def _sum_terms(node: Node, terms: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
     """Return (rows,) float64: each row's sum, computed as in every artifact; NaN = missing."""
     sums = np.zeros(len(node.rows.ids))
     bits = terms.view(np.float32)
@@ -316,5 +320,5 @@ def cut_below(node: Node, feature: int, low: int, high: int, value: float) -> in
     return low
 
 
-HELPERS = (_branch_stats, _branch_of, _sums)
+HELPER_FUNCTIONS = (_compute_branch_stats, _find_branch, _sum_terms)
 """Functions that the public functions call, to be compiled with them."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from treekit import Criterion, CriterionFunctions, Setting
-from treekit.components.criteria import squared_error
+from treekit.components.criteria import make_squared_error
 
 
 def gini(stats):
@@ -149,7 +149,7 @@ BROKEN = {
     "permuting-branches-changes-nothing": of_classes("leans", score=left_is_better),
     "empty-branches-change-nothing": of_classes("few", score=few_branches),
     "loss-adds-up": Criterion(
-        "squares", "regression", lambda: replace(squared_error(), loss=loss_of_weight_squared)
+        "squares", "regression", lambda: replace(make_squared_error(), loss=loss_of_weight_squared)
     ),
     "chooses-among-columns": of_classes(
         "first", impurity=gini, score=decrease, choose=always_the_first

@@ -24,7 +24,7 @@ from numba.core import event
 import treekit
 from tests.rules.test_rule_text import rules_edited_melons as melons
 from treekit.cli import demo, main
-from treekit.cli.terminal import shown, write_text
+from treekit.cli.terminal import escape_text, write_text
 from treekit.data import DEMO_TARGET, demo_table
 from treekit.data.schema import Column, Output, Schema
 from treekit.documents import FORMS
@@ -391,8 +391,8 @@ def compile_one(module: str) -> None:
 def test_a_long_compilation_of_kernels_is_announced_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr(notice, "PATIENCE", 0.0)
-    with notice.compile_notice():
+    monkeypatch.setattr(notice, "NOTICE_DELAY", 0.0)
+    with notice.announce_compilation():
         compile_one("treekit.kernels.grow_tree")
         compile_one("treekit.kernels.records")
     told = capsys.readouterr().err  # not a terminal: no line for each kernel
@@ -412,9 +412,9 @@ def test_a_terminal_shows_the_lines_of_csv_and_no_more_than_text(
 def test_a_terminal_is_told_which_kernel_compiles_and_for_how_long(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr(notice, "PATIENCE", 0.0)
+    monkeypatch.setattr(notice, "NOTICE_DELAY", 0.0)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    with notice.compile_notice():
+    with notice.announce_compilation():
         compile_one("treekit.kernels.grow_tree")
     told = capsys.readouterr().err
     assert re.search(r"\r\x1b\[K\x1b\[2mkernel 1, add: \d+ s", told)
@@ -430,8 +430,8 @@ def test_a_short_compilation_or_that_of_a_plugin_is_not_announced(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ):
-    monkeypatch.setattr(notice, "PATIENCE", patience)
-    with notice.compile_notice():
+    monkeypatch.setattr(notice, "NOTICE_DELAY", patience)
+    with notice.announce_compilation():
         compile_one(module)
     assert capsys.readouterr().err == ""
 
@@ -443,8 +443,8 @@ def test_python_tells_a_person_at_a_terminal_what_compiles(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ):
-    monkeypatch.setattr(notice, "PATIENCE", 0.0)
-    monkeypatch.setattr(notice, "_telling", [])
+    monkeypatch.setattr(notice, "NOTICE_DELAY", 0.0)
+    monkeypatch.setattr(notice, "_active_notices", [])
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
     heard: list[tuple[str, event.Listener]] = []
     register = event.register
@@ -455,8 +455,8 @@ def test_python_tells_a_person_at_a_terminal_what_compiles(
 
     with monkeypatch.context() as patch:
         patch.setattr(event, "register", noted)
-        notice.watch()
-        notice.watch()  # once is enough
+        notice.install_notice()
+        notice.install_notice()  # once is enough
     assert len(heard) == lines
     try:
         compile_one("treekit.kernels.grow_tree")
@@ -968,7 +968,7 @@ def test_names_are_printed_as_they_are_and_act_on_nothing(hostile: tuple[Path, P
     assert "\x1b" not in told
     assert "\u202e" not in told
     for name in HOSTILE:
-        assert shown(name) in told
+        assert escape_text(name) in told
 
 
 @pytest.mark.system
@@ -979,7 +979,7 @@ def test_names_act_on_no_terminal(hostile: tuple[Path, Path]):
     assert "\x1b]8;" not in told  # rich's hyperlinks
     assert "\u202e" not in told
     for name in HOSTILE:
-        assert shown(name) in told
+        assert escape_text(name) in told
 
 
 def test_predictions_in_a_file_hold_names_exactly(hostile: tuple[Path, Path]):

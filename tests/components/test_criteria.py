@@ -15,7 +15,12 @@ from sklearn.tree import DecisionTreeRegressor
 import treekit
 from tests.tiers import later
 from treekit.components import criteria as classes
-from treekit.components.criteria import friedman, misclassification, poisson, twoing
+from treekit.components.criteria import (
+    make_friedman,
+    make_misclassification,
+    make_poisson,
+    make_twoing,
+)
 from treekit.model.tree import Split
 from treekit.splitting import branch_stats, heavy_enough, scored, threshold_split
 
@@ -29,7 +34,7 @@ def array(rows: Any) -> np.ndarray:
 
 @given(BRANCHES)
 def test_misclassification_scores_the_rows_that_change_to_the_right_label(branches: Any) -> None:
-    functions = misclassification()
+    functions = make_misclassification()
     parent = array(branches).sum(axis=0)
     wrong = sum(sum(b) - max(b) for b in branches)
     assert functions.impurity is not None
@@ -52,7 +57,7 @@ def test_twoing_is_the_best_gini_decrease_of_any_two_superclasses(branches: Any)
         return float((own - below - above) / weights[2])
 
     best = max(decrease(c) for n in (1, 2) for c in combinations(range(3), n))
-    score = twoing().score
+    score = make_twoing().score
     assert score is not None
     assert score(total, array(branches)) == pytest.approx(best, abs=1e-12)
 
@@ -63,7 +68,7 @@ def test_twoing_of_many_branches_is_their_distance_from_the_whole(branches: Any)
     total = parts.sum(axis=0)
     share = parts.sum(axis=1) / total.sum()
     apart = np.abs(parts / parts.sum(axis=1, keepdims=True) - total / total.sum()).sum(axis=1)
-    score = twoing().score
+    score = make_twoing().score
     assert score is not None
     assert score(total, parts) == pytest.approx(float((share * apart**2).sum() / 4), abs=1e-12)
 
@@ -71,7 +76,7 @@ def test_twoing_of_many_branches_is_their_distance_from_the_whole(branches: Any)
 def test_friedmans_improvement_is_equation_35_for_each_unit_of_weight() -> None:
     left, right = (3.0, 3.0 * 5.0), (2.0, 2.0 * -1.0)
     improvement = 3 * 2 / (3 + 2) * (5 - -1) ** 2
-    score = friedman().score
+    score = make_friedman().score
     assert score is not None
     assert score(array([5.0, 13.0]), array([left, right])) == pytest.approx(improvement / 5)
 
@@ -85,7 +90,7 @@ def test_poisson_scores_the_decrease_of_half_the_deviance() -> None:
     whole = y[0] + y[1]
     after = sum(deviance(part, sum(part) / len(part)) for part in y)
     decrease = (deviance(whole, sum(whole) / len(whole)) - after) / len(whole)
-    score = poisson().score
+    score = make_poisson().score
     assert score is not None
     stats = array([[len(part), sum(part)] for part in y])
     assert score(stats.sum(axis=0), stats) == pytest.approx(decrease)
@@ -410,5 +415,5 @@ def test_rows_without_a_value_follow_surrogates_in_trees_by_absolute_error() -> 
 
 def test_logarithms_from_the_table_are_those_of_the_formula() -> None:
     for weight in [*range(1, 4100), 1e9, 0.5, 4095.5, 1e-300]:
-        assert classes._times_log(float(weight)) == weight * math.log(weight)
-    assert classes._times_log(0.0) == 0.0
+        assert classes._multiply_by_log(float(weight)) == weight * math.log(weight)
+    assert classes._multiply_by_log(0.0) == 0.0

@@ -25,14 +25,19 @@ from tests.reference import error_based as reference_error_based
 from tests.reference import prune as reference
 from tests.reference.grow import Problem
 from treekit import DataError, SettingError, registry
-from treekit.components.error_based import error_based
-from treekit.components.pruners import chi_squared, class_bits, holdout, split_bits
+from treekit.components.error_based import make_error_based
+from treekit.components.pruners import (
+    count_class_bits,
+    count_split_bits,
+    make_chi_squared,
+    make_holdout,
+)
 from treekit.components.pruning import Context, Losses, collapse, graft, kept_nodes
-from treekit.data.binning import make_table
+from treekit.data.binning import encode_columns
 from treekit.data.dataset import make_dataset
 from treekit.grow.recipe import GrownTree
 from treekit.grow.tree_builder import grow_tree
-from treekit.kernels.pruning import Bound, pessimistic
+from treekit.kernels.pruning import ErrorBound, estimate_pessimistic_errors
 from treekit.model.scoring import leaf_indices
 from treekit.model.tree import Split, Tree
 
@@ -46,7 +51,7 @@ def grown_with_holdout(problem: Problem, held: np.ndarray) -> GrownTree:
     """One tree of the rows that are not `held`, which travel along."""
     recipe = recipe_of(problem)
     ids = np.arange(len(problem.y), dtype=np.uint32)
-    rows, held_rows = (recipe.target.rows(part, None) for part in (ids[~held], ids[held]))
+    rows, held_rows = (recipe.target.select_rows(part, None) for part in (ids[~held], ids[held]))
     return grow_tree(recipe, rows, held_rows, np.random.default_rng(0))
 
 
@@ -279,14 +284,14 @@ def test_the_folds_and_the_whole_tree_share_one_coded_table(monkeypatch):
     coded, grown_on = [], []
 
     def counted(*arguments: Any, **settings: Any) -> Any:
-        coded.append(make_table(*arguments, **settings))
+        coded.append(encode_columns(*arguments, **settings))
         return coded[-1]
 
     def watched(recipe: Any, *arguments: Any) -> GrownTree:
         grown_on.append(recipe.table)
         return grow_tree(recipe, *arguments)
 
-    monkeypatch.setattr("treekit.training.prepare.make_table", counted)
+    monkeypatch.setattr("treekit.training.prepare.encode_columns", counted)
     monkeypatch.setattr("treekit.training.run.grow_tree", watched)
     rng = np.random.default_rng(0)
     x = rng.random(60)
@@ -304,7 +309,7 @@ Z_25 = 0.6744897501960817
 
 
 def limit(n: float, e: float, *, release8: bool = False) -> float:
-    return float(pessimistic(n, e, Bound(0.25, Z_25, release8, NO_COSTS)))
+    return float(estimate_pessimistic_errors(n, e, ErrorBound(0.25, Z_25, release8, NO_COSTS)))
 
 
 @pytest.mark.parametrize(
@@ -329,7 +334,7 @@ def test_the_book_s_subtree_of_16_votes_becomes_a_leaf() -> None:
 def test_limits_are_those_of_the_description(n: float, share: float, confidence: float) -> None:
     e = n * share / 2
     z = NormalDist().inv_cdf(1.0 - confidence)
-    found = float(pessimistic(n, e, Bound(confidence, z, False, NO_COSTS)))
+    found = float(estimate_pessimistic_errors(n, e, ErrorBound(confidence, z, False, NO_COSTS)))
     assert found == pytest.approx(
         e + reference_error_based.added_errors(n, e, confidence), rel=1e-12
     )
@@ -341,11 +346,15 @@ def test_limits_fall_evenly_as_the_confidence_rises_to_one(
     n: float, e: float, release8: bool
 ) -> None:
     """Weka's and Quinlan's errors have no step at a half, where treekit once added none."""
-    from treekit.components.error_based import quantile_of
+    from treekit.components.error_based import compute_normal_quantile
 
     factors = [0.1, 0.25, 0.4, 0.4999, 0.5, 0.5001, 0.6, 0.69, 0.9]
     limits = [
-        float(pessimistic(n, e, Bound(f, quantile_of(f, release8), release8, NO_COSTS)))
+        float(
+            estimate_pessimistic_errors(
+                n, e, ErrorBound(f, compute_normal_quantile(f, release8), release8, NO_COSTS)
+            )
+        )
         for f in factors
     ]
     assert limits == sorted(limits, reverse=True)
@@ -359,7 +368,9 @@ def test_limits_without_errors_are_the_exact_binomial_ones(confidence: float) ->
 
     for n in (1, 6, 9, 100):
         z = NormalDist().inv_cdf(1.0 - confidence)
-        found = float(pessimistic(float(n), 0.0, Bound(confidence, z, False, NO_COSTS)))
+        found = float(
+            estimate_pessimistic_errors(float(n), 0.0, ErrorBound(confidence, z, False, NO_COSTS))
+        )
         assert found == pytest.approx(n * beta.ppf(1.0 - confidence, 1, n), abs=1e-4)
 
 
@@ -368,7 +379,7 @@ def test_release_8_reads_its_quantile_from_a_table() -> None:
     e, n, z2 = 3.0, 20.0, 0.6925**2
     inner = z2 * ((e + 0.5) * (1 - (e + 0.5) / n) + z2 / 4)
     expected = n * (e + 0.5 + z2 / 2 + inner**0.5) / (n + z2)
-    found = float(pessimistic(n, e, Bound(0.25, 0.6925, True, NO_COSTS)))
+    found = float(estimate_pessimistic_errors(n, e, ErrorBound(0.25, 0.6925, True, NO_COSTS)))
     assert found == pytest.approx(expected, rel=1e-12)
     assert limit(4.0, 4.0, release8=True) == 4.0
     assert limit(4.0, 3.6, release8=True) == pytest.approx(3.6 + 0.67 * 0.4)
@@ -463,7 +474,7 @@ def test_leaves_below_raised_nodes_hold_the_rows_that_the_model_sends_there(
         )  # fmt: skip
         tree = model.trees[0]
         tests += len(tree.surrogate_feature) + len(tree.term_feature)
-        leaf = leaf_indices(model, make_dataset(table, "y").matrix())[:, 0].astype(int)
+        leaf = leaf_indices(model, make_dataset(table, "y").to_matrix())[:, 0].astype(int)
         reached = np.zeros_like(tree.value)
         label = [model.schema.classes.index(y) for y in table["y"]]
         np.add.at(reached, (leaf, label), 1.0)
@@ -546,7 +557,7 @@ def subtree_size(tree: Tree, node: int) -> int:
 
 
 def test_the_record_s_functions_take_no_held_out_rows() -> None:
-    assert error_based(0.25, True, True, "j48").holdout is None
+    assert make_error_based(0.25, True, True, "j48").holdout is None
     with pytest.raises(SettingError, match="does not use held-out rows"):
         treekit.train(noisy(0), target="y", pruner="error_based", validation=noisy(1))
     assert json.loads(json.dumps(treekit.train(
@@ -594,7 +605,7 @@ def yes(before: Any, children: Any, held: Any) -> bool:
 
 
 def test_a_split_is_made_only_if_more_held_out_rows_are_answered_right():
-    before = holdout(0.25).before
+    before = make_holdout(0.25).before
     sides = [[6, 1], [2, 5]]  # the node says class 0, its branches 0 and 1
     assert yes(before, sides, [[3, 0], [1, 2]])
     assert not yes(before, sides, [[3, 0], [2, 2]])  # as many as before
@@ -621,7 +632,9 @@ def test_the_chi_squared_test_decides_as_scipy_s(children, alpha):
     few = held.shape[0] < 2 or held.shape[1] < 2
     p = 1.0 if few else float(chi2_contingency(held, correction=False).pvalue)
     if abs(p - alpha) > 1e-12:
-        assert yes(chi_squared(alpha).before, children, np.zeros_like(children)) == (p <= alpha)
+        assert yes(make_chi_squared(alpha).before, children, np.zeros_like(children)) == (
+            p <= alpha
+        )
 
 
 @pytest.mark.parametrize("scale", [1.0, 30.0, 1e4])
@@ -631,7 +644,7 @@ def test_p_values_are_those_of_scipy_far_out_and_with_many_branches(scale, branc
     children = rng.integers(1, 9, (branches, 3)) * scale
     p = float(chi2_contingency(children, correction=False).pvalue)
     for alpha in (p * (1 - 1e-6), min(p * (1 + 1e-6) + 1e-300, 1.0)):
-        assert yes(chi_squared(alpha).before, children, 0 * children) == (p <= alpha)
+        assert yes(make_chi_squared(alpha).before, children, 0 * children) == (p <= alpha)
 
 
 def table(n: int = 250) -> dict[str, list[Any]]:
@@ -666,7 +679,7 @@ def slow_class_bits(stats: list[float]) -> float:
 
 @given(st.lists(st.integers(0, 100), min_size=2, max_size=8))
 def test_the_bits_of_a_leaf_are_its_stochastic_complexity(stats):
-    found = class_bits(np.array([stats], float))[0]
+    found = count_class_bits(np.array([stats], float))[0]
     assert found == pytest.approx(slow_class_bits(stats), rel=1e-12)
 
 
@@ -675,8 +688,8 @@ def test_the_bits_of_a_split_count_the_columns_and_the_places_to_divide_one():
     tree = treekit.train(rows, "y", seed=0).trees[0]
     context: Any = SimpleNamespace(table=SimpleNamespace(n_codes=np.array([5, 3])))
     assert tree.feature[0] == 0
-    assert split_bits(tree, context)[0] == 1 + math.log2(2) + math.log2(5 - 1)
-    assert split_bits(tree, context)[1] == 1
+    assert count_split_bits(tree, context)[0] == 1 + math.log2(2) + math.log2(5 - 1)
+    assert count_split_bits(tree, context)[1] == 1
 
 
 @pytest.mark.parametrize("nominal_splits", ["subset", "multiway"])

@@ -28,12 +28,12 @@ from treekit import DecisionTreeClassifier, RandomForestRegressor
 from treekit.data import DEMO_TARGET, demo_table
 from treekit.data import binning as matrix
 from treekit.data import out_of_core as room
-from treekit.data.binning import make_table
-from treekit.data.dataset import make_dataset, make_dataset_xy, make_validation
+from treekit.data.binning import encode_columns
+from treekit.data.dataset import make_dataset, make_dataset_from_xy, make_validation
 from treekit.data.encoding import encode_rows
 from treekit.data.schema import MISSING_MARKS, Column, Schema
 from treekit.errors import DataError, SettingError, TreekitError, TreekitWarning
-from treekit.grow.held_out import held_table, held_target
+from treekit.grow.held_out import encode_held_table, make_held_target
 from treekit.grow.tree_builder import grow_tree
 from treekit.kernels import feature_codes as kernels
 from treekit.model.model import make_model
@@ -141,7 +141,9 @@ def test_forced_nominal_numbers_are_levels_in_order_of_size(tmp_path):
     assert levels(data, "n") == ("9", "10")
     assert levels(data, "z") == ("007", "7", "12")
     assert data.columns[0].tolist() == [1, 0, -1]
-    array = make_dataset_xy(np.array([[10.0], [9.0], [np.nan]]), ["a", "b", "a"], nominal=["x0"])
+    array = make_dataset_from_xy(
+        np.array([[10.0], [9.0], [np.nan]]), ["a", "b", "a"], nominal=["x0"]
+    )
     assert levels(array, "x0") == ("9", "10")
     assert array.columns[0].tolist() == [1, 0, -1]
 
@@ -189,7 +191,7 @@ def test_any_cells_are_refused_by_name_or_coded_as_prediction_codes_them(rows):
     infinite = any(number is not None and np.isinf(number) for _, number in rows)
     broken = any("\ud800" <= letter <= "\udfff" for text, _ in rows for letter in text or "")
     try:
-        data = make_dataset_xy(source, ["t"] * len(rows))
+        data = make_dataset_from_xy(source, ["t"] * len(rows))
     except DataError:
         data = None
     assert (data is None) == (infinite or broken)
@@ -228,7 +230,7 @@ def test_any_cells_are_refused_by_name_or_coded_as_prediction_codes_them(rows):
     ],
 )
 def test_the_task_follows_from_the_target(y, task, classes):
-    data = make_dataset_xy(np.zeros((len(y), 1)), y)
+    data = make_dataset_from_xy(np.zeros((len(y), 1)), y)
     assert (data.schema.task, data.schema.classes) == (task, classes)
     assert [type(c) for c in data.schema.classes] == [type(c) for c in classes]
     flat = np.ravel(np.asarray(y)).tolist()
@@ -246,29 +248,32 @@ def test_the_task_of_a_file_follows_from_how_its_numbers_are_written(tmp_path):
 
 def test_the_task_can_be_chosen():
     x = np.zeros((3, 1))
-    data = make_dataset_xy(x, [1.0, 2.0, 1.0], task="classification")
+    data = make_dataset_from_xy(x, [1.0, 2.0, 1.0], task="classification")
     assert data.schema.classes == (1, 2)
     assert isinstance(data.schema.classes[0], int)
-    assert make_dataset_xy(x, [0.5, 2.0, 0.5], task="classification").schema.classes == (0.5, 2.0)
+    assert make_dataset_from_xy(x, [0.5, 2.0, 0.5], task="classification").schema.classes == (
+        0.5,
+        2.0,
+    )
     for y in ([1, 0, 1], [True, False, True], ["1", "0", "1"]):
-        data = make_dataset_xy(x, y, task="regression")
+        data = make_dataset_from_xy(x, y, task="regression")
         assert data.y.tolist() == [1.0, 0.0, 1.0]
 
 
 def test_classes_can_be_declared_in_order_and_without_rows():
     x = np.zeros((2, 1))
-    data = make_dataset_xy(x, ["lo", "hi"], classes=["lo", "mid", "hi"])
+    data = make_dataset_from_xy(x, ["lo", "hi"], classes=["lo", "mid", "hi"])
     assert data.schema.classes == ("lo", "mid", "hi")
     assert data.y.tolist() == [0, 2]
     # A command line declares text; the labels stay whole numbers.
-    assert make_dataset_xy(x, [3, 1], classes=["3", "2", "1"]).schema.classes == (3, 2, 1)
+    assert make_dataset_from_xy(x, [3, 1], classes=["3", "2", "1"]).schema.classes == (3, 2, 1)
 
 
 def test_a_series_names_the_target():
     x = np.zeros((2, 1))
-    assert make_dataset_xy(x, pd.Series([0, 1], name="income")).schema.target == "income"
-    assert make_dataset_xy(x, [0, 1]).schema.target == "target"
-    assert make_dataset_xy(x, [0, 1], target="y").schema.target == "y"
+    assert make_dataset_from_xy(x, pd.Series([0, 1], name="income")).schema.target == "income"
+    assert make_dataset_from_xy(x, [0, 1]).schema.target == "target"
+    assert make_dataset_from_xy(x, [0, 1], target="y").schema.target == "y"
 
 
 # ---------------------------------------------------------------- input type
@@ -276,7 +281,7 @@ def test_a_series_names_the_target():
 
 def test_values_that_float32_keeps_apart_give_float32():
     x = np.random.default_rng(0).normal(size=(20_000, 2))
-    data = make_dataset_xy(x, np.zeros(20_000, dtype=int))
+    data = make_dataset_from_xy(x, np.zeros(20_000, dtype=int))
     assert data.schema.dtype == "float32"
     np.testing.assert_array_equal(data.columns[1], x[:, 1].astype(np.float32))
 
@@ -293,7 +298,7 @@ def test_values_that_float32_keeps_apart_give_float32():
 )
 def test_values_that_float32_would_merge_give_float64(column):
     y = np.zeros(len(column), dtype=int)
-    data = make_dataset_xy({"fine": np.zeros(len(column)), "when": column}, y)
+    data = make_dataset_from_xy({"fine": np.zeros(len(column)), "when": column}, y)
     assert data.schema.dtype == "float64"
     np.testing.assert_array_equal(data.columns[1], column)
     assert data.columns[0].dtype == np.float64
@@ -302,22 +307,22 @@ def test_values_that_float32_would_merge_give_float64(column):
 def test_float32_on_request_warns_and_names_the_column():
     table = {"fine": np.arange(50), "when": 1.7e9 + np.arange(50.0)}
     with pytest.warns(TreekitWarning, match=r"'when'.*float64"):
-        data = make_dataset_xy(table, np.zeros(50, dtype=int), dtype="float32")
+        data = make_dataset_from_xy(table, np.zeros(50, dtype=int), dtype="float32")
     assert data.schema.dtype == "float32"
     with pytest.raises(DataError, match=r"'big'.*float64"):
-        make_dataset_xy({"big": [1e300, 1.0]}, [0, 1], dtype="float32")
+        make_dataset_from_xy({"big": [1e300, 1.0]}, [0, 1], dtype="float32")
 
 
 def test_float64_on_request_keeps_every_double():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        data = make_dataset_xy(np.array([[0.1], [0.2]]), [0, 1], dtype="float64")
+        data = make_dataset_from_xy(np.array([[0.1], [0.2]]), [0, 1], dtype="float64")
     assert data.columns[0].tolist() == [0.1, 0.2]
 
 
 def test_a_float32_matrix_is_never_examined_for_merging():
     x = np.full((3, 1), 16777216, dtype=np.float32)
-    data = make_dataset_xy(x, [0, 1, 0], dtype="float32")
+    data = make_dataset_from_xy(x, [0, 1, 0], dtype="float32")
     assert data.columns[0].dtype == np.float32
 
 
@@ -346,7 +351,7 @@ def test_taking_rows_keeps_the_schema():
 def test_the_callers_array_is_not_changed():
     x = np.arange(6.0).reshape(3, 2)
     before = x.copy()
-    make_dataset_xy(x, [0, 1, 0])
+    make_dataset_from_xy(x, [0, 1, 0])
     np.testing.assert_array_equal(x, before)
 
 
@@ -402,26 +407,26 @@ def test_what_cannot_be_trained_on_gets_an_error_with_a_remedy(source, settings,
 
 def test_inputs_and_target_of_different_lengths_are_refused():
     with pytest.raises(DataError, match="target has 2 rows, but the inputs have 3"):
-        make_dataset_xy(np.zeros((3, 1)), [0, 1])
+        make_dataset_from_xy(np.zeros((3, 1)), [0, 1])
     with pytest.raises(DataError, match=r"shape \(3, 2, 1\)"):
-        make_dataset_xy(np.zeros((3, 1)), np.zeros((3, 2, 1)))
+        make_dataset_from_xy(np.zeros((3, 1)), np.zeros((3, 2, 1)))
     with pytest.raises(DataError, match=r"shape \(3, 0\)"):
-        make_dataset_xy(np.zeros((3, 1)), np.zeros((3, 0)))
+        make_dataset_from_xy(np.zeros((3, 1)), np.zeros((3, 0)))
     with pytest.raises(DataError, match="no rows"):
-        make_dataset_xy(np.zeros((0, 1)), [])
+        make_dataset_from_xy(np.zeros((0, 1)), [])
 
 
 def test_each_column_of_the_target_is_a_target():
     y = pd.DataFrame({"a": ["no", "yes", "no"], "b": ["p", "q", "p"]})
-    named = make_dataset_xy(np.zeros((3, 1)), y)
+    named = make_dataset_from_xy(np.zeros((3, 1)), y)
     assert [output.name for output in named.schema.outputs] == ["a", "b"]
     assert named.schema.blocks == (0, 2, 4)
     assert named.y.tolist() == [[0, 0], [1, 1], [0, 0]]
     for unnamed in (y.to_numpy(), y.to_numpy().tolist()):
-        same = make_dataset_xy(np.zeros((3, 1)), unnamed)
+        same = make_dataset_from_xy(np.zeros((3, 1)), unnamed)
         assert [output.name for output in same.schema.outputs] == ["target0", "target1"]
         assert same.y.tolist() == named.y.tolist()
-    numbers = make_dataset_xy(np.zeros((3, 1)), [[0.5, 1], [2, 3], [4, 5.5]])
+    numbers = make_dataset_from_xy(np.zeros((3, 1)), [[0.5, 1], [2, 3], [4, 5.5]])
     assert numbers.schema.task == "regression"
     assert numbers.y.tolist() == [[0.5, 1], [2, 3], [4, 5.5]]
 
@@ -431,7 +436,7 @@ def test_the_marks_of_missing_values_are_part_of_the_schema(tmp_path):
     schema = make_dataset(path, "t", missing_marks={"n/a", "-"}).schema
     assert schema.missing_marks == ("-", "n/a")
     np.testing.assert_array_equal(encode_rows(path, schema), [[1, 0], [np.nan, np.nan]])
-    apart = make_dataset_xy({"a": ["1", "n/a"]}, [0, 1], numeric=["a"], missing_marks=["n/a"])
+    apart = make_dataset_from_xy({"a": ["1", "n/a"]}, [0, 1], numeric=["a"], missing_marks=["n/a"])
     assert apart.schema.missing_marks == ("n/a",)
     assert make_dataset({"a": [1], "t": [0]}, "t").schema.missing_marks == MISSING_MARKS
 
@@ -441,7 +446,7 @@ def test_huge_whole_labels_stay_apart(first, tmp_path):
     labels = [first, first + 1]
     data = make_dataset({"a": [1, 2], "t": labels}, "t", task="classification")
     assert data.schema.classes == tuple(labels)
-    assert make_dataset_xy([[1], [2]], labels, task="classification").y.tolist() == [0, 1]
+    assert make_dataset_from_xy([[1], [2]], labels, task="classification").y.tolist() == [0, 1]
 
 
 def test_labels_that_a_double_would_merge_are_refused_by_value(tmp_path):
@@ -570,15 +575,15 @@ def test_held_rows_travel_as_the_finished_tree_sends_them(splitter, criterion):
         rng.integers(-1, 5, m).astype(np.int32),
         (rng.integers(-9, 200, m) / 8).astype(np.float32),
     ]
-    table, held = held_table(other, recipe.table, splitter, "float32")
+    table, held = encode_held_table(other, recipe.table, splitter, "float32")
     assert held.codes.dtype == table.codes.dtype
-    target = held_target(recipe.target, rng.integers(0, 3, m).astype(np.int32), None)
+    target = make_held_target(recipe.target, rng.integers(0, 3, m).astype(np.int32), None)
     ids = np.arange(max(n, m), dtype=np.uint32)
 
     grown = grow_tree(
         replace(recipe, table=table),
-        recipe.target.rows(ids[:n], None),
-        target.rows(ids[:m], None),
+        recipe.target.select_rows(ids[:n], None),
+        target.select_rows(ids[:m], None),
         np.random.default_rng(0),
         held,
     )
@@ -924,7 +929,7 @@ def test_codes_and_their_values_are_those_of_sorted_lists(table, max_bins):
     if max_bins is not None and weights is None and max_bins < 20:
         columns = [np.concatenate([column, column + 1]) for column in columns]
     coding = "exact" if max_bins is None else "histogram"
-    coded = make_table(
+    coded = encode_columns(
         columns, np.zeros(2, np.int64), np.zeros(2, bool), coding,
         max_bins=max_bins or 255, weights=weights,
     )  # fmt: skip
@@ -948,7 +953,7 @@ def test_long_columns_are_coded_alike_by_any_number_of_threads(dtype, coding):
         rng.integers(-1, 400, 3000).astype(np.int32),
     ]
     n_levels, nominal = np.array([0, 0, 0, 400]), np.array([False, False, False, True])
-    one, two = (make_table(columns, n_levels, nominal, coding, n_jobs=jobs) for jobs in (1, 2))
+    one, two = (encode_columns(columns, n_levels, nominal, coding, n_jobs=jobs) for jobs in (1, 2))
     for a, b in zip(one, two, strict=True):
         assert a.dtype == b.dtype
         np.testing.assert_array_equal(a, b)
@@ -964,7 +969,7 @@ def test_read_only_and_strided_columns_need_no_other_kernel():
     wide.flags.writeable = False
     seen = []
     for columns in ([column.copy() for column in wide.T], list(wide.T)):
-        coded = make_table(columns, np.zeros(3, np.int64), np.zeros(3, bool), "histogram")
+        coded = encode_columns(columns, np.zeros(3, np.int64), np.zeros(3, bool), "histogram")
         assert coded.codes.tolist() == [[0, 1, 2, 3]] * 3
         seen.append(len(kernels.sort_keys.overloads))
     assert seen[0] == seen[1]
@@ -973,9 +978,9 @@ def test_read_only_and_strided_columns_need_no_other_kernel():
 def test_codes_that_memory_cannot_hold_lie_in_a_file(monkeypatch):
     columns = [np.arange(300.0), np.arange(300.0) % 7]
     arguments = (columns, np.zeros(2, np.int64), np.zeros(2, bool), "exact")
-    inside = make_table(*arguments)
-    monkeypatch.setattr(room, "_free_memory", lambda: 600)
-    mapped = make_table(*arguments)
+    inside = encode_columns(*arguments)
+    monkeypatch.setattr(room, "_get_free_memory", lambda: 600)
+    mapped = encode_columns(*arguments)
     assert isinstance(mapped.codes.base, np.memmap)
     assert not isinstance(inside.codes.base, np.memmap)
     np.testing.assert_array_equal(inside.codes, mapped.codes)
@@ -985,7 +990,7 @@ def test_codes_that_memory_cannot_hold_lie_in_a_file(monkeypatch):
 def test_subscripts_of_the_coding_kernels_are_unsigned():
     columns = [np.arange(5, dtype=np.float32), np.arange(5.0)]
     for coding in ("exact", "histogram"):
-        make_table(columns, np.zeros(2, np.int64), np.zeros(2, bool), coding)
+        encode_columns(columns, np.zeros(2, np.int64), np.zeros(2, bool), coding)
     found, checked = signed_in(kernels)
     assert not found
     assert checked

@@ -26,7 +26,7 @@ from tests.postgres import server
 from tests.reference.artifacts import import_python
 from tests.reference.encode import level_of, value_of
 from tests.runtimes import need
-from treekit.cli.predict import quality
+from treekit.cli.predict import compute_scores
 from treekit.data.features import LevelIndex
 from treekit.data.schema import Column, Schema, level_text
 from treekit.data.table import read_table
@@ -36,7 +36,7 @@ from treekit.explain.row import read_row
 from treekit.model.builder import build_tree, leaf, subset
 from treekit.model.model import Model, make_model
 from treekit.rules.revise import changed
-from treekit.serve.http.json_rows import Rows
+from treekit.serve.http.json_rows import RowConverter
 from treekit.serve.models.tensors import Tensor
 from treekit.serve.models.treekit_model import TreekitServed
 
@@ -137,7 +137,7 @@ def test_rows_of_a_file(levels: tuple[str, ...], tmp_path: Path) -> None:
 
 def test_requests_and_explained_rows(levels: tuple[str, ...]) -> None:
     model = level_model(levels)
-    (matrix,) = Rows(model, "m").batch([{"c": cell} for cell in CELLS]).arrays
+    (matrix,) = RowConverter(model, "m").convert_rows([{"c": cell} for cell in CELLS]).arrays
     explained = [read_row(model, {"c": cell}).codes[0] for cell in CELLS]
     codes = [math.nan if code < 0 else code for code in expected(CELLS, levels)]
     np.testing.assert_array_equal(matrix[:, 0], codes)
@@ -146,7 +146,7 @@ def test_requests_and_explained_rows(levels: tuple[str, ...]) -> None:
     codes = [math.nan if code < 0 else code for code in expected(texts, levels)]
     for name in ("input", "c"):
         tensor = Tensor(name, "BYTES", np.array([[text] for text in texts], dtype=object))
-        (matrix,) = TreekitServed("m", "1", "", model).read([tensor]).arrays
+        (matrix,) = TreekitServed("m", "1", "", model).parse_inputs([tensor]).arrays
         np.testing.assert_array_equal(matrix[:, 0], codes)
 
 
@@ -197,11 +197,11 @@ def test_a_query_of_sqlite(levels: tuple[str, ...], form: str, tmp_path: Path) -
 
 def answers_of_rules(model: Model, connection: sqlite3.Connection) -> list[float]:
     """What the rules answer, each a condition on rows of the table."""
-    from treekit.documents.sql import predicates
+    from treekit.documents.sql import render_predicates
 
     rules, said = model.rules(), {}
     values = np.ldexp(rules.units[:, 0].astype(np.float64), rules.exponent).tolist()
-    for value, predicate in zip(values, predicates(rules), strict=True):
+    for value, predicate in zip(values, render_predicates(rules), strict=True):
         for (row,) in connection.execute(f"SELECT rowid FROM rows t WHERE {predicate}"):
             assert row not in said
             said[row] = value
@@ -233,7 +233,7 @@ def test_a_query_of_postgresql(
             kind = types.get(type(cell), "TEXT")
             engine.connection.execute(f"CREATE TEMPORARY TABLE rows (c {kind})")
             engine.connection.execute("INSERT INTO rows VALUES (%s)", [cell])
-            said += [row[0] for row in engine.ask(query, math.inf)]
+            said += [row[0] for row in engine.run_query(query, math.inf)]
     finally:
         engine.close()
     assert said == expected(SQL_CELLS, levels)
@@ -319,7 +319,7 @@ def test_any_cell_and_vocabulary(vocabulary: list[str], cells: list[Any]) -> Non
     predict = import_python(model)["predict"]
     assert [predict([cell]) for cell in cells] == wanted
     assert [float(model.predict({"c": [cell]})[0]) for cell in cells] == wanted
-    (matrix,) = Rows(model, "m").batch([{"c": cell} for cell in cells]).arrays
+    (matrix,) = RowConverter(model, "m").convert_rows([{"c": cell} for cell in cells]).arrays
     assert np.where(np.isnan(matrix[:, 0]), -1, matrix[:, 0]).tolist() == wanted
 
 
@@ -423,10 +423,10 @@ def test_the_truth_of_rows_is_found_in_any_words(weather: Path) -> None:
     assert model.schema.classes == (False, True)
     texts = pd.read_csv(weather, dtype=str)
     others = (texts, texts.assign(windy=texts["windy"].str.lower()), pd.read_csv(weather))
-    (known,), (change,) = quality(model, read_table(weather)), changed(model, model, weather)
+    (known,), (change,) = compute_scores(model, read_table(weather)), changed(model, model, weather)
     assert known[1] == change.before > 0.5
     for words in others:
-        assert quality(model, read_table(words)) == [known]
+        assert compute_scores(model, read_table(words)) == [known]
         assert changed(model, model, words)[0].before == change.before
 
 
@@ -438,10 +438,10 @@ def test_a_wish_is_found_in_any_words(weather: Path, wish: str) -> None:
 
 
 def test_bools_of_onnx_are_the_words_of_a_file() -> None:
-    from treekit.interop.skl2onnx import _level_numbers
+    from treekit.interop.skl2onnx import _map_level_numbers
 
     column = Column("c", "nominal", ("TRUE", "FALSE", "3.0"))
-    assert _level_numbers(column, truth=True) == {0.0: 1, 1.0: 0, 3.0: 2}
+    assert _map_level_numbers(column, truth=True) == {0.0: 1, 1.0: 0, 3.0: 2}
 
 
 @pytest.mark.parametrize("cell", [dt.date(2024, 1, 31), dt.datetime(2024, 1, 31)])

@@ -34,10 +34,10 @@ from treekit.cli import main
 from treekit.data import DEMO_TARGET, demo_table
 from treekit.data import table as arrow_files
 from treekit.data import table as csv_files
-from treekit.data.binning import make_table
-from treekit.data.dataset import make_dataset, make_dataset_xy
+from treekit.data.binning import encode_columns
+from treekit.data.dataset import make_dataset, make_dataset_from_xy
 from treekit.data.encoding import encode_rows
-from treekit.data.out_of_core import Spill, StoredCells, StoredColumn
+from treekit.data.out_of_core import StoredCells, StoredColumn, TemporaryStore
 from treekit.data.table import Table, read_table
 from treekit.errors import DataError, MissingExtraError, TreekitError
 from treekit.model.builder import build_tree, leaf, subset, threshold
@@ -80,9 +80,9 @@ def test_every_kind_of_table_reads_the_same(source):
     assert set(table.names) == set(COLUMNS)
     assert table.n_rows == 3
     for name, expected in COLUMNS.items():
-        assert cells(table.column(name)) == expected
-    assert table.column("age").dtype == np.float64
-    assert table.column("sure").dtype == np.bool_
+        assert cells(table.get_typed_cells(name)) == expected
+    assert table.get_typed_cells("age").dtype == np.float64
+    assert table.get_typed_cells("sure").dtype == np.bool_
 
 
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "tsv", "tsv.gz", "CSV", "parquet", "feather"])
@@ -99,29 +99,33 @@ def test_every_kind_of_file_reads_the_same(tmp_path, ending):
     table = read_table(str(path))
     assert table.names == tuple(COLUMNS)
     for name, expected in COLUMNS.items():
-        assert cells(table.column(name)) == expected
+        assert cells(table.get_typed_cells(name)) == expected
 
 
 def test_a_bare_array_names_its_columns_by_position():
     table = read_table(np.array([[1.0, np.nan], [3.0, 4.0]], dtype=np.float32))
     assert table.names == ("x0", "x1")
     assert not table.named
-    assert table.column("x1").dtype == np.float32
-    assert cells(table.column("x1")) == [None, 4.0]
+    assert table.get_typed_cells("x1").dtype == np.float32
+    assert cells(table.get_typed_cells("x1")) == [None, 4.0]
 
 
 def test_a_structured_array_keeps_its_names_and_types():
     array = np.array([(1, 2.5, "a"), (2, np.nan, "b")], dtype="i4,f8,U3")
     table = read_table(array)
     assert table.names == ("f0", "f1", "f2")
-    assert [cells(table.column(n)) for n in table.names] == [[1, 2], [2.5, None], ["a", "b"]]
+    assert [cells(table.get_typed_cells(n)) for n in table.names] == [
+        [1, 2],
+        [2.5, None],
+        ["a", "b"],
+    ]
 
 
 def test_lists_of_rows_and_object_arrays_find_the_type_of_each_column():
     rows = [[1, "a", None], [2.5, "?", True]]
     for source in (rows, np.array(rows, dtype=object)):
         table = read_table(source)
-        assert [cells(table.column(n)) for n in table.names] == [
+        assert [cells(table.get_typed_cells(n)) for n in table.names] == [
             [1, 2.5],
             ["a", None],
             [None, True],
@@ -131,15 +135,15 @@ def test_lists_of_rows_and_object_arrays_find_the_type_of_each_column():
 
 def test_a_masked_array_has_missing_cells():
     masked = np.ma.masked_array([[1, 2], [3, 4]], mask=[[0, 1], [0, 0]])
-    assert cells(read_table(masked).column("x1")) == [None, 4.0]
+    assert cells(read_table(masked).get_typed_cells("x1")) == [None, 4.0]
     text = np.ma.masked_array(["a", "b"], mask=[1, 0])
-    assert cells(read_table({"t": text}).column("t")) == [None, "b"]
+    assert cells(read_table({"t": text}).get_typed_cells("t")) == [None, "b"]
 
 
 def test_an_array_of_text_reads_like_a_file():
     table = read_table(np.array([["1", "a"], ["NA", "TRUE"]]))
-    assert cells(table.column("x0")) == [1.0, None]
-    assert cells(table.column("x1")) == ["a", "TRUE"]
+    assert cells(table.get_typed_cells("x0")) == [1.0, None]
+    assert cells(table.get_typed_cells("x1")) == ["a", "TRUE"]
 
 
 def test_a_dict_may_hold_series_of_any_library():
@@ -153,7 +157,7 @@ def test_a_dict_may_hold_series_of_any_library():
             "f": pa.chunked_array([[1], [2]]),
         }
     )
-    assert [cells(table.column(n)) for n in "abcdef"] == [
+    assert [cells(table.get_typed_cells(n)) for n in "abcdef"] == [
         [1, 2], [1.5, None], ["x", None], ["u", "v"], [0, 1], [1, 2],
     ]  # fmt: skip
     assert table.levels["d"] == ("v", "u")
@@ -170,23 +174,23 @@ def test_declared_orders_of_categories_are_kept_and_orders_of_appearance_are_not
     assert read_table(plain).levels["c"] == ("a", "b")
     assert read_table(arrow).levels["c"] == ("a", "b")
     for source in (pandas, enum, plain, arrow):
-        assert cells(read_table(source).column("c")) == values
+        assert cells(read_table(source).get_typed_cells("c")) == values
 
 
 def test_whole_number_categories_stay_numbers():
     table = read_table(pd.DataFrame({"c": pd.Categorical([2, 1], categories=[3, 2, 1])}))
-    assert cells(table.column("c")) == [2, 1]
+    assert cells(table.get_typed_cells("c")) == [2, 1]
     assert table.levels["c"] == (3, 2, 1)
 
 
 def test_marks_of_missing_values_are_found_within_blanks_and_can_be_chosen(tmp_path):
     path = written(tmp_path / "t.csv", "a,b\n 1 , ?\nNA,x\n-999,null\n")
     table = read_table(path)
-    assert cells(table.column("a")) == [1.0, None, -999.0]
-    assert cells(table.column("b")) == [None, "x", None]
+    assert cells(table.get_typed_cells("a")) == [1.0, None, -999.0]
+    assert cells(table.get_typed_cells("b")) == [None, "x", None]
     table = read_table(path, missing=["-999", "NA"])
-    assert cells(table.column("a")) == [1.0, None, None]
-    assert cells(table.column("b")) == [" ?", "x", "null"]
+    assert cells(table.get_typed_cells("a")) == [1.0, None, None]
+    assert cells(table.get_typed_cells("b")) == [" ?", "x", "null"]
 
 
 def test_numbers_of_a_file_are_the_nearest_doubles_and_odd_numerals_stay_text(tmp_path):
@@ -194,17 +198,17 @@ def test_numbers_of_a_file_are_the_nearest_doubles_and_odd_numerals_stay_text(tm
         tmp_path / "t.csv", "a,b,c,d,e\n0.1,1_0,١,1e400,9007199254740993\n1e-3,2,3,-inf,2\n"
     )
     table = read_table(path)
-    assert cells(table.column("a")) == [0.1, 0.001]
-    assert cells(table.column("b")) == ["1_0", "2"]
-    assert cells(table.column("c")) == ["١", "3"]
-    assert cells(table.column("d")) == [math.inf, -math.inf]
-    assert cells(table.column("e")) == [9007199254740993, 2]
+    assert cells(table.get_typed_cells("a")) == [0.1, 0.001]
+    assert cells(table.get_typed_cells("b")) == ["1_0", "2"]
+    assert cells(table.get_typed_cells("c")) == ["١", "3"]
+    assert cells(table.get_typed_cells("d")) == [math.inf, -math.inf]
+    assert cells(table.get_typed_cells("e")) == [9007199254740993, 2]
 
 
 @pytest.mark.parametrize("digits", [400, 5000])
 def test_whole_numbers_beyond_the_doubles_are_infinite_and_refused_by_name(tmp_path, digits):
     path = written(tmp_path / "t.csv", "a,y\n" + "1" * digits + ",p\n2,q\n")
-    assert read_table(path).column("a").tolist() == [np.inf, 2]
+    assert read_table(path).get_typed_cells("a").tolist() == [np.inf, 2]
     with pytest.raises(DataError, match="column 'a' is infinite in row 0"):
         make_dataset(path, "y")
 
@@ -220,15 +224,15 @@ def test_levels_may_be_whole_numbers_of_any_length(tmp_path, digits):
 def test_truth_values_of_a_file_are_bools_as_dataframes_read_them(tmp_path):
     path = written(tmp_path / "t.csv", "a,b\nTRUE,true\nfalse,\n")
     table = read_table(path)
-    assert cells(table.column("a")) == [True, False]
-    assert cells(table.column("b")) == [True, None]
+    assert cells(table.get_typed_cells("a")) == [True, False]
+    assert cells(table.get_typed_cells("b")) == [True, None]
 
 
 def test_mixed_objects_are_numbers_only_if_all_are(tmp_path):
     table = read_table({"a": [1, "?", 2.5], "b": [1, "x", None], "c": [Decimal("1.5"), 2, np.nan]})
-    assert cells(table.column("a")) == [1.0, None, 2.5]
-    assert cells(table.column("b")) == ["1", "x", None]
-    assert cells(table.column("c")) == [1.5, 2.0, None]
+    assert cells(table.get_typed_cells("a")) == [1.0, None, 2.5]
+    assert cells(table.get_typed_cells("b")) == ["1", "x", None]
+    assert cells(table.get_typed_cells("c")) == [1.5, 2.0, None]
 
 
 def test_typed_text_stays_text_even_if_it_looks_like_a_number():
@@ -237,7 +241,7 @@ def test_typed_text_stays_text_even_if_it_looks_like_a_number():
         pd.DataFrame({"z": ["01", "2"]}),
         {"z": np.array(["01", "2"])},
     ):
-        assert cells(read_table(source).column("z")) == ["01", "2"]
+        assert cells(read_table(source).get_typed_cells("z")) == ["01", "2"]
 
 
 def test_a_column_without_any_value_is_a_column_of_missing_numbers(tmp_path):
@@ -249,7 +253,7 @@ def test_a_column_without_any_value_is_a_column_of_missing_numbers(tmp_path):
         pd.DataFrame({"a": [None, None], "b": [1, 2]}),
     ]  # fmt: skip
     for source in sources:
-        column = read_table(source).column("a")
+        column = read_table(source).get_typed_cells("a")
         assert column.dtype == np.float64
         assert np.isnan(column).all()
 
@@ -281,7 +285,7 @@ def test_hostile_names_and_cells_survive_a_file(tmp_path):
     table = read_table(path)
     assert table.names == tuple(HOSTILE)
     for name in HOSTILE:
-        assert cells(table.column(name)) == HOSTILE
+        assert cells(table.get_typed_cells(name)) == HOSTILE
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6).map(lambda t: "t" + t)
@@ -310,7 +314,7 @@ def test_a_written_file_reads_back_equal_to_the_table_it_came_from(tmp_path_fact
     memory, file = read_table(source), read_table(path)
     assert memory.names == file.names
     for name, expected in columns.items():
-        assert cells(memory.column(name)) == cells(file.column(name)) == expected
+        assert cells(memory.get_typed_cells(name)) == cells(file.get_typed_cells(name)) == expected
 
 
 def test_more_rows_than_one_chunk_are_read_in_order(tmp_path):
@@ -318,13 +322,17 @@ def test_more_rows_than_one_chunk_are_read_in_order(tmp_path):
     path = written(tmp_path / "t.csv", "a,b\n" + "".join(f"{i},v{i}\n" for i in range(n)))
     table = read_table(path)
     assert table.n_rows == n
-    assert np.array_equal(table.column("a"), np.arange(n))
-    assert table.column("b")[-1] == f"v{n - 1}"
+    assert np.array_equal(table.get_typed_cells("a"), np.arange(n))
+    assert table.get_typed_cells("b")[-1] == f"v{n - 1}"
 
 
 def test_blank_lines_are_skipped_except_in_a_file_of_one_column(tmp_path):
     assert read_table(written(tmp_path / "a.csv", "\na,b\n1,2\n\n3,4\n\n")).n_rows == 2
-    assert cells(read_table(written(tmp_path / "b.csv", "a\n1\n\n3\n")).column("a")) == [1, None, 3]
+    assert cells(read_table(written(tmp_path / "b.csv", "a\n1\n\n3\n")).get_typed_cells("a")) == [
+        1,
+        None,
+        3,
+    ]
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path):
@@ -398,7 +406,7 @@ def test_a_name_of_white_space_alone_is_refused_by_name(tmp_path, name):
             read_table(source)
         assert f"the name of column 2 is {name!r}, only white space; rename it" in str(error.value)
     with pytest.raises(DataError, match="only white space"):
-        make_dataset_xy({"a": [1, 2]}, pd.Series(["u", "v"], name=name))
+        make_dataset_from_xy({"a": [1, 2]}, pd.Series(["u", "v"], name=name))
 
 
 @pytest.mark.parametrize(
@@ -449,21 +457,21 @@ def test_a_sparse_matrix_is_refused_with_the_remedy():
 def test_an_unknown_column_lists_near_names():
     table = read_table({"income": [1], "age": [2]})
     with pytest.raises(DataError, match=r"'incom'; did you mean 'income'\?"):
-        table.column("incom")
+        table.get_typed_cells("incom")
     with pytest.raises(DataError, match="there are: 'income', 'age'"):
-        table.index("zzz")
+        table.find_column("zzz")
 
 
 def test_taking_rows_keeps_names_and_types():
     table = read_table({"a": [1, 2, 3], "b": ["x", None, "?"]}).take(np.array([2, 0]))
     assert isinstance(table, Table)
-    assert cells(table.column("a")) == [3, 1]
-    assert cells(table.column("b")) == [None, "x"]
+    assert cells(table.get_typed_cells("a")) == [3, 1]
+    assert cells(table.get_typed_cells("b")) == [None, "x"]
 
 
 def test_the_shipped_table_has_numbers_categories_and_missing_values():
     table = read_table(demo_table())
-    kinds = {table.column(name).dtype.kind for name in table.names}
+    kinds = {table.get_typed_cells(name).dtype.kind for name in table.names}
     assert kinds == {"f", "O"}
     assert DEMO_TARGET in table.names
     assert demo_table().stat().st_size < 300_000
@@ -473,7 +481,7 @@ def test_the_shipped_table_has_numbers_categories_and_missing_values():
 
 def test_no_dataframe_library_is_imported_before_a_dataframe_arrives():
     code = (
-        "import sys, numpy; from treekit.data.dataset import make_dataset_xy as make;"
+        "import sys, numpy; from treekit.data.dataset import make_dataset_from_xy as make;"
         "make(numpy.zeros((2, 1)), [0, 1]);"
         "print({'narwhals', 'pandas', 'polars', 'pyarrow'} & set(sys.modules))"
     )
@@ -484,7 +492,7 @@ def test_no_dataframe_library_is_imported_before_a_dataframe_arrives():
 @pytest.mark.parametrize("others", [["1", "2"], ["1", "?"], ["", "2.5"]])
 def test_a_mark_that_reads_as_a_number_is_missing_whatever_the_other_cells_are(others, tmp_path):
     path = written(tmp_path / "t.csv", "\n".join(["a,b", *(f"{c},x" for c in others), " -999,x"]))
-    numbers = read_table(path, missing=["-999", "?", ""]).column("a")
+    numbers = read_table(path, missing=["-999", "?", ""]).get_typed_cells("a")
     assert math.isnan(numbers[2])
     assert not np.any(numbers == -999)
 
@@ -497,7 +505,7 @@ def test_marks_that_are_no_list_of_texts_are_refused(marks):
 
 def test_whole_numbers_beyond_int64_stay_exact_while_an_array_type_holds_them():
     values = [2**63, 2**63 + 1]
-    assert read_table({"a": values}).column("a").tolist() == values
+    assert read_table({"a": values}).get_typed_cells("a").tolist() == values
 
 
 # ---------------------------------------------------------------- stored
@@ -560,7 +568,7 @@ def assert_equal_tables(plain, stored) -> None:
     assert dict(stored.levels) == dict(plain.levels)
     assert (stored.n_rows, stored.missing) == (plain.n_rows, plain.missing)
     for position, name in enumerate(plain.names):
-        assert_equal_cells(stored.column(name), plain.column(name))
+        assert_equal_cells(stored.get_typed_cells(name), plain.get_typed_cells(name))
         assert_equal_cells(stored.cells[position], plain.cells[position])
 
 
@@ -599,10 +607,10 @@ def test_schema_codes_and_errors_are_those_of_the_table_in_memory(tmp_path_facto
     assert stored.schema == plain.schema
     assert_equal_cells(stored.y, plain.y)
     arguments = (plain.schema.n_levels, plain.schema.nominal, "histogram")
-    coded = [make_table(d.columns, *arguments, n_rows=d.n_rows) for d in (plain, stored)]
+    coded = [encode_columns(d.columns, *arguments, n_rows=d.n_rows) for d in (plain, stored)]
     for a, b in zip(*coded, strict=True):
         assert_equal_cells(a, b)
-    blocks = [encode_rows(block, plain.schema) for block in tables[1].blocks(5)]
+    blocks = [encode_rows(block, plain.schema) for block in tables[1].iterate_blocks(5)]
     assert_equal_cells(np.concatenate(blocks), encode_rows(tables[0], plain.schema))
 
 
@@ -716,7 +724,7 @@ def test_a_packed_file_is_read_by_chunks_with_progress_in_bytes(tmp_path):
     seen: list[tuple[int, int]] = []
     with small_parts():
         table = read_table(path, progress=lambda done, total: seen.append((done, total)))
-    assert table.column("c0").tolist() == [1] * 12
+    assert table.get_typed_cells("c0").tolist() == [1] * 12
     assert len(seen) == 3
     assert seen[-1][0] <= seen[-1][1] == path.stat().st_size
 
@@ -728,13 +736,13 @@ def test_no_name_of_the_file_of_a_table_is_left_whatever_ends_the_process(tmp_pa
     path.write_text(as_csv([["1", "x"]] * 12), encoding="utf-8")
     with small_parts():
         table = read_table(path)
-    assert table.column("c1").tolist() == ["x"] * 12
+    assert table.get_typed_cells("c1").tolist() == ["x"] * 12
     if os.name == "posix":
         assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_the_file_is_closed_with_the_table(tmp_path):
-    spill = Spill()
+    spill = TemporaryStore()
     column = StoredColumn(spill)
     column.append(np.arange(3))
     file = spill._file
@@ -750,13 +758,13 @@ def test_a_full_folder_for_temporary_files_is_named(tmp_path):
             raise OSError(errno.ENOSPC, "No space left on device")
 
     with patch("tempfile.TemporaryFile", lambda **_: Full()):
-        column = StoredColumn(Spill())
+        column = StoredColumn(TemporaryStore())
     with pytest.raises(DataError, match="No space left on device; free space there, or set TMPDIR"):
         column.append(np.arange(3))
 
 
 def test_pieces_of_columns_in_one_file_are_read_whole_and_in_part():
-    spill, rng = Spill(), np.random.default_rng(0)
+    spill, rng = TemporaryStore(), np.random.default_rng(0)
     columns = [StoredColumn(spill) for _ in range(3)]
     kept = [np.empty(0, np.int64) for _ in columns]
     for size in (0, 4, 1, 7, 3):
@@ -808,14 +816,14 @@ def test_batches_of_a_missing_level_alone_are_missing_cells(tmp_path, codes):
 
 
 def test_text_that_is_all_missing_in_a_part_stays_text():
-    column = StoredColumn(Spill())
+    column = StoredColumn(TemporaryStore())
     column.append(np.array(["x", None], dtype=object))
     column.append(np.full(2, np.nan))
     assert column.read().tolist() == ["x", None, None, None]
 
 
 def test_numbers_that_turn_out_to_need_a_wider_type_are_written_again():
-    column = StoredColumn(Spill())
+    column = StoredColumn(TemporaryStore())
     column.append_missing(2)
     column.append(np.array([1, 2], np.int8))
     column.append(np.array([2**40], np.int64))
@@ -836,7 +844,7 @@ def test_predictions_for_a_large_file_are_written_block_by_block(tmp_path, monke
     make_model(schema, [tree], unknown="error").save(tmp_path / "m.treekit")
     command = ["predict", str(tmp_path / "m.treekit"), str(path), "--proba"]
     at_once = CliRunner().invoke(main, command)
-    monkeypatch.setattr("treekit.cli.predict._ROWS_A_BLOCK", 7)
+    monkeypatch.setattr("treekit.cli.predict._ROWS_PER_BLOCK", 7)
     with small_parts():
         in_blocks = CliRunner().invoke(main, command)
     assert in_blocks.exit_code == at_once.exit_code == 0

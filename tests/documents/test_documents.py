@@ -29,20 +29,20 @@ from tests.strategies import ALL_KINDS, models
 from treekit import documents as forms
 from treekit.data.schema import Column, Output, Schema
 from treekit.data.table import read_table
-from treekit.documents import Listing, written
-from treekit.documents.dataframe import conditions_frame
+from treekit.documents import Listing, render_listing
+from treekit.documents.dataframe import conditions_to_frame
 from treekit.documents.files import write_rules
-from treekit.documents.html import SHOWN
-from treekit.documents.layout import conditions_said, percent, safe
+from treekit.documents.html import MAX_INITIAL_ROWS
+from treekit.documents.layout import format_conditions, format_percent, quote_unsafe
 from treekit.documents.read_json import read_json
 from treekit.errors import MissingExtraError, ModelFileError, SettingError
 from treekit.model.builder import Surrogate, build_tree, is_missing, leaf, subset, threshold
 from treekit.model.model import make_model
 from treekit.rules import parse_rules, rules
-from treekit.rules.language import language
+from treekit.rules.language import load_language
 from treekit.rules.measure import training_measures
 from treekit.rules.rule_list import Rounding
-from treekit.rules.wording import unquote
+from treekit.rules.wording import unquote_text
 
 # ---------------------------------------------------------------- rules forms
 
@@ -67,7 +67,7 @@ def listing(model, **other):
 
 
 def text_of(form, model, **other):
-    return "".join(written(form, listing(model, **other)))
+    return "".join(render_listing(form, listing(model, **other)))
 
 
 def fruit_model(**policies):
@@ -147,7 +147,7 @@ def kinds():
         "ordered": first_fits(rules(fruit_model())),
     }
     return {
-        (name, code): forms.listing(source, words=code)
+        (name, code): forms.make_listing(source, words=code)
         for name, source in sources.items()
         for code in ("en", "zh")
     }
@@ -159,11 +159,11 @@ def test_every_form_writes_every_kind_of_rules_the_same_twice_or_says_why_it_can
     for (name, _), one in kinds().items():
         if name in cannot:
             with pytest.raises(SettingError, match=cannot[name]):
-                "".join(written(form, one))
+                "".join(render_listing(form, one))
             continue
-        text = "".join(written(form, one))
+        text = "".join(render_listing(form, one))
         assert text.endswith("\n")
-        assert text == "".join(written(form, one))
+        assert text == "".join(render_listing(form, one))
         text.encode()
 
 
@@ -171,17 +171,20 @@ def test_a_listing_has_its_model_only_where_the_rules_are_all_that_it_says():
     model = numbers_model(2)
     listed = rules(model)
     shortened = dataclasses.replace(listed, rounding=Rounding(3, 2, 1, 0, 10))
-    assert forms.listing(listed, model_digest="ab").model_digest == "ab"
-    assert not forms.listing(shortened, model_digest="ab").model_digest
-    assert forms.listing(model).model is model
-    assert forms.listing(listed, model=model).model is model
+    assert forms.make_listing(listed, model_digest="ab").model_digest == "ab"
+    assert not forms.make_listing(shortened, model_digest="ab").model_digest
+    assert forms.make_listing(model).model is model
+    assert forms.make_listing(listed, model=model).model is model
     for one in (
-        *(forms.listing(listed), forms.listing(model, tree=1)),
-        *(forms.listing(shortened, model=model), forms.listing(listed, tree=0, model=model)),
+        *(forms.make_listing(listed), forms.make_listing(model, tree=1)),
+        *(
+            forms.make_listing(shortened, model=model),
+            forms.make_listing(listed, tree=0, model=model),
+        ),
     ):
         assert one.model is None
         with pytest.raises(SettingError, match="only rules"):
-            "".join(written("pmml", one))
+            "".join(render_listing("pmml", one))
 
 
 def chinese_model(**more):
@@ -211,8 +214,8 @@ def test_the_name_that_a_condition_asks_is_told_from_its_words():
     roots.append(subset("a.*b", ["is"], leaf(0.0), leaf(1.0), missing=0))
     model = make_model(schema, [build_tree(root, schema) for root in roots])
     for code in ("en", "zh"):
-        one = forms.listing(model, words=code)
-        said = conditions_said(one, 0, len(one.rules.conditions.column))
+        one = forms.make_listing(model, words=code)
+        said = format_conditions(one, 0, len(one.rules.conditions.column))
         asked = {(part.before, part.name) for part in said}
         before = {"", "1e-07 < "} if code == "zh" else {""}
         quoted = ["e", '"or"' if code == "en" else "or", "x"]
@@ -225,26 +228,28 @@ def latin(text, *allowed):
 
 
 def test_every_word_of_a_chinese_document_is_chinese():
-    one = forms.listing(chinese_model(), words="zh")
-    text = "".join(written("markdown", one))
+    one = forms.make_listing(chinese_model(), words="zh")
+    text = "".join(render_listing("markdown", one))
     assert latin(re.sub("[0-9a-f]{64}", "", text), "SHA", "float") == set()
     assert "密度 ≤ 0.25" in text
     assert "测试 1 成立 (已知时 密度 ≤ 1.5)" in text
     assert "色泽 为 青绿 或 乌黑，或缺失" in text
-    page = "".join(written("html", one))
+    page = "".join(render_listing("html", one))
     body = re.sub("<(style|script).*?</\\1>|<[^>]*>", " ", page, flags=re.DOTALL)
     assert latin(re.sub("[0-9a-f]{64}|&[gl]t;", "", body), "SHA", "float") == set()
     hints = re.findall('(?:aria-label|placeholder|data-hint|data-text)="([^"]*)"', page)
     assert len(hints) == 4
     assert latin(re.sub(r"\{\w+\}", "", " ".join(hints))) == set()
-    for row in read_csv("".join(written("csv", one))):
+    for row in read_csv("".join(render_listing("csv", one))):
         assert latin(row["if"]) == set()
-    dmn = ET.fromstring("".join(written("dmn", one)))
+    dmn = ET.fromstring("".join(render_listing("dmn", one)))
     for kind in ("annotationEntry", "annotation", "description"):
         for said in dmn.iter(f"{{https://www.omg.org/spec/DMN/20191111/MODEL/}}{kind}"):
             text = "".join(said.itertext()) + said.get("name", "")
             assert latin(text, "treekit", "null", "FEEL") == set()
-    comments = [line for line in "".join(written("sql", one)).splitlines() if line[:2] == "--"]
+    comments = [
+        line for line in "".join(render_listing("sql", one)).splitlines() if line[:2] == "--"
+    ]
     names = {"SQL", "SQLite", "NULL", "NaN", "rows"}
     assert latin(" ".join(comments), *names) == set()
 
@@ -254,7 +259,7 @@ def test_shortened_thresholds_and_lists_of_labels_are_said_in_documents():
         rules(fruit_model()), rounding=Rounding(3, 9, 4, 1, 1000), decisions=True
     )
     for form in ("markdown", "html"):
-        text = "".join(written(form, forms.listing(listed)))
+        text = "".join(render_listing(form, forms.make_listing(listed)))
         assert "Rules of one label were joined" in text
         assert "Of 9 thresholds 4 were shortened to 3 significant digits" in text
         assert "the same of 1000 rows" in text
@@ -262,11 +267,11 @@ def test_shortened_thresholds_and_lists_of_labels_are_said_in_documents():
 
 def test_a_form_that_there_is_not_is_named():
     with pytest.raises(SettingError, match="unknown form 'pdf'; known: text, markdown"):
-        written("pdf", listing(fruit_model()))
+        render_listing("pdf", listing(fruit_model()))
 
 
 def test_percentages_say_all_and_nothing_only_where_it_is_so():
-    said = [percent(part) for part in (0.0, 1e-4, 1e-7, 0.5, 0.12345, 0.9999, 0.999999, 1.0)]
+    said = [format_percent(part) for part in (0.0, 1e-4, 1e-7, 0.5, 0.12345, 0.9999, 0.999999, 1.0)]
     assert said == ["0%", "0.01%", "0.00001%", "50.0%", "12.3%", "99.99%", "99.9999%", "100%"]
 
 
@@ -329,12 +334,14 @@ def test_markdown_of_a_forest_has_a_section_for_each_tree():
         "5",
         "6",
     ]
-    assert "## 第 2 棵树，共 3 棵" in text_of("markdown", numbers_model(3), language=language("zh"))
+    assert "## 第 2 棵树，共 3 棵" in text_of(
+        "markdown", numbers_model(3), language=load_language("zh")
+    )
 
 
 def test_an_ordered_list_says_that_the_first_rule_answers_and_what_holds_otherwise():
     listed = first_fits(rules(fruit_model()))
-    text = "".join(written("markdown", Listing(listed, training_measures(listed))))
+    text = "".join(render_listing("markdown", Listing(listed, training_measures(listed))))
     assert "The first rule that fits a row answers." in text
     assert [row[1] for row in rows_of(text)[1:]][-1] == "otherwise"
 
@@ -355,7 +362,7 @@ def weighted_list():
 
 def test_a_weighted_list_has_a_row_for_each_rule_and_its_weight():
     listed = weighted_list()
-    text = "".join(written("markdown", Listing(listed, training_measures(listed))))
+    text = "".join(render_listing("markdown", Listing(listed, training_measures(listed))))
     assert "Every rule adds its weight where it fits a row" in text
     assert "- columns: 3\n- rules: 3\n" in text
     head, *rows = rows_of(text)
@@ -373,15 +380,15 @@ def test_measures_of_a_table_are_shown_with_rows_mean_and_spread():
         spread=np.array([[0.123456], [np.nan]]),
     )
     one = Listing(listed, measures)
-    text = "".join(written("markdown", one))
+    text = "".join(render_listing("markdown", one))
     head, first, second = rows_of(text)
     assert "- measured on: the rows of a table\n" in text
     assert head[3:] == ["rows", "support", "coverage", "mean", "spread"]
     assert (first[3], *first[-2:]) == ("3", "1.25", "0.123456")
     assert (second[3], *second[-2:]) == ("0", "", "")
-    row = read_csv("".join(written("csv", one)))[1]
+    row = read_csv("".join(render_listing("csv", one)))[1]
     assert (row["rows"], row["mean"]) == ("0", "")
-    page = "".join(written("html", one))
+    page = "".join(render_listing("html", one))
     assert '<td class="n" data-v="0.123456">0.123456</td>' in page
 
 
@@ -392,20 +399,20 @@ def test_documents_name_the_table_and_repeat_no_measure(tmp_path):
     )
     model = fruit_model()
     for one in (
-        forms.listing(model, table=str(path)),
-        forms.listing(model, table=path),
-        forms.listing(model, table=read_table(path), table_name=path.name),
+        forms.make_listing(model, table=str(path)),
+        forms.make_listing(model, table=path),
+        forms.make_listing(model, table=read_table(path), table_name=path.name),
     ):
-        text = "".join(written("markdown", one))
+        text = "".join(render_listing("markdown", one))
         assert "- measured on: `fruit |1|.csv`\n" in text
         head, first, second, third = rows_of(text)
         assert head[4:] == ["support", "coverage", "confidence", "lift"]  # no "rows": equal
         assert [row[-1] for row in (first, second, third)] == ["2", "1.33", "0"]
-        page = "".join(written("html", one))
+        page = "".join(render_listing("html", one))
         assert "<dt>measured on</dt><dd><code>fruit |1|.csv</code></dd>" in page
         assert '<td class="n" data-v="1.3333333333333333">1.33</td>' in page
     assert "- measured on: the rows of a table\n" in "".join(
-        written("markdown", forms.listing(model, table=read_table(path)))
+        render_listing("markdown", forms.make_listing(model, table=read_table(path)))
     )
     out = write_rules(model, tmp_path / "rules.md", table=path)
     assert "- measured on: `fruit |1|.csv`\n" in out.read_text()
@@ -438,14 +445,14 @@ def test_json_says_whatever_the_text_says(data):
     )
     text = str(listed)
     for said in (listed, parse_rules(text)):
-        form = "".join(written("json", Listing(said, training_measures(said))))
+        form = "".join(render_listing("json", Listing(said, training_measures(said))))
         read = read_json(form)
         assert str(read) == text
         assert read.order == said.order
         assert (read.rounding, read.decisions) == (said.rounding, said.decisions)
         assert (read.value is None) == (said.value is None)
         assert read.value is None or (read.value == said.value + 0.0).all()
-        assert "".join(written("json", Listing(read, training_measures(read)))) == form
+        assert "".join(render_listing("json", Listing(read, training_measures(read)))) == form
 
 
 def test_json_keeps_hostile_names_visible_and_unharmed():
@@ -461,7 +468,7 @@ def test_json_keeps_hostile_names_visible_and_unharmed():
 
 def test_json_keeps_the_order_of_a_list_and_whole_labels_apart_from_numbers():
     listed = first_fits(rules(fruit_model()))
-    again = read_json("".join(written("json", Listing(listed, training_measures(listed)))))
+    again = read_json("".join(render_listing("json", Listing(listed, training_measures(listed)))))
     assert again.order == "first"
     for classes in ((1, 2), (1.0, 2.5), (True, False), ("1", "2")):
         schema = fruit(classes=classes)
@@ -657,8 +664,8 @@ def test_no_cell_of_csv_is_a_formula_and_each_label_comes_back():
         for cell in row:
             assert cell.strip()[:1] not in set("=+-@\t＝＋－＠") or cell[:2] in number
     for label in labels:
-        shown = safe(label)
-        assert label == (unquote(shown) if shown.startswith('"') else shown)
+        shown = quote_unsafe(label)
+        assert label == (unquote_text(shown) if shown.startswith('"') else shown)
 
 
 def test_a_dataframe_has_the_columns_of_csv_typed():
@@ -669,7 +676,7 @@ def test_a_dataframe_has_the_columns_of_csv_typed():
     assert frame["then"].tolist() == ["unripe", "ripe", "unripe"]
     assert frame["support"].to_numpy().tolist() == listed.support.tolist()
     assert frame["as_parent"].dtype == bool
-    table = conditions_frame(listed)
+    table = conditions_to_frame(listed)
     assert table["rule"].tolist() == [1, 1, 2, 2, 3]
     assert table["column"].tolist() == ["density", "colour", "density", "colour", "density"]
     assert table["levels"].tolist()[:4] == [None, ("red",), None, ("green", "blue")]
@@ -752,7 +759,7 @@ def shown(browser, tmp_path):
         one = model_or_listing
         if not isinstance(one, Listing):
             one = listing(one)
-        path.write_text("".join(written("html", one)), encoding="utf-8")
+        path.write_text("".join(render_listing("html", one)), encoding="utf-8")
         browser.show(width, **options)
         browser.open(path)
         return browser
@@ -780,7 +787,7 @@ def rules_page_hostile_model():
 
 
 def long_model():
-    return chain(SHOWN + 40, mixed_schema())
+    return chain(MAX_INITIAL_ROWS + 40, mixed_schema())
 
 
 def column(heading):
@@ -878,13 +885,13 @@ def test_a_long_list_is_shown_in_parts_and_searched_as_a_whole(shown):
     model = long_model()
     count = len(rules(model))
     page = shown(model)
-    assert len(page.ask(NUMBERS)) == SHOWN < count
+    assert len(page.ask(NUMBERS)) == MAX_INITIAL_ROWS < count
     page.ask("document.getElementById('more').click()")
     assert len(page.ask(NUMBERS)) == count
     page.ask(f"{head('rule')}.querySelector('button').click()")
-    assert page.ask(NUMBERS) == list(range(count, count - SHOWN, -1))
+    assert page.ask(NUMBERS) == list(range(count, count - MAX_INITIAL_ROWS, -1))
     said = page.ask("document.getElementById('count').textContent")
-    assert said == f"{SHOWN} of {count} rules"
+    assert said == f"{MAX_INITIAL_ROWS} of {count} rules"
 
 
 # ------------------------------------------------------------------ looks
@@ -982,7 +989,7 @@ def test_print_shows_all_rules_a_place_to_sign_and_no_controls(shown):
     page.type("nothing at all")
     page.ask("document.querySelector('#classes input').click()")
     page.show(800, media="print")
-    assert len(page.ask(NUMBERS)) == len(rules(model)) > SHOWN
+    assert len(page.ask(NUMBERS)) == len(rules(model)) > MAX_INITIAL_ROWS
     for hidden in ("#controls", "#more", "#none"):
         assert not page.ask(f"document.querySelector('{hidden}').checkVisibility()")
     assert page.ask("document.querySelector('.sign').checkVisibility()")
@@ -1009,7 +1016,7 @@ def test_without_scripts_the_whole_list_can_be_read(browser, shown):
 
 @pytest.mark.system
 def test_the_page_speaks_the_language_that_is_asked_for(shown):
-    page = shown(listing(fruit_model(), language=language("zh")))
+    page = shown(listing(fruit_model(), language=load_language("zh")))
     assert page.ask("document.documentElement.lang") == "zh"
     assert page.ask("document.title") == "ripe的规则"
     assert page.ask("document.getElementById('count').textContent") == "显示 3 条，共 3 条规则"

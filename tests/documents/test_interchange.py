@@ -26,9 +26,14 @@ from tests.reference.models import mixed_schema, random_model, text_row
 from tests.reference.rule_fits import fitting
 from tests.runtimes import JAVA, need
 from treekit.data.schema import Column, Schema
-from treekit.documents import Listing, written
-from treekit.documents.dmn import bounds, feel_names, number, string
-from treekit.documents.pmml import Xml, holds, visible
+from treekit.documents import Listing, render_listing
+from treekit.documents.dmn import (
+    compute_decimal_bounds,
+    format_number,
+    format_string,
+    make_feel_names,
+)
+from treekit.documents.pmml import XmlWriter, escape_unprintable, is_xml_text
 from treekit.errors import SettingError
 from treekit.model.builder import Node, build_tree, leaf, multiway, subset, threshold
 from treekit.model.model import Model, make_model
@@ -56,7 +61,7 @@ def need_packages() -> None:
 
 
 def dmn(rules: RuleList) -> str:
-    return "".join(written("dmn", Listing(rules, training_measures(rules))))
+    return "".join(render_listing("dmn", Listing(rules, training_measures(rules))))
 
 
 def run(jobs: list[tuple[str, list[list[Any]]]], folder: Path) -> list[list[dict[str, Any]]]:
@@ -169,7 +174,7 @@ def test_a_bound_parts_decimals_as_the_model_parts_the_numbers_it_reads_them_as(
     drawn = drawn.astype(np.float32).astype(np.float64) if dtype == "float32" else drawn
     drawn = np.append(drawn, np.finfo(dtype).max)
     feel = Context(prec=34)
-    for at, (decimal, closed) in bounds(drawn, dtype).items():
+    for at, (decimal, closed) in compute_decimal_bounds(drawn, dtype).items():
         bound = Decimal(decimal)
         assert feel.plus(bound) == bound, "FEEL holds it"
         step = Decimal(1).scaleb(bound.adjusted() - 33) if bound else Decimal("1e-400")
@@ -183,14 +188,16 @@ def test_a_bound_parts_decimals_as_the_model_parts_the_numbers_it_reads_them_as(
 
 def test_names_that_feel_cannot_carry_have_variables_of_their_own() -> None:
     names = ["age", "x2", "a b", "if", "Sum", "色泽", "a-b", "x4", "", "refused", "x'); drop"]
-    made = feel_names(names, {"refused"})
+    made = make_feel_names(names, {"refused"})
     assert made == ["age", "x2", "x3", "x4_", "x5", "色泽", "x7", "x4", "x9", "x10", "x11"]
     assert len(set(made)) == len(made)
 
 
 def test_text_is_inert_in_feel_and_in_xml() -> None:
     text = 'a"\\ ]]>\n<!--&amp;\u2028\U0001f600\x00\ud800'
-    assert string(text) == ('"a\\"\\\\ ]]>\\U00000a<!--&amp;\\U002028\U0001f600\\U000000\\U00d800"')
+    assert format_string(text) == (
+        '"a\\"\\\\ ]]>\\U00000a<!--&amp;\\U002028\U0001f600\\U000000\\U00d800"'
+    )
     schema = Schema(
         (Column(text), Column("b", "nominal", (text, "c"))), classes=(text, "b"), target=text
     )
@@ -199,11 +206,11 @@ def test_text_is_inert_in_feel_and_in_xml() -> None:
     labels = {element.get("label") for element in root.iter(f"{SPACE}inputData")}
     assert labels == {'a"\\ ]]>\\u000a<!--&amp;\\u2028\U0001f600\\u0000\\ud800', "b"}
     found = {entry.findtext(f"{SPACE}text") for entry in root.iter(f"{SPACE}outputEntry")}
-    assert string(text) in found
+    assert format_string(text) in found
 
 
 def test_numbers_have_no_exponent() -> None:
-    assert [number(x) for x in (1e22, 5e-7, -0.0, 0.1, 3.0)] == [
+    assert [format_number(x) for x in (1e22, 5e-7, -0.0, 0.1, 3.0)] == [
         *("10000000000000000000000", "0.0000005", "0", "0.1", "3"),
     ]
 
@@ -261,7 +268,7 @@ def one_tree(**policies: Any) -> Model:
 
 def hostile(n_trees: int, most: int) -> Model:
     """Hostile names, categories and labels, as far as XML can hold them."""
-    texts = tuple(text for text in HOSTILE if holds(text))[:most]
+    texts = tuple(text for text in HOSTILE if is_xml_text(text))[:most]
     schema = Schema(
         (*map(Column, texts), Column("levels", "nominal", texts)), classes=texts, target=texts[0]
     )
@@ -307,7 +314,7 @@ LISTS = [name for name, make in MODELS.items() if make().n_trees == 1 and make()
 
 def pmml(model: Model, form: str = "pmml") -> str:
     rules = model.rules()
-    return "".join(written(form, Listing(rules, training_measures(rules), model=model)))
+    return "".join(render_listing(form, Listing(rules, training_measures(rules), model=model)))
 
 
 def ordered() -> RuleList:
@@ -320,7 +327,7 @@ def ordered() -> RuleList:
         rules.conditions,
         np.concatenate([np.arange(a, a + n) for a, n in zip(starts, sizes, strict=True)]),
     )
-    levels = [table.codes(at)[0] for at in kept]
+    levels = [table.list_codes(at)[0] for at in kept]
     own = {name: getattr(table, name)[kept] for name in table._fields[:-2]}
     conditions = ConditionTable(
         **own,
@@ -344,7 +351,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Pat
             made[form, name] = folder / f"{name}.{form}.pmml"
             made[form, name].write_bytes(pmml(MODELS[name](), form).encode())
     made["ordered", "one_tree"] = folder / "ordered.pmml"
-    text = "".join(written("pmml-rules", Listing(ordered(), training_measures(ordered()))))
+    text = "".join(render_listing("pmml-rules", Listing(ordered(), training_measures(ordered()))))
     made["ordered", "one_tree"].write_bytes(text.encode())
     return made
 
@@ -467,24 +474,24 @@ def test_what_pmml_cannot_say_exactly_is_refused_by_name(
 def test_trees_need_the_model() -> None:
     rules = one_tree().rules()
     with pytest.raises(SettingError, match="only rules"):
-        list(written("pmml", Listing(rules, training_measures(rules))))
+        list(render_listing("pmml", Listing(rules, training_measures(rules))))
 
 
 def test_xml_holds_what_it_is_given_or_shows_it() -> None:
     from xml.etree import ElementTree as ET
 
     text = "a\r\n\t<b a='1'>&amp;]]>--><!-- \u2028\u202e\x85\U0001f600\""
-    xml = Xml()
-    xml.begin("root", {"name": text})
-    xml.leaf("text", text)
-    xml.end()
-    written = xml.take()
+    xml = XmlWriter()
+    xml.begin_element("root", {"name": text})
+    xml.write_element("text", text)
+    xml.end_element()
+    written = xml.take_text()
     assert written.replace("\n", "").replace("\t", "").isprintable()
     root = ET.fromstring(written)
     assert root.get("name") == text
     assert root.findtext("text") == text
-    assert [holds(c) for c in "\x00\x0b\ufffe\ud800\ud83d\n\x85"] == [False] * 5 + [True] * 2
-    assert visible("a\n\u202e\U000e0001é") == "a\\u000a\\u202e\\U000e0001é"
+    assert [is_xml_text(c) for c in "\x00\x0b\ufffe\ud800\ud83d\n\x85"] == [False] * 5 + [True] * 2
+    assert escape_unprintable("a\n\u202e\U000e0001é") == "a\\u000a\\u202e\\U000e0001é"
 
 
 @pytest.mark.parametrize("form", ["pmml", "pmml-rules"])

@@ -19,8 +19,8 @@ from tests.reference.models import mixed_schema, probe_rows, random_model, text_
 from tests.reference.rule_fits import fitting
 from tests.runtimes import need
 from treekit.data.schema import Column, Schema
-from treekit.documents import Listing, written
-from treekit.documents.sql import comment
+from treekit.documents import Listing, render_listing
+from treekit.documents.sql import format_comment
 from treekit.errors import ExportError, SettingError
 from treekit.model.builder import build_tree, is_missing, leaf, threshold
 from treekit.model.model import Model, make_model
@@ -72,17 +72,17 @@ def filled(engine: Any, model: Model, rows: Any) -> None:
         if column.kind == "numeric" and engine.has_nan:
             own = [NAN if x is None and i % 2 else x for i, x in enumerate(given)]
         columns.append((column.name, "REAL" if column.kind == "numeric" else "TEXT", own))
-    engine.fill("rows", columns)
+    engine.create_table("rows", columns)
 
 
 def selected(engine: Any, rules: RuleList, n_rows: int) -> Any:
     """(rows, rules) bool: which rows each predicate selects."""
-    from treekit.documents.sql import predicates
+    from treekit.documents.sql import render_predicates
 
     found = np.zeros((n_rows, len(rules)), dtype=np.bool_)
-    for number, predicate in enumerate(predicates(rules, engine.dialect)):
+    for number, predicate in enumerate(render_predicates(rules, engine.dialect)):
         query = f'SELECT t."{KEY}" FROM "rows" AS t WHERE {predicate}'
-        found[[row for (row,) in engine.ask(query, math.inf)], number] = True
+        found[[row for (row,) in engine.run_query(query, math.inf)], number] = True
     return found
 
 
@@ -127,9 +127,9 @@ def test_predicates_of_random_models_select_the_rows_that_rules_fit(seed: int, e
     fits = fitting(rules, rows)
     assert np.array_equal(selected(engine, rules, len(rows)), fits)
     # In each tree one rule fits, and the file's first query says which.
-    query = "".join(written(FORM[engine.dialect], listing(rules))).split(";\n")[0]
-    told = np.array([row[-2:] for row in engine.ask(query, math.inf)], dtype=float)
-    keys = [row[0] for row in engine.ask(query, math.inf)]
+    query = "".join(render_listing(FORM[engine.dialect], listing(rules))).split(";\n")[0]
+    told = np.array([row[-2:] for row in engine.run_query(query, math.inf)], dtype=float)
+    keys = [row[0] for row in engine.run_query(query, math.inf)]
     for tree in range(2):
         own = np.flatnonzero(rules.tree == tree)
         assert np.array_equal(told[:, tree], 1 + own[fits[keys][:, own].argmax(axis=1)])
@@ -149,8 +149,8 @@ def test_the_first_rule_that_fits_answers_where_order_counts(engine: Any) -> Non
     filled(engine, model, rows)
     fits = fitting(overlapping, rows)
     assert fits.sum(axis=1).max() > 1
-    query = "".join(written(FORM[engine.dialect], listing(overlapping))).split(";\n")[0]
-    answers = {row[0]: row[-1] for row in engine.ask(query, math.inf)}
+    query = "".join(render_listing(FORM[engine.dialect], listing(overlapping))).split(";\n")[0]
+    answers = {row[0]: row[-1] for row in engine.run_query(query, math.inf)}
     assert [answers[k] for k in range(len(rows))] == (1 + fits.argmax(axis=1)).tolist()
 
 
@@ -162,7 +162,7 @@ def test_every_query_of_a_file_runs_and_selects_its_rule_s_rows() -> None:
     rules, rows = model.rules(), some(extreme_rows(model), 40)
     engine = SQLiteEngine()
     filled(engine, model, rows)
-    text = "".join(written("sql", listing(rules)))
+    text = "".join(render_listing("sql", listing(rules)))
     queries, begun = [], ""
     for line in text.splitlines(keepends=True):
         begun += line
@@ -172,7 +172,7 @@ def test_every_query_of_a_file_runs_and_selects_its_rule_s_rows() -> None:
     assert len(queries) == 1 + len(rules)
     fits = fitting(rules, rows)
     for rule, query in enumerate(queries[1:]):
-        keys = sorted(row[0] for row in engine.ask(query, math.inf))
+        keys = sorted(row[0] for row in engine.run_query(query, math.inf))
         assert keys == np.flatnonzero(fits[:, rule]).tolist()
 
 
@@ -185,7 +185,7 @@ def test_text_in_sqlite_s_columns_of_numbers_is_missing_or_fits_nothing() -> Non
     model = make_model(schema, [build_tree(is_missing(0, leaf([1, 1]), inner), schema)])
     engine = SQLiteEngine()
     cells = [1, 3.5, " NA\t", "", None, "wide", b"\x01", 2**53 + 1, "7"]
-    engine.fill("rows", [(KEY, "BIGINT", list(range(len(cells)))), ("x", "REAL", cells)])
+    engine.create_table("rows", [(KEY, "BIGINT", list(range(len(cells)))), ("x", "REAL", cells)])
     found = selected(engine, model.rules(), len(cells))
     assert [np.flatnonzero(own).tolist() for own in found] == [
         *([1], [2], [0], [0], [0]),
@@ -195,43 +195,43 @@ def test_text_in_sqlite_s_columns_of_numbers_is_missing_or_fits_nothing() -> Non
 
 def test_sums_of_columns_are_refused_by_name() -> None:
     need("sqlglot")
-    from treekit.documents.sql import predicates
+    from treekit.documents.sql import render_predicates
 
     with pytest.raises(SettingError, match="sums columns"):
-        list(predicates(EXTREMES["oblique"]().rules()))
+        list(render_predicates(EXTREMES["oblique"]().rules()))
 
 
 def test_no_text_ends_a_comment_or_a_literal() -> None:
     hostile = "a\nDROP TABLE rows; --\r*/ \u2028SELECT 1; \x0bx \x85y"
-    assert all(line.startswith("-- ") for line in comment(hostile).split("\n") if line)
-    assert len(comment(hostile).splitlines()) == len(comment(hostile).split("\n")) - 1
+    assert all(line.startswith("-- ") for line in format_comment(hostile).split("\n") if line)
+    assert len(format_comment(hostile).splitlines()) == len(format_comment(hostile).split("\n")) - 1
     need("sqlglot")
     schema = Schema((Column("x"),), classes=(hostile, "b"), target=hostile)
     model = make_model(schema, [build_tree(threshold(0, 1.0, leaf([1, 0]), leaf([0, 1])), schema)])
     phrases = dict.fromkeys(("sql_head", "sql_each_disjoint", "sql_rule"), "{answer}\nDROP")
     fields = {**phrases, "sql_head": "x\nDROP", "sql_each_disjoint": "y\rDROP"}
     made = replace(listing(model.rules()), language=Language("xx", fields))
-    lines = "".join(written("sql", made)).splitlines()
+    lines = "".join(render_listing("sql", made)).splitlines()
     assert not any(line.strip().startswith(("DROP", "SELECT 1")) for line in lines)
 
 
 @pytest.mark.parametrize("code", ["en", "zh"])
 def test_comments_are_in_the_reader_s_language(code: str) -> None:
     need("sqlglot")
-    from treekit.rules.language import language
+    from treekit.rules.language import load_language
 
-    made = replace(listing(small_model().rules()), language=language(code))
-    assert language(code).say("sql_each_disjoint") in "".join(written("sql", made))
+    made = replace(listing(small_model().rules()), language=load_language(code))
+    assert load_language(code).say("sql_each_disjoint") in "".join(render_listing("sql", made))
 
 
 @pytest.mark.matrix
 def test_a_hundred_thousand_rules_are_written_in_seconds() -> None:
     need("sqlglot")
-    from treekit.documents.sql import predicates
+    from treekit.documents.sql import render_predicates
 
     schema = mixed_schema()
     rules = random_model(1, schema, n_trees=1, n_splits=2000).rules()
     begin = time.process_time()
-    size = sum(map(len, predicates(rules)))
+    size = sum(map(len, render_predicates(rules)))
     assert size > 0
     assert (time.process_time() - begin) / len(rules) < 1e-3, json.dumps(size)

@@ -32,9 +32,9 @@ from treekit.model.builder import (
     threshold,
 )
 from treekit.model.model import Model, make_model
-from treekit.model.scoring import decide, leaf_indices, sums
+from treekit.model.scoring import leaf_indices, predict_from_sums, sum_leaf_values
 from treekit.model.tree import Split
-from treekit.rules.language import language
+from treekit.rules.language import load_language
 
 NAN = math.nan
 
@@ -134,7 +134,7 @@ def test_contributions_add_up_to_the_integers_of_the_model(model: Model) -> None
     for row in rows_of(model, 12):
         with np.errstate(over="ignore"):
             found = explain(model, cells(model, row), changes=0)
-            expected = sums(model, codes(model, row))[0].tolist()
+            expected = sum_leaf_values(model, codes(model, row))[0].tolist()
         for one, total in zip(found.sums, expected, strict=True):
             assert one.bias + sum(units for _, units in one.columns) == one.total
             fine = one.total // total if total else 1
@@ -264,7 +264,7 @@ def oracle(model: Model, row: list[float], most: int) -> tuple[float, float]:
                 tried.append(other)
                 sizes.append(sum(size for _, size in picked))
         matrix = np.array(tried, dtype=model.schema.dtype)
-        said = decide(model, sums(model, matrix))
+        said = predict_from_sums(model, sum_leaf_values(model, matrix))
         met = np.flatnonzero(said != now)
         best[count - 1] = min((sizes[i] for i in met), default=math.inf)
     return best[0], best[1]
@@ -349,7 +349,7 @@ def test_no_nearer_value_of_a_column_in_sums_alters_the_answer(seed: int) -> Non
     rng = np.random.default_rng(seed)
     model = make_model(schema, [build_tree(sums_node(rng, 3), schema) for _ in range(4)])
     row = rng.normal(size=4).astype(np.float32)
-    now = decide(model, sums(model, row[None]))[0]
+    now = predict_from_sums(model, sum_leaf_values(model, row[None]))[0]
     changes = explain(model, row.copy()).changes
     assert changes is not None
     found = {change.cells[0].column: change for change in changes.single}
@@ -357,7 +357,9 @@ def test_no_nearer_value_of_a_column_in_sums_alters_the_answer(seed: int) -> Non
         rows = np.repeat(row[None], 2001, axis=0)
         rows[:, feature] = np.linspace(row[feature] - 9, row[feature] + 9, 2001)
         moved = np.abs(rows[:, feature].astype(float) - float(row[feature]))
-        least = moved[decide(model, sums(model, rows)) != now].min(initial=math.inf)
+        least = moved[predict_from_sums(model, sum_leaf_values(model, rows)) != now].min(
+            initial=math.inf
+        )
         if name not in found:
             assert math.isinf(least)
             continue
@@ -494,7 +496,7 @@ def test_rows_of_many_kinds_say_the_same() -> None:
 
 
 def test_texts_have_every_phrase_in_both_languages() -> None:
-    english, chinese = (language(code).phrases for code in ("en", "zh"))
+    english, chinese = (load_language(code).phrases for code in ("en", "zh"))
     own = {key for key in english if key.startswith("explain_")}
     assert own == {key for key in chinese if key.startswith("explain_")}
     fields = {key: set(re.findall(r"\{(\w+)\}", english[key])) for key in own}
@@ -507,7 +509,7 @@ def test_all_that_is_found_can_be_said(model: Model) -> None:
     for row in rows_of(model, 3, seed=2):
         found = explain(model, cells(model, row), tree=0, wish=wish)
         for code in ("en", "zh"):
-            text = found.text(language(code))
+            text = found.text(load_language(code))
             assert "{" not in text.replace("{" + '"', "").replace('{"', "")
         json.dumps(found.plain(), allow_nan=False)
 
@@ -541,7 +543,7 @@ def test_hostile_names_stay_names() -> None:
     model = make_model(schema, [build_tree(root, schema)])
     found = explain(model, {name: 3, "{column}": level})
     for code in ("en", "zh"):
-        text = found.text(language(code))
+        text = found.text(load_language(code))
         assert "\x1b" not in text
         assert "\u202e" not in text
         assert r'"age\u202e\n\nsays {target}"' in text

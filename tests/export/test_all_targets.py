@@ -48,7 +48,7 @@ from treekit.errors import ExportError
 from treekit.export.c import export_c
 from treekit.export.literals import Code, identifier, identifiers, string_literal
 from treekit.export.python import export_python
-from treekit.export.render import render, template_folders
+from treekit.export.render import list_template_folders, render_template
 from treekit.model.builder import build_tree, leaf, subset, threshold
 from treekit.model.model import Model, make_model
 from treekit.model.tree import Tree
@@ -434,7 +434,7 @@ def test_a_user_template_comes_first_and_cannot_write_raw_text(tmp_path):
     (tmp_path / "python").mkdir()
     own = tmp_path / "python" / "module.jinja"
     own.write_text("# {{ trees }} {{ targets[0].classes[0] }}\n")
-    assert template_folders(tmp_path)[0] == tmp_path
+    assert list_template_folders(tmp_path)[0] == tmp_path
     (made,) = export_python(MODEL, "m", templates=str(tmp_path)).values()
     assert made == f"# {len(HOSTILE)} {HOSTILE[0]!r}\n".encode()
     assert export_c(MODEL, "m", templates=str(tmp_path)) == export_c(MODEL, "m")
@@ -445,7 +445,7 @@ def test_a_user_template_comes_first_and_cannot_write_raw_text(tmp_path):
     ]:
         own.write_text(source)
         with pytest.raises(ExportError, match=message):
-            render("python/module.jinja", str(tmp_path), name="\n#error", trees=Code("1"))
+            render_template("python/module.jinja", str(tmp_path), name="\n#error", trees=Code("1"))
 
 
 def test_a_missing_template_folder_is_named():

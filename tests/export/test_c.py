@@ -24,14 +24,14 @@ from tests.strategies import ALL_KINDS, matrices, models
 from tests.tiers import by_size
 from treekit.data.schema import Column, Schema
 from treekit.errors import ExportError
-from treekit.export.c import c_prefix, export_c
-from treekit.export.c.fast_layouts import hot_trees
+from treekit.export.c import export_c, make_c_prefix
+from treekit.export.c.fast_layouts import extract_frequent_subtrees
 from treekit.export.lowering import Step
 from treekit.model.builder import build_tree, leaf, multiway, subset, threshold
-from treekit.model.concatenated import join, separate
-from treekit.model.derived_features import derive
+from treekit.model.concatenated import concatenate_trees, split_trees
+from treekit.model.derived_features import make_derived_columns
 from treekit.model.model import Model, make_model
-from treekit.model.scoring import leaf_indices, sums
+from treekit.model.scoring import leaf_indices, sum_leaf_values
 from treekit.model.tree import Split
 from treekit.verify.answers import Answers
 
@@ -241,16 +241,16 @@ def test_auto_writes_small_models_as_tests_few_large_trees_as_both_and_forests_a
 
 def test_the_tests_that_most_training_rows_met_are_nested_first():
     model = random_model(4, mixed_schema(("a", "b")), n_trees=3, n_splits=200)
-    nodes, roots = join(model.trees)
+    nodes, roots = concatenate_trees(model.trees)
     weight = np.random.default_rng(0).integers(1, 9, nodes.n_nodes).astype(float)
     for node in range(nodes.n_nodes - 1, -1, -1):  # as much as below
         first, count = nodes.first_child[node], nodes.n_children[node]
         weight[node] += weight[first : first + count].sum() if count else 0
-    model = replace(model, trees=separate(replace(nodes, weight=weight), roots))
-    derived = derive(model)
+    model = replace(model, trees=split_trees(replace(nodes, weight=weight), roots))
+    derived = make_derived_columns(model)
     may = (nodes.kind == Split.THRESHOLD) & (derived.column < 0)
     for most in (0, 1, 40, 10_000):
-        trees = hot_trees(model.trees, derived, most)
+        trees = extract_frequent_subtrees(model.trees, derived, most)
         ends = np.concatenate([tree.leaf[tree.kind == Step.LEAF] for tree in trees])
         nested = [tree.n_nodes // 2 for tree in trees]
         waiting = weight[ends[may[ends]]]
@@ -322,7 +322,7 @@ def test_file_names_become_prefixes(tmp_path):
         "__x": "x",
         "int": "int",
     }
-    assert {name: c_prefix(name) for name in prefixes} == prefixes
+    assert {name: make_c_prefix(name) for name in prefixes} == prefixes
     model = make_model(mixed_schema(), [build_tree(leaf([2, 5]), mixed_schema())])
     programs = compile_together({name: (model, {}) for name in prefixes}, tmp_path)
     assert [program.run([[0.0] * 5])[0] for program in programs.values()] == [[1]] * 6
@@ -363,7 +363,7 @@ def refusal(model: Model, way: str) -> str | None:
     if model.schema.dtype == "float64" and "float" in way:
         return "would round"
     sums_of_columns = any(
-        (np.diff(tree.term_start) > 1).any() or (tree.term_weight != 1.0).any()
+        (np.diff(tree.term_offsets) > 1).any() or (tree.term_weight != 1.0).any()
         for tree in model.trees
     )
     return "oblique" if sums_of_columns and "integer" in way else None
@@ -421,7 +421,7 @@ def gives_its_bits(program: Compiled, rows: np.ndarray, answers: Answers, what: 
         bits = out[~gone].view(np.int64) == answers.number[~gone].view(np.int64)
         assert bits.all(), what
     else:
-        assert np.array_equal(out[~gone], sums(program.model, rows[~gone])), what
+        assert np.array_equal(out[~gone], sum_leaf_values(program.model, rows[~gone])), what
     assert (out[gone] == -77).all(), what
 
 

@@ -22,11 +22,11 @@ from treekit.export.c import export_c
 from treekit.export.c import fast_layouts as heaps
 from treekit.export.c import layouts as c_packed
 from treekit.export.c import layouts as packed
-from treekit.export.c.tables import ROW, c_table, hex_table, text_table
+from treekit.export.c.tables import ROW_BYTES, make_c_table, make_hex_table, make_text_table
 from treekit.model.model import Model
 from treekit.verify import run_c
 from treekit.verify.answers import differing
-from treekit.verify.read_c import of_literals, tables_in
+from treekit.verify.read_c import decode_literals, parse_tables
 from treekit.verify.runtime import Job
 
 # ---------------------------------------------------------------- c machines
@@ -114,7 +114,7 @@ def test_the_header_serves_c_plus_plus(tmp_path):
 def answers_on(runtime: str, model: Model, folder: Path, rows: np.ndarray, **settings: str) -> None:
     """Run a source as verify does, and compare each bit."""
     (found,) = [one for one in run_c.C_RUNTIMES if one.name == runtime]
-    assert found.lacking(folder) == ""
+    assert found.why_unavailable(folder) == ""
     export(model, "c", folder / "m.c", **settings)
     (folder / "job").mkdir()
     answers, gone = wanted(model, rows), refused(model, rows)
@@ -304,9 +304,9 @@ def longest_chain(source: str, stem: str, frames: dict[str, int]) -> int:
 
 def test_very_large_tables_are_texts_that_say_the_same(tmp_path, monkeypatch):
     for module in (c_packed, c_answers):
-        monkeypatch.setattr(module, "MANY", 3)
-    monkeypatch.setattr(packed, "GROUP", 5)
-    monkeypatch.setattr(heaps, "_MANY", 0)  # complete trees are small
+        monkeypatch.setattr(module, "MAX_ARRAY_ELEMENTS", 3)
+    monkeypatch.setattr(packed, "BATCH_NODES", 5)
+    monkeypatch.setattr(heaps, "_MAX_NODES", 0)  # complete trees are small
     names = ("mixed", "mixed64_numbers", "many_levels_in_two", "fractional", "boosted_two")
     programs = compile_together(
         {name: (EXTREMES[name](), {"form": "table"}) for name in names}, tmp_path
@@ -342,18 +342,18 @@ def source_of(table):
     ids=["one", "some", "large"],
 )
 def test_decimals_are_read(numbers):
-    assert np.array_equal(tables_in(source_of(c_table("t", numbers)), "m")["t"], numbers)
+    assert np.array_equal(parse_tables(source_of(make_c_table("t", numbers)), "m")["t"], numbers)
 
 
 def test_words_are_read():
     words = np.random.default_rng(3).integers(0, 2**64 - 1, 31, dtype=np.uint64)
-    assert np.array_equal(tables_in(source_of(hex_table("t", words)), "m")["t"], words)
+    assert np.array_equal(parse_tables(source_of(make_hex_table("t", words)), "m")["t"], words)
 
 
-@pytest.mark.parametrize("size", [1, 32, ROW, ROW + 1, 3 * ROW - 5])
+@pytest.mark.parametrize("size", [1, 32, ROW_BYTES, ROW_BYTES + 1, 3 * ROW_BYTES - 5])
 def test_texts_are_read_whatever_their_bytes(size):
     octets = np.random.default_rng(size).integers(0, 256, size).astype(np.uint8)
-    read = tables_in(source_of(text_table("t", octets)), "m")["t"]
+    read = parse_tables(source_of(make_text_table("t", octets)), "m")["t"]
     assert np.array_equal(read, octets)
 
 
@@ -394,13 +394,13 @@ def test_texts_are_read_whatever_their_bytes(size):
 def test_what_treekit_does_not_write_is_refused(table):
     source = f"static const {table};\n"
     with suppress(VerificationError):
-        assert tables_in(source, "m") == {}  # it is not even a table
+        assert parse_tables(source, "m") == {}  # it is not even a table
 
 
 def test_a_table_counts_once():
-    table = source_of(c_table("t", np.arange(3)))
+    table = source_of(make_c_table("t", np.arange(3)))
     with pytest.raises(VerificationError, match="duplicate table 't'"):
-        tables_in(table + table, "m")
+        parse_tables(table + table, "m")
 
 
 SINGLE = Schema((Column("x"),), classes=("no", "yes"))
@@ -408,13 +408,13 @@ SINGLE = Schema((Column("x"),), classes=("no", "yes"))
 
 def test_thresholds_are_of_the_type_of_cells():
     schema = Schema((Column("x"),), classes=("no", "yes"), dtype="float64")
-    assert of_literals(["2.5", "-1e-07", "1e300"], "double", schema).tolist() == [
+    assert decode_literals(["2.5", "-1e-07", "1e300"], "double", schema).tolist() == [
         2.5,
         -1e-07,
         1e300,
     ]
-    assert of_literals(["0xc004000000000000u /* 2.5 */"], "uint64_t", schema).tolist() == [2.5]
-    assert float(np.float32(of_literals(["2.5f"], "float", SINGLE)[0])) == 2.5
+    assert decode_literals(["0xc004000000000000u /* 2.5 */"], "uint64_t", schema).tolist() == [2.5]
+    assert float(np.float32(decode_literals(["2.5f"], "float", SINGLE)[0])) == 2.5
 
 
 @pytest.mark.parametrize(
@@ -435,4 +435,4 @@ def test_thresholds_are_of_the_type_of_cells():
 )
 def test_thresholds_that_treekit_does_not_write_are_refused(literals, cell):
     with pytest.raises(VerificationError, match="thresholds"):
-        of_literals(literals, cell, SINGLE)
+        decode_literals(literals, cell, SINGLE)

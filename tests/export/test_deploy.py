@@ -35,9 +35,9 @@ from treekit.export.builtin import treekit_exporters
 from treekit.export.triton import TRITON_SETTINGS
 from treekit.model.builder import build_tree, leaf, threshold
 from treekit.model.model import Model, make_model
-from treekit.model.scoring import probabilities, sums
-from treekit.record_checks import check_record, kind_of
-from treekit.serve.http.oip_routes import oip_routes
+from treekit.model.scoring import compute_probabilities, sum_leaf_values
+from treekit.record_checks import check_record, find_kind
+from treekit.serve.http.oip_routes import list_protocol_routes
 from treekit.serve.models.repository import Repository
 from treekit.serve.models.tensors import Tensor
 from treekit.serve.scheduling import Service
@@ -219,9 +219,9 @@ def test_machine_code_of_a_folder_that_cannot_be_written_is_used(tmp_path):
 
 
 def test_kernels_of_all_usual_models_are_made_ahead():
-    from treekit.serve.models.warm_up import warm
+    from treekit.serve.models.warm_up import compile_for_serving
 
-    assert warm(["float32"]) == 8
+    assert compile_for_serving(["float32"]) == 8
 
 
 # ---------------------------------------------------------------- one that runs
@@ -411,7 +411,7 @@ def test_the_custom_predictor_tells_its_storage_and_protocol_by_environment():
 
 
 def test_containers_of_a_cluster_are_probed_where_they_listen_and_write_nothing():
-    paths = {route.path for route in oip_routes(Service(Repository([])))}
+    paths = {route.path for route in list_protocol_routes(Service(Repository([])))}
     for container in containers():
         assert container["name"] == "kserve-container"
         read = understood(container["args"])
@@ -631,7 +631,7 @@ def test_a_folder_s_exporter_cannot_write_outside_of_it(tmp_path, name):
 def test_a_suffix_is_an_ending_or_one_file_of_a_folder(suffix):
     record = Exporter("sly", suffix, lambda model, name: {})
     with pytest.raises(PluginError, match="has suffix"):
-        check_record(record, kind_of(record))
+        check_record(record, find_kind(record))
 
 
 @pytest.mark.matrix
@@ -689,9 +689,12 @@ def test_treekit_serves_the_same_repository_to_the_same_clients(tmp_path):
     config = config_of(tmp_path / "adult/config.pbtxt")
     (told,) = config.input
     datatype = name_of_type(told.data_type).removeprefix("TYPE_")
-    batch = served.read([Tensor(told.name, datatype, rows)])
-    label, shares = served.answer(batch, [one.name for one in config.output])
+    batch = served.parse_inputs([Tensor(told.name, datatype, rows)])
+    label, shares = served.compute_outputs(batch, [one.name for one in config.output])
     assert label.cells.tolist() == ["no", "yes", "yes"]
-    assert shares.cells.tobytes() == probabilities(model, sums(model, rows)).tobytes()
+    assert (
+        shares.cells.tobytes()
+        == compute_probabilities(model, sum_leaf_values(model, rows)).tobytes()
+    )
     for told, given in zip(config.output, (label, shares), strict=True):
         assert len(told.dims) == given.cells.ndim

@@ -39,7 +39,7 @@ from treekit.model.builder import (
     subset,
     threshold,
 )
-from treekit.model.derived_features import DerivedColumns, derive
+from treekit.model.derived_features import DerivedColumns, make_derived_columns
 from treekit.model.model import Model, make_model
 
 # ---------------------------------------------------------------- export
@@ -359,7 +359,7 @@ def test_a_split_with_surrogates_asks_a_derived_column_of_its_own():
 def test_derived_columns_behind_the_row_make_every_tree_a_plain_one(data):
     model = data.draw(models(kinds=ALL_KINDS - {"fractional"}))
     rows = data.draw(matrices(model)).tolist()
-    lowered, columns = lower(model), derive(model)
+    lowered, columns = lower(model), make_derived_columns(model)
     for row in rows:
         wide = row + [derived_value(model, columns, d, row) for d in range(columns.n_columns)]
         assert [walk(tree, model, wide) for tree in lowered] == evaluate.leaf_rows(model, row)

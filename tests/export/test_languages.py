@@ -34,22 +34,22 @@ from treekit.errors import (
     TreekitWarning,
     VerificationError,
 )
-from treekit.export.languages import languages, read_profile
+from treekit.export.languages import load_languages, read_profile
 from treekit.export.literals import Limits, Tables
 from treekit.export.lowering import Step, lower
-from treekit.export.nested_tests import nested
-from treekit.export.render import shipped_folders
+from treekit.export.nested_tests import split_into_functions
+from treekit.export.render import list_shipped_folders
 from treekit.model.builder import build_tree, leaf, subset, threshold
 from treekit.model.model import Model, make_model
 from treekit.model.scoring import leaf_indices
 from treekit.testing import check_exporter
 from treekit.verify.answers import differing
-from treekit.verify.run_language import Program
+from treekit.verify.run_language import LanguageProgram
 
 # ---------------------------------------------------------------- languages
 
 RUNTIMES = {"javascript": ("node",), "java": ("javac",), "rust": ("rustc",), "go": ("go",)}
-SHIPPED = {exporter.name: exporter for exporter in languages(shipped_folders()[0])}
+SHIPPED = {exporter.name: exporter for exporter in load_languages(list_shipped_folders()[0])}
 CHECKS = {
     "go": (["gofmt", "-l", "."], ["go", "vet", "./m{}"]),
     "java": (["javac", "-Xlint:all", "-Werror", "-d", "strict", "m{0}/m{0}.java"],),
@@ -101,9 +101,9 @@ def test_every_extreme_model_is_answered_with_equal_bits(language, tmp_path):
         for number, (_, model, form) in enumerate(cases)
     ]
     schemas = [model.schema for _, model, _ in cases]
-    program = Program(exporter.export, paths, schemas, tmp_path / "program")
+    program = LanguageProgram(exporter.export, paths, schemas, tmp_path / "program")
     rows = [extreme_rows(model, most=400) for _, model, _ in cases]
-    for (name, model, _), own, told in zip(cases, rows, program.answers(rows), strict=True):
+    for (name, model, _), own, told in zip(cases, rows, program.predict_rows(rows), strict=True):
         assert not len(differing(wanted(model, own), told)), name
     for *command, files in CHECKS.get(language, ()):
         asked = [*command, *dict.fromkeys(map(files.format, SOME))]
@@ -185,7 +185,7 @@ def test_functions_of_nested_tests_keep_within_depth_and_size():
     model = random_model(3, mixed_schema(), n_trees=1, n_splits=300)
     (tree,) = lower(model)
     for deepest, most in ((16, 20), (3, None), (1000, 7)):
-        functions = nested(tree, deepest, most)
+        functions = split_into_functions(tree, deepest, most)
         tests = [[line for line in lines if line.op == "test"] for lines in functions]
         assert sum(map(len, tests)) == np.count_nonzero(tree.kind != Step.LEAF)
         assert max(map(len, tests)) <= (most or tree.n_nodes)
@@ -644,7 +644,7 @@ def test_the_folder_of_the_language_itself_does_as_well_as_its_parent(
     assert own.read_bytes() == parent.read_bytes()
     assert treekit.verify(model, [own], templates=".", random_rows=20).equal
     # Its own templates go before those of a shipped language of that name.
-    shutil.copytree(shipped_folders()[0] / "go", tmp_path / "go")
+    shutil.copytree(list_shipped_folders()[0] / "go", tmp_path / "go")
     (tmp_path / "go" / "table.jinja").write_text("// mine: {{ trees }}\n", encoding="utf-8")
     made = treekit.export(
         model, "go", tmp_path / "m.go", templates=str(tmp_path / "go"), form="table"

@@ -26,8 +26,13 @@ from treekit._version import __version__
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import ExportError
 from treekit.export.onnx import ONNX_SETTINGS, export_onnx
-from treekit.export.onnx.graph import DOUBLES, MARKS, MEMBERS, choose_profile
-from treekit.export.onnx.inputs import input_names
+from treekit.export.onnx.graph import (
+    FLOAT64_INPUTS,
+    MISSING_MARKERS,
+    SET_MEMBERSHIP,
+    choose_profile,
+)
+from treekit.export.onnx.inputs import make_input_names
 from treekit.model.builder import (
     Node,
     build_tree,
@@ -38,9 +43,9 @@ from treekit.model.builder import (
     subset,
     threshold,
 )
-from treekit.model.fixed_point import UNITS
+from treekit.model.fixed_point import UNIT_BUDGET
 from treekit.model.model import Model, make_model
-from treekit.model.scoring import leaf_indices, sums
+from treekit.model.scoring import leaf_indices, sum_leaf_values
 from treekit.model.tree import MAX_DEPTH
 from treekit.verify.answers import Answers, differing
 from treekit.verify.run_onnx import run_onnx
@@ -565,7 +570,7 @@ def test_sums_up_to_two_to_the_53_stay_whole(runtime: str, dtype: str) -> None:
     ]
     model = make_model(schema, [*trees, *trees[:5]], combine="sum")
     rows = np.arange(-1.0, 10.0, 0.125)[:, None]
-    assert np.abs(sums(model, rows)).max() > 2**48
+    assert np.abs(sum_leaf_values(model, rows)).max() > 2**48
     told = export_onnx_forms_session_of(model, target_runtime=runtime).run(
         None, {"X": rows.astype(dtype)}
     )[0]
@@ -604,9 +609,9 @@ def test_classes_few_of_which_a_leaf_names_keep_the_operator_that_leaves_out_zer
         ([], "1.23", None, ((1, 23), 21, 3)),
         ([], "1.24", None, ((1, 24), 21, 5)),
         ([], "2.0", None, ((2, 0), 21, 5)),
-        ([DOUBLES], "", None, ((1, 15), 17, 3)),
-        ([MARKS], "", None, ((1, 17), 20, 3)),
-        ([DOUBLES, MEMBERS], "", None, ((1, 24), 17, 5)),
+        ([FLOAT64_INPUTS], "", None, ((1, 15), 17, 3)),
+        ([MISSING_MARKERS], "", None, ((1, 17), 20, 3)),
+        ([FLOAT64_INPUTS, SET_MEMBERSHIP], "", None, ((1, 24), 17, 5)),
     ],
 )
 def test_a_runtime_and_a_model_choose_the_operators(
@@ -623,10 +628,15 @@ def test_a_runtime_and_a_model_choose_the_operators(
         ([], "1", None, "not a version of onnxruntime such as '1.20'"),
         ([], "1.11", None, "1.11 lacks required operators; .* is 1.12"),
         ([], "1.12", 18, "supports the standard operators up to version 17, but opset is 18"),
-        ([DOUBLES], "1.14", None, "needs inputs and thresholds in float64, .* to 1.15"),
-        ([MARKS], "1.16", None, "onnxruntime 1.16 does not support: set target_runtime to 1.17"),
-        ([MARKS], "", 19, "opset=19 does not support: set opset to 20 or more"),
-        ([MEMBERS], "1.23", None, "large category sets.* set target_runtime to 1.24"),
+        ([FLOAT64_INPUTS], "1.14", None, "needs inputs and thresholds in float64, .* to 1.15"),
+        (
+            [MISSING_MARKERS],
+            "1.16",
+            None,
+            "onnxruntime 1.16 does not support: set target_runtime to 1.17",
+        ),
+        ([MISSING_MARKERS], "", 19, "opset=19 does not support: set opset to 20 or more"),
+        ([SET_MEMBERSHIP], "1.23", None, "large category sets.* set target_runtime to 1.24"),
     ],
 )
 def test_what_a_runtime_lacks_is_refused_by_name(
@@ -711,7 +721,7 @@ def test_columns_refuse_what_the_model_refuses() -> None:
 def test_inputs_are_called_as_their_columns_or_as_near_as_can_be() -> None:
     names = ("label", "", "a\0b", "\ud800", "column 1", "sums", "X", "label_2", "a\\x00b", "é 😀")
     schema = Schema(tuple(map(Column, names)), classes=("no", "yes"))
-    given = input_names(schema, ["label", "probabilities"])
+    given = make_input_names(schema, ["label", "probabilities"])
     assert len(set(given)) == len(names)
     assert given[4:] == list(names[4:])
     assert given[0] == "label_3"
@@ -813,7 +823,7 @@ def test_metadata_tell_names_classes_and_the_oldest_runtime() -> None:
     assert json.loads(said["treekit.classes"]) == ["no", "yes"]
     assert said["treekit.runtime"] == "onnxruntime 1.12"
     units = json.loads(said["treekit.units"])
-    assert units == {"trees": 1, "unit_total": UNITS["float32"]}
+    assert units == {"trees": 1, "unit_total": UNIT_BUDGET["float32"]}
     margins = json.loads(
         export_onnx_forms_session_of(EXTREMES["boosted_share"]())
         .get_modelmeta()

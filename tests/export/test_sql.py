@@ -28,8 +28,8 @@ from treekit.export import export
 from treekit.model.builder import build_tree, leaf, oblique, subset, threshold
 from treekit.model.model import Model, make_model
 from treekit.verify import verify
-from treekit.verify.answers import Answers, differing, said
-from treekit.verify.run_artifact import runner_of
+from treekit.verify.answers import Answers, describe_answer, differing
+from treekit.verify.run_artifact import find_runner
 
 NAN = math.nan
 TIER = {"sqlite": (), "duckdb": pytest.mark.matrix, "postgres": pytest.mark.system}
@@ -72,12 +72,13 @@ def check(model: Model, folder: Path, rows: Any, **settings: Any) -> None:
     rows = np.asarray(rows, dtype=np.float64)
     expected = wanted(model, rows)
     path, _ = written(model, folder, **settings)
-    for how, given in runner_of(path).run(path, model.schema, rows):
+    for how, given in find_runner(path).run_rows(path, model.schema, rows):
         n = len(given.label)
         wrong = differing(Answers(expected.label[:n], expected.number[:n]), given)
         assert len(wrong) == 0, (
-            f"{how}: {rows[wrong[0]][:9]} is {said(model.schema, expected, wrong[0])[:300]}, "
-            f"not {said(model.schema, given, wrong[0])[:300]}"
+            f"{how}: {rows[wrong[0]][:9]} is "
+            f"{describe_answer(model.schema, expected, wrong[0])[:300]}, "
+            f"not {describe_answer(model.schema, given, wrong[0])[:300]}"
         )
 
 
@@ -311,11 +312,11 @@ def test_numbers_and_bools_in_a_nominal_column_are_their_levels(dialect: str) ->
                 "INSERT INTO rows VALUES (1, TRUE), (1, FALSE), (-3, TRUE), (4, TRUE), (NULL, TRUE)"
             )
             answers = [(1.0,), (2.0,), (3.0,), (None,), (None,)]
-            assert engine.ask(content.decode(), math.inf) == answers
+            assert engine.run_query(content.decode(), math.inf) == answers
         if dialect != "postgres":  # there a double that is whole is written as one
             engine.connection.execute("DROP TABLE IF EXISTS rows")
-        engine.fill("rows", [("n", "REAL", [1.0, 2.0, -3.0]), ("b", "TEXT", ["True"] * 3)])
-        assert engine.ask(content.decode(), math.inf) == [(1.0,), (3.0,), (3.0,)]
+        engine.create_table("rows", [("n", "REAL", [1.0, 2.0, -3.0]), ("b", "TEXT", ["True"] * 3)])
+        assert engine.run_query(content.decode(), math.inf) == [(1.0,), (3.0,), (3.0,)]
     finally:
         engine.close()
 
@@ -336,8 +337,8 @@ def test_a_text_that_is_the_number_or_bool_of_a_level_is_that_level(dialect: str
     texts = ["3", "3.0", "10", "10.0"], ["true", "true", "True", "true"]
     rows = {"n": texts[0], "b": texts[1]}
     try:
-        engine.fill("rows", [("n", "TEXT", texts[0]), ("b", "TEXT", texts[1])])
-        said = [row[0] for row in engine.ask(content.decode(), math.inf)]
+        engine.create_table("rows", [("n", "TEXT", texts[0]), ("b", "TEXT", texts[1])])
+        said = [row[0] for row in engine.run_query(content.decode(), math.inf)]
         assert said == model.predict(rows).tolist() == [1.0, 1.0, 2.0, 2.0]
     finally:
         engine.close()
@@ -372,7 +373,7 @@ def test_levels_are_compared_by_bytes_whatever_the_column_says(dialect: str) -> 
         run("INSERT INTO rows VALUES ('ab'), ('AB'), ('e'), ('é')")
         assert [row[0] for row in run("SELECT c = 'Ab' FROM rows").fetchall()][:2] == [1, 1]
         (content,) = export_sql(model, "m", dialect=dialect).values()
-        assert engine.ask(content.decode(), math.inf) == [(1.0,), (2.0,), (2.0,), (2.0,)]
+        assert engine.run_query(content.decode(), math.inf) == [(1.0,), (2.0,), (2.0,), (2.0,)]
     finally:
         engine.close()
 
@@ -385,11 +386,11 @@ def test_postgres_is_given_the_milliseconds_that_are_left() -> None:
     engine.connection = SimpleNamespace(
         execute=lambda query: asked.append(query.decode()) or SimpleNamespace(fetchall=list)
     )
-    engine.ask("SELECT 1", time.monotonic() + 5)
+    engine.run_query("SELECT 1", time.monotonic() + 5)
     limit, query = asked
     assert query == "SELECT 1"
     assert 4000 < int(limit.removeprefix("SET LOCAL statement_timeout = ")) <= 5000
-    engine.ask("SELECT 1", math.inf)
+    engine.run_query("SELECT 1", math.inf)
     assert asked[2:] == ["SET LOCAL statement_timeout = 0", "SELECT 1"]
 
 
@@ -401,7 +402,7 @@ def test_a_refused_row_stops_the_query_where_errors_are_asked_for(
     for form in ("case", "table"):
         check(model, tmp_path, rows, dialect=dialect, form=form, refuse="error")
     path, _ = written(model, tmp_path, dialect=dialect, refuse="error")
-    _, told = next(runner_of(path).run(path, model.schema, rows))
+    _, told = next(find_runner(path).run_rows(path, model.schema, rows))
     assert (told.label < 0).any()
     assert (told.label >= 0).any()
 
@@ -458,16 +459,16 @@ def test_a_query_written_for_another_model_is_found_out(tmp_path: Path) -> None:
     first, second = EXTREMES["int_labels"](), EXTREMES["float_labels"]()
     path, _ = written(first, tmp_path)
     rows = extreme_rows(second)[:20]
-    ((_, given), *_) = runner_of(path).run(path, second.schema, rows)
+    ((_, given), *_) = find_runner(path).run_rows(path, second.schema, rows)
     assert len(differing(wanted(second, rows), given)) == len(rows)
 
 
 def test_whole_numbers_of_the_tables_fit_every_double() -> None:
     need("sqlglot")
-    from treekit.export.sql.dialects import _whole
+    from treekit.export.sql.dialects import _split_doubles
 
     values = np.array([*nasty(), 0.0])
-    whole, power = _whole(values)
+    whole, power = _split_doubles(values)
     assert [math.ldexp(m, p) for m, p in zip(whole, power, strict=True)] == values.tolist()
     assert all(-1074 <= p <= 1023 for p in power)
     assert list(itertools.accumulate(map(abs, whole), max))[-1] < 2**53
@@ -501,7 +502,7 @@ def test_a_model_is_a_function_inside_duckdb() -> None:
     import duckdb
 
     from treekit.interop.duckdb import register
-    from treekit.verify.probe_values import cells_of
+    from treekit.verify.probe_values import decode_cells
     from treekit.verify.run_sql import DuckDBEngine
 
     for name in ("mixed", "refuses_both", "several_labels", "int_labels", "boosted_four"):
@@ -509,8 +510,8 @@ def test_a_model_is_a_function_inside_duckdb() -> None:
         schema, rows = model.schema, extreme_rows(model)[:100]
         expected = wanted(model, rows)
         engine = DuckDBEngine()
-        cells = zip(*(cells_of(schema, row) for row in rows), strict=True)
-        engine.fill(
+        cells = zip(*(decode_cells(schema, row) for row in rows), strict=True)
+        engine.create_table(
             "rows",
             [
                 (column.name, "REAL" if column.kind == "numeric" else "TEXT", own)

@@ -23,21 +23,21 @@ import pytest
 from numba.extending import overload
 
 import treekit
-from tests.growing import AXIS, built_in, grow, recipe_of, same_tree
+from tests.growing import AXIS_SPLITTER, built_in, grow, recipe_of, same_tree
 from tests.reference import grow as reference
 from treekit import Criterion, CriterionFunctions, splitting
 from treekit.components import criteria as classes
 from treekit.errors import PluginError, TreekitWarning
 from treekit.grow import function_identity as copies
 from treekit.grow.compile_criterion import CompiledCriterion, compile_criterion
-from treekit.grow.compile_plugin import Origin, attempt
-from treekit.grow.compile_splitter import _compiled_find
-from treekit.grow.function_identity import fingerprint, identity
+from treekit.grow.compile_plugin import Origin, try_compile
+from treekit.grow.compile_splitter import _make_compiled_find
+from treekit.grow.function_identity import compute_fingerprint, compute_identity
 from treekit.grow.tree_builder import grow_tree
 from treekit.kernels import compile as kept
 from treekit.kernels import score_batch as predict
-from treekit.kernels.compile import compiling, kernel
-from treekit.kernels.function_pointers import Pointer
+from treekit.kernels.compile import kernel, relax_garbage_collection
+from treekit.kernels.function_pointers import FunctionPointer
 from treekit.model.tree import Split
 from treekit.splitting import (
     branch_stats,
@@ -74,10 +74,10 @@ def test_kernels_divide_as_ieee_says():
 
 
 def test_kernels_release_the_lock_of_the_interpreter_and_are_cached():
-    options = predict.add_units.targetoptions
+    options = predict.add_leaf_units.targetoptions
     assert options["nogil"]
     assert options["error_model"] == "numpy"
-    assert predict.add_units._cache.cache_path
+    assert predict.add_leaf_units._cache.cache_path
 
 
 PLUGIN = '''
@@ -153,15 +153,15 @@ def test_what_a_process_compiled_of_a_plugin_another_loads_and_never_for_another
 
 
 def test_what_is_kept_depends_on_all_that_a_function_names(monkeypatch):
-    gini = classes.gini().impurity
-    known = fingerprint(gini)
-    assert known == fingerprint(classes.gini().impurity)
-    assert known != fingerprint(classes.gini().score)
-    assert known != fingerprint(gini, "checked")
-    ratio = fingerprint(classes.gain_ratio().choose)
-    assert ratio != fingerprint(classes.gain_ratio(slack=1e-3).choose)
+    gini = classes.make_gini().impurity
+    known = compute_fingerprint(gini)
+    assert known == compute_fingerprint(classes.make_gini().impurity)
+    assert known != compute_fingerprint(classes.make_gini().score)
+    assert known != compute_fingerprint(gini, "checked")
+    ratio = compute_fingerprint(classes.make_gain_ratio().choose)
+    assert ratio != compute_fingerprint(classes.make_gain_ratio(slack=1e-3).choose)
     monkeypatch.setattr(classes, "_NO_GAIN", 0.5)
-    assert ratio != fingerprint(classes.gain_ratio().choose)
+    assert ratio != compute_fingerprint(classes.make_gain_ratio().choose)
 
 
 @pytest.mark.parametrize(
@@ -171,11 +171,11 @@ def test_what_is_not_told_by_contents_is_not_kept(held):
     def function():
         return held
 
-    assert fingerprint(function) is None
+    assert compute_fingerprint(function) is None
 
 
 def test_files_of_old_settings_are_deleted(monkeypatch, tmp_path):
-    monkeypatch.setattr(kept, "MOST_KEPT", 3)
+    monkeypatch.setattr(kept, "MAX_CACHED_CLOSURES", 3)
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
 
     def times(factor):
@@ -187,16 +187,19 @@ def test_files_of_old_settings_are_deleted(monkeypatch, tmp_path):
     signature = numba.float64(numba.float64)
     for factor in range(6):
         product = times(float(factor))
-        assert Pointer(product, signature, mark=fingerprint(product))(2.0) == 2.0 * factor
+        assert (
+            FunctionPointer(product, signature, mark=compute_fingerprint(product))(2.0)
+            == 2.0 * factor
+        )
     assert len(list(tmp_path.rglob("*.nbi"))) == 3
     assert len(list(tmp_path.rglob("*.nbc"))) == 3
 
 
 def test_python_s_collector_rests_while_kernels_compile_and_is_left_as_it_was():
     usual = gc.get_threshold()
-    with compiling():
+    with relax_garbage_collection():
         assert gc.get_threshold()[0] > 10 * usual[0]
-        with compiling():
+        with relax_garbage_collection():
             pass
         assert gc.get_threshold() != usual
     assert gc.get_threshold() == usual
@@ -212,12 +215,12 @@ def second_cut(node, criterion, rng):
 
 def test_what_a_splitter_compiles_to_is_told_by_contents():
     told = [
-        fingerprint(_compiled_find(find, False, False), False)
+        compute_fingerprint(_make_compiled_find(find, False, False), False)
         for find in (first_cut, first_cut, second_cut)
     ]
     assert None not in told
     assert told[0] == told[1] != told[2]
-    assert told[0] != fingerprint(_compiled_find(first_cut, True, False), False)
+    assert told[0] != compute_fingerprint(_make_compiled_find(first_cut, True, False), False)
 
 
 # ---------------------------------------------------------------- copies
@@ -327,13 +330,13 @@ def turned(text):
 @pytest.mark.parametrize("order", [str, turned])
 def test_what_a_function_names_makes_another_identity_and_another_mark(text, path, order):
     scope = scope_of(order(text))
-    told = identity(scope["f"]), fingerprint(scope["f"])
+    told = compute_identity(scope["f"]), compute_fingerprint(scope["f"])
     assert told[1] is not None
     restore = changed(scope, path)
-    assert identity(scope["f"]) != told[0]
-    assert fingerprint(scope["f"]) != told[1]
+    assert compute_identity(scope["f"]) != told[0]
+    assert compute_fingerprint(scope["f"]) != told[1]
     restore()
-    assert (identity(scope["f"]), fingerprint(scope["f"])) == told
+    assert (compute_identity(scope["f"]), compute_fingerprint(scope["f"])) == told
 
 
 CONSTANTS = [
@@ -360,7 +363,7 @@ def test_machine_code_has_constants_as_they_are_now_and_so_has_the_disk(case, di
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
 
     def ask():
-        jitted, complaint = attempt(scope["f"], (nb.float64,))
+        jitted, complaint = try_compile(scope["f"], (nb.float64,))
         assert complaint is None
         return jitted(3.0), sum(jitted.stats.cache_hits.values())
 
@@ -368,23 +371,23 @@ def test_machine_code_has_constants_as_they_are_now_and_so_has_the_disk(case, di
     assert hits == 0
     changed(scope, path)
     assert ask() == (2.0 * before, 0)
-    copies._kept.clear()  # as in another process
+    copies._cached_helpers.clear()  # as in another process
     assert ask() == (2.0 * before, 1)
 
 
 def test_a_helper_that_is_what_it_was_is_compiled_once():
     scope = scope_of("def f(x): return a(x)\ndef g(x): return a(x) + 1.0\ndef a(x): return K * x")
-    made = [copies.fresh(scope[name]) for name in ("f", "g")]
+    made = [copies.copy_for_compilation(scope[name]) for name in ("f", "g")]
     assert made[0].__globals__["a"] is made[1].__globals__["a"] is not scope["a"]
     scope["K"] = 4.0
-    assert copies.fresh(scope["f"]).__globals__["a"] is not made[0].__globals__["a"]
+    assert copies.copy_for_compilation(scope["f"]).__globals__["a"] is not made[0].__globals__["a"]
 
 
 def test_helpers_that_call_each_other_are_copied_once_each():
     scope = scope_of(
         "def f(n): return odd(n)\ndef odd(n): return even(n)\ndef even(n): return odd(n) or f(n)"
     )
-    copy = copies.fresh(scope["f"])
+    copy = copies.copy_for_compilation(scope["f"])
     odd = copy.__globals__["odd"]
     assert odd.__globals__["even"].__globals__["odd"] is odd
     assert odd.__globals__["even"].__globals__["f"] is copy
@@ -397,7 +400,7 @@ def test_a_helper_keeps_its_defaults_its_variable_arguments_and_its_signatures()
         "def a(x, scale=K, *more): return x * scale + len(more)\n"
         "@numba.njit('int64(int64)')\ndef whole(x): return x"
     )
-    jitted, complaint = attempt(scope["f"], (nb.float64,))
+    jitted, complaint = try_compile(scope["f"], (nb.float64,))
     assert complaint is None
     assert jitted(2.0) == 4.0 + 10.0 + 3.0 + 7.0
 
@@ -409,7 +412,7 @@ def test_a_helper_whose_author_says_how_it_compiles_does_so_and_stays_off_the_di
     def _table(x):
         return lambda x: 10.0 * x
 
-    jitted, complaint = attempt(scope["f"], (nb.float64,))
+    jitted, complaint = try_compile(scope["f"], (nb.float64,))
     assert complaint is None
     assert jitted(4.0) == 40.0
     assert not list(disk.rglob("*.nbi"))
@@ -417,19 +420,19 @@ def test_a_helper_whose_author_says_how_it_compiles_does_so_and_stays_off_the_di
 
 def test_an_object_with_attributes_is_asked_as_python_and_stays_off_the_disk():
     scope = scope_of("class Settings: K = 2.0\ndef f(x): return Settings.K * x")
-    assert attempt(scope["f"], (nb.float64,))[0] is None
-    assert fingerprint(scope["f"]) is None
+    assert try_compile(scope["f"], (nb.float64,))[0] is None
+    assert compute_fingerprint(scope["f"]) is None
 
 
 def test_attributes_that_a_module_makes_when_asked_count():
     lazy = module("lazy", "def __getattr__(name):\n    return held[name]", held={"K": 2.0})
     scope = scope_of("def f(x): return lazy.K * x")
     scope["lazy"] = lazy
-    told = identity(scope["f"]), fingerprint(scope["f"])
+    told = compute_identity(scope["f"]), compute_fingerprint(scope["f"])
     lazy.held["K"] = 4.0
-    assert identity(scope["f"]) != told[0]
-    assert fingerprint(scope["f"]) not in (None, told[1])
-    assert attempt(scope["f"], (nb.float64,))[0](3.0) == 12.0
+    assert compute_identity(scope["f"]) != told[0]
+    assert compute_fingerprint(scope["f"]) not in (None, told[1])
+    assert try_compile(scope["f"], (nb.float64,))[0](3.0) == 12.0
 
 
 @pytest.mark.matrix
@@ -447,10 +450,10 @@ def test_all_that_a_criterion_answers_may_be_comparisons():
     assert [made.impurity(mixed), made.impurity(pure[0])] == [1.0, 0.0]
     assert [made.priority(mixed), made.priority(pure[1])] == [1.0, 0.0]
     assert [made.score(mixed, pure), made.score(mixed, pure[::-1].copy())] == [1.0, 0.0]
-    assert made.many(mixed, pure, 0) == 1.0  # the decrease of impurity
+    assert made.branch_score(mixed, pure, 0) == 1.0  # the decrease of impurity
     assert made.penalty(2, 4.0) == 1.0
     keys, best = np.empty(2), np.zeros(6)
-    made.key(pure, 2, 0, keys)
+    made.category_keys(pure, 2, 0, keys)
     assert keys.tolist() == [0.0, 1.0]
     assert made.scan(pure, 1, np.zeros(2), mixed, 1.0, 1.0, best) == 0
     assert best[0] == 1.0
@@ -491,9 +494,9 @@ def n_leaves(scope):
 @pytest.mark.matrix
 def test_a_cell_that_is_run_again_is_not_compiled_again():
     n_leaves(cell())
-    kept = len(compiled._kept)
+    kept = len(compiled._cached_components)
     assert n_leaves(cell()) > 1
-    assert len(compiled._kept) == kept
+    assert len(compiled._cached_components) == kept
 
 
 @pytest.mark.matrix
@@ -521,13 +524,13 @@ def test_a_constant_of_a_module_that_was_set_anew_counts_from_then_on():
     text = "def impurity(stats):\n    return settings.SCALE + settings.deeper.LEAST"
     scope = cell(text)
     scope["settings"] = settings
-    keys = {identity(scope["impurity"])}
+    keys = {compute_identity(scope["impurity"])}
     settings.SCALE = 2.0
-    keys.add(identity(scope["impurity"]))
+    keys.add(compute_identity(scope["impurity"]))
     settings.deeper.LEAST = 1.0
-    keys.add(identity(scope["impurity"]))
+    keys.add(compute_identity(scope["impurity"]))
     assert len(keys) == 3
-    assert identity(scope["impurity"]) in keys
+    assert compute_identity(scope["impurity"]) in keys
 
 
 @pytest.mark.parametrize(
@@ -545,9 +548,9 @@ def test_a_constant_of_a_module_that_was_set_anew_counts_from_then_on():
 )
 def test_functions_that_compile_to_other_code_have_other_identities(one, other):
     scope = {"np": np, "math": math, "A": 1, "B": 2}
-    made = [identity(eval(text, scope)) for text in (one, other)]
+    made = [compute_identity(eval(text, scope)) for text in (one, other)]
     assert made[0] != made[1]
-    again = identity(eval(one, scope))
+    again = compute_identity(eval(one, scope))
     assert made[0] == again
     assert hash(made[0]) == hash(again)
 
@@ -555,7 +558,7 @@ def test_functions_that_compile_to_other_code_have_other_identities(one, other):
 def test_functions_that_call_each_other_have_an_identity():
     scope = {}
     exec("def odd(n): return n and even(n - 1)\ndef even(n): return not n or odd(n - 1)", scope)
-    assert hash(identity(scope["odd"])) != hash(identity(scope["even"]))
+    assert hash(compute_identity(scope["odd"])) != hash(compute_identity(scope["even"]))
 
 
 # ---------------------------------------------------------------- grow plugins
@@ -784,7 +787,7 @@ def test_an_impossible_split_is_refused_by_name() -> None:
     )
     recipe = recipe_of(problem, find=find_impossible)
     rows = np.arange(4, dtype=np.uint32)
-    some, none = recipe.target.rows(rows, None), recipe.target.rows(rows[:0], None)
+    some, none = recipe.target.select_rows(rows, None), recipe.target.select_rows(rows[:0], None)
     for which in range(len(IMPOSSIBLE)):
         asked = replace(recipe, limits=recipe.limits._replace(n_try=which))
         with pytest.raises(PluginError, match=r"splitter 'find_impossible'.*impossible"):
@@ -806,4 +809,6 @@ def test_a_splitter_that_raises_is_named() -> None:
 @pytest.mark.matrix
 def test_the_built_in_splitter_after_a_plugin_is_untouched() -> None:
     grow(TWO, find=find_lowest)
-    same_tree(TWO, grow(TWO, find=AXIS, criterion=built_in("gini", 2)), reference.grow(TWO))
+    same_tree(
+        TWO, grow(TWO, find=AXIS_SPLITTER, criterion=built_in("gini", 2)), reference.grow(TWO)
+    )

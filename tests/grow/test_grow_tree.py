@@ -18,9 +18,9 @@ import treekit
 from tests.growing import grow, level_branches, recipe_of, same_tree
 from tests.reference import grow as reference
 from tests.tiers import later
-from treekit.components.criteria import quantile_loss
+from treekit.components.criteria import make_quantile_loss
 from treekit.errors import SettingError
-from treekit.grow.compile_criterion import CompiledCriterion, compile_criterion, share_key
+from treekit.grow.compile_criterion import CompiledCriterion, compile_criterion, order_by_share
 from treekit.grow.compile_plugin import Origin
 from treekit.grow.tree_builder import grow_tree
 from treekit.kernels import node_statistics as tally
@@ -29,7 +29,7 @@ from treekit.kernels import quantile_splits as rank_groups
 from treekit.kernels import quantile_splits as rank_many
 from treekit.kernels import quantile_splits as rank_sweep
 from treekit.kernels import quantile_statistics as ranks
-from treekit.kernels.quantile_splits import words_for
+from treekit.kernels.quantile_splits import count_words
 from treekit.model.tree import Split
 
 # ---------------------------------------------------------------- grow
@@ -324,14 +324,14 @@ def test_held_out_rows_travel_without_shaping_the_tree() -> None:
     recipe = recipe_of(problem)
     ids = np.arange(len(problem.y), dtype=np.uint32)
     kept, out = ids[::2], ids[1::2]
-    none = recipe.target.rows(ids[:0], None)
+    none = recipe.target.select_rows(ids[:0], None)
     with_held = grow_tree(
         recipe,
-        recipe.target.rows(kept, None),
-        recipe.target.rows(out, None),
+        recipe.target.select_rows(kept, None),
+        recipe.target.select_rows(out, None),
         np.random.default_rng(0),
     )
-    alone = grow_tree(recipe, recipe.target.rows(kept, None), none, np.random.default_rng(0))
+    alone = grow_tree(recipe, recipe.target.select_rows(kept, None), none, np.random.default_rng(0))
     assert_equal_trees(with_held.tree, alone.tree)
     assert sorted(with_held.held_ids.tolist()) == out.tolist()
     for leaf in np.unique(with_held.held_leaf):
@@ -345,7 +345,7 @@ LEVELS = [Fraction(1, 2), Fraction(3, 10)]
 
 @cache
 def quantile_criterion(level: Fraction) -> CompiledCriterion:
-    functions = quantile_loss(float(level))
+    functions = make_quantile_loss(float(level))
     return compile_criterion(functions, 4, True, Origin("criterion", "quantile"))
 
 
@@ -383,10 +383,14 @@ def test_both_sides_of_every_cut_are_known_whatever_finds_the_quantile(rows: int
     values = np.column_stack([w, y, w * (y - 5)])
     order = rng.permutation(rows).astype(np.uint32)
     ends = np.unique(np.append(rng.integers(1, rows, rows // 2), [1, rows])).astype(np.uint32)
-    start = np.empty(ranks.START + 8 * rows + 4)
-    mass, place, _ = ranks.lay_out(values, 0.3, start)
-    bits = np.empty(2 * words_for(rows), np.uint64)
-    ways = [(rank_sweep.sweep, 0), (rank_many.sweep_many, 0), (rank_many.sweep_many, rows + 1)]
+    start = np.empty(ranks.N_HEADER_CELLS + 8 * rows + 4)
+    mass, place, _ = ranks.lay_out_rows(values, 0.3, start)
+    bits = np.empty(2 * count_words(rows), np.uint64)
+    ways = [
+        (rank_sweep.sweep_cuts, 0),
+        (rank_many.sweep_many_rows, 0),
+        (rank_many.sweep_many_rows, rows + 1),
+    ]
     for aside, joins in ((-1, True), (len(ends) - 1, True), (len(ends) - 1, False)):
         cuts = len(ends) - 1 - (aside >= 0)
         if cuts < 1:
@@ -417,7 +421,7 @@ def test_rows_are_grouped_by_code_in_their_own_order(rows: int, largest: int) ->
     rng = np.random.default_rng(rows)
     codes = rng.integers(0, largest + 1, 2 * rows).astype(np.uint32)
     ids = rng.permutation(2 * rows)[:rows].astype(np.uint32)
-    work = np.empty((rank_groups.PLACES + 1, rows), np.uint32)
+    work = np.empty((rank_groups.GROUP_ORDER + 1, rows), np.uint32)
     counts, words = np.empty(100_000, np.uint32), np.empty(2000, np.uint64)
     count = rank_groups.group_rows(
         codes, np.uint64(0), np.uint64(1), ids, np.uint32(largest + 1), work, counts, words
@@ -426,19 +430,21 @@ def test_rows_are_grouped_by_code_in_their_own_order(rows: int, largest: int) ->
     assert count == len(present)
     if count > 1:
         assert work[tally.CODE_OF, :count].tolist() == present.tolist()
-        assert work[rank_groups.ENDS, :count].tolist() == sizes.cumsum().tolist()
+        assert work[rank_groups.GROUP_ENDS, :count].tolist() == sizes.cumsum().tolist()
         assert work[tally.ORDER].tolist() == np.argsort(codes[ids], kind="stable").tolist()
 
 
 @pytest.mark.parametrize("size", [1, 5, 64, 65, 4096, 4097, 300_000])
 def test_sets_of_bits_know_the_member_on_either_side(size: int) -> None:
     rng = np.random.default_rng(size)
-    words = np.empty(words_for(size), np.uint64)
+    words = np.empty(count_words(size), np.uint64)
     for full in (True, False):
-        assert bitset.fill(words, np.uint64(size), full) == len(words)
+        assert bitset.fill_set(words, np.uint64(size), full) == len(words)
         changed = rng.choice(size, min(size, 300), replace=False)
         for number in changed:
-            (bitset.discard if full else bitset.insert)(words, np.uint64(size), np.uint64(number))
+            (bitset.discard_member if full else bitset.insert_member)(
+                words, np.uint64(size), np.uint64(number)
+            )
         members = np.setdiff1d(np.arange(size), changed) if full else np.sort(changed)
         for number in (*changed[:100], 0, size - 1):
             later, earlier = members[members > number], members[members < number]
@@ -451,17 +457,19 @@ def test_sets_of_bits_know_the_member_on_either_side(size: int) -> None:
 
 @nb.njit
 def neighbours(words: Any, size: Any, number: Any) -> Any:
-    return bitset.above(words, size, number), bitset.below(words, size, number)
+    return bitset.find_member_above(words, size, number), bitset.find_member_below(
+        words, size, number
+    )
 
 
 def test_only_unequal_weights_need_a_tree_of_sums() -> None:
     counts = np.random.default_rng(0).poisson(1.0, 1000) + 1.0
     column = np.zeros(1000)
-    start = np.empty(ranks.START + 8004)
+    start = np.empty(ranks.N_HEADER_CELLS + 8004)
     for lightest, planted in ((counts[0], 0), (0.01, 1001)):
         counts[0] = lightest
         values = np.column_stack([counts, column, column])
-        *_, trees = ranks.lay_out(values, 0.5, start)
+        *_, trees = ranks.lay_out_rows(values, 0.5, start)
         assert trees.shape == (2, planted, 2)
 
 
@@ -530,7 +538,7 @@ def test_a_subset_that_no_share_orders_is_found_along_the_component() -> None:
         [[9.0, 0, 1, 0], [0, 9, 0, 1], [5, 4, 1, 0], [0, 1, 9, 0], [1, 0, 0, 9], [0, 1, 4, 5]]
     )
     keys = np.empty(6)
-    share_key(rows, 6, 4, keys)
+    order_by_share(rows, 6, 4, keys)
     left = keys[:3] > 0
     assert left.all() != (~left).all()
     assert np.all((keys[3:] > 0) != left[0])
@@ -542,7 +550,7 @@ def test_components_equal_those_of_the_covariance(scaled: bool) -> None:
     for _ in range(20):
         rows = rng.integers(0, 30, (7, 3)).astype(float) + 1
         keys = np.empty(7)
-        share_key(rows, 7, 3 + scaled, keys)
+        order_by_share(rows, 7, 3 + scaled, keys)
         weights, mean = rows.sum(axis=1), rows.sum(axis=0) / rows.sum()
         apart = (rows / weights[:, None] - mean) / (np.sqrt(mean) if scaled else 1)
         sizes, vectors = np.linalg.eigh((apart.T * weights) @ apart)

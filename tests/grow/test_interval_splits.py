@@ -9,7 +9,7 @@ import pytest
 import treekit
 from treekit import Pruner, PrunerFunctions, Splitter, SplitterFunctions
 from treekit.errors import PluginError
-from treekit.grow.compile_splitter import are_intervals
+from treekit.grow.compile_splitter import are_valid_intervals
 from treekit.kernels.records import Table
 from treekit.model.scoring import leaf_indices
 from treekit.splitting import (
@@ -176,10 +176,10 @@ def test_cuts_ascend_and_leave_a_code_above(cuts, possible):
     of_table = Table(none, codes, nominal, none, none, none)
     for apart in (False, True):
         split = interval_split(0, np.array(cuts, np.int32), apart)
-        assert are_intervals(split, of_table, 300) == bool(possible)
-    assert not are_intervals(split, of_table, len(cuts) - 1)
-    assert not are_intervals(split, of_table._replace(nominal=nominal + 1), 300)
-    assert not are_intervals(missing_to(split, 1), of_table, 300)
+        assert are_valid_intervals(split, of_table, 300) == bool(possible)
+    assert not are_valid_intervals(split, of_table, len(cuts) - 1)
+    assert not are_valid_intervals(split, of_table._replace(nominal=nominal + 1), 300)
+    assert not are_valid_intervals(missing_to(split, 1), of_table, 300)
 
 
 @pytest.mark.matrix

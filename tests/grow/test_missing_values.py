@@ -22,9 +22,9 @@ from tests.reference.grow import Problem
 from tests.tiers import later
 from treekit.data.dataset import make_dataset
 from treekit.grow.recipe import GrownTree, Recipe, SurrogateRule
-from treekit.grow.route import leaf_shares, part_rows, route
+from treekit.grow.route import compute_leaf_shares, compute_node_statistics, partition_node_rows
 from treekit.grow.tree_builder import grow_tree
-from treekit.kernels.records import Ways
+from treekit.kernels.records import SplitRules
 from treekit.model.scoring import leaf_indices
 from treekit.model.tree import Split, Tree
 from treekit.training import fit
@@ -46,10 +46,10 @@ def parts_recipe(p: Problem, rules: oracle.Rules = oracle.Rules()) -> Recipe:  #
     recipe = recipe_of(
         p,
         criterion=built_in(p.criterion, cells, True, **ratio),
-        ways=Ways(
+        ways=SplitRules(
             known_only=True,
-            empty=rules.empty,
-            side=0.1 / cells if rules.c45_side else 0.0,
+            empty_branches=rules.empty,
+            min_side_share=0.1 / cells if rules.c45_side else 0.0,
             resolution=rules.resolution,
         ),
         fractional=True,
@@ -65,12 +65,12 @@ def parts_recipe(p: Problem, rules: oracle.Rules = oracle.Rules()) -> Recipe:  #
 
 
 def all_rows(recipe: Recipe) -> Any:
-    return recipe.target.rows(np.arange(len(recipe.target.values), dtype=np.uint32), None)
+    return recipe.target.select_rows(np.arange(len(recipe.target.values), dtype=np.uint32), None)
 
 
 def grow_parts(recipe: Recipe, held: Any = None, **changes: Any) -> GrownTree:
     recipe = replace(recipe, limits=recipe.limits._replace(**changes))
-    none = recipe.target.rows(np.empty(0, np.uint32), None)
+    none = recipe.target.select_rows(np.empty(0, np.uint32), None)
     held = none if held is None else held
     return grow_tree(recipe, all_rows(recipe), held, np.random.default_rng(0))
 
@@ -198,7 +198,7 @@ def test_the_parts_of_a_row_add_up_exactly(problem: Problem) -> None:
         assert grown.stats[first : first + count, 0].sum() == grown.stats[node, 0]
         assert tree.weight[first : first + count].sum() == tree.weight[node]
     ids = np.arange(len(problem.y), dtype=np.uint32)
-    reached = leaf_shares(tree, recipe.table, ids, fractional=True)
+    reached = compute_leaf_shares(tree, recipe.table, ids, fractional=True)
     assert np.bincount(reached.ids, reached.share).tolist() == [1.0] * len(ids)
 
 
@@ -208,13 +208,15 @@ def test_rows_led_through_a_tree_again_leave_its_statistics(problem: Problem) ->
     recipe = parts_recipe(problem)
     grown = grow_parts(recipe)
     rows = all_rows(recipe)
-    again = route(grown.tree, recipe.table, rows, recipe.target.size, fractional=True)
+    again = compute_node_statistics(
+        grown.tree, recipe.table, rows, recipe.target.size, fractional=True
+    )
     np.testing.assert_array_equal(again, grown.stats)
     if grown.tree.n_nodes > 1:
         first = int(grown.tree.first_child[0])
-        parts = part_rows(grown.tree, recipe.table, rows, 0, fractional=True)
+        parts = partition_node_rows(grown.tree, recipe.table, rows, 0, fractional=True)
         for child, own in enumerate(parts, first):
-            below = route(
+            below = compute_node_statistics(
                 grown.tree, recipe.table, own, recipe.target.size, fractional=True, start=child
             )
             np.testing.assert_allclose(below[child], grown.stats[child], atol=1e-9)
@@ -280,9 +282,14 @@ def test_held_out_rows_go_in_parts_and_shape_nothing() -> None:
     problem = holes(random.Random(2), 200, 0.3)
     recipe = parts_recipe(problem)
     ids = np.arange(200, dtype=np.uint32)
-    kept, out = recipe.target.rows(ids[:120], None), recipe.target.rows(ids[120:], None)
-    none = recipe.target.rows(ids[:0], None)
-    alone = grow_tree(recipe, recipe.target.rows(ids[:120], None), none, np.random.default_rng(0))
+    kept, out = (
+        recipe.target.select_rows(ids[:120], None),
+        recipe.target.select_rows(ids[120:], None),
+    )
+    none = recipe.target.select_rows(ids[:0], None)
+    alone = grow_tree(
+        recipe, recipe.target.select_rows(ids[:120], None), none, np.random.default_rng(0)
+    )
     grown = grow_tree(recipe, kept, out, np.random.default_rng(0))
     np.testing.assert_array_equal(grown.stats, alone.stats)
     assert grown.held_share is not None
@@ -300,7 +307,7 @@ def test_an_empty_branch_says_what_its_parent_does_and_weighs_nothing() -> None:
     column, y = [0, 0, 0, 2, 2], [0, 0, 1, 1, 1]
     for criterion, classes, said in (("entropy", 2, [2.0, 3.0]), ("squared_error", 0, [0.6])):
         problem = Problem([column], y, [4], criterion, classes, multiway=True)
-        recipe = recipe_of(problem, ways=Ways(empty=True))
+        recipe = recipe_of(problem, ways=SplitRules(empty_branches=True))
         tree = grow_parts(recipe).tree
         assert tree.n_children[0] == 4
         assert tree.weight[1:].tolist() == [3.0, 0.0, 2.0, 0.0]
@@ -329,7 +336,7 @@ def test_thresholds_may_be_the_largest_training_value_below_the_midpoint() -> No
     kind, x = [0, 0, 0, 1, 1, 1, 1], [1.0, 2.0, 3.0, 2.4, 2.4, 2.4, 2.4]
     problem = Problem([kind, x], [0, 0, 1, 2, 2, 2, 2], [None, None], "gini", 3)
     for below, threshold in ((False, 2.5), (True, np.float32(2.4))):
-        tree = grow_parts(recipe_of(problem, ways=Ways(value_below=below))).tree
+        tree = grow_parts(recipe_of(problem, ways=SplitRules(value_below=below))).tree
         assert tree.feature.tolist()[:2] == [0, 1]
         assert tree.threshold[:2].tolist() == [0.0 if below else 0.5, threshold]
 
@@ -337,7 +344,7 @@ def test_thresholds_may_be_the_largest_training_value_below_the_midpoint() -> No
 def test_near_values_are_not_separated() -> None:
     column, y = [0.0, 1.0, 1.25, 1.5, 3.0, 3.25], [0, 0, 1, 0, 1, 1]
     problem = Problem([column], y, [None], "gini", 2)
-    tree = grow_parts(recipe_of(problem, ways=Ways(resolution=0.25))).tree
+    tree = grow_parts(recipe_of(problem, ways=SplitRules(resolution=0.25))).tree
     assert sorted(tree.threshold[tree.kind == Split.THRESHOLD]) == [0.5, 2.25]
 
 
@@ -357,8 +364,8 @@ def own_branch(tree: Tree, node: int, value: Any) -> int | None:
 def kept(tree: Tree, node: int) -> list[tuple[Any, ...]]:
     """A node's surrogates: feature, threshold and branch below it, or branches of levels."""
     found: list[tuple[Any, ...]] = []
-    for k in range(tree.surrogate_start[node], tree.surrogate_start[node + 1]):
-        levels = slice(tree.surrogate_level_start[k], tree.surrogate_level_start[k + 1])
+    for k in range(tree.surrogate_offsets[node], tree.surrogate_offsets[node + 1]):
+        levels = slice(tree.surrogate_level_offsets[k], tree.surrogate_level_offsets[k + 1])
         branch_of = dict(enumerate(tree.surrogate_level_branch[levels].tolist()))
         if branch_of:
             said: tuple[Any, ...] = ({v: b for v, b in branch_of.items() if b >= 0},)
@@ -377,7 +384,7 @@ def surrogates_check(problem: reference.Problem, grown: GrownTree, rule: Surroga
         rows = rows_of[node]
         assert tree.weight[node] == sum(weights[i] for i in rows)
         if tree.kind[node] == Split.LEAF:
-            assert tree.surrogate_start[node] == tree.surrogate_start[node + 1]
+            assert tree.surrogate_offsets[node] == tree.surrogate_offsets[node + 1]
             continue
         f = int(tree.feature[node])
         column = problem.columns[f]
@@ -532,12 +539,15 @@ def test_held_out_rows_go_where_the_model_sends_them(splitter: str) -> None:
     settings = {"missing": "surrogate", "splitter": splitter, "max_bins": 9, "seed": 0}
     recipe = make_recipe(dataset, make_plan(dataset, settings))
     ids = np.arange(400, dtype=np.uint32)
-    rows, held = recipe.target.rows(ids[:250], None), recipe.target.rows(ids[250:], None)
+    rows, held = (
+        recipe.target.select_rows(ids[:250], None),
+        recipe.target.select_rows(ids[250:], None),
+    )
     grown = grow_tree(recipe, rows, held, np.random.default_rng(0))
     model = treekit.model.model.make_model(dataset.schema, [grown.tree], missing="surrogate")
     ends = leaf_indices(model, matrix_of(dataset)[grown.held_ids])[:, 0]
     assert ends.tolist() == grown.held_leaf.tolist()
-    again = route(grown.tree, recipe.table, rows, 2, fractional=False)
+    again = compute_node_statistics(grown.tree, recipe.table, rows, 2, fractional=False)
     np.testing.assert_array_equal(again, grown.stats)
 
 

@@ -16,7 +16,7 @@ from tests.growing import grow
 from tests.reference import grow as reference
 from treekit.data.schema import Column, Schema
 from treekit.estimators import DecisionTreeClassifier, DecisionTreeRegressor
-from treekit.grow.tree_builder import constrained, is_monotonic
+from treekit.grow.tree_builder import clip_tree, is_monotonic
 from treekit.model.builder import build_tree, leaf, threshold
 
 SIGNS = st.sampled_from([-1, 0, 1])
@@ -155,8 +155,8 @@ def test_answers_out_of_order_meet_halfway() -> None:
     tree = build_tree(threshold("x", 0.5, leaf(3.0), leaf(1.0)), schema)
     assert is_monotonic(tree, np.array([-1.0]))
     assert not is_monotonic(tree, np.array([1.0]))
-    assert constrained(tree, np.array([1.0])).value[1:, 0].tolist() == [2.0, 2.0]
-    assert constrained(tree, np.array([-1.0])).value[1:, 0].tolist() == [3.0, 1.0]
+    assert clip_tree(tree, np.array([1.0])).value[1:, 0].tolist() == [2.0, 2.0]
+    assert clip_tree(tree, np.array([-1.0])).value[1:, 0].tolist() == [3.0, 1.0]
 
 
 TABLE = {"x": [1.0, 2.0, 3.0, 4.0], "colour": ["a", "b", "a", "b"], "y": ["n", "n", "p", "p"]}

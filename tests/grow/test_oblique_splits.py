@@ -18,8 +18,8 @@ from tests.reference import evaluate
 from treekit import splitting
 from treekit.contracts import Splitter, SplitterFunctions
 from treekit.errors import PluginError, SettingError
-from treekit.kernels.oblique_splits import best_cut
-from treekit.kernels.records import PLAIN, Node, Rows, Table
+from treekit.kernels.oblique_splits import find_best_cut
+from treekit.kernels.records import PLAIN_RULES, Node, Rows, Table
 from treekit.model.tree import Split
 
 
@@ -94,12 +94,12 @@ def test_sums_have_few_columns_and_weights_of_few_digits() -> None:
     y = np.where(x @ rng.normal(size=8) > 0, 1, 0)
     table = {f"x{i}": x[:, i] for i in range(8)} | {"y": y}
     tree = train(table, **{"splitter.terms": 4, "splitter.digits": 2}).trees[0]
-    counts = np.diff(tree.term_start)
+    counts = np.diff(tree.term_offsets)
     assert counts.max() == 4
     assert counts[tree.kind == Split.OBLIQUE].min() >= 2
     for weight in tree.term_weight.tolist():
         assert weight == float(np.float32(float(f"{weight:.1e}")))
-    largest = np.maximum.reduceat(np.abs(tree.term_weight), tree.term_start[:-1][counts > 0])
+    largest = np.maximum.reduceat(np.abs(tree.term_weight), tree.term_offsets[:-1][counts > 0])
     assert (largest == 1.0).all()
 
 
@@ -136,7 +136,7 @@ def test_sums_are_of_the_columns_tried_at_the_node() -> None:
     one = train(table, ensemble="forest", trees=6, max_features=1)
     assert not any(len(tree.term_feature) for tree in one.trees)
     two = train(table, ensemble="forest", trees=30, max_features=2)
-    roots = [tuple(tree.term_feature[: tree.term_start[1]].tolist()) for tree in two.trees]
+    roots = [tuple(tree.term_feature[: tree.term_offsets[1]].tolist()) for tree in two.trees]
     assert (2, 3) in roots
     assert len(set(roots)) > 5
 
@@ -185,7 +185,7 @@ def node_of(classes: list[int]) -> Node:
     )  # fmt: skip
     rows = Rows(np.arange(n, dtype=np.uint32), np.array(classes, np.uint32), np.ones((n, 1)))
     stats = np.bincount(classes, minlength=2).astype(float)
-    return Node(table, rows, stats, float(n), gini(classes), 0, 1.0, 1, PLAIN, None)
+    return Node(table, rows, stats, float(n), gini(classes), 0, 1.0, 1, PLAIN_RULES, None)
 
 
 keys_and_classes = st.lists(
@@ -202,7 +202,7 @@ def test_the_best_cut_along_any_keys_is_the_oracle_s(pairs: list[tuple[float, in
     keys, classes = [key for key, _ in pairs], [c for _, c in pairs]
     found = np.empty(4)
     criterion = built_in("gini", 2)
-    best_cut(node_of(classes), np.array(keys), criterion.scan, np.empty(2), np.empty(4), found)
+    find_best_cut(node_of(classes), np.array(keys), criterion.scan, np.empty(2), np.empty(4), found)
     wanted = slow_best_cut(keys, classes)
     assert math.isclose(found[0], wanted[0], abs_tol=1e-12) or found[0] == wanted[0]
     if wanted[0] > 1e-9:

@@ -17,13 +17,13 @@ import treekit
 from tests.examples import examples
 from tests.training.test_training import noisy, same_tree
 from treekit import RandomForestClassifier, RandomForestRegressor
-from treekit.data.binning import keys_of, make_key_table
+from treekit.data.binning import encode_columns_as_keys, encode_keys
 from treekit.data.encoding import encode_rows
-from treekit.grow.target_statistics import class_target
-from treekit.grow.tree_builder import make_scratch
-from treekit.kernels.node_statistics import ALIKE, add_side, pack
-from treekit.kernels.random_splits import KEYS
-from treekit.model.fixed_point import floor_to
+from treekit.grow.target_statistics import make_class_target
+from treekit.grow.tree_builder import allocate_scratch
+from treekit.kernels.node_statistics import UNIT_WEIGHTS, pack_statistics, sum_side
+from treekit.kernels.random_splits import MISSING_KEY
+from treekit.model.fixed_point import floor_to_dtype
 from treekit.model.scoring import leaf_indices
 from treekit.model.tree import Split
 
@@ -192,12 +192,12 @@ def test_a_forest_is_the_same_for_any_number_of_threads():
 @given(st.lists(st.floats(width=32), min_size=1, max_size=20))
 def test_keys_order_as_the_numbers_do(values):
     column = np.array(values, np.float32)
-    keys = keys_of(column).astype(np.int64)
-    assert (keys[np.isnan(column)] == KEYS).all()
+    keys = encode_keys(column).astype(np.int64)
+    assert (keys[np.isnan(column)] == MISSING_KEY).all()
     known = ~np.isnan(column)
     number, key = column[known], keys[known]
     assert ((number[:, None] < number) == (key[:, None] < key)).all()
-    assert (key < KEYS).all()
+    assert (key < MISSING_KEY).all()
 
 
 @pytest.mark.matrix
@@ -217,7 +217,7 @@ def test_keys_and_ranks_grow_the_same_trees(task, way):
     assert keyed.n_leaves > 20
     for name in ("kind", "feature", "first_child", "missing", "level_branch", "weight", "gain"):
         np.testing.assert_array_equal(getattr(keyed, name), getattr(ranked, name), err_msg=name)
-    np.testing.assert_array_equal(keyed.threshold, floor_to(ranked.threshold, "float32"))
+    np.testing.assert_array_equal(keyed.threshold, floor_to_dtype(ranked.threshold, "float32"))
 
 
 @pytest.mark.matrix
@@ -238,7 +238,7 @@ def test_a_side_is_the_sum_of_its_rows(kind):
     rng = np.random.default_rng(7)
     for m in (1, 2, 3, 4, 7, 30):
         s = 2 if kind == "alike numbers" else 3
-        codes = np.where(rng.random(m) < 0.2, KEYS, rng.integers(0, 5, m)).astype(np.uint32)
+        codes = np.where(rng.random(m) < 0.2, MISSING_KEY, rng.integers(0, 5, m)).astype(np.uint32)
         values = rng.integers(-8, 9, (m, s)) / 4
         values[:, 0] = 1.0 if kind == "alike numbers" else rng.integers(1, 4, m)
         cells = np.empty(0, np.uint32)
@@ -248,18 +248,18 @@ def test_a_side_is_the_sum_of_its_rows(kind):
         rows, packed, sums = np.uint64(m), np.empty(m, np.uint64), np.empty(s)
         total = float(values[:, 0].sum())
         with np.errstate(over="ignore"):  # of unsigned numbers, which wrap around
-            form = pack.py_func(cells, values, rows, np.uint64(s), total, packed)
-            for least, most in ((0, 2), (0, KEYS), (KEYS, KEYS)):
+            form = pack_statistics.py_func(cells, values, rows, np.uint64(s), total, packed)
+            for least, most in ((0, 2), (0, MISSING_KEY), (MISSING_KEY, MISSING_KEY)):
                 ends = np.uint32(least), np.uint32(most)
                 words = form, packed
-                add_side.py_func(codes, *ends, cells, values, words, rows, np.uint64(s), sums)
+                sum_side.py_func(codes, *ends, cells, values, words, rows, np.uint64(s), sums)
                 inside = (codes >= least) & (codes <= most)
                 own = values[inside]
                 if len(cells):
                     own = own * np.eye(s)[cells[inside]]
                 np.testing.assert_array_equal(sums, own.sum(axis=0))
     if kind == "alike numbers":
-        assert form == ALIKE
+        assert form == UNIT_WEIGHTS
     if kind == "weighted numbers":
         assert form == 0
 
@@ -281,6 +281,6 @@ def test_accuracy_is_level_with_another_program():
 
 def test_keys_of_numbers_take_no_working_memory_for_each_key():
     columns = [np.arange(10, dtype=np.float32), np.arange(10) % 3]
-    table = make_key_table(columns, np.array([0, 3]), np.array([False, True]))
-    scratch = make_scratch(table, class_target(np.zeros(10, np.int32), 2, None), 10, 1)
+    table = encode_columns_as_keys(columns, np.array([0, 3]), np.array([False, True]))
+    scratch = allocate_scratch(table, make_class_target(np.zeros(10, np.int32), 2, None), 10, 1)
     assert sum(array.nbytes for array in scratch) < 100_000

@@ -41,12 +41,12 @@ from treekit.estimators import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from treekit.grow.forest_builder import make_bootstrap
-from treekit.grow.target_statistics import grid_of, layout_target
+from treekit.grow.forest_builder import make_sampler
+from treekit.grow.target_statistics import choose_part_steps, make_layout_target
 from treekit.kernels.records import Table
 from treekit.model.tree import Split
 from treekit.testing import check_pruner
-from treekit.training.tasks import MOST_CELLS
+from treekit.training.tasks import MAX_CELLS
 
 # ---------------------------------------------------------------- tasks
 
@@ -398,10 +398,10 @@ def test_class_weights_change_no_draw_of_dense_statistics(weights):
     codes = Table(np.zeros((0, 60), np.uint8), np.zeros(0, np.uint32), *4 * [nothing])
     samples = []
     for factors in (None, np.where(y, 3.7, 0.3)):
-        target = layout_target(placed, layout, 2, weights, factors, drawn=True)
+        target = make_layout_target(placed, layout, 2, weights, factors, drawn=True)
         ids = np.arange(60, dtype=np.uint32)
-        bootstrap = make_bootstrap(ids, codes, target)
-        samples.append((bootstrap.ids, bootstrap.sample(np.random.default_rng(0))))
+        bootstrap = make_sampler(ids, codes, target)
+        samples.append((bootstrap.ids, bootstrap.draw_counts(np.random.default_rng(0))))
         expected = target.values / target.values[:, :1]
         assert np.allclose(expected, placed, rtol=1e-9)
     assert np.array_equal(samples[0], samples[1])
@@ -413,7 +413,7 @@ def test_numbers_of_unlike_size_keep_a_grid_fine_enough_for_each():
     layout = Layout(6, lambda *_: placed, lambda stats: stats, tuple("abcdef"))
     weights = np.random.default_rng(0).random(100)
     for factors in (None, np.where(y > 3, 0.0, 1.7)):
-        target = layout_target(placed, layout, 6, weights, factors)
+        target = make_layout_target(placed, layout, 6, weights, factors)
         wanted = placed * (weights * (1.0 if factors is None else factors))[:, None]
         assert np.allclose(target.values, wanted, rtol=1e-9, atol=0.0)
         sums = target.values.sum(axis=0)
@@ -427,10 +427,10 @@ def test_equal_columns_are_cut_into_equal_parts(scale):
     weights = np.random.default_rng(1).random(64) * scale
     inside = np.arange(64) % 5 == 0
     values = np.column_stack([weights, weights * inside, weights * 1e-14, weights])
-    steps = grid_of(values, common=True)
+    steps = choose_part_steps(values, common=True)
     assert steps[0] == steps[1] == steps[3] > steps[2]
-    assert steps[0] == grid_of(values)[0]
-    assert grid_of(values)[1] < steps[1]
+    assert steps[0] == choose_part_steps(values)[0]
+    assert choose_part_steps(values)[1] < steps[1]
 
 
 def test_a_validation_table_is_placed_by_the_layout_of_training():
@@ -486,7 +486,7 @@ def test_inspect_and_predict_tell_the_task_and_its_answers(tmp_path: Path):
     rows.write_text("a,b,c,colour\n1,,2,red\n", encoding="utf-8")
     said = CliRunner().invoke(main, ["inspect", path]).output
     lines = [line.split(maxsplit=1) for line in said.splitlines()]
-    assert [["target", "'cured'"], ["treatment", "'given'"], ["task", "uplift"]] == lines[2:5]
+    assert lines[2:5] == [["target", "'cured'"], ["treatment", "'given'"], ["task", "uplift"]]
     assert lines[5][0] == "predictions"
     assert lines[5][1].startswith("'effect'")
     said = CliRunner().invoke(main, ["predict", path, str(rows)]).output.splitlines()
@@ -589,7 +589,7 @@ LAYOUT = effects(
     [
         ("cells", "laid out a str, not a treekit.Layout"),
         (replace(LAYOUT, size=0), "a layout of 0 cells"),
-        (replace(LAYOUT, size=MOST_CELLS + 1), f"from 1 to {MOST_CELLS}"),
+        (replace(LAYOUT, size=MAX_CELLS + 1), f"from 1 to {MAX_CELLS}"),
         (replace(LAYOUT, size=4.0), r"a layout of 4\.0 cells"),
         (replace(LAYOUT, place=None), "'place' of the layout"),
         (replace(LAYOUT, names=()), "names its answers"),

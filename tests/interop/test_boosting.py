@@ -33,7 +33,7 @@ from treekit.data.encoding import encode_rows
 from treekit.errors import DataError, ModelError, ModelFileError, SettingError
 from treekit.interop.lightgbm import read_lightgbm, recognises_lightgbm
 from treekit.interop.sklearn import read_sklearn
-from treekit.interop.ubjson import MAX_NESTING, decode
+from treekit.interop.ubjson import MAX_NESTING, decode_ubjson
 from treekit.interop.xgboost import read_xgboost, recognises_xgboost
 from treekit.model.scoring import leaf_indices
 from treekit.model.tree import Split
@@ -720,7 +720,7 @@ def test_a_set_of_another_file_s_categories_is_refused(tmp_path: Path) -> None:
 )
 def test_damaged_ubjson_is_refused_by_name(content: bytes, message: str) -> None:
     with pytest.raises(ModelFileError, match=message):
-        decode(content)
+        decode_ubjson(content)
 
 
 def test_ubjson_of_every_type_is_read() -> None:
@@ -728,7 +728,7 @@ def test_ubjson_of_every_type_is_read() -> None:
         b"{i\x01a[$I#U\x02\x00\x01\xff\xffU\x01b[Ti\x7fFZSi\x02hi]"
         b"i\x01cD\x3f\xf8\x00\x00\x00\x00\x00\x00i\x01dCxi\x01e{}i\x01f[#i\x01l\x00\x00\x00\x05}"
     )
-    assert decode(content) == {
+    assert decode_ubjson(content) == {
         "a": [1, -1],
         "b": [True, 127, False, None, "hi"],
         "c": 1.5,
@@ -736,7 +736,7 @@ def test_ubjson_of_every_type_is_read() -> None:
         "e": {},
         "f": [5],
     }
-    assert decode(b"[" * MAX_NESTING + b"]" * MAX_NESTING)
+    assert decode_ubjson(b"[" * MAX_NESTING + b"]" * MAX_NESTING)
 
 
 def test_what_is_read_is_listed_as_rules_that_are_proved_equal_import_xgboost(

@@ -26,7 +26,7 @@ import treekit
 from tests.extremes import EXTREMES, extreme_rows, refused
 from treekit.errors import ExportError, ModelError, ModelFileError
 from treekit.interop.onnx import read_onnx
-from treekit.model.scoring import decide, sums
+from treekit.model.scoring import predict_from_sums, sum_leaf_values
 from treekit.testing import check_importer
 
 MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
@@ -413,9 +413,11 @@ def test_treekit_s_own_graphs_are_read_back_to_the_last_bit(name: str, tmp_path:
             model.unknown,
             model.missing,
         )
-        ours, theirs = sums(read, rows), sums(model, rows)
+        ours, theirs = sum_leaf_values(read, rows), sum_leaf_values(model, rows)
         np.testing.assert_array_equal(ours, theirs)
-        np.testing.assert_array_equal(decide(read, ours), decide(model, theirs))
+        np.testing.assert_array_equal(
+            predict_from_sums(read, ours), predict_from_sums(model, theirs)
+        )
         if model.n_nodes > LARGE or model.n_trees > LARGE // 100:
             return
 

@@ -44,8 +44,8 @@ from treekit.errors import ModelError, ModelFileError, PluginError, SettingError
 from treekit.export.onnx import export_onnx
 from treekit.interop import read_model
 from treekit.interop.builtin import treekit_importers
-from treekit.interop.sklearn import read_sklearn, recognises_sklearn, tree_of
-from treekit.interop.skops import _array as stored_array
+from treekit.interop.sklearn import convert_tree, read_sklearn, recognises_sklearn
+from treekit.interop.skops import _read_array as stored_array
 from treekit.interop.skops import read_skops
 from treekit.model.model import Model
 from treekit.model.tree import Split
@@ -211,7 +211,7 @@ def damaged_tree(**changes: Any) -> SimpleNamespace:
 
 def test_missing_values_to_the_left_of_minus_infinity_are_a_missing_split() -> None:
     schema = read_sklearn(DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1])).schema
-    tree = tree_of(damaged_tree(), schema)
+    tree = convert_tree(damaged_tree(), schema)
     check_tree(tree, schema)
     assert tree.kind[0] == Split.MISSING
     np.testing.assert_array_equal(tree.value[1:], [[2.0, 0.0], [0.0, 2.0]])
@@ -231,7 +231,7 @@ def test_missing_values_to_the_left_of_minus_infinity_are_a_missing_split() -> N
 def test_trees_that_no_fit_makes_are_refused(changes: dict[str, Any], message: str) -> None:
     schema = read_sklearn(DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1])).schema
     with pytest.raises(ModelError, match=message):
-        tree_of(damaged_tree(**changes), schema)
+        convert_tree(damaged_tree(**changes), schema)
 
 
 def test_thresholds_between_float32_neighbours_keep_every_side() -> None:

@@ -22,14 +22,14 @@ from numba.core.compiler_machinery import FunctionPass, PassManager, register_pa
 
 from tests.growing import grow, recipe_of
 from tests.reference.grow import Problem
-from treekit.components.criteria import quantile_loss
+from treekit.components.criteria import make_quantile_loss
 from treekit.data import out_of_core as room
-from treekit.data.out_of_core import lines_of
+from treekit.data.out_of_core import copy_row_major
 from treekit.data.schema import Column, Schema
 from treekit.grow.compile_criterion import compile_criterion
 from treekit.grow.compile_plugin import Origin
 from treekit.grow.recipe import GrownTree, Recipe
-from treekit.grow.route import route
+from treekit.grow.route import compute_node_statistics
 from treekit.grow.tree_builder import grow_tree
 from treekit.kernels import axis_splits as axis
 from treekit.kernels import feature_codes as keys
@@ -50,15 +50,15 @@ from treekit.kernels import score_batch as predict
 from treekit.kernels import score_batch as straight
 from treekit.kernels import score_fractional as divided
 from treekit.kernels import score_row as single
-from treekit.kernels.compile import Compiled, Finder, Linked
-from treekit.kernels.node_statistics import CODE_OF, lanes_of
-from treekit.kernels.node_statistics import tally as tally_tally
-from treekit.kernels.random_splits import find_random
-from treekit.kernels.records import Ways
+from treekit.kernels.compile import KernelDispatcher, LinkedFunction, SplitterKernel
+from treekit.kernels.node_statistics import CODE_OF, pack_lanes
+from treekit.kernels.node_statistics import tally_codes as tally_tally
+from treekit.kernels.random_splits import find_random_split
+from treekit.kernels.records import SplitRules
 from treekit.model import scoring as scorer
 from treekit.model.builder import build_tree, leaf, oblique, subset, threshold
 from treekit.model.model import make_model
-from treekit.rule_learning.c45rules import rate_bound
+from treekit.rule_learning.c45rules import make_rate_bound
 
 # ---------------------------------------------------------------- kernel style
 
@@ -160,9 +160,11 @@ def test_subscripts_in_growth_are_unsigned() -> None:
     problem = Problem(columns, [rng.randrange(2) for _ in range(40)], [None, 3], "gini", 2)
     recipe = recipe_of(problem)
     grow(problem)
-    parts = grow(problem, ways=Ways(known_only=True), fractional=True)
-    route(parts.tree, recipe.table, parts.rows, 2, fractional=True)
-    signed = signed_subscripts(axis.find_axis.py_func, recipe.splitter.find.pointer_signature.args)
+    parts = grow(problem, ways=SplitRules(known_only=True), fractional=True)
+    compute_node_statistics(parts.tree, recipe.table, parts.rows, 2, fractional=True)
+    signed = signed_subscripts(
+        axis.find_axis_split.py_func, recipe.splitter.find.pointer_signature.args
+    )
     more, checked = signed_in(growing, move, tally, axis, fractional, leading)
     assert signed + more == []
     assert checked >= 8  # the search, the loop over nodes, parts, and what they call
@@ -175,8 +177,8 @@ def test_subscripts_in_searches_of_quantiles_are_unsigned() -> None:
     level = Fraction(1, 2)
     y = [rng.random() for _ in range(40)]
     problem = Problem(columns, y, [None, 3], "quantile", quantile=level)
-    part = compile_criterion(quantile_loss(0.5), 4, True, Origin("criterion", "quantile"))
-    search: Any = rank_axis.find_rank_axis
+    part = compile_criterion(make_quantile_loss(0.5), 4, True, Origin("criterion", "quantile"))
+    search: Any = rank_axis.find_quantile_split
     search.compile(recipe_of(problem, part).splitter.find.pointer_signature.args)
     signed, checked = signed_in(rank_axis, rank_groups, rank_levels, rank_many, ranks, bitset)
     assert signed == []
@@ -190,7 +192,7 @@ def test_subscripts_in_scoring_are_unsigned(missing: Any) -> None:
     below = oblique({"x": 2.0}, 1.0, leaf([1, 0]), leaf([0, 1]))
     tree = build_tree(subset("c", ["a"], below, leaf([1, 1])), schema)
     model = make_model(schema, [tree], missing=missing)
-    scorer.sums(model, np.zeros((20, 2)))
+    scorer.sum_leaf_values(model, np.zeros((20, 2)))
     scorer.leaf_indices(model, np.zeros((20, 2)))
     modules = (divided, keys) if missing == "fractional" else (predict, derived, keys)
     signed, checked = signed_in(*modules)
@@ -212,13 +214,13 @@ def test_subscripts_in_scoring_a_row_or_a_single_tree_are_unsigned() -> None:
 @pytest.mark.system
 def test_subscripts_in_dropping_conditions_are_unsigned() -> None:
     sets, node = np.zeros((3, 1), np.uint64), np.array([1, 2])
-    bound = rate_bound(0.25)
+    bound = make_rate_bound(0.25)
     kept, rates = np.zeros(2, np.bool_), np.zeros(2)
     classes = sets[:2].copy()
     dropping.drop_conditions(
         sets, node, node, node - 1, classes, sets[0].copy(), rates[:0], bound, kept, rates
     )
-    dropping.weigh(sets, rates, np.zeros(3))
+    dropping.weigh_sets(sets, rates, np.zeros(3))
     signed, checked = signed_in(dropping)
     assert signed == []
     assert checked >= 4
@@ -356,7 +358,7 @@ def problem(**more: Any) -> Problem:
     return Problem([*columns, levels.tolist()], y.tolist(), [None] * 4 + [9], **more)
 
 
-DRAWN = Finder(find_random, bounded=True)
+DRAWN = SplitterKernel(find_random_split, supports_monotonic=True)
 KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "exact": ({"criterion": "gini", "n_classes": 2}, {}),
     "histogram": ({"criterion": "gini", "n_classes": 2, "max_bins": 40}, {}),
@@ -379,7 +381,7 @@ def grown_by(recipe: Recipe) -> GrownTree:
     """A tree of three quarters of the rows; the others are held out."""
     ids = np.arange(ROWS, dtype=np.uint32)
     held = ids % 4 == 0
-    rows = recipe.target.rows(ids[~held], None), recipe.target.rows(ids[held], None)
+    rows = recipe.target.select_rows(ids[~held], None), recipe.target.select_rows(ids[held], None)
     return grow_tree(recipe, *rows, np.random.default_rng(1))
 
 
@@ -393,10 +395,10 @@ def test_trees_are_the_same_along_lines_and_down_columns(kind: str) -> None:
     given, parts = KINDS[kind]
     if "quantile" in given:
         origin = Origin("criterion", "quantile")
-        parts = {"criterion": compile_criterion(quantile_loss(0.5), 4, True, origin)}
+        parts = {"criterion": compile_criterion(make_quantile_loss(0.5), 4, True, origin)}
     recipe = recipe_of(problem(**given), **parts)
-    assert recipe.lines is not None
-    along, down = grown_by(recipe), grown_by(replace(recipe, lines=None))
+    assert recipe.row_major_codes is not None
+    along, down = grown_by(recipe), grown_by(replace(recipe, row_major_codes=None))
     assert along.tree.n_leaves > 50
     for field in fields(along.tree):
         ours, theirs = getattr(along.tree, field.name), getattr(down.tree, field.name)
@@ -408,15 +410,15 @@ def test_trees_are_the_same_along_lines_and_down_columns(kind: str) -> None:
 @pytest.mark.parametrize("rows", [1, 7, 2_048, 5_000])
 def test_lines_are_the_matrix_row_by_row(rows: int) -> None:
     codes = np.random.default_rng(0).integers(0, 255, (3, rows)).astype(np.uint8)
-    lines = lines_of(codes)
+    lines = copy_row_major(codes)
     assert lines is not None
     assert lines.tolist() == codes.T.reshape(-1).tolist()
 
 
 def test_there_are_no_lines_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "_free_memory", lambda: 1_000.0)
-    assert lines_of(np.zeros((2, 51), np.uint8)) is None
-    assert lines_of(np.zeros((2, 50), np.uint8)) is not None
+    monkeypatch.setattr(room, "_get_free_memory", lambda: 1_000.0)
+    assert copy_row_major(np.zeros((2, 51), np.uint8)) is None
+    assert copy_row_major(np.zeros((2, 50), np.uint8)) is not None
 
 
 # ---------------------------------------------------------------- tally
@@ -429,7 +431,7 @@ def tallied(  # type: ignore[no-untyped-def]
     sums,
 ):  # fmt: skip
     """`tally` as a search calls it: the codes present, and the width of lanes."""
-    width = lanes_of(cells, values, np.uint64(len(ids)), np.uint64(s), weight, lanes)
+    width = pack_lanes(cells, values, np.uint64(len(ids)), np.uint64(s), weight, lanes)
     count = tally_tally(
         codes, first, step, n_codes, ids, cells, values, np.uint64(s), work, words, counts, flat,
         width, lanes, sums,
@@ -534,7 +536,7 @@ def test_a_loop_that_was_unrolled_once_may_be_unrolled_where_it_is_called() -> N
         return total
 
     vector = nb.float64[::1]
-    for kind, banned in ((Compiled, True), (Linked, False)):
+    for kind, banned in ((KernelDispatcher, True), (LinkedFunction, False)):
         dispatcher: Any = kind(squares)
         dispatcher.compile((vector,))
         linked = dispatcher.overloads[(vector,)].library._get_module_for_linking()

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import treekit
-from treekit.components.criteria import gain_ratio
+from treekit.components.criteria import make_gain_ratio
 from treekit.model.model import Model
 
 TABLES = Path(__file__).parents[1] / "tables"
@@ -138,7 +138,7 @@ def test_a_column_offers_the_level_of_the_largest_gain_or_of_the_largest_ratio()
 
 
 def ratio(parent: list[float], children: list[list[float]], **settings: Any) -> float:
-    functions = gain_ratio(**settings)
+    functions = make_gain_ratio(**settings)
     assert functions.score is not None
     return functions.score(np.array(parent), np.array(children))
 
@@ -157,7 +157,7 @@ def test_missing_rows_are_a_branch_of_the_split_information_or_not() -> None:
 
 
 def choice(gains: list[float], scores: list[float], levels: list[float], **settings: Any) -> int:
-    functions = gain_ratio(**settings)
+    functions = make_gain_ratio(**settings)
     assert functions.choose is not None
     return functions.choose(np.array(gains), np.array(scores), np.array(levels))
 

@@ -18,7 +18,7 @@ import pytest
 
 from tests.growing import grow
 from tests.reference.grow import Problem
-from treekit.components.criteria import gain_ratio
+from treekit.components.criteria import make_gain_ratio
 from treekit.data.schema import Column, Schema
 from treekit.model.builder import build_tree, leaf, oblique, threshold
 from treekit.model.model import Model, make_model
@@ -92,7 +92,7 @@ def test_the_row_number_has_the_largest_gain_and_a_small_ratio() -> None:
     by_gain = grow(problem).tree
     assert by_gain.feature[0] == 1
     assert round(float(by_gain.gain[0]), 3) == 0.998
-    functions = gain_ratio()
+    functions = make_gain_ratio()
     assert functions.score is not None
     branches = np.array([[1.0 - good, good] for good in problem.y])
     ratio = functions.score(branches.sum(axis=0), branches)

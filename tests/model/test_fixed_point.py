@@ -21,18 +21,18 @@ from treekit.model import links
 from treekit.model.builder import build_tree, leaf, multiway, threshold
 from treekit.model.fixed_point import (
     MAX_TREES,
-    UNITS,
-    double_threshold,
-    floor_to,
-    grid_shape,
-    quotas,
-    regression_grid,
-    threshold_between,
-    units_per_tree,
+    UNIT_BUDGET,
+    apportion,
+    compute_grid_shape,
+    count_tree_units,
+    fit_regression_grid,
+    floor_to_dtype,
+    place_threshold,
+    to_double_threshold,
 )
-from treekit.model.links import LIMIT, exp, sigmoid, softmax
+from treekit.model.links import EXP_LIMIT, exp, sigmoid, softmax
 from treekit.model.model import Model, make_model
-from treekit.model.scoring import sums
+from treekit.model.scoring import sum_leaf_values
 from treekit.rules import parse_rules
 
 # ---------------------------------------------------------------- portable
@@ -101,15 +101,15 @@ def largest_remainder(weights: list[int], units: int) -> list[int]:
 
 @given(trees, dtypes)
 def test_all_votes_of_a_forest_fit_the_float_types_integers(n_trees, dtype):
-    share = units_per_tree(n_trees, dtype)
+    share = count_tree_units(n_trees, dtype)
     assert share >= 1
-    assert share * n_trees <= UNITS[dtype] < (share + 1) * n_trees
+    assert share * n_trees <= UNIT_BUDGET[dtype] < (share + 1) * n_trees
 
 
 @pytest.mark.parametrize("n_trees", [0, -1, MAX_TREES + 1])
 def test_a_number_of_trees_outside_the_bounds_is_refused(n_trees):
     with pytest.raises(ModelError, match=str(MAX_TREES)):
-        units_per_tree(n_trees, "float32")
+        count_tree_units(n_trees, "float32")
 
 
 whole_weights = st.lists(st.integers(0, 2**26), min_size=1, max_size=12).filter(any)
@@ -120,16 +120,16 @@ whole_weights = st.lists(st.integers(0, 2**26), min_size=1, max_size=12).filter(
 @example([1, 1, 1], 1, "float32")
 @example([0, 5, 0, 5], 3, "float64")
 def test_quotas_are_the_largest_remainders_in_exact_integers(weights, n_trees, dtype):
-    units = units_per_tree(n_trees, dtype)
-    assert quotas([weights], units)[0].tolist() == largest_remainder(weights, units)
+    units = count_tree_units(n_trees, dtype)
+    assert apportion([weights], units)[0].tolist() == largest_remainder(weights, units)
 
 
 @given(st.integers(2, 9), st.integers(1, 2**20), trees)
 def test_equal_remainders_go_to_the_lower_class(n_classes, weight, n_trees):
-    units = units_per_tree(n_trees, "float32")
+    units = count_tree_units(n_trees, "float32")
     low, more = divmod(units, n_classes)
     expected = [low + 1] * more + [low] * (n_classes - more)
-    assert quotas([[weight] * n_classes], units)[0].tolist() == expected
+    assert apportion([[weight] * n_classes], units)[0].tolist() == expected
 
 
 any_weights = st.lists(
@@ -146,8 +146,8 @@ any_weights = st.lists(
 def test_quotas_of_any_weights_share_all_units_and_keep_the_order_within_a_unit(
     weights, n_trees, dtype
 ):
-    units = units_per_tree(n_trees, dtype)
-    share = quotas([weights], units)[0].tolist()
+    units = count_tree_units(n_trees, dtype)
+    share = apportion([weights], units)[0].tolist()
     assert sum(share) == units
     assert min(share) >= 0
     # Weights that round to the same whole number tie, and the lower class may be the lighter.
@@ -157,9 +157,9 @@ def test_quotas_of_any_weights_share_all_units_and_keep_the_order_within_a_unit(
 
 @given(any_weights, trees)
 def test_quotas_of_fractional_weights_are_near_the_exact_share(weights, n_trees):
-    units = units_per_tree(n_trees, "float32")
+    units = count_tree_units(n_trees, "float32")
     total = sum(Fraction(w) for w in weights)
-    for w, share in zip(weights, quotas([weights], units)[0].tolist(), strict=True):
+    for w, share in zip(weights, apportion([weights], units)[0].tolist(), strict=True):
         assert abs(share - Fraction(w) * units / total) <= 1 + Fraction(
             units * 2 * len(weights), 2**26
         )
@@ -167,20 +167,20 @@ def test_quotas_of_fractional_weights_are_near_the_exact_share(weights, n_trees)
 
 @given(st.lists(whole_weights.map(lambda w: (w * 4)[:4]).filter(any), min_size=2, max_size=5))
 def test_a_leafs_quotas_do_not_depend_on_its_neighbours(rows):
-    together = quotas([*rows, [0.3, 0.1, 0.2, 0.4]], 2**24)[:-1]
-    alone = np.concatenate([quotas([row], 2**24) for row in rows])
+    together = apportion([*rows, [0.3, 0.1, 0.2, 0.4]], 2**24)[:-1]
+    alone = np.concatenate([apportion([row], 2**24) for row in rows])
     np.testing.assert_array_equal(together, alone)
 
 
 @pytest.mark.parametrize("weights", [[0, 0], [1, -1], [math.nan, 1], [math.inf, 1]])
 def test_weights_that_are_no_shares_are_refused(weights):
     with pytest.raises(ModelError, match="class weights"):
-        quotas([weights], 2**24)
+        apportion([weights], 2**24)
 
 
 @given(st.integers(1, 300), st.randoms(use_true_random=False))
 def test_votes_sum_exactly_in_float32_in_any_order(n_trees, random):
-    units = units_per_tree(n_trees, "float32")
+    units = count_tree_units(n_trees, "float32")
     votes = [random.randint(0, units) for _ in range(n_trees)]
     for _ in range(3):
         random.shuffle(votes)
@@ -199,7 +199,7 @@ def test_votes_sum_exactly_in_float32_in_any_order(n_trees, random):
 @example(2.0**-150, "float32")
 @example(-(2.0**-150), "float32")
 def test_floor_to_is_the_largest_number_not_above(value, dtype):
-    floor = float(floor_to(value, dtype))
+    floor = float(floor_to_dtype(value, dtype))
     assert is_of(floor, dtype)
     assert floor <= value < next_up(floor, dtype)
     assert math.copysign(1, floor) == 1 or floor < 0  # never -0.0
@@ -233,7 +233,7 @@ def neighbours(draw):
 @example((-0.0, 5e-324, "float64"))
 def test_threshold_between_is_the_largest_number_not_above_the_midpoint(pair):
     left, right, dtype = pair
-    t = float(threshold_between(left, right, dtype))
+    t = float(place_threshold(left, right, dtype))
     middle = (Fraction(left) + Fraction(right)) / 2
     assert is_of(t, dtype)
     assert left <= t < right
@@ -242,7 +242,7 @@ def test_threshold_between_is_the_largest_number_not_above_the_midpoint(pair):
 
 
 def test_threshold_between_takes_arrays():
-    t = threshold_between([0.0, 1.0, -3.0], [1.0, 4.0, -2.0], "float32")
+    t = place_threshold([0.0, 1.0, -3.0], [1.0, 4.0, -2.0], "float32")
     assert t.tolist() == [0.5, 2.5, -2.5]
 
 
@@ -256,7 +256,7 @@ def test_threshold_between_takes_arrays():
 @example(2.0**-126)
 @example(1.0)
 def test_double_threshold_is_the_last_double_that_rounds_to_the_left(t):
-    last = float(double_threshold(t))
+    last = float(to_double_threshold(t))
     assert math.isfinite(last)
     assert to_float32(last) <= t
     assert to_float32(math.nextafter(last, math.inf)) > t
@@ -264,7 +264,7 @@ def test_double_threshold_is_the_last_double_that_rounds_to_the_left(t):
 
 @given(st.one_of(singles, st.sampled_from(EXTREMES["float32"])), doubles, st.integers(-4, 4))
 def test_testing_the_double_threshold_is_testing_the_rounded_input(t, elsewhere, steps):
-    last = float(double_threshold(t))
+    last = float(to_double_threshold(t))
     up = next_up(t, "float32")
     down = -next_up(-t, "float32")
     probes = [elsewhere, math.inf, -math.inf, 0.0, -0.0, to_float32(elsewhere)]
@@ -281,7 +281,7 @@ def test_double_threshold_holds_for_many_random_bit_patterns():
     bits = rng.integers(0, 2**32, 200_000, dtype=np.uint64).astype(np.uint32)
     t = bits.view(np.float32)
     t = t[np.isfinite(t)]
-    last = double_threshold(t)
+    last = to_double_threshold(t)
     with np.errstate(over="ignore"):
         assert np.all(last.astype(np.float32) <= t)
         assert np.all(np.nextafter(last, np.inf).astype(np.float32) > t)
@@ -292,11 +292,11 @@ def test_double_threshold_holds_for_many_random_bit_patterns():
 
 @given(trees)
 def test_limbs_of_a_float32_grid_sum_exactly_over_all_trees(n_trees):
-    base, limit = grid_shape(n_trees, "float32")
-    grid = regression_grid(1.0, n_trees, "float32")
+    base, limit = compute_grid_shape(n_trees, "float32")
+    grid = fit_regression_grid(1.0, n_trees, "float32")
     assert base & (base - 1) == 0
     for v in (limit, -limit, base // 2, -(base // 2), base // 2 - 1, limit - base // 2):
-        high, low = (int(limb) for limb in grid.limbs(np.array(v)))
+        high, low = (int(limb) for limb in grid.split_limbs(np.array(v)))
         assert high * base + low == v
         assert abs(low) <= base // 2
         assert n_trees * abs(high) <= 2**24
@@ -306,9 +306,9 @@ def test_limbs_of_a_float32_grid_sum_exactly_over_all_trees(n_trees):
 @given(trees)
 @example(1)
 def test_a_float64_grid_has_one_limb_whose_sums_are_exact(n_trees):
-    _, limit = grid_shape(n_trees, "float64")
-    grid = regression_grid(1.0, n_trees, "float64")
-    high, low = grid.limbs(np.array([limit, -limit, 0, 1]))
+    _, limit = compute_grid_shape(n_trees, "float64")
+    grid = fit_regression_grid(1.0, n_trees, "float64")
+    high, low = grid.split_limbs(np.array([limit, -limit, 0, 1]))
     assert high.tolist() == [0, 0, 0, 0]
     assert low.tolist() == [limit, -limit, 0, 1]
     assert n_trees * limit <= 2**53
@@ -316,11 +316,11 @@ def test_a_float64_grid_has_one_limb_whose_sums_are_exact(n_trees):
 
 @given(st.integers(1, 200), st.randoms(use_true_random=False))
 def test_float32_sums_of_the_limbs_are_exact_in_any_order(n_trees, random):
-    grid = regression_grid(1.0, n_trees, "float32")
+    grid = fit_regression_grid(1.0, n_trees, "float32")
     values = [random.choice([-1, 1]) * random.randint(0, grid.limit) for _ in range(n_trees)]
     for _ in range(3):
         random.shuffle(values)
-        limbs = np.stack(grid.limbs(np.array(values))).astype(np.float32)
+        limbs = np.stack(grid.split_limbs(np.array(values))).astype(np.float32)
         high, low = np.add.accumulate(limbs, axis=1)[:, -1].tolist()  # one by one, in order
         assert high * grid.base + low == sum(values)
 
@@ -338,7 +338,7 @@ largest_values = st.one_of(
 @example(5e-324, 1, "float32")
 @example(0.0, 1, "float64")
 def test_the_grid_holds_the_largest_value_within_half_a_step(largest, n_trees, dtype):
-    grid = regression_grid(largest, n_trees, dtype)
+    grid = fit_regression_grid(largest, n_trees, dtype)
     top, bottom = grid.to_grid([largest, -largest]).tolist()
     assert top == -bottom
     assert top <= grid.bound <= grid.limit
@@ -351,21 +351,21 @@ def test_the_grid_holds_the_largest_value_within_half_a_step(largest, n_trees, d
 
 @given(st.floats(2.0**-900, allow_infinity=False), trees, dtypes)
 def test_the_grid_is_the_finest_that_holds_the_largest_value(largest, n_trees, dtype):
-    grid = regression_grid(largest, n_trees, dtype)
+    grid = fit_regression_grid(largest, n_trees, dtype)
     finer = Fraction(2) ** (grid.exponent - 1)
     assert Fraction(largest) / finer > grid.limit
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50), dtypes)
 def test_a_regression_value_is_the_mean_of_the_grid_values_rounded_once(values, dtype):
-    grid = regression_grid(max(abs(v) for v in values), len(values), dtype)
+    grid = fit_regression_grid(max(abs(v) for v in values), len(values), dtype)
     total = int(grid.to_grid(values).sum())
     exact = Fraction(total, len(values)) * Fraction(2) ** grid.exponent
     assert math.ldexp(total / len(values), grid.exponent) == float(exact)
 
 
 def test_one_outlier_does_not_swallow_the_other_values():
-    grid = regression_grid(1e9, 100, "float32")
+    grid = fit_regression_grid(1e9, 100, "float32")
     v = grid.to_grid([1e9, 3.25, -0.5])
     back = np.ldexp(v.astype(np.float64), grid.exponent)
     np.testing.assert_allclose(back, [1e9, 3.25, -0.5], rtol=0, atol=1e-3)
@@ -374,7 +374,7 @@ def test_one_outlier_does_not_swallow_the_other_values():
 @pytest.mark.parametrize("largest", [math.inf, math.nan])
 def test_leaf_values_that_are_not_finite_are_refused(largest):
     with pytest.raises(ModelError, match="finite"):
-        regression_grid(largest, 1, "float32")
+        fit_regression_grid(largest, 1, "float32")
 
 
 # ---------------------------------------------------------------- links
@@ -424,7 +424,9 @@ def rows_of(n=500, seed=1):
 def margins_of(model, rows):
     """The definition, in plain arithmetic: leaf values added up as fractions."""
     exponent = model.exponent
-    return np.array([[math.ldexp(u, exponent) for u in row] for row in sums(model, rows).tolist()])
+    return np.array(
+        [[math.ldexp(u, exponent) for u in row] for row in sum_leaf_values(model, rows).tolist()]
+    )
 
 
 MODELS = {
@@ -445,14 +447,14 @@ def true_exp(x: float) -> Decimal:
 
 def test_exp_is_within_two_units_in_the_last_place():
     rng = np.random.default_rng(0)
-    x = np.concatenate([rng.uniform(-LIMIT, LIMIT, 2000), rng.normal(size=2000) * 3])
+    x = np.concatenate([rng.uniform(-EXP_LIMIT, EXP_LIMIT, 2000), rng.normal(size=2000) * 3])
     for value, said in zip(x.tolist(), exp(x).tolist(), strict=True):
         assert abs(Decimal(said) - true_exp(value)) <= 2 * Decimal(math.ulp(said))
 
 
 def test_exp_of_whole_multiples_and_of_the_limits():
     assert exp(np.array([0.0, -0.0])).tolist() == [1.0, 1.0]
-    beyond = exp(np.array([LIMIT, 1e300, -LIMIT, -1e300]))
+    beyond = exp(np.array([EXP_LIMIT, 1e300, -EXP_LIMIT, -1e300]))
     assert beyond[0] == beyond[1] > 1e304
     assert 0 < beyond[2] == beyond[3] < 1e-303
 
@@ -616,5 +618,5 @@ def test_links_are_what_they_were_when_files_were_written():
         links.LOG2_E,
         links.LN2_HIGH,
         links.LN2_LOW,
-        links.LIMIT,
+        links.EXP_LIMIT,
     )

@@ -40,9 +40,16 @@ from treekit.model.builder import (
 )
 from treekit.model.json_values import from_json, to_json
 from treekit.model.model import Model, make_model
-from treekit.model.model_file import VERSION, array_bytes, load, narrowest, read_array, save
-from treekit.model.scoring import sums
-from treekit.model.tree import DTYPES, Split, Tree
+from treekit.model.model_file import (
+    FORMAT_VERSION,
+    decode_array,
+    encode_array,
+    load,
+    narrow_dtype,
+    save,
+)
+from treekit.model.scoring import sum_leaf_values
+from treekit.model.tree import FIELD_DTYPES, Split, Tree
 from treekit.model.validation import check_tree
 
 # ---------------------------------------------------------------- store
@@ -91,7 +98,7 @@ def assert_same_model(a: Model, b: Model) -> None:
         assert getattr(a, name) == getattr(b, name), name
     np.testing.assert_array_equal(a.units, b.units)
     for one, other in zip(a.trees, b.trees, strict=True):
-        for name in DTYPES:
+        for name in FIELD_DTYPES:
             first, second = getattr(one, name), getattr(other, name)
             assert first.dtype == second.dtype
             np.testing.assert_array_equal(first, second, err_msg=name)
@@ -224,9 +231,9 @@ def test_json_that_was_never_written_is_refused(value):
     ],
 )
 def test_arrays_are_stored_in_the_narrowest_exact_type(array, expected):
-    narrow = narrowest(array)
+    narrow = narrow_dtype(array)
     assert narrow.dtype == expected
-    back = read_array(array_bytes(narrow), array.dtype)
+    back = decode_array(encode_array(narrow), array.dtype)
     assert back.tobytes() == array.tobytes()
 
 
@@ -235,7 +242,10 @@ def test_arrays_are_written_byte_for_byte_as_numpy_does(shape):
     array = np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
     buffer = io.BytesIO()
     np.lib.format.write_array(buffer, array, version=(1, 0), allow_pickle=False)
-    for back in (read_array(buffer.getvalue(), np.int32), np.load(io.BytesIO(array_bytes(array)))):
+    for back in (
+        decode_array(buffer.getvalue(), np.int32),
+        np.load(io.BytesIO(encode_array(array))),
+    ):
         assert (back.dtype, back.shape) == (array.dtype, shape)
         np.testing.assert_array_equal(back, array)
 
@@ -325,12 +335,16 @@ def test_a_file_that_is_no_model_is_refused_by_name(content, tmp_path):
 
 
 def test_a_newer_file_names_both_versions(saved):
-    header = json.loads(entry(saved, "model.json")) | {"version": VERSION + 6, "novelty": [1]}
+    header = json.loads(entry(saved, "model.json")) | {
+        "version": FORMAT_VERSION + 6,
+        "novelty": [1],
+    }
     rewritten(
         saved, {"model.json": json.dumps(header).encode(), "novelty.npy": b"", "kind.npy": None}
     )
     with pytest.raises(
-        ModelFileError, match=f"version {VERSION + 6}.*up to version {VERSION}; upgrade"
+        ModelFileError,
+        match=f"version {FORMAT_VERSION + 6}.*up to version {FORMAT_VERSION}; upgrade",
     ):
         load(saved)
 
@@ -385,7 +399,7 @@ def test_deeply_nested_settings_are_refused(saved):
 
 
 def npy(values, dtype: str) -> bytes:
-    return array_bytes(np.array(values, dtype=dtype))
+    return encode_array(np.array(values, dtype=dtype))
 
 
 def npy_header(descr: str, shape: str, body: bytes = b"") -> bytes:
@@ -509,7 +523,7 @@ def check_harmless(path: Path) -> bool:
         return False
     for tree in model.trees:
         check_tree(tree, model.schema)
-    sums(model, np.zeros((3, model.schema.n_features)))
+    sum_leaf_values(model, np.zeros((3, model.schema.n_features)))
     return True
 
 
@@ -614,7 +628,7 @@ def large_model(n_trees: int, depth: int) -> Model:
             first_child=np.where(is_leaf, -1, 2 * node + 1),
             n_children=np.where(is_leaf, 0, 2),
             missing=np.zeros(n),
-            level_start=np.zeros(n + 1),
+            level_offsets=np.zeros(n + 1),
             level_branch=np.zeros(0),
             value=rng.integers(1, 50, (n, 2)),
             weight=np.ones(n),
@@ -664,7 +678,7 @@ def test_a_hostile_chain_of_many_nodes_is_refused_at_once(tmp_path):
         "weight": np.ones(n),
         "gain": np.zeros(n),
     }
-    rewritten(path, {f"{name}.npy": array_bytes(narrowest(a)) for name, a in arrays.items()})
+    rewritten(path, {f"{name}.npy": encode_array(narrow_dtype(a)) for name, a in arrays.items()})
     started = time.process_time()
     with pytest.raises(ModelFileError, match="deeper than 5000"):
         load(path)

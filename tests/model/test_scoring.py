@@ -18,7 +18,7 @@ from tests.strategies import ALL_KINDS, matrices, models
 from tests.tiers import by_size
 from treekit.data.schema import Column, Schema
 from treekit.errors import DataError, ModelError
-from treekit.kernels.feature_codes import GROUP
+from treekit.kernels.feature_codes import GROUP_SIZE
 from treekit.model import scoring as scorer
 from treekit.model.builder import (
     Node,
@@ -32,7 +32,7 @@ from treekit.model.builder import (
     threshold,
 )
 from treekit.model.model import Model, make_model
-from treekit.model.scoring import decide, probabilities, sums
+from treekit.model.scoring import compute_probabilities, predict_from_sums, sum_leaf_values
 from treekit.model.tree import Split, Tree
 
 # ---------------------------------------------------------------- predict
@@ -88,7 +88,7 @@ def random_tree(rng: np.random.Generator, schema: Schema, n_inner: int) -> Tree:
         first_child=first_child,
         n_children=np.where(inner, 2, 0),
         missing=np.where(at, rng.integers(0, 2, n), 0),
-        level_start=np.zeros(n + 1),
+        level_offsets=np.zeros(n + 1),
         level_branch=np.zeros(0),
         value=rng.integers(1, 9, (n, schema.n_values)),
         weight=np.ones(n),
@@ -113,10 +113,12 @@ def test_sums_of_any_model_equal_the_oracles(data):
     model = data.draw(models(kinds=ALL_KINDS))
     matrix = data.draw(matrices(model))
     expected = oracle_sums(model, matrix)
-    np.testing.assert_array_equal(scorer.sums(model, matrix), expected)
+    np.testing.assert_array_equal(scorer.sum_leaf_values(model, matrix), expected)
     # More than a group of rows.
-    many = np.repeat(matrix, GROUP, axis=0)
-    np.testing.assert_array_equal(scorer.sums(model, many), np.repeat(expected, GROUP, axis=0))
+    many = np.repeat(matrix, GROUP_SIZE, axis=0)
+    np.testing.assert_array_equal(
+        scorer.sum_leaf_values(model, many), np.repeat(expected, GROUP_SIZE, axis=0)
+    )
 
 
 @SLOW
@@ -125,8 +127,10 @@ def test_answers_of_any_model_equal_the_oracles(data):
     model = data.draw(models(kinds=ALL_KINDS))
     matrix = data.draw(matrices(model))
     schema = model.schema
-    sums = scorer.sums(model, matrix)
-    answers = scorer.decide(model, sums).reshape(len(matrix), len(schema.outputs)).tolist()
+    sums = scorer.sum_leaf_values(model, matrix)
+    answers = (
+        scorer.predict_from_sums(model, sums).reshape(len(matrix), len(schema.outputs)).tolist()
+    )
     expected = [evaluate.predict(model, row) for row in matrix.tolist()]
     expected = expected if schema.more else [[answer] for answer in expected]
     if schema.task == "regression":
@@ -134,7 +138,7 @@ def test_answers_of_any_model_equal_the_oracles(data):
         return
     classes = [output.classes for output in schema.outputs]
     assert answers == [[c[k] for c, k in zip(classes, ks, strict=True)] for ks in expected]
-    found = scorer.probabilities(model, sums)
+    found = scorer.compute_probabilities(model, sums)
     found = np.concatenate(found, axis=1) if schema.more else found
     assert found.tolist() == [evaluate.probabilities(model, row) for row in matrix.tolist()]
 
@@ -168,7 +172,9 @@ def test_an_oblique_split_adds_in_double_and_an_undefined_sum_goes_the_missing_w
         rows = [[1.0, 1.0], [2.0**-40, 0.0], [2.0**-39, 0.0], [np.inf, 1.0], [1.0, np.inf]]
         rows += [[np.inf, np.inf], [NAN, 1.0], [1.0, NAN]]
         expected = [0, 0, 1, 1, 0, side, side, side]
-        found = scorer.decide(model, scorer.sums(model, np.array(rows))).tolist()
+        found = scorer.predict_from_sums(
+            model, scorer.sum_leaf_values(model, np.array(rows))
+        ).tolist()
         assert found == expected
 
 
@@ -180,7 +186,7 @@ def test_the_first_surrogate_that_is_known_decides():
     root = threshold("a", 1.0, leaf([1, 0]), leaf([0, 1]), 1, others)
     model = make_model(schema, [build_tree(root, schema)], missing="surrogate")
     rows = [[1, 9, 1], [NAN, 9, 1], [NAN, 1, 0], [NAN, 5, 2], [NAN, 6, NAN], [NAN, NAN, 2]]
-    found = scorer.decide(model, scorer.sums(model, np.array(rows)))
+    found = scorer.predict_from_sums(model, scorer.sum_leaf_values(model, np.array(rows)))
     assert found.tolist() == ["no", "yes", "no", "yes", "no", "yes"]
 
 
@@ -190,7 +196,7 @@ def test_a_row_of_unknown_value_divides_in_proportion_to_the_weight_of_the_branc
     root = multiway("c", {"x": below, "y": leaf([0, 4])})
     model = make_model(schema, [build_tree(root, schema)], missing="fractional")
     rows = np.array([[NAN, 0.0], [NAN, NAN], [2.0, 1.0], [0.0, NAN], [1.0, NAN]])
-    shares = scorer.probabilities(model, scorer.sums(model, rows))
+    shares = scorer.compute_probabilities(model, scorer.sum_leaf_values(model, rows))
     assert shares[:, 0].tolist() == [0.5, 0.375, 0.0, 0.75, 0.0]
     assert scorer.leaf_indices(model, rows)[:, 0].tolist() == [2, 2, 2, 3, 2]
 
@@ -211,9 +217,9 @@ def test_the_label_of_least_expected_cost_may_have_few_votes():
     schema = numeric_schema(1, n_classes=2)
     root = threshold(0, 0.0, leaf([9, 1]), leaf([99, 1]))
     model = make_model(schema, [build_tree(root, schema)], costs=[[0, 1], [20, 0]])
-    sums = scorer.sums(model, np.array([[0.0], [1.0]]))
-    assert scorer.decide(model, sums).tolist() == [1, 0]
-    assert scorer.probabilities(model, sums)[:, 1] == pytest.approx([0.1, 0.01], abs=1e-6)
+    sums = scorer.sum_leaf_values(model, np.array([[0.0], [1.0]]))
+    assert scorer.predict_from_sums(model, sums).tolist() == [1, 0]
+    assert scorer.compute_probabilities(model, sums)[:, 1] == pytest.approx([0.1, 0.01], abs=1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -223,7 +229,7 @@ def test_every_block_size_and_remainder_agrees_with_the_oracle(dtype, n_rows):
     schema = numeric_schema(5, dtype)
     model = make_model(schema, [random_tree(rng, schema, n) for n in (0, 1, 40, 90, 3)])
     matrix = random_matrix(rng, n_rows, 5).astype(dtype)
-    np.testing.assert_array_equal(scorer.sums(model, matrix), oracle_sums(model, matrix))
+    np.testing.assert_array_equal(scorer.sum_leaf_values(model, matrix), oracle_sums(model, matrix))
 
 
 def test_threads_do_not_change_the_sums_or_the_leaves():
@@ -231,8 +237,8 @@ def test_threads_do_not_change_the_sums_or_the_leaves():
     schema = numeric_schema(6)
     model = make_model(schema, [random_tree(rng, schema, 50) for _ in range(5)])
     matrix = random_matrix(rng, 3000, 6)
-    alone = scorer.sums(model, matrix)
-    np.testing.assert_array_equal(scorer.sums(model, matrix, n_threads=3), alone)
+    alone = scorer.sum_leaf_values(model, matrix)
+    np.testing.assert_array_equal(scorer.sum_leaf_values(model, matrix, n_threads=3), alone)
     np.testing.assert_array_equal(
         scorer.leaf_indices(model, matrix, n_threads=3), scorer.leaf_indices(model, matrix)
     )
@@ -245,7 +251,7 @@ def test_a_forest_that_does_not_fit_the_cache_takes_large_blocks_and_agrees():
     model = make_model(schema, [random_tree(rng, schema, 80_000) for _ in range(2)])
     assert model.packed[0].nodes.nbytes > 1 << 20
     matrix = random_matrix(rng, 300, 4)
-    np.testing.assert_array_equal(scorer.sums(model, matrix), oracle_sums(model, matrix))
+    np.testing.assert_array_equal(scorer.sum_leaf_values(model, matrix), oracle_sums(model, matrix))
 
 
 def test_columns_and_children_beyond_32_bits_take_wide_nodes_and_agree():
@@ -254,7 +260,7 @@ def test_columns_and_children_beyond_32_bits_take_wide_nodes_and_agree():
     model = make_model(schema, [random_tree(rng, schema, 40_000)])
     assert model.packed[0].nodes.dtype == np.uint64
     matrix = random_matrix(rng, 12, 20_000)
-    np.testing.assert_array_equal(scorer.sums(model, matrix), oracle_sums(model, matrix))
+    np.testing.assert_array_equal(scorer.sum_leaf_values(model, matrix), oracle_sums(model, matrix))
 
 
 @pytest.mark.parametrize("depth", [900, pytest.param(5000, marks=pytest.mark.matrix)])
@@ -267,14 +273,18 @@ def test_a_chain_is_walked_to_its_end(depth, n_rows):
     model = make_model(schema, [build_tree(node, schema)])
     matrix = np.linspace(-1, depth + 2, n_rows).reshape(-1, 1)
     matrix[0] = np.nan
-    np.testing.assert_array_equal(scorer.sums(model, matrix), oracle_sums(model, matrix))
+    np.testing.assert_array_equal(scorer.sum_leaf_values(model, matrix), oracle_sums(model, matrix))
 
 
 def test_inputs_are_rounded_to_the_models_type_first():
     schema = numeric_schema(1, n_classes=2)
     model = make_model(schema, [build_tree(threshold(0, 1.0, leaf([1, 0]), leaf([0, 1])), schema)])
     just_above = np.array([[1.0 + 1e-12], [1e300], [-1e300]])
-    assert scorer.decide(model, scorer.sums(model, just_above)).tolist() == [0, 1, 0]
+    assert scorer.predict_from_sums(model, scorer.sum_leaf_values(model, just_above)).tolist() == [
+        0,
+        1,
+        0,
+    ]
 
 
 def test_strided_and_transposed_matrices_score_like_copies():
@@ -283,14 +293,14 @@ def test_strided_and_transposed_matrices_score_like_copies():
     model = make_model(schema, [random_tree(rng, schema, 20)])
     wide = random_matrix(rng, 40, 6)
     view = wide[::2, ::2]
-    expected = scorer.sums(model, view.copy())
-    np.testing.assert_array_equal(scorer.sums(model, view), expected)
-    np.testing.assert_array_equal(scorer.sums(model, np.asfortranarray(view)), expected)
+    expected = scorer.sum_leaf_values(model, view.copy())
+    np.testing.assert_array_equal(scorer.sum_leaf_values(model, view), expected)
+    np.testing.assert_array_equal(scorer.sum_leaf_values(model, np.asfortranarray(view)), expected)
 
 
 def test_no_rows_give_no_sums():
     model = mixed_model()
-    assert scorer.sums(model, np.empty((0, 2), np.float32)).shape == (0, 2)
+    assert scorer.sum_leaf_values(model, np.empty((0, 2), np.float32)).shape == (0, 2)
     assert scorer.leaf_indices(model, np.empty((0, 2), np.float32)).shape == (0, 2)
 
 
@@ -298,7 +308,7 @@ def test_no_rows_give_no_sums():
 def test_read_only_matrices_are_scored():
     matrix = np.zeros((20, 2), np.float32)
     matrix.flags.writeable = False
-    assert scorer.sums(mixed_model(), matrix).shape == (20, 2)
+    assert scorer.sum_leaf_values(mixed_model(), matrix).shape == (20, 2)
 
 
 @pytest.mark.parametrize(
@@ -312,12 +322,12 @@ def test_read_only_matrices_are_scored():
 )
 def test_a_matrix_of_the_wrong_shape_or_type_is_refused(matrix, words):
     with pytest.raises(DataError, match=words):
-        scorer.sums(mixed_model(), matrix)
+        scorer.sum_leaf_values(mixed_model(), matrix)
 
 
 def test_no_threads_are_refused():
     with pytest.raises(DataError, match="n_threads is 0"):
-        scorer.sums(mixed_model(), np.zeros((3, 2)), n_threads=0)
+        scorer.sum_leaf_values(mixed_model(), np.zeros((3, 2)), n_threads=0)
 
 
 @pytest.mark.parametrize(
@@ -337,19 +347,21 @@ def test_the_error_policies_refuse_the_row_by_number_and_column(policies, row, w
     with pytest.raises(evaluate.Refused):
         evaluate.sums(model, row)
     with pytest.raises(DataError, match=words):
-        scorer.sums(model, matrix)
+        scorer.sum_leaf_values(model, matrix)
 
 
 def test_the_unknown_error_policy_lets_missing_cells_pass():
     model = mixed_model(unknown="error")
     matrix = np.array([[NAN, NAN], [1.0, 2.0]])
-    np.testing.assert_array_equal(scorer.sums(model, matrix), oracle_sums(model, matrix))
+    np.testing.assert_array_equal(scorer.sum_leaf_values(model, matrix), oracle_sums(model, matrix))
 
 
 def test_equal_votes_go_to_the_first_class_in_schema_order():
     schema = Schema(columns=(Column("x"),), classes=("z", "a", "m"))
     model = make_model(schema, [build_tree(leaf(w), schema) for w in ([0, 1, 0], [0, 0, 1])])
-    assert scorer.decide(model, scorer.sums(model, np.zeros((1, 1)))).tolist() == ["a"]
+    assert scorer.predict_from_sums(
+        model, scorer.sum_leaf_values(model, np.zeros((1, 1)))
+    ).tolist() == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -369,7 +381,9 @@ def test_labels_come_back_as_the_very_values_of_the_schema(classes):
     schema = Schema(columns=(Column("x"),), classes=classes)
     tree = build_tree(threshold(0, 0.0, leaf([1, 0]), leaf([0, 1])), schema)
     model = make_model(schema, [tree])
-    labels = scorer.decide(model, scorer.sums(model, np.array([[0.0], [1.0]]))).tolist()
+    labels = scorer.predict_from_sums(
+        model, scorer.sum_leaf_values(model, np.array([[0.0], [1.0]]))
+    ).tolist()
     assert labels == list(classes)
     assert [type(label) for label in labels] == [type(label) for label in classes]
 
@@ -378,14 +392,17 @@ def test_a_regression_model_has_no_probabilities():
     schema = Schema(columns=(Column("x"),), task="regression")
     model = make_model(schema, [build_tree(leaf(2.5), schema)])
     with pytest.raises(ModelError, match="no class probabilities"):
-        scorer.probabilities(model, np.zeros((1, 1), np.int64))
+        scorer.compute_probabilities(model, np.zeros((1, 1), np.int64))
 
 
 def test_tables_are_encoded_and_scored():
     model = mixed_model()
     table = {"colour": ["blue", None, "violet"], "age": [30.0, None, 99.0]}
     codes = np.array([[30.0, 2], [NAN, NAN], [99.0, NAN]])
-    assert model.predict(table).tolist() == scorer.decide(model, oracle_sums(model, codes)).tolist()
+    assert (
+        model.predict(table).tolist()
+        == scorer.predict_from_sums(model, oracle_sums(model, codes)).tolist()
+    )
     np.testing.assert_array_equal(
         model.predict_proba(table), oracle_sums(model, codes) / model.unit_total
     )
@@ -419,16 +436,16 @@ def test_a_row_alone_is_answered_as_in_a_table(name):
         with pytest.raises(DataError) as alone:
             score(row)
         with pytest.raises(DataError) as wanted:
-            sums(model, row[None])
+            sum_leaf_values(model, row[None])
         assert str(alone.value) == str(wanted.value)
-    total = sums(model, rows[~wrong])
-    answers = decide(model, total)
+    total = sum_leaf_values(model, rows[~wrong])
+    answers = predict_from_sums(model, total)
     assert [bits(score(row)) for row in rows[~wrong]] == [bits(own) for own in answers]
     if model.schema.task == "regression":
         with pytest.raises(ModelError, match="no class probabilities"):
             score.proba(np.zeros(model.schema.n_features, model.schema.dtype))
         return
-    shares = probabilities(model, total)
+    shares = compute_probabilities(model, total)
     each = zip(*shares, strict=True) if isinstance(shares, list) else shares
     wanted = [bits(list(own)) if isinstance(own, tuple) else bits(own) for own in each]
     assert [bits(score.proba(row)) for row in rows[~wrong]] == wanted
@@ -504,7 +521,9 @@ def test_nodes_of_64_bits_take_a_row_of_32():
     assert model.packed.trees.nodes.dtype == np.uint64
     rows = np.random.default_rng(0).random((9, len(columns)), dtype=np.float32)
     score = model.scorer()
-    assert [score(row) for row in rows] == decide(model, sums(model, rows)).tolist()
+    assert [score(row) for row in rows] == predict_from_sums(
+        model, sum_leaf_values(model, rows)
+    ).tolist()
 
 
 def test_many_threads_share_a_handle():
@@ -513,4 +532,4 @@ def test_many_threads_share_a_handle():
     rows = np.random.default_rng(1).normal(size=(400, 2)).astype(np.float32)
     with ThreadPoolExecutor(4) as pool:
         said = list(pool.map(score, rows))
-    assert said == decide(model, sums(model, rows)).tolist()
+    assert said == predict_from_sums(model, sum_leaf_values(model, rows)).tolist()

@@ -16,7 +16,7 @@ from tests.reference import evaluate
 from tests.strategies import models
 from treekit.data.schema import Column, Schema
 from treekit.errors import ModelError
-from treekit.export.c.layouts import packed_nodes
+from treekit.export.c.layouts import pack_nodes
 from treekit.export.lowering import leaf_table
 from treekit.model import validation as check
 from treekit.model.builder import (
@@ -29,14 +29,22 @@ from treekit.model.builder import (
     subset,
     threshold,
 )
-from treekit.model.concatenated import join, separate
-from treekit.model.derived_features import derive
-from treekit.model.fixed_point import mass_bounds
+from treekit.model.concatenated import concatenate_trees, split_trees
+from treekit.model.derived_features import make_derived_columns
+from treekit.model.fixed_point import compute_mass_bounds
 from treekit.model.model import make_model
 from treekit.model.model_file import load, save
-from treekit.model.packing import pack
-from treekit.model.scoring import sums
-from treekit.model.tree import DTYPES, MAX_DEPTH, Split, Tree, gathered, ranges, stretches
+from treekit.model.packing import pack_model
+from treekit.model.scoring import sum_leaf_values
+from treekit.model.tree import (
+    FIELD_DTYPES,
+    MAX_DEPTH,
+    Split,
+    Tree,
+    concatenate_slices,
+    iter_chunks,
+    take_slices,
+)
 from treekit.model.validation import check_forest, check_model, check_tree, check_trees
 
 # ---------------------------------------------------------------- tree
@@ -111,7 +119,7 @@ def slow_depths(tree: Tree) -> list[int]:
 
 
 def assert_same_tree(a: Tree, b: Tree) -> None:
-    for name in DTYPES:
+    for name in FIELD_DTYPES:
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
 
 
@@ -147,7 +155,7 @@ def test_an_inner_node_says_what_its_leaves_say_together():
 
 def test_the_arrays_of_a_tree_cannot_be_changed():
     tree = every_kind()
-    for name in DTYPES:
+    for name in FIELD_DTYPES:
         with pytest.raises(ValueError, match="read-only"):
             getattr(tree, name)[:1] = 0
 
@@ -188,10 +196,10 @@ MALFORMED = [
     ("threshold", 0, 1e300, "not a float32"),
     ("feature", 0, 1, "threshold split uses a nominal column"),
     ("feature", 1, 0, "one branch entry for each category"),
-    ("level_start", 1, 1, "one branch entry for each category"),
-    ("level_start", 0, 1, "level_branch has shape"),
-    ("level_start", -1, 7, "level_branch has shape"),
-    ("level_start", -1, -1, "level_branch has shape"),
+    ("level_offsets", 1, 1, "one branch entry for each category"),
+    ("level_offsets", 0, 1, "level_branch has shape"),
+    ("level_offsets", -1, 7, "level_branch has shape"),
+    ("level_offsets", -1, -1, "level_branch has shape"),
     ("level_branch", 0, 2, "a branch that does not exist"),
     ("level_branch", 3, 3, "a branch that does not exist"),
     ("level_branch", 0, -2, "a branch that does not exist"),
@@ -213,7 +221,7 @@ def test_a_malformed_tree_is_refused_by_name(field, at, value, words):
         check_trees([tree, changed(tree, field, at, value), tree], SCHEMA)
 
 
-@pytest.mark.parametrize("field", [name for name in DTYPES if name != "kind"])
+@pytest.mark.parametrize("field", [name for name in FIELD_DTYPES if name != "kind"])
 @pytest.mark.parametrize(
     ("tree", "schema"), [(every_kind(), SCHEMA), (with_terms_and_surrogates(), WIDE)]
 )
@@ -243,7 +251,7 @@ MALFORMED_WIDE = [
     ("term_weight", 0, 0.0, "weight is 0"),
     ("term_weight", 0, 0.1, "not a float32"),
     ("term_weight", 0, np.nan, "not finite"),
-    ("surrogate_start", 1, 1, "surrogates is not a threshold"),
+    ("surrogate_offsets", 1, 1, "surrogates is not a threshold"),
     ("surrogate_feature", 0, 3, "a column that the schema does not have"),
     ("surrogate_feature", 0, 1, "threshold|branch entry"),
     ("surrogate_threshold", 0, 0.1, "not a float32"),
@@ -277,7 +285,7 @@ def test_some_nodes_of_a_tree_keep_what_they_own():
     tree = with_terms_and_surrogates()
     nodes = np.array([0, 1, 2, 3, 4])
     same = tree.take(nodes, np.zeros(5, dtype=bool))
-    for name in DTYPES:
+    for name in FIELD_DTYPES:
         np.testing.assert_array_equal(getattr(same, name), getattr(tree, name))
     cut = tree.take(nodes[:3], np.array([False, True, False]))
     check_tree(cut, WIDE)
@@ -298,7 +306,7 @@ def test_a_node_may_take_the_place_of_one_above_it():
 def test_derived_columns_hold_the_own_test_first_and_then_the_surrogates():
     tree = with_terms_and_surrogates()
     model = make_model(WIDE, [tree, tree], missing="surrogate")
-    derived = derive(model)
+    derived = make_derived_columns(model)
     assert derived.n_columns == 4
     assert derived.column.tolist() == [0, 1, -1, -1, -1, 2, 3, -1, -1, -1]
     assert derived.test_start.tolist() == [0, 1, 4, 5, 8]
@@ -314,7 +322,7 @@ def test_derived_columns_hold_the_own_test_first_and_then_the_surrogates():
 
 def test_parts_of_a_mass_are_in_proportion_to_the_weights_and_add_up():
     tree = every_kind()
-    bounds = mass_bounds(tree)
+    bounds = compute_mass_bounds(tree)
     assert bounds[0].tolist() == [0, 2**24]
     for node in np.flatnonzero(tree.kind != Split.LEAF):
         children = slice(tree.first_child[node], tree.first_child[node] + tree.n_children[node])
@@ -340,7 +348,7 @@ def test_a_level_split_of_a_numeric_column_is_refused():
 
 
 def test_a_tree_without_nodes_is_refused():
-    empty = {name: getattr(every_kind(), name)[:0] for name in DTYPES}
+    empty = {name: getattr(every_kind(), name)[:0] for name in FIELD_DTYPES}
     with pytest.raises(ModelError, match="at least one node"):
         check_tree(Tree(**empty), SCHEMA)
 
@@ -394,17 +402,17 @@ def test_parents_and_depths_equal_the_slow_ones(model):
 @settings(max_examples=examples(50))
 @given(models(max_trees=4))
 def test_joined_trees_pass_the_check_and_separate_into_themselves(model):
-    nodes, roots = join(model.trees)
+    nodes, roots = concatenate_trees(model.trees)
     check_forest(nodes, roots, model.schema)
     assert roots.tolist()[-1] == model.n_nodes
-    for a, b in zip(model.trees, separate(nodes, roots), strict=True):
+    for a, b in zip(model.trees, split_trees(nodes, roots), strict=True):
         assert_same_tree(a, b)
 
 
 @given(st.data())
 def test_a_child_in_another_tree_is_refused(data):
     trees = [every_kind(), every_kind(), every_kind()]
-    nodes, roots = join(trees)
+    nodes, roots = concatenate_trees(trees)
     inner = data.draw(st.sampled_from(np.flatnonzero(nodes.kind != Split.LEAF).tolist()))
     elsewhere = data.draw(st.sampled_from([n for n in range(28) if n // 10 != inner // 10]))
     with pytest.raises(ModelError, match=r"parent|outside"):
@@ -414,14 +422,14 @@ def test_a_child_in_another_tree_is_refused(data):
 def test_two_trees_that_swap_their_children_are_refused():
     schema = Schema(columns=(Column("x"),), classes=("a", "b"))
     one = build_tree(threshold(0, 0, leaf([1, 0]), leaf([0, 1])), schema)
-    nodes, roots = join([one, one])
+    nodes, roots = concatenate_trees([one, one])
     with pytest.raises(ModelError, match="outside the tree"):
         check_forest(changed(nodes, "first_child", 0, 4), roots, schema)
 
 
 @pytest.mark.parametrize("group", [1, 15, 10**6])
 def test_all_trees_are_checked_in_groups_of_any_size(group, monkeypatch):
-    monkeypatch.setattr(check, "GROUP", group)
+    monkeypatch.setattr(check, "BATCH_NODES", group)
     tree, wrong = every_kind(), changed(every_kind(), "weight", 3, -1)
     check_trees([tree] * 5, SCHEMA)
     for at in range(5):
@@ -479,8 +487,8 @@ def test_a_model_that_makes_no_sense_is_refused(arguments, words):
 
 def test_trees_share_the_starts_of_what_they_do_not_own():
     stump = build_tree(threshold("age", 2.5, leaf([1, 0]), leaf([0, 1])), SCHEMA)
-    starts = [stump.level_start, stump.term_start, stump.surrogate_start]
-    own = replace(stump, level_start=np.zeros(4, np.int64)).level_start
+    starts = [stump.level_offsets, stump.term_offsets, stump.surrogate_offsets]
+    own = replace(stump, level_offsets=np.zeros(4, np.int64)).level_offsets
     for start in [*starts, own]:
         assert start.tolist() == [0, 0, 0, 0]
         assert start.dtype == np.int64
@@ -506,7 +514,7 @@ def many_levels(n_inner: int, seed: int, **more) -> Tree:
         "first_child": np.where(inner, 2 * np.arange(n) + 1, -1),
         "n_children": np.where(inner, 2, 0),
         "missing": np.where(inner, rng.integers(0, 2, n), 0),
-        "level_start": np.append(0, np.cumsum(np.where(inner, len(LEVELS), 0))),
+        "level_offsets": np.append(0, np.cumsum(np.where(inner, len(LEVELS), 0))),
         "level_branch": rng.integers(-1, 2, n_inner * len(LEVELS), dtype=np.int32),
         "value": rng.integers(1, 9, (n, 2)),
         "weight": np.ones(n),
@@ -536,14 +544,14 @@ SPARE = 4_000_000
 
 
 def test_packing_takes_the_memory_of_what_is_packed(model):
-    packed, peak = peak_of(lambda: pack(model))
+    packed, peak = peak_of(lambda: pack_model(model))
     assert packed.trees.table.nbytes == 3 * 200 * 3001
     assert peak < packed.trees.table.nbytes + packed.trees.nodes.nbytes + SPARE
 
 
 def test_exporting_packed_nodes_takes_less_memory_than_the_model(model):
-    leaves, derived = leaf_table(model.units), derive(model)
-    _, peak = peak_of(lambda: packed_nodes(model, leaves, derived))
+    leaves, derived = leaf_table(model.units), make_derived_columns(model)
+    _, peak = peak_of(lambda: pack_nodes(model, leaves, derived))
     assert peak < 3 * 200 * 3001 * 9 // 8 + SPARE
 
 
@@ -597,9 +605,9 @@ def test_splits_of_more_branches_than_a_byte_counts_score_as_the_oracle(n_branch
     model = make_model(schema, [build_tree(multiway("g", parts), schema)], missing=missing)
     rows = np.array([[0.0], [n_branches - 1], [n_branches], [np.nan], [254]], np.float32)
     width = 1 if n_branches <= 255 else 4
-    assert pack(model).trees.table.itemsize == width
+    assert pack_model(model).trees.table.itemsize == width
     expected = [evaluate.sums(model, row) for row in rows.tolist()]
-    assert sums(model, rows).tolist() == [list(row) for row in expected]
+    assert sum_leaf_values(model, rows).tolist() == [list(row) for row in expected]
 
 
 def test_what_owners_own_is_found_in_stretches(monkeypatch):
@@ -608,11 +616,11 @@ def test_what_owners_own_is_found_in_stretches(monkeypatch):
     start = np.cumsum(np.append(0, sizes))
     array = rng.integers(0, 99, start[-1])
     owners = rng.permutation(40)
-    monkeypatch.setattr("treekit.model.tree._MOST", 4)
+    monkeypatch.setattr("treekit.model.tree._CHUNK_ENTRIES", 4)
     expected = np.concatenate([array[start[i] : start[i + 1]] for i in owners])
-    np.testing.assert_array_equal(gathered(array, start[owners], sizes[owners]), expected)
-    np.testing.assert_array_equal(array[ranges(start, owners)[0]], expected)
-    parts = list(stretches(sizes))
+    np.testing.assert_array_equal(concatenate_slices(array, start[owners], sizes[owners]), expected)
+    np.testing.assert_array_equal(array[take_slices(start, owners)[0]], expected)
+    parts = list(iter_chunks(sizes))
     assert [i for part in parts for i in range(part.start, part.stop)] == list(range(40))
     assert all(sizes[part].sum() <= 4 for part in parts)
-    assert not list(stretches(sizes[:0]))
+    assert not list(iter_chunks(sizes[:0]))

@@ -37,17 +37,17 @@ from treekit.model.builder import (
 )
 from treekit.model.model import Model, make_model
 from treekit.plot import MOST_ENDS, Picture, plot
-from treekit.plot.dot import quoted
-from treekit.plot.layout import clipped, text_width, tidy, wrapped
-from treekit.plot.picture import MOST_LEVELS
-from treekit.plot.svg import INK, PAPER, _luminance, class_colour, element, escaped, ink_on
+from treekit.plot.dot import quote_lines
+from treekit.plot.layout import clip_text, compute_centres, estimate_text_width, wrap_text
+from treekit.plot.picture import MAX_PATH_DEPTH
+from treekit.plot.svg import INK, PAPER, _compute_luminance, class_colour, element, escaped, ink_on
 from treekit.plot.wording import (
     LANGUAGES,
-    either,
-    percent_text,
-    shown_label,
-    shown_name,
-    value_text,
+    format_label,
+    format_name,
+    format_percent,
+    format_value,
+    join_alternatives,
 )
 
 # ---------------------------------------------------------------- plot
@@ -135,7 +135,7 @@ def test_surrogates_stand_below_the_question_as_conditions_of_the_first_branch()
         threshold("density", 0.25, NO, YES, surrogates=surrogates), missing="surrogate"
     )
     picture = plot(model)
-    assert picture.nodes[0].question.instead == ("sugar > 0.125", "color is green")
+    assert picture.nodes[0].question.surrogates == ("sugar > 0.125", "color is green")
     assert "if missing: sugar > 0.125 (+1)" in texts(picture)
     assert "if missing: color is green" in hovers(picture)[0]
     assert any("“if missing” decides" in note for note in picture.notes)
@@ -201,7 +201,7 @@ def test_leaves_say_what_the_rules_say(model: Model):
             if rule.label is None:
                 assert float(answer.exact) == rule.value
             else:
-                assert answer.text == shown_label(rule.label)
+                assert answer.text == format_label(rule.label)
 
 
 def test_costs_decide_what_a_leaf_says():
@@ -226,7 +226,7 @@ def test_numbers_are_exact_or_marked_and_stand_on_one_scale():
     shown = [answer.text for answer in target.answers]
     assert shown[1] == "-2.5"
     assert shown[3:] == ["10", "≈ 0.33333"]
-    assert target.answers[4].place == pytest.approx((1 / 3 + 2.5) / 12.5)
+    assert target.answers[4].position == pytest.approx((1 / 3 + 2.5) / 12.5)
     assert float(target.answers[4].exact) == pytest.approx(1 / 3)
 
 
@@ -234,7 +234,7 @@ def test_numbers_at_the_ends_of_the_range_have_places():
     schema = Schema(SCHEMA.columns, task="regression", dtype="float64")
     split = threshold("density", 0.5, leaf(-1.5e308), leaf(1.7e308))
     (target,) = plot(model_of(split, schema=schema)).targets
-    assert [answer.place for answer in target.answers][1:] == [0.0, 1.0]
+    assert [answer.position for answer in target.answers][1:] == [0.0, 1.0]
 
 
 def test_many_classes_share_one_colour_and_no_weight_is_lost():
@@ -334,12 +334,12 @@ def test_the_way_alone_is_drawn_with_what_branches_off_it():
 
 
 def test_a_way_of_very_many_levels_ends_and_says_so():
-    model = chain(MOST_LEVELS + 20, mixed_schema())
+    model = chain(MAX_PATH_DEPTH + 20, mixed_schema())
     tree = model.trees[0]
     deepest = int(np.argmax(tree.depths))
     picture = plot(model, marked=[deepest], language="zh")
-    assert max(drawn.depth for drawn in picture.nodes) == MOST_LEVELS
-    assert picture.notes[1] == f"标记的路径在深度 {MOST_LEVELS} 以下继续。"
+    assert max(drawn.depth for drawn in picture.nodes) == MAX_PATH_DEPTH
+    assert picture.notes[1] == f"标记的路径在深度 {MAX_PATH_DEPTH} 以下继续。"
     assert len(plot(model, marked=[deepest], max_depth=3).nodes) == 7, "a depth is a depth"
 
 
@@ -394,35 +394,35 @@ def test_text_stays_within_its_box_by_the_estimate_of_its_width():
     for group, (left, _, right, _) in zip(groups, boxes(picture), strict=True):
         for text in group.findall(f"{SVG}text"):
             if text.get("font-weight") == "bold":
-                assert text_width(text.text, 13, bold=True) <= right - left
+                assert estimate_text_width(text.text, 13, bold=True) <= right - left
 
 
 @pytest.mark.parametrize(
     ("text", "em"), [("瓜", 1.0), ("ㅎ", 1.0), ("🍉", 1.0), ("e\u0301", 0.65), ("\u0301", 0.0)]
 )
 def test_widths_know_square_and_combining_characters(text: str, em: float):
-    assert text_width(text, 100) == pytest.approx(100 * em, abs=5)
+    assert estimate_text_width(text, 100) == pytest.approx(100 * em, abs=5)
 
 
 @given(st.text(max_size=60), st.floats(20, 300))
 def test_clipped_text_fits_and_is_a_beginning(text: str, width: float):
-    short = clipped(text, width, 13)
-    assert text_width(short, 13) <= max(width, text_width("…", 13))
+    short = clip_text(text, width, 13)
+    assert estimate_text_width(short, 13) <= max(width, estimate_text_width("…", 13))
     assert short == text or text.startswith(short[:-1].rstrip())
 
 
 @given(st.lists(st.text("abcW瓜", min_size=1, max_size=8), min_size=1, max_size=12))
 def test_wrapped_text_loses_nothing_but_behind_an_ellipsis(words: list[str]):
     text = " ".join(words)
-    lines = wrapped(text, 120, 13, 3)
+    lines = wrap_text(text, 120, 13, 3)
     assert len(lines) <= 3
-    assert all(text_width(line, 13) <= 120 for line in lines)
+    assert all(estimate_text_width(line, 13) <= 120 for line in lines)
     if not any(line.endswith("…") for line in lines):
         assert " ".join(lines) == text
 
 
 def test_wrapped_lines_are_about_equally_long():
-    assert wrapped("aaaa bbbb cccc d", text_width("aaaa bbbb cccc", 13), 13, 3) == [
+    assert wrap_text("aaaa bbbb cccc d", estimate_text_width("aaaa bbbb cccc", 13), 13, 3) == [
         "aaaa bbbb",
         "cccc d",
     ]
@@ -432,7 +432,7 @@ def test_wrapped_lines_are_about_equally_long():
 
 
 def contrast(a: str, b: str) -> float:
-    low, high = sorted((_luminance(a) + 0.05, _luminance(b) + 0.05))
+    low, high = sorted((_compute_luminance(a) + 0.05, _compute_luminance(b) + 0.05))
     return high / low
 
 
@@ -482,14 +482,14 @@ def test_hostile_names_stay_text():
 
 @pytest.mark.parametrize("name", [name for name in HOSTILE if len(name) < 100])
 def test_a_name_is_shown_as_it_is_or_quoted(name: str):
-    shown = shown_name(name)
+    shown = format_name(name)
     assert shown.isprintable() or set(shown) - {c for c in shown if c.isprintable()} <= {
         "\u2068",
         "\u2069",
     }
     assert ET.fromstring(element("text", escaped(shown))).text == shown
     assert ET.fromstring(element("text", title=shown)).get("title") == shown
-    label = read_dot(f"digraph tree {{ n0 [label={quoted(shown)}]; }}")[0]["n0"]["label"]
+    label = read_dot(f"digraph tree {{ n0 [label={quote_lines(shown)}]; }}")[0]["n0"]["label"]
     assert label == shown
 
 
@@ -499,32 +499,32 @@ def test_any_text_survives_xml_and_dot(text: str):
                     else "\ufffd" for c in text)  # fmt: skip
     assert (ET.fromstring(element("text", escaped(text))).text or "") == legal
     assert ET.fromstring(element("text", title=text)).get("title") == legal
-    shown = shown_name(text)
-    label = read_dot(f"digraph tree {{ n0 [label={quoted(shown)}]; }}")[0]["n0"]["label"]
+    shown = format_name(text)
+    label = read_dot(f"digraph tree {{ n0 [label={quote_lines(shown)}]; }}")[0]["n0"]["label"]
     assert label == shown
     ET.fromstring(element("text", escaped(shown)))
 
 
 def test_names_that_would_be_misread_are_quoted():
-    assert shown_name("a  b") == '"a  b"'
-    assert shown_name(" a") == '" a"'
-    assert shown_name("") == '""'
-    assert shown_name("a\nb") == '"a\\nb"'
-    assert shown_name("\u202egnirts") == '"\\u202egnirts"'
-    assert shown_name("hours-per-week") == "hours-per-week"
-    assert shown_name("色泽") == "色泽"
+    assert format_name("a  b") == '"a  b"'
+    assert format_name(" a") == '" a"'
+    assert format_name("") == '""'
+    assert format_name("a\nb") == '"a\\nb"'
+    assert format_name("\u202egnirts") == '"\\u202egnirts"'
+    assert format_name("hours-per-week") == "hours-per-week"
+    assert format_name("色泽") == "色泽"
 
 
 def test_right_to_left_names_keep_numbers_in_their_places():
-    assert shown_name("وزن") == "\u2068وزن\u2069"
+    assert format_name("وزن") == "\u2068وزن\u2069"
 
 
 def test_long_names_and_lists_have_an_end():
-    assert len(shown_name("x" * 5000)) == 200
+    assert len(format_name("x" * 5000)) == 200
     english = LANGUAGES["en"]
-    assert either(["aa", "bb", "cc"], english) == "aa, bb or cc"
-    assert either(["aa", "bb", "cc", "dd"], english, 8) == "aa, bb or 2 more"
-    assert len(either([f"level {i}" for i in range(9999)], english)) < 2100
+    assert join_alternatives(["aa", "bb", "cc"], english) == "aa, bb or cc"
+    assert join_alternatives(["aa", "bb", "cc", "dd"], english, 8) == "aa, bb or 2 more"
+    assert len(join_alternatives([f"level {i}" for i in range(9999)], english)) < 2100
 
 
 @pytest.mark.parametrize(
@@ -532,12 +532,12 @@ def test_long_names_and_lists_have_an_end():
     [(0.0, "0"), (-0.0, "0"), (123456.0, "123456"), (1234567.0, "≈ 1.2346e06"), (1e300, "1e300")],
 )
 def test_values_are_exact_or_marked(value: float, text: str):
-    assert value_text(value) == text
+    assert format_value(value) == text
 
 
 @pytest.mark.parametrize(("share", "text"), [(1, "100%"), (1 / 17, "5.88%"), (1e-6, "< 0.01%")])
 def test_shares_are_rounded_to_be_read(share: float, text: str):
-    assert percent_text(share) == text
+    assert format_percent(share) == text
 
 
 # ---------------------------------------------------------------- DOT
@@ -680,13 +680,15 @@ def levels(first: list[int], count: list[int]) -> list[list[int]]:
 
 @given(drawings())
 def test_nodes_stand_where_the_slow_way_puts_them(drawing):
-    assert tidy(*drawing, 1.0, 3.0) == pytest.approx(slowly(*drawing, 1.0, 3.0), abs=1e-6)
+    assert compute_centres(*drawing, 1.0, 3.0) == pytest.approx(
+        slowly(*drawing, 1.0, 3.0), abs=1e-6
+    )
 
 
 @given(drawings())
 def test_nodes_of_a_level_keep_their_order_and_their_distance(drawing):
     first, count, widths = drawing
-    x = tidy(first, count, widths, 2.0)
+    x = compute_centres(first, count, widths, 2.0)
     for level in levels(first, count):
         for a, b in itertools.pairwise(level):
             assert x[b] - x[a] >= (widths[a] + widths[b]) / 2 + 2.0 - 1e-6
@@ -695,7 +697,7 @@ def test_nodes_of_a_level_keep_their_order_and_their_distance(drawing):
 @given(drawings())
 def test_a_parent_stands_over_the_middle_of_its_children_and_nothing_left_of_zero(drawing):
     first, count, widths = drawing
-    x = tidy(first, count, widths, 2.0)
+    x = compute_centres(first, count, widths, 2.0)
     for node, n in enumerate(count):
         if n:
             assert x[node] == pytest.approx((x[first[node]] + x[first[node] + n - 1]) / 2)
@@ -711,10 +713,10 @@ def test_equal_subtrees_are_drawn_equally_wherever_they_hang(drawing):
     place = {pair: at + 1 for at, pair in enumerate(order)}
     two_first = [1] + [place[first[v], c] if count[v] else -1 for v, c in order]
     two_count = [2] + [count[v] for v, _ in order]
-    x = tidy(two_first, two_count, [1.0] + [widths[v] for v, _ in order], 2.0)
+    x = compute_centres(two_first, two_count, [1.0] + [widths[v] for v, _ in order], 2.0)
     for copy in (0, 1):
         shape = [x[place[v, copy]] - x[place[0, copy]] for v in range(n)]
-        alone = tidy(first, count, widths, 2.0)
+        alone = compute_centres(first, count, widths, 2.0)
         assert shape == pytest.approx([a - alone[0] for a in alone], abs=1e-6)
 
 
@@ -722,7 +724,7 @@ def test_a_small_subtree_between_large_ones_shares_the_space():
     # Children 1 and 3 have wide subtrees; 2 stands in the middle, not beside its left sibling.
     first = [1, 4, -1, 7, -1, -1, -1, -1, -1, -1]
     count = [3, 3, 0, 3, 0, 0, 0, 0, 0, 0]
-    x = tidy(first, count, [1.0] * 10, 1.0)
+    x = compute_centres(first, count, [1.0] * 10, 1.0)
     assert x[2] == pytest.approx((x[1] + x[3]) / 2)
     assert x[4:] == pytest.approx([0.5, 2.5, 4.5, 6.5, 8.5, 10.5])
 
@@ -731,7 +733,7 @@ def test_a_chain_of_the_deepest_allowed_tree_is_drawn_without_recursion():
     depth = 5000
     first = [v + 1 if v % 2 == 0 and v < 2 * depth else -1 for v in range(2 * depth + 1)]
     count = [2 if f > 0 else 0 for f in first]
-    x = tidy(first, count, [1.0] * len(first), 1.0)
+    x = compute_centres(first, count, [1.0] * len(first), 1.0)
     assert all(x[f + 1] - x[f] == pytest.approx(2.0) for f in first if f > 0)
 
 
@@ -763,7 +765,9 @@ def test_the_work_grows_with_the_nodes_and_no_faster(shape):
     def reads(size: int) -> float:
         first = shape(size)
         CountedList.reads = 0
-        tidy(first, CountedList(2 if f > 0 else 0 for f in first), [1.0] * len(first), 1.0)
+        compute_centres(
+            first, CountedList(2 if f > 0 else 0 for f in first), [1.0] * len(first), 1.0
+        )
         return CountedList.reads / size
 
     assert reads(4095) < 1.2 * reads(511)

@@ -283,7 +283,7 @@ def importing(fresh_registry, monkeypatch):
         record = Importer("faulty", recognises, read)
         part = Component("importer", record, "plug", "their-package", "1.2")
         catalogue = Catalogue(KINDS["importer"], [part])
-        monkeypatch.setattr(registry, "_catalogue", lambda kind: catalogue)
+        monkeypatch.setattr(registry, "_get_catalogue", lambda kind: catalogue)
 
     return importing
 
@@ -334,7 +334,9 @@ def test_an_importer_that_fails_to_look_is_passed_over(importing):
 
     importing(lambda source: None, recognises=exits)
     with (
-        pytest.warns(TreekitWarning, match="'faulty' of their-package 1.2 failed to inspect .*Exit: 1"),
+        pytest.warns(
+            TreekitWarning, match="'faulty' of their-package 1.2 failed to inspect .*Exit: 1"
+        ),
         pytest.raises(ModelError, match="no importer recognises"),
     ):
         treekit.read_model(object())

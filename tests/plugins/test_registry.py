@@ -33,7 +33,7 @@ from treekit.contracts import (
     Splitter,
     SplitterFunctions,
 )
-from treekit.discovery import OLDEST_CONTRACT, contract_of
+from treekit.discovery import OLDEST_CONTRACT, read_contract_version
 from treekit.errors import PluginError, SettingError, TreekitWarning
 from treekit.record_checks import KINDS, check_record
 
@@ -566,4 +566,4 @@ def test_the_age_is_told_once_whatever_the_filters_of_warnings(former):
 
 
 def test_a_module_that_says_nothing_is_of_the_first_contract():
-    assert contract_of(None) == contract_of(pytest) == 1
+    assert read_contract_version(None) == read_contract_version(pytest) == 1

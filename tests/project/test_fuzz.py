@@ -29,8 +29,8 @@ from treekit.data.table import read_table
 from treekit.export.languages import read_profile
 from treekit.model.model import Model
 from treekit.model.model_file import load, save
-from treekit.model.scoring import sums
-from treekit.model.tree import DTYPES
+from treekit.model.scoring import sum_leaf_values
+from treekit.model.tree import FIELD_DTYPES
 from treekit.rules import parse_rules, rules
 
 
@@ -57,7 +57,7 @@ def assert_same(a: Model, b: Model) -> None:
     assert (a.costs is None) == (b.costs is None)
     np.testing.assert_array_equal(a.units, b.units)
     for one, other in zip(a.trees, b.trees, strict=True):
-        for name in DTYPES:
+        for name in FIELD_DTYPES:
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name), name)
 
 
@@ -65,7 +65,7 @@ def assert_sound(model: Model) -> None:
     """It scores, and comes back from its own file as it is."""
     rows = np.array([0.0, np.nan, -1.0, 1e30])[:, None].repeat(model.schema.n_features, axis=1)
     if model.missing != "error" and model.unknown != "error":
-        sums(model, rows)
+        sum_leaf_values(model, rows)
     with saved(model) as path:
         assert_same(load(path), model)
 
@@ -192,7 +192,7 @@ TABLE = (
 
 def is_a_table(table) -> None:
     """Its columns are alike long, and each has its cells."""
-    assert {len(table.column(name)) for name in table.names} == {table.n_rows}
+    assert {len(table.get_typed_cells(name)) for name in table.names} == {table.n_rows}
 
 
 @cases(30, 1000)

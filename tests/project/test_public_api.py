@@ -16,7 +16,7 @@ import pytest
 
 import treekit
 from tests.snapshots import FOLDER, SNAPSHOTS
-from treekit._moved import MOVED
+from treekit._moved import MOVED_MODULES
 
 # ---------------------------------------------------------------- public api
 
@@ -130,7 +130,7 @@ def test_the_version_is_the_distribution_s():
     assert treekit.__version__ == metadata.version("treekit-ml")
 
 
-@pytest.mark.parametrize(("former", "present"), MOVED.items())
+@pytest.mark.parametrize(("former", "present"), MOVED_MODULES.items())
 def test_a_former_import_path_works_with_a_warning(former: str, present: str) -> None:
     code = (
         "import importlib, warnings\n"
@@ -148,7 +148,7 @@ def test_a_former_import_path_works_with_a_warning(former: str, present: str) ->
 @pytest.mark.parametrize(
     "place",
     [
-        "forms:listing", "model.build:build_tree", "model.ensemble:make_model",
+        "forms:FORMS", "model.build:build_tree", "model.ensemble:make_model",
         "model.predict:leaf_indices", "model.store:load", "plot.colours:class_colour",
         "plot.markup:escaped", "pruners.collapse:collapse", "pruners.context:Context",
         "rules.changed:changed", "rules.explain:explain", "rules.learn.sirus:sirus",

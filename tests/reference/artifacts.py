@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from treekit.export.c import c_prefix, export_c
+from treekit.export.c import export_c, make_c_prefix
 from treekit.export.python import export_python
 from treekit.model.model import Model
 
@@ -105,7 +105,7 @@ def compile_c(
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
     assert done.stderr == ""
-    return Compiled(library, c_prefix(name), model)
+    return Compiled(library, make_c_prefix(name), model)
 
 
 def compile_together(
@@ -127,7 +127,7 @@ def compile_together(
     assert done.returncode == 0, done.stderr[:4000]
     assert done.stderr == ""
     return {
-        name: Compiled(library, c_prefix(name), model, _cells_of(folder / f"{name}.h"))
+        name: Compiled(library, make_c_prefix(name), model, _cells_of(folder / f"{name}.h"))
         for name, (model, _) in sources.items()
     }
 

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from treekit.model.fixed_point import MASS, quotas
+from treekit.model.fixed_point import MASS, apportion
 from treekit.model.model import Model
-from treekit.model.tree import DTYPES, Split, Tree
+from treekit.model.tree import FIELD_DTYPES, Split, Tree
 
 LEAF, THRESHOLD, MISSING, OBLIQUE, RULE = (
     int(kind) for kind in (Split.LEAF, Split.THRESHOLD, Split.MISSING, Split.OBLIQUE, Split.RULE)
@@ -187,7 +187,7 @@ def _masses(tree: Tree, cells: Cells) -> dict[int, int]:
             reached.append((first + branch, mass))
             continue
         weights = nodes["weight"][first : first + count]
-        shares = quotas(weights if any(weights) else [1.0] * count, MASS)[0].tolist()
+        shares = apportion(weights if any(weights) else [1.0] * count, MASS)[0].tolist()
         ends = list(itertools.accumulate(shares, initial=0))
         parts = [(mass * b) // MASS - (mass * a) // MASS for a, b in itertools.pairwise(ends)]
         assert sum(parts) == mass
@@ -204,13 +204,13 @@ def _branch(nodes: dict[str, list[Any]], node: int, cells: Cells) -> int | None:
     if kind == OBLIQUE:
         total = _total(nodes, node, cells)
         return None if math.isnan(total) else int(not total <= nodes["threshold"][node])
-    entries = range(nodes["surrogate_start"][node], nodes["surrogate_start"][node + 1])
+    entries = range(nodes["surrogate_offsets"][node], nodes["surrogate_offsets"][node + 1])
     if kind == RULE:
         return 1 if any(_surrogate(nodes, s, cells) == 1 for s in entries) else 0
     if kind == THRESHOLD:
         branch = None if x is None else int(not x <= nodes["threshold"][node])
     else:
-        branch = _of_level(nodes["level_branch"], nodes["level_start"][node], x)
+        branch = _of_level(nodes["level_branch"], nodes["level_offsets"][node], x)
     return next(
         (b for b in (branch, *(_surrogate(nodes, s, cells) for s in entries)) if b is not None),
         None,
@@ -219,7 +219,7 @@ def _branch(nodes: dict[str, list[Any]], node: int, cells: Cells) -> int | None:
 
 def _total(nodes: dict[str, list[Any]], node: int, cells: Cells) -> float:
     total = 0.0
-    for term in range(nodes["term_start"][node], nodes["term_start"][node + 1]):
+    for term in range(nodes["term_offsets"][node], nodes["term_offsets"][node + 1]):
         x = cells[nodes["term_feature"][term]]
         total += nodes["term_weight"][term] * (math.nan if x is None else x)
     return total
@@ -236,7 +236,7 @@ def _surrogate(nodes: dict[str, list[Any]], number: int, cells: Cells) -> int | 
     if x is None:
         said = nodes["surrogate_lost"][number]
     elif math.isnan(at):
-        start = nodes["surrogate_level_start"][number]
+        start = nodes["surrogate_level_offsets"][number]
         return _of_level(nodes["surrogate_level_branch"], start, x)
     else:
         said = nodes["surrogate_below" if x <= at else "surrogate_above"][number]
@@ -246,6 +246,6 @@ def _surrogate(nodes: dict[str, list[Any]], number: int, cells: Cells) -> int | 
 def _plain(tree: Tree) -> dict[str, list[Any]]:
     """Convert the arrays of a tree to lists, once: NumPy scalars are slow."""
     if id(tree) not in _PLAIN:
-        lists = {name: getattr(tree, name).tolist() for name in DTYPES}
+        lists = {name: getattr(tree, name).tolist() for name in FIELD_DTYPES}
         _PLAIN[id(tree)] = tree, lists  # keeps the tree alive, so its id stays unique
     return _PLAIN[id(tree)][1]

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tests.reference.python_arrays import array_in, with_arrays
-from treekit.model.fixed_point import double_threshold, floor_to
+from treekit.model.fixed_point import floor_to_dtype, to_double_threshold
 from treekit.rules import RuleList, parse_rules
 
 __all__ = ["onnx_mutants", "rules_mutants", "source_mutants"]
@@ -25,8 +25,8 @@ Mutants = Iterator[tuple[str, bytes]]
 def moved(edge: float) -> list[float]:
     """Return the double thresholds one double and one float32 away from a threshold."""
     doubles = [math.nextafter(edge, s) for s in (-math.inf, math.inf)]
-    singles = beside(float(floor_to(edge, "float32")))
-    return doubles + [float(double_threshold(t)) for t in singles]
+    singles = beside(float(floor_to_dtype(edge, "float32")))
+    return doubles + [float(to_double_threshold(t)) for t in singles]
 
 
 def beside(t: float) -> list[float]:

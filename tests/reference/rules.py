@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tests.reference.evaluate import to_float32
 from treekit.rules import Condition, Rule, RuleList
-from treekit.rules.rule_list import Linear, Test
+from treekit.rules.rule_list import LinearClause, Test
 
 __all__ = ["fitting", "masses", "sums"]
 
@@ -73,7 +73,7 @@ def _outcome(rules: RuleList, test: Test, cells: dict[str | int, Cell]) -> float
     """0.0 = holds, 1.0 = fails, None = unknown."""
     columns = rules.schema.columns
     for clause in test:
-        if isinstance(clause, Linear):
+        if isinstance(clause, LinearClause):
             values = [cells[columns[feature].name] for feature in clause.features]
             total = 0.0
             for weight, value in zip(clause.weights, values, strict=True):

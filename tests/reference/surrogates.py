@@ -12,7 +12,7 @@ from treekit.grow.recipe import SurrogateRule
 
 @dataclass
 class Surrogate:
-    """Test of another column: `branch_of` of categories, `threshold` and `below` of numbers."""
+    """Test of another column: `level_branch` of categories, `threshold` and `below` of numbers."""
 
     feature: int
     agreement: Fraction

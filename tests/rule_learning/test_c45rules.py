@@ -16,7 +16,7 @@ from tests.reference import c45rules as oracle
 from tests.reference import rules as matching
 from tests.strategies import matrices, models
 from treekit import DataError, ModelError, SettingError
-from treekit.data.dataset import Dataset, coded_dataset
+from treekit.data.dataset import Dataset, make_coded_dataset
 from treekit.data.schema import Column, Schema
 from treekit.model import builder as build
 from treekit.model.builder import (
@@ -30,22 +30,28 @@ from treekit.model.builder import (
     threshold,
 )
 from treekit.model.model import Model, make_model
-from treekit.model.scoring import label_codes, sums
+from treekit.model.scoring import compute_label_codes, sum_leaf_values
 from treekit.rule_learning.c45rules import (
-    EXHAUSTIVE,
+    MAX_EXHAUSTIVE,
     ClassRules,
-    by_false_positives,
     c45rules,
-    chosen,
-    exception_bits,
-    generalise,
-    rate_bound,
-    rule_bits,
-    shortened,
+    compute_exception_bits,
+    compute_rule_bits,
+    generalise_paths,
+    make_rate_bound,
+    order_by_false_positives,
+    prune_rule_list,
+    select_shortest_subset,
 )
-from treekit.rule_learning.candidates import Asked, ground_of, merged, paths_of, rows_meeting
-from treekit.rule_learning.report import LearnedList, r_squared
-from treekit.rules.evaluate import packed
+from treekit.rule_learning.candidates import (
+    PathCondition,
+    extract_paths,
+    find_matching_rows,
+    make_row_sets,
+    merge_conditions,
+)
+from treekit.rule_learning.report import LearnedList, compute_r_squared
+from treekit.rules.evaluate import pack_bits
 
 NAN = float("nan")
 WEATHER = Schema(
@@ -85,7 +91,7 @@ def planted(seed: int, n: int = 90, missing: Any = "direction") -> tuple[Model, 
         dtype="float64",
     )
     tree = build_tree(grown(rng, rows, y, 5), schema)
-    return make_model(schema, [tree], missing=missing), coded_dataset(rows, y, schema)
+    return make_model(schema, [tree], missing=missing), make_coded_dataset(rows, y, schema)
 
 
 def grown(rng: np.random.Generator, rows: np.ndarray, y: np.ndarray, depth: int) -> Node:
@@ -119,7 +125,7 @@ def gini(y: np.ndarray) -> float:
 
 
 def slow_table(rows: Dataset) -> oracle.Table:
-    return oracle.Table(rows.matrix().tolist(), rows.y.tolist(), len(rows.schema.classes))
+    return oracle.Table(rows.to_matrix().tolist(), rows.y.tolist(), len(rows.schema.classes))
 
 
 @pytest.mark.parametrize("missing", ["direction", "fractional"])
@@ -127,10 +133,10 @@ def test_conditions_are_dropped_as_the_oracle_drops_them(missing: str) -> None:
     shorter = 0
     for seed in range(6):
         model, rows = planted(seed, missing=missing)
-        table, ground = slow_table(rows), ground_of(rows)
-        paths = paths_of(model, 0)
-        met = rows_meeting(paths.asked, rows.matrix(), model.schema.n_levels)
-        made = generalise(paths, met, ground, rate_bound(0.25))
+        table, ground = slow_table(rows), make_row_sets(rows)
+        paths = extract_paths(model, 0)
+        met = find_matching_rows(paths.conditions, rows.to_matrix(), model.schema.n_levels)
+        made = generalise_paths(paths, met, ground, make_rate_bound(0.25))
         starts = [0, *paths.end[:-1].tolist()]
         for i, rule in enumerate(oracle.paths(model, model.trees[0])):
             here = slice(starts[i], paths.end[i])
@@ -140,23 +146,25 @@ def test_conditions_are_dropped_as_the_oracle_drops_them(missing: str) -> None:
             expected = oracle.dropped(table, rule, 0.25)
             assert len(nodes) == len(expected.questions)
             covered = expected.covers(table)
-            own = np.bitwise_and.reduce(met[nodes], axis=0) if len(nodes) else ground.everyone
-            np.testing.assert_array_equal(own, packed(np.isin(range(90), list(covered))[None])[0])
+            own = np.bitwise_and.reduce(met[nodes], axis=0) if len(nodes) else ground.all_rows
+            np.testing.assert_array_equal(
+                own, pack_bits(np.isin(range(90), list(covered))[None])[0]
+            )
             assert made.rate[i] == pytest.approx(oracle.rate(table, covered, rule.label, 0.25))
-            conditions = merged(paths.asked, nodes.tolist())
+            conditions = merge_conditions(paths.conditions, nodes.tolist())
             assert len({asked.column for asked in conditions}) == len(conditions)
             assert bits_of(conditions, rows) == own.tolist()
     assert shorter > 20
 
 
-def bits_of(conditions: tuple[Asked, ...], rows: Dataset) -> list[int]:
+def bits_of(conditions: tuple[PathCondition, ...], rows: Dataset) -> list[int]:
     """Rows that merged conditions fit, found value by value."""
     fits = np.ones(rows.n_rows, np.bool_)
     for asked in conditions:
-        x = rows.matrix()[:, asked.column]
+        x = rows.to_matrix()[:, asked.column]
         known = np.isin(x, asked.levels) if asked.levels else (x > asked.low) & (x <= asked.high)
         fits &= np.where(np.isnan(x), asked.missing, known & asked.known)
-    return packed(fits[None])[0].tolist()
+    return pack_bits(fits[None])[0].tolist()
 
 
 def rules_of(seed: int, n_rules: int, n_rows: int = 60) -> tuple[oracle.Table, list[oracle.Rule]]:
@@ -175,21 +183,21 @@ def rules_of(seed: int, n_rules: int, n_rows: int = 60) -> tuple[oracle.Table, l
 
 def packed_rules(table: oracle.Table, rules: list[oracle.Rule]) -> np.ndarray:
     members = [[rule.meets(row) for row in table.rows] for rule in rules]
-    return packed(np.array(members, dtype=np.bool_).reshape(len(rules), len(table.rows)))
+    return pack_bits(np.array(members, dtype=np.bool_).reshape(len(rules), len(table.rows)))
 
 
 def ground_for(table: oracle.Table, weights: np.ndarray | None = None) -> Any:
     schema = Schema((Column("a"), Column("b"), Column("c")), classes=(0, 1, 2))
     y = np.array(table.y, dtype=np.int32)
-    return ground_of(coded_dataset(np.array(table.rows), y, schema, weights))
+    return make_row_sets(make_coded_dataset(np.array(table.rows), y, schema, weights))
 
 
 def test_the_chosen_subset_is_the_shortest_of_all() -> None:
     for seed in range(3):
-        table, rules = rules_of(seed, EXHAUSTIVE - 2)
+        table, rules = rules_of(seed, MAX_EXHAUSTIVE - 2)
         ground = ground_for(table)
         bits = np.array([rule.bits for rule in rules])
-        kept = chosen(ClassRules(packed_rules(table, rules), bits, ground, 1))
+        kept = select_shortest_subset(ClassRules(packed_rules(table, rules), bits, ground, 1))
         found = oracle.length(table, [rules[i] for i in kept], 1)
         assert found == pytest.approx(oracle.best_subset(table, rules, 1), abs=1e-9)
 
@@ -199,7 +207,11 @@ def test_of_many_rules_no_single_one_more_or_less_is_shorter() -> None:
     for seed in range(4):
         table, rules = rules_of(seed, 24)
         bits = np.array([rule.bits for rule in rules])
-        kept = set(chosen(ClassRules(packed_rules(table, rules), bits, ground_for(table), 1)))
+        kept = set(
+            select_shortest_subset(
+                ClassRules(packed_rules(table, rules), bits, ground_for(table), 1)
+            )
+        )
         sizes.append(len(kept))
         least = oracle.length(table, [rules[i] for i in kept], 1)
         for i in range(len(rules)):
@@ -217,10 +229,10 @@ def test_lists_are_ordered_and_shortened_as_the_oracle_does(most: int | None) ->
         table, rules = rules_of(seed, 9)
         met, ground = packed_rules(table, rules), ground_for(table)
         label = np.array([rule.label for rule in rules])
-        order = by_false_positives(met, label, ground)
+        order = order_by_false_positives(met, label, ground)
         expected = oracle.in_order(table, rules)
         assert [rules[i] for i in order] == expected
-        kept = shortened(met[order], label[order], ground, most)
+        kept = prune_rule_list(met[order], label[order], ground, most)
         assert [expected[i] for i in kept] == oracle.shortened(table, expected, most)
         dropped += len(rules) - len(kept)
         assert most is None or len(kept) <= most
@@ -250,7 +262,7 @@ def test_a_list_is_no_longer_than_asked_and_is_judged_by_the_rows_given() -> Non
     other = planted(6, 200)[1]
     tested = c45rules(model, rows, test=other)
     assert_same(tested, free)
-    right = np.mean([a == b for a, b in zip(said(tested, other.matrix()), other.y, strict=True)])
+    right = np.mean([a == b for a, b in zip(said(tested, other.to_matrix()), other.y, strict=True)])
     assert tested.accuracy == pytest.approx(right)
     assert tested.accuracy != free.accuracy
 
@@ -279,7 +291,7 @@ def both_or_both() -> tuple[Model, Dataset]:
         return multiway(asked[0], sides)
 
     tree = build_tree(node("abcd", np.ones(len(rows), np.bool_)), schema)
-    return make_model(schema, [tree]), coded_dataset(rows, y.astype(np.int32), schema)
+    return make_model(schema, [tree]), make_coded_dataset(rows, y.astype(np.int32), schema)
 
 
 def test_a_disjunction_is_a_rule_for_each_of_its_parts() -> None:
@@ -329,7 +341,7 @@ def test_laws_of_lists_from_any_model(data: Any) -> None:
     with np.errstate(over="ignore"):
         matrix = matrix.astype(model.schema.dtype)
     y = np.array(data.draw(st.lists(st.integers(0, k - 1), min_size=n, max_size=n)), np.int32)
-    rows = coded_dataset(matrix, y, model.schema)
+    rows = make_coded_dataset(matrix, y, model.schema)
     found = c45rules(model, rows, confidence=0.5)
     labels = found.rules.units.argmax(axis=1).tolist()
     conditions = np.diff(found.rules.end, prepend=0)
@@ -344,8 +356,10 @@ def test_laws_of_lists_from_any_model(data: Any) -> None:
     assert sum(right) >= np.bincount(y).max()  # as any class said of all rows
     assert_same(found, c45rules(model, rows, confidence=0.5))
     deployed = found.rules.model()
-    np.testing.assert_array_equal(sums(deployed, matrix), found.rules.sums(matrix))
-    assert label_codes(deployed, sums(deployed, matrix))[:, 0].tolist() == said(found, matrix)
+    np.testing.assert_array_equal(sum_leaf_values(deployed, matrix), found.rules.sums(matrix))
+    assert compute_label_codes(deployed, sum_leaf_values(deployed, matrix))[:, 0].tolist() == said(
+        found, matrix
+    )
     again = deployed.rules()
     assert_same(found, LearnedList(again, 1.0, 1.0, 1.0))
     np.testing.assert_array_equal(again.leaf, found.rules.leaf)
@@ -356,32 +370,38 @@ def test_a_missing_value_meets_no_condition_unless_the_path_leads_it() -> None:
     split = threshold("humidity", 70.0, leaf([0, 30]), leaf([30, 0]), missing=1)
     rows = np.array([[0, 60.0 + i % 21, 0] for i in range(60)])
     y = (rows[:, 1] <= 70).astype(np.int32)
-    table = coded_dataset(rows.astype(np.float32), y, WEATHER)
+    table = make_coded_dataset(rows.astype(np.float32), y, WEATHER)
     tree = build_tree(split, WEATHER)
     for policy, fits in [("direction", [False, True]), ("fractional", [False, False])]:
         model = make_model(WEATHER, [tree], missing=policy)  # type: ignore[arg-type]
-        asked = paths_of(model, 0).asked
+        asked = extract_paths(model, 0).conditions
         assert asked.missing[1:].tolist() == fits
         found = c45rules(model, table)
         assert found.rules.missing == "direction"
         assert not found.rules.conditions.part_low.any()
     absent = is_missing("windy", leaf([0, 9]), leaf([9, 0]))
-    asked = paths_of(make_model(WEATHER, [build_tree(absent, WEATHER)], missing="fractional"), 0)
-    assert merged(asked.asked, [1]) == (Asked(2, -np.inf, np.inf, False, True, ()),)
-    assert merged(asked.asked, [2]) == (Asked(2, -np.inf, np.inf, True, False, (0, 1)),)
+    asked = extract_paths(
+        make_model(WEATHER, [build_tree(absent, WEATHER)], missing="fractional"), 0
+    )
+    assert merge_conditions(asked.conditions, [1]) == (
+        PathCondition(2, -np.inf, np.inf, False, True, ()),
+    )
+    assert merge_conditions(asked.conditions, [2]) == (
+        PathCondition(2, -np.inf, np.inf, True, False, (0, 1)),
+    )
 
 
 def test_bits_of_rules_and_exceptions_are_those_of_the_formulas() -> None:
-    interval = Asked(1, 70.0, 80.0, True, False, ())
-    sunny = Asked(0, -np.inf, np.inf, True, False, (0,))
-    known = Asked(2, -np.inf, np.inf, True, False, (0, 1))
+    interval = PathCondition(1, 70.0, 80.0, True, False, ())
+    sunny = PathCondition(0, -np.inf, np.inf, True, False, (0,))
+    known = PathCondition(2, -np.inf, np.inf, True, False, (0, 1))
     column = np.log2(3)
     tests = [column + 1 + np.log2(9)] * 2
-    assert rule_bits([interval], [3, 10, 2]) == pytest.approx(sum(tests) - 1)
+    assert compute_rule_bits([interval], [3, 10, 2]) == pytest.approx(sum(tests) - 1)
     tests += [column + np.log2(3), column + 1]
     expected = sum(tests) - np.log2(24)
-    assert rule_bits([interval, sunny, known], [3, 10, 2]) == pytest.approx(expected)
-    found = exception_bits(np.array([10.0, 0.0]), np.array([8.0, 0.0]), 30.0, 12.0)
+    assert compute_rule_bits([interval, sunny, known], [3, 10, 2]) == pytest.approx(expected)
+    found = compute_exception_bits(np.array([10.0, 0.0]), np.array([8.0, 0.0]), 30.0, 12.0)
     assert found == pytest.approx([np.log2(45) + np.log2(4845), np.log2(86493225)])
 
 
@@ -414,6 +434,6 @@ def test_what_is_no_list_of_rules_for_classes_is_refused_by_name() -> None:
 
 def test_r_squared_of_a_constant_is_whether_it_is_met() -> None:
     ones = np.ones(3)
-    assert r_squared(ones, ones) == 1.0
-    assert r_squared(ones * 2, ones) == 0.0
-    assert r_squared(np.array([1.0, 2, 4]), np.array([1.0, 2, 3])) == pytest.approx(0.5)
+    assert compute_r_squared(ones, ones) == 1.0
+    assert compute_r_squared(ones * 2, ones) == 0.0
+    assert compute_r_squared(np.array([1.0, 2, 4]), np.array([1.0, 2, 3])) == pytest.approx(0.5)

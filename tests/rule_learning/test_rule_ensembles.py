@@ -23,13 +23,22 @@ from treekit.model.builder import (
     threshold,
 )
 from treekit.model.model import make_model
-from treekit.rule_learning.candidates import candidate_rules, independent, indicators
-from treekit.rule_learning.linear_models import fewest, nonnegative_ridge, penalised, refitted
-from treekit.rule_learning.report import auc
+from treekit.rule_learning.candidates import (
+    compute_indicators,
+    extract_candidates,
+    find_independent,
+)
+from treekit.rule_learning.linear_models import (
+    fit_nonnegative_ridge,
+    fit_penalised,
+    refit_weights,
+    select_smallest_size,
+)
+from treekit.rule_learning.report import compute_auc
 from treekit.rule_learning.rulefit import rulefit
-from treekit.rule_learning.sirus import cuts_of, dice, frequent_rules, sirus
+from treekit.rule_learning.sirus import compute_cut_points, compute_dice_index, count_paths, sirus
 from treekit.rules import parse_rules
-from treekit.rules.language import language
+from treekit.rules.language import load_language
 
 # ---------------------------------------------------------------- sirus
 
@@ -76,7 +85,7 @@ def test_rules_that_others_make_up_are_left_out_as_the_rank_says():
         met = rng.random((8, 40)) < 0.4
         met[3], met[5] = ~met[0], met[1] & met[2]
         met[6] = met[1] | met[2]  # met[1] + met[2] - met[5]
-        kept = independent(met)
+        kept = find_independent(met)
         columns = [np.ones(40)]
         wanted = []
         for number, own in enumerate(met):
@@ -86,8 +95,8 @@ def test_rules_that_others_make_up_are_left_out_as_the_rank_says():
         assert kept.tolist() == wanted
         assert 3 not in kept
         assert 6 not in kept
-        assert independent(met, 2).tolist() == wanted[:2]
-    assert independent(np.ones((3, 10), dtype=bool)).size == 0
+        assert find_independent(met, 2).tolist() == wanted[:2]
+    assert find_independent(np.ones((3, 10), dtype=bool)).size == 0
 
 
 def test_cuts_are_values_of_the_table_at_its_quantiles():
@@ -95,19 +104,19 @@ def test_cuts_are_values_of_the_table_at_its_quantiles():
     x = rng.normal(size=97).round(1)
     table = {"x": x, "few": rng.integers(0, 3, 97), "one": np.ones(97), "y": x > 0}
     dataset = make_dataset(table, "y")
-    cuts = cuts_of(dataset, 10)
+    cuts = compute_cut_points(dataset, 10)
     wanted = np.quantile(x.astype(np.float32), np.arange(1, 10) / 10, method="inverted_cdf")
-    assert cuts.at[0].tolist() == np.unique(wanted.astype(np.float64)).tolist()
-    assert cuts.at[1].tolist() == [0, 1]
-    assert cuts.at[2].tolist() == []
+    assert cuts.thresholds[0].tolist() == np.unique(wanted.astype(np.float64)).tolist()
+    assert cuts.thresholds[1].tolist() == [0, 1]
+    assert cuts.thresholds[2].tolist() == []
 
 
 def test_paths_are_counted_once_a_tree_after_their_bounds_are_moved():
     values = [float(v) for v in range(10)]
     table = {"size": values, "kind": list("abcabcabca"), "other": values, "truth": ["no"] * 10}
     dataset = make_dataset(table, "truth", classes=("no", "yes"), dtype="float32")
-    cuts = cuts_of(dataset, 5)
-    assert cuts.at[0].tolist() == [1, 3, 5, 7]
+    cuts = compute_cut_points(dataset, 5)
+    assert cuts.thresholds[0].tolist() == [1, 3, 5, 7]
     inner = threshold("size", 3.5, leaf([3, 1]), leaf([1, 1]))
     model = forest(
         plain(3.2),
@@ -115,7 +124,7 @@ def test_paths_are_counted_once_a_tree_after_their_bounds_are_moved():
         plain(3.0, inner),
         threshold("size", 7.25, leaf([1, 1]), leaf([2, 3])),
     )
-    found = frequent_rules(model, 2, cuts, ~NONE)
+    found = count_paths(model, 2, cuts, ~NONE)
     said = [[(c.column, c.low, c.high, c.missing) for c in rule.conditions] for rule in found.rules]
     assert said == [
         [("size", -math.inf, 3.0, False)],
@@ -125,7 +134,7 @@ def test_paths_are_counted_once_a_tree_after_their_bounds_are_moved():
     ]
     assert found.frequency.tolist() == [0.75, 0.75, 0.25, 0.25]
     # Where a column has missing cells, where they go tells paths apart.
-    apart = frequent_rules(model, 1, cuts, NONE)
+    apart = count_paths(model, 1, cuts, NONE)
     assert apart.frequency.tolist() == [0.5, 0.5, 0.25, 0.25, 0.25, 0.25]
 
 
@@ -140,11 +149,11 @@ def test_the_opposite_of_a_rule_is_not_drawn_beside_it():
 def test_nodes_below_sums_of_columns_are_no_candidates():
     mixed = oblique({"size": 1.0, "other": 2.0}, 0.5, leaf([1, 2]), leaf([2, 1]))
     model = forest(plain(0.0, mixed), mixed)
-    assert len(candidate_rules(model, 3)) == 2
+    assert len(extract_candidates(model, 3)) == 2
     with pytest.raises(DataError, match="no rules to choose from"):
-        candidate_rules(forest(mixed), 3)
+        extract_candidates(forest(mixed), 3)
     with pytest.raises(DataError, match="no rules to choose from"):
-        candidate_rules(forest(leaf([1, 2])), 3)
+        extract_candidates(forest(leaf([1, 2])), 3)
 
 
 def test_models_that_divide_rows_or_ask_stand_ins_give_their_own_splits():
@@ -159,13 +168,15 @@ def test_models_that_divide_rows_or_ask_stand_ins_give_their_own_splits():
 
 
 def test_thresholds_of_coded_rows_are_cuts_of_the_rows_also_in_surrogates():
-    cuts = cuts_of(make_dataset(inputs(), "truth", dtype="float32"), 4)
+    cuts = compute_cut_points(make_dataset(inputs(), "truth", dtype="float32"), 4)
     asks = threshold("size", 1.5, leaf([3, 1]), leaf([1, 3]), 0, [Surrogate("other", at=0.5)])
-    (tree,) = cuts.decoded(forest(asks, missing="surrogate")).trees
-    assert tree.threshold[0] == cuts.at[0][1]
-    assert tree.surrogate_threshold.tolist() == [cuts.at[2][0]]
+    (tree,) = cuts.decode_model(forest(asks, missing="surrogate")).trees
+    assert tree.threshold[0] == cuts.thresholds[0][1]
+    assert tree.surrogate_threshold.tolist() == [cuts.thresholds[2][0]]
     with pytest.raises(SettingError, match="the splitter makes oblique splits"):
-        cuts.decoded(forest(oblique({"size": 1.0, "other": 2.0}, 0.5, leaf([1, 2]), leaf([2, 1]))))
+        cuts.decode_model(
+            forest(oblique({"size": 1.0, "other": 2.0}, 0.5, leaf([1, 2]), leaf([2, 1])))
+        )
 
 
 def test_a_model_that_refuses_missing_values_gives_a_list_that_does():
@@ -180,9 +191,9 @@ def test_indicators_are_what_the_conditions_say():
         plain(0.25, subset("kind", ["a"], leaf([1, 2]), leaf([3, 1]), missing=0), missing=0),
         is_missing("size", leaf([1, 2]), threshold("other", -0.5, leaf([1, 1]), leaf([2, 1]))),
     )
-    found = candidate_rules(model, 2)
+    found = extract_candidates(model, 2)
     dataset = make_dataset(inputs(), "truth", dtype="float32")
-    met = indicators(found, dataset.matrix())
+    met = compute_indicators(found, dataset.to_matrix())
     for number, rule in enumerate(found):
         assert met[number].tolist() == [meets(rule, row) for row in table_of(inputs())]
     assert {0 < own.mean() < 1 for own in met} == {True}
@@ -225,7 +236,7 @@ def test_classes_get_the_mean_of_the_shares_of_rows_that_meet_rules_or_do_not(dr
 def test_a_list_is_a_model_and_its_text_says_the_same(drawn, tmp_path):
     model = drawn.rules.model()
     read = parse_rules(str(model.rules()))
-    matrix = make_dataset(inputs(), "truth").matrix()
+    matrix = make_dataset(inputs(), "truth").to_matrix()
     assert (read.sums(matrix) == drawn.rules.sums(matrix)).all()
     paths = [tmp_path / "list.py", tmp_path / "list.onnx"]
     for target, path in zip(("python", "onnx"), paths, strict=True):
@@ -240,8 +251,8 @@ def test_hostile_names_and_levels_stay_names(tmp_path):
     learned = sirus(table, "truth", rules=3, trees=12, seed=1)
     model = learned.rules.model()
     assert {c.column for rule in learned.rules for c in rule.conditions} <= set(HOSTILE.values())
-    read = parse_rules(str(learned.rules)).sums(make_dataset(table, "truth").matrix())
-    assert (read == learned.rules.sums(make_dataset(table, "truth").matrix())).all()
+    read = parse_rules(str(learned.rules)).sums(make_dataset(table, "truth").to_matrix())
+    assert (read == learned.rules.sums(make_dataset(table, "truth").to_matrix())).all()
     treekit.export(model, "python", tmp_path / "list.py")
     assert treekit.verify(model, [tmp_path / "list.py"]).equal
 
@@ -271,10 +282,10 @@ def test_the_ridge_of_weights_that_are_free_is_the_textbooks():
     x = rng.random((200, 3))
     y = 2.0 + x @ [1.0, 0.5, 2.0] + rng.normal(0, 0.01, 200)
     weight = rng.integers(1, 4, 200).astype(float)
-    start, slopes = nonnegative_ridge(x, y, weight, np.arange(200) % 5)
+    start, slopes = fit_nonnegative_ridge(x, y, weight, np.arange(200) % 5)
     assert slopes == pytest.approx([1.0, 0.5, 2.0], abs=0.02)
     assert start == pytest.approx(2.0, abs=0.03)
-    _, slopes = nonnegative_ridge(x, -y, weight, np.arange(200) % 5)
+    _, slopes = fit_nonnegative_ridge(x, -y, weight, np.arange(200) % 5)
     assert slopes.tolist() == [0, 0, 0]
 
 
@@ -282,7 +293,7 @@ def test_cross_validation_chooses_few_rules_that_do_as_well():
     learned = sirus(inputs(), "truth", rules=None, most=6, trees=30, seed=1)
     assert 1 <= learned.n_rules <= 6
     assert 0 <= learned.fold_stability <= 1
-    assert fewest(np.array([[3.0, 1.0, 0.9], [3.2, 1.1, 1.1], [2.8, 1.2, 1.3]])) == 2
+    assert select_smallest_size(np.array([[3.0, 1.0, 0.9], [3.2, 1.1, 1.1], [2.8, 1.2, 1.3]])) == 2
     given = sirus(inputs(), model=forest(plain(0.0), plain(0.5)), rules=None, most=4)
     assert given.n_rules in (1, 2)
 
@@ -323,20 +334,20 @@ def test_the_area_under_the_curve_counts_pairs():
         for j in np.flatnonzero(~positive):
             total += weight[i] * weight[j]
             won += weight[i] * weight[j] * ((score[i] > score[j]) + (score[i] == score[j]) / 2)
-    assert auc(score, positive, weight) == pytest.approx(won / total)
+    assert compute_auc(score, positive, weight) == pytest.approx(won / total)
 
 
 def test_lists_are_compared_by_their_rules(drawn):
-    bare = frequent_rules(forest(plain(0.0), plain(1.0)), 1, None, NONE).rules
-    other = frequent_rules(forest(plain(0.0), plain(2.0)), 1, None, NONE).rules
-    assert dice(bare, bare) == 1
-    assert dice(bare, other) == 0.5
+    bare = count_paths(forest(plain(0.0), plain(1.0)), 1, None, NONE).rules
+    other = count_paths(forest(plain(0.0), plain(2.0)), 1, None, NONE).rules
+    assert compute_dice_index(bare, bare) == 1
+    assert compute_dice_index(bare, other) == 0.5
     assert drawn.rules.model().n_trees == drawn.n_rules
 
 
 def test_the_summary_is_written_in_the_readers_language(drawn):
     assert f"{drawn.n_rules} rules with {drawn.n_conditions} conditions" in str(drawn)
-    chinese = "\n".join(drawn.lines(language("zh")))
+    chinese = "\n".join(drawn.lines(load_language("zh")))
     assert "条规则" in chinese
     assert f"{drawn.auc:.4f}" in chinese
 
@@ -443,7 +454,7 @@ def test_concepts_are_found_with_no_more_rules_than_asked_for(lists):
 )
 def test_a_list_is_a_model_and_its_text_says_the_same_rulefit(lists, target, tmp_path):
     model = lists[target].rules.model()
-    matrix = make_dataset(rulefit_inputs(target), target).matrix()
+    matrix = make_dataset(rulefit_inputs(target), target).to_matrix()
     again = parse_rules(str(lists[target].rules)).sums(matrix)
     assert (again == lists[target].rules.sums(matrix)).all()
     paths = [tmp_path / "list.py", tmp_path / "list.onnx"]
@@ -473,9 +484,9 @@ def test_no_rule_without_a_weight_would_lessen_the_error_by_more_than_the_penalt
         wanted = np.eye(classes)[label]
     else:
         wanted = told[:, None]
-    found = penalised(met, wanted, weight, 5, classes=bool(classes))
-    assert 3 <= len(found.used) <= 5
-    assert set(found.used.tolist()) >= {0, 1}
+    found = fit_penalised(met, wanted, weight, 5, classes=bool(classes))
+    assert 3 <= len(found.used_rules) <= 5
+    assert set(found.used_rules.tolist()) >= {0, 1}
     own = weight / weight.sum()
     x = met.astype(float)
     x = ((x.T - x @ own) / np.sqrt((x @ own) * (1 - x @ own))).T
@@ -496,7 +507,7 @@ def test_weights_without_the_penalty_are_those_of_least_squares():
     rng = np.random.default_rng(5)
     met, weight = indicators_of(rng, 300, 3)
     wanted = (3.0 + met.T @ [1.0, -2.0, 0.5])[:, None]
-    found = refitted(met, wanted, weight, classes=False)
+    found = refit_weights(met, wanted, weight, classes=False)
     assert found.slope[:, 0] == pytest.approx([1.0, -2.0, 0.5], abs=0.01)
     assert found.intercept == pytest.approx([3.0], abs=0.01)
 
@@ -504,11 +515,11 @@ def test_weights_without_the_penalty_are_those_of_least_squares():
 def test_weights_of_shares_give_these_shares():
     met = np.repeat([[True, False]], 50, axis=0).reshape(1, -1)
     wanted = np.where(met.T, [[0.2, 0.8]], [[0.7, 0.3]])
-    found = refitted(met, wanted, np.ones(100), classes=True)
+    found = refit_weights(met, wanted, np.ones(100), classes=True)
     odds = found.intercept[1] + np.array([1, 0]) * found.slope[0, 1]
     assert 1 / (1 + np.exp(-odds)) == pytest.approx([0.8, 0.3], abs=0.005)
     assert found.slope[0, 0] == found.intercept[0] == 0
-    alone = refitted(met, np.eye(3)[np.ones(100, int)], np.ones(100), classes=True)
+    alone = refit_weights(met, np.eye(3)[np.ones(100, int)], np.ones(100), classes=True)
     assert alone.intercept.argmax() == 1
     assert not alone.slope.any()
 

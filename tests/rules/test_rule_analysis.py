@@ -31,8 +31,8 @@ from treekit.rules import (
     table_measures,
     training_measures,
 )
-from treekit.rules.evaluate import fired, rules_of_rows
-from treekit.rules.merge import Asked, regrouped
+from treekit.rules.evaluate import assign_rules, matching_rules
+from treekit.rules.merge import ConditionTuple, regroup_rules
 
 # ---------------------------------------------------------------- rules overlaps
 
@@ -55,18 +55,18 @@ def rule_list(*boxes, order="first", missing="direction", dtype="float32", label
         end=np.zeros(len(boxes), dtype=np.int64),
     )  # fmt: skip
     found = {k: [asked(c, *what) for c, what in box.items()] for k, box in enumerate(boxes)}
-    return regrouped(many, np.arange(len(boxes)), found)[0]
+    return regroup_rules(many, np.arange(len(boxes)), found)[0]
 
 
 def asked(column, takes, missing=False):
     number = [c.name for c in COLUMNS].index(column)
     part = (0, 2**24) if missing else (0, 0)
     if takes is None:
-        return Asked(number, -math.inf, math.inf, False, missing, part, (), ())
+        return ConditionTuple(number, -math.inf, math.inf, False, missing, part, (), ())
     if column == "colour":
         codes = tuple(sorted(COLUMNS[1].levels.index(level) for level in takes))
-        return Asked(number, -math.inf, math.inf, bool(codes), missing, part, codes, ())
-    return Asked(number, *map(float, takes), True, missing, part, (), ())
+        return ConditionTuple(number, -math.inf, math.inf, bool(codes), missing, part, codes, ())
+    return ConditionTuple(number, *map(float, takes), True, missing, part, (), ())
 
 
 @st.composite
@@ -469,7 +469,7 @@ def test_the_rules_that_answer_a_row_are_those_of_the_oracle_in_any_order_of_lis
         listed = replace(without_last_conditions(listed), order="first")
     found = [
         triple
-        for piece in fired(listed, rows)
+        for piece in matching_rules(listed, rows)
         for triple in zip(*(part.tolist() for part in piece), strict=True)
     ]
     assert sorted(found) == slow_pairs(listed, rows)
@@ -583,16 +583,16 @@ def test_the_spread_of_numbers_far_from_zero_does_not_cancel():
 def test_rows_that_no_rule_answers_and_shapes_that_do_not_match_are_named():
     listed = without_last_conditions(rules(melon_model()))
     with pytest.raises(DataError, match="two rules of a tree match one row"):
-        rules_of_rows(listed, [[0.9, 0.0]])
+        assign_rules(listed, [[0.9, 0.0]])
     ordered = replace(listed, order="first")
-    assert rules_of_rows(ordered, [[0.1, 0.0], [NAN, 1.0]]).tolist() == [[0], [0]]
+    assert assign_rules(ordered, [[0.1, 0.0], [NAN, 1.0]]).tolist() == [[0], [0]]
     with pytest.raises(DataError, match="one weight for each row"):
         table_measures(ordered, [[0.1, 0.0]], [[0, 1]])
     with pytest.raises(DataError, match="negative or not finite"):
         table_measures(ordered, [[0.1, 0.0]], [0], [-1.0])
     divided = rules(melon_model(missing="fractional"))
     with pytest.raises(DataError, match="may match several rules"):
-        rules_of_rows(divided, [[0.1, 0.0]])
+        assign_rules(divided, [[0.1, 0.0]])
 
 
 def test_several_targets_are_measured_each_by_its_own_column():

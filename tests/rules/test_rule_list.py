@@ -31,22 +31,22 @@ from treekit.model.builder import (
     threshold,
 )
 from treekit.model.model import make_model
-from treekit.model.scoring import predict, sums
+from treekit.model.scoring import predict, sum_leaf_values
 from treekit.model.tree import Split
 from treekit.rules import export_rules, joined_rules, parse_rules, rounded, rules, training_measures
 from treekit.rules.read_edited import read_edited
 from treekit.rules.rule_list import Rounding
 from treekit.rules.wording import (
-    label_text,
-    name_text,
-    numerals,
-    quote,
-    read_label,
-    read_name,
-    read_numeral,
-    read_share,
-    share_text,
-    unquote,
+    format_numbers,
+    format_share,
+    parse_label,
+    parse_name,
+    parse_number,
+    parse_share,
+    quote_label,
+    quote_name,
+    quote_text,
+    unquote_text,
 )
 from treekit.verify.run_rules import run_rules
 from treekit.verify.runtime import Job
@@ -128,7 +128,7 @@ def test_the_text_alone_sums_to_what_the_model_sums_to(data):
     text = str(rules(model))
     read = parse_rules(text)
     assert str(read) == text
-    assert np.array_equal(read.sums(rows), sums(model, rows))
+    assert np.array_equal(read.sums(rows), sum_leaf_values(model, rows))
 
 
 @given(st.data())
@@ -148,7 +148,7 @@ def test_models_of_every_split_kind_run_from_their_text(dtype, classes):
     model = random_model(5, mixed_schema(classes, dtype=dtype), n_trees=4, n_splits=60)
     rows = np.array(probe_rows(model, n_random=400))
     read = parse_rules(export_rules(model, "m")["m.rules.txt"].decode())
-    assert np.array_equal(read.sums(rows), sums(model, rows))
+    assert np.array_equal(read.sums(rows), sum_leaf_values(model, rows))
 
 
 def test_overlapping_rules_are_summed_as_the_text_says_not_as_a_tree_would():
@@ -164,7 +164,7 @@ def test_more_rules_than_a_block_holds_are_all_executed():
     schema = Schema((Column("x"),), task="regression")
     model = chain(4900, schema)
     rows = np.linspace(-2, 4902, 501)[:, None]
-    assert np.array_equal(rules(model).sums(rows), sums(model, rows))
+    assert np.array_equal(rules(model).sums(rows), sum_leaf_values(model, rows))
 
 
 def test_a_chain_of_depth_900_is_written_and_run():
@@ -174,7 +174,7 @@ def test_a_chain_of_depth_900_is_written_and_run():
     read = parse_rules(str(rules(model)))
     assert len(read) == 901
     assert all(len(rule.conditions) == 1 for rule in read)
-    assert np.array_equal(read.sums(rows), sums(model, rows))
+    assert np.array_equal(read.sums(rows), sum_leaf_values(model, rows))
 
 
 def test_records_hold_labels_shares_levels_and_bounds():
@@ -253,7 +253,7 @@ def test_hostile_names_neither_break_nor_forge_a_line():
     read = parse_rules(text)
     assert read.schema == schema
     rows = np.random.default_rng(0).integers(-1, n + 1, size=(50, n)).astype(float)
-    assert np.array_equal(read.sums(rows), sums(model, rows))
+    assert np.array_equal(read.sums(rows), sum_leaf_values(model, rows))
 
 
 @pytest.mark.parametrize(
@@ -268,28 +268,28 @@ def test_labels_keep_their_type(labels):
 
 @given(st.text())
 def test_any_text_reads_back_from_its_quotes(text):
-    assert unquote(quote(text)) == text
-    assert read_name(name_text(text)) == text
-    assert read_label(label_text(text)) == text
-    assert quote(text).isprintable()
+    assert unquote_text(quote_text(text)) == text
+    assert parse_name(quote_name(text)) == text
+    assert parse_label(quote_label(text)) == text
+    assert quote_text(text).isprintable()
 
 
 @pytest.mark.parametrize("token", ['"\\x41"', '"a"b"', '"\\u0041"', '"\n"', '"\\"'])
 def test_a_text_quoted_otherwise_is_not_read(token):
     with pytest.raises(ValueError, match="properly quoted"):
-        unquote(token)
+        unquote_text(token)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_numerals_are_short_and_read_back(dtype):
     @given(finite(dtype))
     def check(x):
-        (text,) = numerals(np.array([x]), dtype)
-        assert read_numeral(text, dtype) == x
+        (text,) = format_numbers(np.array([x]), dtype)
+        assert parse_number(text, dtype) == x
         assert len(text) <= len(repr(x))
 
     check()
-    assert numerals(np.array([0.1, 61.0, -0.0, 1e22], dtype=dtype).astype(float), dtype) == [
+    assert format_numbers(np.array([0.1, 61.0, -0.0, 1e22], dtype=dtype).astype(float), dtype) == [
         *("0.1", "61", "0", "1e22")
     ]
 
@@ -297,19 +297,19 @@ def test_numerals_are_short_and_read_back(dtype):
 @given(st.integers(1, 2**53), st.data())
 def test_shares_are_the_shortest_decimals_that_read_back_to_the_votes(total, data):
     units = data.draw(st.integers(0, total))
-    text = share_text(units, total)
-    assert read_share(text, total) == units
+    text = format_share(units, total)
+    assert parse_share(text, total) == units
     digits = len(text.partition(".")[2])
     if digits:
         near = units * 10 ** (digits - 1) // total
         for shorter in (near, near + 1):
             whole, rest = divmod(shorter, 10 ** (digits - 1))
             fraction = f".{rest:0{digits - 1}d}" if digits > 1 else ""
-            assert read_share(f"{whole}{fraction}", total) != units
+            assert parse_share(f"{whole}{fraction}", total) != units
 
 
 def test_a_share_of_31_percent_is_written_as_such():
-    assert share_text(5200937, 2**24) == "0.31"
+    assert format_share(5200937, 2**24) == "0.31"
 
 
 def broken_texts():
@@ -389,7 +389,7 @@ def test_regression_rules_name_exact_numbers():
     assert "  then 1000000000   support 1\n" in text
     assert parse_rules(text)[1].value == 1e9
     rows = [[0.5], [0.6], [math.nan]]
-    assert np.array_equal(parse_rules(text).sums(rows), sums(model, np.array(rows)))
+    assert np.array_equal(parse_rules(text).sums(rows), sum_leaf_values(model, np.array(rows)))
 
 
 def test_every_leaf_of_the_model_has_its_rule():
@@ -556,7 +556,7 @@ def test_decisions_join_other_shares_and_say_so():
     assert "votes    1\n" in text
     rows = np.array([[0.1, 0, 9.0], [0.9, 0, 0.5], [0.9, 0, 2.0]])
     assert short.sums(rows).tolist() == [[0, 1], [0, 1], [1, 0]]
-    assert sums(model, rows).argmax(axis=1).tolist() == [1, 1, 0]
+    assert sum_leaf_values(model, rows).argmax(axis=1).tolist() == [1, 1, 0]
     # density decides alone where sugar is asked: three boxes do not make two.
     assert len(short) == 3
     chain = threshold(
@@ -624,7 +624,7 @@ def cuts(found):
     """The distinct thresholds as they are written."""
     table = found.conditions
     bounds = np.unique(np.concatenate([table.low, table.high]))
-    return numerals(bounds[np.isfinite(bounds)], found.schema.dtype)
+    return format_numbers(bounds[np.isfinite(bounds)], found.schema.dtype)
 
 
 def column(*values):

@@ -22,9 +22,9 @@ from treekit.data.schema import Column, Schema
 from treekit.errors import ModelError, ModelFileError, SettingError
 from treekit.model.builder import Node, Surrogate, build_tree, leaf, oblique, rule, threshold
 from treekit.model.model import Model, make_model
-from treekit.model.model_file import VERSION, load
-from treekit.model.rule_trees import rule_model
-from treekit.model.scoring import sums
+from treekit.model.model_file import FORMAT_VERSION, load
+from treekit.model.rule_trees import make_rule_model
+from treekit.model.scoring import sum_leaf_values
 from treekit.model.tree import MAX_DEPTH, Split
 from treekit.model.validation import check_tree
 from treekit.rules import RuleList
@@ -169,7 +169,7 @@ def test_a_list_is_the_model_that_it_was_read_from(data):
         return
     again = listed.model()
     same(again.rules(), listed)
-    assert sums(again, rows).tolist() == wanted
+    assert sum_leaf_values(again, rows).tolist() == wanted
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -182,7 +182,7 @@ def test_every_sort_of_condition_comes_back(name):
     rows = np.array(probe_rows(model))
     rows = rows[~listed.refused(rows)]
     wanted = [evaluate.sums(model, row) for row in rows.tolist()]
-    assert sums(model, rows).tolist() == sums(again, rows).tolist() == wanted
+    assert sum_leaf_values(model, rows).tolist() == sum_leaf_values(again, rows).tolist() == wanted
     assert len(np.unique(wanted, axis=0)) >= 2
 
 
@@ -197,7 +197,7 @@ def test_a_text_that_was_read_is_a_model(name):
     assert str(again.rules()) == text
     rows = np.array(probe_rows(model))
     rows = rows[~read.refused(rows)]
-    np.testing.assert_array_equal(sums(again, rows), sums(model, rows))
+    np.testing.assert_array_equal(sum_leaf_values(again, rows), sum_leaf_values(model, rows))
 
 
 def test_the_text_says_that_the_first_rule_answers():
@@ -241,7 +241,7 @@ def test_a_list_is_saved_and_other_models_are_saved_as_before(tmp_path):
     model = classes_model()
     model.save(tmp_path / "list.treekit")
     same(load(tmp_path / "list.treekit").rules(), model.rules())
-    assert stamp(tmp_path / "list.treekit") == (VERSION, True)
+    assert stamp(tmp_path / "list.treekit") == (FORMAT_VERSION, True)
     schema = mixed_schema()
     asked = threshold("size", 0.5, leaf([1, 2]), leaf([3, 1]), 1, [Surrogate("age", 1.0, 1)])
     before = make_model(schema, [build_tree(asked, schema)], missing="surrogate")
@@ -318,7 +318,7 @@ def thousands(n: int) -> Model:
     value = np.column_stack([np.arange(n + 1) % 7 + 1.0, np.arange(n + 1) % 3 + 1.0])
     end = np.minimum(np.arange(1, n + 2), n)
     lows = np.arange(n - 1, -1, -1, dtype=np.float64).tolist()
-    return rule_model(
+    return make_rule_model(
         schema, np.zeros(n + 1, int), end, table(lows), value, value.sum(axis=1), settings={}
     )
 
@@ -329,11 +329,11 @@ def test_thousands_of_rules_are_one_list_and_more_are_refused():
     same(model.rules().model().rules(), model.rules())
     rows = np.array([[0.0], [0.5], [4999.5], [2500.0], [np.nan], [-1.0]])
     wanted = [evaluate.sums(model, row) for row in rows.tolist()]
-    assert sums(model, rows).tolist() == model.rules().sums(rows).tolist() == wanted
+    assert sum_leaf_values(model, rows).tolist() == model.rules().sums(rows).tolist() == wanted
     with pytest.raises(ModelError, match="more than 5000 rules, the maximum: remove some"):
         thousands(MAX_DEPTH + 1)
     with pytest.raises(ModelError, match="a bound of a condition is not a number"):
-        rule_model(
+        make_rule_model(
             model.schema, [0, 0], [1, 1], table([INF]), np.ones((2, 2)), np.ones(2), settings={}
         )
 

@@ -17,26 +17,26 @@ from tests.reference import evaluate
 from tests.rules.test_rule_list import HOSTILE
 from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.schema import Column, Output, Schema
-from treekit.documents import listing, written
+from treekit.documents import make_listing, render_listing
 from treekit.documents.read_json import read_json
 from treekit.errors import DataError, ModelError, ModelFileError, SettingError
 from treekit.model.builder import build_tree, leaf, oblique, subset, threshold
 from treekit.model.model import Model, make_model
-from treekit.model.scoring import decide, sums
+from treekit.model.scoring import predict_from_sums, sum_leaf_values
 from treekit.model.tree import Split
 from treekit.rules import measured, parse_rules, rounded, rules, training_measures
-from treekit.rules.check_catalogue import checked, samples
-from treekit.rules.language import GRAMMAR, Language, fields_of, language
+from treekit.rules.check_catalogue import make_samples, parse_catalogue
+from treekit.rules.language import GRAMMAR_PREFIXES, Language, list_fields, load_language
 from treekit.rules.read_edited import read_edited
-from treekit.rules.revise import changed, edits, revised, revision
-from treekit.rules.rule_list import RuleList, taken
-from treekit.rules.wording import condition_texts
+from treekit.rules.revise import changed, edits, revise_and_match, revise_model
+from treekit.rules.rule_list import RuleList, take_rules
+from treekit.rules.wording import render_conditions
 
 # ---------------------------------------------------------------- rules language
 
 FRENCH = Path(__file__).parents[1] / "catalogues" / "fr.toml"
-LANGUAGES = {"en": language("en"), "zh": language("zh"), "fr": language(FRENCH)}
-TEXT_KEYS = [key for key in LANGUAGES["en"].phrases if key.startswith((*GRAMMAR, "note_"))]
+LANGUAGES = {"en": load_language("en"), "zh": load_language("zh"), "fr": load_language(FRENCH)}
+TEXT_KEYS = [key for key in LANGUAGES["en"].phrases if key.startswith((*GRAMMAR_PREFIXES, "note_"))]
 
 
 def said(listed, words):
@@ -65,7 +65,7 @@ def body(listed, words):
 @pytest.mark.parametrize("code", LANGUAGES)
 def test_every_sort_of_rule_is_read_back_as_it_was_written(code):
     words = LANGUAGES[code]
-    for listed in samples():
+    for listed in make_samples():
         text = said(listed, words)
         again = parse_rules(text, language=words)
         assert said(again, words) == text
@@ -121,7 +121,7 @@ def test_the_languages_have_the_same_phrases_and_fields():
     english = LANGUAGES["en"].phrases
     for words in LANGUAGES.values():
         for key in TEXT_KEYS:
-            assert fields_of(words.phrases[key]) == fields_of(english[key]), key
+            assert list_fields(words.phrases[key]) == list_fields(english[key]), key
     assert set(LANGUAGES["zh"].phrases) == set(english)
 
 
@@ -136,7 +136,7 @@ def test_the_samples_need_every_phrase_that_a_trained_model_can_need():
     words = Language("en", Heard(LANGUAGES["en"].phrases))
     facts = {key for key in TEXT_KEYS if key.startswith("fact_")}
     unreached = {"if_missing_levels", "if_decided", "if_unknown", "if_undecidable"}
-    for listed in samples():
+    for listed in make_samples():
         said(listed, words)
     assert set(TEXT_KEYS) - asked - facts == unreached
 
@@ -174,8 +174,8 @@ def test_a_catalogue_may_put_words_on_either_side_and_fields_in_another_order():
 def test_conditions_are_said_in_english_unless_another_language_is_asked():
     listed = melons(("colour", "density"), ("green", "black", "dark red"))
     stop = len(listed.conditions.column)
-    assert condition_texts(listed, 0, stop)[-1] == 'colour is "dark red", or is missing'
-    assert condition_texts(listed, 1, 2, LANGUAGES["zh"]) == ["density ≤ 0.3815"]
+    assert render_conditions(listed, 0, stop)[-1] == 'colour is "dark red", or is missing'
+    assert render_conditions(listed, 1, 2, LANGUAGES["zh"]) == ["density ≤ 0.3815"]
 
 
 def test_a_name_is_quoted_only_in_the_language_whose_word_it_is():
@@ -221,7 +221,7 @@ def test_an_older_text_is_refused_with_the_remedy():
 
 def test_a_language_that_there_is_not_is_named():
     with pytest.raises(SettingError, match=r"'xx'; known: en, zh; or give a catalogue file"):
-        language("xx")
+        load_language("xx")
 
 
 # ------------------------------------------------------------------ a user's file is checked
@@ -264,7 +264,7 @@ def test_a_catalogue_that_could_mislead_is_refused_by_file_key_and_rule(name, tm
     lines = [f"{key} = {toml(value)}\n" for key, value in table.items() if value is not None]
     path.write_text("".join(lines), encoding="utf-8")
     with pytest.raises(SettingError, match=expected) as caught:
-        language(path)
+        load_language(path)
     assert "'mine.toml'" in str(caught.value)
 
 
@@ -284,7 +284,7 @@ def test_a_catalogue_of_tables_in_tables_is_refused(key):
         nested = {"a": nested}
     table = tomllib.loads(FRENCH.read_text(encoding="utf-8")) | {key: nested}
     with pytest.raises(SettingError, match=f"'mine.toml' cannot be used: {key} is a dict"):
-        checked(table, "mine.toml")
+        parse_catalogue(table, "mine.toml")
 
 
 @pytest.mark.parametrize(
@@ -293,12 +293,12 @@ def test_a_catalogue_of_tables_in_tables_is_refused(key):
 def test_a_file_that_is_no_catalogue_is_refused(content, tmp_path):
     (tmp_path / "mine.toml").write_bytes(content)
     with pytest.raises(SettingError, match=r"'mine.toml' cannot be read"):
-        language(tmp_path / "mine.toml")
+        load_language(tmp_path / "mine.toml")
 
 
 def test_a_catalogue_that_is_not_there_is_named(tmp_path):
     with pytest.raises(SettingError, match=r"'none.toml' cannot be read"):
-        language(str(tmp_path / "none.toml"))
+        load_language(str(tmp_path / "none.toml"))
 
 
 def test_phrases_of_documents_that_a_catalogue_lacks_are_in_english():
@@ -342,7 +342,7 @@ def edited(model: Model, *changes: tuple[str, str]) -> Model:
     for old, new in changes:
         assert text.count(old) == 1, old
         text = text.replace(old, new)
-    return revised(model, read_edited(text))
+    return revise_model(model, read_edited(text))
 
 
 def refusal(model: Model, *changes: tuple[str, str]) -> str:
@@ -370,26 +370,29 @@ def assert_same(one: Model, other: Model) -> None:
 @settings(max_examples=examples(25), deadline=None)
 @given(model=models(kinds=ALL_KINDS), joined=st.booleans())
 def test_a_text_that_was_not_edited_is_the_model_bit_for_bit(model, joined):
-    assert_same(revised(model, read_edited(str(model.rules(join=joined)))), model)
+    assert_same(revise_model(model, read_edited(str(model.rules(join=joined)))), model)
 
 
 def test_a_leaf_below_the_finest_step_keeps_the_grid_of_its_model():
     schema = Schema((Column("x"),), task="regression")
     model = make_model(schema, [build_tree(leaf(5e-324), schema)])
-    assert_same(revised(model, read_edited(text_of(model))), model)
+    assert_same(revise_model(model, read_edited(text_of(model))), model)
 
 
 @settings(max_examples=examples(20), deadline=None)
 @given(model=models(kinds=ALL_KINDS))
 def test_json_that_was_not_edited_is_the_model_bit_for_bit(model):
-    assert_same(revised(model, read_json("".join(written("json", listing(model))))), model)
+    assert_same(
+        revise_model(model, read_json("".join(render_listing("json", make_listing(model))))), model
+    )
 
 
 @pytest.mark.parametrize("words", ["zh", FRENCH], ids=["zh", "fr"])
 def test_a_text_in_another_language_is_read_with_its_words(words):
     text = text_of(rules_edited_melons(), language=words)
     assert_same(
-        revised(rules_edited_melons(), read_edited(text, language(words))), rules_edited_melons()
+        revise_model(rules_edited_melons(), read_edited(text, load_language(words))),
+        rules_edited_melons(),
     )
 
 
@@ -398,13 +401,15 @@ def test_what_editors_do_to_a_file_does_not_matter():
         "  then", "\t then  "
     )
     text = text.replace("\nrule 2", "\n\n   # the blue ones\n\nrule 2").replace("\n", " \r\n")
-    assert_same(revised(rules_edited_melons(), read_edited("\ufeff" + text)), rules_edited_melons())
+    assert_same(
+        revise_model(rules_edited_melons(), read_edited("\ufeff" + text)), rules_edited_melons()
+    )
 
 
 def test_rules_that_were_moved_leave_a_tree_as_it_was():
     model = rules_edited_melons()
-    moved = taken(model.rules(), np.array([3, 1, 0, 2]))
-    assert_same(revised(model, read_edited(str(moved))), model)
+    moved = take_rules(model.rules(), np.array([3, 1, 0, 2]))
+    assert_same(revise_model(model, read_edited(str(moved))), model)
 
 
 # ------------------------------------------------------------------ answers
@@ -419,7 +424,7 @@ def test_another_answer_leaves_the_tree_and_the_other_leaves_as_they_were():
     assert np.count_nonzero((model.units != after.units).any(axis=1)) == 1
     assert np.array_equal(new.value, old.value)  # what training rows said
     rows = np.array([[0.1, 2, 1], [0.1, 0, 1], [1, 0, 9]])
-    assert decide(after, sums(after, rows)).tolist() == ["no", "no", "no"]
+    assert predict_from_sums(after, sum_leaf_values(after, rows)).tolist() == ["no", "no", "no"]
     assert after.provenance == {**model.provenance, "revised": True}
 
 
@@ -438,7 +443,7 @@ def test_supports_and_numbers_may_be_left_out():
     for support in (4, 3, 10):
         text = text.replace(f"   support {support}", "")
     assert_same(
-        revised(rules_edited_melons(), read_edited(text.replace("rules    4\n", ""))),
+        revise_model(rules_edited_melons(), read_edited(text.replace("rules    4\n", ""))),
         rules_edited_melons(),
     )
 
@@ -477,14 +482,16 @@ def test_a_number_is_answered_as_it_was_written_to_half_a_step(number, form):
     if form == "text":
         after = edited(model, ("then -2.5 ", f"then {number} "))
     else:
-        stated = json.loads("".join(written("json", listing(model))))
+        stated = json.loads("".join(render_listing("json", make_listing(model))))
         (rule,) = [r for r in stated["rules"] if r["then"]["weight"]["value"] == -2.5]
         rule["then"]["weight"]["value"] = float(number)
-        after = revised(model, read_json(json.dumps(stated)))
-    said = decide(after, sums(after, np.array([[1.0, 0, 9], [1, 0, 1], [0, 0, 0]])))
+        after = revise_model(model, read_json(json.dumps(stated)))
+    said = predict_from_sums(
+        after, sum_leaf_values(after, np.array([[1.0, 0, 9], [1, 0, 1], [0, 0, 0]]))
+    )
     half = 2.0 ** (after.exponent - 1)
     assert abs(said[0] - float(number)) <= half
-    before = decide(model, sums(model, np.array([[1.0, 0, 1], [0, 0, 0]])))
+    before = predict_from_sums(model, sum_leaf_values(model, np.array([[1.0, 0, 1], [0, 0, 0]])))
     if abs(float(number)) < 8:
         assert said[1:].tolist() == before.tolist()
     else:
@@ -499,7 +506,7 @@ def test_margins_are_edited_too():
         three, [build_tree(root, three, margins=True)] * 2, combine="sum", link="softmax"
     )
     text = text_of(model).replace("half: 2, yes: 0.5", "no: 3.25, half: 2", 1)
-    after = revised(model, read_edited(text))
+    after = revise_model(model, read_edited(text))
     assert after.rules()[1].answers[0].margins == (3.25, 2.0, 0.0)
     assert after.rules()[3].answers[0].margins == (0.0, 2.0, 0.5)
 
@@ -520,10 +527,10 @@ def test_each_of_several_targets_is_edited_apart():
 def test_a_threshold_may_move_where_the_rules_still_answer_every_row():
     model = rules_edited_melons()
     text = text_of(model).replace("sugar <= 0.25", "sugar <= 0.1").replace("> 0.25", "> 0.1")
-    after = revised(model, read_edited(text))
+    after = revise_model(model, read_edited(text))
     assert (after.trees[0].kind == Split.RULE).any()
     rows = np.array([[0.2, 2, 9], [0.1, 2, 9], [np.nan, 2, 1]])
-    assert decide(after, sums(after, rows)).tolist() == ["no", "yes", "yes"]
+    assert predict_from_sums(after, sum_leaf_values(after, rows)).tolist() == ["no", "yes", "yes"]
 
 
 def test_a_row_that_no_rule_answers_is_named_and_fits_none():
@@ -531,7 +538,7 @@ def test_a_row_that_no_rule_answers_is_named_and_fits_none():
     blocks = text_of(model).split("\n\n")
     listed = read_edited("\n\n".join(blocks[:3] + blocks[4:]))
     with pytest.raises(ModelError, match=r"no rule matches the row (.+); add a last") as caught:
-        revised(model, listed)
+        revise_model(model, listed)
     said = str(caught.value).partition(" the row ")[2].partition(";")[0]
     row = dict(pair.split("=") for pair in said.split(", "))
     cells = {column.name: _cell(column, row.get(column.name)) for column in COLUMNS}
@@ -563,14 +570,14 @@ def test_a_rule_on_top_comes_before_all_others():
     top = "rule 1\n  if size > 100\n  and colour is blue\n  then no\n\nrule 1 of 4, node 3"
     after = edited(rules_edited_melons(), ("rule 1 of 4, node 3", top))
     rows = np.array([[0.1, 2, 101], [0.1, 2, 100], [0.1, np.nan, 101]])
-    assert decide(after, sums(after, rows)).tolist() == ["no", "yes", "yes"]
+    assert predict_from_sums(after, sum_leaf_values(after, rows)).tolist() == ["no", "yes", "yes"]
     assert len(after.rules()) == 5
 
 
 def test_rules_may_end_in_one_for_all_others():
     model = rules_edited_melons()
     head = text_of(model).split("\n\nrule 3")[0]
-    after = revised(model, read_edited(f"{head}\n\nrule\n  otherwise\n  then yes\n"))
+    after = revise_model(model, read_edited(f"{head}\n\nrule\n  otherwise\n  then yes\n"))
     assert [rule.label for rule in after.rules()] == ["no", "yes", "yes"]
     assert after.rules().support.tolist() == [0, 0, 0]  # other rows may come to them
 
@@ -601,23 +608,26 @@ def test_a_level_may_be_added():
         rules_edited_melons(), ("colour is red or green", "colour is red, green or blue"),
     )  # fmt: skip
     rows = np.array([[0.1, 2, 1], [0.1, np.nan, 1]])
-    assert decide(after, sums(after, rows)).tolist() == ["no", "yes"]
+    assert predict_from_sums(after, sum_leaf_values(after, rows)).tolist() == ["no", "yes"]
 
 
 def test_other_trees_of_a_forest_answer_as_before():
     root = build_tree(threshold("sugar", 0.5, leaf([2, 1]), leaf([0, 1])), SCHEMA)
     model = make_model(SCHEMA, [rules_edited_melons().trees[0], root])
     text = text_of(model).replace("sugar <= 0.5", "sugar <= 0.6").replace("> 0.5", "> 0.6")
-    after = revised(model, read_edited(text))
+    after = revise_model(model, read_edited(text))
     rows = np.array([[0.2, 2, 9], [0.55, 2, 9], [0.7, 1, 1], [np.nan, 1, 1]])
     moved = rows.copy()
     moved[1, 0] = 0.45
     second = make_model(SCHEMA, [root])
     first = make_model(SCHEMA, [rules_edited_melons().trees[0]])
     shares = [
-        sums(one, some) / one.rules().unit_total for one, some in ((first, rows), (second, moved))
+        sum_leaf_values(one, some) / one.rules().unit_total
+        for one, some in ((first, rows), (second, moved))
     ]
-    assert sums(after, rows) / after.rules().unit_total == pytest.approx(sum(shares) / 2, abs=1e-6)
+    assert sum_leaf_values(after, rows) / after.rules().unit_total == pytest.approx(
+        sum(shares) / 2, abs=1e-6
+    )
     gone = text_of(model).partition("rule 5 of")[0]
     with pytest.raises(ModelFileError, match="tree 2 of 2 has no rules left; add a rule"):
         read_edited(gone)
@@ -629,27 +639,27 @@ def test_a_list_stays_one_when_it_is_edited_again():
     )
     again = edited(listed, ("size > 9", "size > 8"))
     rows = np.array([[0.1, 2, 8.5], [0.1, 2, 8]])
-    assert decide(again, sums(again, rows)).tolist() == ["no", "yes"]
-    assert_same(revised(listed, read_edited(text_of(listed))), listed)
+    assert predict_from_sums(again, sum_leaf_values(again, rows)).tolist() == ["no", "yes"]
+    assert_same(revise_model(listed, read_edited(text_of(listed))), listed)
 
 
 def test_thresholds_that_were_rounded_are_taken_as_they_are_written():
     root = threshold("sugar", float(np.float32(0.2517)), leaf([1, 0]), leaf([0, 1]))
     model = make_model(SCHEMA, [build_tree(root, SCHEMA)])
     rows = np.array([[0.1, 0, 0], [0.4, 0, 0]])
-    after = revised(model, read_edited(str(rounded(model.rules(), 1, rows))))
+    after = revise_model(model, read_edited(str(rounded(model.rules(), 1, rows))))
     assert {c.high for c in after.rules()[0].conditions} == {float(np.float32(0.3))}
-    assert np.array_equal(sums(after, rows), sums(model, rows))
+    assert np.array_equal(sum_leaf_values(after, rows), sum_leaf_values(model, rows))
 
 
 def test_decisions_keep_the_shares_of_labels_that_stay():
     model = rules_edited_melons()
     text = str(model.rules(decisions=True))
-    assert_same(revised(model, read_edited(text)), model)
+    assert_same(revise_model(model, read_edited(text)), model)
     blocks = text.split("\n\n")
     assert "then no" in blocks[2]
     blocks[2] = blocks[2].replace("then no", "then yes").replace("no: 1", "yes: 1")
-    after = revised(model, read_edited("\n\n".join(blocks)))
+    after = revise_model(model, read_edited("\n\n".join(blocks)))
     same = (after.units == model.units).all(axis=1)
     assert 0 < same.sum() < 4
     assert (after.units[~same, 1] == model.rules().units_each).all()
@@ -679,7 +689,7 @@ def test_what_cannot_be_read_is_refused_with_its_line(old, new, said):
     assert text.count(old) == 1
     bad = text.replace(old, new)
     with pytest.raises((DataError, ModelError, ModelFileError), match=said) as caught:
-        revised(rules_edited_melons(), read_edited(bad))
+        revise_model(rules_edited_melons(), read_edited(bad))
     if "line" in str(caught.value):
         at = int(str(caught.value).split("line ")[1].split(" ")[0])
         if new.startswith(("color", "is bleu", "  und", "  and", "rule three", "votes")):
@@ -700,7 +710,7 @@ def test_conditions_of_models_that_no_list_can_say_are_refused_by_name():
     slanted = make_model(SCHEMA, [build_tree(root, SCHEMA)])
     top = "rule\n  if  size > 3\n  then no\n\nrule 1 of 2"
     assert "tests of several columns" in refusal(slanted, ("rule 1 of 2", top))
-    after = revised(
+    after = revise_model(
         divided, read_edited(text_of(divided).replace("yes   support 4   yes: 1", "no"))
     )
     assert np.array_equal(after.trees[0].kind, divided.trees[0].kind)
@@ -713,7 +723,7 @@ def test_names_that_look_like_rules_are_edited_as_any_other():
     )
     root = threshold(0, 1, subset(1, [level], leaf([1, 0]), leaf([0, 1])), leaf([1, 1]))
     model = make_model(schema, [build_tree(root, schema)])
-    assert_same(revised(model, read_edited(text_of(model))), model)
+    assert_same(revise_model(model, read_edited(text_of(model))), model)
     after = edited(model, ('then "then"   support 1   "then": 1', 'then "rule 1"'))
     assert after.rules()[0].label == "rule 1"
 
@@ -729,16 +739,18 @@ def test_any_edit_answers_as_the_first_rule_of_the_text_that_fits(data):
     listed = model.rules(join=data.draw(st.booleans()))
     chosen = data.draw(st.lists(st.integers(0, len(listed) - 1), max_size=6))
     chosen = [at for at in chosen if listed[at].conditions]
-    mine = taken(listed, np.array([*chosen, 0], dtype=np.int64))
+    mine = take_rules(listed, np.array([*chosen, 0], dtype=np.int64))
     blocks = str(mine).split("\n\n")
     last = blocks[-1].split("\n")
     then = next(i for i, row in enumerate(last) if row.startswith("  then"))
     blocks[-1] = "\n".join([last[0], "  otherwise", *last[then:]])
-    after = revised(model, read_edited("\n\n".join(blocks)))
+    after = revise_model(model, read_edited("\n\n".join(blocks)))
     rows = data.draw(matrices(model))
     first = [next((i for i in chosen if _first(listed, i, row)), 0) for row in rows]
     expected = np.ldexp(listed.units[first].astype(float), listed.exponent)
-    assert np.array_equal(np.ldexp(sums(after, rows).astype(float), after.exponent), expected)
+    assert np.array_equal(
+        np.ldexp(sum_leaf_values(after, rows).astype(float), after.exponent), expected
+    )
 
 
 def _first(listed: RuleList, rule: int, row: np.ndarray) -> bool:
@@ -766,7 +778,7 @@ def _first(listed: RuleList, rule: int, row: np.ndarray) -> bool:
 def test_what_was_edited_is_said_rule_by_rule():
     model = rules_edited_melons()
     text = text_of(model).replace("yes   support 4   yes: 1", "no")
-    found = revision(model, read_edited(text))[1]
+    found = revise_and_match(model, read_edited(text))[1]
     assert list(edits(found.before, found.after)) == [
         "- if sugar <= 0.25 and colour is blue, or is missing then yes (yes: 1)",
         "+ if sugar <= 0.25 and colour is blue, or is missing then no (no: 1)",
@@ -812,11 +824,11 @@ def test_rules_of_new_conditions_are_measured_by_nobody_until_rows_are_given(mod
     text = text_of(model).replace(old, "sugar <= 0.125")
     answer = "no" if model.schema.task == "classification" else "1"
     text += f"\nrule\n  otherwise\n  then {answer}\n"
-    alone = training_measures(revised(model, read_edited(text)).rules())
+    alone = training_measures(revise_model(model, read_edited(text)).rules())
     assert not alone.weight.any()
     for part in (alone.coverage, alone.confidence, alone.lift, alone.mean):
         assert np.isnan(part).all()
-    listed = revised(model, read_edited(text), ROWS).rules()
+    listed = revise_model(model, read_edited(text), ROWS).rules()
     told, wanted = training_measures(listed), measured(listed, ROWS)
     reached = told.weight > 0
     assert reached.any()
@@ -825,7 +837,7 @@ def test_rules_of_new_conditions_are_measured_by_nobody_until_rows_are_given(mod
         assert np.array_equal(one[reached], other[reached], equal_nan=True)
     assert np.array_equal(told.weight[reached], wanted.weight[reached])
     targetless = {name: cells for name, cells in ROWS.items() if name in model.schema.names}
-    assert not revised(model, read_edited(text), targetless).rules().support.any()
+    assert not revise_model(model, read_edited(text), targetless).rules().support.any()
 
 
 # ---------------------------------------------------------------- rules changed
@@ -888,7 +900,7 @@ def test_numbers_say_how_far_they_moved() -> None:
 
 def test_what_changed_is_told_in_chinese() -> None:
     (change,) = changed(_classes(2.5), _classes(1.5), TABLE)
-    assert change.lines(language("zh"))[0] == "ripe：4 行中有 1 行的回答改变"
+    assert change.lines(load_language("zh"))[0] == "ripe：4 行中有 1 行的回答改变"
 
 
 def test_models_of_other_targets_cannot_be_compared() -> None:

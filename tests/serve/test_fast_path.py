@@ -41,14 +41,18 @@ from treekit.serve.errors import (
 )
 from treekit.serve.http import oip_routes as oip
 from treekit.serve.http import read_body
-from treekit.serve.http.app import make_app, routes
-from treekit.serve.http.oip_routes import Direct
+from treekit.serve.http.app import list_routes, make_app
+from treekit.serve.http.oip_routes import InferDispatcher
 from treekit.serve.models.repository import Repository
 from treekit.serve.models.served_model import Batch, Served
 from treekit.serve.models.tensors import Tensor
 from treekit.serve.models.treekit_model import TreekitServed
-from treekit.serve.process.uvicorn_server import HEAD_BYTES, AtOnceProtocol, bounded_protocol
-from treekit.serve.protocol.messages import answer_json, read_request, tensors_of
+from treekit.serve.process.uvicorn_server import (
+    MAX_HEAD_BYTES,
+    FastPathProtocol,
+    make_protocol_class,
+)
+from treekit.serve.protocol.messages import decode_tensors, encode_json_response, read_request
 from treekit.serve.scheduling import Deadlines, Runner, Service
 from treekit.serve.settings import Limits, ServeSettings
 
@@ -68,11 +72,11 @@ def general(served: Served, body: bytes) -> bytes | None:
         asked = read_request(body)
         request = asked[0] if isinstance(asked, tuple) else asked
         names = [output.name for output in request.outputs] if request.outputs else None
-        wanted = served.wanted(names)
-        outputs = served.answer(served.read(tensors_of(request)), wanted)
+        wanted = served.select_outputs(names)
+        outputs = served.compute_outputs(served.parse_inputs(decode_tensors(request)), wanted)
     except TreekitError:
         return None
-    return answer_json(served, request.id, outputs)
+    return encode_json_response(served, request.id, outputs)
 
 
 NUMBERS = st.one_of(
@@ -135,7 +139,7 @@ def test_the_short_way_answers_as_the_general_way_or_not_at_all(asked):
     name, request = asked
     served, body = served_of(name), json.dumps(request).encode()
     with np.errstate(over="ignore"):
-        said = served.quick.answer(body, 1000)
+        said = served.fast_path.try_answer(body, 1000)
         if said is not None:
             assert said.body == general(served, body)
 
@@ -152,7 +156,7 @@ def test_every_kind_of_model_answers_its_hardest_rows_alike(name, datatype):
         shape = [len(part), model.schema.n_features]
         given = {"name": "input", "shape": shape, "datatype": datatype}
         body = json.dumps({"inputs": [given | {"data": part.ravel().tolist()}]}).encode()
-        said = served.quick.answer(body, 1000)
+        said = served.fast_path.try_answer(body, 1000)
         if said is not None:
             short += 1
             assert said.body == general(served, body)
@@ -201,7 +205,7 @@ def columns(x: Any = 1.5, town: Any = "Bonn") -> dict[str, Any]:
 def test_the_commonest_requests_take_the_short_way(request_):
     served = two_columns()
     body = json.dumps(request_).encode()
-    said = served.quick.answer(body, 1000)
+    said = served.fast_path.try_answer(body, 1000)
     assert said is not None
     assert said.body == general(served, body)
     assert said.rows == json.loads(said.body)["outputs"][0]["shape"][0]
@@ -248,13 +252,13 @@ def test_the_commonest_requests_take_the_short_way(request_):
 )
 def test_whatever_is_not_plainly_the_commonest_is_left_to_the_general_way(body):
     body = body.encode() if isinstance(body, str) else body
-    assert two_columns().quick.answer(body, 10) is None
+    assert two_columns().fast_path.try_answer(body, 10) is None
 
 
 def test_a_row_that_a_policy_refuses_is_left_to_the_general_way_that_says_why():
     served = two_columns(unknown="error")
-    assert served.quick.answer(json.dumps(tensor(1.5, 1)).encode(), 10) is not None
-    assert served.quick.answer(json.dumps(tensor(1.5, 7)).encode(), 10) is None
+    assert served.fast_path.try_answer(json.dumps(tensor(1.5, 1)).encode(), 10) is not None
+    assert served.fast_path.try_answer(json.dumps(tensor(1.5, 7)).encode(), 10) is None
 
 
 def numbers_model(values: tuple[float, float]) -> Model:
@@ -267,7 +271,7 @@ def test_a_number_is_written_with_all_its_digits():
     served = TreekitServed("n", "1", "0" * 64, numbers_model((0.1, -3e300)))
     for x in (-1, 1):
         body = json.dumps(tensor(x, 0)).encode()
-        said = served.quick.answer(body, 10)
+        said = served.fast_path.try_answer(body, 10)
         assert said is not None
         assert said.body == general(served, body)
 
@@ -306,14 +310,14 @@ def server(service: Any) -> Iterator[Any]:
     lines = Lines()
     app = gated(service, lines, log="json")
     at_once = []
-    first = app.at_once
+    first = app.try_answer
 
     def counted(scope: Any, body: bytes) -> Any:
         answer = first(scope, body)
         at_once.append(answer is not None)
         return answer
 
-    app.at_once = counted
+    app.try_answer = counted
 
     async def same(scope: Any, receive: Any, send: Any) -> None:
         await app(scope, receive, send)
@@ -517,7 +521,7 @@ def test_a_client_that_closes_its_side_gets_its_answer(server, path):
 def test_heads_of_many_requests_are_not_added_up(server):
     message = request(GOOD, "X-Long: " + "x" * 4000)
     with connect(server.port) as connection:
-        for _ in range(HEAD_BYTES // 4000 + 5):
+        for _ in range(MAX_HEAD_BYTES // 4000 + 5):
             connection.sendall(message)
             assert heard(connection).startswith(b"HTTP/1.1 200 ")
 
@@ -643,10 +647,10 @@ def in_a_loop(app: Any, steps: Any) -> None:
     """Run ``steps(connection, turn)`` in an event loop."""
 
     async def run() -> None:
-        kind = bounded_protocol(Limits(), 10, app)
+        kind = make_protocol_class(Limits(), 10, app)
         config = Config(app, http=kind, ws="none", log_config=None, lifespan="off")
         config.load()
-        made: AtOnceProtocol = kind(config, ServerState(), {})
+        made: FastPathProtocol = kind(config, ServerState(), {})
         made.connection_made(Transport())
 
         async def turn() -> None:
@@ -664,7 +668,7 @@ def test_answers_are_written_when_all_that_was_read_is_answered(service):
         assert connection.transport.written == []
         await turn()
         assert len(connection.transport.written) == 1
-        assert connection._answered is connection.scope
+        assert connection._last_fast_scope is connection.scope
         assert connection.timeout_keep_alive_task is not None
 
     in_a_loop(gated(service), steps)
@@ -701,7 +705,7 @@ def test_a_busy_client_owes_nothing_though_its_request_waits_at_each_look(servic
     async def steps(connection: Any, turn: Any) -> None:
         for number in range(5):
             connection.data_received(request(number=number))
-            connection.look(1000.0 * number)
+            connection.check_timeouts(1000.0 * number)
             await turn()
         assert len(connection.transport.written) == 5
         assert not connection.transport.closed
@@ -711,14 +715,14 @@ def test_a_busy_client_owes_nothing_though_its_request_waits_at_each_look(servic
 
 def test_a_request_that_cannot_be_answered_keeps_no_other(service, caplog):
     app = gated(service)
-    first = app.at_once
+    first = app.try_answer
 
     def broken(scope: Any, body: bytes) -> Any:
         if dict(scope["headers"])[b"x-request-id"] == b"r0":
             raise ZeroDivisionError("nobody foresaw this")
         return first(scope, body)
 
-    app.at_once = broken
+    app.try_answer = broken
 
     async def steps(connection: Any, turn: Any) -> None:
         other = type(connection)(connection.config, ServerState(), {})
@@ -763,14 +767,14 @@ def test_a_connection_that_is_reset_leaves_nothing_behind(service):
 
 def test_very_many_requests_of_one_turn_are_answered_in_several(service):
     app = gated(service)
-    first, order = app.at_once, []
+    first, order = app.try_answer, []
 
     def slow(scope: Any, body: bytes) -> Any:
         time.sleep(0.0015)
         order.append(dict(scope["headers"])[b"x-request-id"])
         return first(scope, body)
 
-    app.at_once = slow
+    app.try_answer = slow
 
     async def steps(connection: Any, turn: Any) -> None:
         kind, others = type(connection), []
@@ -798,8 +802,10 @@ def test_what_fails_is_answered_by_the_usual_way_which_says_why(service, monkeyp
     def broken(*given: Any) -> None:
         raise ZeroDivisionError("nobody foresaw this")
 
-    monkeypatch.setattr(service.repository.get("two"), "quick", SimpleNamespace(answer=broken))
-    app._inner_at_once = broken
+    monkeypatch.setattr(
+        service.repository.get("two"), "fast_path", SimpleNamespace(try_answer=broken)
+    )
+    app._try_inner = broken
 
     async def steps(connection: Any, turn: Any) -> None:
         connection.data_received(request())
@@ -813,14 +819,14 @@ def test_what_fails_is_answered_by_the_usual_way_which_says_why(service, monkeyp
 def test_slow_answers_do_not_wait_for_each_other(service):
     """Each is written when it is there, if the ones before it took long."""
     app = gated(service)
-    first, order = app.at_once, []
+    first, order = app.try_answer, []
 
     def slow(scope: Any, body: bytes) -> Any:
         time.sleep(0.002)
         order.append("answered")
         return first(scope, body)
 
-    app.at_once = slow
+    app.try_answer = slow
 
     async def steps(connection: Any, turn: Any) -> None:
         kind = type(connection)
@@ -849,11 +855,11 @@ def late(seconds: float = 0.1) -> Deadlines:
 def test_a_work_that_takes_too_long_ends_with_the_error_and_the_task_goes_on():
     async def work() -> str:
         deadlines = late()
-        with pytest.raises(TooSlowError, match="took too long"), deadlines.watch():
+        with pytest.raises(TooSlowError, match="took too long"), deadlines.limit_time():
             await asyncio.sleep(30)
-        with deadlines.watch():
+        with deadlines.limit_time():
             await asyncio.sleep(0)  # the task is not cancelled any more
-        assert not deadlines.working
+        assert not deadlines.pending
         assert asyncio.current_task().cancelling() == 0
         return "done"
 
@@ -865,7 +871,7 @@ def test_a_work_that_takes_too_long_ends_with_the_error_and_the_task_goes_on():
 def test_of_many_works_only_those_too_long_are_ended():
     async def work(deadlines: Deadlines, seconds: float) -> str:
         try:
-            with deadlines.watch():
+            with deadlines.limit_time():
                 await asyncio.sleep(seconds)
         except TooSlowError:
             return "late"
@@ -880,7 +886,7 @@ def test_of_many_works_only_those_too_long_are_ended():
 
 def test_a_cancellation_from_elsewhere_stays_one():
     async def work() -> None:
-        with late(30).watch():
+        with late(30).limit_time():
             await asyncio.sleep(30)
 
     async def cancelled() -> None:
@@ -897,7 +903,7 @@ def test_deadlines_go_over_to_another_event_loop():
     deadlines = late()
 
     async def work() -> None:
-        with pytest.raises(TooSlowError), deadlines.watch():
+        with pytest.raises(TooSlowError), deadlines.limit_time():
             await asyncio.sleep(30)
 
     asyncio.run(work())
@@ -907,7 +913,7 @@ def test_deadlines_go_over_to_another_event_loop():
 def test_no_sweep_is_due_when_nothing_is_under_way():
     async def work() -> None:
         deadlines = late(0.04)
-        with deadlines.watch():
+        with deadlines.limit_time():
             pass
         assert deadlines._loop is not None
         await asyncio.sleep(0.1)
@@ -1016,11 +1022,11 @@ def test_the_way_past_the_router_leads_where_the_router_does(path, method):
 
 
 @functools.cache
-def both_ways() -> tuple[Direct, Router]:
+def both_ways() -> tuple[InferDispatcher, Router]:
     """The way past the router, and the router."""
     service = serve_fast_running_service_of(serve_fast_running_two_columns())
-    router = Router(routes(service), redirect_slashes=False)
-    return Direct(service, router), router
+    router = Router(list_routes(service), redirect_slashes=False)
+    return InferDispatcher(service, router), router
 
 
 # -------------------------------------------------------------------------- threads
@@ -1045,17 +1051,17 @@ def serve_fast_running_service_of(served: Served, **settings_: Any) -> Service:
 class Slow(Served):
     """Answers when it is told to."""
 
-    name, version, effort = "slow", "1", 1e9
-    usual = ("n",)
+    name, version, visits_per_row = "slow", "1", 1e9
+    default_outputs = ("n",)
 
     def __init__(self) -> None:
         self.begun = 0
         self.go = threading.Event()
 
-    def read(self, tensors: Sequence[Tensor]) -> Batch:
+    def parse_inputs(self, tensors: Sequence[Tensor]) -> Batch:
         raise NotImplementedError
 
-    def answer(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
+    def compute_outputs(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
         self.begun += 1
         assert self.go.wait(20)
         return [Tensor("n", "INT64", np.arange(batch.rows))]
@@ -1070,10 +1076,10 @@ def test_an_answer_that_takes_too_long_is_503_and_its_thread_stays_taken():
     async def work() -> None:
         for _ in range(2):
             with pytest.raises(UnavailableError, match=r"longer than 0\.1 s"):
-                await runner.run(slow, ONE, ("n",))
+                await runner.run_batch(slow, ONE, ("n",))
         assert slow.begun == 1
         slow.go.set()
-        assert len((await runner.run(slow, ONE, ("n",)))[0].cells) == 1
+        assert len((await runner.run_batch(slow, ONE, ("n",)))[0].cells) == 1
 
     try:
         asyncio.run(work())
@@ -1086,13 +1092,13 @@ def test_what_no_thread_has_place_for_is_refused_at_once_and_has_place_later():
     slow, runner = Slow(), Runner(Limits(), threads=1, queued=2)
 
     async def work() -> None:
-        works = [asyncio.create_task(runner.run(slow, ONE, ("n",))) for _ in range(3)]
+        works = [asyncio.create_task(runner.run_batch(slow, ONE, ("n",))) for _ in range(3)]
         await asyncio.sleep(0.05)
         with pytest.raises(UnavailableError, match="2 large requests are already queued"):
-            await runner.run(slow, ONE, ("n",))
+            await runner.run_batch(slow, ONE, ("n",))
         slow.go.set()
         assert len(await asyncio.gather(*works)) == 3
-        await runner.run(slow, ONE, ("n",))
+        await runner.run_batch(slow, ONE, ("n",))
 
     try:
         asyncio.run(work())
@@ -1105,13 +1111,13 @@ def test_a_runner_that_is_closed_takes_no_more_and_drops_what_waits():
     slow, runner = Slow(), Runner(Limits(), threads=1)
 
     async def work() -> None:
-        works = [asyncio.create_task(runner.run(slow, ONE, ("n",))) for _ in range(2)]
+        works = [asyncio.create_task(runner.run_batch(slow, ONE, ("n",))) for _ in range(2)]
         await asyncio.sleep(0.05)
         began = time.monotonic()
         runner.close()
         assert time.monotonic() - began < 1
         with pytest.raises(UnavailableError, match="is closing"):
-            await runner.run(slow, ONE, ("n",))
+            await runner.run_batch(slow, ONE, ("n",))
         slow.go.set()
         first, second = await asyncio.gather(*works, return_exceptions=True)
         assert len(first[0].cells) == 1
@@ -1132,7 +1138,7 @@ def test_large_requests_and_large_answers_do_not_keep_the_event_loop(monkeypatch
     ]
     body = msgspec.json.encode({"inputs": inputs})
     threads: list[str] = []
-    for name in ("read_request", "tensors_of", "answer_of"):
+    for name in ("read_request", "decode_tensors", "encode_response"):
         own = getattr(oip, name)
 
         def seen(*given: Any, own: Any = own) -> Any:
@@ -1162,9 +1168,9 @@ class Counting(TreekitServed):
         super().__init__(served.name, version, served.digest, served._model)
         self.asked: list[int] = []
 
-    def answer(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
+    def compute_outputs(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
         self.asked.append(batch.rows)
-        return super().answer(batch, wanted)
+        return super().compute_outputs(batch, wanted)
 
 
 def batch_of(rng: np.random.Generator, rows: int) -> Batch:
@@ -1173,7 +1179,9 @@ def batch_of(rng: np.random.Generator, rows: int) -> Batch:
 
 
 def batching(rows: int = 16, delay: float = 0.01, **limits: Any) -> Runner:
-    return Runner.of(ServeSettings((), batch_rows=rows, batch_delay=delay, limits=Limits(**limits)))
+    return Runner.from_settings(
+        ServeSettings((), batch_rows=rows, batch_delay=delay, limits=Limits(**limits))
+    )
 
 
 def same(one: list[Tensor], other: list[Tensor]) -> bool:
@@ -1192,7 +1200,7 @@ def test_small_requests_are_joined_and_answered_as_alone():
     async def work() -> list[list[Tensor]]:
         runner = batching()
         return await asyncio.gather(
-            *(runner.run(served, own, kinds[i % 3]) for i, own in enumerate(batches))
+            *(runner.run_batch(served, own, kinds[i % 3]) for i, own in enumerate(batches))
         )
 
     said = asyncio.run(work())
@@ -1201,16 +1209,16 @@ def test_small_requests_are_joined_and_answered_as_alone():
     assert sum(joined) == sum(own.rows for own in batches)
     assert len(joined) < len(batches) / 2
     for i, own in enumerate(batches):
-        assert same(said[i], served.answer(own, kinds[i % 3]))
+        assert same(said[i], served.compute_outputs(own, kinds[i % 3]))
 
 
 def test_a_request_that_is_to_be_answered_alone_is_never_joined():
     served, rng = Counting(serve_fast_running_two_columns()), np.random.default_rng(0)
-    batches = [batch_of(rng, 2)._replace(alone=k % 2 == 0) for k in range(6)]
+    batches = [batch_of(rng, 2)._replace(must_run_alone=k % 2 == 0) for k in range(6)]
 
     async def work() -> None:
         runner = batching()
-        await asyncio.gather(*(runner.run(served, own, ("label",)) for own in batches))
+        await asyncio.gather(*(runner.run_batch(served, own, ("label",)) for own in batches))
 
     asyncio.run(work())
     assert sorted(served.asked) == [2, 2, 2, 6]
@@ -1222,7 +1230,7 @@ def test_a_request_waits_for_others_no_longer_than_the_delay_and_large_ones_not_
     async def seconds(rows: int) -> float:
         runner = batching(16, 0.3)
         began = time.monotonic()
-        await runner.run(served, batch_of(rng, rows), ("label",))
+        await runner.run_batch(served, batch_of(rng, rows), ("label",))
         return time.monotonic() - began
 
     assert 0.25 < asyncio.run(seconds(1)) < 3
@@ -1235,7 +1243,9 @@ def test_a_full_batch_waits_no_longer():
     async def work() -> float:
         runner = batching(4, 30)
         began = time.monotonic()
-        await asyncio.gather(*(runner.run(served, batch_of(rng, 1), ("label",)) for _ in range(8)))
+        await asyncio.gather(
+            *(runner.run_batch(served, batch_of(rng, 1), ("label",)) for _ in range(8))
+        )
         return time.monotonic() - began
 
     assert asyncio.run(work()) < 10
@@ -1249,7 +1259,7 @@ def test_a_row_that_a_policy_refuses_fails_alone():
     async def work() -> list[Any]:
         runner = batching()
         return await asyncio.gather(
-            *(runner.run(served, Batch(1, (row,)), ("label",)) for row in (good, bad, good)),
+            *(runner.run_batch(served, Batch(1, (row,)), ("label",)) for row in (good, bad, good)),
             return_exceptions=True,
         )
 
@@ -1257,7 +1267,7 @@ def test_a_row_that_a_policy_refuses_fails_alone():
     assert first[0].cells.tolist() == last[0].cells.tolist() == ["yes"]
     assert isinstance(refused, InvalidRequestError)
     with pytest.raises(InvalidRequestError) as alone:
-        served.answer(Batch(1, (bad,)), ("label",))
+        served.compute_outputs(Batch(1, (bad,)), ("label",))
     assert str(refused) == str(alone.value)
 
 
@@ -1266,7 +1276,7 @@ def test_what_fails_all_together_is_told_to_each():
 
     async def work() -> list[Any]:
         runner = batching(8, 0.01, seconds=0.1)
-        works = (runner.run(slow, ONE, ("n",)) for _ in range(3))
+        works = (runner.run_batch(slow, ONE, ("n",)) for _ in range(3))
         try:
             return await asyncio.gather(*works, return_exceptions=True)
         finally:
@@ -1285,7 +1295,8 @@ def test_one_who_goes_does_not_take_the_others_along():
     async def work() -> None:
         runner = batching(16, 0.05)
         works = [
-            asyncio.create_task(runner.run(served, batch_of(rng, 1), ("label",))) for _ in range(3)
+            asyncio.create_task(runner.run_batch(served, batch_of(rng, 1), ("label",)))
+            for _ in range(3)
         ]
         await asyncio.sleep(0.01)
         works[1].cancel()
@@ -1301,8 +1312,8 @@ def test_reloads_under_many_requests_never_mix_versions():
     rng = np.random.default_rng(0)
     service = serve_fast_running_service_of(versions[0], batch_rows=8, batch_delay=0.001)
     for served in versions:  # each version's labels are its own
-        spec, _ = served._say["label"]
-        served._say["label"] = (
+        spec, _ = served._default_functions["label"]
+        served._default_functions["label"] = (
             spec,
             lambda total, own=served.version: np.array([own] * len(total), dtype=object),
         )
@@ -1312,7 +1323,7 @@ def test_reloads_under_many_requests_never_mix_versions():
         for _ in range(60):
             served = service.repository.get("two")
             own = batch_of(rng, int(rng.integers(1, 4)))
-            (label,) = await service.runner.run(served, own, ("label",))
+            (label,) = await service.runner.run_batch(served, own, ("label",))
             mixed += label.cells.tolist() != [served.version] * own.rows
         return mixed
 
@@ -1332,14 +1343,14 @@ def test_reloads_under_many_requests_never_mix_versions():
 def test_explanations_wait_for_threads_in_bounds_and_give_their_places_back():
     async def run() -> None:
         runner, go = Runner(Limits(), threads=1, queued=2), threading.Event()
-        under_way = [asyncio.create_task(runner.beside(go.wait, 20)) for _ in range(3)]
+        under_way = [asyncio.create_task(runner.run_explanation(go.wait, 20)) for _ in range(3)]
         await asyncio.sleep(0.05)
         with pytest.raises(UnavailableError, match="2 explanations or rule lists are already"):
-            await runner.beside(time.sleep, 0)
-        assert await runner.work(len, "ab") == 2  # the others' threads are free
+            await runner.run_explanation(time.sleep, 0)
+        assert await runner.run_in_thread(len, "ab") == 2  # the others' threads are free
         go.set()
         assert await asyncio.gather(*under_way) == [True] * 3
-        assert await runner.beside(len, "ab") == 2
+        assert await runner.run_explanation(len, "ab") == 2
         runner.close()
 
     asyncio.run(run())
@@ -1350,12 +1361,12 @@ def test_an_explanation_that_is_given_up_gives_its_place_back():
         runner, go = Runner(Limits(seconds=0.05), threads=1, queued=1), threading.Event()
         for _ in range(2):
             with pytest.raises(UnavailableError, match="took longer than"):
-                await runner.beside(go.wait, 20)
+                await runner.run_explanation(go.wait, 20)
         go.set()
         for _ in range(100):
             await asyncio.sleep(0.01)
             with contextlib.suppress(UnavailableError):
-                assert await runner.beside(len, "ab") == 2
+                assert await runner.run_explanation(len, "ab") == 2
                 break
         else:
             raise AssertionError("no place came back")

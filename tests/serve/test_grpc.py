@@ -44,11 +44,17 @@ from treekit.serve import client as remote
 from treekit.serve.client import Client, read_token
 from treekit.serve.errors import RemoteError, UnauthorisedError
 from treekit.serve.grpc import start_grpc
-from treekit.serve.grpc.describe import described
-from treekit.serve.grpc.messages import DESCRIPTION, SERVICE, message, methods, tensors_of
+from treekit.serve.grpc.describe import compile_description
+from treekit.serve.grpc.messages import (
+    DESCRIPTION_FILE,
+    SERVICE_NAME,
+    decode_tensors,
+    get_message_class,
+    get_method_classes,
+)
 from treekit.serve.http.app import make_app
 from treekit.serve.models.served_model import Batch, Served
-from treekit.serve.models.tensors import DATATYPES, Spec, Tensor
+from treekit.serve.models.tensors import DATATYPES, Tensor, TensorSpec
 from treekit.serve.settings import ServeSettings
 
 # ---------------------------------------------------------------- serve rpc
@@ -61,15 +67,15 @@ class Echo(Served):
     """Gives back what it is given, or what the test puts in the place of `say`."""
 
     name, version, digest, platform = "echo", "7", "0" * 64, "test"
-    inputs = outputs = tuple(Spec(f"of {name}", name, (-1,)) for name in DATATYPES)
-    usual = ()
-    effort = 1e9  # answers in a thread
+    inputs = outputs = tuple(TensorSpec(f"of {name}", name, (-1,)) for name in DATATYPES)
+    default_outputs = ()
+    visits_per_row = 1e9  # answers in a thread
 
-    def read(self, tensors: Sequence[Tensor]) -> Batch:
+    def parse_inputs(self, tensors: Sequence[Tensor]) -> Batch:
         self.given = list(tensors)
         return Batch(len(tensors[0].cells), ())
 
-    def answer(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
+    def compute_outputs(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
         return self.say(self.given)
 
     say = staticmethod(lambda given: given)
@@ -134,7 +140,8 @@ def call(address: str, name: str, data: bytes, **options: Any) -> Any:
     """The answer to a message of whatever bytes, over a channel of its own."""
     with grpc.insecure_channel(address) as channel:
         method = channel.unary_unary(
-            f"/{SERVICE}/{name}", response_deserializer=methods()[name][1].FromString
+            f"/{SERVICE_NAME}/{name}",
+            response_deserializer=get_method_classes()[name][1].FromString,
         )
         return method(data, timeout=10, **options)
 
@@ -150,7 +157,7 @@ def refused(work: Any, *arguments: Any, **options: Any) -> tuple[str, str]:
 
 
 def request_of(model: str = "echo", **fields: Any) -> Any:
-    return message("ModelInferRequest")(model_name=model, **fields)
+    return get_message_class("ModelInferRequest")(model_name=model, **fields)
 
 
 # ------------------------------------------------------------------ the description
@@ -158,8 +165,8 @@ def request_of(model: str = "echo", **fields: Any) -> Any:
 
 def test_the_description_is_that_of_the_proto():
     assert FileDescriptorProto.FromString(
-        DESCRIPTION.read_bytes()
-    ) == FileDescriptorProto.FromString(described())
+        DESCRIPTION_FILE.read_bytes()
+    ) == FileDescriptorProto.FromString(compile_description())
 
 
 def _forget_json(found: Any) -> None:
@@ -171,7 +178,10 @@ def _forget_json(found: Any) -> None:
 
 
 def test_the_messages_are_those_of_tritonclient_on_the_wire():
-    theirs, ours = FileDescriptorProto(), FileDescriptorProto.FromString(DESCRIPTION.read_bytes())
+    theirs, ours = (
+        FileDescriptorProto(),
+        FileDescriptorProto.FromString(DESCRIPTION_FILE.read_bytes()),
+    )
     service_pb2.DESCRIPTOR.CopyToProto(theirs)
     known = {found.name: found for found in theirs.message_type}
     assert len(ours.message_type) == 21
@@ -183,7 +193,7 @@ def test_the_messages_are_those_of_tritonclient_on_the_wire():
     assert [(m.input_type, m.output_type) for m in service.method] == [
         (calls[m.name].input_type, calls[m.name].output_type) for m in service.method
     ]
-    assert message("ModelInferRequest") is not service_pb2.ModelInferRequest
+    assert get_message_class("ModelInferRequest") is not service_pb2.ModelInferRequest
 
 
 # --------------------------------------------------------------- health and metadata
@@ -379,9 +389,9 @@ def test_large_requests_are_read_beside_the_event_loop(server: SimpleNamespace, 
 
     def noted(*arguments: Any) -> Any:
         names.append(threading.current_thread().name)
-        return tensors_of(*arguments)
+        return decode_tensors(*arguments)
 
-    monkeypatch.setattr("treekit.serve.grpc.server.tensors_of", noted)
+    monkeypatch.setattr("treekit.serve.grpc.server.decode_tensors", noted)
     for rows in (10, 20_000):
         words = np.array([f"w{i}".encode() for i in range(rows)], dtype=object)
         said = server.client.infer("echo", [given("x", words, "BYTES")])
@@ -555,7 +565,7 @@ def test_a_thousand_mutated_requests_leave_the_server_as_it_was(server: SimpleNa
     seeds = [request_of("whole", **cells), request_of("mixed", inputs=inputs)]
     codes: dict[str, int] = {}
     with grpc.insecure_channel(server.address) as channel:
-        method = channel.unary_unary(f"/{SERVICE}/ModelInfer")
+        method = channel.unary_unary(f"/{SERVICE_NAME}/ModelInfer")
         for number in range(1000):
             data = bytearray(seeds[number % 2].SerializeToString())
             for place in rng.integers(0, len(data), rng.integers(1, 4)):
@@ -576,13 +586,13 @@ def test_a_thousand_mutated_requests_leave_the_server_as_it_was(server: SimpleNa
 
 def test_calls_without_a_message_with_two_or_of_no_method_harm_nobody(server: SimpleNamespace):
     with grpc.insecure_channel(server.address) as channel:
-        stream = channel.stream_stream(f"/{SERVICE}/ServerLive")
+        stream = channel.stream_stream(f"/{SERVICE_NAME}/ServerLive")
         with pytest.raises(grpc.RpcError) as found:
             list(stream(iter([]), timeout=10))
         assert found.value.code() is grpc.StatusCode.INVALID_ARGUMENT
         assert list(stream(iter([b"", b"", b""]), timeout=10)) == [b"\x08\x01"]
         with pytest.raises(grpc.RpcError) as found:
-            channel.unary_unary(f"/{SERVICE}/ModelConfig")(b"", timeout=10)
+            channel.unary_unary(f"/{SERVICE_NAME}/ModelConfig")(b"", timeout=10)
         assert found.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
@@ -622,7 +632,7 @@ def test_metrics_and_logs_are_told_of_each_call(folder: Path, rows: Any):
             call,
             address,
             "ModelMetadata",
-            message("ModelMetadataRequest")(name="x").SerializeToString(),
+            get_message_class("ModelMetadataRequest")(name="x").SerializeToString(),
         )
     version = service.repository.get().version
     assert [(c.path, c.status, c.model, c.version, c.rows) for c in calls] == [
@@ -718,7 +728,7 @@ def test_a_message_that_does_not_come_is_not_waited_for(slow: SimpleNamespace):
 
     with grpc_server(slow.service) as port, grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         calls = [
-            channel.stream_unary(f"/{SERVICE}/ModelInfer").future(nothing(), timeout=10)
+            channel.stream_unary(f"/{SERVICE_NAME}/ModelInfer").future(nothing(), timeout=10)
             for _ in range(2)
         ]
         found = [c.exception() for c in calls]
@@ -734,7 +744,7 @@ def test_a_client_that_goes_gives_its_place_back(slow: SimpleNamespace):
         address = f"127.0.0.1:{port}"
         for _ in range(3):
             with grpc.insecure_channel(address) as channel:
-                work = channel.unary_unary(f"/{SERVICE}/ModelInfer").future(ONE, timeout=10)
+                work = channel.unary_unary(f"/{SERVICE_NAME}/ModelInfer").future(ONE, timeout=10)
                 assert slow.started.acquire(timeout=10)
                 work.cancel()
             time.sleep(0.1)
@@ -746,18 +756,18 @@ def test_a_client_that_goes_gives_its_place_back(slow: SimpleNamespace):
 def test_an_answer_that_is_not_taken_keeps_its_place_no_longer_than_its_connection(
     folder: Path, monkeypatch: Any
 ):
-    monkeypatch.setattr("treekit.serve.grpc.server._CONNECTION_SECONDS", 1)
+    monkeypatch.setattr("treekit.serve.grpc.server._MAX_CONNECTION_SECONDS", 1)
     service = service_of(folder / "whole.treekit", requests=1, seconds=0.5)
     put_in_service(service.repository, Echo())
     large = bytes(15 << 20)  # more than a client takes unasked
     shape = [1, len(large)]
     data = request_of(inputs=[raw("x", "UINT8", shape)], raw_input_contents=[large])
-    asked = message("ModelMetadataRequest")(name="echo").SerializeToString()
+    asked = get_message_class("ModelMetadataRequest")(name="echo").SerializeToString()
     calls: list[Any] = []
     with grpc_server(service, note=calls.append) as port:
         address = f"127.0.0.1:{port}"
         with grpc.insecure_channel(address) as channel:
-            answers = channel.stream_stream(f"/{SERVICE}/ModelInfer")(
+            answers = channel.stream_stream(f"/{SERVICE_NAME}/ModelInfer")(
                 iter([data.SerializeToString()])
             )
             time.sleep(0.7)
@@ -784,7 +794,7 @@ def test_every_call_but_health_needs_the_token(folder: Path, rows: Any):
         address = f"127.0.0.1:{port}"
         assert call(address, "ServerLive", b"").live
         assert call(address, "ServerReady", b"").ready
-        for name in set(methods()) - {"ServerLive", "ServerReady"}:
+        for name in set(get_method_classes()) - {"ServerLive", "ServerReady"}:
             for metadata in ((), [("authorization", "Bearer of bad news")]):
                 code, text = refused(call, address, name, b"", metadata=metadata)
                 assert (code, text) == ("UNAUTHENTICATED", "bring the token")
@@ -843,7 +853,7 @@ def test_models_are_loaded_and_unloaded_where_that_is_allowed(
             "UNAVAILABLE",
             "model 'whole' is not loaded",
         )
-        ready = message("RepositoryIndexRequest")(ready=True).SerializeToString()
+        ready = get_message_class("RepositoryIndexRequest")(ready=True).SerializeToString()
         said = call(f"127.0.0.1:{port}", "RepositoryIndex", ready)
         assert [model.name for model in said.models] == ["text"]
         client.load_model("whole")
@@ -856,7 +866,9 @@ def test_models_are_loaded_and_unloaded_where_that_is_allowed(
         assert refused(client.unload_model, "whale")[0] == "NOT_FOUND"
         code, text = refused(client.load_model, "whole", config="{}")
         assert (code, "'config'" in text) == ("INVALID_ARGUMENT", True)
-        load = message("RepositoryModelLoadRequest")(repository_name="r", model_name="whole")
+        load = get_message_class("RepositoryModelLoadRequest")(
+            repository_name="r", model_name="whole"
+        )
         code, text = refused(
             call, f"127.0.0.1:{port}", "RepositoryModelLoad", load.SerializeToString()
         )
@@ -1109,12 +1121,12 @@ def test_many_rows_go_in_parts(
         return infer(self, path, inputs, outputs)
 
     monkeypatch.setattr(Client, "infer", counted)
-    monkeypatch.setattr(remote, "_ROWS", 64)
+    monkeypatch.setattr(remote, "_MAX_PART_ROWS", 64)
     here = predict(serve_rpc_client_folder / "both.treekit", table, "--proba").out
     assert predict("both", table, "--url", serve_rpc_client_server, "--proba").out == here
     assert sizes == [64, 64, 64, 8]
     sizes.clear()
-    monkeypatch.setattr(remote, "_BYTES", 4 * 50)
+    monkeypatch.setattr(remote, "_MAX_PART_BYTES", 4 * 50)
     assert predict("both", table, "--url", serve_rpc_client_server, "--proba").out == here
     assert sizes == [50, 50, 50, 50]
 
@@ -1126,20 +1138,24 @@ class Other(Served):
     """A model of which nothing but inputs and outputs is known."""
 
     name, version, digest, platform = "other", "3", "0" * 64, "onnxruntime_onnx"
-    inputs = (Spec("n", "FP64", (-1, 1)), Spec("i", "INT32", (-1,)), Spec("s", "BYTES", (-1, 1)))
-    outputs = (
-        Spec("twice", "FP32", (-1,)),
-        Spec("both", "INT64", (-1, 2)),
-        Spec("s", "BYTES", (-1,)),
-        Spec("no", "FP32", (-1,)),
+    inputs = (
+        TensorSpec("n", "FP64", (-1, 1)),
+        TensorSpec("i", "INT32", (-1,)),
+        TensorSpec("s", "BYTES", (-1, 1)),
     )
-    usual = ("twice", "both", "s")
+    outputs = (
+        TensorSpec("twice", "FP32", (-1,)),
+        TensorSpec("both", "INT64", (-1, 2)),
+        TensorSpec("s", "BYTES", (-1,)),
+        TensorSpec("no", "FP32", (-1,)),
+    )
+    default_outputs = ("twice", "both", "s")
 
-    def read(self, tensors: Sequence[Tensor]) -> Batch:
+    def parse_inputs(self, tensors: Sequence[Tensor]) -> Batch:
         assert [tensor.cells.ndim for tensor in tensors] == [2, 1, 2]
         return Batch(len(tensors[0].cells), tuple(tensor.cells.ravel() for tensor in tensors))
 
-    def answer(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
+    def compute_outputs(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
         n, i, s = batch.arrays
         told = {
             "twice": Tensor("twice", "FP32", (n * 2).astype(np.float32)),
@@ -1153,14 +1169,14 @@ class Matrix(Other):
     """One that takes all columns as one."""
 
     name = "matrix"
-    inputs = (Spec("X", "FP32", (-1, 2)),)
-    outputs = (Spec("sum", "FP64", (-1, 1)),)
-    usual = ("sum",)
+    inputs = (TensorSpec("X", "FP32", (-1, 2)),)
+    outputs = (TensorSpec("sum", "FP64", (-1, 1)),)
+    default_outputs = ("sum",)
 
-    def read(self, tensors: Sequence[Tensor]) -> Batch:
+    def parse_inputs(self, tensors: Sequence[Tensor]) -> Batch:
         return Batch(len(tensors[0].cells), (tensors[0].cells,))
 
-    def answer(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
+    def compute_outputs(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
         return [Tensor("sum", "FP64", batch.arrays[0].sum(1, np.float64, keepdims=True))]
 
 
@@ -1398,7 +1414,7 @@ def test_a_model_that_is_replaced_meanwhile_gives_no_mixed_file(
     place = tmp_path / "bool.treekit"
     place.write_bytes((serve_rpc_client_folder / "bool.treekit").read_bytes())
     service = service_of(place)
-    monkeypatch.setattr(remote, "_ROWS", 50)
+    monkeypatch.setattr(remote, "_MAX_PART_ROWS", 50)
     infer = Client.infer
 
     def late(self: Client, *given: Any) -> Any:
@@ -1499,7 +1515,7 @@ def test_a_server_of_no_good_is_one_line_of_error(case: str, two_rows: Path, tmp
 
 
 def test_an_answer_without_end_is_not_read_to_it(monkeypatch: Any):
-    monkeypatch.setattr("treekit.serve.client._MOST_BYTES", 1000)
+    monkeypatch.setattr("treekit.serve.client._MAX_RESPONSE_BYTES", 1000)
     with scripted_server([said(b" " * 1000 + b"{}")]) as port:
         client = Client(f"http://127.0.0.1:{port}")
         with pytest.raises(RemoteError, match="longer than 1,000 bytes"):

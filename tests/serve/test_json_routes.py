@@ -23,26 +23,26 @@ from tests.examples import examples
 from tests.reference.models import mixed_schema, probe_rows, random_model, text_row
 from tests.serving import put_in_service
 from tests.strategies import ALL_KINDS, matrices, models
-from treekit.data.features import round_to
+from treekit.data.features import round_to_dtype
 from treekit.data.schema import Column, Output, Schema
 from treekit.errors import DataError, ModelError
 from treekit.explain import explain
 from treekit.model.builder import Surrogate, build_tree, leaf, oblique, rule, subset, threshold
 from treekit.model.model import Model, make_model
 from treekit.model.scoring import leaf_indices
-from treekit.rules.extract import LeafRules, rules
+from treekit.rules.extract import LeafRuleTexts, rules
 from treekit.serve.errors import InvalidRequestError, TooLargeError
 from treekit.serve.http import json_routes as plain_rules
 from treekit.serve.http.app import make_app
-from treekit.serve.http.json_routes import Answers
-from treekit.serve.http.json_rows import Rows, foreign_tensors, read_json
-from treekit.serve.http.openapi import plain_paths
+from treekit.serve.http.json_routes import OutputConverter
+from treekit.serve.http.json_rows import RowConverter, make_foreign_tensors, parse_json
+from treekit.serve.http.openapi import json_paths
 from treekit.serve.models import treekit_model as contributions
 from treekit.serve.models import treekit_model as reasons
 from treekit.serve.models.repository import Repository
 from treekit.serve.models.served_model import Batch, Served
-from treekit.serve.models.tensors import Spec, Tensor
-from treekit.serve.models.treekit_model import Reasons, TreekitServed
+from treekit.serve.models.tensors import Tensor, TensorSpec
+from treekit.serve.models.treekit_model import Explanations, TreekitServed
 from treekit.serve.scheduling import Runner, Service
 from treekit.serve.settings import Limits
 
@@ -175,10 +175,10 @@ def test_nan_is_null_and_infinity_a_number(service: Service) -> None:
         answer = ask(service, "POST", "/explain", {"model": "pulse", "row": row})
         assert answer.status_code == 200
         json.loads(answer.content, parse_constant=pytest.fail)
-    strict = Rows(pulse_model(missing="error"), "m")
-    nan = read_json(b'[{"pulse": NaN, "pain": "mild"}]')
+    strict = RowConverter(pulse_model(missing="error"), "m")
+    nan = parse_json(b'[{"pulse": NaN, "pain": "mild"}]')
     with pytest.raises(InvalidRequestError, match="column 'pulse' has a missing value"):
-        strict.batch(nan)
+        strict.convert_rows(nan)
 
 
 def test_numbers_and_several_targets_have_shapes_of_their_own(service: Service) -> None:
@@ -347,8 +347,8 @@ def test_models_and_versions_that_are_not_there_are_named(service: Service) -> N
 
 
 def test_policies_that_refuse_name_the_cell() -> None:
-    strict = Rows(pulse_model(missing="error", unknown="error"), "m")
-    assert strict.batch([ROW]).rows == 1
+    strict = RowConverter(pulse_model(missing="error", unknown="error"), "m")
+    assert strict.convert_rows([ROW]).rows == 1
     for row, said in (
         ({"pulse": None, "pain": "mild"}, "row 1 .* column 'pulse' has a missing value"),
         ({"pulse": "NA", "pain": "mild"}, "column 'pulse' has a missing value"),
@@ -357,7 +357,7 @@ def test_policies_that_refuse_name_the_cell() -> None:
         ({"pulse": 1, "pain": 3}, "'pain' has 3, an unseen category"),
     ):
         with pytest.raises(InvalidRequestError, match=said):
-            strict.batch([ROW, row])
+            strict.convert_rows([ROW, row])
 
 
 # ------------------------------------------------------- rows as the library reads them
@@ -421,9 +421,9 @@ def test_a_row_is_read_as_predict_reads_it(
         expected = model.scorer().rows([row])
     except DataError:
         with pytest.raises(InvalidRequestError):
-            Rows(model, "m").batch([row])
+            RowConverter(model, "m").convert_rows([row])
         return
-    (matrix,) = Rows(model, "m").batch([row]).arrays
+    (matrix,) = RowConverter(model, "m").convert_rows([row]).arrays
     assert matrix.dtype == expected.dtype
     assert matrix.shape == expected.shape
     assert matrix.tobytes() == expected.tobytes() or np.array_equal(
@@ -434,12 +434,12 @@ def test_a_row_is_read_as_predict_reads_it(
 @settings(max_examples=examples(50))
 @given(st.lists(ROWS, min_size=1, max_size=5))
 def test_a_row_is_read_alike_whatever_stands_beside_it(several: list[Any]) -> None:
-    reader = Rows(reading_model("float64", ["NA"], "direction", "missing"), "m")
+    reader = RowConverter(reading_model("float64", ["NA"], "direction", "missing"), "m")
     rows = [dict(zip((c.name for c in COLUMNS), cells, strict=True)) for cells in several]
 
     def read(some: list[dict[str, Any]]) -> Any:
         try:
-            return reader.batch(some).arrays[0].tolist()
+            return reader.convert_rows(some).arrays[0].tolist()
         except InvalidRequestError:
             return None
 
@@ -456,7 +456,7 @@ def test_a_row_is_read_alike_whatever_stands_beside_it(several: list[Any]) -> No
 def test_json_is_read_as_it_was_written(value: Any) -> None:
     for ascii_only in (True, False):
         text = json.dumps(value, ensure_ascii=ascii_only)
-        assert read_json(text.encode()) == value
+        assert parse_json(text.encode()) == value
 
 
 # ------------------------------------------------------------------------------ /explain
@@ -626,7 +626,7 @@ def test_rules_are_told_a_page_at_a_time_and_searched(service: Service) -> None:
 def test_pages_of_a_forest_are_parts_of_its_rules(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plain_rules, "_BLOCK", 7)
+    monkeypatch.setattr(plain_rules, "_BLOCK_RULES", 7)
     model = MODELS["forest"]()
     listed = model.rules()
 
@@ -688,11 +688,11 @@ def test_rules_are_made_once_a_model_and_forgotten_in_turn(
         return model.rules()
 
     monkeypatch.setattr(plain_rules, "joined_rules", counted)
-    books = plain_rules.Books(most=2)
+    books = plain_rules.RuleCache(most=2)
     served = {name: service.repository.get(name) for name in MODELS}
 
     def page(name: str, **asked: Any) -> dict[str, Any]:
-        return books.page(served[name], plain_rules.Asked(**asked))
+        return books.get_page(served[name], plain_rules.RuleQuery(**asked))
 
     page("pulse")
     page("pulse", lang="zh", search="mild")
@@ -704,28 +704,28 @@ def test_rules_are_made_once_a_model_and_forgotten_in_turn(
     assert len(made) == 3
     page("dose")
     assert len(made) == 4
-    assert len(books._books) == 2
+    assert len(books._cached_models) == 2
 
 
 def test_models_of_too_many_rules_are_not_listed(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plain_rules, "_MOST_CONDITIONS", 5)
+    monkeypatch.setattr(plain_rules, "_MAX_CONDITIONS", 5)
     assert "too many" in refusal(ask(service, "GET", "/models/pulse/rules"), 413)
 
 
 def test_a_search_beyond_what_is_kept_finds_the_same(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plain_rules, "_BLOCK", 7)
+    monkeypatch.setattr(plain_rules, "_BLOCK_RULES", 7)
     served = service.repository.get("forest")
-    asked = plain_rules.Asked(search="blue", most=500)
-    expected = plain_rules.Books().page(served, asked)
-    monkeypatch.setattr(plain_rules, "_KEPT", 3000)
-    books = plain_rules.Books()
-    assert books.page(served, asked) == books.page(served, asked) == expected
-    edition = books._book(served)._edition["en"]
-    assert 0 < sum(len(text) for own in edition._kept.values() for text in own) <= 3000
+    asked = plain_rules.RuleQuery(search="blue", max_rules=500)
+    expected = plain_rules.RuleCache().get_page(served, asked)
+    monkeypatch.setattr(plain_rules, "_MAX_CACHED_CHARS", 3000)
+    books = plain_rules.RuleCache()
+    assert books.get_page(served, asked) == books.get_page(served, asked) == expected
+    edition = books._get_model_rules(served)._by_language["en"]
+    assert 0 < sum(len(text) for own in edition._cached_texts.values() for text in own) <= 3000
 
 
 # ----------------------------------------------------------------------------- hostility
@@ -773,23 +773,23 @@ class Foreign(Served):
 
     platform = "onnxruntime_onnx"
 
-    def __init__(self, *inputs: Spec) -> None:
+    def __init__(self, *inputs: TensorSpec) -> None:
         self.name, self.version, self.digest = "foreign", "1", "f" * 64
         self.inputs = inputs
-        self.outputs = (Spec("double", "FP32", (-1, 1)), Spec("long", "BOOL", (-1,)))
-        self.usual = ("double", "long")
+        self.outputs = (TensorSpec("double", "FP32", (-1, 1)), TensorSpec("long", "BOOL", (-1,)))
+        self.default_outputs = ("double", "long")
 
-    def read(self, tensors: Any) -> Batch:
+    def parse_inputs(self, tensors: Any) -> Batch:
         arrays: tuple[npt.NDArray[Any], ...] = tuple(tensor.cells for tensor in tensors)
         return Batch(len(arrays[0]), arrays)
 
-    def answer(self, batch: Batch, wanted: Any) -> list[Tensor]:
+    def compute_outputs(self, batch: Batch, wanted: Any) -> list[Tensor]:
         number, text = batch.arrays
         cells = {"double": 2 * number, "long": np.array([len(t) > 3 for t in text])}
         return [Tensor(name, "FP32", cells[name]) for name in wanted]
 
 
-def foreign_service(folder: Path, *inputs: Spec) -> Service:
+def foreign_service(folder: Path, *inputs: TensorSpec) -> Service:
     path = folder / "foreign.onnx"
     path.touch()
     repository = Repository([path], lambda *_: Foreign(*inputs))
@@ -797,7 +797,7 @@ def foreign_service(folder: Path, *inputs: Spec) -> Service:
     return Service(repository)
 
 
-NUMBER, TEXT = Spec("number", "FP32", (-1, 1)), Spec("text", "BYTES", (-1,))
+NUMBER, TEXT = TensorSpec("number", "FP32", (-1, 1)), TensorSpec("text", "BYTES", (-1,))
 
 
 def test_rows_of_foreign_models_go_by_the_names_of_inputs(tmp_path: Path) -> None:
@@ -819,7 +819,7 @@ def test_rows_of_foreign_models_go_by_the_names_of_inputs(tmp_path: Path) -> Non
         ([{"number": 1, "text": "", "txt": 1}], "'txt', which is not an input .* mean 'text'"),
     ):
         with pytest.raises(InvalidRequestError, match=said):
-            foreign_tensors(Foreign(NUMBER, TEXT), other)
+            make_foreign_tensors(Foreign(NUMBER, TEXT), other)
     refused = ask(service, "POST", "/predict", body | {"outputs": ["lng"]})
     assert "no output 'lng'" in refusal(refused)
     explained = ask(service, "POST", "/explain", {"model": "foreign", "row": rows[0]})
@@ -828,23 +828,23 @@ def test_rows_of_foreign_models_go_by_the_names_of_inputs(tmp_path: Path) -> Non
 
 
 def test_whole_numbers_and_truth_of_foreign_inputs_are_checked_and_nulls_kept() -> None:
-    small, truth = Spec("small", "INT8", (-1,)), Spec("truth", "BOOL", (-1, 1))
+    small, truth = TensorSpec("small", "INT8", (-1,)), TensorSpec("truth", "BOOL", (-1, 1))
     served = Foreign(small, truth)
-    whole, flags = foreign_tensors(served, [{"small": -128, "truth": True}])
+    whole, flags = make_foreign_tensors(served, [{"small": -128, "truth": True}])
     assert (whole.cells.dtype, whole.cells.tolist()) == (np.int8, [-128])
     assert (flags.cells.dtype, flags.cells.tolist()) == (np.bool_, [[True]])
-    whole, flags = foreign_tensors(served, [{"small": None, "truth": None}])
+    whole, flags = make_foreign_tensors(served, [{"small": None, "truth": None}])
     assert math.isnan(whole.cells[0])
     assert flags.cells.tolist() == [[None]]
     for row in ({"small": 128, "truth": True}, {"small": 1.0, "truth": True}):
         with pytest.raises(InvalidRequestError, match=r"'small' has .* its type is INT8"):
-            foreign_tensors(served, [row])
+            make_foreign_tensors(served, [row])
     with pytest.raises(InvalidRequestError, match="'truth' has 1, but its type is BOOL"):
-        foreign_tensors(served, [{"small": 1, "truth": 1}])
+        make_foreign_tensors(served, [{"small": 1, "truth": 1}])
 
 
 def test_foreign_inputs_that_are_no_columns_are_refused_with_the_remedy(tmp_path: Path) -> None:
-    service = foreign_service(tmp_path, Spec("image", "FP32", (-1, 28, 28)))
+    service = foreign_service(tmp_path, TensorSpec("image", "FP32", (-1, 28, 28)))
     answer = ask(service, "POST", "/predict", [{"image": 1}])
     assert "POST /v2/models/foreign/infer" in refusal(answer)
     (model,) = ask(service, "GET", "/models").json()
@@ -856,7 +856,7 @@ def test_foreign_inputs_that_are_no_columns_are_refused_with_the_remedy(tmp_path
 
 
 def test_the_answers_keep_to_the_description(service: Service) -> None:
-    paths = plain_paths()
+    paths = json_paths()
 
     def schema(path: str, method: str) -> Any:
         own = paths[path][method]["responses"]["200"]["content"]["application/json"]["schema"]
@@ -921,9 +921,9 @@ def test_a_reloaded_model_is_read_and_told_anew(tmp_path: Path) -> None:
 
 
 def test_only_short_rules_are_told_unasked() -> None:
-    assert Answers(pulse_model()).rule_is_short
-    assert Answers(weighted_model()).rule_is_short
-    assert not Answers(dose_model()).rule_is_short
+    assert OutputConverter(pulse_model()).returns_rule
+    assert OutputConverter(weighted_model()).returns_rule
+    assert not OutputConverter(dose_model()).returns_rule
 
 
 # ---------------------------------------------------------------- serve reasons
@@ -944,7 +944,7 @@ def serve_reasons_pulse_model(**policies: Any) -> Model:
 
 def rule_texts(model: Model, *rows: list[float]) -> list[list[str]]:
     matrix = np.array(rows, dtype=model.schema.dtype)
-    texts: list[list[str]] = Reasons(model).output("rule", matrix).cells.tolist()
+    texts: list[list[str]] = Explanations(model).compute_output("rule", matrix).cells.tolist()
     return texts
 
 
@@ -972,8 +972,10 @@ def test_a_list_says_the_rule_that_fired_or_otherwise() -> None:
     model = make_model(schema, [build_tree(chain, schema)])
     said = rule_texts(model, [3.0, 0.0], [1.0, 9.0], [1.0, 9.5])
     assert said == [["x > 2.5"], ["y <= 9, or is missing"], ["otherwise"]]
-    large = LeafRules(model, most=0)
-    assert [*large.texts({0: model.trees[0].leaves.tolist()}).values()] == [own for (own,) in said]
+    large = LeafRuleTexts(model, most=0)
+    assert [*large.format_rules({0: model.trees[0].leaves.tolist()}).values()] == [
+        own for (own,) in said
+    ]
 
 
 def test_sums_of_columns_and_surrogates_are_told_in_full() -> None:
@@ -1020,7 +1022,7 @@ def lines_of(model: Model) -> dict[tuple[int, int], list[str]]:
 def test_each_leaf_has_the_conditions_of_the_text_of_the_rules(data: st.DataObject) -> None:
     model = data.draw(models(kinds={"fractional", "outputs", "rules"}))
     wanted = {t: tree.leaves.tolist() for t, tree in enumerate(model.trees)}
-    said = LeafRules(model).texts(wanted)
+    said = LeafRuleTexts(model).format_rules(wanted)
     expected = lines_of(model)
     assert said.keys() == expected.keys()
     for pair, conditions in expected.items():
@@ -1034,32 +1036,34 @@ def test_a_tree_cut_to_its_ways_says_the_same_rules(data: st.DataObject) -> None
     model = data.draw(models(kinds=ALL_KINDS))
     matrix = data.draw(matrices(model))
     wanted = {t: sorted(set(own.tolist())) for t, own in enumerate(leaf_indices(model, matrix).T)}
-    assert LeafRules(model, most=0).texts(wanted) == LeafRules(model).texts(wanted)
+    assert LeafRuleTexts(model, most=0).format_rules(wanted) == LeafRuleTexts(model).format_rules(
+        wanted
+    )
 
 
 def test_texts_are_kept_within_bounds_and_said_again() -> None:
     model = random_model(0, mixed_schema(), n_trees=5)
     rows = np.random.default_rng(0).normal(size=(40, model.schema.n_features)) * 3
     matrix = rows.astype(np.float32)
-    free, tight = Reasons(model), Reasons(model, kept=5000)
-    expected = free.rules(matrix)
+    free, tight = Explanations(model), Explanations(model, max_chars=5000)
+    expected = free.matching_rule_texts(matrix)
     for _ in range(2):
-        assert (tight.rules(matrix) == expected).all()
+        assert (tight.matching_rule_texts(matrix) == expected).all()
         assert 0 < sum(map(len, tight._texts.values())) == tight._size <= 5000
 
 
 def test_threads_that_ask_at_once_get_the_same() -> None:
     model = random_model(0, mixed_schema(), n_trees=8)
     matrix = (np.random.default_rng(0).normal(size=(60, model.schema.n_features)) * 3).astype("f4")
-    expected = Reasons(model).rules(matrix).tolist()
-    added = Reasons(model).output("contributions", matrix).cells
-    own = Reasons(model, kept=2000)
+    expected = Explanations(model).matching_rule_texts(matrix).tolist()
+    added = Explanations(model).compute_output("contributions", matrix).cells
+    own = Explanations(model, max_chars=2000)
     right: list[bool] = []
 
     def ask(start: int) -> None:
         for i in [*range(start, 60), *range(start)]:
-            same = own.rules(matrix[i : i + 1]).tolist() == expected[i : i + 1]
-            parts = own.output("contributions", matrix[i : i + 1]).cells
+            same = own.matching_rule_texts(matrix[i : i + 1]).tolist() == expected[i : i + 1]
+            parts = own.compute_output("contributions", matrix[i : i + 1]).cells
             right.append(same and bool((parts == added[i : i + 1]).all()))
 
     threads = [threading.Thread(target=ask, args=(10 * k,)) for k in range(6)]
@@ -1084,9 +1088,9 @@ def text_cells(model: Model, row: np.ndarray) -> dict[str, Any]:
 def test_contributions_are_those_of_the_explanation(data: st.DataObject) -> None:
     model = data.draw(models(kinds=ALL_KINDS))
     matrix = data.draw(matrices(model, 3))
-    why = Reasons(model)
-    bias = why.output("bias", matrix).cells
-    added = why.output("contributions", matrix).cells
+    why = Explanations(model)
+    bias = why.compute_output("bias", matrix).cells
+    added = why.compute_output("contributions", matrix).cells
     assert added.shape == (len(matrix), model.schema.n_features, model.schema.n_values)
     for row, own, first in zip(matrix, added, bias, strict=True):
         found = explain(model, text_cells(model, row), changes=0)
@@ -1116,9 +1120,9 @@ def margins_model() -> Model:
     ids=["margins", "link", "divided numbers", "divided votes"],
 )
 def test_contributions_of_sums_are_told_before_the_link(model: Model) -> None:
-    rows = round_to(np.array(probe_rows(model, 4)[-8:]), model.schema.dtype)
-    why = Reasons(model)
-    bias, added = (why.output(name, rows).cells for name in ("bias", "contributions"))
+    rows = round_to_dtype(np.array(probe_rows(model, 4)[-8:]), model.schema.dtype)
+    why = Explanations(model)
+    bias, added = (why.compute_output(name, rows).cells for name in ("bias", "contributions"))
     for row, own, first in zip(rows, added, bias, strict=True):
         for k, one in enumerate(explain(model, text_cells(model, row), changes=0).sums):
             assert first[k] == one.number(one.bias)
@@ -1134,17 +1138,19 @@ def test_contributions_of_sums_are_told_before_the_link(model: Model) -> None:
 def test_climbing_all_trees_at_once_adds_what_walking_each_row_does(data: st.DataObject) -> None:
     model = data.draw(models(kinds={"outputs", "hard", "costs"}))
     matrix = data.draw(matrices(model))
-    added = contributions.Added(model)
-    assert added._climb is not None
-    assert (added._climb.climbed(matrix) == added._walked(matrix)).all()
+    added = contributions.FeatureContributions(model)
+    assert added._forest_climber is not None
+    assert (
+        added._forest_climber.compute_contributions(matrix) == added._compute_by_row(matrix)
+    ).all()
 
 
 def test_contributions_of_a_hand_made_tree_are_the_changes_along_the_way() -> None:
     model = serve_reasons_pulse_model()
-    why = Reasons(model)
+    why = Explanations(model)
     matrix = np.array([[70.0, 1.0]], dtype=np.float32)
-    (bias,) = why.output("bias", matrix).cells.tolist()
-    (added,) = why.output("contributions", matrix).cells.tolist()
+    (bias,) = why.compute_output("bias", matrix).cells.tolist()
+    (added,) = why.compute_output("contributions", matrix).cells.tolist()
     # The mean of the leaves: 9 of 21 rows are home; of the 12 others 5/6 of 6.
     below = 5 / 12
     assert bias == pytest.approx([14 / 21, 7 / 21], abs=1e-6)
@@ -1156,19 +1162,19 @@ def test_contributions_of_a_hand_made_tree_are_the_changes_along_the_way() -> No
 
 def test_contributions_that_do_not_add_up_are_never_said(monkeypatch: pytest.MonkeyPatch) -> None:
     model = serve_reasons_pulse_model()
-    added = contributions.Added(model)
-    climb = added._climb
+    added = contributions.FeatureContributions(model)
+    climb = added._forest_climber
     assert climb is not None
-    monkeypatch.setattr(climb, "_change", climb._change + 1)
+    monkeypatch.setattr(climb, "_node_change", climb._node_change + 1)
     with pytest.raises(ModelError, match="a bug in treekit"):
-        added.contributions(np.array([[70.0, 1.0]], dtype=np.float32))
+        added.compute_contributions(np.array([[70.0, 1.0]], dtype=np.float32))
 
 
 def test_sums_beyond_64_bits_are_walked_in_whole_numbers() -> None:
     model = random_model(8, mixed_schema(()))
-    units = contributions.Added(model)._units
-    assert contributions._is_plain(model, units)
-    assert not contributions._is_plain(model, [own * 0 + (1 << 60) for own in units])
+    units = contributions.FeatureContributions(model)._units
+    assert contributions._can_climb(model, units)
+    assert not contributions._can_climb(model, [own * 0 + (1 << 60) for own in units])
 
 
 # ---------------------------------------------------------------------- as outputs served
@@ -1177,14 +1183,14 @@ def test_sums_beyond_64_bits_are_walked_in_whole_numbers() -> None:
 def test_answers_that_would_be_huge_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     model = serve_reasons_pulse_model()
     matrix = np.zeros((3, 2), np.float32)
-    monkeypatch.setattr(reasons, "_MOST_TEXT", 60)
-    monkeypatch.setattr(reasons, "_MOST_CELLS", 11)
+    monkeypatch.setattr(reasons, "_MAX_RULE_CHARS", 60)
+    monkeypatch.setattr(reasons, "_MAX_NUMBERS", 11)
     for name in ("rule", "contributions"):
         with pytest.raises(TooLargeError, match="fewer rows"):
-            Reasons(model).output(name, matrix)
-        Reasons(model).output(name, matrix[:2])
+            Explanations(model).compute_output(name, matrix)
+        Explanations(model).compute_output(name, matrix[:2])
     with pytest.raises(InvalidRequestError, match="unknown explanation output 'rules'"):
-        Reasons(model).output("rules", matrix)
+        Explanations(model).compute_output("rules", matrix)
 
 
 def test_the_protocol_answers_reasons_that_are_asked_for_within_their_bound() -> None:

@@ -22,8 +22,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.serving_gate import INFER, Lines, Twice, ask, ask_async, gated, rows, service_of
 from treekit.errors import SettingError
-from treekit.serve.http.logs import Log, LogHandler, Writer, configure_logging
-from treekit.serve.http.metrics import Metrics, Record, kind_of
+from treekit.serve.http.logs import LineWriter, Log, LogHandler, configure_logging
+from treekit.serve.http.metrics import HttpRequestRecord, Metrics, get_endpoint_kind
 from treekit.serve.models.repository import Change, Repository
 from treekit.serve.scheduling import Service
 
@@ -51,11 +51,11 @@ def service(tmp_path: Path) -> Any:
     made.runner.close()
 
 
-def _record(**facts: Any) -> Record:
+def _record(**facts: Any) -> HttpRequestRecord:
     async def send(message: Any) -> None:
         pass
 
-    record = Record(send, "id-1", "POST", {})
+    record = HttpRequestRecord(send, "id-1", "POST", {})
     record.status = 200
     for name, value in facts.items():
         setattr(record, name, value)
@@ -108,10 +108,10 @@ def test_a_quiet_log_has_failures_and_changes_alone(service: Any) -> None:
     lines = Lines()
     log = lines.log("quiet")
     for status in (200, 404, 429, 503):
-        log.request(_record(status=status), "GET", b"/v2", "", 0.1)
+        log.log_request(_record(status=status), "GET", b"/v2", "", 0.1)
     assert lines.text == []
-    log.request(_record(status=500), "GET", b"/v2", "", 0.1)
-    log.changed([Change("m", "abc", "replaced")])
+    log.log_request(_record(status=500), "GET", b"/v2", "", 0.1)
+    log.log_changes([Change("m", "abc", "replaced")])
     assert [line.split(" ", 1)[1][:7] for line in lines.text] == ["error  ", "info   "]
 
 
@@ -122,9 +122,9 @@ def test_nothing_of_a_stranger_forges_a_line_or_moves_a_terminal(hostile: str, m
     log = lines.log(mode)
     path = hostile.encode("utf-8", "surrogatepass")
     record = _record(model=hostile, version=hostile, error=hostile)
-    log.request(record, hostile, path, hostile, 0.1)
+    log.log_request(record, hostile, path, hostile, 0.1)
     log("event", "a message", model=hostile)
-    log.changed([Change(hostile, hostile, "kept", hostile)])
+    log.log_changes([Change(hostile, hostile, "kept", hostile)])
     lines.writer.flush()
     text = lines.data.decode()
     assert all(c == "\n" or c.isprintable() for c in text), ascii(text)
@@ -142,7 +142,7 @@ def test_nothing_of_a_stranger_forges_a_line_or_moves_a_terminal(hostile: str, m
 
 def test_a_long_path_is_cut() -> None:
     lines = Lines()
-    lines.log().request(_record(), "GET", b"/" + b"a" * 100_000, "", 0.1)
+    lines.log().log_request(_record(), "GET", b"/" + b"a" * 100_000, "", 0.1)
     assert 300 < len(lines.text[0]) < 1000
 
 
@@ -156,7 +156,7 @@ def test_changes_of_models_are_lines(service: Any) -> None:
         ("model-loaded", "twice", "1"),
     ]
     log = lines.log("json")
-    log.changed([Change("m", "v1", "kept", "it is no model")])
+    log.log_changes([Change("m", "v1", "kept", "it is no model")])
     line = lines.json[-1]
     assert (line["level"], line["reason"]) == ("error", "it is no model")
     assert line["message"] == "model 'm' v1 is kept, as its new file was rejected: it is no model"
@@ -175,7 +175,7 @@ def joined(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """What `configure_logging` makes, writing to `Lines`; undone after the test."""
     root, lines = logging.getLogger(), Lines()
     before = root.handlers[:]
-    monkeypatch.setattr("treekit.serve.http.logs._stderr", lines.writer)
+    monkeypatch.setattr("treekit.serve.http.logs._stderr_writer", lines.writer)
 
     def configure(mode: str) -> Lines:
         configure_logging(mode)
@@ -241,10 +241,10 @@ def test_uvicorn_writes_no_lines_of_requests(joined: Any) -> None:
 
 def test_lines_are_gathered_and_there_soon() -> None:
     calls: list[tuple[float, bytes]] = []
-    writer = Writer(lambda data: calls.append((time.monotonic(), data)) or len(data), delay=0.2)
+    writer = LineWriter(lambda data: calls.append((time.monotonic(), data)) or len(data), delay=0.2)
     start = time.monotonic()
     for number in range(50):
-        writer.put(b"%d\n" % number)
+        writer.queue_lines(b"%d\n" % number)
     while not calls:
         time.sleep(0.01)
         assert time.monotonic() - start < 2
@@ -255,10 +255,10 @@ def test_lines_are_gathered_and_there_soon() -> None:
 
 def test_an_error_is_written_at_once() -> None:
     calls: list[float] = []
-    writer = Writer(lambda data: calls.append(time.monotonic()) or len(data), delay=5)
-    writer.put(b"one\n")
+    writer = LineWriter(lambda data: calls.append(time.monotonic()) or len(data), delay=5)
+    writer.queue_lines(b"one\n")
     start = time.monotonic()
-    writer.put(b"two\n", at_once=True)
+    writer.queue_lines(b"two\n", at_once=True)
     while not calls:
         time.sleep(0.005)
         assert time.monotonic() - start < 2
@@ -275,22 +275,22 @@ def test_a_line_that_cannot_be_made_is_lost_alone() -> None:
     def broken() -> list[bytes]:
         raise ValueError("no line")
 
-    writer = Writer(take, delay=0.0)
+    writer = LineWriter(take, delay=0.0)
     for line in (b"one\n", broken, lambda: [b"two\n"]):
-        writer.put(line)
+        writer.queue_lines(line)
     assert writer.flush()
     assert b"one\ntwo\n" in b"".join(pieces).replace(b"warning: 1 log lines were lost\n", b"")
     assert b"1 log lines were lost" in b"".join(pieces)
-    writer.put(b"three\n")
+    writer.queue_lines(b"three\n")
     assert writer.flush()
     assert pieces[-1] == b"three\n"
 
 
 def test_lines_are_written_whole_in_pieces_that_a_pipe_takes_whole() -> None:
     calls: list[bytes] = []
-    writer = Writer(lambda data: calls.append(data) or len(data), delay=0.01)
+    writer = LineWriter(lambda data: calls.append(data) or len(data), delay=0.01)
     for _ in range(200):
-        writer.put(b"x" * 99 + b"\n")
+        writer.queue_lines(b"x" * 99 + b"\n")
     assert writer.flush(2)
     assert len(b"".join(calls)) == 20_000
     assert all(len(data) <= 4096 and data.endswith(b"\n") for data in calls)
@@ -304,9 +304,11 @@ def test_lines_of_many_requests_are_whole_in_their_order_and_in_pieces(length: i
         pieces.append(data)
         return len(data)
 
-    log = Log("text", Writer(take, delay=0.01))
+    log = Log("text", LineWriter(take, delay=0.01))
     for number in range(100):
-        log.request(_record(id=f"r{number}", error="x" * length), "GET", b"/", "192.0.2.7", 0.001)
+        log.log_request(
+            _record(id=f"r{number}", error="x" * length), "GET", b"/", "192.0.2.7", 0.001
+        )
     log.close()
     lines = b"".join(pieces).decode().splitlines()
     assert [line.rpartition(" ")[2] for line in lines] == [f"r{number}]" for number in range(100)]
@@ -322,9 +324,9 @@ def test_lines_of_requests_that_are_lost_are_counted_once() -> None:
         pieces.append(data)
         return len(data)
 
-    log = Log("text", Writer(take, delay=0.0, most=5))
+    log = Log("text", LineWriter(take, delay=0.0, most=5))
     for number in range(1003):
-        log.request(_record(id=f"r{number}"), "GET", b"/", "192.0.2.7", 0.001)
+        log.log_request(_record(id=f"r{number}"), "GET", b"/", "192.0.2.7", 0.001)
     go.set()
     log.close()
     text = b"".join(pieces).decode()
@@ -341,9 +343,9 @@ def test_a_reader_that_is_slow_gets_what_waits_at_the_end() -> None:
         pieces.append(data)
         return len(data)
 
-    log = Log("text", Writer(take, delay=0.0))
+    log = Log("text", LineWriter(take, delay=0.0))
     for number in range(2000):
-        log.request(_record(id=f"r{number}"), "GET", b"/", "192.0.2.7", 0.001)
+        log.log_request(_record(id=f"r{number}"), "GET", b"/", "192.0.2.7", 0.001)
     log.close()
     assert b"".join(pieces).count(b"\n") == 2000
 
@@ -366,8 +368,8 @@ def test_what_is_written_in_part_goes_on_where_it_ended() -> None:
             del taken[-1]
             raise BlockingIOError
 
-    writer = Writer(some, delay=0.01)
-    writer.put(b"0123456789abcdef\n")
+    writer = LineWriter(some, delay=0.01)
+    writer.queue_lines(b"0123456789abcdef\n")
     assert writer.flush(2)
     assert bytes(taken) == b"0123456789abcdef\n"
 
@@ -379,7 +381,7 @@ def test_a_stderr_that_blocks_costs_lines_alone_and_says_how_many() -> None:
         assert gate.wait(10)
         return lines._take(data)
 
-    writer = Writer(blocks, delay=0.01, most=100)
+    writer = LineWriter(blocks, delay=0.01, most=100)
     log = Log("json", writer)
     start = time.monotonic()
     for _ in range(1000):
@@ -398,9 +400,9 @@ def test_a_stderr_that_blocks_costs_lines_alone_and_says_how_many() -> None:
 def test_a_stderr_that_is_closed_costs_lines_alone() -> None:
     reader, pipe = os.pipe()
     os.close(reader)
-    writer = Writer(lambda data: os.write(pipe, data), delay=0.01)
+    writer = LineWriter(lambda data: os.write(pipe, data), delay=0.01)
     for _ in range(3):
-        writer.put(b"x\n", at_once=True)
+        writer.queue_lines(b"x\n", at_once=True)
         assert writer.flush(2)
     os.close(pipe)
 
@@ -487,11 +489,13 @@ def value(found: dict[Any, float], name: str, **labels: str) -> float | None:
     return found.get((name, *sorted(labels.items())))
 
 
-def record(model: str = "", version: str = "", rows: int = 0, status: int = 200) -> Record:
+def record(
+    model: str = "", version: str = "", rows: int = 0, status: int = 200
+) -> HttpRequestRecord:
     async def send(message: Any) -> None:
         pass
 
-    made = Record(send, "id", "POST", {})
+    made = HttpRequestRecord(send, "id", "POST", {})
     made.model, made.version, made.rows, made.status = model, version, rows, status
     return made
 
@@ -534,7 +538,7 @@ def test_requests_rows_errors_and_models_are_counted(serve_gate_metrics_service:
 def test_times_fall_into_their_buckets(serve_gate_metrics_service: Any) -> None:
     metrics = Metrics(serve_gate_metrics_service)
     for seconds in (0.0001, 0.001, 0.0011, 60.0):
-        metrics.observe("infer", record("m", "1", 1), seconds)
+        metrics.count_request("infer", record("m", "1", 1), seconds)
     found = samples(metrics.render()[0].decode())
     name, labels = "treekit_request_duration_seconds", {"endpoint": "infer", "model": "m"}
     assert value(found, f"{name}_sum", **labels) == pytest.approx(60.0022)
@@ -606,7 +610,7 @@ def test_openmetrics_is_given_where_it_is_asked_for(serve_gate_metrics_service: 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_of_models_stay_labels(serve_gate_metrics_service: Any, name: str) -> None:
     metrics = Metrics(serve_gate_metrics_service)
-    metrics.observe("infer", record(name, "1", 2), 0.1)
+    metrics.count_request("infer", record(name, "1", 2), 0.1)
     found = samples(metrics.render()[0].decode())
     assert value(found, "treekit_rows_total", model=name, version="1") == 2
 
@@ -633,7 +637,7 @@ def test_a_model_that_is_made_anew_for_ever_keeps_a_bounded_number_of_versions(
 ) -> None:
     metrics = Metrics(serve_gate_metrics_service)
     for number in range(1000):
-        metrics.observe("infer", record("m", f"v{number}", 1), 0.1)
+        metrics.count_request("infer", record("m", f"v{number}", 1), 0.1)
     found = samples(metrics.render()[0].decode())
     kept = [key for key in found if key[0] == "treekit_rows_total"]
     assert len(kept) == 64
@@ -663,7 +667,7 @@ def test_a_model_that_is_made_anew_for_ever_keeps_a_bounded_number_of_versions(
     ],
 )
 def test_paths_are_of_few_kinds(path: str, kind: str) -> None:
-    assert kind_of(path) == kind
+    assert get_endpoint_kind(path) == kind
 
 
 WORKER = """
@@ -693,15 +697,15 @@ for line in sys.stdin:
 @pytest.mark.system
 @pytest.mark.skipif(sys.platform != "linux", reason="of processes Linux alone tells here")
 def test_workers_add_up_their_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from treekit.serve.http.metrics import FOLDER, forget_process, shared_metrics
+    from treekit.serve.http.metrics import FOLDER_VARIABLE, forget_process, shared_metrics
 
-    monkeypatch.delenv(FOLDER, raising=False)
+    monkeypatch.delenv(FOLDER_VARIABLE, raising=False)
     models = tmp_path / "models"
     models.mkdir()
     with shared_metrics(1):
-        assert FOLDER not in os.environ
+        assert FOLDER_VARIABLE not in os.environ
     with shared_metrics(2):
-        folder = Path(os.environ[FOLDER])
+        folder = Path(os.environ[FOLDER_VARIABLE])
         env = dict(os.environ) | {"PYTHONPATH": os.pathsep.join(sys.path)}
         workers = [
             subprocess.Popen(
@@ -736,7 +740,7 @@ def test_workers_add_up_their_counts(tmp_path: Path, monkeypatch: pytest.MonkeyP
                 worker.kill()
                 worker.communicate()
     assert not folder.exists()
-    assert FOLDER not in os.environ
+    assert FOLDER_VARIABLE not in os.environ
 
 
 def _asked(worker: Any) -> dict[Any, float]:

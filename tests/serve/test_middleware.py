@@ -34,10 +34,10 @@ from tests.serving_gate import (
 )
 from treekit.errors import SettingError, TreekitWarning
 from treekit.serve.errors import UnauthorisedError
-from treekit.serve.http.auth import Access, Token
+from treekit.serve.http.auth import Access, BearerToken
 from treekit.serve.http.metrics import Metrics
-from treekit.serve.http.middleware import Gate
-from treekit.serve.http.page import page_paths
+from treekit.serve.http.middleware import Middleware
+from treekit.serve.http.page import list_page_paths
 from treekit.serve.settings import ServeSettings
 
 # ---------------------------------------------------------------- serve gate
@@ -158,7 +158,7 @@ def test_many_spellings_of_a_host_are_not_all_kept(service: Any) -> None:
     access = Access(ServeSettings(("-",)))
     for port in range(5000):
         access.check_host(b"localhost:%d" % port)
-    assert len(access._seen) <= 64
+    assert len(access._cached_hosts) <= 64
 
 
 # ----------------------------------------------------------------------------- Origin
@@ -253,8 +253,8 @@ def test_all_but_health_and_the_pages_files_need_the_token(service: Any, token_f
         assert answer.headers["www-authenticate"] == "Bearer"
         assert "Authorization: Bearer" in answer.json()["error"]
     assert ask(app, "POST", INFER, json=rows(1)).status_code == 401
-    assert {"/", "/page.css", "/page.js"} < page_paths()
-    for path in ("/v2/health/live", "/v2/health/ready", *page_paths()):
+    assert {"/", "/page.css", "/page.js"} < list_page_paths()
+    for path in ("/v2/health/live", "/v2/health/ready", *list_page_paths()):
         assert ask(app, "GET", path).status_code == 200, path
 
 
@@ -299,27 +299,27 @@ def test_a_token_file_that_holds_none_is_refused(tmp_path: Path, text: str, says
     path.write_text(text)
     path.chmod(0o600)
     with pytest.raises(SettingError, match=says) as caught:
-        Token(path)
+        BearerToken(path)
     assert "xxxx" not in str(caught.value)
 
 
 def test_a_token_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="cannot read the token file"):
-        Token(tmp_path / "absent")
+        BearerToken(tmp_path / "absent")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of files are POSIX'")
 def test_a_token_that_everybody_can_read_is_warned_of(token_file: Path) -> None:
     token_file.chmod(0o644)
     with pytest.warns(TreekitWarning, match="chmod o-r"):
-        Token(token_file)
+        BearerToken(token_file)
 
 
 def test_a_token_is_replaced_by_its_file_and_an_unfit_one_is_not_taken(
     token_file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("treekit.serve.http.auth._LOOK_SECONDS", 0.0)
-    token = Token(token_file)
+    monkeypatch.setattr("treekit.serve.http.auth._CHECK_SECONDS", 0.0)
+    token = BearerToken(token_file)
     new = b"Bearer " + b"n" * 20
 
     def put(text: str) -> None:
@@ -328,16 +328,16 @@ def test_a_token_is_replaced_by_its_file_and_an_unfit_one_is_not_taken(
         other.replace(token_file)
 
     put("n" * 20)
-    token.check(new)
+    token.check_header(new)
     with pytest.raises(UnauthorisedError):
-        token.check(f"Bearer {TOKEN}".encode())
+        token.check_header(f"Bearer {TOKEN}".encode())
     put("short")
-    token.check(new)
-    token.check(new)
+    token.check_header(new)
+    token.check_header(new)
     token_file.unlink()
-    token.check(new)
+    token.check_header(new)
     put("m" * 20)
-    token.check(b"Bearer " + b"m" * 20)
+    token.check_header(b"Bearer " + b"m" * 20)
     said = [record.levelname for record in caplog.records]
     assert said == ["WARNING", "ERROR", "ERROR", "WARNING"]
     assert "n" * 20 not in caplog.text
@@ -432,12 +432,12 @@ def test_a_closing_server_still_answers_and_is_not_ready(service: Any) -> None:
 # --------------------------------------------------------------------------- last resort
 
 
-def _before(app: Any, service: Any, lines: Lines | None = None) -> Gate:
+def _before(app: Any, service: Any, lines: Lines | None = None) -> Middleware:
     """The gate in front of any application."""
     settings = ServeSettings(("-",), limits=service.limits)
     log = (lines or Lines()).log()
     metrics = Metrics(service)
-    return Gate(app, settings, Access(settings), metrics, log, service.working)
+    return Middleware(app, settings, Access(settings), metrics, log, service.working)
 
 
 def test_an_error_that_nobody_foresaw_tells_the_client_its_id_alone(service: Any) -> None:

@@ -20,12 +20,12 @@ import numpy as np
 import pytest
 
 from tests.serving import client_of, models, numbers, on_a_port, people, save_models, service_of
-from treekit.serve.http.app import make_app, routes
-from treekit.serve.http.metrics import Metrics, metrics_route
-from treekit.serve.http.page import page_paths
+from treekit.serve.http.app import list_routes, make_app
+from treekit.serve.http.metrics import Metrics, make_metrics_route
+from treekit.serve.http.page import list_page_paths
 from treekit.serve.models.repository import Repository
 from treekit.serve.models.served_model import Batch, Served
-from treekit.serve.models.tensors import DATATYPES, Spec, Tensor
+from treekit.serve.models.tensors import DATATYPES, Tensor, TensorSpec
 from treekit.serve.scheduling import Service
 
 # ---------------------------------------------------------------- serve wire control
@@ -209,11 +209,11 @@ def operations(document: Any) -> dict[tuple[str, str], Any]:
 def test_every_path_of_the_server_is_described_and_no_other(service: Service) -> None:
     served = {
         (re.sub(r"{(name|version)}", r"{model_\1}", route.path), method.lower())
-        for route in (*routes(service), metrics_route(Metrics(service)))
+        for route in (*list_routes(service), make_metrics_route(Metrics(service)))
         for method in (route.methods or set()) - {"HEAD"}
     }
     described = set(operations(fetched(service)))
-    pictures = {"/models/{model_name}/tree.svg", *page_paths()}
+    pictures = {"/models/{model_name}/tree.svg", *list_page_paths()}
     assert served - described == {(path, "get") for path in {"/openapi.json", "/v2/", *pictures}}
     assert described <= served
 
@@ -671,13 +671,13 @@ class Echo(Served):
     """Answers what it is asked: an output of each datatype."""
 
     name, version, digest, platform = "echo", "1", "0" * 64, "none"
-    inputs = outputs = tuple(Spec(name, name, (-1, 2)) for name in DATATYPES)
-    usual = tuple(DATATYPES)
+    inputs = outputs = tuple(TensorSpec(name, name, (-1, 2)) for name in DATATYPES)
+    default_outputs = tuple(DATATYPES)
 
-    def read(self, tensors: Sequence[Tensor]) -> Batch:
+    def parse_inputs(self, tensors: Sequence[Tensor]) -> Batch:
         return Batch(len(tensors[0].cells), tuple(tensor.cells for tensor in tensors))
 
-    def answer(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
+    def compute_outputs(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
         found = dict(zip(DATATYPES, batch.arrays, strict=True))
         return [Tensor(name, name, found[name]) for name in wanted]
 

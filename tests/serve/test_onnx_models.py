@@ -22,10 +22,10 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import treekit
 from tests.extremes import EXTREMES, extreme_rows, refused
 from tests.reference.models import random_model
-from treekit.data.features import round_to
+from treekit.data.features import round_to_dtype
 from treekit.data.schema import Column, Schema
 from treekit.errors import ModelFileError
-from treekit.interop.onnx_nodes import opened
+from treekit.interop.onnx_nodes import load_proto
 from treekit.model.builder import build_tree, leaf, threshold
 from treekit.model.model import Model, make_model
 from treekit.serve.errors import InvalidRequestError, UnavailableError
@@ -35,11 +35,11 @@ from treekit.serve.models import onnx_model as onnx_session
 from treekit.serve.models.onnx_model import (
     OnnxServed,
     OwnGraphServed,
-    graph_served,
+    load_graph,
     read_onnx_served,
 )
 from treekit.serve.models.served_model import Served
-from treekit.serve.models.tensors import Tensor, datatype_of
+from treekit.serve.models.tensors import Tensor, get_datatype
 from treekit.serve.models.treekit_model import TreekitServed
 
 Cells = npt.NDArray[Any]
@@ -53,23 +53,23 @@ FLOAT, STRING, INT64 = TensorProto.FLOAT, TensorProto.STRING, TensorProto.INT64
 def untried(request, monkeypatch):
     """No process a graph, but in the tests of trials."""
     if "trial" not in request.function.__name__:
-        monkeypatch.setattr(of_onnx, "tried", lambda content: None)
+        monkeypatch.setattr(of_onnx, "run_trial", lambda content: None)
 
 
 def tensor(name: str, cells: Any, datatype: str = "") -> Tensor:
     array = np.asarray(cells)
     array = array.astype(object) if array.dtype.kind == "U" else array
-    return Tensor(name, datatype or datatype_of(array.dtype), array)
+    return Tensor(name, datatype or get_datatype(array.dtype), array)
 
 
 def asked(served: Served, *tensors: Tensor, names: list[str] | None = None) -> dict[str, Cells]:
-    wanted = served.wanted(names)
-    given = served.answer(served.read(tensors), wanted)
+    wanted = served.select_outputs(names)
+    given = served.compute_outputs(served.parse_inputs(tensors), wanted)
     assert [one.name for one in given] == list(wanted)
     kinds = {spec.name: spec for spec in served.outputs}
     for one in given:
         spec = kinds[one.name]
-        assert one.datatype == spec.datatype == datatype_of(one.cells.dtype)
+        assert one.datatype == spec.datatype == get_datatype(one.cells.dtype)
         assert len(spec.shape) == one.cells.ndim
         assert all(want in (-1, got) for want, got in zip(spec.shape, one.shape, strict=True))
     return {one.name: one.cells for one in given}
@@ -137,8 +137,8 @@ def test_a_classifier_of_scikit_learn_answers_tensors_whether_or_not_it_ends_in_
     assert answer[label].tolist() == labels.tolist()
     assert answer[probability].tobytes() == shares.tobytes()
     assert asked(served, tensor("X", NUMBERS[:2]), names=[probability])[probability].shape == (2, 3)
-    assert served.by_rows
-    assert not served.read([tensor("X", NUMBERS)]).alone
+    assert served.has_rows
+    assert not served.parse_inputs([tensor("X", NUMBERS)]).must_run_alone
 
 
 def test_a_regressor_answers_as_onnxruntime_does(tmp_path):
@@ -175,7 +175,7 @@ def test_texts_and_numbers_go_in_by_name_and_float_nulls_are_nan(tmp_path):
     }
     cells = np.array([["Rom"], [None]], dtype=object)
     with pytest.raises(InvalidRequestError, match=r"'town' has a null at \[1, 0\].*BYTES.*'m'"):
-        served.read([tensor("size", NUMBERS[:2, :1]), Tensor("town", "BYTES", cells)])
+        served.parse_inputs([tensor("size", NUMBERS[:2, :1]), Tensor("town", "BYTES", cells)])
 
 
 KINDS = {
@@ -211,10 +211,10 @@ def test_every_datatype_of_the_protocol_comes_back_as_it_went_in(tmp_path, datat
     assert back.tolist() == given.cells.tolist()
     if datatype[:2] in ("IN", "UI"):
         with pytest.raises(InvalidRequestError, match=rf"null at \[0, 1\].*{datatype}"):
-            served.read([Tensor("a", datatype, np.array([[0, np.nan]]))])
+            served.parse_inputs([Tensor("a", datatype, np.array([[0, np.nan]]))])
     if datatype == "BOOL":
         with pytest.raises(InvalidRequestError, match=r"null at \[0, 0\].*BOOL"):
-            served.read([Tensor("a", datatype, np.array([[None, True]], dtype=object))])
+            served.parse_inputs([Tensor("a", datatype, np.array([[None, True]], dtype=object))])
 
 
 def doubled(*shapes: Any, kind: int = FLOAT) -> Any:
@@ -249,7 +249,7 @@ def test_a_request_that_does_not_fit_is_told_the_input_and_the_rule(tmp_path, te
     if tensors and tensors[0].name == "x0" and "x1" not in said:
         tensors = [*tensors, tensor("x1", NUMBERS[:, :2])]
     with pytest.raises(InvalidRequestError, match=said):
-        served.read(tensors)
+        served.parse_inputs(tensors)
 
 
 def test_rows_that_are_answered_in_view_of_each_other_are_never_joined(tmp_path):
@@ -269,12 +269,12 @@ def test_rows_that_are_answered_in_view_of_each_other_are_never_joined(tmp_path)
     fixed = doubled([1, 2])
     for proto, rows in ((centred, 3), (total, 3), (fixed, 1)):
         served = service(proto, tmp_path)
-        assert not served.by_rows
+        assert not served.has_rows
         name = served.inputs[0].name
-        assert served.read([tensor(name, NUMBERS[:rows, :2])]).alone
+        assert served.parse_inputs([tensor(name, NUMBERS[:rows, :2])]).must_run_alone
     assert served.inputs[0].shape == (1, 2)
     with pytest.raises(InvalidRequestError, match=r"shape \[3, 2\].*\[1, 2\]"):
-        served.read([tensor("x0", NUMBERS[:3, :2])])
+        served.parse_inputs([tensor("x0", NUMBERS[:3, :2])])
 
 
 def test_an_input_with_a_value_of_its_own_may_be_left_out(tmp_path):
@@ -290,8 +290,8 @@ def test_an_input_with_a_value_of_its_own_may_be_left_out(tmp_path):
     assert asked(served, x)["y"].tolist() == (2 * x.cells).tolist()
     three = tensor("factor", np.float32([3]))
     assert asked(served, three, x)["y"].tolist() == (3 * x.cells).tolist()
-    assert served.read([x, three]).alone
-    assert not served.read([x]).alone
+    assert served.parse_inputs([x, three]).must_run_alone
+    assert not served.parse_inputs([x]).must_run_alone
 
 
 def test_a_refusal_of_the_graph_is_one_line_without_paths(tmp_path):
@@ -368,9 +368,9 @@ def endless() -> Any:
 
 
 def test_a_loop_that_does_not_end_is_stopped(tmp_path, monkeypatch):
-    monkeypatch.setattr(onnx_served, "_MOST_SECONDS", 0.2)
+    monkeypatch.setattr(onnx_served, "_MAX_LOOP_SECONDS", 0.2)
     served = service(endless(), tmp_path)
-    assert served.effort == float("inf")  # never on an event loop
+    assert served.visits_per_row == float("inf")  # never on an event loop
     start = time.monotonic()
     with pytest.raises(UnavailableError, match=r"did not end within 0\.2 s"):
         asked(served, tensor("x", np.float32([1])))
@@ -380,7 +380,7 @@ def test_a_loop_that_does_not_end_is_stopped(tmp_path, monkeypatch):
 
 def test_small_graphs_are_answered_at_once_and_great_ones_are_not(tmp_path):
     small = service(doubled(["N", 2]), tmp_path)
-    assert 0 < small.effort < 20_000
+    assert 0 < small.visits_per_row < 20_000
     square = np.full((900, 900), 0.5, dtype=np.float32)
     proto = graph(
         [helper.make_node("MatMul", ["x", "w"], ["a"])]
@@ -389,7 +389,7 @@ def test_small_graphs_are_answered_at_once_and_great_ones_are_not(tmp_path):
         [("a" * 9, FLOAT, ["N", 900])],
         [helper.make_tensor("w", FLOAT, square.shape, square.tobytes(), raw=True)],
     )
-    assert service(proto, tmp_path).effort > 10 * small.effort
+    assert service(proto, tmp_path).visits_per_row > 10 * small.visits_per_row
 
 
 # ---------------------------------------------------------------- hostile files
@@ -514,9 +514,9 @@ def test_a_file_in_the_disguise_of_another_format_is_read_as_onnx(tmp_path):
 
 @pytest.mark.system
 def test_a_trial_passes_what_works_and_what_onnxruntime_merely_refuses(tmp_path):
-    onnx_session.tried(doubled(["N", 2]).SerializeToString())
-    onnx_session.tried(unusable("no operator").SerializeToString())
-    onnx_session.tried(b"\x08")
+    onnx_session.run_trial(doubled(["N", 2]).SerializeToString())
+    onnx_session.run_trial(unusable("no operator").SerializeToString())
+    onnx_session.run_trial(b"\x08")
 
 
 @pytest.mark.system
@@ -537,7 +537,7 @@ def test_a_graph_that_takes_all_memory_fails_its_trial(tmp_path):
 
 @pytest.mark.system
 def test_a_graph_that_does_not_end_fails_its_trial(tmp_path, monkeypatch):
-    monkeypatch.setattr(onnx_session, "_SECONDS", 1.0)
+    monkeypatch.setattr(onnx_session, "_TRIAL_SECONDS", 1.0)
     with pytest.raises(ModelFileError, match=r"did not load it and predict one row within 1 s"):
         service(endless(), tmp_path)
 
@@ -551,7 +551,7 @@ def test_a_trial_that_dies_is_told_by_its_signal(monkeypatch):
 
     monkeypatch.setattr(onnx_session.subprocess, "run", dies)
     with pytest.raises(ModelFileError, match=r"crashed \(SIGSEGV\) in a trial"):
-        onnx_session.tried(b"")
+        onnx_session.run_trial(b"")
 
 
 # ---------------------------------------------------------------- treekit's own graphs
@@ -593,15 +593,15 @@ def test_a_model_and_its_graph_answer_with_the_same_bits(tmp_path, name):
     model = EXTREMES[name]()
     path = exported(model, tmp_path)
     rows = extreme_rows(model, most=60)
-    rows = round_to(rows[~refused(model, rows)], model.schema.dtype)
+    rows = round_to_dtype(rows[~refused(model, rows)], model.schema.dtype)
     by_model = TreekitServed("m", "1", "", model)
-    by_graph = graph_served(opened(path), "m", "1", "")
+    by_graph = load_graph(load_proto(path), "m", "1", "")
     by_file = read(path)
     want = bits(asked(by_model, tensor("input", rows)))
     assert bits(asked(by_graph, tensor("X", rows))) == want
     if isinstance(by_file, OwnGraphServed):
         assert by_file.inputs == by_model.inputs
-        assert by_file.usual == by_model.usual
+        assert by_file.default_outputs == by_model.default_outputs
         assert bits(asked(by_file, tensor("input", rows))) == want
     else:  # what the importer refuses by name
         assert model.missing in ("surrogate", "fractional") or "oblique" in name
@@ -636,11 +636,11 @@ def test_columns_of_numbers_and_texts_are_answered_with_the_same_bits(tmp_path):
     by_file = read(path)
     assert isinstance(by_file, OwnGraphServed)
     assert bits(asked(by_file, *given)) == want
-    by_graph = graph_served(opened(path), "m", "1", "")
+    by_graph = load_graph(load_proto(path), "m", "1", "")
     assert [spec.name for spec in by_graph.inputs] == ["size", "colour"]
     assert bits(asked(by_graph, *plain)) == want
     with pytest.raises(InvalidRequestError, match="'colour' has a null"):
-        by_graph.read(given)
+        by_graph.parse_inputs(given)
 
 
 def test_a_graph_with_a_map_of_probabilities_is_the_model_or_gives_them_rounded(tmp_path):
@@ -652,7 +652,7 @@ def test_a_graph_with_a_map_of_probabilities_is_the_model_or_gives_them_rounded(
     by_file = read(path)
     assert isinstance(by_file, OwnGraphServed)
     assert bits(asked(by_file, tensor("X", rows))) == bits(want)
-    by_graph = graph_served(opened(path), "m", "1", "")
+    by_graph = load_graph(load_proto(path), "m", "1", "")
     assert by_graph.classes == {"probabilities": ("a", "b", "c")}
     rounded = {"label": want["label"], "probabilities": want["probabilities"].astype(np.float32)}
     assert bits(asked(by_graph, tensor("X", rows))) == bits(rounded)
@@ -663,7 +663,7 @@ def test_a_graph_that_tells_leaves_and_paths_runs_as_a_graph_and_gives_them(tmp_
     path = exported(model, tmp_path, leaf=True, decision_path=True)
     by_file = read(path)
     assert isinstance(by_file, OnnxServed)
-    assert by_file.usual == ("label", "probabilities", "leaf", "path")
+    assert by_file.default_outputs == ("label", "probabilities", "leaf", "path")
     rows = np.array([[1.5, 0], [np.nan, 2]], dtype=np.float32)
     answer = asked(by_file, tensor("X", rows))
     own = asked(TreekitServed("m", "1", "", model), tensor("input", rows), names=["leaf"])
@@ -676,7 +676,7 @@ def test_what_a_graph_lost_of_its_model_is_no_output_of_it(tmp_path):
     assert [spec.name for spec in by_file.outputs] == ["label", "probabilities", "rule"]
     for name in ("leaf", "contributions", "bias"):
         with pytest.raises(InvalidRequestError, match=f"no output '{name}'"):
-            by_file.wanted([name])
+            by_file.select_outputs([name])
 
 
 def yes_from(at: float, *columns: str, **policies: Any) -> Model:
@@ -689,7 +689,7 @@ def yes_from(at: float, *columns: str, **policies: Any) -> Model:
 
 def test_columns_whose_names_an_input_cannot_have_go_by_both(tmp_path):
     path = exported(yes_from(0.5, "label", "z"), tmp_path, inputs="columns")
-    graphs_own = [one.name for one in opened(path).graph.input]
+    graphs_own = [one.name for one in load_proto(path).graph.input]
     assert graphs_own[0] != "label"
     by_file = read(path)
     z = tensor("z", np.float32([[1.0]]))
@@ -702,12 +702,12 @@ def test_a_column_called_as_the_graphs_tensor_is_that_column(tmp_path):
     one = np.float32([[1.0]])
     assert asked(by_file, tensor("z", 0 * one), tensor("X", one))["label"].tolist() == ["yes"]
     with pytest.raises(InvalidRequestError, match="'z' is missing from the request"):
-        by_file.read([tensor("X", one)])
+        by_file.parse_inputs([tensor("X", one)])
 
 
 def test_a_row_that_a_graph_of_treekit_refuses_is_told_in_its_words(tmp_path):
     path = exported(yes_from(0.5, "size", missing="error"), tmp_path)
-    by_graph = graph_served(opened(path), "m", "1", "")
+    by_graph = load_graph(load_proto(path), "m", "1", "")
     with pytest.raises(InvalidRequestError, match="this model refuses missing values"):
         asked(by_graph, tensor("X", np.float32([[np.nan]])))
     assert asked(by_graph, tensor("X", np.float32([[1.0]])))["label"].tolist() == ["yes"]
@@ -715,7 +715,7 @@ def test_a_row_that_a_graph_of_treekit_refuses_is_told_in_its_words(tmp_path):
 
 def test_a_damaged_graph_of_treekit_is_refused_and_not_run(tmp_path):
     path = exported(mixed_model(), tmp_path)
-    proto = opened(path)
+    proto = load_proto(path)
     for told in proto.metadata_props:
         if told.key == "treekit.schema":
             told.value = told.value[:-1]

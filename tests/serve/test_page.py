@@ -21,16 +21,16 @@ from tests.export.test_all_targets import HOSTILE
 from tests.reference.browser import Browser
 from tests.runtimes import need
 from treekit.data.schema import Column, Output, Schema
-from treekit.export.render import shipped_folders
+from treekit.export.render import list_shipped_folders
 from treekit.model.builder import build_tree, leaf, multiway, subset, threshold
 from treekit.model.model import make_model
-from treekit.rules.language import language
+from treekit.rules.language import load_language
 from treekit.serve.http.app import make_app
-from treekit.serve.http.page import MOST_BOXES, PAGE_POLICY, page_paths
+from treekit.serve.http.page import MAX_BOXES, PAGE_POLICY, list_page_paths
 from treekit.serve.models.repository import Repository
 from treekit.serve.scheduling import Service
 
-FOLDER = shipped_folders()[0] / "serve"
+FOLDER = list_shipped_folders()[0] / "serve"
 PICTURE = "document.querySelectorAll('#picture svg > g > rect[stroke-width=\"3\"]').length"
 NAMES = [
     name[:300]
@@ -99,7 +99,7 @@ class Moods:
         if scope["type"] == "http":
             brought = dict(scope["headers"]).get(b"authorization")
             self.asked.append((scope["path"], brought))
-            if self.token and scope["path"] not in page_paths() and brought != self.token:
+            if self.token and scope["path"] not in list_page_paths() and brought != self.token:
                 return await self.say(send, 401, {"error": "this server asks for a token"}, [])
             if scope["path"] in self.answers:
                 return await self.say(send, *self.answers[scope["path"]])
@@ -249,8 +249,8 @@ def test_the_policy_allows_the_page_its_own_files_and_nothing_else(served):
     assert {rules[f"{kind}-src"] for kind in ("script", "style", "img", "connect")} == {"'self'"}
     assert {rules[k] for k in ("base-uri", "form-action", "frame-ancestors")} == {"'none'"}
     assert "unsafe" not in PAGE_POLICY
-    assert {"/", "/page.css", "/page.js", "/page/words.json"} <= page_paths()
-    for path in page_paths():
+    assert {"/", "/page.css", "/page.js", "/page/words.json"} <= list_page_paths()
+    for path in list_page_paths():
         reply = httpx.get(served.address + path)
         assert reply.status_code == 200
         assert reply.headers["content-security-policy"] == PAGE_POLICY
@@ -276,7 +276,7 @@ def test_every_phrase_of_the_page_stands_in_both_languages_and_is_used():
     used |= {f"serve_{kind}_{policy}" for kind in ("missing", "unknown") for policy in ("error",)}
     used |= {"serve_missing_direction", "serve_missing_fractional", "serve_missing_surrogate"}
     used |= {"serve_unknown_missing"}
-    english, chinese = language("en").phrases, language("zh").phrases
+    english, chinese = load_language("en").phrases, load_language("zh").phrases
     assert used <= set(english)
     own = {key for key in english if key.startswith("serve_")}
     assert own == used - {key for key in used if not key.startswith("serve_")}
@@ -326,7 +326,7 @@ def test_a_picture_that_cannot_be_is_refused_by_name(served, query, status, said
 
 
 def test_a_picture_that_nobody_could_read_is_refused(served):
-    levels = tuple(f"level {k}" for k in range(MOST_BOXES + 1))
+    levels = tuple(f"level {k}" for k in range(MAX_BOXES + 1))
     schema = Schema((Column("x", "nominal", levels),), classes=("a", "b"))
     root = multiway("x", {level: leaf([1, k]) for k, level in enumerate(levels)})
     path = served.folder / "wide.treekit"

@@ -36,8 +36,15 @@ from tests.serving import (
 )
 from treekit.cli import main
 from treekit.errors import SettingError
-from treekit.serve.process.run import stopping
-from treekit.serve.process.startup_log import Start, bind, is_loopback, listen, soon_said, url_of
+from treekit.serve.process.run import handle_signals
+from treekit.serve.process.startup_log import (
+    StartupLog,
+    bind_sockets,
+    get_server_url,
+    is_loopback,
+    log_slow_loading,
+    start_listening,
+)
 from treekit.serve.settings import ServeSettings
 
 # ---------------------------------------------------------------- serve run
@@ -122,7 +129,7 @@ def test_help_is_one_paragraph_without_gaps():
 
 
 def test_the_command_line_becomes_settings():
-    from treekit.cli.serve import serve_command, settings_of
+    from treekit.cli.serve import make_serve_settings, serve_command
 
     line = (
         "m --port 9 --workers 3 --batch-delay 5 --max-body 7 --max-seconds 1.5 --allow-host a "
@@ -130,7 +137,7 @@ def test_the_command_line_becomes_settings():
     )
     context = serve_command.make_context("serve", line.split())
     sources = context.params.pop("sources")
-    settings = settings_of(sources, context.params)
+    settings = make_serve_settings(sources, context.params)
     assert settings.sources == ("m",)
     assert (settings.port, settings.workers, settings.grpc_port) == (9, 3, 0)
     assert settings.batch_delay == 0.005
@@ -141,11 +148,11 @@ def test_the_command_line_becomes_settings():
 
 
 def test_without_options_the_settings_are_their_own_defaults():
-    from treekit.cli.serve import serve_command, settings_of
+    from treekit.cli.serve import make_serve_settings, serve_command
 
     context = serve_command.make_context("serve", ["m"])
     sources = context.params.pop("sources")
-    assert settings_of(sources, context.params) == ServeSettings(("m",))
+    assert make_serve_settings(sources, context.params) == ServeSettings(("m",))
 
 
 # ------------------------------------------------------------------- refusals
@@ -247,7 +254,7 @@ def told_of(**settings: Any) -> list[dict[str, Any]]:
 
     asked = ServeSettings(("m",), **settings)
     with socket.create_server(("127.0.0.1", 0)) as opened:
-        Start(asked, [opened]).tell(
+        StartupLog(asked, [opened]).log_startup(
             say, [{"name": "m", "version": "1", "platform": "treekit", "trees": 1}], 5
         )
     return lines
@@ -289,7 +296,7 @@ def test_addresses_are_written_as_clients_write_them():
     with socket.create_server(("127.0.0.1", 0)) as opened:
         port = opened.getsockname()[1]
         six = ServeSettings(("m",), host="::1", tls_cert="c", tls_key="k")
-        assert url_of(six, [opened]) == f"https://[::1]:{port}"
+        assert get_server_url(six, [opened]) == f"https://[::1]:{port}"
     assert is_loopback("127.0.0.9")
     assert is_loopback("localhost")
     assert not is_loopback("0.0.0.0")
@@ -298,8 +305,8 @@ def test_addresses_are_written_as_clients_write_them():
 
 def test_all_addresses_of_a_host_have_one_port(monkeypatch):
     here = [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "127.0.0.2")]
-    monkeypatch.setattr("treekit.serve.process.startup_log._addresses", lambda host, port: here)
-    sockets = bind("both", 0)
+    monkeypatch.setattr("treekit.serve.process.startup_log._resolve_host", lambda host, port: here)
+    sockets = bind_sockets("both", 0)
     try:
         (one, port), (other, same) = (opened.getsockname() for opened in sockets)
         assert (one, other) == ("127.0.0.1", "127.0.0.2")
@@ -636,13 +643,13 @@ def test_a_python_program_is_refused_what_the_command_is(model):
 
 @pytest.mark.skipif(os.name != "posix", reason="elsewhere a port cannot be bound twice")
 def test_of_two_servers_that_are_started_at_once_the_second_is_told() -> None:
-    first = bind("127.0.0.1", 0)
+    first = bind_sockets("127.0.0.1", 0)
     port = first[0].getsockname()[1]
-    second = bind("127.0.0.1", port)  # neither listens yet
+    second = bind_sockets("127.0.0.1", port)  # neither listens yet
     try:
-        listen(first[0], "127.0.0.1", 5)
+        start_listening(first[0], "127.0.0.1", 5)
         with pytest.raises(SettingError, match=f"port {port} of 127.0.0.1 is in use"):
-            listen(second[0], "127.0.0.1", 5)
+            start_listening(second[0], "127.0.0.1", 5)
     finally:
         for opened in (*first, *second):
             opened.close()
@@ -650,15 +657,15 @@ def test_of_two_servers_that_are_started_at_once_the_second_is_told() -> None:
 
 def test_a_process_that_cannot_listen_ends_and_says_so(model: Path) -> None:
     from treekit.serve.http.logs import Log
-    from treekit.serve.process.worker import Process, make_service
+    from treekit.serve.process.worker import ServiceProcess, make_service
 
-    first = bind("127.0.0.1", 0)
-    second = bind("127.0.0.1", first[0].getsockname()[1])
+    first = bind_sockets("127.0.0.1", 0)
+    second = bind_sockets("127.0.0.1", first[0].getsockname()[1])
     settings = ServeSettings((str(model),), log="quiet", reload_seconds=0)
     told: list[int | None] = []
     try:
-        listen(first[0], "127.0.0.1", 5)
-        process = Process(settings, make_service(settings), Log("quiet"), told.append)
+        start_listening(first[0], "127.0.0.1", 5)
+        process = ServiceProcess(settings, make_service(settings), Log("quiet"), told.append)
         with pytest.raises(SettingError, match="is in use"):
             asyncio.run(process.run(second))
     finally:
@@ -673,9 +680,9 @@ def test_a_start_that_takes_long_says_what_it_does() -> None:
     def say(event: str, message: str, **facts: Any) -> None:
         told.append(event)
 
-    with soon_said(say, 0.01):
+    with log_slow_loading(say, 0.01):
         time.sleep(0.2)
-    with soon_said(say, 30.0):
+    with log_slow_loading(say, 30.0):
         pass
     assert told == ["loading"]
 
@@ -687,7 +694,7 @@ def test_a_start_that_takes_long_says_what_it_does() -> None:
 def test_the_first_signal_ends_gently_and_the_next_one_at_once() -> None:
     before = signal.getsignal(signal.SIGTERM)
     ends: list[str | int] = []
-    with stopping(lambda: ends.append("gently"), ends.append):
+    with handle_signals(lambda: ends.append("gently"), ends.append):
         os.kill(os.getpid(), signal.SIGTERM)
         assert ends == ["gently"]
         os.kill(os.getpid(), signal.SIGINT)

@@ -26,8 +26,8 @@ from tests.serving import client_of, models, numbers, on_a_port, people, save_mo
 from treekit.serve.errors import InvalidRequestError, TooLargeError
 from treekit.serve.http.app import make_app
 from treekit.serve.models.tensors import DATATYPES, Tensor
-from treekit.serve.protocol.messages import read_request, refuse_repeats, tensors_of
-from treekit.serve.protocol.tensor_data import bytes_of, cells_of_bytes
+from treekit.serve.protocol.messages import decode_tensors, read_request, reject_duplicates
+from treekit.serve.protocol.tensor_data import decode_byte_cells, encode_bytes
 from treekit.serve.scheduling import Service
 
 # ---------------------------------------------------------------- serve wire json
@@ -55,7 +55,7 @@ def of_data(data: Any, shape: list[int], datatype: str = "FP32") -> Any:
 
 def read(data: Any, shape: list[int], datatype: str = "FP32") -> Tensor:
     body = data if isinstance(data, bytes) else json.dumps(of_data(data, shape, datatype)).encode()
-    (tensor,) = tensors_of(*read_request(body))
+    (tensor,) = decode_tensors(*read_request(body))
     return tensor
 
 
@@ -306,7 +306,7 @@ def test_bodies_that_are_no_requests_are_refused_in_words(
     service: Service, text: bytes, words: str
 ) -> None:
     with pytest.raises(InvalidRequestError, match=words):
-        tensors_of(*read_request(text))
+        decode_tensors(*read_request(text))
     answer = asked(service, text)
     assert answer.status_code == 400
     assert list(answer.json()) == ["error"]
@@ -366,11 +366,11 @@ def test_names_twice_are_found_without_decoding_very_many_cells_again(
 
     monkeypatch.setattr("treekit.serve.protocol.messages.json.loads", seen)
     rest = f'"inputs":[{{"name":"x","data":[{cells}1]}}]}}'
-    refuse_repeats(f'{{"a:[1]":1,{rest}'.encode())
+    reject_duplicates(f'{{"a:[1]":1,{rest}'.encode())
     assert max(decoded) < 100
-    refuse_repeats(f'{{"a:[1]":1,"a:[2]":2,{rest}'.encode())  # differ in brackets alone
+    reject_duplicates(f'{{"a:[1]":1,"a:[2]":2,{rest}'.encode())  # differ in brackets alone
     with pytest.raises(InvalidRequestError, match="duplicate name 'id'"):
-        refuse_repeats(f'{{"id":"a","id":"b",{rest}'.encode())
+        reject_duplicates(f'{{"id":"a","id":"b",{rest}'.encode())
 
 
 def test_shapes_that_claim_much_take_no_memory() -> None:
@@ -386,7 +386,7 @@ def test_shapes_that_claim_much_take_no_memory() -> None:
 def test_more_rows_than_the_limit_are_refused_before_they_are_read() -> None:
     request, rest = read_request(json.dumps(of_data([1, 2], [11, 28])).encode())
     with pytest.raises(TooLargeError, match=r"'input' has shape \[11, 28\]; .* 10 rows"):
-        tensors_of(request, rest, 10)
+        decode_tensors(request, rest, 10)
 
 
 def test_long_names_make_short_errors_soon(service: Service) -> None:
@@ -415,7 +415,7 @@ def test_reading_costs_no_python_a_cell(rows: int) -> None:
         return min(taken)
 
     alone = fastest(lambda: json.loads(body))
-    assert fastest(lambda: tensors_of(*read_request(body))) < 2 * alone + 200e-6
+    assert fastest(lambda: decode_tensors(*read_request(body))) < 2 * alone + 200e-6
 
 
 # ------------------------------------------------------------------ compressed bodies
@@ -516,7 +516,7 @@ def test_plain_requests_are_decoded_once(monkeypatch: pytest.MonkeyPatch) -> Non
     def slow(body: bytes) -> None:
         raise AssertionError(body)
 
-    monkeypatch.setattr("treekit.serve.protocol.messages.refuse_repeats", slow)
+    monkeypatch.setattr("treekit.serve.protocol.messages.reject_duplicates", slow)
     cells: dict[str, Any] = {"BOOL": True, "BYTES": "Ulm"}
     for datatype in DATATYPES:
         body = of_data([cells.get(datatype, 1), None], [2], datatype)
@@ -731,7 +731,7 @@ def test_flags_are_booleans(serve_wire_binary_service: Service, where: str) -> N
 
 
 def texts_of(data: bytes, size: int) -> list[str]:
-    cells = cells_of_bytes("town", "BYTES", [size], memoryview(data), DATATYPES["BYTES"])
+    cells = decode_byte_cells("town", "BYTES", [size], memoryview(data), DATATYPES["BYTES"])
     return list(cells)
 
 
@@ -746,11 +746,11 @@ def test_cells_survive_as_bytes(datatype: str) -> None:
     if datatype == "BYTES":
         cells = np.array([["", "é"], ["\0", "x" * 300]], dtype=object)
     strided = np.asfortranarray(cells)
-    data = bytes_of(Tensor("town", datatype, strided))
-    assert data == bytes_of(Tensor("town", datatype, cells))
+    data = encode_bytes(Tensor("town", datatype, strided))
+    assert data == encode_bytes(Tensor("town", datatype, cells))
     # at an odd place, as the bytes after some JSON are
     place = memoryview(b"x" + data)[1:]
-    got = cells_of_bytes("town", datatype, list(cells.shape), place, dtype)
+    got = decode_byte_cells("town", datatype, list(cells.shape), place, dtype)
     assert got.dtype == dtype
     assert got.flags.aligned
     assert got.flags.writeable
@@ -759,7 +759,9 @@ def test_cells_survive_as_bytes(datatype: str) -> None:
 
 def test_cells_are_little_endian_whatever_the_array_is() -> None:
     cells = np.array([1.5, -2.0])
-    assert bytes_of(Tensor("value", "FP64", cells.astype(">f8"))) == struct.pack("<2d", 1.5, -2.0)
+    assert encode_bytes(Tensor("value", "FP64", cells.astype(">f8"))) == struct.pack(
+        "<2d", 1.5, -2.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -784,7 +786,7 @@ def test_elements_that_do_not_fit_their_lengths_are_refused(
 
 def test_a_flag_of_another_byte_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match=r"'town' has the byte 2 as value 1 .* 0 or 1"):
-        cells_of_bytes("town", "BOOL", [3], memoryview(b"\1\2\0"), DATATYPES["BOOL"])
+        decode_byte_cells("town", "BOOL", [3], memoryview(b"\1\2\0"), DATATYPES["BOOL"])
 
 
 # ---------------------------------------------------------------- serve wire malformed

@@ -22,7 +22,7 @@ from tests.serving import children, infer_body, save_forest, server_process, ser
 from treekit.errors import DataError, ModelFileError
 from treekit.model.model_file import load
 from treekit.serve.errors import InvalidRequestError, NotFoundError, UnavailableError
-from treekit.serve.models.repository import Change, Repository, look_at
+from treekit.serve.models.repository import Change, Repository, read_file_state
 from treekit.serve.models.served_model import Batch, Served
 from treekit.serve.models.tensors import Tensor
 
@@ -33,15 +33,15 @@ class Text(Served):
     """A model that is the text of its file."""
 
     platform = "text"
-    inputs = outputs = usual = ()
+    inputs = outputs = default_outputs = ()
 
     def __init__(self, name: str, version: str, digest: str, text: str) -> None:
         self.name, self.version, self.digest, self.text = name, version, digest, text
 
-    def read(self, tensors: Sequence[Tensor]) -> Batch:
+    def parse_inputs(self, tensors: Sequence[Tensor]) -> Batch:
         return Batch(0, ())
 
-    def answer(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
+    def compute_outputs(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
         return []
 
 
@@ -232,7 +232,7 @@ def test_a_file_that_changes_within_a_tick_of_its_clock_is_noticed(
     path.write_text("one")
     frozen = path.stat()
     monkeypatch.setattr(
-        "treekit.serve.models.repository._stamp",
+        "treekit.serve.models.repository._make_stamp",
         lambda found: (frozen.st_ino, frozen.st_mtime_ns, 3),
     )
     models.refresh()
@@ -250,7 +250,7 @@ def test_a_settled_file_is_not_opened_again(tmp_path, models, clock, monkeypatch
     clock.now = 2.0
     models.refresh()
     monkeypatch.setattr(
-        "treekit.serve.models.repository.look_at", lambda path: pytest.fail("opened")
+        "treekit.serve.models.repository.read_file_state", lambda path: pytest.fail("opened")
     )
     assert models.refresh() == []
 
@@ -654,7 +654,7 @@ def put(source: Path, target: Path) -> None:
 
 
 def version_of(path: Path) -> str:
-    return look_at(path).digest[:12]
+    return read_file_state(path).digest[:12]
 
 
 class Clients:

@@ -4,7 +4,7 @@ Each function returns one snapshot of short, sorted lines for readable diffs: an
 with an unindented line, which git shows in the header of each hunk.  The texts do not depend on
 installed plugins, the terminal or the environment.
 
-Only `RECORDS` and `PLACES` name private modules.  Update them after moving a module; the
+Only `RECORDS` and `GROUP_ORDER` name private modules.  Update them after moving a module; the
 snapshots do not change.
 """
 
@@ -98,11 +98,11 @@ PLACES = {
     "algorithms": "treekit.training.settings:PRESETS",
     "first line of rules": "treekit.rules.language:FIRST_LINE",
     "forms of rules": "treekit.documents:FORMS",
-    "language of rules": "treekit.rules.language:language",
-    "languages of rules": "treekit.rules.language:known_languages",
+    "language of rules": "treekit.rules.language:load_language",
+    "languages of rules": "treekit.rules.language:list_languages",
     "model": "treekit.model.model:make_model",
     "oldest contract": "treekit.discovery:OLDEST_CONTRACT",
-    "runners of verify": "treekit.verify.run_artifact:runners",
+    "runners of verify": "treekit.verify.run_artifact:list_runners",
 }
 """Objects shown by commands that have no public path."""
 
@@ -350,7 +350,7 @@ def _component_lines(record: Any) -> Iterator[str]:
 def _algorithm_lines() -> Iterator[str]:
     for name, algorithm in sorted(_load(PLACES["algorithms"]).items()):
         yield f"{name}: {algorithm.summary}"
-        parts = {"": algorithm.settings, " (a tree alone)": algorithm.alone}
+        parts = {"": algorithm.settings, " (a tree alone)": algorithm.single_tree}
         parts |= {f" ({task})": given for task, given in algorithm.by_task.items()}
         for mark, given in parts.items():
             yield from (f"    {key} = {value_text(given[key])}{mark}" for key in sorted(given))

@@ -17,12 +17,17 @@ from treekit.data.schema import Column, Schema
 from treekit.export.lowering import lower
 from treekit.model.builder import build_tree, leaf, threshold
 from treekit.model.model import make_model
-from treekit.model.scoring import sums
+from treekit.model.scoring import sum_leaf_values
 from treekit.testing import ConformanceError, check_exporter, check_importer
-from treekit.testing.check_exporter import answer_pairs, missing_pairs, unseen_pairs
-from treekit.testing.check_importer import damaged
-from treekit.testing.example_models import hostile, hostile_alone, probe_rows, samples
-from treekit.verify.report import model_sha256
+from treekit.testing.check_exporter import iter_answer_pairs, iter_missing_pairs, iter_unseen_pairs
+from treekit.testing.check_importer import iter_damaged
+from treekit.testing.example_models import (
+    iter_hostile_alone,
+    iter_samples,
+    make_hostile,
+    make_probe_rows,
+)
+from treekit.verify.report import hash_model
 
 PYTHON = registry.exporter("python")
 
@@ -43,7 +48,7 @@ def test_every_exporter_of_treekit_keeps_its_laws(name):
 
 
 def test_the_models_are_of_every_sort():
-    models = [sample.model for sample in samples()]
+    models = [sample.model for sample in iter_samples()]
     for kind in range(6):
         assert any((tree.kind == kind).any() for model in models for tree in model.trees)
     assert {model.missing for model in models} == {"direction", "fractional", "surrogate", "error"}
@@ -52,21 +57,23 @@ def test_the_models_are_of_every_sort():
         *(bool, int, float, str)
     }
     assert any(model.schema.more for model in models)
-    assert len(list(hostile_alone())) > len(hostile()[0].model.schema.columns)
+    assert len(list(iter_hostile_alone())) > len(make_hostile()[0].model.schema.columns)
 
 
-@pytest.mark.parametrize("pair", [*missing_pairs(), *unseen_pairs(), *answer_pairs()])
+@pytest.mark.parametrize(
+    "pair", [*iter_missing_pairs(), *iter_unseen_pairs(), *iter_answer_pairs()]
+)
 def test_a_pair_of_models_answers_some_row_differently(pair):
     if pair.one.schema != pair.other.schema:  # labels, or the type of inputs
         return
     answers = []
     for model in (pair.one, pair.other):
-        rows = probe_rows(pair.one)[0]
+        rows = make_probe_rows(pair.one)[0]
         takes = ~np.isnan(rows).any(axis=1) | (model.missing != "error")
         if "error" in (model.missing, model.unknown):
             takes &= (rows[:, 1] != rows[:, 1]) | np.isin(rows[:, 1], (0, 1, 2))
         total = np.full((len(rows), model.schema.n_values), -1.0)
-        total[takes] = sums(model, rows[takes]) / (model.n_trees * model.mass)
+        total[takes] = sum_leaf_values(model, rows[takes]) / (model.n_trees * model.mass)
         answers.append(total.tobytes() + repr(model.costs).encode())
     assert answers[0] != answers[1]
 
@@ -83,7 +90,7 @@ class Wrapped:
     def text(self, model):
         if self.suffix == ".py":
             return PYTHON.export(model, "m")["m.py"]
-        return model_sha256(model).encode()
+        return hash_model(model).encode()
 
     def export(self, model, name):
         return {f"{name}{self.suffix}": self.text(model)}
@@ -310,8 +317,10 @@ def test_the_importer_of_treekit_keeps_its_laws(fitted):
 
 def test_damaged_files_lack_the_line_that_their_name_says():
     lines = [f"{number}\n".encode() for number in range(1, 9)]
-    cut = [name.split() for name, _ in damaged(b"".join(lines)) if name.startswith("without line")]
-    files = dict(damaged(b"".join(lines)))
+    cut = [
+        name.split() for name, _ in iter_damaged(b"".join(lines)) if name.startswith("without line")
+    ]
+    files = dict(iter_damaged(b"".join(lines)))
     assert len(cut) == len(lines)
     for *_, number in cut:
         gone = lines[: int(number) - 1] + lines[int(number) :]

@@ -16,7 +16,7 @@ from treekit.errors import SettingError
 from treekit.record_checks import KINDS
 from treekit.scaffold import PluginNames, new_plugin, plugin_names
 from treekit.testing import reference
-from treekit.testing.reference import markdown
+from treekit.testing.reference import convert_docstring
 
 # ---------------------------------------------------------------- scaffold
 
@@ -248,14 +248,14 @@ PAGE = Path(__file__).resolve().parents[2] / "plugins" / "CONTRACT.md"
 
 
 def test_the_page_is_what_the_docstrings_say():
-    told = reference.reference()
+    told = reference.write_reference()
     assert PAGE.read_text(encoding="utf-8") == told, (
         "plugins/CONTRACT.md is stale: python -m treekit.testing.reference > plugins/CONTRACT.md"
     )
 
 
 def test_every_hook_every_public_name_and_every_field_is_documented():
-    assert reference.undocumented() == []
+    assert reference.list_undocumented() == []
 
 
 @pytest.mark.system
@@ -318,12 +318,12 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "a_contract.py").write_text(SOURCE.lstrip(), encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "a_contract", raising=False)
-    monkeypatch.setattr(reference, "PARTS", (reference.Part("All of it", "a_contract"),))
+    monkeypatch.setattr(reference, "PARTS", (reference.PagePart("All of it", "a_contract"),))
     return "a_contract"
 
 
 def test_what_has_no_words_is_named(module: str):
-    assert reference.undocumented() == [
+    assert reference.list_undocumented() == [
         f"{module}.{name}" for name in ("UNKNOWN", "Record.third", "Bare", "silent")
     ]
 
@@ -337,11 +337,11 @@ def test_a_hook_without_words_is_named_though_it_is_not_public(
         pass
 
     monkeypatch.setattr(a_contract, "treekit_sorters", hook, raising=False)
-    assert f"{module}.treekit_sorters" in reference.undocumented()
+    assert f"{module}.treekit_sorters" in reference.list_undocumented()
 
 
 def test_docstrings_become_markdown(module: str):
-    page = reference.reference()
+    page = reference.write_reference()
     assert (
         "### `told(x, *, y=2)`\n\nA function of `x`:\n\n```\ntold(1)\n```\n\nand no more.\n" in page
     )
@@ -352,7 +352,7 @@ def test_docstrings_become_markdown(module: str):
 
 def test_lists_and_examples_keep_their_form():
     text = "A.\n\nReturns\n-------\n(n,) float64\n    Numbers::\n\n        x = 1\n\n    And on.\n"
-    assert markdown(text, "#") == (
+    assert convert_docstring(text, "#") == (
         "A.\n\n*Returns*\n\n- (n,) float64: Numbers:\n\n  ```\n  x = 1\n  ```\n\n  And on.\n"
     )
-    assert markdown("B\n\n>>> f()\n1\n\nC", "#").startswith("B\n\n```\n>>> f()\n")
+    assert convert_docstring("B\n\n>>> f()\n1\n\nC", "#").startswith("B\n\n```\n>>> f()\n")

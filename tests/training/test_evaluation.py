@@ -243,8 +243,8 @@ def test_a_group_stays_in_one_fold_and_is_no_input(
     data["patient"] = [f"p{row // 6}" for row in range(240)]
     inputs: list[tuple[str, ...]] = []
     folds: list[tuple[Any, Any]] = []
-    split, fit = evaluation._split, evaluation.fit
-    monkeypatch.setattr(evaluation, "_split", lambda *a: folds.extend(split(*a)) or split(*a))
+    split, fit = evaluation._split_rows, evaluation.fit
+    monkeypatch.setattr(evaluation, "_split_rows", lambda *a: folds.extend(split(*a)) or split(*a))
     monkeypatch.setattr(
         evaluation, "fit", lambda d, s: inputs.append(tuple(d.schema.names)) or fit(d, s)
     )
@@ -294,10 +294,12 @@ def test_settings_of_a_cross_validation_are_refused_with_a_model() -> None:
 
 def test_a_digest_is_of_inputs_and_target() -> None:
     data = table()
-    first = make_dataset(data, "kind").digest()
-    assert first == make_dataset(data | {"x": data["x"].astype(np.float32)}, "kind").digest()
-    assert first != make_dataset(data | {"kind": data["kind"][::-1]}, "kind").digest()
-    assert first != make_dataset(data | {"x": data["y"]}, "kind").digest()
+    first = make_dataset(data, "kind").compute_digest()
+    assert (
+        first == make_dataset(data | {"x": data["x"].astype(np.float32)}, "kind").compute_digest()
+    )
+    assert first != make_dataset(data | {"kind": data["kind"][::-1]}, "kind").compute_digest()
+    assert first != make_dataset(data | {"x": data["y"]}, "kind").compute_digest()
 
 
 # ---------------------------------------------------------------- the command line

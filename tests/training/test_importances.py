@@ -28,12 +28,12 @@ from treekit import (
 )
 from treekit.data.dataset import make_dataset
 from treekit.data.schema import Column, Schema
-from treekit.grow.forest_builder import bags
+from treekit.grow.forest_builder import draw_samples
 from treekit.model.builder import build_tree, leaf, oblique, threshold
 from treekit.model.model import make_model
 from treekit.model.tree import Split
 from treekit.training import fit
-from treekit.training.class_weights import with_class_weights
+from treekit.training.class_weights import apply_class_weights
 from treekit.training.importance import Importances
 from treekit.training.plan import make_plan
 from treekit.training.prepare import make_recipe
@@ -91,8 +91,8 @@ def test_bags_drawn_again_are_those_of_the_training(settings):
     given = {"ensemble": "forest", "trees": 6, "seed": 7} | settings
     fitted = fit(dataset, given)
     plan = make_plan(dataset, given)
-    recipe = make_recipe(with_class_weights(dataset, plan.class_weights), plan)
-    drawn = list(bags(recipe, 6, np.random.SeedSequence(7), settings.get("max_samples")))
+    recipe = make_recipe(apply_class_weights(dataset, plan.class_weights), plan)
+    drawn = list(draw_samples(recipe, 6, np.random.SeedSequence(7), settings.get("max_samples")))
     times = np.zeros(N, dtype=int)
     scores = []
     for tree, (_, out) in zip(fitted.model.trees, drawn, strict=True):
@@ -415,7 +415,7 @@ def test_a_sample_leaves_out_a_share_of_one_over_e_of_the_rows():
 
 @pytest.mark.parametrize("cells", [1, 700, 1 << 21])
 def test_samples_do_not_depend_on_how_they_are_taken(monkeypatch, cells):
-    monkeypatch.setattr(resampling, "_CELLS", cells)
+    monkeypatch.setattr(resampling, "_MAX_CELLS", cells)
     at_once = treekit.bootstrap(np.median, DATA, 50, seed=3)
     apart = treekit.bootstrap(np.median, DATA, 50, seed=3, vectorized=False)
     np.testing.assert_array_equal(at_once.replicates, apart.replicates)

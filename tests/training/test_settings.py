@@ -19,7 +19,7 @@ from treekit.cli import main
 from treekit.contracts import Setting
 from treekit.errors import SettingError
 from treekit.settings import check_declaration, help_rows, parse_assignments, resolve
-from treekit.training.settings import PRESETS, SETTINGS, preset
+from treekit.training.settings import PRESETS, SETTINGS, get_preset_settings
 
 # ---------------------------------------------------------------- settings
 
@@ -249,7 +249,11 @@ TRAINED = [
     pytest.param(name, marks=pytest.mark.matrix) if name == "extra_trees" else name
     for name in PRESETS
 ]
-FORESTS = [name for name in PRESETS if preset(name, "classification").get("ensemble") == "forest"]
+FORESTS = [
+    name
+    for name in PRESETS
+    if get_preset_settings(name, "classification").get("ensemble") == "forest"
+]
 
 
 def whole(**changes):
@@ -266,7 +270,7 @@ def few(name):
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_holds_settings_that_training_and_components_declare(name, task):
     names = {setting.name for setting in SETTINGS}
-    settings = preset(name, task, forest=False)
+    settings = get_preset_settings(name, task, forest=False)
     for key in settings:
         kind, dot, own = key.partition(".")
         if dot:
@@ -279,7 +283,7 @@ def test_a_preset_holds_settings_that_training_and_components_declare(name, task
 @pytest.mark.parametrize("name", TRAINED)
 def test_the_name_changes_nothing_that_its_settings_do_not(name):
     by_name = treekit.train(whole(), "y", algorithm=name, seed=3, **few(name))
-    settings = preset(name, "classification") | {"seed": 3} | few(name)
+    settings = get_preset_settings(name, "classification") | {"seed": 3} | few(name)
     written_out = treekit.train(whole(), "y", **settings)
     assert by_name.settings == written_out.settings | {"algorithm": name}
     for one, other in zip(by_name.trees, written_out.trees, strict=True):
@@ -317,7 +321,7 @@ def test_a_forest_of_an_algorithm_s_trees_leaves_out_what_holds_for_a_single_tre
     assert alone.settings["pruner"] == "cost_complexity"
     forest = treekit.train(whole(), "y", algorithm="cart", ensemble="forest", trees=3, seed=0)
     assert forest.settings["pruner"] is None
-    growth = preset("cart", "classification", forest=True)
+    growth = get_preset_settings("cart", "classification", forest=True)
     plain = treekit.train(whole(), "y", ensemble="forest", trees=3, seed=0, **growth)
     for one, other in zip(forest.trees, plain.trees, strict=True):
         same_tree(one, other)
@@ -356,7 +360,7 @@ def test_the_command_line_s_help_names_every_algorithm():
 def test_weka_s_j48_is_c45_with_three_settings_changed():
     # test_error_based compares what these settings grow with the trees of Weka.
     changes = {"criterion.tolerance": 1e-6, "min_gain": 0.0, "pruner.limit": "j48"}
-    settings = preset("c45", "classification") | changes
+    settings = get_preset_settings("c45", "classification") | changes
     for name, value in J48.items():
         assert name in ("dtype", "seed") or settings[name] == value
 
@@ -369,8 +373,8 @@ def test_forests_of_the_literature_differ_in_what_they_draw():
     }
     assert recorded["bagging"]["max_features"] == "all"
     assert recorded["random_forest"]["max_features"] == 1 / 3
-    assert preset("bagging", "classification")["trees"] == 50
-    assert preset("bagging", "regression")["trees"] == 25
+    assert get_preset_settings("bagging", "classification")["trees"] == 50
+    assert get_preset_settings("bagging", "regression")["trees"] == 25
 
 
 def test_what_an_algorithm_says_of_missing_cells_holds_for_the_validation_table():

@@ -13,18 +13,23 @@ from sklearn.utils.class_weight import compute_class_weight
 import treekit
 from tests.reference.evaluate import leaf_rows
 from treekit import Criterion, CriterionFunctions, DataError, DecisionTreeClassifier, SettingError
-from treekit.data.dataset import make_dataset, make_dataset_xy
+from treekit.data.dataset import make_dataset, make_dataset_from_xy
 from treekit.data.encoding import encode_rows
 from treekit.model.tree import Split, Tree
 from treekit.model.validation import MAX_COST
 from treekit.training import Fitted, fit
-from treekit.training.class_weights import read_named, read_pairs, whole_costs, written
-from treekit.training.settings import features_to_try
+from treekit.training.class_weights import (
+    format_named_numbers,
+    parse_named_numbers,
+    parse_number_pairs,
+    scale_costs_to_integers,
+)
+from treekit.training.settings import count_features_to_try
 
 # ---------------------------------------------------------------- training
 
 ARRAYS = (
-    "kind", "feature", "threshold", "first_child", "n_children", "missing", "level_start",
+    "kind", "feature", "threshold", "first_child", "n_children", "missing", "level_offsets",
     "level_branch", "value", "weight", "gain",
 )  # fmt: skip
 
@@ -138,13 +143,13 @@ def test_auto_is_exact_for_small_tables_and_histogram_for_large_ones():
 
 
 def test_max_features_is_a_name_a_number_or_a_share():
-    assert features_to_try("sqrt", 28) == 5
-    assert features_to_try("log2", 28) == 4
-    assert features_to_try("all", 28) == 28
-    assert features_to_try(3, 28) == 3
-    assert features_to_try(99, 28) == 28
-    assert features_to_try(0.5, 28) == 14
-    assert features_to_try(0.001, 28) == 1
+    assert count_features_to_try("sqrt", 28) == 5
+    assert count_features_to_try("log2", 28) == 4
+    assert count_features_to_try("all", 28) == 28
+    assert count_features_to_try(3, 28) == 3
+    assert count_features_to_try(99, 28) == 28
+    assert count_features_to_try(0.5, 28) == 14
+    assert count_features_to_try(0.001, 28) == 1
 
 
 def test_a_model_says_how_many_columns_its_nodes_tried():
@@ -329,16 +334,16 @@ def test_the_out_of_bag_score_is_that_of_the_trees_which_did_not_see_the_row(tas
 
 def rows_out_of_bag(dataset, trees: int, seed: int) -> np.ndarray:
     """(trees, rows) bool: the rows that the trees' own bootstrap draws leave out."""
-    from treekit.grow.forest_builder import make_bootstrap
+    from treekit.grow.forest_builder import make_sampler
     from treekit.training.plan import make_plan
     from treekit.training.run import make_recipe
 
     recipe = make_recipe(dataset, make_plan(dataset, {"ensemble": "forest", "seed": seed}))
     ids = np.arange(dataset.n_rows, dtype=np.uint32)
-    draws = make_bootstrap(ids, recipe.table, recipe.target)
+    draws = make_sampler(ids, recipe.table, recipe.target)
     unseen = np.ones((trees, dataset.n_rows), dtype=bool)
     for tree, child in enumerate(np.random.SeedSequence(seed).spawn(trees)):
-        times = draws.sample(np.random.default_rng(child))
+        times = draws.draw_counts(np.random.default_rng(child))
         assert times.sum() == dataset.n_rows
         unseen[tree, draws.ids[times > 0]] = False
     return unseen
@@ -421,7 +426,7 @@ def test_the_mean_weight_of_a_forest_s_trees_is_that_of_the_table():
 @pytest.mark.parametrize("weight", [1e9, 3e9 + 1, 1e15, 1e60, 1e-60])
 def test_heavy_weights_do_not_round_the_target(weight):
     y = np.random.default_rng(0).normal(size=100)
-    dataset = make_dataset_xy(np.arange(100.0)[:, None], y, weights=np.full(100, weight))
+    dataset = make_dataset_from_xy(np.arange(100.0)[:, None], y, weights=np.full(100, weight))
     settings = {"seed": 0, "min_weight_leaf": 0, "min_weight_split": 0}
     tree = fit(dataset, settings).model.trees[0]
     assert tree.n_leaves == 100
@@ -434,7 +439,7 @@ def test_heavy_weights_grow_the_same_tree_for_any_order_of_the_rows():
     mixed = rng.permutation(200)
     same_tree(
         *(
-            fit(make_dataset_xy(x[i], y[i], weights=w[i]), {"seed": 0}).model.trees[0]
+            fit(make_dataset_from_xy(x[i], y[i], weights=w[i]), {"seed": 0}).model.trees[0]
             for i in (np.arange(200), mixed)
         )
     )
@@ -486,7 +491,9 @@ def test_rows_of_no_weight_may_have_any_target():
 def test_a_target_of_thousands_of_classes_compiles_at_once():
     x = np.arange(6000.0)
     start = time.perf_counter()
-    model = fit(make_dataset_xy(x[:, None], np.arange(6000)), {"seed": 0, "max_depth": 1}).model
+    model = fit(
+        make_dataset_from_xy(x[:, None], np.arange(6000)), {"seed": 0, "max_depth": 1}
+    ).model
     assert time.perf_counter() - start < 10
     assert model.n_nodes == 3
 
@@ -531,7 +538,7 @@ def test_epoch_seconds_choose_float64_and_split_between_seconds():
 
 def test_float32_columns_stay_float32():
     x = np.linspace(0, 1, 50, dtype=np.float32)
-    dataset = make_dataset_xy(x[:, None], (x > 0.5).astype(int))
+    dataset = make_dataset_from_xy(x[:, None], (x > 0.5).astype(int))
     assert fit(dataset, {"seed": 0}).model.schema.dtype == "float32"
 
 
@@ -820,10 +827,10 @@ def test_numbers_have_no_class_weights():
 
 def test_labels_that_hold_signs_are_quoted_and_numbers_are_read_alike():
     names = ("a,b", "x=y", "3")
-    assert read_named('"a,b=2",x=y=0.5, 3.0=1e2', names, "w") == {0: 2.0, 1: 0.5, 2: 100.0}
-    assert read_named({"a,b": 1, 3.0: 7}, names, "w") == {0: 1.0, 2: 7.0}
+    assert parse_named_numbers('"a,b=2",x=y=0.5, 3.0=1e2', names, "w") == {0: 2.0, 1: 0.5, 2: 100.0}
+    assert parse_named_numbers({"a,b": 1, 3.0: 7}, names, "w") == {0: 1.0, 2: 7.0}
     with pytest.raises(SettingError, match="3 twice"):
-        read_named({"3": 1, 3: 7}, names, "w")
+        parse_named_numbers({"3": 1, 3: 7}, names, "w")
 
 
 NAMES = ("no", "yes", "per,haps", 'a "b"', "a\rb", "a\nb")
@@ -832,7 +839,7 @@ NAMES = ("no", "yes", "per,haps", 'a "b"', "a\rb", "a\nb")
 @given(st.dictionaries(st.sampled_from(NAMES), st.floats(-1e300, 1e300)))
 def test_a_text_reads_as_the_mapping_it_writes(numbers):
     wanted = {NAMES.index(n): v for n, v in numbers.items()}
-    assert read_named(written(numbers), NAMES, "w") == wanted
+    assert parse_named_numbers(format_named_numbers(numbers), NAMES, "w") == wanted
 
 
 # ------------------------------------------------------------------ how many rows are drawn
@@ -867,7 +874,7 @@ def test_without_a_bootstrap_no_rows_are_drawn(settings):
 
 def test_costs_are_whole_numbers_in_the_same_ratios():
     def whole(*rows):
-        return whole_costs(np.array(rows, float)).tolist()
+        return scale_costs_to_integers(np.array(rows, float)).tolist()
 
     assert whole([0, 5], [1, 0]) == [[0, 5], [1, 0]]
     assert whole([0, 2.5], [1, 0]) == [[0, 5], [2, 0]]
@@ -881,7 +888,7 @@ def test_whole_costs_keep_their_ratios_to_half_a_step(values):
     k = len(values)
     matrix = np.zeros((k, k))
     matrix[np.arange(k), (np.arange(k) + 1) % k] = values
-    found = whole_costs(matrix)
+    found = scale_costs_to_integers(matrix)
     assert ((found > 0) == (matrix > 0)).all()
     assert found.max() <= MAX_COST
     scale = found.max() / matrix.max()
@@ -925,9 +932,9 @@ def test_a_cost_that_makes_no_sense_is_refused(costs, said):
 
 
 def test_labels_that_hold_the_sign_are_read_where_there_is_one_way():
-    assert read_pairs("a>b>c=2", ("a>b", "c"), "costs") == {(0, 1): 2.0}
+    assert parse_number_pairs("a>b>c=2", ("a>b", "c"), "costs") == {(0, 1): 2.0}
     with pytest.raises(SettingError, match="can be split in 2 ways"):
-        read_pairs("a>b>c=2", ("a>b", "c", "a", "b>c"), "costs")
+        parse_number_pairs("a>b>c=2", ("a>b", "c", "a", "b>c"), "costs")
 
 
 def test_out_of_bag_labels_weigh_costs_and_votes():

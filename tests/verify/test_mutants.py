@@ -25,12 +25,12 @@ from treekit.data.schema import Column, Schema
 from treekit.errors import VerificationError
 from treekit.export import export
 from treekit.model.builder import Surrogate, build_tree, leaf, oblique, rule, threshold
-from treekit.model.fixed_point import double_threshold
-from treekit.model.model import least_cost, make_model
+from treekit.model.fixed_point import to_double_threshold
+from treekit.model.model import make_model, predict_labels
 from treekit.model.tree import Split
 from treekit.verify import verify
 from treekit.verify.answers import Answers, differing
-from treekit.verify.run_artifact import runner_of
+from treekit.verify.run_artifact import find_runner
 
 # ---------------------------------------------------------------- mutants
 
@@ -67,7 +67,7 @@ def axis(model, feature):
     bounds = set()
     for tree in model.trees:
         for t in tree.threshold[(tree.kind == Split.THRESHOLD) & (tree.feature == feature)]:
-            edge = float(double_threshold(t))
+            edge = float(to_double_threshold(t))
             bounds |= {edge, *moved(edge)}
     # One number in each cell (a, b] between neighbouring bounds: b itself.
     return [math.nan, -math.inf, *sorted(bounds), math.inf]
@@ -78,7 +78,7 @@ def shows(path, task, seed):
     rows, right = grid_of(task, seed)
     model = model_of(task, seed)
     try:
-        for _, given in runner_of(path).run(path, model.schema, rows):
+        for _, given in find_runner(path).run_rows(path, model.schema, rows):
             n = len(given.label)
             if len(differing(Answers(right.label[:n], right.number[:n]), given)):
                 return True
@@ -232,7 +232,9 @@ def tried(name):
         rows = rows[rng.permutation(len(rows))[:4000]]
     rows = np.concatenate([rows, *(solved(tree, rows[:400], rng) for tree in model.trees)])
     total = np.array([evaluate.sums(model, row) for row in rows.tolist()])
-    return rows, Answers(least_cost(total, model.label_costs)[:, None], total / model.unit_total)
+    return rows, Answers(
+        predict_labels(total, model.label_costs)[:, None], total / model.unit_total
+    )
 
 
 def mutants_wide_axis(model, feature):
@@ -248,8 +250,8 @@ def mutants_wide_axis(model, feature):
 def solved(tree, rows, rng):
     """Rows with one number of a sum such that the sum nearly is the threshold."""
     found = [rows[:0]]
-    for node in np.flatnonzero(np.diff(tree.term_start)):
-        terms = slice(tree.term_start[node], tree.term_start[node + 1])
+    for node in np.flatnonzero(np.diff(tree.term_offsets)):
+        terms = slice(tree.term_offsets[node], tree.term_offsets[node + 1])
         columns, weights = tree.term_feature[terms], tree.term_weight[terms]
         made = rows.copy()
         made[:, columns] = np.float32(rng.normal(size=(len(rows), len(columns))) * 3)
@@ -268,7 +270,9 @@ def mutants_wide_shows(path, name):
     try:
         answers = [
             given
-            for _, given in runner_of(path).run(path, mutants_wide_model_of(name).schema, rows)
+            for _, given in find_runner(path).run_rows(
+                path, mutants_wide_model_of(name).schema, rows
+            )
         ]
     except VerificationError:
         return True

@@ -20,18 +20,18 @@ from treekit.data.schema import Column, Schema
 from treekit.export import export
 from treekit.export.c import export_c
 from treekit.export.python import export_python
-from treekit.export.render import shipped_folders
+from treekit.export.render import list_shipped_folders
 from treekit.model.builder import build_tree, is_missing, leaf, multiway, subset, threshold
-from treekit.model.fixed_point import double_threshold
+from treekit.model.fixed_point import to_double_threshold
 from treekit.model.model import make_model
-from treekit.model.scoring import sums
+from treekit.model.scoring import sum_leaf_values
 from treekit.verify import verify
 from treekit.verify.answers import differing, expected
-from treekit.verify.read_c import structure_of_c, structure_of_tables
-from treekit.verify.read_onnx import structure_of_onnx
-from treekit.verify.read_python import structure_of_python
-from treekit.verify.run_artifact import runner_of
-from treekit.verify.tree_equivalence import lowered, proved
+from treekit.verify.read_c import compare_c_structure, compare_table_structure
+from treekit.verify.read_onnx import compare_onnx_structure
+from treekit.verify.read_python import compare_python_structure
+from treekit.verify.run_artifact import find_runner
+from treekit.verify.tree_equivalence import compare_paths, make_lowered_tables
 
 ONE_WAY = [name for name in EXTREMES if not name.startswith(("fractional", "five_thousand"))]
 READ = [
@@ -44,9 +44,9 @@ READ = [
 @pytest.mark.parametrize("name", by_size(ONE_WAY))
 def test_lowering_keeps_every_path_of_every_extreme_model(name):
     model = EXTREMES[name]()
-    structure = proved(model, lowered(model))
-    assert structure.proved, structure.words
-    assert structure.words.startswith("proved: every path of ")
+    structure = compare_paths(model, make_lowered_tables(model))
+    assert structure.proved, structure.summary
+    assert structure.summary.startswith("proved: every path of ")
 
 
 @pytest.mark.parametrize(("name", "form"), by_size(READ))
@@ -54,11 +54,11 @@ def test_trees_are_read_back_from_python_and_proved(tmp_path, name, form):
     model = EXTREMES[name]()
     (source,) = export_python(model, "m", form=form).values()
     (tmp_path / "m.py").write_bytes(source)
-    structure = structure_of_python(tmp_path / "m.py", model)
+    structure = compare_python_structure(tmp_path / "m.py", model)
     if (name, form) == ("oblique", "if_else"):
-        assert structure.words.startswith("not proved: its tables cannot be read (sums")
+        assert structure.summary.startswith("not proved: its tables cannot be read (sums")
     else:
-        assert structure.proved, structure.words
+        assert structure.proved, structure.summary
 
 
 def c_of(folder, model, **settings):
@@ -70,7 +70,7 @@ def c_of(folder, model, **settings):
 
 def tables_proved(text, model):
     """What a source's tables alone say, whatever is written around them."""
-    return structure_of_tables(text.encode(), "m", model).proved
+    return compare_table_structure(text.encode(), "m", model).proved
 
 
 PACKED = [
@@ -82,13 +82,13 @@ PACKED = [
 @pytest.mark.parametrize(("name", "form"), by_size(PACKED))
 def test_packed_tables_of_c_are_read_back_and_proved(tmp_path, name, form):
     model = EXTREMES[name]()
-    structure = structure_of_c(c_of(tmp_path, model, form=form), model)
+    structure = compare_c_structure(c_of(tmp_path, model, form=form), model)
     if name in ("oblique", "surrogates") or model.missing == "fractional":
-        assert structure.words.startswith(
+        assert structure.summary.startswith(
             "not proved: its tables cannot be read (unsupported C source"
         )
     else:
-        assert structure.proved, structure.words
+        assert structure.proved, structure.summary
 
 
 VOTES = [
@@ -101,33 +101,33 @@ VOTES = [
 @pytest.mark.parametrize("name", by_size(VOTES))
 def test_votes_of_onnx_are_read_back_and_proved(tmp_path, name):
     model = EXTREMES[name]()
-    structure = structure_of_onnx(export(model, "onnx", tmp_path / "m")[0], model)
-    assert structure.proved, structure.words
+    structure = compare_onnx_structure(export(model, "onnx", tmp_path / "m")[0], model)
+    assert structure.proved, structure.summary
 
 
 @pytest.mark.parametrize("name", ["wide_numbers", "mixed64", "oblique", "fractional"])
 def test_graphs_of_other_kinds_are_left_to_rows(tmp_path, name):
     model = EXTREMES[name]()
-    structure = structure_of_onnx(export(model, "onnx", tmp_path / "m")[0], model)
-    assert structure.words.startswith(
+    structure = compare_onnx_structure(export(model, "onnx", tmp_path / "m")[0], model)
+    assert structure.summary.startswith(
         "not proved: its trees cannot be read (unsupported ONNX graph"
     )
     (tmp_path / "m.onnx").write_bytes(b"nothing")
-    assert "not an ONNX file" in structure_of_onnx(tmp_path / "m.onnx", model).words
+    assert "not an ONNX file" in compare_onnx_structure(tmp_path / "m.onnx", model).summary
 
 
 def test_every_fault_in_a_graph_that_rows_could_show_is_found(tmp_path):
     schema = Schema(COLUMNS, classes=("no", "yes"))
     model = random_model(3, schema, n_trees=1, n_splits=9)
     (path,) = export(model, "onnx", tmp_path / "m")
-    runner, grid = runner_of(path), grid_of(model)
+    runner, grid = find_runner(path), grid_of(model)
     wanted = expected(model, grid, 0)
     found = 0
     for _, content in itertools.islice(onnx_mutants(path.read_bytes()), 0, None, 3):
         path.write_bytes(content)
-        answers = next(answers for _, answers in runner.run(path, schema, grid))
+        answers = next(answers for _, answers in runner.run_rows(path, schema, grid))
         if len(differing(wanted, answers)):
-            assert not structure_of_onnx(path, model).proved
+            assert not compare_onnx_structure(path, model).proved
             found += 1
     assert found >= 10
 
@@ -348,22 +348,22 @@ def test_neither_types_nor_code_around_tables_of_c_may_change(tmp_path, pattern,
     changed, times = re.subn(pattern, instead, path.read_text())
     assert times == 1
     path.write_text(changed)
-    assert not structure_of_c(path, model).proved
+    assert not compare_c_structure(path, model).proved
 
 
 def test_a_source_by_templates_of_ones_own_is_left_to_rows(tmp_path, monkeypatch):
     model, settings = packed_trees()
     own = tmp_path / "own" / "c" / "walk"
     own.mkdir(parents=True)
-    (shipped,) = shipped_folders()
+    (shipped,) = list_shipped_folders()
     text = (shipped / "c" / "walk" / "wide.jinja").read_text()
     (own / "packed.jinja").write_text(text)
     by_own = export_c(model, "m", templates=str(tmp_path / "own"), **settings)["m.c"]
     path = c_of(tmp_path, model, **settings)
     monkeypatch.setenv("TREEKIT_TEMPLATES", str(tmp_path / "own"))
-    assert structure_of_c(path, model).proved
+    assert compare_c_structure(path, model).proved
     path.write_bytes(by_own)
-    assert not structure_of_c(path, model).proved
+    assert not compare_c_structure(path, model).proved
 
 
 @pytest.mark.parametrize("make", [packed_trees, nested_trees])
@@ -381,16 +381,18 @@ def test_no_tree_of_c_is_deeper_than_batches_walk(make):
 def test_no_letter_of_the_files_of_c_may_change(tmp_path, make):
     model, settings = make()
     path = c_of(tmp_path, model, **settings)
-    assert structure_of_c(path, model).proved
+    assert compare_c_structure(path, model).proved
     for file in (path, path.with_suffix(".h")):
         text = file.read_text()
         for at in range(7, len(text), len(text) // 12):
             file.write_text(text[:at] + ("9" if text[at] != "9" else "8") + text[at + 1 :])
-            assert not structure_of_c(path, model).proved, text[at - 7 : at + 7]
+            assert not compare_c_structure(path, model).proved, text[at - 7 : at + 7]
         file.write_bytes(text.replace("\n", "\r\n").encode())  # as git writes it on Windows
-        assert structure_of_c(path, model).proved
+        assert compare_c_structure(path, model).proved
     path.with_suffix(".h").unlink()
-    assert "its files differ from those that this version" in structure_of_c(path, model).words
+    assert (
+        "its files differ from those that this version" in compare_c_structure(path, model).summary
+    )
 
 
 # ------------------------------------------------------------------ faults
@@ -418,7 +420,7 @@ def grid_of(model):
     for f, column in enumerate(COLUMNS):
         tree = model.trees[0]
         at = tree.threshold[(tree.kind == 1) & (tree.feature == f)]
-        edges = double_threshold(at)
+        edges = to_double_threshold(at)
         both = {*edges.tolist(), *np.nextafter(edges, np.inf).tolist()}
         numbers = [math.nan, -1e300, *sorted(both), 1e300]
         axes.append(numbers if column.kind == "numeric" else [math.nan, 0.0, 1.0, 2.0])
@@ -451,17 +453,17 @@ def faults(tables):
 @pytest.mark.parametrize("seed", [3, 8, 21])
 def test_a_fault_in_a_table_is_found_exactly_if_some_input_shows_it(seed):
     model = random_model(seed, Schema(COLUMNS, classes=("no", "yes")), n_trees=1, n_splits=9)
-    tables, grid = lowered(model), grid_of(model)
-    right = sums(model, grid).tolist()
+    tables, grid = make_lowered_tables(model), grid_of(model)
+    right = sum_leaf_values(model, grid).tolist()
     assert [said_of(tables, row) for row in grid.tolist()] == right
     seen = {True: 0, False: 0}
     for faulty in faults(tables):
-        structure = proved(model, faulty)
+        structure = compare_paths(model, faulty)
         shows = any(said_of(faulty, r) != s for r, s in zip(grid.tolist(), right, strict=True))
-        assert structure.proved != shows, structure.words
+        assert structure.proved != shows, structure.summary
         seen[shows] += 1
         for row in structure.rows:
-            assert said_of(faulty, row.tolist()) != sums(model, row[None])[0].tolist()
+            assert said_of(faulty, row.tolist()) != sum_leaf_values(model, row[None])[0].tolist()
     assert min(seen.values()) >= 2
 
 
@@ -474,15 +476,15 @@ def test_another_tree_of_the_same_function_is_proved():
     model, same, differs = (
         make_model(schema, [build_tree(root, schema)]) for root in (first, other, wrong)
     )
-    assert proved(model, lowered(same)).proved
-    structure = proved(model, lowered(differs))
-    assert structure.words == "NOT the model's: 1 paths of the tree lead to different leaves"
+    assert compare_paths(model, make_lowered_tables(same)).proved
+    structure = compare_paths(model, make_lowered_tables(differs))
+    assert structure.summary == "NOT the model's: 1 paths of the tree lead to different leaves"
     assert np.isnan(structure.rows).all()
 
 
 def test_tables_that_are_no_trees_are_not_walked():
     model = EXTREMES["mixed"]()
-    tables = lowered(model)
+    tables = make_lowered_tables(model)
     loop = tables.yes.copy()
     loop[3] = 2
     for broken, message in (
@@ -491,9 +493,9 @@ def test_tables_that_are_no_trees_are_not_walked():
         (replace(tables, feature=tables.feature + 90), "columns or leaves that do not exist"),
         (replace(tables, leaves=tables.leaves[:3]), "columns or leaves that do not exist"),
     ):
-        structure = proved(model, broken)
+        structure = compare_paths(model, broken)
         assert not structure.proved
-        assert message in structure.words
+        assert message in structure.summary
 
 
 # ------------------------------------------------------------------ reports
@@ -530,25 +532,26 @@ def test_a_file_that_cannot_be_read_back_is_not_proved(tmp_path, old, new, said)
     model = EXTREMES["mixed"]()
     (path,) = export(model, "python", tmp_path / "m", form="table")
     path.write_text(path.read_text().replace(old, new, 1))
-    structure = structure_of_python(path, model)
+    structure = compare_python_structure(path, model)
     assert not structure.proved
-    assert said in structure.words
+    assert said in structure.summary
     nested = export(model, "python", tmp_path / "n", form="if_else")[0]
     nested.write_text(nested.read_text().replace("    if ", "    while ", 1))
-    assert "cannot be read" in structure_of_python(nested, model).words
+    assert "cannot be read" in compare_python_structure(nested, model).summary
 
 
 def test_a_divided_table_is_compared_entry_by_entry(tmp_path):
     model = EXTREMES["fractional"]()
     (path,) = export(model, "python", tmp_path / "m")
     assert (
-        structure_of_python(path, model).words == "proved: every entry of its tables, of 20 nodes"
+        compare_python_structure(path, model).summary
+        == "proved: every entry of its tables, of 20 nodes"
     )
     text = path.read_text()
     high = array_in(text, "_HIGH")
     high[2] -= 1
     path.write_bytes(with_arrays(text, _HIGH=high))
-    assert structure_of_python(path, model).words.startswith("NOT the model's")
+    assert compare_python_structure(path, model).summary.startswith("NOT the model's")
 
 
 def test_an_operator_whose_name_is_no_text_leaves_a_graph_unread(tmp_path):
@@ -556,6 +559,6 @@ def test_an_operator_whose_name_is_no_text_leaves_a_graph_unread(tmp_path):
     (path,) = export(model, "onnx", tmp_path / "m.onnx")
     name = b"TreeEnsembleRegressor"
     path.write_bytes(path.read_bytes().replace(name, b"\xff" + name[1:]))
-    structure = structure_of_onnx(path, model)
+    structure = compare_onnx_structure(path, model)
     assert not structure.proved
-    assert "cannot be read" in structure.words
+    assert "cannot be read" in structure.summary

@@ -36,19 +36,25 @@ from treekit.model.builder import (
     subset,
     threshold,
 )
-from treekit.model.model import least_cost, make_model
-from treekit.model.scoring import leaf_indices, sums
+from treekit.model.model import make_model, predict_labels
+from treekit.model.scoring import leaf_indices, sum_leaf_values
 from treekit.model.tree import Split
 from treekit.verify import Report, make_probes, verify
 from treekit.verify.answers import Answers, differing, expected
-from treekit.verify.coverage import measure
-from treekit.verify.probes import Budget
-from treekit.verify.report import _percent, model_sha256
-from treekit.verify.routing import is_plain, matrix_of, nothing_touched, route_rows, routed
-from treekit.verify.rule_boundaries import rule_rows
-from treekit.verify.run_artifact import Questions, run_artifact, runner_of
+from treekit.verify.coverage import measure_coverage
+from treekit.verify.probes import TimeBudget
+from treekit.verify.report import _format_percent, hash_model
+from treekit.verify.routing import (
+    is_plain,
+    make_empty_coverage,
+    make_matrix,
+    make_routed_model,
+    route_rows,
+)
+from treekit.verify.rule_boundaries import make_rule_rows
+from treekit.verify.run_artifact import ReferenceRows, find_runner, run_artifact
 from treekit.verify.runtime import Job, OutOfTimeError, Runner, Runtime
-from treekit.verify.targeted_search import next_to_thresholds, reachable
+from treekit.verify.targeted_search import find_reachable, mark_adjacent_sides
 
 # ---------------------------------------------------------------- verify
 
@@ -81,7 +87,7 @@ def test_nothing_to_verify_is_no_proof():
 @settings(max_examples=examples(60))
 def test_every_side_and_leaf_is_reached_or_proved_unreachable(model):
     probes = make_probes(model, 0, 0, MOST)
-    coverage = measure(model, probes)
+    coverage = measure_coverage(model, probes)
     assert all(part.share == 1.0 for part in coverage.parts)
     reached = leaf_indices(model, probes.rows)
     unreachable = set(coverage.unreachable)
@@ -121,7 +127,7 @@ def test_nodes_that_no_input_can_reach_are_listed():
     never = is_missing("c", leaf([1, 1]), leaf([1, 2]))
     root = threshold("x", 5.0, is_missing("c", leaf([2, 1]), never), above, missing=0)
     trees = [build_tree(root, schema), build_tree(again, schema)]
-    coverage = measure(
+    coverage = measure_coverage(
         make_model(schema, trees), make_probes(make_model(schema, trees), 0, 0, MOST)
     )
     dead = {(t, n) for t, n in coverage.unreachable}
@@ -171,15 +177,15 @@ def test_the_same_seed_makes_the_same_probes():
 
 def test_a_bound_on_the_rows_is_kept_and_reported_honestly():
     model = chain(300, Schema((Column("x"),), classes=("no", "yes")))
-    enough = measure(model, make_probes(model, 0, 0, MOST))
+    enough = measure_coverage(model, make_probes(model, 0, 0, MOST))
     assert enough.complete
     probes = make_probes(model, 0, 0, 500)
     assert len(probes.rows) <= 500
-    some = measure(model, probes)
+    some = measure_coverage(model, probes)
     assert not some.complete
     assert some.part("leaves").share == some.part("sides of splits").share == 1.0
     assert some.part("one step above it").share < 1.0
-    few = measure(model, make_probes(model, 0, 0, 50))
+    few = measure_coverage(model, make_probes(model, 0, 0, 50))
     assert few.part("leaves").share < 1.0
 
 
@@ -188,7 +194,7 @@ def test_ten_thousand_leaves_are_covered_completely():
     rng = np.random.default_rng(0)
     schema = Schema(tuple(Column(f"x{i}") for i in range(6)), classes=("a", "b", "c"))
     model = make_model(schema, [balanced_tree(rng, schema, 10_500)])
-    coverage = measure(model, make_probes(model, 0, 0, MOST))
+    coverage = measure_coverage(model, make_probes(model, 0, 0, MOST))
     assert coverage.part("leaves").reachable > 1000
     assert all(part.share == 1.0 for part in coverage.parts)
     assert coverage.wrong_turns[2] == 0
@@ -217,7 +223,7 @@ def test_every_rule_is_met_at_each_of_its_bounds_and_missed_just_beyond():
     inner = subset("c", ["a", "d"], leaf([1, 0]), leaf([1, 1]), missing=1)
     root = threshold("x", 1.0, leaf([0, 1]), threshold("x", 2.0, inner, leaf([2, 1])), missing=1)
     model = make_model(schema, [build_tree(root, schema)])
-    rows, probed, total = rule_rows(model, MOST, np.empty((0, 2)), np.random.default_rng(0))
+    rows, probed, total = make_rule_rows(model, MOST, np.empty((0, 2)), np.random.default_rng(0))
     assert probed == total == 4
     above = [float(np.nextafter(np.float32(t), np.float32(9))) for t in (1, 2)]
     seen = {(x, c) for x, c in rows.tolist() if x == x and c == c}
@@ -244,7 +250,7 @@ def test_every_leaf_is_seen_with_divided_votes_where_they_can_be():
     model = make_model(schema, [build_tree(tree, schema) for tree in trees])
     for seed in range(10):
         rows = make_probes(model, 0, seed, MOST).rows
-        divided = rows[sums(model, rows).max(axis=1) < model.unit_total]
+        divided = rows[sum_leaf_values(model, rows).max(axis=1) < model.unit_total]
         reached = leaf_indices(model, divided)
         for t, tree in enumerate(model.trees):
             assert set(tree.leaves.tolist()) <= set(reached[:, t].tolist())
@@ -484,7 +490,7 @@ def test_the_certificate_holds_digests_counts_and_versions(tmp_path):
     report = verify(model, artifacts, random_rows=30, certificate=tmp_path / "proof.json")
     proof = json.loads((tmp_path / "proof.json").read_text())
     assert proof["equal"] is True
-    assert proof["model_sha256"] == model_sha256(model) == report.model_sha256
+    assert proof["model_sha256"] == hash_model(model) == report.model_sha256
     c, rules = proof["artifacts"]
     for name in ("model.c", "model.h"):
         digest = hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
@@ -531,8 +537,8 @@ def test_the_digest_of_a_model_follows_every_answer_it_gives():
         small_model(missing="error"),
         small_model(unknown="error"),
     ]
-    assert len({model_sha256(m) for m in [model, *others]}) == 5
-    assert model_sha256(small_model()) == model_sha256(model)
+    assert len({hash_model(m) for m in [model, *others]}) == 5
+    assert hash_model(small_model()) == hash_model(model)
 
 
 def test_the_report_never_rounds_coverage_up_to_all_of_it(tmp_path):
@@ -542,7 +548,12 @@ def test_the_report_never_rounds_coverage_up_to_all_of_it(tmp_path):
     share = report.coverage.part("one step above it").share
     assert share < 1.0
     assert "some splits got no rows; raise max_rows" in str(report)
-    assert [_percent(x) for x in (0.9996, 0.9994, 1.0, 0.5)] == ["<100%", "99.9%", "100%", "50%"]
+    assert [_format_percent(x) for x in (0.9996, 0.9994, 1.0, 0.5)] == [
+        "<100%",
+        "99.9%",
+        "100%",
+        "50%",
+    ]
 
 
 def test_each_branch_of_a_multiway_split_is_told_from_the_others(tmp_path):
@@ -577,13 +588,13 @@ def test_an_artifact_of_several_targets_is_asked_for_each(tmp_path, target, task
     (path,) = exported(model, tmp_path, target)
     wanted = expected(model, rows, n_refused=1)
     assert wanted.label.shape == (5, 2)
-    for how, answers in runner_of(path).run(path, model.schema, rows):
+    for how, answers in find_runner(path).run_rows(path, model.schema, rows):
         assert len(differing(answers, wanted)) == 0, how
     text = path.read_text()
     path.write_text(text.replace("second", "other"))
     if target == "c":
         with pytest.raises(VerificationError, match="from the model in column or class names"):
-            list(runner_of(path).run(path, model.schema, rows))
+            list(find_runner(path).run_rows(path, model.schema, rows))
 
 
 # ---------------------------------------------------------------- verify wide
@@ -627,8 +638,8 @@ MODELS = {"sums": sums_model, "surrogates": surrogates_model, "divided": divided
 
 
 def touched_by(of, rows):
-    touched = nothing_touched(of)
-    route_rows(of, matrix_of(of.model, rows), 0, touched)
+    touched = make_empty_coverage(of)
+    route_rows(of, make_matrix(of.model, rows), 0, touched)
     return touched
 
 
@@ -638,19 +649,19 @@ def touched_by(of, rows):
 @given(st.data())
 @settings(max_examples=examples(30))
 def test_routes_give_every_row_the_integers_that_the_model_means(data):
-    from treekit.kernels.reachability import answers_below
+    from treekit.kernels.reachability import sum_leaf_units_below
 
     model = data.draw(models(kinds=ALL_KINDS))
     rows = data.draw(matrices(model, max_rows=6))
-    of = routed(model)
+    of = make_routed_model(model)
     stack, part = (
         np.empty((len(of.routes.nodes) + 1, 2), np.int64),
         np.empty(model.schema.n_values, np.int64),
     )
-    for row, cells in zip(rows.tolist(), matrix_of(model, rows), strict=True):
+    for row, cells in zip(rows.tolist(), make_matrix(model, rows), strict=True):
         total = np.zeros(model.schema.n_values, dtype=np.int64)
         for root in of.roots[:-1]:
-            answers_below(of.routes, root, cells, stack, part)
+            sum_leaf_units_below(of.routes, root, cells, stack, part)
             total += part
         assert total.tolist() == evaluate.sums(model, row)
 
@@ -659,20 +670,20 @@ def test_routes_give_every_row_the_integers_that_the_model_means(data):
 @settings(max_examples=examples(50))
 def test_no_row_touches_what_is_called_impossible(data):
     model = data.draw(models(kinds=ALL_KINDS))
-    of, rows = routed(model), data.draw(matrices(model))
-    can, touched = reachable(of), touched_by(of, rows)
+    of, rows = make_routed_model(model), data.draw(matrices(model))
+    can, touched = find_reachable(of), touched_by(of, rows)
     assert not (touched.node >= 0)[~can.node].any()
     assert not (touched.unknown >= 0)[~can.unknown].any()
     assert not (touched.side >= 0)[~can.side].any()
     assert not (touched.level >= 0)[~can.level].any()
-    assert not next_to_thresholds(of, matrix_of(model, rows), touched)[~can.near].any()
+    assert not mark_adjacent_sides(of, make_matrix(model, rows), touched)[~can.near].any()
 
 
 def test_impossible_parts_below_sums_and_surrogates_are_proved_to_be():
     again = oblique({"x": 1.0, "y": 1.0}, 2.0, leaf([1, 2]), leaf([2, 1]))
     root = oblique({"x": 1.0, "y": 1.0}, 1.0, again, leaf([1, 1]), missing=1)
     model = make_model(SCHEMA, [build_tree(root, SCHEMA)])
-    coverage = measure(model, make_probes(model, 0, 0, VERIFY_WIDE_MOST))
+    coverage = measure_coverage(model, make_probes(model, 0, 0, VERIFY_WIDE_MOST))
     # A sum of at most 1 is at most 2, and known below a branch that unknown ones do not take.
     second = int(model.trees[0].first_child[1]) + 1
     assert coverage.unreachable == ((0, second),)
@@ -686,9 +697,9 @@ def test_impossible_parts_below_sums_and_surrogates_are_proved_to_be():
 @settings(max_examples=examples(15))
 def test_probes_touch_what_any_row_touches(data):
     model = data.draw(models(kinds=ALL_KINDS).filter(lambda m: not is_plain(m)))
-    of, rows = routed(model), data.draw(matrices(model, max_rows=30))
+    of, rows = make_routed_model(model), data.draw(matrices(model, max_rows=30))
     probes = make_probes(model, 0, 0, VERIFY_WIDE_MOST)
-    coverage = measure(model, probes)
+    coverage = measure_coverage(model, probes)
     assert probes.complete
     some, mine = touched_by(of, rows), touched_by(of, probes.rows)
     missed = np.count_nonzero((some.node >= 0) & (mine.node < 0))
@@ -700,7 +711,7 @@ def test_probes_touch_what_any_row_touches(data):
 def test_small_models_are_covered_completely(name):
     model = MODELS[name]()
     probes = make_probes(model, 0, 0, VERIFY_WIDE_MOST)
-    coverage = measure(model, probes)
+    coverage = measure_coverage(model, probes)
     assert all(part.share == 1.0 for part in coverage.parts)
     assert probes.wrong_turns[0] > 0
     assert probes.wrong_turns[2] == 0
@@ -711,7 +722,7 @@ def test_rows_show_the_last_bit_of_every_weight_of_a_sum():
     weights, at = {"x": 0.3, "y": 0.7}, -0.1
     split = oblique(weights, at, leaf([3, 1]), leaf([1, 3]), missing=0)
     model = make_model(SCHEMA, [build_tree(split, SCHEMA)])
-    rows = matrix_of(model, make_probes(model, 0, 0, VERIFY_WIDE_MOST).rows)[:, :2]
+    rows = make_matrix(model, make_probes(model, 0, 0, VERIFY_WIDE_MOST).rows)[:, :2]
     rows = rows[np.isfinite(rows).all(axis=1)]
     w = model.trees[0].term_weight
     right = w[0] * rows[:, 0] + w[1] * rows[:, 1] <= at
@@ -726,7 +737,7 @@ def test_rows_show_the_last_bit_of_a_sums_threshold():
     split = oblique({"x": 0.3, "y": 0.7, "z": 0.9}, 0.5, leaf([3, 1]), leaf([1, 3]))
     schema = Schema((Column("x"), Column("y"), Column("z")), classes=("no", "yes"))
     model = make_model(schema, [build_tree(split, schema)])
-    rows = matrix_of(model, make_probes(model, 0, 0, VERIFY_WIDE_MOST).rows)
+    rows = make_matrix(model, make_probes(model, 0, 0, VERIFY_WIDE_MOST).rows)
     w = model.trees[0].term_weight
     with np.errstate(invalid="ignore"):
         sums = 0.0 + w[0] * rows[:, 0] + w[1] * rows[:, 1] + w[2] * rows[:, 2]
@@ -755,10 +766,10 @@ def test_numbers_of_double_are_moved_to_thresholds_exactly():
 def test_every_rule_is_met_at_each_of_its_bounds(name):
     model = MODELS[name]()
     probes = make_probes(model, 0, 0, VERIFY_WIDE_MOST).rows
-    rows, probed, total = rule_rows(model, VERIFY_WIDE_MOST, probes, np.random.default_rng(0))
+    rows, probed, total = make_rule_rows(model, VERIFY_WIDE_MOST, probes, np.random.default_rng(0))
     assert probed == total == model.n_leaves
     assert len(rows) >= 2 * model.n_leaves
-    few, some, _ = rule_rows(model, 8, probes, np.random.default_rng(0))
+    few, some, _ = make_rule_rows(model, 8, probes, np.random.default_rng(0))
     assert len(few) <= 8
     assert some < total
 
@@ -805,8 +816,11 @@ def test_rows_in_which_one_cost_decides_are_bred():
         for step in (-1, 1):
             other = costs.copy()
             other[entry] += step
-            if (least_cost(every, other) != least_cost(every, costs)).any():
-                assert (least_cost(total, other) != least_cost(total, costs)).any(), (entry, step)
+            if (predict_labels(every, other) != predict_labels(every, costs)).any():
+                assert (predict_labels(total, other) != predict_labels(total, costs)).any(), (
+                    entry,
+                    step,
+                )
 
 
 # ---------------------------------------------------------------- verify runtimes
@@ -895,7 +909,7 @@ def test_the_command_line_chooses_runtimes_and_bounds_the_time(tmp_path):
 def questions(n):
     model = verify_runtimes_small_model()
     rows = np.random.default_rng(0).normal(size=(n, 1))
-    return model.schema, Questions(rows, expected(model, rows, 0))
+    return model.schema, ReferenceRows(rows, expected(model, rows, 0))
 
 
 def asked_of(answer, n, deadline, tmp_path):
@@ -951,7 +965,7 @@ def test_a_program_that_hangs_is_stopped(tmp_path):
         tmp_path / "m", verify_runtimes_small_model().schema, tmp_path, time.monotonic() + 0.2
     )
     with pytest.raises(OutOfTimeError, match="'m' did not end within the remaining time"):
-        job.call(["sleep", "20"])
+        job.run_program(["sleep", "20"])
     path = verify_runtimes_exported(verify_runtimes_small_model(), tmp_path, "python")
     path.write_text(path.read_text() + "\nwhile True: pass\n")
     began = time.monotonic()
@@ -977,9 +991,9 @@ def test_construction_of_rows_that_time_cuts_is_said(model):
 def test_a_budget_is_a_positive_number_and_shares_itself():
     for wrong in (0, -1, math.nan):
         with pytest.raises(VerificationError, match="a positive number of seconds"):
-            Budget(wrong)
-    assert Budget(math.inf).until(0.5) == math.inf
-    half = Budget(100).until(0.5) - time.monotonic()
+            TimeBudget(wrong)
+    assert TimeBudget(math.inf).compute_deadline(0.5) == math.inf
+    half = TimeBudget(100).compute_deadline(0.5) - time.monotonic()
     assert 40 < half <= 50
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treekit.cli.terminal import heading, shown
+from treekit.cli.terminal import escape_text, print_heading
 
 if TYPE_CHECKING:
     from treekit.data.dataset import Dataset
@@ -20,7 +20,7 @@ __all__ = ["demo_command"]
 _TREE: dict[str, Any] = {"pruner": "cost_complexity", "seed": 0}
 _FOREST: dict[str, Any] = {"ensemble": "forest", "trees": 100, "seed": 0, "n_jobs": -1}
 _TARGETS = ("onnx", "c", "python", "rules")
-_SHARE_HELD = 0.25
+_HOLDOUT_SHARE = 0.25
 
 
 @click.command("demo", short_help="Run a demo on a table that ships with treekit.")
@@ -35,45 +35,50 @@ _SHARE_HELD = 0.25
 @click.pass_context
 def demo_command(ctx: click.Context, out: Path) -> None:
     """Train a tree and a forest on 368 horses with colic, export both, and verify the exports."""
-    from treekit.cli.model_summary import counted, estimate_of
+    from treekit.cli.model_summary import describe_estimate, format_count
     from treekit.data import DEMO_TARGET, demo_table
     from treekit.data.dataset import make_dataset
     from treekit.data.table import read_table
 
     table = read_table(demo_table())
     dataset = make_dataset(table, DEMO_TARGET)
-    heading("Data: horses with colic; target: is the lesion surgical?")
-    click.echo(f"  {_described(dataset)}\n")
+    print_heading("Data: horses with colic; target: is the lesion surgical?")
+    click.echo(f"  {_describe_dataset(dataset)}\n")
 
-    heading("A tree, pruned by cross-validation")
-    tree = _trained(dataset, _TREE)
-    accuracy, held = _held_out(table, DEMO_TARGET)
+    print_heading("A tree, pruned by cross-validation")
+    tree = _train_model(dataset, _TREE)
+    accuracy, held = _score_held_out(table, DEMO_TARGET)
     alpha = tree.provenance["pruner"]["alpha"]
-    click.echo(f"  {counted(tree.n_leaves, 'leaf')}, depth {tree.depth}, alpha {alpha:.4g}")
+    click.echo(f"  {format_count(tree.n_leaves, 'leaf')}, depth {tree.depth}, alpha {alpha:.4g}")
     click.echo(f"  accuracy {accuracy:.3f} on {held} rows held out, trained on the others\n")
 
-    heading("A forest of 100 trees")
-    forest = _trained(dataset, _FOREST)
-    click.echo(f"  {counted(forest.n_leaves, 'leaf')}, depth {forest.depth}")
-    click.echo(f"  {estimate_of(forest)}\n")
+    print_heading("A forest of 100 trees")
+    forest = _train_model(dataset, _FOREST)
+    click.echo(f"  {format_count(forest.n_leaves, 'leaf')}, depth {forest.depth}")
+    click.echo(f"  {describe_estimate(forest)}\n")
 
-    heading(f"Written to {shown(out)}")
+    print_heading(f"Written to {escape_text(out)}")
     out.mkdir(parents=True, exist_ok=True)
-    artifacts = {name: _written(model, out, name) for name, model in _named(tree, forest)}
+    artifacts = {
+        name: _write_artifacts(model, out, name) for name, model in _name_models(tree, forest)
+    }
     click.echo()
 
-    heading("Rules of the tree")
-    click.echo("\n".join(f"  {line}".rstrip() for line in _rule_lines(tree)) + "\n")
+    print_heading("Rules of the tree")
+    click.echo("\n".join(f"  {line}".rstrip() for line in _format_rules(tree)) + "\n")
 
-    reports = [_verified(model, name, artifacts[name]) for name, model in _named(tree, forest)]
+    reports = [
+        _verify_artifacts(model, name, artifacts[name])
+        for name, model in _name_models(tree, forest)
+    ]
     ctx.exit(max(report.exit_code for report in reports))
 
 
-def _named(tree: Model, forest: Model) -> list[tuple[str, Model]]:
+def _name_models(tree: Model, forest: Model) -> list[tuple[str, Model]]:
     return [("tree", tree), ("forest", forest)]
 
 
-def _described(dataset: Dataset) -> str:
+def _describe_dataset(dataset: Dataset) -> str:
     nominal = int(dataset.schema.nominal.sum())
     gone = sum(
         int((c < 0).sum() if c.dtype.kind == "i" else (c != c).sum()) for c in dataset.columns
@@ -85,61 +90,61 @@ def _described(dataset: Dataset) -> str:
     )
 
 
-def _trained(dataset: Dataset, settings: dict[str, Any]) -> Model:
-    from treekit.cli.train import fitted
+def _train_model(dataset: Dataset, settings: dict[str, Any]) -> Model:
+    from treekit.cli.train import fit_with_progress
 
-    return fitted(dataset, settings)
+    return fit_with_progress(dataset, settings)
 
 
-def _held_out(table: Table, target: str) -> tuple[float, int]:
+def _score_held_out(table: Table, target: str) -> tuple[float, int]:
     """Train on three quarters of the rows; return accuracy and size of the last quarter."""
     import numpy as np
 
-    from treekit.cli.predict import quality
+    from treekit.cli.predict import compute_scores
     from treekit.data.dataset import make_dataset
 
     rows = np.random.default_rng(0).permutation(table.n_rows)
-    held, rest = np.split(rows, [round(_SHARE_HELD * table.n_rows)])
-    model = _trained(make_dataset(table.take(rest), target), _TREE)
-    return quality(model, table.take(held))[0][1], len(held)
+    held, rest = np.split(rows, [round(_HOLDOUT_SHARE * table.n_rows)])
+    model = _train_model(make_dataset(table.take(rest), target), _TREE)
+    return compute_scores(model, table.take(held))[0][1], len(held)
 
 
-def _written(model: Model, folder: Path, name: str) -> list[Path]:
+def _write_artifacts(model: Model, folder: Path, name: str) -> list[Path]:
     """Write the model file and all artifacts; return the main file of each artifact."""
     from treekit.export import export
 
     model.save(folder / f"{name}.treekit")
-    written = [export(model, target, folder / _file_name(name, target)) for target in _TARGETS]
+    written = [export(model, target, folder / _get_file_name(name, target)) for target in _TARGETS]
     files = [f"{name}.treekit", *(path.name for paths in written for path in paths)]
     click.echo(f"  {' '.join(files)}")
     return [paths[0] for paths in written]
 
 
-def _file_name(name: str, target: str) -> str:
+def _get_file_name(name: str, target: str) -> str:
     from treekit import registry
 
     return name + registry.exporter(target).suffix
 
 
-def _rule_lines(model: Model) -> list[str]:
+def _format_rules(model: Model) -> list[str]:
     """Return the lines of the rules, without the header."""
     _, first, others = str(model.rules()).partition("rule 1 of ")
     return (first + others).splitlines()
 
 
-def _verified(model: Model, name: str, artifacts: list[Path]) -> Report:
+def _verify_artifacts(model: Model, name: str, artifacts: list[Path]) -> Report:
     """Verify the artifacts that this machine can run, and name the others."""
     from treekit.cli.terminal import print_report
-    from treekit.kernels.compile import compile_notice
+    from treekit.kernels.compile import announce_compilation
     from treekit.verify import verify
-    from treekit.verify.run_artifact import runner_of
+    from treekit.verify.run_artifact import find_runner
 
-    untried = {path: why for path in artifacts if (why := runner_of(path).lacking(path))}
-    heading(f"Verification of the {name}'s artifacts")
-    with compile_notice():
+    untried = {path: why for path in artifacts if (why := find_runner(path).why_unavailable(path))}
+    print_heading(f"Verification of the {name}'s artifacts")
+    with announce_compilation():
         report = verify(model, [path for path in artifacts if path not in untried])
     print_report(report)
     for path, why in untried.items():
-        click.secho(f"{shown(path)} was written but not verified: {why}", fg="yellow")
+        click.secho(f"{escape_text(path)} was written but not verified: {why}", fg="yellow")
     click.echo()
     return report

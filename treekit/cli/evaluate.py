@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treekit.cli.terminal import check_place, shown, write_text
+from treekit.cli.terminal import check_output_path, escape_text, write_text
 from treekit.cli.train import read_dataset, settings_options, table_options
 from treekit.errors import ModelFileError
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluate_command"]
 
-_OF_FOLDS = (
+_CROSS_VALIDATION_OPTIONS = (
     *("cv", "repeats", "groups", "like"),
     *("algorithm", "ensemble", "trees", "criterion", "splitter", "pruner", "seed", "assignments"),
     *("nominal", "numeric", "ignore", "task", "classes"),
@@ -65,7 +65,7 @@ def evaluate_command(**given: Any) -> None:
     if len(inputs) != wanted or len(given["targets"]) > 1:
         raise click.UsageError("give a model and a table, or one table and one --target")
     if given["html"] is not None:
-        check_place(given["html"], *inputs)
+        check_output_path(given["html"], *inputs)
     found = _cross_validate(given) if given["targets"] else _score_model(given)
     if given["html"] is not None:
         write_text([found.to_html()], given["html"])
@@ -73,7 +73,7 @@ def evaluate_command(**given: Any) -> None:
         click.echo(found.to_json(), nl=False)
         return
     for line in str(found).split("\n"):
-        click.secho(shown(line), fg="yellow" if line and line == found.warning else None)
+        click.secho(escape_text(line), fg="yellow" if line and line == found.warning else None)
     if given["html"] is not None:
         click.echo(f"\nwritten to {str(given['html'])!r}")
 
@@ -83,7 +83,7 @@ def _score_model(given: dict[str, Any]) -> Evaluation:
     from treekit.evaluation import evaluate_model
     from treekit.model.model_file import load
 
-    for name in _OF_FOLDS:
+    for name in _CROSS_VALIDATION_OPTIONS:
         if given[name] not in (None, ()):
             option = "--set" if name == "assignments" else f"--{name}"
             raise click.UsageError(f"{option} is for cross-validation: use it with --target")
@@ -103,26 +103,28 @@ def _score_model(given: dict[str, Any]) -> Evaluation:
 
 def _cross_validate(given: dict[str, Any]) -> Evaluation:
     from treekit.cli.predict import read_rows
-    from treekit.cli.settings_arguments import training_settings
+    from treekit.cli.settings_arguments import parse_training_settings
     from treekit.cli.terminal import fold_progress
-    from treekit.evaluation import cross_validate, group_codes
-    from treekit.kernels.compile import compile_notice
+    from treekit.evaluation import cross_validate, encode_groups
+    from treekit.kernels.compile import announce_compilation
 
     names = ("algorithm", "ensemble", "trees", "criterion", "splitter", "pruner", "seed")
-    settings = training_settings({name: given[name] for name in names}, given["assignments"] or ())
+    settings = parse_training_settings(
+        {name: given[name] for name in names}, given["assignments"] or ()
+    )
     if given["like"]:
-        from treekit.training.retrain import settings_like
+        from treekit.training.retrain import get_settings_like
 
-        settings = settings_like(given["like"], settings)
+        settings = get_settings_like(given["like"], settings)
     table = read_rows(given["inputs"][0], given["missing_marks"])
     (target,), groups = given["targets"], given["groups"]
     if groups == target:
         raise click.UsageError(f"--groups {groups!r} is the target; give another column")
-    codes = group_codes(table, groups)
+    codes = encode_groups(table, groups)
     ignore = [*given["ignore"], *([] if groups is None else [groups])]
     options = given | {"targets": target, "ignore": ignore}
     dataset = read_dataset(options, settings, table)
-    with compile_notice(), fold_progress() as progress:
+    with announce_compilation(), fold_progress() as progress:
         return cross_validate(
             dataset,
             settings,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treekit.cli.terminal import check_place, shown, write_text
-from treekit.cli.train import listed
+from treekit.cli.terminal import check_output_path, escape_text, write_text
+from treekit.cli.train import parse_list
 
 if TYPE_CHECKING:
     from treekit.model.model import Model
@@ -69,7 +69,7 @@ Examples:
 @click.option("--target", metavar="COL", help="Target of --wish.  [default: first]")
 @click.option(
     "--fixed",
-    callback=listed,
+    callback=parse_list,
     metavar="A,B,...",
     help="Columns that counterfactuals must not change.",
 )
@@ -109,16 +109,16 @@ def explain_command(
     """
     from treekit.explain import explain
     from treekit.model.model_file import load
-    from treekit.rules.language import language
+    from treekit.rules.language import load_language
 
     if output is not None:
-        check_place(output, model, *([] if table is None else [table]))
-    words = language(lang)
+        check_output_path(output, model, *([] if table is None else [table]))
+    words = load_language(lang)
     loaded = load(model)
     if tree is not None and tree > loaded.n_trees:
         raise click.UsageError(f"there is no tree {tree}; {model!r} has {loaded.n_trees}")
-    rows = None if table is None else _rows(loaded, table)
-    given = _row(loaded, row, assignments, rows)
+    rows = None if table is None else _read_table(loaded, table)
+    given = _parse_row(loaded, row, assignments, rows)
     found = explain(
         loaded,
         given,
@@ -134,16 +134,16 @@ def explain_command(
         write_text([found.text(words)], output)
     else:
         for line, heading in found.lines(words):
-            click.secho(shown(line), bold=heading or None)
+            click.secho(escape_text(line), bold=heading or None)
 
 
-def _rows(model: Model, table: str) -> Any:
+def _read_table(model: Model, table: str) -> Any:
     from treekit.cli.predict import read_rows
 
     return read_rows(table, model.schema.missing_marks)
 
 
-def _row(model: Model, row: str | None, assignments: Sequence[str], rows: Any) -> Any:
+def _parse_row(model: Model, row: str | None, assignments: Sequence[str], rows: Any) -> Any:
     """Return the row given by the options: a mapping, or a table of one row."""
     numbered = row is not None and row.strip().isdigit() and row.isascii()
     if rows is not None and numbered and row is not None:
@@ -152,31 +152,31 @@ def _row(model: Model, row: str | None, assignments: Sequence[str], rows: Any) -
         number = int(row)
         if number >= rows.n_rows:
             raise click.UsageError(f"there is no row {number}; the table has {rows.n_rows}, from 0")
-        return next(_only(rows, number))
+        return next(_select_row(rows, number))
     cells: dict[str, Any] = {}
     if row is not None and row.lstrip().startswith("{"):
-        cells = _json_cells(row)
+        cells = _parse_json_row(row)
     elif row is not None:
-        cells = _once(_cells_of(row), "--row")
-    cells |= _once(assignments, "--set")
+        cells = _parse_pairs(_split_cells(row), "--row")
+    cells |= _parse_pairs(assignments, "--set")
     if not cells:
         names = ", ".join(f"{name}=..." for name in model.schema.names[:3])
         raise click.UsageError(f"no row is given; use --row '{names}', or --table TABLE --row N")
     return cells
 
 
-def _only(rows: Any, number: int) -> Iterator[Any]:
+def _select_row(rows: Any, number: int) -> Iterator[Any]:
     import numpy as np
 
     first = 0
-    for block in rows.blocks(200_000):
+    for block in rows.iterate_blocks(200_000):
         if number < first + block.n_rows:
             yield block.take(np.array([number - first]))
             return
         first += block.n_rows
 
 
-def _cells_of(text: str) -> list[str]:
+def _split_cells(text: str) -> list[str]:
     try:
         return next(csv.reader([text], strict=True), [])
     except csv.Error as error:
@@ -185,18 +185,18 @@ def _cells_of(text: str) -> list[str]:
         ) from None
 
 
-def _once(texts: Sequence[str], option: str) -> dict[str, str]:
+def _parse_pairs(texts: Sequence[str], option: str) -> dict[str, str]:
     """Parse columns and their values; raise if a column is repeated."""
     cells: dict[str, str] = {}
     for text in texts:
-        name, value = _pair(text, option)
+        name, value = _parse_pair(text, option)
         if name in cells:
             raise click.UsageError(f"{option} names {name!r} twice; give one value")
         cells[name] = value
     return cells
 
 
-def _pair(text: str, option: str) -> tuple[str, str]:
+def _parse_pair(text: str, option: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
         remedy = (
@@ -208,7 +208,7 @@ def _pair(text: str, option: str) -> tuple[str, str]:
     return name.strip(), value
 
 
-def _json_cells(text: str) -> dict[str, Any]:
+def _parse_json_row(text: str) -> dict[str, Any]:
     try:
         cells = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -222,7 +222,7 @@ def _json_cells(text: str) -> dict[str, Any]:
 # ---------------------------------------------------------------- treekit plot
 
 
-def _depth(_: click.Context, __: click.Parameter, value: str | None) -> int | str | None:
+def _parse_depth(_: click.Context, __: click.Parameter, value: str | None) -> int | str | None:
     """Parse a depth: an integer, None for ``all``, or ``auto`` by default."""
     if value is None:
         return "auto"
@@ -252,7 +252,7 @@ def _depth(_: click.Context, __: click.Parameter, value: str | None) -> int | st
 @click.option(
     "--max-depth",
     metavar="N",
-    callback=_depth,
+    callback=_parse_depth,
     help="Maximum depth to draw, where the root has depth 0, or 'all'.  [default: as much as is "
     "readable]",
 )
@@ -272,7 +272,7 @@ def plot_command(model: str, output: Path, tree: int, max_depth: int | None, lan
     from treekit.model.model_file import load
     from treekit.plot import plot, suffix_of, written
 
-    check_place(output, model)
+    check_output_path(output, model)
     suffix = suffix_of(output)
     loaded = load(model)
     if tree > loaded.n_trees:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from treekit.cli.terminal import check_place
+from treekit.cli.terminal import check_output_path
 
 __all__ = [
     "export_command",
@@ -42,12 +42,12 @@ def _print_settings(target: str | None) -> None:
     from treekit import registry
     from treekit.cli.terminal import print_table
     from treekit.contracts import Exporter
-    from treekit.export.languages import target_named
+    from treekit.export.languages import find_exporter
     from treekit.settings import help_rows
 
     exporters = [part.record for part in registry.components("exporter")]
     if target is not None:
-        exporters = [target_named(target, {})]
+        exporters = [find_exporter(target, {})]
     print_table(
         ["target", "setting", "accepts", "default", "meaning"],
         [
@@ -94,29 +94,29 @@ def export_command(
     if help_settings:
         _print_settings(target)
         return
-    from treekit.cli.terminal import shown
+    from treekit.cli.terminal import escape_text
     from treekit.export import export
-    from treekit.export.c.tables import sizes_in
-    from treekit.export.languages import target_named
+    from treekit.export.c.tables import summarize_sizes
+    from treekit.export.languages import find_exporter
     from treekit.model.model_file import load
     from treekit.settings import parse_assignments
 
     given = dict(assignment.partition("=")[::2] for assignment in assignments)
-    exporter = target_named(target, given)
-    for place in _places(output, exporter.suffix):
-        check_place(place, model)
+    exporter = find_exporter(target, given)
+    for place in _list_output_paths(output, exporter.suffix):
+        check_output_path(place, model)
     where = f"exporter {exporter.name!r}"
     settings = parse_assignments(exporter.settings, assignments, where)
     paths = export(load(model), exporter, output, **settings)
     for path in paths:
-        click.echo(shown(path))
+        click.echo(escape_text(path))
     for header in paths:
         text = header.read_bytes().decode(errors="replace") if header.suffix == ".h" else ""
-        if sizes := sizes_in(text):
+        if sizes := summarize_sizes(text):
             click.echo(sizes, err=True)  # stdout lists files only
 
 
-def _places(output: Path, suffix: str) -> list[Path]:
+def _list_output_paths(output: Path, suffix: str) -> list[Path]:
     """Return the files that an export may write, also if `output` has no suffix."""
     if suffix.startswith("/"):
         folder = output.parent if output.name == suffix[1:] else output
@@ -204,17 +204,17 @@ def verify_command(
     such as out/m.* can be given.
     """
     from treekit.cli.terminal import print_report
-    from treekit.kernels.compile import compile_notice
+    from treekit.kernels.compile import announce_compilation
     from treekit.model.model_file import load
     from treekit.verify import verify
 
-    paths = [path for path in map(Path, artifacts) if not _passed_over(path, model, artifacts)]
+    paths = [path for path in map(Path, artifacts) if not _is_skipped(path, model, artifacts)]
     if not paths:
         raise click.UsageError("no artifact among the given files; name at least one")
     if certificate is not None:
         headers = [path.with_suffix(".h") for path in paths if path.suffix == ".c"]
-        check_place(certificate, model, *paths, *headers)
-    with compile_notice():
+        check_output_path(certificate, model, *paths, *headers)
+    with announce_compilation():
         report = verify(
             load(model),
             paths,
@@ -231,7 +231,7 @@ def verify_command(
     ctx.exit(report.exit_code)
 
 
-def _passed_over(path: Path, model: str, artifacts: tuple[str, ...]) -> bool:
+def _is_skipped(path: Path, model: str, artifacts: tuple[str, ...]) -> bool:
     """Check for a file that accompanies artifacts: a header, a certificate or the model."""
     if path.suffix == ".h":
         return path.with_suffix(".c") in map(Path, artifacts)
@@ -268,16 +268,16 @@ def import_command(source: str, output: Path, assignments: tuple[str, ...]) -> N
     operator, and scikit-learn trees saved by skops; pickles are never read.  The result
     can be used by all other commands, such as export, rules, verify and predict.
     """
-    from treekit.cli.terminal import shown
+    from treekit.cli.terminal import escape_text
     from treekit.interop import importer_of, read_model
     from treekit.settings import parse_assignments
 
     path = Path(source)
-    check_place(output, source)
+    check_output_path(output, source)
     if not path.is_file():
         raise click.UsageError(f"there is no file {source!r}; check the path")
     importer = importer_of(path)
     where = f"importer {importer.name!r}"
     model = read_model(path, **parse_assignments(importer.settings, assignments, where))
     model.save(output)
-    click.echo(f"{shown(str(output))}: {shown(repr(model))}, read by {importer.name}")
+    click.echo(f"{escape_text(str(output))}: {escape_text(repr(model))}, read by {importer.name}")

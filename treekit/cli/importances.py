@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from treekit.cli.terminal import print_table
-from treekit.cli.train import listed
+from treekit.cli.train import parse_list
 
 if TYPE_CHECKING:
     from treekit.model.model import Model
@@ -43,7 +43,7 @@ __all__ = ["importances_command"]
 @click.option("--weights", metavar="COL", help="Column of row weights.")
 @click.option(
     "--missing-marks",
-    callback=listed,
+    callback=parse_list,
     metavar="A,B,...",
     help="Texts that mean missing, instead of the model's own.",
 )
@@ -70,12 +70,12 @@ def importances_command(
         return
     marks = loaded.schema.missing_marks if missing_marks is None else missing_marks
     found = permutation_importances(loaded, read_rows(table, marks), **options)
-    _print(loaded, found, gains.tolist())
+    _print_importances(loaded, found, gains.tolist())
     if options["out_of_bag"]:
         click.echo("(mean of the single trees, each on its out-of-bag rows)")
 
 
-def _print(model: Model, found: Importances, gains: list[float]) -> None:
+def _print_importances(model: Model, found: Importances, gains: list[float]) -> None:
     name = {"accuracy": "accuracy", "r2": "R squared"}[found.measure]
     rows = zip(model.schema.names, found.mean, found.standard_error, gains, strict=True)
     ordered = sorted(rows, key=lambda row: (-row[1], -row[3]))

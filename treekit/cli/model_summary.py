@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treekit.cli.terminal import heading, print_facts, print_table, shown
+from treekit.cli.terminal import escape_text, print_facts, print_heading, print_table
 
 if TYPE_CHECKING:
     from treekit.data.dataset import Dataset
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from treekit.model.model import Model
 
 __all__ = [
-    "counted",
-    "estimate_of",
+    "describe_estimate",
+    "format_count",
     "print_inspection",
     "print_model",
     "print_training",
 ]
 
-_LEVELS_SHOWN = 8
+_MAX_SHOWN_LEVELS = 8
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """Format a number with a noun: ``1 tree``, ``12,082 trees``, ``2 leaves``."""
     plural = "leaves" if noun == "leaf" else f"{noun}s"
     return f"{number:,} {noun if number == 1 else plural}"
 
 
-def size(model: Model) -> list[tuple[str, str]]:
+def get_size_facts(model: Model) -> list[tuple[str, str]]:
     """Return the numbers of trees, nodes and leaves, and the depth."""
     return [
         ("trees", f"{model.n_trees:,}"),
@@ -42,7 +42,7 @@ def size(model: Model) -> list[tuple[str, str]]:
     ]
 
 
-def _schema_facts(model: Model) -> list[tuple[str, str]]:
+def _get_schema_facts(model: Model) -> list[tuple[str, str]]:
     schema, task = model.schema, model.provenance.get("task")
     nominal = int(schema.nominal.sum())
     parts = f"{schema.n_features - nominal} numeric, {nominal} nominal"
@@ -51,18 +51,24 @@ def _schema_facts(model: Model) -> list[tuple[str, str]]:
     if (
         isinstance(task, dict) and schema.task == "regression"
     ):  # a plugin's task, which predicts named numbers
-        facts += [(shown(str(role)), repr(name)) for role, name in task.items() if role != "name"]
-        return [*facts, ("task", shown(str(task.get("name")))), ("predictions", _some(names))]
+        facts += [
+            (escape_text(str(role)), repr(name)) for role, name in task.items() if role != "name"
+        ]
+        return [
+            *facts,
+            ("task", escape_text(str(task.get("name")))),
+            ("predictions", _join_some(names)),
+        ]
     facts += [("target", name) for name in names]
     if schema.task == "regression":
         return [*facts, ("task", "regression")]
     for output in schema.outputs:
-        classes = _some([repr(label) for label in output.classes])
+        classes = _join_some([repr(label) for label in output.classes])
         facts.append(("task", f"classification: {len(output.classes)} classes, {classes}"))
     return facts
 
 
-def _policies(model: Model) -> list[tuple[str, str]]:
+def _get_policy_facts(model: Model) -> list[tuple[str, str]]:
     """Return the policies for cells, votes and misclassification costs (true>predicted)."""
     facts: list[tuple[str, str]] = [("missing", model.missing), ("unknown", model.unknown)]
     if model.combine == "sum":
@@ -75,40 +81,40 @@ def _policies(model: Model) -> list[tuple[str, str]]:
         labels = [repr(label) for label in model.schema.classes]
         costs = [
             f"{true}>{predicted}={model.costs[i, j]}"
-            for i, true in enumerate(labels[: _LEVELS_SHOWN + 1])
-            for j, predicted in enumerate(labels[: _LEVELS_SHOWN + 1])
+            for i, true in enumerate(labels[: _MAX_SHOWN_LEVELS + 1])
+            for j, predicted in enumerate(labels[: _MAX_SHOWN_LEVELS + 1])
             if i != j
         ]
-        facts.append(("costs", _some(costs)))
+        facts.append(("costs", _join_some(costs)))
     return facts
 
 
-def _some(texts: list[str]) -> str:
-    more = len(texts) - _LEVELS_SHOWN
-    return ", ".join(texts[:_LEVELS_SHOWN]) + (f" and {more} more" if more > 0 else "")
+def _join_some(texts: list[str]) -> str:
+    more = len(texts) - _MAX_SHOWN_LEVELS
+    return ", ".join(texts[:_MAX_SHOWN_LEVELS]) + (f" and {more} more" if more > 0 else "")
 
 
 def print_training(model: Model, dataset: Dataset) -> None:
     """Print a summary of the training table."""
-    heading("trained on")
-    print_facts([("rows", f"{dataset.n_rows:,}"), *_schema_facts(model)])
+    print_heading("trained on")
+    print_facts([("rows", f"{dataset.n_rows:,}"), *_get_schema_facts(model)])
 
 
 def print_model(model: Model) -> None:
     """Print the size, the main settings and the results of training."""
-    heading("model")
-    print_facts(size(model))
-    heading("settings")
-    print_facts(_chosen(model))
-    found = list(provenance(model.provenance, components=False))
+    print_heading("model")
+    print_facts(get_size_facts(model))
+    print_heading("settings")
+    print_facts(_list_chosen_settings(model))
+    found = list(iterate_provenance(model.provenance, components=False))
     if found:
-        heading("training results")
+        print_heading("training results")
         print_facts(found)
-    heading("estimated score on new rows")
-    click.echo(f"  {estimate_of(model)}")
+    print_heading("estimated score on new rows")
+    click.echo(f"  {describe_estimate(model)}")
 
 
-def estimate_of(model: Model) -> str:
+def describe_estimate(model: Model) -> str:
     """Return the estimate of the score on new rows made in training, and its method."""
     found, schema = model.provenance, model.schema
     oob, pruned = found.get("oob"), found.get("pruner")
@@ -123,26 +129,26 @@ def estimate_of(model: Model) -> str:
         also = " (optimistic: trees were pruned on them)" if pruned_on else ""
         return f"{score}, out of bag on {oob['rows']:,} rows{also}"
     if isinstance(pruned, dict):
-        risk, how = _pruner_risk(found, pruned)
+        risk, how = _find_pruner_risk(found, pruned)
         weighed = model.settings.get("class_weight") or model.settings.get("priors")
         if risk is None:
-            return how or _estimate_remedy(model)
+            return how or _suggest_evaluation(model)
         if schema.task == "regression":
             return f"mean loss {risk:.6g}, {how}"
         if model.costs is not None:
             return f"mean cost {risk:.6g}, {how}"
         return f"{'weighted ' if weighed else ''}accuracy {1 - risk:.4f}, {how}"
-    return _estimate_remedy(model)
+    return _suggest_evaluation(model)
 
 
-def _estimate_remedy(model: Model) -> str:
+def _suggest_evaluation(model: Model) -> str:
     if model.schema.more:
         return "not estimated"
     target = model.schema.outputs[0].name
     return f"not estimated; run: treekit evaluate TABLE --target {target!r} --like MODEL"
 
 
-def _pruner_risk(found: dict[str, Any], pruned: dict[str, Any]) -> tuple[float | None, str]:
+def _find_pruner_risk(found: dict[str, Any], pruned: dict[str, Any]) -> tuple[float | None, str]:
     """Return the risk that a built-in pruner reported for the chosen tree, and its method."""
     optimistic = "optimistic: it selected the pruned tree"
     if "weight_judged_by" in pruned:
@@ -160,7 +166,7 @@ def _pruner_risk(found: dict[str, Any], pruned: dict[str, Any]) -> tuple[float |
     return None, ""
 
 
-def _chosen(model: Model) -> list[tuple[str, str]]:
+def _list_chosen_settings(model: Model) -> list[tuple[str, str]]:
     """Return the settings with other values than the defaults, and components and seed."""
     from treekit.training.settings import SETTINGS
 
@@ -170,21 +176,21 @@ def _chosen(model: Model) -> list[tuple[str, str]]:
     idle = () if settings.get("ensemble") == "forest" else ("trees", "bootstrap", "oob")
     return [
         (key, text)
-        for key, text in _settings(model)
+        for key, text in _list_settings(model)
         if key in always or (key not in idle and ("." in key or settings[key] != defaults.get(key)))
     ]
 
 
-def _settings(model: Model) -> list[tuple[str, str]]:
+def _list_settings(model: Model) -> list[tuple[str, str]]:
     """Return all settings, as values that ``--set`` accepts."""
-    return [(key, _setting(model, key, value)) for key, value in model.settings.items()]
+    return [(key, _format_setting(model, key, value)) for key, value in model.settings.items()]
 
 
-def _setting(model: Model, key: str, value: Any) -> str:
-    from treekit.training.class_weights import label_names, written
+def _format_setting(model: Model, key: str, value: Any) -> str:
+    from treekit.training.class_weights import format_named_numbers, get_label_names
 
     if key == "costs" and model.costs is not None:
-        names = label_names(model.schema.classes)
+        names = get_label_names(model.schema.classes)
         rows = zip(names, model.costs.tolist(), strict=True)
         pairs = (
             (true, predicted, cost)
@@ -193,11 +199,13 @@ def _setting(model: Model, key: str, value: Any) -> str:
         )
         value = {f"{true}>{other}": cost for true, other, cost in pairs if true != other}
     if isinstance(value, dict) and all(type(number) in (int, float) for number in value.values()):
-        return shown(written(value))
-    return _value(value)
+        return escape_text(format_named_numbers(value))
+    return _format_value(value)
 
 
-def provenance(found: dict[str, Any], *, components: bool = True) -> Iterator[tuple[str, str]]:
+def iterate_provenance(
+    found: dict[str, Any], *, components: bool = True
+) -> Iterator[tuple[str, str]]:
     """Yield pairs of names and values, those of nested objects under dotted names.
 
     A file's provenance may be any JSON: no structure is assumed.
@@ -206,17 +214,17 @@ def provenance(found: dict[str, Any], *, components: bool = True) -> Iterator[tu
         if key in ("components", "treekit", "training_table") and not components:
             continue
         if key == "components" and isinstance(value, list):
-            yield from map(_component, value)
+            yield from map(_format_component, value)
         elif isinstance(value, dict):
             for name, part in value.items():
-                size = _n_rows(part)
-                text = _value(part) if size is None else counted(size, "row")
+                size = _count_rows(part)
+                text = _format_value(part) if size is None else format_count(size, "row")
                 yield f"{key}.{name}", text
         else:
-            yield key, _value(value)
+            yield key, _format_value(value)
 
 
-def _n_rows(value: Any) -> int | None:
+def _count_rows(value: Any) -> int | None:
     """Return the length of a table (a dict of lists of equal length), None for anything else."""
     if not isinstance(value, dict) or not all(isinstance(part, list) for part in value.values()):
         return None
@@ -228,51 +236,53 @@ def _print_tables(found: dict[str, Any]) -> None:
     """Print the tables in a provenance, such as the sequence of pruned trees."""
     for key, parts in found.items():
         for name, table in parts.items() if isinstance(parts, dict) else ():
-            if _n_rows(table) is not None:
+            if _count_rows(table) is not None:
                 click.echo()
-                heading(f"{key}.{name}")
+                print_heading(f"{key}.{name}")
                 rows = zip(*table.values(), strict=True)
-                print_table(list(table), [[_value(cell) for cell in row] for row in rows])
+                print_table(list(table), [[_format_value(cell) for cell in row] for row in rows])
 
 
-def _component(value: Any) -> tuple[str, str]:
+def _format_component(value: Any) -> tuple[str, str]:
     if not isinstance(value, dict):
-        return "component", _value(value)
+        return "component", _format_value(value)
     part = {key: str(value.get(key, "")) for key in ("kind", "name", "distribution", "version")}
     source = f"{part['distribution']} {part['version']}".strip()
     return part["kind"] or "component", f"{part['name']} ({source or 'given as a record'})"
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, str):
-        return shown(value)
+        return escape_text(value)
     return "none" if value is None else json.dumps(value, ensure_ascii=False, default=repr)
 
 
 def print_columns(schema: Schema) -> None:
     """Print the input columns of a model."""
-    heading("columns")
+    print_heading("columns")
     print_table(
         ["column", "kind", "levels"],
-        [[c.name, c.kind, _some([repr(level) for level in c.levels])] for c in schema.columns],
+        [[c.name, c.kind, _join_some([repr(level) for level in c.levels])] for c in schema.columns],
     )
 
 
 def print_inspection(model: Model) -> None:
     """Print the contents of a model file, except for the trees."""
-    heading("schema")
-    print_facts([*_schema_facts(model), ("type", model.schema.dtype), *_policies(model)])
+    print_heading("schema")
+    print_facts(
+        [*_get_schema_facts(model), ("type", model.schema.dtype), *_get_policy_facts(model)]
+    )
     click.echo()
     print_columns(model.schema)
     click.echo()
-    heading("model")
-    print_facts(size(model))
+    print_heading("model")
+    print_facts(get_size_facts(model))
     for name, pairs in (
-        ("settings", _settings(model)),
-        ("provenance", list(provenance(model.provenance))),
+        ("settings", _list_settings(model)),
+        ("provenance", list(iterate_provenance(model.provenance))),
     ):
         if pairs:
             click.echo()
-            heading(name)
+            print_heading(name)
             print_facts(pairs)
     _print_tables(model.provenance)

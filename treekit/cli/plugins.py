@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treekit.cli.terminal import heading, print_table, shown
+from treekit.cli.terminal import escape_text, print_heading, print_table
 from treekit.errors import SettingError, TreekitWarning
 from treekit.settings import parse_assignments, suggestion
 
@@ -55,14 +55,14 @@ def new_command(name: str, kind: str, directory: Path) -> None:
 
     made = new_plugin(name, kind, directory)
     for file in made.files:
-        click.echo(shown(made.folder / file))
+        click.echo(escape_text(made.folder / file))
     click.echo("\nThe package works as created. Next steps:\n")
-    click.echo(f"  cd {_quoted(made.folder)}")
+    click.echo(f"  cd {_quote_path(made.folder)}")
     click.echo("  pip install -e '.[test]'")
     click.echo("  pytest")
 
 
-def _quoted(path: Path) -> str:
+def _quote_path(path: Path) -> str:
     """Quote a path for a shell, so that it is one word and not an option."""
     text = str(path)
     return shlex.quote(f"./{text}" if text.startswith("-") else text)
@@ -91,10 +91,10 @@ def check_command(
     NAME is a component, an entry point or a distribution; all components of the latter two
     are checked.  The exit code is 1 if a law is violated.
     """
-    from treekit.kernels.compile import compile_notice
-    from treekit.testing.report import worded
+    from treekit.kernels.compile import announce_compilation
+    from treekit.testing.report import format_report
 
-    found = _components(name, kind)
+    found = _find_components(name, kind)
     if assignments and len(found) > 1:
         raise SettingError(
             f"--set needs a single component, but {name!r} provides {len(found)}; name one of "
@@ -102,16 +102,16 @@ def check_command(
         )
     broken = 0
     for component in found:
-        with compile_notice():
-            report = _checked(component, assignments, strict)
-        click.echo(worded(report, verbose, _painted))
+        with announce_compilation():
+            report = _check_component(component, assignments, strict)
+        click.echo(format_report(report, verbose, _style_text))
         click.echo()
         broken += not report.ok
     if broken:
         ctx.exit(1)
 
 
-def _components(name: str, kind: str | None) -> list[Component]:
+def _find_components(name: str, kind: str | None) -> list[Component]:
     """Return the components with this name, else those of this plugin or distribution."""
     from treekit import registry
 
@@ -129,12 +129,12 @@ def _components(name: str, kind: str | None) -> list[Component]:
     )
 
 
-def _checked(component: Component, assignments: tuple[str, ...], strict: bool) -> Report:
+def _check_component(component: Component, assignments: tuple[str, ...], strict: bool) -> Report:
     import treekit.testing as kit
-    from treekit.record_checks import declared_settings
+    from treekit.record_checks import list_settings
 
     where = f"{component.kind} {component.name!r}"
-    settings = parse_assignments(declared_settings(component.record), assignments, where)
+    settings = parse_assignments(list_settings(component.record), assignments, where)
     check: Any = getattr(kit, f"check_{component.kind}")
     report: Report = check(component.record, settings, strict=strict, fail=False)
     return report
@@ -150,8 +150,8 @@ _STYLES: dict[str, dict[str, Any]] = {
 }
 
 
-def _painted(text: str, role: str) -> str:
-    return click.style(shown(text), **_STYLES[role])
+def _style_text(text: str, role: str) -> str:
+    return click.style(escape_text(text), **_STYLES[role])
 
 
 # ---------------------------------------------------------------- treekit plugins
@@ -181,6 +181,6 @@ def plugins_command() -> None:
     faults += registry.faults()
     if faults:
         click.echo()
-        heading("faults")
+        print_heading("faults")
         for fault in faults:
-            click.echo(f"  {shown(fault)}")
+            click.echo(f"  {escape_text(fault)}")

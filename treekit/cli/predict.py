@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treekit.cli.terminal import check_place, write_text
-from treekit.cli.train import listed
+from treekit.cli.terminal import check_output_path, write_text
+from treekit.cli.train import parse_list
 from treekit.errors import DataError
 
 if TYPE_CHECKING:
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
     from treekit.model.model import Model
 
 __all__ = [
-    "answers",
+    "compute_scores",
     "inspect_command",
     "predict_command",
-    "quality",
+    "predict_table",
     "read_rows",
-    "summed",
+    "sum_leaf_values",
 ]
 
 
 # ---------------------------------------------------------------- inspect and predict
 
-_ROWS_A_PIECE = 10_000
+_ROWS_PER_PIECE = 10_000
 """Number of rows formatted as CSV at once."""
-_ROWS_A_BLOCK = 200_000
+_ROWS_PER_BLOCK = 200_000
 """Number of rows of a large file scored at once."""
 
-_output = click.option(
+_output_option = click.option(
     "-o",
     "--output",
     metavar="FILE",
@@ -59,11 +59,11 @@ def inspect_command(model: str) -> None:
 @click.command("predict", short_help="Predict the rows of a table.")
 @click.argument("model")
 @click.argument("table")
-@_output
+@_output_option
 @click.option("--proba", is_flag=True, help="Add the probability of each class.")
 @click.option(
     "--missing-marks",
-    callback=listed,
+    callback=parse_list,
     metavar="A,B,...",
     help="Texts that mean missing, instead of those of the model.",
 )
@@ -93,7 +93,7 @@ def predict_command(
     models the columns are the outputs of the model.
     """
     if url is not None:
-        _predict_there(model, table, output, proba, missing_marks, (url, token_file, ca_file))
+        _predict_remotely(model, table, output, proba, missing_marks, (url, token_file, ca_file))
         return
     for name, given in (("--token-file", token_file), ("--ca-file", ca_file)):
         if given is not None:
@@ -101,15 +101,15 @@ def predict_command(
     from treekit.model.model_file import load
 
     if output is not None:
-        check_place(output, model, table)
+        check_output_path(output, model, table)
     loaded = load(model)
     if proba and loaded.schema.task == "regression":
         raise click.UsageError(f"{model!r} predicts a number, not classes; leave --proba out")
     marks = loaded.schema.missing_marks if missing_marks is None else missing_marks
-    write_text(_answers(loaded, read_rows(table, marks), proba), output)
+    write_text(_iterate_predictions(loaded, read_rows(table, marks), proba), output)
 
 
-def _predict_there(
+def _predict_remotely(
     name: str,
     table: str,
     output: Path | None,
@@ -118,58 +118,58 @@ def _predict_there(
     server: tuple[str, str | None, str | None],
 ) -> None:
     """Predict with a model on a server, given by URL, token file and CA file."""
-    from treekit.serve.client import Client, read_token, remote_model
+    from treekit.serve.client import Client, open_remote_model, read_token
 
     url, token_file, ca_file = server
     if output is not None:
-        check_place(output, *(given for given in (table, token_file, ca_file) if given))
+        check_output_path(output, *(given for given in (table, token_file, ca_file) if given))
     client = Client(url, None if token_file is None else read_token(token_file), ca_file)
     try:
-        model = remote_model(client, name)
-        if proba and not model.proba:
+        model = open_remote_model(client, name)
+        if proba and not model.has_probabilities:
             raise click.UsageError(f"{name!r} has no known classes; leave --proba out")
-        marks = model.marks if missing_marks is None else missing_marks
-        lines = model.lines(read_rows(table, marks), proba=proba)
-        write_text(map(_csv_lines, lines), output)
+        marks = model.missing_marks if missing_marks is None else missing_marks
+        lines = model.predict_lines(read_rows(table, marks), proba=proba)
+        write_text(map(_format_csv, lines), output)
     finally:
         client.close()
 
 
-def _answers(model: Model, table: Table, proba: bool) -> Iterator[str]:
+def _iterate_predictions(model: Model, table: Table, proba: bool) -> Iterator[str]:
     from treekit.data.schema import level_text
 
     outputs = model.schema.outputs
     header = [output.name for output in outputs]
     if proba:
         header += [f"{o.name}={level_text(label)}" for o in outputs for label in o.classes]
-    yield _csv_lines([header])
-    for block in table.blocks(_ROWS_A_BLOCK):
-        sums = summed(model, block)
-        for first in range(0, len(sums), _ROWS_A_PIECE):
-            yield _lines(model, sums[first : first + _ROWS_A_PIECE], proba)
+    yield _format_csv([header])
+    for block in table.iterate_blocks(_ROWS_PER_BLOCK):
+        sums = sum_leaf_values(model, block)
+        for first in range(0, len(sums), _ROWS_PER_PIECE):
+            yield _format_predictions(model, sums[first : first + _ROWS_PER_PIECE], proba)
 
 
-def _lines(model: Model, sums: npt.NDArray[np.int64], proba: bool) -> str:
+def _format_predictions(model: Model, sums: npt.NDArray[np.int64], proba: bool) -> str:
     """Format predictions as CSV lines, from summed leaf values (rows, outputs)."""
-    from treekit.model.scoring import decide, probabilities
+    from treekit.model.scoring import compute_probabilities, predict_from_sums
 
-    predicted = decide(model, sums)
+    predicted = predict_from_sums(model, sums)
     columns = predicted.T.tolist() if model.schema.more else [predicted.tolist()]
     if proba:
-        shares = probabilities(model, sums)
+        shares = compute_probabilities(model, sums)
         for block in shares if model.schema.more else [shares]:
             columns += block.T.tolist()
-    return _csv_lines(list(zip(*columns, strict=True)))
+    return _format_csv(list(zip(*columns, strict=True)))
 
 
-class _Lines(list[str]):
+class _LineWriter(list[str]):
     """A list of lines that `csv.writer` can write to."""
 
     write = list.append
 
 
-def _csv_lines(rows: list[Any]) -> str:
-    lines = _Lines()
+def _format_csv(rows: list[Any]) -> str:
+    lines = _LineWriter()
     csv.writer(lines).writerows(rows)  # with lineterminator="\n" a "\r" would not be quoted
     return "".join([line[:-2] + "\n" for line in lines])
 
@@ -177,7 +177,7 @@ def _csv_lines(rows: list[Any]) -> str:
 # ---------------------------------------------------------------- scoring
 
 
-def summed(model: Model, table: Table) -> npt.NDArray[np.int64]:
+def sum_leaf_values(model: Model, table: Table) -> npt.NDArray[np.int64]:
     """Compute summed leaf values in fixed-point units, using the table's marks of missing cells.
 
     Returns
@@ -185,7 +185,7 @@ def summed(model: Model, table: Table) -> npt.NDArray[np.int64]:
     (rows, outputs) int64
     """
     from treekit.data.encoding import encode_rows
-    from treekit.model.scoring import sums
+    from treekit.model.scoring import sum_leaf_values
 
     matrix = encode_rows(
         table,
@@ -194,17 +194,17 @@ def summed(model: Model, table: Table) -> npt.NDArray[np.int64]:
         unknown=model.unknown,
         missing_marks=table.missing,
     )
-    return sums(model, matrix)
+    return sum_leaf_values(model, matrix)
 
 
-def answers(model: Model, table: Table) -> npt.NDArray[Any]:
+def predict_table(model: Model, table: Table) -> npt.NDArray[Any]:
     """Predict labels or numbers: (rows,)."""
-    from treekit.model.scoring import decide
+    from treekit.model.scoring import predict_from_sums
 
-    return decide(model, summed(model, table))
+    return predict_from_sums(model, sum_leaf_values(model, table))
 
 
-def quality(model: Model, table: Table) -> list[tuple[str, float]]:
+def compute_scores(model: Model, table: Table) -> list[tuple[str, float]]:
     """Compute ``("accuracy", share)`` or ``("R squared", value)`` for each target.
 
     Raises
@@ -212,14 +212,14 @@ def quality(model: Model, table: Table) -> list[tuple[str, float]]:
     DataError
         If the table lacks a target column, or a target cell is missing.
     """
-    from treekit.training.tasks import refuse_answers
+    from treekit.training.tasks import check_scorable
 
-    refuse_answers(model, "accuracy or R squared")
+    check_scorable(model, "accuracy or R squared")
     outputs = model.schema.outputs
     for output in outputs:
-        table.index(output.name, "target column")
-    given = answers(model, table).reshape(table.n_rows, -1)
-    found = [_quality(model, table, k, given[:, k]) for k in range(len(outputs))]
+        table.find_column(output.name, "target column")
+    given = predict_table(model, table).reshape(table.n_rows, -1)
+    found = [_compute_score(model, table, k, given[:, k]) for k in range(len(outputs))]
     if len(outputs) == 1:
         return found
     return [
@@ -227,11 +227,13 @@ def quality(model: Model, table: Table) -> list[tuple[str, float]]:
     ]
 
 
-def _quality(model: Model, table: Table, k: int, given: npt.NDArray[Any]) -> tuple[str, float]:
+def _compute_score(
+    model: Model, table: Table, k: int, given: npt.NDArray[Any]
+) -> tuple[str, float]:
     """Compute the score of target k for the predictions `given` (rows,)."""
     import numpy as np
 
-    from treekit.data.features import level_codes, numeric_cells
+    from treekit.data.features import convert_to_numbers, encode_levels
     from treekit.data.schema import level_text
 
     output = model.schema.outputs[k]
@@ -239,11 +241,11 @@ def _quality(model: Model, table: Table, k: int, given: npt.NDArray[Any]) -> tup
     if model.schema.task == "classification":
         # Compared as text: files have no types, and labels unknown to the model count as wrong.
         texts = [level_text(label) or "" for label in output.classes]
-        actual = level_codes(table, target, texts)
+        actual = encode_levels(table, target, texts)
         gone = actual == -1
         right = actual == [texts.index(level_text(label) or "") for label in given.tolist()]
     else:
-        number = numeric_cells(table, target).astype(np.float64)
+        number = convert_to_numbers(table, target).astype(np.float64)
         gone = np.isnan(number)
     if gone.any():
         raise DataError(

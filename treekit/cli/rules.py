@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from treekit.cli.predict import read_rows
-from treekit.cli.terminal import check_place, shown, write_text
-from treekit.cli.train import listed
+from treekit.cli.terminal import check_output_path, escape_text, write_text
+from treekit.cli.train import parse_list
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,7 +39,7 @@ language_option = click.option(
 )
 
 
-def _forms(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
+def _check_form(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
     """Check the name of an output form; the forms are imported only when one is given."""
     del ctx
     from treekit.documents import FORMS
@@ -60,7 +60,7 @@ def _forms(ctx: click.Context, param: click.Parameter, name: str | None) -> str 
 )
 @click.option(
     *("--as", "form"),
-    callback=_forms,
+    callback=_check_form,
     metavar="FORM",
     help="text, markdown, html, json, csv, sql, sql-duckdb, sql-postgres, dmn, pmml or "
     "pmml-rules.  Default: by the suffix of FILE (.md, .html, .json, .csv, .sql, .dmn, .pmml), "
@@ -87,7 +87,7 @@ def _forms(ctx: click.Context, param: click.Parameter, name: str | None) -> str 
 @click.option("--title", default="", metavar="TEXT", help="Title of the document.")
 @click.option(
     "--missing-marks",
-    callback=listed,
+    callback=parse_list,
     metavar="A,B,...",
     help="Texts that mean missing in tables, instead of those of the model.",
 )
@@ -106,35 +106,35 @@ def rules_command(**given: Any) -> None:
     """  # noqa: D301  # \b keeps click from rewrapping the lines
     from treekit.model.model_file import load
 
-    given["form"] = _form(given)
-    _check(given)
+    given["form"] = _choose_form(given)
+    _check_options(given)
     tables = filter(None, (given["table"], given["against"]))
     if given["output"] is not None:
-        check_place(given["output"], given["model"], *tables)
+        check_output_path(given["output"], given["model"], *tables)
     model = load(given["model"])
     if given["tree"] is not None and given["tree"] > model.n_trees:
         raise click.UsageError(
             f"there is no tree {given['tree']}; {given['model']!r} has {model.n_trees}"
         )
-    write_text(_pieces(model, given), given["output"])
+    write_text(_generate_output(model, given), given["output"])
 
 
-def _form(given: dict[str, Any]) -> str:
+def _choose_form(given: dict[str, Any]) -> str:
     """Return the given form, or the one of the output's suffix; reports are text."""
-    from treekit.documents.files import form_of
+    from treekit.documents.files import infer_form
 
-    if given["form"] is not None or given["output"] is None or _reports(given):
+    if given["form"] is not None or given["output"] is None or _list_reports(given):
         return given["form"] or "text"
-    return form_of(given["output"])
+    return infer_form(given["output"])
 
 
-def _reports(given: dict[str, Any]) -> list[str]:
+def _list_reports(given: dict[str, Any]) -> list[str]:
     return [name for name in ("against", "overlaps") if given[name]]
 
 
-def _check(given: dict[str, Any]) -> None:
+def _check_options(given: dict[str, Any]) -> None:
     """Raise `click.UsageError` for options that cannot be combined."""
-    reports = _reports(given)
+    reports = _list_reports(given)
     if len(reports) == 2:
         raise click.UsageError("--against and --overlaps are two reports; choose one at a time")
     if reports and given["form"] != "text":
@@ -148,43 +148,43 @@ def _check(given: dict[str, Any]) -> None:
         raise click.UsageError("--digits needs rows that must keep their rules: add --table")
 
 
-def _table(given: dict[str, Any], model: Model, name: str) -> Table:
+def _read_table(given: dict[str, Any], model: Model, name: str) -> Table:
     marks = given["missing_marks"]
     return read_rows(given[name], model.schema.missing_marks if marks is None else marks)
 
 
-def _pieces(model: Model, given: dict[str, Any]) -> Iterator[str]:
-    from treekit.documents import listing, written
+def _generate_output(model: Model, given: dict[str, Any]) -> Iterator[str]:
+    from treekit.documents import make_listing, render_listing
     from treekit.rules import overlapping_rules, rounded, rules_against
-    from treekit.rules.language import language
-    from treekit.verify.report import model_sha256
+    from treekit.rules.language import load_language
+    from treekit.verify.report import hash_model
 
-    words = language(given["lang"])
+    words = load_language(given["lang"])
     found = model.rules(decisions=given["decisions"])
-    table = None if given["table"] is None else _table(given, model, "table")
+    table = None if given["table"] is None else _read_table(given, model, "table")
     if given["digits"] is not None and table is not None:
-        found = rounded(found, given["digits"], _matrix(model, table))
+        found = rounded(found, given["digits"], _encode_matrix(model, table))
     tree = None if given["tree"] is None else given["tree"] - 1
     if given["overlaps"]:
         return iter([overlapping_rules(found, tree, table=table).text(words)])
     if given["against"]:
-        return iter([rules_against(found, _table(given, model, "against")).text(words)])
+        return iter([rules_against(found, _read_table(given, model, "against")).text(words)])
     if given["form"] == "text":
         return found.text(tree, words)
-    made = listing(
+    made = make_listing(
         found,
         table=table,
         tree=tree,
         words=words,
         title=given["title"],
         model=model,
-        model_digest=model_sha256(model),
+        model_digest=hash_model(model),
         table_name=Path(given["table"] or "").name,
     )
-    return written(given["form"], made)
+    return render_listing(given["form"], made)
 
 
-def _matrix(model: Model, table: Table) -> npt.NDArray[np.float64]:
+def _encode_matrix(model: Model, table: Table) -> npt.NDArray[np.float64]:
     """Encode rows for the model, also those that its policies reject."""
     from treekit.data.encoding import encode_rows
 
@@ -222,7 +222,7 @@ def _matrix(model: Model, table: Table) -> npt.NDArray[np.float64]:
 @language_option
 @click.option(
     "--missing-marks",
-    callback=listed,
+    callback=parse_list,
     metavar="A,B,...",
     help="Texts that mean missing in tables, instead of those of the model.",
 )
@@ -237,16 +237,18 @@ def simplify_command(**given: Any) -> None:
       treekit simplify forest.treekit train.csv -o list.treekit --method sirus --rules 20
     """  # noqa: D301  # \b keeps click from rewrapping the lines
     from treekit.model.model_file import load
-    from treekit.rules.language import language
+    from treekit.rules.language import load_language
 
-    words = language(given["lang"])
-    check_place(given["output"], *filter(None, (given["model"], given["table"], given["test"])))
+    words = load_language(given["lang"])
+    check_output_path(
+        given["output"], *filter(None, (given["model"], given["table"], given["test"]))
+    )
     model = load(given["model"])
     marks = given["missing_marks"]
     marks = model.schema.missing_marks if marks is None else marks
     table = read_rows(given["table"], marks)
     test = None if given["test"] is None else read_rows(given["test"], marks)
-    learned = _learned(given["method"], model, table, given["rules"], test)
+    learned = _learn_rules(given["method"], model, table, given["rules"], test)
     learned.rules.model(provenance={"simplified": given["method"]}).save(given["output"])
     for line in learned.lines(words):
         click.echo(line)
@@ -254,13 +256,13 @@ def simplify_command(**given: Any) -> None:
     click.echo(f"measured on the rows of {where!r}; written to {str(given['output'])!r}")
 
 
-def _learned(
+def _learn_rules(
     method: str, model: Model, table: Table, rules: int | None, test: Table | None
 ) -> LearnedList:
-    from treekit.kernels.compile import compile_notice
+    from treekit.kernels.compile import announce_compilation
 
     most: dict[str, Any] = {} if rules is None else {"rules": rules}
-    with compile_notice():
+    with announce_compilation():
         if method == "c45rules":
             from treekit.rule_learning.c45rules import c45rules
 
@@ -295,7 +297,7 @@ def _learned(
 @language_option
 @click.option(
     "--missing-marks",
-    callback=listed,
+    callback=parse_list,
     metavar="A,B,...",
     help="Texts that mean missing in the table, instead of those of the model.",
 )
@@ -312,25 +314,27 @@ def revise_command(**given: Any) -> None:
       treekit rules m.treekit -o rules.txt   (then edit rules.txt)
       treekit revise m.treekit rules.txt -o new.treekit --table rows.csv
     """  # noqa: D301  # \b keeps click from rewrapping the lines
-    from treekit.documents.files import edited_rules
+    from treekit.documents.files import load_edited_rules
     from treekit.model.model_file import load
-    from treekit.rules.language import language
-    from treekit.rules.revise import changed, edits, revision
+    from treekit.rules.language import load_language
+    from treekit.rules.revise import changed, edits, revise_and_match
 
-    check_place(given["output"], *filter(None, (given["model"], given["rules"], given["table"])))
+    check_output_path(
+        given["output"], *filter(None, (given["model"], given["rules"], given["table"]))
+    )
     model = load(given["model"])
-    words = language(given["lang"])
-    edited = edited_rules(given["rules"], words)
+    words = load_language(given["lang"])
+    edited = load_edited_rules(given["rules"], words)
     table = None
     if given["table"] is not None:
         marks = given["missing_marks"]
         table = read_rows(given["table"], model.schema.missing_marks if marks is None else marks)
-    after, found = revision(model, edited, table)
+    after, found = revise_and_match(model, edited, table)
     lines = list(edits(found.before, found.after, words)) or [words.say("edit_none")]
     if table is not None:
         for change in changed(model, after, table):
             lines += change.lines(words)
     after.save(given["output"])
     for line in lines:
-        click.echo(shown(line))
+        click.echo(escape_text(line))
     click.echo(f"written to {str(given['output'])!r}")

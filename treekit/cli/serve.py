@@ -28,21 +28,21 @@ Prometheus; "outputs" may also name leaf, rule, contributions and bias):
       "shape": [1, 2], "datatype": "FP32", "data": [1.4, 0.2]}]}'
 """
 
-_CLOSE = """\b
+_EXIT_CODES = """\b
 Exit codes: 0, stopped by Ctrl-C or SIGTERM after answering all requests in progress; 2, the
 server cannot start, for the reason printed; 130 or 143, stopped at once by a second signal,
 or by a signal before it was listening.
 """
 
 
-def _milliseconds(_: click.Context, __: click.Parameter, value: float) -> float:
+def _convert_milliseconds(_: click.Context, __: click.Parameter, value: float) -> float:
     return value / 1000
 
 
 @click.command(
     "serve",
     short_help="Serve models over HTTP and gRPC, with a web page.",
-    epilog=_CLOSE,
+    epilog=_EXIT_CODES,
 )
 @click.argument("sources", metavar="MODEL_OR_FOLDER...", nargs=-1, required=True)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
@@ -113,7 +113,7 @@ def _milliseconds(_: click.Context, __: click.Parameter, value: float) -> float:
     type=click.FloatRange(0, 1000),
     default=2.0,
     show_default=True,
-    callback=_milliseconds,
+    callback=_convert_milliseconds,
     help="Maximum time in milliseconds that a small request waits for a batch.",
 )
 @click.option(
@@ -163,10 +163,10 @@ def serve_command(sources: tuple[str, ...], **options: Any) -> None:
     """
     from treekit.serve.process.run import serve
 
-    serve(settings_of(sources, options))
+    serve(make_serve_settings(sources, options))
 
 
-def settings_of(sources: tuple[str, ...], options: dict[str, Any]) -> Any:
+def make_serve_settings(sources: tuple[str, ...], options: dict[str, Any]) -> Any:
     """Return the server settings for command line options, with defaults for those not given."""
     from treekit.serve.settings import Limits, ServeSettings
 

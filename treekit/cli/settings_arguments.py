@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from treekit.training.settings import Preset
 
 __all__ = [
-    "PARTS",
-    "algorithms_help",
-    "settings_help",
-    "training_settings",
+    "COMPONENT_KINDS",
+    "list_algorithm_rows",
+    "list_setting_rows",
+    "parse_training_settings",
 ]
 
-PARTS = ("criterion", "splitter", "pruner")
+COMPONENT_KINDS = ("criterion", "splitter", "pruner")
 
 
-def training_settings(
+def parse_training_settings(
     options: Mapping[str, str | None], assignments: Sequence[str]
 ) -> dict[str, Any]:
     """Return typed settings, as accepted by `treekit.train`.
@@ -43,24 +43,24 @@ def training_settings(
     from treekit.training.settings import SETTINGS
 
     given = [f"{name}={value}" for name, value in options.items() if value is not None]
-    own: dict[str | None, list[str]] = {kind: [] for kind in (None, *PARTS)}
+    own: dict[str | None, list[str]] = {kind: [] for kind in (None, *COMPONENT_KINDS)}
     own[None] = given
     for text in assignments:
         key = text.partition("=")[0].strip()
         kind, dot, _ = key.partition(".")
-        if dot and kind not in PARTS:
+        if dot and kind not in COMPONENT_KINDS:
             raise SettingError(
                 f"unknown setting {key!r}; a component's own settings begin with "
-                + ", ".join(f"'{part}.'" for part in PARTS)
+                + ", ".join(f"'{part}.'" for part in COMPONENT_KINDS)
             )
         own[kind if dot else None].append(text.strip().partition(".")[2] if dot else text)
     settings = parse_assignments(SETTINGS, own[None], "training")
-    for kind in PARTS:
-        settings |= _component_settings(kind, _chosen(kind, settings), own[kind])
+    for kind in COMPONENT_KINDS:
+        settings |= _parse_component_settings(kind, _get_chosen_name(kind, settings), own[kind])
     return settings
 
 
-def _chosen(kind: str, settings: Mapping[str, Any]) -> str | None:
+def _get_chosen_name(kind: str, settings: Mapping[str, Any]) -> str | None:
     """Return the name of the chosen component of a kind, given or set by the algorithm."""
     from treekit.training.settings import PRESETS
 
@@ -68,11 +68,13 @@ def _chosen(kind: str, settings: Mapping[str, Any]) -> str | None:
         named: str | None = settings.get(kind)
         return named
     algorithm = PRESETS[settings["algorithm"]]
-    return {**algorithm.settings, **algorithm.alone}.get(kind)
+    return {**algorithm.settings, **algorithm.single_tree}.get(kind)
 
 
-def _component_settings(kind: str, name: str | None, assignments: list[str]) -> dict[str, Any]:
-    declared = _declared(kind, name)
+def _parse_component_settings(
+    kind: str, name: str | None, assignments: list[str]
+) -> dict[str, Any]:
+    declared = _get_declared_settings(kind, name)
     if declared is None:
         if assignments:
             raise SettingError(
@@ -84,16 +86,16 @@ def _component_settings(kind: str, name: str | None, assignments: list[str]) -> 
     return {f"{kind}.{key}": value for key, value in values.items()}
 
 
-def _declared(kind: str, name: str | None) -> tuple[Setting, ...] | None:
+def _get_declared_settings(kind: str, name: str | None) -> tuple[Setting, ...] | None:
     """Return the settings of the named component; None if none is chosen by name."""
     if name is None or name == "none" or (kind, name) == ("splitter", "auto"):
         return None
-    from treekit.training.plan import component_settings
+    from treekit.training.plan import get_component_settings
 
-    return component_settings(kind, name)
+    return get_component_settings(kind, name)
 
 
-def settings_help(settings: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+def list_setting_rows(settings: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     """Return the rows of the settings table: name, accepted values, default, meaning.
 
     The defaults are those of the algorithm in `settings`, if one is named.
@@ -101,47 +103,49 @@ def settings_help(settings: Mapping[str, Any]) -> list[tuple[str, str, str, str]
     from treekit.training.settings import PRESETS, SETTINGS
 
     rows = help_rows(SETTINGS)
-    for kind in PARTS:
-        declared = _declared(kind, _chosen(kind, settings))
+    for kind in COMPONENT_KINDS:
+        declared = _get_declared_settings(kind, _get_chosen_name(kind, settings))
         rows += [(f"{kind}.{row[0]}", *row[1:]) for row in help_rows(declared or ())]
     name = settings.get("algorithm")
     if name is None:
         return rows
     algorithm = PRESETS[name]
-    own = {**algorithm.settings, **algorithm.alone, "algorithm": name}
+    own = {**algorithm.settings, **algorithm.single_tree, "algorithm": name}
     for values in algorithm.by_task.values():
-        own |= {key: _by_task(algorithm.by_task, key) for key in values}
+        own |= {key: _format_by_task(algorithm.by_task, key) for key in values}
     return [
-        (key, accepts, _text(own[key]) if key in own else default, meaning)
+        (key, accepts, _format_default(own[key]) if key in own else default, meaning)
         for key, accepts, default, meaning in rows
     ]
 
 
-def algorithms_help() -> list[tuple[str, str, str]]:
+def list_algorithm_rows() -> list[tuple[str, str, str]]:
     """Return the rows of the table of algorithms: name, meaning, settings."""
     from treekit.training.settings import PRESETS
 
     return [
-        (name, algorithm.summary, ", ".join(_settings_of(algorithm)))
+        (name, algorithm.summary, ", ".join(_iterate_settings(algorithm)))
         for name, algorithm in PRESETS.items()
     ]
 
 
-def _settings_of(algorithm: Preset) -> Iterator[str]:
-    for key, value in {**algorithm.settings, **algorithm.alone}.items():
-        yield f"{key}={_text(value)}"
+def _iterate_settings(algorithm: Preset) -> Iterator[str]:
+    for key, value in {**algorithm.settings, **algorithm.single_tree}.items():
+        yield f"{key}={_format_default(value)}"
     for task, values in algorithm.by_task.items():
-        yield from (f"{key}={_text(value)} ({task})" for key, value in values.items())
+        yield from (f"{key}={_format_default(value)} ({task})" for key, value in values.items())
 
 
-def _by_task(by_task: Mapping[Any, Mapping[str, Any]], key: str) -> str:
+def _format_by_task(by_task: Mapping[Any, Mapping[str, Any]], key: str) -> str:
     """Format the values of a setting for each task as one text."""
     return ", ".join(
-        f"{_text(values[key])} ({task})" for task, values in by_task.items() if key in values
+        f"{_format_default(values[key])} ({task})"
+        for task, values in by_task.items()
+        if key in values
     )
 
 
-def _text(value: Any) -> str:
+def _format_default(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Commands",
-    "check_place",
-    "colour_default",
+    "check_output_path",
+    "escape_text",
     "fold_progress",
-    "heading",
+    "get_colour_default",
     "print_facts",
+    "print_heading",
     "print_report",
     "print_table",
     "reading_progress",
-    "shown",
     "tree_progress",
     "write_text",
 ]
@@ -42,7 +42,7 @@ __all__ = [
 # ---------------------------------------------------------------- output
 
 
-def shown(text: object) -> str:
+def escape_text(text: object) -> str:
     """Escape characters that are not printable, for safe output on a terminal.
 
     Names, labels and messages may contain characters that move the cursor or change the
@@ -54,19 +54,19 @@ def shown(text: object) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in string)
 
 
-def colour_default() -> bool | None:
+def get_colour_default() -> bool | None:
     """Return False if colours are disabled (https://no-color.org), else None: on terminals only."""
     return False if os.environ.get("NO_COLOR") else None
 
 
-def heading(text: str) -> None:
+def print_heading(text: str) -> None:
     """Print a heading."""
     click.secho(text, bold=True)
 
 
 def print_facts(facts: Iterable[tuple[str, object]]) -> None:
     """Print names and values, one pair per line, with aligned values."""
-    rows = [(shown(name), shown(value)) for name, value in facts]
+    rows = [(escape_text(name), escape_text(value)) for name, value in facts]
     width = max((len(name) for name, _ in rows), default=0)
     for name, value in rows:
         click.echo(f"  {click.style(f'{name:<{width}}', dim=True)}  {value}")
@@ -74,7 +74,7 @@ def print_facts(facts: Iterable[tuple[str, object]]) -> None:
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table: wrapped on a terminal, else one line per row, for grep and awk."""
-    texts = [[shown(cell) for cell in row] for row in rows]
+    texts = [[escape_text(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         _print_wrapped(head, texts)
         return
@@ -105,22 +105,24 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
-        with _warnings_on_one_line(), _ended_gently():
+        with _print_warnings_on_one_line(), _handle_signals():
             try:
                 return super().invoke(ctx)
             except BrokenPipeError:  # the reader closed the pipe; click exits silently
                 raise
             except KeyboardInterrupt as stop:
                 click.secho("\nstopped", err=True)
-                ctx.exit(128 + (stop.number if isinstance(stop, _Ended) else signal.SIGINT))
+                ctx.exit(
+                    128 + (stop.number if isinstance(stop, _SignalInterrupt) else signal.SIGINT)
+                )
             except (TreekitError, OSError) as error:
                 if ctx.params["debug"]:
                     traceback.print_exc()
-                _complain("Error", "red", _message(error))
+                _print_message("Error", "red", _format_error(error))
                 ctx.exit(2)
 
 
-class _Ended(KeyboardInterrupt):
+class _SignalInterrupt(KeyboardInterrupt):
     """An interrupt by a signal that ends the process, with its number."""
 
     def __init__(self, number: int) -> None:
@@ -129,19 +131,19 @@ class _Ended(KeyboardInterrupt):
 
 
 @contextmanager
-def _ended_gently() -> Iterator[None]:
+def _handle_signals() -> Iterator[None]:
     """Handle SIGTERM and SIGHUP like Ctrl-C, so that temporary files and bars are removed."""
 
-    def end(number: int, frame: object) -> None:
+    def raise_interrupt(number: int, frame: object) -> None:
         del frame
-        raise _Ended(number)
+        raise _SignalInterrupt(number)
 
     before = {}
     if threading.current_thread() is threading.main_thread():
         for name in ("SIGTERM", "SIGHUP"):
             number = getattr(signal, name, None)  # Windows has no SIGHUP
             if number is not None and signal.getsignal(number) == signal.SIG_DFL:
-                before[number] = signal.signal(number, end)
+                before[number] = signal.signal(number, raise_interrupt)
     try:
         yield
     finally:
@@ -149,26 +151,26 @@ def _ended_gently() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _message(error: Exception) -> str:
+def _format_error(error: Exception) -> str:
     if isinstance(error, OSError) and not isinstance(error, TreekitError) and error.strerror:
         place = f"{os.fspath(error.filename)!r}: " if error.filename is not None else ""
         return f"{place}{error.strerror}"
     return str(error)
 
 
-def _complain(what: str, colour: str, message: str) -> None:
+def _print_message(what: str, colour: str, message: str) -> None:
     # Keep the lines of a message, and escape the text of each.
-    text = "\n".join(shown(line) for line in message.splitlines())
+    text = "\n".join(escape_text(line) for line in message.splitlines())
     click.echo(f"{click.style(f'{what}:', fg=colour, bold=True)} {text}", err=True)
 
 
 @contextmanager
-def _warnings_on_one_line() -> Iterator[None]:
+def _print_warnings_on_one_line() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("always", TreekitWarning)
         others = warnings.showwarning
 
-        def show(
+        def show_warning(
             message: Warning | str,
             category: type[Warning],
             filename: str,
@@ -177,18 +179,18 @@ def _warnings_on_one_line() -> Iterator[None]:
             line: str | None = None,
         ) -> None:
             if issubclass(category, TreekitWarning):
-                _complain("Warning", "yellow", " ".join(str(message).split()))
+                _print_message("Warning", "yellow", " ".join(str(message).split()))
             else:
                 others(message, category, filename, lineno, file, line)
 
-        warnings.showwarning = show
+        warnings.showwarning = show_warning
         yield
 
 
 # ---------------------------------------------------------------- files
 
 
-def check_place(path: Path, *inputs: str | Path) -> None:
+def check_output_path(path: Path, *inputs: str | Path) -> None:
     """Check an output path before any work is done.
 
     Raises
@@ -197,7 +199,7 @@ def check_place(path: Path, *inputs: str | Path) -> None:
         If it is a folder, a device or a pipe, or one of the command's `inputs`, also
         through a link.
     """
-    if any(_is_same(path, Path(given)) for given in inputs):
+    if any(_is_same_file(path, Path(given)) for given in inputs):
         raise click.UsageError(
             f"the output {str(path)!r} is an input of this command; choose another name"
         )
@@ -208,7 +210,7 @@ def check_place(path: Path, *inputs: str | Path) -> None:
         raise click.UsageError(f"{str(path)!r} cannot be written: {str(above)!r} is not a folder")
 
 
-def _is_same(output: Path, given: Path) -> bool:
+def _is_same_file(output: Path, given: Path) -> bool:
     """Check whether two paths denote the same file, which need not exist."""
     try:
         return output.samefile(given)
@@ -217,7 +219,7 @@ def _is_same(output: Path, given: Path) -> bool:
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
+def _name_path_in_errors(path: Path) -> Iterator[None]:
     """Name the requested file in errors, instead of the temporary file written first."""
     try:
         yield
@@ -243,14 +245,14 @@ def write_text(pieces: Iterable[str], path: Path | None) -> None:
         If the file cannot be written; an existing file is then unchanged.
     """
     if path is None:
-        _to_stdout(pieces)
+        _write_to_stdout(pieces)
         return
-    check_place(path)
-    with _named(path):
-        _replace(pieces, Path(os.path.realpath(path)))
+    check_output_path(path)
+    with _name_path_in_errors(path):
+        _write_atomically(pieces, Path(os.path.realpath(path)))
 
 
-def _replace(pieces: Iterable[str], place: Path) -> None:
+def _write_atomically(pieces: Iterable[str], place: Path) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     draft = place.with_name(f".{place.name}.{secrets.token_hex(8)}.tmp")
     try:
@@ -264,11 +266,11 @@ def _replace(pieces: Iterable[str], place: Path) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _to_stdout(pieces: Iterable[str]) -> None:
+def _write_to_stdout(pieces: Iterable[str]) -> None:
     if sys.stdout.isatty():  # escape text that could act on the terminal
         for piece in pieces:
             lines = piece.replace("\r\n", "\n").split("\n")  # CSV has \r\n
-            click.echo("\n".join(map(shown, lines)), nl=False)
+            click.echo("\n".join(map(escape_text, lines)), nl=False)
         return
     stream = sys.stdout.buffer
     for piece in pieces:
@@ -282,37 +284,37 @@ def _to_stdout(pieces: Iterable[str]) -> None:
 @contextmanager
 def tree_progress() -> Iterator[Callable[[int, int], None] | None]:
     """Yield a callback for `treekit.train` that draws a bar, or None without a terminal."""
-    with _bar("trees", counted=True) as show:
+    with _show_bar("trees", counted=True) as show:
         yield show
 
 
 @contextmanager
 def fold_progress() -> Iterator[Callable[[int, int], None] | None]:
     """Yield a callback for `treekit.evaluate`; see `tree_progress`."""
-    with _bar("folds", counted=True) as show:
+    with _show_bar("folds", counted=True) as show:
         yield show
 
 
 @contextmanager
 def reading_progress() -> Iterator[Callable[[int, int], None] | None]:
     """Yield a callback for `treekit.data.table.read_table`; see `tree_progress`."""
-    with _bar("reading", counted=False) as show:
+    with _show_bar("reading", counted=False) as show:
         yield show
 
 
 @contextmanager
-def _bar(title: str, *, counted: bool) -> Iterator[Callable[[int, int], None] | None]:
+def _show_bar(title: str, *, counted: bool) -> Iterator[Callable[[int, int], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    bar = _Bar(title, counted)
+    bar = _ProgressBar(title, counted)
     try:
-        yield bar.show
+        yield bar.update_bar
     finally:
-        bar.stop()
+        bar.remove_bar()
 
 
-class _Bar:
+class _ProgressBar:
     """A progress bar drawn from the first step on, so that the compilation notice is above it."""
 
     def __init__(self, title: str, counted: bool) -> None:
@@ -320,7 +322,7 @@ class _Bar:
         self.progress: Progress | None = None
         self.task: TaskID | None = None
 
-    def show(self, done: int, total: int) -> None:
+    def update_bar(self, done: int, total: int) -> None:
         """Update the bar to `done` of `total` steps."""
         if self.progress is None or self.task is None:
             from rich.console import Console
@@ -339,7 +341,7 @@ class _Bar:
             self.progress.start()
         self.progress.update(self.task, completed=done)
 
-    def stop(self) -> None:
+    def remove_bar(self) -> None:
         """Remove the bar."""
         if self.progress is not None:
             self.progress.stop()
@@ -351,6 +353,6 @@ class _Bar:
 def print_report(report: Report) -> None:
     """Print a verification report, with its verdict in green or red."""
     verdict, *rest = str(report).split("\n")
-    click.secho(shown(verdict), fg="green" if report.equal else "red", bold=True)
+    click.secho(escape_text(verdict), fg="green" if report.equal else "red", bold=True)
     for line in rest:
-        click.echo(shown(line))
+        click.echo(escape_text(line))

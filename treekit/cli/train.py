@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treekit.cli.terminal import check_place, print_table
+from treekit.cli.terminal import check_output_path, print_table
 from treekit.errors import DataError, SettingError
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from treekit.model.model import Model
 
 __all__ = [
-    "fitted",
-    "listed",
+    "fit_with_progress",
+    "parse_list",
     "read_dataset",
     "settings_options",
     "table_options",
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-_COMPONENTS = (
+_COMPONENTS_NOTE = (
     "\nAdd --criterion NAME, --splitter NAME or --pruner NAME to list the settings of a component "
     "as well."
 )
@@ -43,14 +43,14 @@ class _TrainCommand(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            remedy = _as_setting(error.option_name, given)
+            remedy = _suggest_setting(error.option_name, given)
             if remedy is None:
                 raise
             message = f"No such option: {error.option_name}; write {remedy}"
             raise click.NoSuchOption(error.option_name, message, ctx=ctx) from None
 
 
-def _as_setting(option: str, args: list[str]) -> str | None:
+def _suggest_setting(option: str, args: list[str]) -> str | None:
     """Return the ``--set`` to use instead of an option that is the name of a setting."""
     from treekit.training.settings import SETTINGS
 
@@ -66,7 +66,7 @@ def _as_setting(option: str, args: list[str]) -> str | None:
     return f"--set {name}={value}"
 
 
-def listed(ctx: click.Context, param: click.Parameter, text: str | None) -> list[str] | None:
+def parse_list(ctx: click.Context, param: click.Parameter, text: str | None) -> list[str] | None:
     """Split text at commas, except within quotes as on a CSV line."""
     del ctx
     if text is None:
@@ -77,18 +77,18 @@ def listed(ctx: click.Context, param: click.Parameter, text: str | None) -> list
         raise click.BadParameter(f'{text!r}: {error}; write a,b or "a,b",c', param=param) from None
 
 
-def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _combine_options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a decorator that adds options in this order."""
 
-    def add(command: Any) -> Any:
+    def add_options(command: Any) -> Any:
         for option in reversed(options):
             command = option(command)
         return command
 
-    return add
+    return add_options
 
 
-settings_options = _together(
+settings_options = _combine_options(
     click.option(
         "--algorithm",
         metavar="NAME",
@@ -111,7 +111,7 @@ settings_options = _together(
 )
 """Options for the most common training settings."""
 
-table_options = _together(
+table_options = _combine_options(
     click.option(
         "--nominal", multiple=True, metavar="COL", help="Read COL as categories.  May be repeated."
     ),
@@ -129,13 +129,13 @@ table_options = _together(
     ),
     click.option(
         "--classes",
-        callback=listed,
+        callback=parse_list,
         metavar="A,B,...",
         help="All class labels in order; ties go to the first.",
     ),
     click.option(
         "--missing-marks",
-        callback=listed,
+        callback=parse_list,
         metavar="A,B,...",
         help="Texts that mean missing, instead of the default ones (NA, NaN, null, ?, ...).",
     ),
@@ -179,47 +179,53 @@ def train_command(**given: Any) -> None:
 
     Text columns are categories, others are numeric; empty cells are missing.
     """
-    from treekit.cli.settings_arguments import algorithms_help, settings_help, training_settings
+    from treekit.cli.settings_arguments import (
+        list_algorithm_rows,
+        list_setting_rows,
+        parse_training_settings,
+    )
 
     names = ("algorithm", "ensemble", "trees", "criterion", "splitter", "pruner", "seed")
-    settings = training_settings({name: given[name] for name in names}, given["assignments"] or ())
+    settings = parse_training_settings(
+        {name: given[name] for name in names}, given["assignments"] or ()
+    )
     if given["help_settings"]:
-        print_table(["setting", "accepts", "default", "meaning"], settings_help(settings))
+        print_table(["setting", "accepts", "default", "meaning"], list_setting_rows(settings))
         click.echo()
-        print_table(["algorithm", "meaning", "its settings"], algorithms_help())
-        click.echo(_COMPONENTS)
+        print_table(["algorithm", "meaning", "its settings"], list_algorithm_rows())
+        click.echo(_COMPONENTS_NOTE)
         return
     if given["like"]:
-        from treekit.training.retrain import settings_like
+        from treekit.training.retrain import get_settings_like
 
-        settings = settings_like(given["like"], settings)
+        settings = get_settings_like(given["like"], settings)
     tables = (given["table"], given["validation"], given["test_table"], given["like"])
-    check_place(given["output"], *filter(None, tables))
-    _train(given, settings)
+    check_output_path(given["output"], *filter(None, tables))
+    _train_and_report(given, settings)
 
 
-def _train(given: dict[str, Any], settings: dict[str, Any]) -> None:
+def _train_and_report(given: dict[str, Any], settings: dict[str, Any]) -> None:
     from treekit.cli.model_summary import print_model, print_training
-    from treekit.cli.predict import quality, read_rows
-    from treekit.training.tasks import answers_numbers
+    from treekit.cli.predict import compute_scores, read_rows
+    from treekit.training.tasks import predicts_numbers
 
-    if given["test_table"] and answers_numbers(settings):
+    if given["test_table"] and predicts_numbers(settings):
         raise SettingError(
             f"the predictions of criterion {settings['criterion']!r} are not columns of a table; "
             "leave --test out, and use the measures of its plugin"
         )
     test = given["test_table"] and read_rows(given["test_table"], given["missing_marks"])
     for target in given["targets"] if test is not None else ():
-        test.index(target, "target column")  # fail now, not after hours of training
+        test.find_column(target, "target column")  # fail now, not after hours of training
     dataset = read_dataset(given, settings, read_rows(given["table"], given["missing_marks"]))
-    model = fitted(dataset, settings, _validation(given, settings, dataset))
+    model = fit_with_progress(dataset, settings, _read_validation(given, settings, dataset))
     model.save(given["output"])
     print_training(model, dataset)
     print_model(model)
     if test is not None:
         click.echo()
         seen = _is_training_table(model, test)
-        for name, value in quality(model, test):
+        for name, value in compute_scores(model, test):
             rows = f"{test.n_rows:,} rows of {given['test_table']!r}"
             click.echo(f"{'training ' * seen}{name} on {rows}: {value:.4f}")
         if seen:
@@ -232,12 +238,12 @@ def _train(given: dict[str, Any], settings: dict[str, Any]) -> None:
 def read_dataset(given: dict[str, Any], settings: dict[str, Any], table: Table) -> Dataset:
     """Make the dataset specified by the options `given`."""
     from treekit.data.dataset import make_dataset
-    from treekit.training.tasks import reading
+    from treekit.training.tasks import get_reading_options
 
     return make_dataset(
         table,
         given["targets"],
-        **reading(settings, given["task"]),
+        **get_reading_options(settings, given["task"]),
         nominal=given["nominal"],
         numeric=given["numeric"],
         ignore=given["ignore"],
@@ -261,7 +267,7 @@ def _is_training_table(model: Model, test: Table) -> bool:
         return False
 
 
-def _validation(
+def _read_validation(
     given: dict[str, Any], settings: dict[str, Any], dataset: Dataset
 ) -> Dataset | None:
     """Read the validation table, encoded by the schema of the training table."""
@@ -275,15 +281,17 @@ def _validation(
         dataset.schema,
         weights=given["weights"],
         unknown=settings.get("unknown", "missing"),
-        beside=dataset.beside,
+        task_columns=dataset.task_columns,
     )
 
 
-def fitted(dataset: Dataset, settings: dict[str, Any], validation: Dataset | None = None) -> Model:
+def fit_with_progress(
+    dataset: Dataset, settings: dict[str, Any], validation: Dataset | None = None
+) -> Model:
     """Train a model, with notices and progress on stderr."""
     from treekit.cli.terminal import tree_progress
-    from treekit.kernels.compile import compile_notice
+    from treekit.kernels.compile import announce_compilation
     from treekit.training import fit
 
-    with compile_notice(), tree_progress() as progress:
+    with announce_compilation(), tree_progress() as progress:
         return fit(dataset, settings, progress, validation).model

@@ -17,20 +17,20 @@ from treekit.components.pruning import Context, Losses, collapse
 from treekit.contracts import PrunerFunctions
 from treekit.errors import SettingError
 from treekit.grow.recipe import GrownTree
-from treekit.kernels.pruning import weakest_links
+from treekit.kernels.pruning import find_weakest_links
 from treekit.model.tree import Tree
 
 __all__ = [
-    "Sequence",
-    "cost_complexity",
-    "pruning_sequence",
+    "PruningSequence",
+    "compute_pruning_sequence",
+    "make_cost_complexity",
 ]
 
 Numbers = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Sequence:
+class PruningSequence:
     """Nested subtrees of the cost-complexity sequence, one for each interval of alpha.
 
     Attributes
@@ -55,7 +55,7 @@ class Sequence:
     held_squares: Numbers
 
 
-def cost_complexity(
+def make_cost_complexity(
     alpha: float | None, rule: str, risk: str, folds: int, holdout: float
 ) -> PrunerFunctions:
     """Prune every link weaker than alpha; choose alpha by cross-validation or a hold-out.
@@ -84,11 +84,11 @@ def cost_complexity(
     """
 
     def after(tree: Tree, context: Context) -> Tree:
-        def sequence(grown: GrownTree) -> Sequence:
-            own = None if risk == "loss" else _impurity_risk(grown, context)
-            return pruning_sequence(grown, context.losses, own)
+        def compute_sequence(grown: GrownTree) -> PruningSequence:
+            own = None if risk == "loss" else _compute_impurity_risk(grown, context)
+            return compute_pruning_sequence(grown, context.losses, own)
 
-        full = sequence(context.grown)
+        full = compute_sequence(context.grown)
         report: dict[str, list[float]] = {
             "alpha": full.alphas.tolist(),
             "leaves": full.leaves.tolist(),
@@ -100,7 +100,7 @@ def cost_complexity(
         if chosen is None:
             if holdout > 0 or context.validated:
                 context.need_holdout("cost_complexity")
-                name, judged = "held", _held_out(full, context)
+                name, judged = "held", _estimate_held_out_risk(full, context)
                 if rule == "one_se" and np.isnan(judged[1]).all():
                     raise SettingError(
                         "rule='one_se' on hold-out rows needs the cost of each row, but this "
@@ -108,9 +108,9 @@ def cost_complexity(
                         "use cross-validation, or set rule='min'"
                     )
             else:
-                name, judged = "cv", _crossed(full, context, sequence, folds)
+                name, judged = "cv", _cross_validate_risk(full, context, compute_sequence, folds)
             report[f"{name}_risk"], report[f"{name}_standard_error"] = (x.tolist() for x in judged)
-            chosen = float(full.alphas[_choose(*judged, rule)])
+            chosen = float(full.alphas[_choose_tree(*judged, rule)])
         context.report["alpha"] = chosen
         context.report["sequence"] = report
         return collapse(tree, full.alpha_of <= chosen * (1.0 + 1e-12))
@@ -118,9 +118,9 @@ def cost_complexity(
     return PrunerFunctions(after=after, holdout=holdout if alpha is None else None)
 
 
-def pruning_sequence(
+def compute_pruning_sequence(
     grown: GrownTree, losses: Losses, node_risk: Numbers | None = None
-) -> Sequence:
+) -> PruningSequence:
     """Compute the pruning sequence of a grown tree.
 
     Parameters
@@ -139,12 +139,12 @@ def pruning_sequence(
     sums = [risk, np.where(infinite, 0.0, held), infinite.astype(float)]
     sums.append(np.full(tree.n_nodes, np.nan) if squares is None else squares)
     # Sums, not yet shares: they are exact, so that equal links compare equal.
-    alpha_of, steps = weakest_links(
+    alpha_of, steps = find_weakest_links(
         tree.kind, tree.first_child, tree.n_children,
         risk if node_risk is None else node_risk, np.array(sums),
     )  # fmt: skip
     weight = losses.weight(grown.stats[0])
-    return Sequence(
+    return PruningSequence(
         alpha_of=alpha_of / weight,
         alphas=steps[0] / weight,
         leaves=steps[1],
@@ -154,7 +154,7 @@ def pruning_sequence(
     )
 
 
-def _impurity_risk(grown: GrownTree, context: Context) -> Numbers:
+def _compute_impurity_risk(grown: GrownTree, context: Context) -> Numbers:
     """Return (nodes,): the criterion's impurity of each node, times its weight."""
     impurity = context.impurity
     if impurity is None:
@@ -166,7 +166,7 @@ def _impurity_risk(grown: GrownTree, context: Context) -> Numbers:
     return np.asarray(grown.tree.weight * own)
 
 
-def _choose(risk: Numbers, error: Numbers, rule: str) -> int:
+def _choose_tree(risk: Numbers, error: Numbers, rule: str) -> int:
     """Return the position of the chosen tree, from each tree's risk and its standard error."""
     best = len(risk) - 1 - int(np.argmin(risk[::-1]))
     if rule == "min":
@@ -174,14 +174,19 @@ def _choose(risk: Numbers, error: Numbers, rule: str) -> int:
     return int(np.flatnonzero(risk <= risk[best] + error[best])[-1])
 
 
-def _held_out(full: Sequence, context: Context) -> tuple[Numbers, Numbers]:
+def _estimate_held_out_risk(full: PruningSequence, context: Context) -> tuple[Numbers, Numbers]:
     """Return each tree's mean risk on the hold-out rows, and its standard error."""
     weight = context.losses.weight(context.held_stats[0])
-    return full.held_risk / weight, _standard_error(full.held_risk, full.held_squares, weight)
+    return full.held_risk / weight, _compute_standard_error(
+        full.held_risk, full.held_squares, weight
+    )
 
 
-def _crossed(
-    full: Sequence, context: Context, sequence: Callable[[GrownTree], Sequence], folds: int
+def _cross_validate_risk(
+    full: PruningSequence,
+    context: Context,
+    sequence: Callable[[GrownTree], PruningSequence],
+    folds: int,
 ) -> tuple[Numbers, Numbers]:
     """Return each tree's cross-validated mean risk, and its standard error.
 
@@ -199,7 +204,7 @@ def _crossed(
         weights.append(context.losses.weight(grown.held_stats[0]))
     weight = sum(weights)
     risk = np.sum(risks, axis=0)
-    error = _standard_error(risk, np.sum(squares, axis=0), weight)
+    error = _compute_standard_error(risk, np.sum(squares, axis=0), weight)
     if np.isnan(error).all():
         # The costs of single rows are unknown: use the spread of the folds' means.
         means = np.array(risks) / np.array(weights)[:, None]
@@ -209,7 +214,7 @@ def _crossed(
     return risk / weight, error
 
 
-def _standard_error(risk: Numbers, squares: Numbers, weight: float) -> Numbers:
+def _compute_standard_error(risk: Numbers, squares: Numbers, weight: float) -> Numbers:
     """Return the standard error of the mean cost of a row.
 
     Breiman et al. 1984, section 3.4.3, and 8.3.2 for regression.  `risk` and `squares` are

@@ -11,17 +11,17 @@ from treekit.contracts import Criterion, CriterionFunctions, Ranks, Setting, Sum
 from treekit.hookspecs import hookimpl
 
 __all__ = [
-    "absolute_error",
-    "entropy",
-    "friedman",
-    "gain_ratio",
-    "gini",
-    "misclassification",
-    "poisson",
-    "quantile_loss",
-    "squared_error",
+    "make_absolute_error",
+    "make_entropy",
+    "make_friedman",
+    "make_gain_ratio",
+    "make_gini",
+    "make_misclassification",
+    "make_poisson",
+    "make_quantile_loss",
+    "make_squared_error",
+    "make_twoing",
     "treekit_criteria",
-    "twoing",
 ]
 
 
@@ -32,30 +32,30 @@ __all__ = [
 def treekit_criteria() -> list[Criterion]:
     """Return the criteria of the literature: classification, then regression."""
     return [
-        Criterion("gini", "classification", gini, summary="Gini index (Breiman et al. 1984)"),
+        Criterion("gini", "classification", make_gini, summary="Gini index (Breiman et al. 1984)"),
         Criterion(
             "entropy",
             "classification",
-            entropy,
+            make_entropy,
             settings=(Setting("base", 2.0, "base of the logarithm", above=1.0),),
             summary="information gain (Quinlan 1986)",
         ),
         Criterion(
             "misclassification",
             "classification",
-            misclassification,
+            make_misclassification,
             summary="misclassification rate (Breiman et al. 1984)",
         ),
         Criterion(
             "twoing",
             "classification",
-            twoing,
+            make_twoing,
             summary="distance between the class shares of the branches (Breiman et al. 1984)",
         ),
         Criterion(
             "gain_ratio",
             "classification",
-            gain_ratio,
+            make_gain_ratio,
             settings=(
                 Setting("slack", 0.0, "bits by which a gain may fall below the average", minimum=0),
                 Setting("mdl", False, "subtract log2(candidate cuts) / weight from numeric gains"),
@@ -86,31 +86,31 @@ def treekit_criteria() -> list[Criterion]:
         Criterion(
             "squared_error",
             "regression",
-            squared_error,
+            make_squared_error,
             summary="decrease in squared error (Breiman et al. 1984)",
         ),
         Criterion(
             "friedman",
             "regression",
-            friedman,
+            make_friedman,
             summary="squared distance between the means of the branches (Friedman 2001)",
         ),
         Criterion(
             "poisson",
             "regression",
-            poisson,
+            make_poisson,
             summary="decrease in half the Poisson deviance, for counts",
         ),
         Criterion(
             "absolute_error",
             "regression",
-            absolute_error,
+            make_absolute_error,
             summary="decrease in absolute error about the median (Breiman et al. 1984)",
         ),
         Criterion(
             "quantile",
             "regression",
-            quantile_loss,
+            make_quantile_loss,
             settings=(
                 Setting(
                     "quantile", 0.5, "quantile level, 0 to 1", minimum=1e-6, maximum=1.0 - 1e-6
@@ -127,7 +127,7 @@ def treekit_criteria() -> list[Criterion]:
 Stats = Any
 
 
-def misclassification() -> CriterionFunctions:
+def make_misclassification() -> CriterionFunctions:
     """Return the misclassification rate, ``1 - max p_k`` (Breiman et al. 1984, page 98).
 
     It is concave but not strictly: a split that changes no label scores 0,
@@ -159,7 +159,7 @@ def misclassification() -> CriterionFunctions:
     return CriterionFunctions(impurity=impurity, score=score)
 
 
-def twoing() -> CriterionFunctions:
+def make_twoing() -> CriterionFunctions:
     """Return twoing, ``p_L p_R / 4 * (sum_k |p(k|L) - p(k|R)|)**2`` (Breiman et al. 1984, p. 104).
 
     With more branches: ``sum_b p_b * (sum_k |p(k|b) - p(k)|)**2 / 4``, where p(k) is over
@@ -173,7 +173,7 @@ def twoing() -> CriterionFunctions:
         for k in range(parent.shape[0]):
             weight += parent[k]
         if children.shape[0] != 2:
-            return _apart(children) / weight
+            return _compute_twoing(children) / weight
         left = 0.0
         right = 0.0
         for k in range(parent.shape[0]):
@@ -189,7 +189,7 @@ def twoing() -> CriterionFunctions:
     return CriterionFunctions(score=score)
 
 
-def _apart(children: Stats) -> float:
+def _compute_twoing(children: Stats) -> float:
     """Compute twoing for any number of branches, times their weight."""
     together = np.zeros(children.shape[1])
     known = 0.0
@@ -215,11 +215,11 @@ def _apart(children: Stats) -> float:
 
 _NO_GAIN = 1e-12  # gains up to this are rounding errors
 _TIE = 1e-9  # relative; gains equal in exact arithmetic differ in their last bits
-_KNOWN = 4096.0
-_TIMES_LOG = np.array([0.0] + [n * math.log(n) for n in range(1, int(_KNOWN) + 1)])
+_TABLE_SIZE = 4096.0
+_N_LOG_N = np.array([0.0] + [n * math.log(n) for n in range(1, int(_TABLE_SIZE) + 1)])
 
 
-def gini() -> CriterionFunctions:
+def make_gini() -> CriterionFunctions:
     """Return the Gini index, ``1 - sum p_k**2`` (Breiman, Friedman, Olshen and Stone 1984, p. 38).
 
     The score is the decrease of the index, written so that a cut costs two
@@ -254,67 +254,69 @@ def gini() -> CriterionFunctions:
     return CriterionFunctions(impurity=impurity, score=score)
 
 
-def _spread(stats: Stats) -> float:
+def _compute_scaled_entropy(stats: Stats) -> float:
     """Compute weight times entropy in nats: ``w log w - sum w_k log w_k``."""
     weight = 0.0
     parts = 0.0
     for k in range(stats.shape[0]):
         if stats[k] > 0.0:
             weight += stats[k]
-            parts += _times_log(stats[k])
-    return _times_log(weight) - parts if weight > 0.0 else 0.0
+            parts += _multiply_by_log(stats[k])
+    return _multiply_by_log(weight) - parts if weight > 0.0 else 0.0
 
 
-def _times_log(weight: float) -> float:
+def _multiply_by_log(weight: float) -> float:
     """Compute ``w log w``.
 
     Small integer weights, the common case, are looked up: a logarithm takes longer.
     """
-    whole = np.int64(min(weight, _KNOWN))
+    whole = np.int64(min(weight, _TABLE_SIZE))
     if float(whole) == weight:
-        return float(_TIMES_LOG[np.uint64(whole)])
+        return float(_N_LOG_N[np.uint64(whole)])
     return weight * math.log(weight) if weight > 0.0 else 0.0
 
 
-def _weight(stats: Stats) -> float:
+def _sum_weight(stats: Stats) -> float:
     weight = 0.0
     for k in range(stats.shape[0]):
         weight += stats[k]
     return weight
 
 
-def _information(parent: Stats, children: Stats) -> float:
+def _compute_information_gain(parent: Stats, children: Stats) -> float:
     """Compute the information gain in nats (Quinlan 1986)."""
     total = 0.0
     parts = 0.0
     for k in range(parent.shape[0]):
         total += parent[k]
-        parts += _times_log(parent[k])
+        parts += _multiply_by_log(parent[k])
     after = 0.0
-    for b in range(children.shape[0]):  # calling `_spread` takes twice the time (measured)
+    for b in range(
+        children.shape[0]
+    ):  # calling `_compute_scaled_entropy` takes twice the time (measured)
         weight = 0.0
         own = 0.0
         for k in range(parent.shape[0]):
             weight += children[b, k]
-            own += _times_log(children[b, k])
-        after += _times_log(weight) - own
-    return (_times_log(total) - parts - after) / total
+            own += _multiply_by_log(children[b, k])
+        after += _multiply_by_log(weight) - own
+    return (_multiply_by_log(total) - parts - after) / total
 
 
-def entropy(base: float = 2.0) -> CriterionFunctions:
+def make_entropy(base: float = 2.0) -> CriterionFunctions:
     """Return the information gain (Quinlan 1986), in bits by default."""
     unit = 1.0 / math.log(base)
 
     def impurity(stats: Stats) -> float:
-        return unit * _spread(stats) / _weight(stats)
+        return unit * _compute_scaled_entropy(stats) / _sum_weight(stats)
 
     def score(parent: Stats, children: Stats) -> float:
-        return unit * _information(parent, children)
+        return unit * _compute_information_gain(parent, children)
 
     return CriterionFunctions(impurity=impurity, score=score)
 
 
-def gain_ratio(
+def make_gain_ratio(
     slack: float = 0.0,
     mdl: bool = False,
     missing_branch: bool = True,
@@ -368,7 +370,7 @@ def gain_ratio(
     least = max(tolerance, _NO_GAIN)
 
     def impurity(stats: Stats) -> float:
-        return _spread(stats) / _weight(stats) / math.log(2.0)
+        return _compute_scaled_entropy(stats) / _sum_weight(stats) / math.log(2.0)
 
     def score(parent: Stats, children: Stats) -> float:
         known = parent.copy()
@@ -376,23 +378,27 @@ def gain_ratio(
             known[k] = 0.0
             for b in range(children.shape[0]):
                 known[k] += children[b, k]
-        total, present = _weight(parent), _weight(known)
+        total, present = _sum_weight(parent), _sum_weight(known)
         reference = total if missing_branch else present
-        split = _split_information(children, reference, reference - present)
-        return _information(known, children) * present / total / split if split > 0.0 else 0.0
+        split = _compute_split_information(children, reference, reference - present)
+        return (
+            _compute_information_gain(known, children) * present / total / split
+            if split > 0.0
+            else 0.0
+        )
 
     def choose(gains: Stats, scores: Stats, levels: Stats) -> int:
-        average = _average(gains, levels, least, many_levels) - slack
+        average = _average_gains(gains, levels, least, many_levels) - slack
         best = -1
         bar = 0.0 if tolerance > 0.0 else -math.inf
         for f in range(gains.shape[0]):
-            enough = _is_offered(gains[f], levels[f], least) and gains[f] >= average
+            enough = _has_split(gains[f], levels[f], least) and gains[f] >= average
             if enough and scores[f] > bar:
                 best = f
                 bar = scores[f] + max(tolerance, _TIE * abs(scores[f]))
         return best
 
-    penalty = _candidates_penalty if mdl else None
+    penalty = _compute_penalty if mdl else None
     return CriterionFunctions(
         impurity=impurity,
         score=score,
@@ -403,11 +409,11 @@ def gain_ratio(
     )
 
 
-def _split_information(children: Stats, whole: float, missing: float) -> float:
+def _compute_split_information(children: Stats, whole: float, missing: float) -> float:
     """Compute the entropy, in nats, of the branches; missing rows count as one more."""
     split = 0.0
     for b in range(children.shape[0]):
-        share = _weight(children[b]) / whole
+        share = _sum_weight(children[b]) / whole
         if share > 0.0:
             split -= share * math.log(share)
     if missing > _NO_GAIN * whole:
@@ -415,7 +421,7 @@ def _split_information(children: Stats, whole: float, missing: float) -> float:
     return split
 
 
-def _is_offered(gain: float, levels: float, least: float) -> bool:
+def _has_split(gain: float, levels: float, least: float) -> bool:
     """Check whether a column has a split, from its gain.
 
     Without a gain a numeric column has no cut, but a nominal column still has branches.
@@ -423,7 +429,7 @@ def _is_offered(gain: float, levels: float, least: float) -> bool:
     return gain > least or (levels > 0.0 and gain >= -least)
 
 
-def _average(gains: Stats, levels: Stats, least: float, many_levels: float) -> float:
+def _average_gains(gains: Stats, levels: Stats, least: float, many_levels: float) -> float:
     """Compute the average gain of the columns that have a split; infinite if all are excluded."""
     crowded = many_levels > 0.0
     for f in range(gains.shape[0]):
@@ -432,13 +438,13 @@ def _average(gains: Stats, levels: Stats, least: float, many_levels: float) -> f
     total = 0.0
     for f in range(gains.shape[0]):
         counts = crowded or many_levels <= 0.0 or levels[f] < many_levels
-        if counts and _is_offered(gains[f], levels[f], least):
+        if counts and _has_split(gains[f], levels[f], least):
             count += 1
             total += gains[f]
     return total / count * (1.0 - _TIE) - _NO_GAIN if count > 0 else math.inf
 
 
-def _candidates_penalty(candidates: int, weight: float) -> float:
+def _compute_penalty(candidates: int, weight: float) -> float:
     """Compute the bits, per unit of weight, that encode the choice among the candidates."""
     return math.log(candidates) / math.log(2.0) / weight
 
@@ -447,7 +453,7 @@ def _candidates_penalty(candidates: int, weight: float) -> float:
 # Statistics are ``(weight, weight * y)``.
 
 
-def squared_error() -> CriterionFunctions:
+def make_squared_error() -> CriterionFunctions:
     """Return the decrease in mean squared error (Breiman et al. 1984, section 8.3).
 
     Computed as the weighted variance of the branch means, which needs no sum of
@@ -466,7 +472,7 @@ def squared_error() -> CriterionFunctions:
     return CriterionFunctions(score=score)
 
 
-def friedman() -> CriterionFunctions:
+def make_friedman() -> CriterionFunctions:
     """Return Friedman's improvement (2001, equation 35).
 
     It is ``w_l w_r / (w_l + w_r) * (mean_l - mean_r)**2``, divided by the weight of the
@@ -492,7 +498,7 @@ def friedman() -> CriterionFunctions:
     return CriterionFunctions(score=score)
 
 
-def poisson() -> CriterionFunctions:
+def make_poisson() -> CriterionFunctions:
     """Return the decrease in half the mean Poisson deviance, ``y log(y / mean) - y + mean``.
 
     Only ``mean log(mean)`` differs between two splits of a node, so that no sum of
@@ -524,16 +530,18 @@ def poisson() -> CriterionFunctions:
 # Statistics are ``(weight, quantile, below, above)``.
 
 
-def absolute_error() -> CriterionFunctions:
+def make_absolute_error() -> CriterionFunctions:
     """Return the decrease in mean absolute error about the median (Breiman et al. 1984, 8.11)."""
 
     def impurity(stats: Stats) -> float:
         return float((stats[2] + stats[3]) / stats[0])
 
-    return CriterionFunctions(impurity=impurity, score=_decrease(1.0, 1.0), statistics=Ranks(0.5))
+    return CriterionFunctions(
+        impurity=impurity, score=_make_loss_decrease(1.0, 1.0), statistics=Ranks(0.5)
+    )
 
 
-def quantile_loss(quantile: float = 0.5) -> CriterionFunctions:
+def make_quantile_loss(quantile: float = 0.5) -> CriterionFunctions:
     """Return the decrease in mean quantile loss (Koenker and Bassett 1978).
 
     A target above the prediction costs `quantile` per unit, a target below it
@@ -545,11 +553,11 @@ def quantile_loss(quantile: float = 0.5) -> CriterionFunctions:
         return float((under * stats[2] + over * stats[3]) / stats[0])
 
     return CriterionFunctions(
-        impurity=impurity, score=_decrease(under, over), statistics=Ranks(quantile)
+        impurity=impurity, score=_make_loss_decrease(under, over), statistics=Ranks(quantile)
     )
 
 
-def _decrease(under: float, over: float) -> Any:
+def _make_loss_decrease(under: float, over: float) -> Any:
     """Return a score: the decrease in mean loss, without a division for each branch."""
 
     def score(parent: Stats, children: Stats) -> float:

@@ -10,31 +10,31 @@ import numpy.typing as npt
 
 from treekit.components.pruning import Context, collapse, graft, kept_nodes
 from treekit.contracts import PrunerFunctions
-from treekit.grow.route import splits_of
-from treekit.grow.target_statistics import grid_of
+from treekit.grow.route import encode_splits
+from treekit.grow.target_statistics import choose_part_steps
 from treekit.kernels.pruning import (
-    Bound,
-    cheapest_cuts,
-    pessimistic_errors,
+    ErrorBound,
+    estimate_node_errors,
+    find_cheapest_cuts,
     prune_and_raise,
-    sums_below,
+    sum_leaves_below,
 )
 from treekit.model.tree import Split, Tree
 
 __all__ = [
-    "error_based",
+    "make_error_based",
 ]
 
 Numbers = npt.NDArray[np.float64]
 
-_WEIGHS_LESS = 1e-3
+_MIN_ERROR_DECREASE = 1e-3
 """Decrease in training errors, in rows, below which a split is collapsed."""
 
 _TOLERANCE = 0.1 + 1e-6
 """Errors by which a smaller tree may be worse, including J48's margin for rounding."""
 
 
-def error_based(
+def make_error_based(
     confidence: float | None, raising: bool, collapsing: bool, limit: str
 ) -> PrunerFunctions:
     """Replace a subtree by a leaf, or by its largest branch, if that lowers the expected errors.
@@ -61,19 +61,19 @@ def error_based(
     """
 
     def after(tree: Tree, context: Context) -> Tree:
-        bound = _bound(0.5 if confidence is None else confidence, limit, context)
+        bound = _make_bound(0.5 if confidence is None else confidence, limit, context)
         stats = context.stats
-        wrong, expected = pessimistic_errors(stats, bound)
+        wrong, expected = estimate_node_errors(stats, bound)
         if collapsing:
-            below = sums_below(tree.kind, tree.first_child, tree.n_children, wrong)
-            useless = (tree.kind != Split.LEAF) & (below >= wrong - _WEIGHS_LESS)
+            below = sum_leaves_below(tree.kind, tree.first_child, tree.n_children, wrong)
+            useless = (tree.kind != Split.LEAF) & (below >= wrong - _MIN_ERROR_DECREASE)
             kept = kept_nodes(tree, np.where(useless, -1, np.arange(tree.n_nodes)))
             tree, stats, expected = collapse(tree, useless), stats[kept], expected[kept]
         if confidence is None:
             return tree
         if raising:
-            return _raised(tree, context, bound, stats)
-        cut = cheapest_cuts(
+            return _raise_subtrees(tree, context, bound, stats)
+        cut = find_cheapest_cuts(
             tree.kind, tree.first_child, tree.n_children, expected, np.zeros_like(expected),
             _TOLERANCE, False,
         )  # fmt: skip
@@ -82,12 +82,18 @@ def error_based(
     return PrunerFunctions(after=after, holdout=None)
 
 
-def _raised(tree: Tree, context: Context, bound: Bound, stats: Numbers) -> Tree:
+def _raise_subtrees(tree: Tree, context: Context, bound: ErrorBound, stats: Numbers) -> Tree:
     """Prune and raise subtrees; leaf values are those of the rows that then reach each node."""
     rows, table = context.grown.rows, context.table
     stats = stats.copy()
     source = prune_and_raise(
-        splits_of(tree, table), table, rows, grid_of(rows.values), context.fractional, bound, stats
+        encode_splits(tree, table),
+        table,
+        rows,
+        choose_part_steps(rows.values),
+        context.fractional,
+        bound,
+        stats,
     )
     kept = kept_nodes(tree, source)
     grafted = graft(tree, source)
@@ -100,15 +106,15 @@ def _raised(tree: Tree, context: Context, bound: Bound, stats: Numbers) -> Tree:
     return replace(grafted, value=value, weight=weight)
 
 
-def _bound(confidence: float, limit: str, context: Context) -> Bound:
+def _make_bound(confidence: float, limit: str, context: Context) -> ErrorBound:
     costs = context.costs
     k = context.stats.shape[1]
     scaled = 1.0 - np.eye(k) if costs is None else costs / costs.max()
     release8 = limit == "release8"
-    return Bound(confidence, quantile_of(confidence, release8), release8, scaled)
+    return ErrorBound(confidence, compute_normal_quantile(confidence, release8), release8, scaled)
 
 
-def quantile_of(confidence: float, release8: bool) -> float:
+def compute_normal_quantile(confidence: float, release8: bool) -> float:
     """Return z with ``P(Z > z) = confidence``; release 8 interpolates linearly in a table."""
     if not release8:
         return NormalDist().inv_cdf(1.0 - confidence)

@@ -11,55 +11,55 @@ import numpy.typing as npt
 from treekit.components.pruning import Context, collapse, kept_nodes
 from treekit.contracts import Pruner, PrunerFunctions, Setting
 from treekit.hookspecs import hookimpl
-from treekit.kernels.pruning import cheapest_cuts
+from treekit.kernels.pruning import find_cheapest_cuts
 from treekit.model.tree import Split, Tree
 
 __all__ = [
-    "chi_squared",
-    "class_bits",
-    "holdout",
-    "mdl",
-    "reduced_error",
-    "split_bits",
+    "count_class_bits",
+    "count_split_bits",
+    "make_chi_squared",
+    "make_holdout",
+    "make_mdl",
+    "make_reduced_error",
     "treekit_pruners",
 ]
 
 
 # ---------------------------------------------------------------- registration
 
-_BY_WEIGHT = {"doubling-weights-changes-nothing": "a larger weight is stronger evidence"}
+_EXEMPT_FROM_DOUBLING = {"doubling-weights-changes-nothing": "a larger weight is stronger evidence"}
 
 
-def _cost_complexity(**settings: Any) -> PrunerFunctions:
-    from treekit.components.cost_complexity import cost_complexity
+def _make_cost_complexity(**settings: Any) -> PrunerFunctions:
+    from treekit.components.cost_complexity import make_cost_complexity
 
-    return cost_complexity(**settings)
-
-
-def _reduced_error(**settings: Any) -> PrunerFunctions:
-
-    return reduced_error(**settings)
+    return make_cost_complexity(**settings)
 
 
-def _error_based(**settings: Any) -> PrunerFunctions:
-    from treekit.components.error_based import error_based
+def _make_reduced_error(**settings: Any) -> PrunerFunctions:
 
-    return error_based(**settings)
-
-
-def _mdl(**settings: Any) -> PrunerFunctions:
-
-    return mdl(**settings)
+    return make_reduced_error(**settings)
 
 
-def _holdout(**settings: Any) -> PrunerFunctions:
+def _make_error_based(**settings: Any) -> PrunerFunctions:
+    from treekit.components.error_based import make_error_based
 
-    return holdout(**settings)
+    return make_error_based(**settings)
 
 
-def _chi_squared(**settings: Any) -> PrunerFunctions:
+def _make_mdl(**settings: Any) -> PrunerFunctions:
 
-    return chi_squared(**settings)
+    return make_mdl(**settings)
+
+
+def _make_holdout(**settings: Any) -> PrunerFunctions:
+
+    return make_holdout(**settings)
+
+
+def _make_chi_squared(**settings: Any) -> PrunerFunctions:
+
+    return make_chi_squared(**settings)
 
 
 @hookimpl
@@ -68,7 +68,7 @@ def treekit_pruners() -> list[Pruner]:
     return [
         Pruner(
             "cost_complexity",
-            _cost_complexity,
+            _make_cost_complexity,
             settings=(
                 Setting(
                     "alpha", None, "risk per leaf below which a link is cut; none: choose it",
@@ -93,7 +93,7 @@ def treekit_pruners() -> list[Pruner]:
         ),
         Pruner(
             "reduced_error",
-            _reduced_error,
+            _make_reduced_error,
             settings=(
                 Setting(
                     "holdout", 0.25, "share of rows to prune on", minimum=0.01, maximum=0.9
@@ -104,7 +104,7 @@ def treekit_pruners() -> list[Pruner]:
         ),
         Pruner(
             "error_based",
-            _error_based,
+            _make_error_based,
             settings=(
                 Setting(
                     "confidence", 0.25,
@@ -120,19 +120,19 @@ def treekit_pruners() -> list[Pruner]:
             ),
             summary="error-based pruning (Quinlan 1993)",
             task="classification",
-            exempt=_BY_WEIGHT,
+            exempt=_EXEMPT_FROM_DOUBLING,
         ),
         Pruner(
             "mdl",
-            _mdl,
+            _make_mdl,
             summary="minimum description length (Mehta, Rissanen and Agrawal 1995)",
             task="classification",
             costs=False,
-            exempt=_BY_WEIGHT,
+            exempt=_EXEMPT_FROM_DOUBLING,
         ),
         Pruner(
             "holdout",
-            _holdout,
+            _make_holdout,
             settings=(
                 Setting(
                     "holdout", 0.25, "share of rows to validate splits on",
@@ -145,7 +145,7 @@ def treekit_pruners() -> list[Pruner]:
         ),
         Pruner(
             "chi_squared",
-            _chi_squared,
+            _make_chi_squared,
             settings=(
                 Setting(
                     "alpha", 0.05, "largest p-value at which a node is split",
@@ -154,7 +154,7 @@ def treekit_pruners() -> list[Pruner]:
             ),
             summary="split only if class and branch are dependent (Quinlan 1986)",
             task="classification",
-            exempt=_BY_WEIGHT,
+            exempt=_EXEMPT_FROM_DOUBLING,
         ),
     ]  # fmt: skip
 
@@ -164,7 +164,7 @@ def treekit_pruners() -> list[Pruner]:
 Stats = Any
 
 
-def holdout(holdout: float) -> PrunerFunctions:
+def make_holdout(holdout: float) -> PrunerFunctions:
     """Split only if that increases the hold-out accuracy (Zhou 2016, section 4.3.1).
 
     The node and its branches predict their largest class of training weight, ties to
@@ -187,7 +187,7 @@ def holdout(holdout: float) -> PrunerFunctions:
     return PrunerFunctions(before=before, holdout=holdout)
 
 
-def chi_squared(alpha: float) -> PrunerFunctions:
+def make_chi_squared(alpha: float) -> PrunerFunctions:
     """Split only if class and branch are dependent (Quinlan 1986, section 4).
 
     Pearson's test of independence, without a continuity correction: the split is made
@@ -223,12 +223,12 @@ def chi_squared(alpha: float) -> PrunerFunctions:
                         chi += (children[b, k] - expected) ** 2 / expected
         if rows < 2 or columns < 2:
             return bool(alpha >= 1.0)
-        return bool(_upper_tail(0.5 * (rows - 1) * (columns - 1), 0.5 * chi) <= alpha)
+        return bool(_compute_upper_gamma(0.5 * (rows - 1) * (columns - 1), 0.5 * chi) <= alpha)
 
     return PrunerFunctions(before=before, holdout=None)
 
 
-def _upper_tail(a: float, x: float) -> float:
+def _compute_upper_gamma(a: float, x: float) -> float:
     """Compute the regularised upper incomplete gamma function Q(a, x), a > 0, x >= 0.
 
     P(chi-squared with f degrees of freedom > c) is ``Q(f / 2, c / 2)``.  Below
@@ -266,7 +266,7 @@ def _upper_tail(a: float, x: float) -> float:
 # Reduced-error pruning on a hold-out (Quinlan 1987, *Simplifying decision trees*).
 
 
-def reduced_error(holdout: float, prune_ties: bool) -> PrunerFunctions:
+def make_reduced_error(holdout: float, prune_ties: bool) -> PrunerFunctions:
     """Replace subtrees by leaves, bottom up, where that lowers the hold-out error.
 
     Parameters
@@ -284,7 +284,7 @@ def reduced_error(holdout: float, prune_ties: bool) -> PrunerFunctions:
         grown, judged = (
             float(context.losses.weight(stats[0])) for stats in (context.stats, context.held_stats)
         )
-        cut = cheapest_cuts(
+        cut = find_cheapest_cuts(
             tree.kind, tree.first_child, tree.n_children, risk, np.zeros_like(risk), 0.0, prune_ties
         )
         pruned = collapse(tree, cut)
@@ -304,26 +304,26 @@ def reduced_error(holdout: float, prune_ties: bool) -> PrunerFunctions:
 Numbers = npt.NDArray[np.float64]
 
 
-def mdl() -> PrunerFunctions:
+def make_mdl() -> PrunerFunctions:
     """Replace subtrees by leaves, bottom up, where that does not lengthen the description.
 
     The description encodes tree and classes.  A node costs one bit (leaf or not), a leaf
-    `class_bits`, a split `split_bits`: the code of Mehta, Rissanen and Agrawal,
+    `count_class_bits`, a split `count_split_bits`: the code of Mehta, Rissanen and Agrawal,
     *MDL-based decision tree pruning* (KDD 1995), with splits encoded as by Rastogi and
     Shim (*PUBLIC*, VLDB 1998, section 2.3).
     """
 
     def after(tree: Tree, context: Context) -> Tree:
-        cut = cheapest_cuts(
-            tree.kind, tree.first_child, tree.n_children, class_bits(context.stats),
-            split_bits(tree, context), 0.0, True,  # both include the bit "leaf or not"
+        cut = find_cheapest_cuts(
+            tree.kind, tree.first_child, tree.n_children, count_class_bits(context.stats),
+            count_split_bits(tree, context), 0.0, True,  # both include the bit "leaf or not"
         )  # fmt: skip
         return collapse(tree, cut)
 
     return PrunerFunctions(after=after, holdout=None)
 
 
-def class_bits(stats: Numbers) -> Numbers:
+def count_class_bits(stats: Numbers) -> Numbers:
     """Compute (nodes,) bits of each node as a leaf: one, plus the bits of its rows' classes.
 
     The latter are the stochastic complexity,
@@ -346,7 +346,7 @@ def class_bits(stats: Numbers) -> Numbers:
     return np.asarray(np.where(full, 1.0 + n * entropy + model, 1.0))
 
 
-def split_bits(tree: Tree, context: Context) -> Numbers:
+def count_split_bits(tree: Tree, context: Context) -> Numbers:
     """Compute (nodes,) bits of each node as a split: one, its feature and its test; 1 for leaves.
 
     For a column with v values in the training table, a threshold is one of v - 1 and a
@@ -365,6 +365,6 @@ def split_bits(tree: Tree, context: Context) -> Numbers:
     for kind, own in ((Split.THRESHOLD, threshold), (Split.SUBSET, subset)):
         at = tree.kind == kind
         bits[at] += own[tree.feature[at]]
-    owner = np.repeat(np.arange(tree.n_nodes), np.diff(tree.term_start))
+    owner = np.repeat(np.arange(tree.n_nodes), np.diff(tree.term_offsets))
     terms = np.bincount(owner, column + threshold[tree.term_feature], minlength=tree.n_nodes)
     return np.asarray(np.where(tree.kind == Split.OBLIQUE, 1.0 + terms, bits))

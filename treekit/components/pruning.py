@@ -201,9 +201,11 @@ class Losses:
         """
         values = grown.said
         if self.task == "classification":
-            return self._of_labels(self._classes(values), self._classes(judged), self.costs)
+            return self._compute_label_risk(
+                self._compute_class_weights(values), self._compute_class_weights(judged), self.costs
+            )
         if self.loss is not None:
-            return self._own_losses(self.loss, values, judged)
+            return self._compute_own_losses(self.loss, values, judged)
         mean = values[:, 1:] / values[:, :1]
         return np.asarray((mean * (mean * judged[:, :1] - 2.0 * judged[:, 1:])).mean(axis=1))
 
@@ -217,13 +219,15 @@ class Losses:
             return None
         if self.task == "classification":
             if len(self.blocks) > 2:
-                return self._squared_shares(grown)
+                return self._sum_squared_shares(grown)
             squares = None if self.costs is None else self.costs**2
-            label = self.labels(self._classes(grown.said))
-            return _cost_of(label, self._classes(grown.held_stats), squares)
-        return _fourth_powers(grown)
+            label = self.labels(self._compute_class_weights(grown.said))
+            return _compute_label_cost(
+                label, self._compute_class_weights(grown.held_stats), squares
+            )
+        return _sum_fourth_powers(grown)
 
-    def _squared_shares(self, grown: GrownTree) -> Numbers:
+    def _sum_squared_shares(self, grown: GrownTree) -> Numbers:
         """Compute `squared_risk` of several class targets.
 
         The cost of a row is the share of its targets that are predicted wrongly.
@@ -233,10 +237,10 @@ class Losses:
         for begin, end in zip(self.blocks[:-1], self.blocks[1:], strict=True):
             right[np.arange(len(values)), begin + values[:, begin:end].argmax(axis=1)] = 1.0
 
-        def cost(row: Numbers, node: npt.NDArray[np.int64]) -> Numbers:
+        def compute_cost(row: Numbers, node: npt.NDArray[np.int64]) -> Numbers:
             return np.asarray(1.0 - (row[:, 1:] * right[node, 1:]).sum(axis=1) / n_targets)
 
-        return _sum_of_squares(grown, cost)
+        return _sum_squared_costs(grown, compute_cost)
 
     def squares(self, values: Numbers) -> float:
         """Return ``sum(w * (y - center)**2)``, the constant that `risk` leaves out, or 0.
@@ -251,7 +255,7 @@ class Losses:
         """Return the weight of the rows with the statistics `stats` (S,)."""
         return float(stats[0] if self.dense else stats.sum())
 
-    def _classes(self, stats: Numbers) -> Numbers:
+    def _compute_class_weights(self, stats: Numbers) -> Numbers:
         """Convert statistics (nodes, S) to class weights."""
         if self.layout is None:
             return stats
@@ -270,22 +274,24 @@ class Losses:
             return np.asarray(stats.argmax(axis=1))
         return np.asarray((stats @ self.costs).argmin(axis=1))
 
-    def _of_labels(
-        self, said: Numbers, judged: Numbers, costs: npt.NDArray[np.int64] | None
+    def _compute_label_risk(
+        self, values: Numbers, judged: Numbers, costs: npt.NDArray[np.int64] | None
     ) -> Numbers:
         if len(self.blocks) <= 2:
-            return _cost_of(self.labels(said), judged, costs)
-        total = np.zeros(len(said))
+            return _compute_label_cost(self.labels(values), judged, costs)
+        total = np.zeros(len(values))
         for begin, end in zip(self.blocks[:-1], self.blocks[1:], strict=True):
-            total += _cost_of(said[:, begin:end].argmax(axis=1), judged[:, begin:end], None)
+            total += _compute_label_cost(
+                values[:, begin:end].argmax(axis=1), judged[:, begin:end], None
+            )
         return total / (len(self.blocks) - 1)
 
-    def _own_losses(self, loss: Loss, said: Numbers, judged: Numbers) -> Numbers:
+    def _compute_own_losses(self, loss: Loss, values: Numbers, judged: Numbers) -> Numbers:
         if len(self.blocks) <= 2:
-            return np.array([loss(a, b) for a, b in zip(said, judged, strict=True)])
-        total = np.zeros(len(said))
+            return np.array([loss(a, b) for a, b in zip(values, judged, strict=True)])
+        total = np.zeros(len(values))
         for cell in self.blocks[:-1]:
-            pairs = zip(said[:, [0, cell]], judged[:, [0, cell]], strict=True)
+            pairs = zip(values[:, [0, cell]], judged[:, [0, cell]], strict=True)
             total += [loss(a, b) for a, b in pairs]
         return total / (len(self.blocks) - 1)
 
@@ -300,25 +306,25 @@ def losses_of(
 ) -> Losses:
     """Return the losses by which a training run is judged.
 
-    `dense` is that of `treekit.grow.target_statistics.Target`.
+    `dense` is that of `treekit.grow.target_statistics.TargetStatistics`.
     """
     if layout is not None and schema.task == "regression":
-        return Losses(schema.task, None, (), criterion.loss or _no_loss, layout, dense)
+        return Losses(schema.task, None, (), criterion.loss or _refuse_loss, layout, dense)
     blocks = tuple(1 + start for start in schema.blocks) if schema.more else ()
     if schema.task == "classification":
         return Losses(schema.task, costs, blocks, None, layout, dense)
-    loss = criterion.loss or _rank_loss(criterion)
+    loss = criterion.loss or _make_rank_loss(criterion)
     return Losses(schema.task, None, blocks, loss, dense=dense)
 
 
-def _no_loss(stats: Numbers, judged: Numbers) -> float:  # noqa: ARG001 - a loss's
+def _refuse_loss(stats: Numbers, judged: Numbers) -> float:  # noqa: ARG001 - a loss's
     raise SettingError(
         "the criterion's task has no loss for pruners; drop the pruner and limit the tree by "
         "max_depth, max_leaves or min_weight_leaf"
     )
 
 
-def _rank_loss(criterion: CriterionFunctions) -> Loss | None:
+def _make_rank_loss(criterion: CriterionFunctions) -> Loss | None:
     """Return the quantile loss of a criterion on ranks: its impurity times the weight."""
     impurity = criterion.impurity
     if impurity is None or not isinstance(criterion.statistics, Ranks):
@@ -330,7 +336,7 @@ def _rank_loss(criterion: CriterionFunctions) -> Loss | None:
     return loss
 
 
-def _cost_of(
+def _compute_label_cost(
     label: npt.NDArray[np.int64], judged: Numbers, costs: npt.NDArray[np.int64] | None
 ) -> Numbers:
     """Compute the cost of the rows `judged` (nodes, classes), given one label per node."""
@@ -340,18 +346,18 @@ def _cost_of(
     return np.asarray((judged * costs.T[label]).sum(axis=1))
 
 
-def _fourth_powers(grown: GrownTree) -> Numbers:
+def _sum_fourth_powers(grown: GrownTree) -> Numbers:
     """Compute (nodes,) ``sum(w * squared error**2)`` over hold-out rows, averaged over targets."""
     values = grown.said
     mean = values[:, 1:] / values[:, :1]
 
-    def cost(row: Numbers, node: npt.NDArray[np.int64]) -> Numbers:
+    def compute_cost(row: Numbers, node: npt.NDArray[np.int64]) -> Numbers:
         return np.asarray(((row[:, 1:] - mean[node]) ** 2).mean(axis=1))
 
-    return _sum_of_squares(grown, cost)
+    return _sum_squared_costs(grown, compute_cost)
 
 
-def _sum_of_squares(
+def _sum_squared_costs(
     grown: GrownTree, cost: Callable[[Numbers, npt.NDArray[np.int64]], Numbers]
 ) -> Numbers:
     """Compute (nodes,) ``sum(w * cost**2)`` over the hold-out rows, one tree level at a time.

@@ -6,21 +6,21 @@ from typing import Any
 
 from treekit.contracts import Setting, Splitter, SplitterFunctions
 from treekit.hookspecs import hookimpl
-from treekit.kernels.axis_splits import find_axis, find_axis_of_numbers
-from treekit.kernels.compile import Finder
+from treekit.kernels.axis_splits import find_axis_split, find_numeric_axis_split
+from treekit.kernels.compile import SplitterKernel
 from treekit.kernels.oblique_splits import (
     COORDINATE,
     LINEAR,
     PRINCIPAL,
-    find_oblique,
-    find_oblique_of_numbers,
+    find_numeric_oblique_split,
+    find_oblique_split,
 )
-from treekit.kernels.quantile_splits import find_rank_axis
+from treekit.kernels.quantile_splits import find_quantile_split
 
 __all__ = [
-    "AXIS",
-    "METHODS",
-    "oblique",
+    "AXIS_SPLITTER",
+    "OBLIQUE_METHODS",
+    "make_oblique",
     "treekit_splitters",
 ]
 
@@ -28,38 +28,41 @@ __all__ = [
 # ---------------------------------------------------------------- registration
 
 
-def _exact() -> SplitterFunctions:
+def _make_exact() -> SplitterFunctions:
 
-    return SplitterFunctions(find=AXIS, coding="exact")
-
-
-def _histogram() -> SplitterFunctions:
-
-    return SplitterFunctions(find=AXIS, coding="histogram")
+    return SplitterFunctions(find=AXIS_SPLITTER, coding="exact")
 
 
-def _oblique(**settings: Any) -> SplitterFunctions:
+def _make_histogram() -> SplitterFunctions:
 
-    return oblique(**settings)
+    return SplitterFunctions(find=AXIS_SPLITTER, coding="histogram")
 
 
-def _random() -> SplitterFunctions:
-    from treekit.kernels.compile import Finder
-    from treekit.kernels.random_splits import find_random
+def _make_oblique(**settings: Any) -> SplitterFunctions:
 
-    return SplitterFunctions(find=Finder(find_random, bounded=True, keys=True), coding="exact")
+    return make_oblique(**settings)
+
+
+def _make_random() -> SplitterFunctions:
+    from treekit.kernels.compile import SplitterKernel
+    from treekit.kernels.random_splits import find_random_split
+
+    return SplitterFunctions(
+        find=SplitterKernel(find_random_split, supports_monotonic=True, supports_keys=True),
+        coding="exact",
+    )
 
 
 @hookimpl
 def treekit_splitters() -> list[Splitter]:
     """Return the exact, histogram, random and oblique splitters."""
     return [
-        Splitter("exact", _exact, summary="every cut between values present in the node"),
-        Splitter("histogram", _histogram, summary="at most 255 cuts per column, at quantiles"),
-        Splitter("random", _random, summary="one random test per column (Geurts et al. 2006)"),
+        Splitter("exact", _make_exact, summary="every cut between values present in the node"),
+        Splitter("histogram", _make_histogram, summary="at most 255 cuts per column, at quantiles"),
+        Splitter("random", _make_random, summary="one random test per column (Geurts et al. 2006)"),
         Splitter(
             "oblique",
-            _oblique,
+            _make_oblique,
             settings=(
                 Setting(
                     "method", "linear", "find weights by ridge regression, coordinate search "
@@ -78,15 +81,22 @@ def treekit_splitters() -> list[Splitter]:
 
 # ---------------------------------------------------------------- axis-aligned
 
-AXIS = Finder(find_axis, numbers=find_axis_of_numbers, ranked=find_rank_axis, bounded=True)
+AXIS_SPLITTER = SplitterKernel(
+    find_axis_split,
+    numeric_kernel=find_numeric_axis_split,
+    quantile_kernel=find_quantile_split,
+    supports_monotonic=True,
+)
 
 
 # ---------------------------------------------------------------- oblique
 
-METHODS = {"linear": LINEAR, "coordinate": COORDINATE, "principal": PRINCIPAL}
+OBLIQUE_METHODS = {"linear": LINEAR, "coordinate": COORDINATE, "principal": PRINCIPAL}
 
 
-def oblique(method: str, terms: int, restarts: int, digits: int, ridge: float) -> SplitterFunctions:
+def make_oblique(
+    method: str, terms: int, restarts: int, digits: int, ridge: float
+) -> SplitterFunctions:
     """Search single columns and sums of columns; a sum is used only if it scores higher.
 
     Sums have few columns and weights of few digits, to keep rules readable; the
@@ -106,7 +116,7 @@ def oblique(method: str, terms: int, restarts: int, digits: int, ridge: float) -
     ridge : float
         ``linear``: penalty on squared standardised weights.
     """
-    options = (METHODS[method], terms, restarts, digits, ridge)
+    options = (OBLIQUE_METHODS[method], terms, restarts, digits, ridge)
     numbers = tuple(float(option) for option in options)
-    find = Finder(find_oblique, numbers, find_oblique_of_numbers)
+    find = SplitterKernel(find_oblique_split, numbers, find_numeric_oblique_split)
     return SplitterFunctions(find=find, coding="exact", sums=True)

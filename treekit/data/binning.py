@@ -13,18 +13,24 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.out_of_core import matrix_room
-from treekit.kernels.feature_codes import DIGITS, assign_bins, assign_ranks, bin_starts, sort_keys
-from treekit.kernels.random_splits import KEYS
+from treekit.data.out_of_core import allocate_code_matrix
+from treekit.kernels.feature_codes import (
+    DIGIT_VALUES,
+    assign_bins,
+    assign_ranks,
+    find_bin_starts,
+    sort_keys,
+)
+from treekit.kernels.random_splits import MISSING_KEY
 from treekit.kernels.records import Table
 
 __all__ = [
     "MAX_BINS",
     "Coding",
     "NominalSplits",
-    "keys_of",
-    "make_key_table",
-    "make_table",
+    "encode_columns",
+    "encode_columns_as_keys",
+    "encode_keys",
 ]
 
 
@@ -32,14 +38,14 @@ __all__ = [
 
 Coding = Literal["exact", "histogram"]
 NominalSplits = Literal["subset", "multiway", "one_vs_rest"]
-WAYS: dict[NominalSplits, int] = {"subset": 1, "multiway": 2, "one_vs_rest": 3}
-"""Values of `Table.nominal` for each way to split a nominal column."""
+NOMINAL_CODES: dict[NominalSplits, int] = {"subset": 1, "multiway": 2, "one_vs_rest": 3}
+"""Values of `LookupTable.nominal` for each way to split a nominal column."""
 
 MAX_BINS = 255
 """Maximum number of codes of a numeric column in histogram coding; one more means missing."""
 
 
-def make_table(
+def encode_columns(
     columns: Sequence[npt.NDArray[Any]],
     n_levels: npt.NDArray[np.int64],
     nominal: npt.NDArray[np.bool_],
@@ -84,34 +90,36 @@ def make_table(
     n_rows = len(columns[0]) if n_rows is None else n_rows
     numeric_most = max_bins if coding == "histogram" else n_rows
     bounds = np.where(nominal, n_levels, numeric_most)
-    codes = matrix_room((len(bounds), n_rows), _code_type(int(bounds.max())))
+    codes = allocate_code_matrix((len(bounds), n_rows), _choose_code_type(int(bounds.max())))
 
-    def code(f: int) -> _Coded:
+    def code_column(f: int) -> _ColumnCodes:
         column, row = columns[f], codes[f]
         if nominal[f]:
             np.copyto(row, column, casting="unsafe")
             row[column < 0] = n_levels[f]
-            return _Coded(int(n_levels[f]), np.empty(0), np.empty(0))
-        return _code_numbers(column, weights, max_bins if coding == "histogram" else None, row)
+            return _ColumnCodes(int(n_levels[f]), np.empty(0), np.empty(0))
+        return _encode_numeric(column, weights, max_bins if coding == "histogram" else None, row)
 
-    coded = _each(code, len(bounds), n_jobs)
+    coded = _map_columns(code_column, len(bounds), n_jobs)
     n_codes = np.array([each.n_codes for each in coded], dtype=np.int64)
-    dtype = _code_type(int(n_codes.max()))
+    dtype = _choose_code_type(int(n_codes.max()))
     if dtype != codes.dtype:
-        wide, codes = codes, matrix_room(codes.shape, dtype)
+        wide, codes = codes, allocate_code_matrix(codes.shape, dtype)
         codes[:] = wide
     numeric_sizes = np.where(nominal, 0, n_codes)
     return Table(
         codes=codes,
         n_codes=n_codes.astype(np.uint32),
-        nominal=np.where(nominal, WAYS[nominal_splits], 0).astype(np.uint8),
+        nominal=np.where(nominal, NOMINAL_CODES[nominal_splits], 0).astype(np.uint8),
         value_start=(np.cumsum(numeric_sizes) - numeric_sizes).astype(np.int64),
         low=np.concatenate([np.empty(0), *(each.low for each in coded)]),
         high=np.concatenate([np.empty(0), *(each.high for each in coded)]),
     )
 
 
-def _each(code: Callable[[int], _Coded], n_columns: int, n_jobs: int | None) -> list[_Coded]:
+def _map_columns(
+    code: Callable[[int], _ColumnCodes], n_columns: int, n_jobs: int | None
+) -> list[_ColumnCodes]:
     """Apply ``code(f)`` to each column, in threads."""
     if n_jobs in (None, 1):
         return list(map(code, range(n_columns)))
@@ -120,7 +128,7 @@ def _each(code: Callable[[int], _Coded], n_columns: int, n_jobs: int | None) -> 
     return list(Parallel(n_jobs=n_jobs, prefer="threads")(map(delayed(code), range(n_columns))))
 
 
-def _code_type(largest: int) -> type[np.unsignedinteger[Any]]:
+def _choose_code_type(largest: int) -> type[np.unsignedinteger[Any]]:
     """Return the type of codes for `largest` values, not counting missing.
 
     There are only two types, since kernels are compiled for each; 16 bits were not faster.
@@ -128,7 +136,7 @@ def _code_type(largest: int) -> type[np.unsignedinteger[Any]]:
     return np.uint8 if largest <= 255 else np.uint32
 
 
-class _Coded(NamedTuple):
+class _ColumnCodes(NamedTuple):
     """The codes of a column: their number, and the smallest and largest value of each."""
 
     n_codes: int
@@ -136,37 +144,37 @@ class _Coded(NamedTuple):
     high: npt.NDArray[np.float64]
 
 
-def _code_numbers(
+def _encode_numeric(
     column: npt.NDArray[Any],
     weights: npt.NDArray[np.float64] | None,
     max_bins: int | None,
     codes: npt.NDArray[Any],
-) -> _Coded:
+) -> _ColumnCodes:
     """Fill the codes (rows,) of a numeric column: bins, or one per value if `max_bins` is None."""
-    form = _FORMS[column.dtype.str]
-    bits = _read_only(np.ascontiguousarray(column).view(form.unsigned))
-    own = _read_only(np.empty(0) if weights is None else weights.view())
-    keys, rows = _sorted(bits, form, own, carried=max_bins is None or weights is not None)
+    form = _KEY_FORMATS[column.dtype.str]
+    bits = _make_read_only(np.ascontiguousarray(column).view(form.unsigned))
+    own = _make_read_only(np.empty(0) if weights is None else weights.view())
+    keys, rows = _sort_known(bits, form, own, carried=max_bins is None or weights is not None)
     if len(keys) == 0:
         codes[:] = 0
-        return _Coded(0, np.empty(0), np.empty(0))
+        return _ColumnCodes(0, np.empty(0), np.empty(0))
     if max_bins is None:
         n_codes = assign_ranks(keys, rows, codes, keys)
-        values = form.floats(keys[:n_codes])
+        values = form.decode_keys(keys[:n_codes])
         if len(rows) < len(column):
-            _code_the_rest(column, weights, values.astype(column.dtype), codes)
-        return _Coded(n_codes, values, values)
+            _encode_other_rows(column, weights, values.astype(column.dtype), codes)
+        return _ColumnCodes(n_codes, values, values)
     total = float(len(keys) if weights is None else weights[rows].sum())
     room = np.empty((2, max_bins), np.int64)
-    starts = bin_starts(keys, rows, own, total, room[0], room[1])
+    starts = find_bin_starts(keys, rows, own, total, room[0], room[1])
     ends = np.append(starts[1:], len(keys)) - 1
     high = np.full(MAX_BINS + 1, ~form.unsigned(0))
     high[: len(starts)] = keys[ends]
     assign_bins(bits, form.sign, form.infinity, high, len(starts), codes)
-    return _Coded(len(starts), form.floats(keys[starts]), form.floats(keys[ends]))
+    return _ColumnCodes(len(starts), form.decode_keys(keys[starts]), form.decode_keys(keys[ends]))
 
 
-def _code_the_rest(
+def _encode_other_rows(
     column: npt.NDArray[Any],
     weights: npt.NDArray[np.float64] | None,
     values: npt.NDArray[Any],
@@ -179,9 +187,9 @@ def _code_the_rest(
     codes[column != column] = len(values)
 
 
-def _sorted(
+def _sort_known(
     bits: npt.NDArray[Any],
-    form: _Form,
+    form: _KeyFormat,
     weights: npt.NDArray[np.float64],
     *,
     carried: bool,
@@ -190,20 +198,20 @@ def _sorted(
     n = len(bits)
     keys = np.empty((2, n), form.unsigned)
     rows = np.empty((2, n if carried else 0), np.uint32)
-    counts = np.empty((form.digits, DIGITS), np.uint32)
+    counts = np.empty((form.digits, DIGIT_VALUES), np.uint32)
     found: tuple[npt.NDArray[Any], npt.NDArray[np.uint32]] = sort_keys(
         bits, form.sign, form.infinity, weights, keys[0], rows[0], keys[1], rows[1], counts
     )
     return found
 
 
-def _read_only(view: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _make_read_only(view: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Make a view read-only, as a caller's array may be: kernels are compiled for one kind."""
     view.flags.writeable = False
     return view
 
 
-class _Form(NamedTuple):
+class _KeyFormat(NamedTuple):
     """The conversion of floats of one width to keys; see `treekit.kernels.feature_codes`."""
 
     unsigned: Any
@@ -212,7 +220,7 @@ class _Form(NamedTuple):
     sign: np.uint64
     infinity: np.uint64
 
-    def floats(self, keys: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    def decode_keys(self, keys: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Convert keys back to values."""
         sign = self.unsigned(self.sign)
         bits = np.where(keys & sign, keys ^ sign, ~keys)
@@ -220,11 +228,11 @@ class _Form(NamedTuple):
         return values
 
 
-_FORMS = {
-    np.dtype(np.float32).str: _Form(
+_KEY_FORMATS = {
+    np.dtype(np.float32).str: _KeyFormat(
         np.uint32, np.float32, 3, np.uint64(1 << 31), np.uint64(0x7F800000)
     ),
-    np.dtype(np.float64).str: _Form(
+    np.dtype(np.float64).str: _KeyFormat(
         np.uint64, np.float64, 6, np.uint64(1 << 63), np.uint64(0x7FF << 52)
     ),
 }
@@ -236,10 +244,10 @@ _FORMS = {
 # A key encodes the value itself: it needs no sort to create, and no table of values to
 # compare with an arbitrary threshold.
 
-_TOP = np.uint32(0x80000000)
+_SIGN_BIT = np.uint32(0x80000000)
 
 
-def make_key_table(
+def encode_columns_as_keys(
     columns: Sequence[npt.NDArray[Any]],
     n_levels: npt.NDArray[np.int64],
     nominal: npt.NDArray[np.bool_],
@@ -247,41 +255,41 @@ def make_key_table(
     nominal_splits: NominalSplits = "subset",
     n_rows: int | None = None,
 ) -> Table:
-    """Encode the numeric columns of a float32 model by `keys_of`, nominal ones as usual.
+    """Encode the numeric columns of a float32 model by `encode_keys`, nominal ones as usual.
 
-    Parameters are those of `treekit.data.binning.make_table`.
+    Parameters are those of `treekit.data.binning.encode_columns`.
 
     Returns
     -------
     Table
-        uint32 codes; ``n_codes`` of a numeric column is `KEYS`, which means
+        uint32 codes; ``n_codes`` of a numeric column is `MISSING_KEY`, which means
         missing, and `low` and `high` are empty.  Cost: a pass over the cells.
     """
     n_rows = len(columns[0]) if n_rows is None else n_rows
-    codes = matrix_room((len(columns), n_rows), np.uint32)
+    codes = allocate_code_matrix((len(columns), n_rows), np.uint32)
     for f in range(len(columns)):
         column = columns[f]
         if nominal[f]:
             codes[f] = np.where(column < 0, n_levels[f], column)
         else:
-            codes[f] = keys_of(column)
+            codes[f] = encode_keys(column)
     return Table(
         codes=codes,
-        n_codes=np.where(nominal, n_levels, int(KEYS)).astype(np.uint32),
-        nominal=np.where(nominal, WAYS[nominal_splits], 0).astype(np.uint8),
+        n_codes=np.where(nominal, n_levels, int(MISSING_KEY)).astype(np.uint32),
+        nominal=np.where(nominal, NOMINAL_CODES[nominal_splits], 0).astype(np.uint8),
         value_start=np.zeros(len(columns), dtype=np.int64),
         low=np.empty(0),
         high=np.empty(0),
     )
 
 
-def keys_of(column: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
-    """Convert float32 numbers to integers of the same order; NaN becomes `KEYS`.
+def encode_keys(column: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
+    """Convert float32 numbers to integers of the same order; NaN becomes `MISSING_KEY`.
 
     The bits of floats are ordered like integers, those of negative floats in reverse; 0.0
     and -0.0 are equal and have the same key.
     """
     bits = np.ascontiguousarray(column, dtype=np.float32).view(np.uint32)
-    keys = np.where(bits > _TOP, ~bits, bits | _TOP)
-    keys[column != column] = KEYS
+    keys = np.where(bits > _SIGN_BIT, ~bits, bits | _SIGN_BIT)
+    keys[column != column] = MISSING_KEY
     return keys

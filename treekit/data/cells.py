@@ -1,7 +1,7 @@
 """Cells of a column: missing values, numbers, bools and categories.
 
 A tidy column is one of: a bool, integer or float array; an object array of ``str`` and
-None; an object array of ``bool`` and None.  `tidy` returns nothing else, and all other
+None; an object array of ``bool`` and None.  `tidy_column` returns nothing else, and all other
 code relies on it.
 """
 
@@ -24,19 +24,19 @@ __all__ = [
     "Cells",
     "is_text",
     "map_cells",
-    "natural_order",
+    "normalize_value_text",
     "parse_numbers",
-    "tidy",
-    "typed_text",
-    "value_text",
+    "parse_untyped",
+    "sort_naturally",
+    "tidy_column",
 ]
 
 Cells: TypeAlias = npt.NDArray[Any]
 """A tidy column."""
 
-_TRUTH = {"true": True, "false": False}
-_NUMBERS = (int, float, np.integer, np.floating, Decimal)
-_BOOLS = (bool, np.bool_)
+_BOOL_WORDS = {"true": True, "false": False}
+_NUMBER_TYPES = (int, float, np.integer, np.floating, Decimal)
+_BOOL_TYPES = (bool, np.bool_)
 _MISSING_TYPES = {"NoneType", "NAType", "NaTType", "MaskedConstant"}
 _REMEDIES = {
     "M": "dates and times; convert it to a number, such as days since a date, or leave it out",
@@ -47,7 +47,7 @@ _REMEDIES = {
 }
 
 
-def tidy(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
+def tidy_column(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
     """Convert the column `name` to a tidy array, and report whether its type is a guess.
 
     Numbers mixed with text become text that may still be parsed as numbers (the guess):
@@ -62,7 +62,7 @@ def tidy(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
     if kind in _REMEDIES:
         raise DataError(f"column {name!r} holds {_REMEDIES[kind]}")
     if isinstance(cells, np.ma.MaskedArray):
-        cells = _unmask(cells)
+        cells = _fill_masked(cells)
         kind = cells.dtype.kind
     if kind in "UT":
         cells, kind = cells.astype(object), "O"
@@ -71,7 +71,7 @@ def tidy(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
     return _tidy_objects(name, cells) if kind == "O" else (cells, False)
 
 
-def _unmask(cells: Any) -> npt.NDArray[Any]:
+def _fill_masked(cells: Any) -> npt.NDArray[Any]:
     if cells.dtype.kind in "fiu":
         return np.asarray(cells.astype(np.float64).filled(np.nan))
     return np.asarray(cells.astype(object).filled(None))
@@ -83,8 +83,8 @@ def _tidy_objects(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
     gone = {t for t in types if t.__name__ in _MISSING_TYPES}
     present = types - gone
     for found in present:
-        if not issubclass(found, (str, *_NUMBERS, *_BOOLS)):
-            raise DataError(f"column {name!r} holds {_remedy_of_object(found)}")
+        if not issubclass(found, (str, *_NUMBER_TYPES, *_BOOL_TYPES)):
+            raise DataError(f"column {name!r} holds {_describe_remedy(found)}")
     texts = {t for t in present if issubclass(t, str)}
     numbers = present - texts
     if gone and not present:
@@ -95,36 +95,36 @@ def _tidy_objects(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
         return cells, False
     plain = [None if type(v) in gone else str(v) if isinstance(v, str) else v for v in values]
     if numbers and any(not isinstance(v, str) and v == v for v in plain if v is not None):
-        return _object_array([level_text(_plain_number(v)) for v in plain]), True
-    return _object_array([v if isinstance(v, str) else None for v in plain]), False
+        return _make_object_array([level_text(_convert_decimal(v)) for v in plain]), True
+    return _make_object_array([v if isinstance(v, str) else None for v in plain]), False
 
 
 def _tidy_numbers(values: list[Any], numbers: set[type], gone: set[type]) -> Cells:
-    if all(issubclass(t, _BOOLS) for t in numbers):
+    if all(issubclass(t, _BOOL_TYPES) for t in numbers):
         if not gone:
             return np.array(values, dtype=np.bool_)
-        return _object_array([None if type(v) in gone else bool(v) for v in values])
+        return _make_object_array([None if type(v) in gone else bool(v) for v in values])
     if not gone and all(issubclass(t, (int, np.integer)) for t in numbers):
         for dtype in (np.int64, np.uint64):
             try:
                 return np.array(list(map(int, values)), dtype=dtype)
             except OverflowError:
                 continue
-    return np.array([np.nan if type(v) in gone else _as_double(v) for v in values])
+    return np.array([np.nan if type(v) in gone else _convert_to_float(v) for v in values])
 
 
-def _as_double(value: Any) -> float:
+def _convert_to_float(value: Any) -> float:
     try:
         return float(value)
     except OverflowError:  # an int beyond float64: rejected later as infinite, naming the column
         return np.inf if value > 0 else -np.inf
 
 
-def _plain_number(value: Any) -> Any:
+def _convert_decimal(value: Any) -> Any:
     return float(value) if isinstance(value, Decimal) else value
 
 
-def _remedy_of_object(found: type) -> str:
+def _describe_remedy(found: type) -> str:
     if issubclass(found, (complex, np.complexfloating)):
         return _REMEDIES["c"]
     if issubclass(found, (bytes, bytearray)):
@@ -139,7 +139,7 @@ def _remedy_of_object(found: type) -> str:
     )
 
 
-def _object_array(values: list[Any]) -> Cells:
+def _make_object_array(values: list[Any]) -> Cells:
     cells = np.empty(len(values), dtype=object)
     cells[:] = values
     return cells
@@ -168,11 +168,11 @@ def map_cells(
     return np.array([function(value) for value in distinct], dtype=dtype)[position]
 
 
-def _missing_of(distinct: Iterable[Any], marks: Collection[str]) -> set[Any]:
+def _find_missing(distinct: Iterable[Any], marks: Collection[str]) -> set[Any]:
     return {value for value in distinct if value is None or value.strip() in marks}
 
 
-def _reads_as_number(mark: str) -> bool:
+def _is_number(mark: str) -> bool:
     try:
         return not math.isnan(float(mark))
     except ValueError:
@@ -196,13 +196,13 @@ def parse_numbers(cells: Cells, marks: Collection[str]) -> npt.NDArray[Any] | No
         otherwise the nearest double of each decimal text, NaN = missing.
     """
     values: list[Any] = cells.tolist()
-    if any(map(_reads_as_number, marks)):  # a mark such as -999 must not count as a number
+    if any(map(_is_number, marks)):  # a mark such as -999 must not count as a number
         values = [None if value is None or value.strip() in marks else value for value in values]
     try:
         numbers = np.array(list(map(float, values)))
         whole = not np.isnan(numbers).any()
     except (TypeError, ValueError):
-        gone = _missing_of(set(values), marks)
+        gone = _find_missing(set(values), marks)
         if not gone:
             return None
         values = ["nan" if value in gone else value for value in values]
@@ -223,7 +223,7 @@ def parse_numbers(cells: Cells, marks: Collection[str]) -> npt.NDArray[Any] | No
     return numbers
 
 
-def typed_text(cells: Cells, marks: Collection[str]) -> Cells:
+def parse_untyped(cells: Cells, marks: Collection[str]) -> Cells:
     """Infer the type of cells of an untyped source (CSV).
 
     The result is numbers if every non-missing cell is one, bools if each is ``true`` or
@@ -233,37 +233,37 @@ def typed_text(cells: Cells, marks: Collection[str]) -> Cells:
     if numbers is not None:
         return numbers
     distinct = set(cells)
-    gone = _missing_of(distinct, marks)
-    if all(value.strip().casefold() in _TRUTH for value in distinct - gone):
-        truth = {v: None if v in gone else _TRUTH[v.strip().casefold()] for v in distinct}
+    gone = _find_missing(distinct, marks)
+    if all(value.strip().casefold() in _BOOL_WORDS for value in distinct - gone):
+        truth = {v: None if v in gone else _BOOL_WORDS[v.strip().casefold()] for v in distinct}
         column = map_cells(cells, truth.__getitem__, object)
         return column if gone else column.astype(np.bool_)
-    return without_marks(cells, marks)
+    return replace_marks(cells, marks)
 
 
-def without_marks(cells: Cells, marks: Collection[str]) -> Cells:
+def replace_marks(cells: Cells, marks: Collection[str]) -> Cells:
     """Replace marks of missing values among text cells by None.
 
     A column without any value becomes missing numbers, as from a file.
     """
     distinct = set(cells)
-    gone = _missing_of(distinct, marks)
+    gone = _find_missing(distinct, marks)
     if gone == distinct:
         return np.full(len(cells), np.nan)
     if gone <= {None}:
         return cells
-    return _object_array([None if value in gone else value for value in cells.tolist()])
+    return _make_object_array([None if value in gone else value for value in cells.tolist()])
 
 
-def value_text(text: str) -> str | None:
+def normalize_value_text(text: str) -> str | None:
     """Return the category text of a number or bool in any notation, None for other text.
 
     ``"3.0"`` is ``"3"`` and ``"TRUE"`` is ``"True"``, as in a dataframe that has read the
     same file.
     """
     stripped = text.strip()
-    if stripped.casefold() in _TRUTH:
-        return str(_TRUTH[stripped.casefold()])
+    if stripped.casefold() in _BOOL_WORDS:
+        return str(_BOOL_WORDS[stripped.casefold()])
     if not stripped.isascii() or "_" in stripped:
         return None
     try:
@@ -279,16 +279,16 @@ def value_text(text: str) -> str | None:
     return level_text(number)
 
 
-def natural_order(texts: Iterable[str]) -> list[str]:
+def sort_naturally(texts: Iterable[str]) -> list[str]:
     """Sort texts by code point, and integers within them by value.
 
     >>> natural_order(["10-14", "5-9", "0-4"])
     ['0-4', '5-9', '10-14']
     """
-    return sorted(texts, key=_natural_key)
+    return sorted(texts, key=_make_natural_key)
 
 
-def _natural_key(text: str) -> tuple[list[Any], str]:
+def _make_natural_key(text: str) -> tuple[list[Any], str]:
     parts: list[Any] = re.split("([0-9]+)", text)
     for at in range(1, len(parts), 2):  # compare digits by length first: int() has a limit
         digits = parts[at].lstrip("0")

@@ -13,18 +13,25 @@ import numpy.typing as npt
 from treekit.contracts import TaskColumn
 from treekit.data.cells import MISSING_MARKS
 from treekit.data.encoding import encode_rows
-from treekit.data.features import Floats, InputType, Kinds, check_text, numeric_cells, read_inputs
+from treekit.data.features import (
+    DeclaredKinds,
+    Floats,
+    InputType,
+    check_unicode,
+    convert_to_numbers,
+    read_inputs,
+)
 from treekit.data.schema import Schema, Task
-from treekit.data.table import Table, as_cells, make_table, read_table
-from treekit.data.target import Target, make_targets, read_beside
+from treekit.data.table import Table, convert_to_cells, make_table, read_table
+from treekit.data.target import CodedTarget, encode_targets, read_task_columns
 from treekit.errors import DataError
 
 __all__ = [
     "Dataset",
     "check_weights",
-    "coded_dataset",
+    "make_coded_dataset",
     "make_dataset",
-    "make_dataset_xy",
+    "make_dataset_from_xy",
     "make_validation",
 ]
 
@@ -50,7 +57,7 @@ class Dataset:
     factors : (rows,) float64, or None
         Additional factors of row weights in node statistics, such as class weights;
         they do not affect bootstrap samples or scores.
-    beside : mapping of str to TaskColumn
+    task_columns : mapping of str to TaskColumn
         Additional columns that a task reads, by role.
     """
 
@@ -59,14 +66,14 @@ class Dataset:
     y: npt.NDArray[np.int32] | npt.NDArray[np.float64]
     weights: npt.NDArray[np.float64] | None = None
     factors: npt.NDArray[np.float64] | None = None
-    beside: Mapping[str, TaskColumn] = field(default_factory=dict)
+    task_columns: Mapping[str, TaskColumn] = field(default_factory=dict)
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
         return len(self.y)
 
-    def matrix(self) -> npt.NDArray[Any]:
+    def to_matrix(self) -> npt.NDArray[Any]:
         """Return the input matrix (rows, features): codes as numbers, NaN = missing."""
         matrix = np.empty((self.n_rows, len(self.columns)), dtype=self.schema.dtype)
         for f, column in enumerate(self.columns):
@@ -75,7 +82,7 @@ class Dataset:
                 matrix[column < 0, f] = np.nan
         return matrix
 
-    def digest(self) -> str:
+    def compute_digest(self) -> str:
         """Return a digest of inputs and target, the same for any order of the rows."""
         rows = np.zeros(self.n_rows, dtype=np.uint64)  # a hash of each row
         for column in [*self.columns, *self.y.reshape(self.n_rows, -1).T]:
@@ -96,12 +103,17 @@ class Dataset:
         weights = None if self.weights is None else self.weights[rows]
         factors = None if self.factors is None else self.factors[rows]
         columns = tuple(column[rows] for column in self.columns)
-        beside = {
+        task_columns = {
             role: replace(column, values=column.values[rows])
-            for role, column in self.beside.items()
+            for role, column in self.task_columns.items()
         }
         return replace(
-            self, columns=columns, y=self.y[rows], weights=weights, factors=factors, beside=beside
+            self,
+            columns=columns,
+            y=self.y[rows],
+            weights=weights,
+            factors=factors,
+            task_columns=task_columns,
         )
 
     @property
@@ -125,7 +137,7 @@ def make_dataset(
     ignore: Collection[str] = (),
     dtype: InputType = "auto",
     missing_marks: Collection[str] = MISSING_MARKS,
-    beside: Mapping[str, str] | None = None,
+    task_columns: Mapping[str, str] | None = None,
 ) -> Dataset:
     """Make training data from a table that contains the target.
 
@@ -139,7 +151,7 @@ def make_dataset(
     target : str, or sequence of str
         Name of the target column, or names of several: all classes or all numbers.
     task : {"classification", "regression"}, optional
-        Default: inferred from the target; see `treekit.data.target.make_target`.
+        Default: inferred from the target; see `treekit.data.target.encode_target`.
     nominal, numeric : sequence of str, optional
         Columns of this kind, whatever their cells are.
     levels : mapping of str to sequence, optional
@@ -155,7 +167,7 @@ def make_dataset(
         Input type; ``auto`` is float32 unless a column would lose precision or range.
     missing_marks : collection of str
         Texts that mean missing, here and in all later inputs of the model.
-    beside : mapping of str to str, optional
+    task_columns : mapping of str to str, optional
         Additional columns that a task reads, by role; they are not inputs.
 
     Raises
@@ -164,30 +176,32 @@ def make_dataset(
         For tables, columns, targets or weights that cannot be used.
     """
     table = read_table(source, missing=missing_marks)
-    names = _target_names(target)
+    names = _parse_target_names(target)
     for name in names:
-        table.index(name, "target column")
-    _refuse_no_rows(table)
+        table.find_column(name, "target column")
+    _check_has_rows(table)
     outside = set(names)
     for name in ignore:
-        table.index(name, "column to ignore")
+        table.find_column(name, "column to ignore")
         outside.add(name)
     if isinstance(weights, str):
-        table.index(weights, "weight column")
+        table.find_column(weights, "weight column")
         outside.add(weights)
-        weights = numeric_cells(table, weights)
-    columns = read_beside(table, beside or {})
+        weights = convert_to_numbers(table, weights)
+    columns = read_task_columns(table, task_columns or {})
     for role, column in columns.items():
         if column.name in names:
             raise DataError(f"column {column.name!r} is the target; choose another as {role}")
         outside.add(column.name)
     inputs = [name for name in table.names if name not in outside]
-    kinds = Kinds(nominal or (), numeric or (), levels or {})
-    coded = make_targets(table, names, task, classes)
-    return replace(_assemble(table, inputs, kinds, coded, weights, dtype), beside=columns)
+    kinds = DeclaredKinds(nominal or (), numeric or (), levels or {})
+    coded = encode_targets(table, names, task, classes)
+    return replace(
+        _assemble_dataset(table, inputs, kinds, coded, weights, dtype), task_columns=columns
+    )
 
 
-def _target_names(target: str | Sequence[str]) -> list[str]:
+def _parse_target_names(target: str | Sequence[str]) -> list[str]:
     if not isinstance(target, (list, tuple)):
         return [str(target)]
     names = [str(name) for name in target]
@@ -199,7 +213,7 @@ def _target_names(target: str | Sequence[str]) -> list[str]:
     return names
 
 
-def make_dataset_xy(
+def make_dataset_from_xy(
     x: Any,
     y: Any,
     *,
@@ -227,26 +241,26 @@ def make_dataset_xy(
     The other parameters are those of `make_dataset`.
     """
     table = read_table(x, missing=missing_marks)
-    _refuse_no_rows(table)
-    named = _named_targets(y, target)
+    _check_has_rows(table)
+    named = _name_targets(y, target)
     rows = len(named[0][1])
     if rows != table.n_rows:
         raise DataError(f"the target has {rows} rows, but the inputs have {table.n_rows}")
     names = [name for name, _, _ in named]
     declared = {name: levels for name, _, levels in named if levels is not None}
     column = make_table(names, [cells for _, cells, _ in named], levels=declared or None)
-    coded = make_targets(read_table(column, missing=missing_marks), names, task, classes)
-    kinds = Kinds(nominal or (), numeric or (), levels or {})
-    return _assemble(table, list(table.names), kinds, coded, weights, dtype)
+    coded = encode_targets(read_table(column, missing=missing_marks), names, task, classes)
+    kinds = DeclaredKinds(nominal or (), numeric or (), levels or {})
+    return _assemble_dataset(table, list(table.names), kinds, coded, weights, dtype)
 
 
-def _named_targets(y: Any, target: str | None) -> list[tuple[str, Any, Any]]:
+def _name_targets(y: Any, target: str | None) -> list[tuple[str, Any, Any]]:
     """Return the name, cells and declared categories of each target of `y`."""
     name = target or getattr(y, "name", None)
     name = name if isinstance(name, str) and name else "target"
     if isinstance(y, (list, tuple)) and y and isinstance(y[0], (list, tuple)):
         y = np.array(y, dtype=object)  # rows of several targets
-    cells, declared = as_cells(name, y)
+    cells, declared = convert_to_cells(name, y)
     if cells.ndim == 1:
         return [(name, cells, declared)]
     if cells.ndim != 2 or cells.shape[1] == 0:
@@ -261,24 +275,24 @@ def _named_targets(y: Any, target: str | None) -> list[tuple[str, Any, Any]]:
     return [(columns[k], cells[:, k], None) for k in range(cells.shape[1])]
 
 
-def _refuse_no_rows(table: Table) -> None:
+def _check_has_rows(table: Table) -> None:
     if table.n_rows == 0:
         raise DataError("the table has no rows; training needs at least one")
 
 
-def _assemble(
+def _assemble_dataset(
     table: Table,
     inputs: list[str],
-    kinds: Kinds,
-    target: Target,
+    kinds: DeclaredKinds,
+    target: CodedTarget,
     weights: Any,
     dtype: InputType,
 ) -> Dataset:
     if not inputs:
         raise DataError("no input columns remain besides the target; a model needs at least one")
-    kinds.check(inputs)
+    kinds.check_names(inputs)
     for name in (*inputs, *(output.name for output in target.outputs)):
-        check_text(name, "a column name")
+        check_unicode(name, "a column name")
     columns, input_type, cells = read_inputs(table, inputs, kinds, dtype)
     schema = Schema(
         columns=columns,
@@ -286,16 +300,16 @@ def _assemble(
         task=target.task,
         classes=target.outputs[0].classes,
         dtype=input_type,
-        missing_marks=_marks_in_order(table.missing),
+        missing_marks=_sort_marks(table.missing),
         more=target.outputs[1:],
     )
     return Dataset(schema, cells, target.y, check_weights(weights, table.n_rows))
 
 
-def _marks_in_order(marks: frozenset[str]) -> tuple[str, ...]:
+def _sort_marks(marks: frozenset[str]) -> tuple[str, ...]:
     """Sort marks of missing values, so that equal models are equal files."""
     for mark in marks:
-        check_text(mark, "a mark of missing values")
+        check_unicode(mark, "a mark of missing values")
     return MISSING_MARKS if marks == frozenset(MISSING_MARKS) else tuple(sorted(marks))
 
 
@@ -309,12 +323,12 @@ def check_weights(weights: Any, n_rows: int) -> npt.NDArray[np.float64] | None:
     """
     if weights is None:
         return None
-    cells, _ = as_cells("weights", weights)
+    cells, _ = convert_to_cells("weights", weights)
     if cells.shape != (n_rows,):
         raise DataError(
             f"weights have shape {cells.shape}, not ({n_rows},); give one number per row"
         )
-    values = numeric_cells(make_table(["weights"], [cells]), "weights").astype(np.float64)
+    values = convert_to_numbers(make_table(["weights"], [cells]), "weights").astype(np.float64)
     bad = ~(np.isfinite(values) & (values >= 0))
     if bad.any():
         row = int(bad.argmax())
@@ -339,7 +353,7 @@ def make_validation(
     missing: str = "direction",
     unknown: Literal["missing", "error"] = "missing",
     noun: str = "the validation table",
-    beside: Mapping[str, TaskColumn | str] | None = None,
+    task_columns: Mapping[str, TaskColumn | str] | None = None,
 ) -> Dataset:
     """Encode rows by a model's schema, to validate a training or to score a model.
 
@@ -357,7 +371,7 @@ def make_validation(
         training is missing, or an error.
     noun : str
         Name of the table in error messages.
-    beside : mapping of str to TaskColumn or str, optional
+    task_columns : mapping of str to TaskColumn or str, optional
         Additional columns that a task read in training, or their names.
 
     Raises
@@ -371,25 +385,25 @@ def make_validation(
         raise DataError(f"{noun} has no rows; give at least one, or leave it out")
     names = [output.name for output in schema.outputs]
     for name in names:
-        table.index(name, "target column", noun)
+        table.find_column(name, "target column", noun)
     matrix = encode_rows(table, schema, missing=missing, unknown=unknown)
     classes = {output.name: output.classes for output in schema.outputs if output.classes}
     try:
-        y = make_targets(table, names, schema.task, classes or None).y
-        given = beside or {}
+        y = encode_targets(table, names, schema.task, classes or None).y
+        given = task_columns or {}
         known = {role: c for role, c in given.items() if isinstance(c, TaskColumn)}
         others = {role: c for role, c in given.items() if isinstance(c, str)}
-        columns = read_beside(table, {r: c.name for r, c in known.items()} | others, known)
+        columns = read_task_columns(table, {r: c.name for r, c in known.items()} | others, known)
     except DataError as error:
         raise DataError(f"in {noun}, {error}") from error
     own = None
     if weights is not None:
-        table.index(weights, "weight column", noun)
-        own = check_weights(numeric_cells(table, weights), table.n_rows)
-    return replace(coded_dataset(matrix, y, schema, own), beside=columns)
+        table.find_column(weights, "weight column", noun)
+        own = check_weights(convert_to_numbers(table, weights), table.n_rows)
+    return replace(make_coded_dataset(matrix, y, schema, own), task_columns=columns)
 
 
-def coded_dataset(
+def make_coded_dataset(
     matrix: Floats,
     y: npt.NDArray[np.int32] | npt.NDArray[np.float64],
     schema: Schema,

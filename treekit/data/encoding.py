@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.features import UNSEEN, Floats, level_codes, numeric_cells, round_to
+from treekit.data.features import UNSEEN, Floats, convert_to_numbers, encode_levels, round_to_dtype
 from treekit.data.schema import Schema
-from treekit.data.table import Table, near_names, read_table
+from treekit.data.table import Table, read_table, suggest_names
 from treekit.errors import DataError
 
 __all__ = [
@@ -57,28 +57,28 @@ def encode_rows(
     """
     if isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.dtype.names is None:
         _check_width(rows.shape[1], schema)
-        if _is_plain(rows) and not schema.nominal.any():
-            matrix = np.ascontiguousarray(round_to(rows, schema.dtype))
-            return _checked(matrix, schema, missing)
+        if _is_plain_array(rows) and not schema.nominal.any():
+            matrix = np.ascontiguousarray(round_to_dtype(rows, schema.dtype))
+            return _check_missing(matrix, schema, missing)
     marks = schema.missing_marks if missing_marks is None else missing_marks
     table = read_table(rows, missing=marks)
-    positions = _positions(table, schema)
+    positions = _match_columns(table, schema)
     matrix = np.empty((table.n_rows, schema.n_features), dtype=schema.dtype)
     for feature, (position, column) in enumerate(zip(positions, schema.columns, strict=True)):
         name = table.names[position]
         if column.kind == "nominal":
-            codes = level_codes(table, name, column.levels)
-            matrix[:, feature] = _codes_as_numbers(table, name, codes, unknown)
+            codes = encode_levels(table, name, column.levels)
+            matrix[:, feature] = _convert_codes(table, name, codes, unknown)
         else:
-            matrix[:, feature] = round_to(numeric_cells(table, name), schema.dtype)
-    return _checked(matrix, schema, missing, table.first_row)
+            matrix[:, feature] = round_to_dtype(convert_to_numbers(table, name), schema.dtype)
+    return _check_missing(matrix, schema, missing, table.first_row)
 
 
-def _is_plain(rows: npt.NDArray[Any]) -> bool:
+def _is_plain_array(rows: npt.NDArray[Any]) -> bool:
     return rows.dtype.kind in "fiub" and not isinstance(rows, np.ma.MaskedArray)
 
 
-def _positions(table: Table, schema: Schema) -> list[int]:
+def _match_columns(table: Table, schema: Schema) -> list[int]:
     """Return the position in the table of each column of the schema."""
     if not table.named:
         _check_width(len(table.names), schema)
@@ -88,7 +88,7 @@ def _positions(table: Table, schema: Schema) -> list[int]:
         if name not in position:
             raise DataError(
                 f"the table has no column {name!r}, which the model needs; "
-                f"{near_names(name, table.names)}"
+                f"{suggest_names(name, table.names)}"
             )
     return [position[name] for name in schema.names]
 
@@ -102,13 +102,13 @@ def _check_width(width: int, schema: Schema) -> None:
         )
 
 
-def _codes_as_numbers(
+def _convert_codes(
     table: Table, name: str, codes: npt.NDArray[np.int32], unknown: str
 ) -> npt.NDArray[np.float64]:
     unseen = codes == UNSEEN
     if unknown == "error" and unseen.any():
         row = int(unseen.argmax())
-        value = table.cells[table.index(name)][row]
+        value = table.cells[table.find_column(name)][row]
         raise DataError(
             f"column {name!r} holds {value!r} in row {table.first_row + row} (counting from 0), a "
             "category not seen in training; correct it, or train with unknown='missing'"
@@ -116,7 +116,7 @@ def _codes_as_numbers(
     return np.where(codes < 0, np.nan, codes)
 
 
-def _checked(matrix: Floats, schema: Schema, missing: str, first_row: int = 0) -> Floats:
+def _check_missing(matrix: Floats, schema: Schema, missing: str, first_row: int = 0) -> Floats:
     if missing == "error":
         gone = np.isnan(matrix)
         if gone.any():

@@ -11,28 +11,34 @@ from typing import Any, Literal, TypeAlias, overload
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.cells import is_text, map_cells, natural_order, parse_numbers, value_text
+from treekit.data.cells import (
+    is_text,
+    map_cells,
+    normalize_value_text,
+    parse_numbers,
+    sort_naturally,
+)
 from treekit.data.schema import Column, Dtype, level_text
-from treekit.data.table import Table, near_names
+from treekit.data.table import Table, suggest_names
 from treekit.errors import DataError, SettingError, TreekitWarning
 
 __all__ = [
     "UNSEEN",
-    "Columns",
+    "DeclaredKinds",
     "InputType",
-    "Kinds",
+    "LazyColumns",
     "LevelIndex",
-    "Loss",
+    "RoundingLoss",
     "check_input_type",
-    "check_text",
+    "check_unicode",
     "choose_dtype",
-    "level_codes",
-    "loss_of",
-    "narrowed",
-    "numeric_cells",
+    "convert_to_numbers",
+    "encode_levels",
+    "find_levels",
+    "find_loss",
+    "narrow_codes",
     "read_inputs",
-    "round_to",
-    "vocabulary",
+    "round_to_dtype",
     "warn_if_merged",
 ]
 
@@ -43,14 +49,14 @@ Codes = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
-class Kinds:
+class DeclaredKinds:
     """Kinds and categories of columns declared by the caller."""
 
     nominal: Sequence[str]
     numeric: Sequence[str]
     levels: Mapping[str, Sequence[Any]]
 
-    def check(self, inputs: Collection[str]) -> None:
+    def check_names(self, inputs: Collection[str]) -> None:
         """Raise `DataError` for names that are not inputs, or are declared as both kinds."""
         roles = {"nominal": self.nominal, "numeric": self.numeric, "levels": self.levels}
         for role, names in roles.items():
@@ -58,7 +64,7 @@ class Kinds:
                 if name not in inputs:
                     raise DataError(
                         f"{role} names {name!r}, which is not an input column; "
-                        + near_names(name, inputs)
+                        + suggest_names(name, inputs)
                     )
         both = set(self.numeric) & (set(self.nominal) | set(self.levels))
         if both:
@@ -72,12 +78,12 @@ class Kinds:
             return False
         if name in self.nominal or name in self.levels or table.levels.get(name):
             return True
-        return table.column(name).dtype.kind in "Ob"
+        return table.get_typed_cells(name).dtype.kind in "Ob"
 
 
 def read_inputs(
-    table: Table, names: Sequence[str], kinds: Kinds, dtype: InputType
-) -> tuple[tuple[Column, ...], Dtype, Columns]:
+    table: Table, names: Sequence[str], kinds: DeclaredKinds, dtype: InputType
+) -> tuple[tuple[Column, ...], Dtype, LazyColumns]:
     """Return the columns and input type of a schema, and the cells; read each column once.
 
     Raises
@@ -88,41 +94,41 @@ def read_inputs(
     check_input_type(dtype)
     columns: list[Column] = []
     makers: list[Callable[[Dtype], npt.NDArray[Any]]] = []
-    losses: dict[str, Loss] = {}
+    losses: dict[str, RoundingLoss] = {}
     for name in names:
         if kinds.is_nominal(table, name):
-            column, codes = _nominal_column(table, name, kinds.levels.get(name))
-            makers.append(partial(_codes, narrowed(codes)))
+            column, codes = _read_nominal(table, name, kinds.levels.get(name))
+            makers.append(partial(_widen_codes, narrow_codes(codes)))
         else:
-            column, values = Column(name), _numeric_column(table, name)
+            column, values = Column(name), _read_numeric(table, name)
             if dtype == "float32" or (dtype == "auto" and not any(losses.values())):
-                losses[name] = loss_of(values)
+                losses[name] = find_loss(values)
             # Keep numbers parsed from text: parsing them again would cost more than the memory.
-            parsed = table.column(name).dtype.kind == "O"
-            makers.append(partial(round_to, values) if parsed else partial(_numbers, table, name))
+            parsed = table.get_typed_cells(name).dtype.kind == "O"
+            makers.append(
+                partial(round_to_dtype, values) if parsed else partial(_load_numbers, table, name)
+            )
         columns.append(column)
     input_type = choose_dtype(losses, dtype)
-    return tuple(columns), input_type, Columns([partial(maker, input_type) for maker in makers])
+    return tuple(columns), input_type, LazyColumns([partial(maker, input_type) for maker in makers])
 
 
-def _codes(codes: npt.NDArray[Any], dtype: Dtype) -> Codes:
+def _widen_codes(codes: npt.NDArray[Any], dtype: Dtype) -> Codes:
     del dtype
     return codes.astype(np.int32, copy=False)
 
 
-def _numbers(table: Table, name: str, dtype: Dtype) -> Floats:
-    return round_to(numeric_cells(table, name), dtype)
+def _load_numbers(table: Table, name: str, dtype: Dtype) -> Floats:
+    return round_to_dtype(convert_to_numbers(table, name), dtype)
 
 
-def _nominal_column(
-    table: Table, name: str, declared: Sequence[Any] | None
-) -> tuple[Column, Codes]:
-    levels = vocabulary(table, name, declared)
-    codes = level_codes(table, name, levels)
+def _read_nominal(table: Table, name: str, declared: Sequence[Any] | None) -> tuple[Column, Codes]:
+    levels = find_levels(table, name, declared)
+    codes = encode_levels(table, name, levels)
     unseen = codes == UNSEEN
     if unseen.any():
         row = int(unseen.argmax())
-        value = table.cells[table.index(name)][row]
+        value = table.cells[table.find_column(name)][row]
         raise DataError(
             f"column {name!r} holds {value!r} in row {row} (counting from 0), which is not among "
             "its declared levels; declare it too"
@@ -130,8 +136,8 @@ def _nominal_column(
     return Column(name, "nominal", levels), codes
 
 
-def _numeric_column(table: Table, name: str) -> Floats:
-    values = numeric_cells(table, name)
+def _read_numeric(table: Table, name: str) -> Floats:
+    values = convert_to_numbers(table, name)
     bad = np.isinf(values)
     if bad.any():
         raise DataError(
@@ -147,7 +153,7 @@ def _numeric_column(table: Table, name: str) -> Floats:
 ColumnArray = npt.NDArray[Any]
 
 
-class Columns(Sequence[ColumnArray]):
+class LazyColumns(Sequence[ColumnArray]):
     """A sequence of columns, each created on access and not cached.
 
     A column that must be rounded, or that is in a file, would take four bytes per cell or
@@ -170,15 +176,15 @@ class Columns(Sequence[ColumnArray]):
     def __getitem__(self, position: int) -> ColumnArray: ...
 
     @overload
-    def __getitem__(self, position: slice) -> Columns: ...
+    def __getitem__(self, position: slice) -> LazyColumns: ...
 
-    def __getitem__(self, position: int | slice) -> ColumnArray | Columns:
+    def __getitem__(self, position: int | slice) -> ColumnArray | LazyColumns:
         if isinstance(position, slice):
-            return Columns(self._makers[position])
+            return LazyColumns(self._makers[position])
         return self._makers[position]()
 
 
-def narrowed(codes: npt.NDArray[np.int32]) -> npt.NDArray[np.signedinteger[Any]]:
+def narrow_codes(codes: npt.NDArray[np.int32]) -> npt.NDArray[np.signedinteger[Any]]:
     """Convert category codes (rows,), -1 = missing, to the smallest sufficient type."""
     most = int(codes.max(initial=0))
     for dtype in (np.int8, np.int16):
@@ -234,7 +240,7 @@ class LevelIndex:
         own = {level: code for code, level in enumerate(levels)}
         values: dict[str, list[int]] = {}
         for level, code in own.items():
-            value = None if _has_leading_zero(level) else value_text(level)
+            value = None if _has_leading_zero(level) else normalize_value_text(level)
             if value is not None:
                 values.setdefault(value, []).append(code)
         self.has_values = bool(values)
@@ -254,11 +260,11 @@ class LevelIndex:
         if found is None and isinstance(cell, str):
             if text.strip() in self._marks:
                 return -1
-            found = self.codes.get(value_text(text) or text)
+            found = self.codes.get(normalize_value_text(text) or text)
         return UNSEEN if found is None else found
 
 
-def level_codes(table: Table, name: str, levels: Sequence[str]) -> npt.NDArray[np.int32]:
+def encode_levels(table: Table, name: str, levels: Sequence[str]) -> npt.NDArray[np.int32]:
     """Return the category code of each cell of column `name`; see `LevelIndex`.
 
     Returns
@@ -267,14 +273,14 @@ def level_codes(table: Table, name: str, levels: Sequence[str]) -> npt.NDArray[n
         -1 = missing, `UNSEEN` = not in the vocabulary.
     """
     index = LevelIndex(levels, table.missing)
-    return map_cells(table.cells[table.index(name)], index.code, np.int32)
+    return map_cells(table.cells[table.find_column(name)], index.code, np.int32)
 
 
-def vocabulary(table: Table, name: str, declared: Sequence[Any] | None) -> tuple[str, ...]:
+def find_levels(table: Table, name: str, declared: Sequence[Any] | None) -> tuple[str, ...]:
     """Return the categories of a nominal column.
 
     They are the `declared` ones, else those of the column's type, else the values present:
-    numbers and bools ascending, text in `natural_order`.  Bools of an untyped source keep
+    numbers and bools ascending, text in `sort_naturally`.  Bools of an untyped source keep
     its notation (``FALSE``, ``TRUE``) if it is consistent.
 
     Raises
@@ -293,26 +299,26 @@ def vocabulary(table: Table, name: str, declared: Sequence[Any] | None) -> tuple
         own = [level_text(level) for level in table.levels[name]]
         texts = tuple(dict.fromkeys(t for t in own if t is not None and t not in table.missing))
     else:
-        texts = tuple(_present_levels(table, name))
+        texts = tuple(_find_present_levels(table, name))
     if not texts:
         raise DataError(
             f"column {name!r} is nominal but has no value; declare its levels, or leave it out"
         )
     for text in texts:
-        check_text(text, f"a level of column {name!r}")
+        check_unicode(text, f"a level of column {name!r}")
     return texts
 
 
-def _present_levels(table: Table, name: str) -> list[str]:
-    typed = table.column(name)
+def _find_present_levels(table: Table, name: str) -> list[str]:
+    typed = table.get_typed_cells(name)
     if is_text(typed):
-        return natural_order(set(typed) - {None})
+        return sort_naturally(set(typed) - {None})
     if name in table.untyped:
-        raw = set(table.cells[table.index(name)])
+        raw = set(table.cells[table.find_column(name)])
         present = {v for v in raw if v is not None and v.strip() not in table.missing}
         if any(map(_has_leading_zero, present)):
             # 007 is a name, not seven: a column declared nominal keeps it as written.
-            return natural_order(present)
+            return sort_naturally(present)
         if typed.dtype.kind in "Ob":  # bools, in the notation of the file: FALSE before TRUE
             words = sorted({text.strip() for text in present}, key=str.casefold)
             if len({word.casefold() for word in words}) == len(words):
@@ -327,7 +333,7 @@ def _has_leading_zero(text: str) -> bool:
     return digits[:1] == "0" and digits[1:2].isdigit()
 
 
-def check_text(text: str, role: str) -> None:
+def check_unicode(text: str, role: str) -> None:
     """Raise `DataError` for text that cannot be encoded as UTF-8 (lone surrogates)."""
     try:
         text.encode("utf-8")
@@ -343,17 +349,17 @@ Floats: TypeAlias = npt.NDArray[Any]
 """float32 or float64."""
 
 InputType: TypeAlias = Literal["auto", "float32", "float64"]
-Loss: TypeAlias = Literal["values", "range"] | None
+RoundingLoss: TypeAlias = Literal["values", "range"] | None
 """Loss of a column in float32: None, distinct values, or range."""
 
-_PART = 1 << 18
+_PART_ROWS = 1 << 18
 """Number of rows processed at once."""
 
-_SAMPLE = 1 << 11
+_SAMPLE_ROWS = 1 << 11
 """Number of rows sampled to guess whether a column has many distinct numbers."""
 
 
-def numeric_cells(table: Table, name: str) -> Floats:
+def convert_to_numbers(table: Table, name: str) -> Floats:
     """Convert column `name` to numbers, NaN = missing.
 
     Decimal text is parsed as float64; bools become 0 and 1.
@@ -368,7 +374,7 @@ def numeric_cells(table: Table, name: str) -> Floats:
     DataError
         For text that is not a number; names the first such cell.
     """
-    cells = table.column(name)
+    cells = table.get_typed_cells(name)
     if cells.dtype.kind != "O":
         exact = cells.dtype in (np.float32, np.float64)
         return cells if exact else cells.astype(np.float64)
@@ -387,7 +393,7 @@ def numeric_cells(table: Table, name: str) -> Floats:
 
 def warn_if_merged(table: Table, name: str) -> None:
     """Warn if distinct integers of a column become equal as float64."""
-    cells = table.column(name)
+    cells = table.get_typed_cells(name)
     if cells.dtype.kind not in "iu" or cells.dtype.itemsize < 8:
         return
     huge = np.unique(cells[(cells >= 2**53) | (cells <= -(2**53))])
@@ -403,7 +409,7 @@ def warn_if_merged(table: Table, name: str) -> None:
         )
 
 
-def round_to(values: npt.NDArray[Any], dtype: Dtype) -> Floats:
+def round_to_dtype(values: npt.NDArray[Any], dtype: Dtype) -> Floats:
     """Round numbers to the input type, after rounding to float64 as all artifacts do.
 
     A float array of that type is returned without a copy.
@@ -414,7 +420,7 @@ def round_to(values: npt.NDArray[Any], dtype: Dtype) -> Floats:
         return values.astype(dtype, copy=False)
 
 
-def loss_of(column: Floats) -> Loss:
+def find_loss(column: Floats) -> RoundingLoss:
     """Return the loss of rounding a finite numeric column (NaN = missing) to float32.
 
     ``"range"``: a number is out of range for float32.  ``"values"``: values that a split
@@ -426,17 +432,17 @@ def loss_of(column: Floats) -> Loss:
     if column.dtype == np.float32 or _is_float32(column):
         return None
     least, most = float(np.fmin.reduce(column)), float(np.fmax.reduce(column))
-    if not np.isfinite(round_to(np.array([least, most]), "float32")).all():
+    if not np.isfinite(round_to_dtype(np.array([least, most]), "float32")).all():
         return "range"
     # Numbers that round to the same float32 differ by at most the spacing at the largest one.
     apart = max(max(-least, most) * 2.0**-23, 2.0**-149)
     if apart < 0.99e-6 * (most - least) and _has_many_floats(column):
         return None
-    return "values" if _merges(_distinct(column)) else None
+    return "values" if _loses_values(_sort_distinct(column)) else None
 
 
 def _is_float32(column: Floats) -> bool:
-    rounded = round_to(column, "float32")
+    rounded = round_to_dtype(column, "float32")
     return bool(((rounded == column) | (column != column)).all())
 
 
@@ -446,22 +452,22 @@ def _has_many_floats(column: Floats) -> bool:
     True is certain, False is not: the number of used slots of a hash table is a lower bound
     of the number of distinct values (multiplicative hashing; Knuth 1973, section 6.4).
     """
-    if len(column) > 2 * _SAMPLE and not _has_many_floats(column[:_SAMPLE]):
+    if len(column) > 2 * _SAMPLE_ROWS and not _has_many_floats(column[:_SAMPLE_ROWS]):
         return False  # probably few distinct values, for which the exact check is fast
     shift = 32 - min(max(2 * len(column), 16).bit_length(), 28)
     taken = np.zeros(1 << (32 - shift), dtype=np.bool_)
-    for part in _parts(column):
-        bits = round_to(part, "float32").view(np.uint32)
+    for part in _iterate_parts(column):
+        bits = round_to_dtype(part, "float32").view(np.uint32)
         taken[(bits * np.uint32(2654435769)) >> np.uint32(shift)] = True
     return bool(2 * (np.count_nonzero(taken) - 1) >= len(column))
 
 
-def _distinct(column: Floats) -> npt.NDArray[np.float64]:
+def _sort_distinct(column: Floats) -> npt.NDArray[np.float64]:
     """Return the column's known numbers ascending, with most duplicates removed."""
     owner = np.full(1 << 14, np.nan)
     shift = np.uint64(64 - 14)
     found = [owner]
-    for part in _parts(column):
+    for part in _iterate_parts(column):
         slots = ((part + 0.0).view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> shift
         free = np.isnan(owner[slots])
         owner[slots[free]] = part[free]
@@ -471,13 +477,13 @@ def _distinct(column: Floats) -> npt.NDArray[np.float64]:
     return numbers[: len(numbers) - int(np.isnan(numbers).sum())]
 
 
-def _merges(ordered: npt.NDArray[np.float64]) -> bool:
-    """Check whether ascending numbers need float64; see `loss_of`."""
+def _loses_values(ordered: npt.NDArray[np.float64]) -> bool:
+    """Check whether ascending numbers need float64; see `find_loss`."""
     extent = ordered[-1] / 2 - ordered[0] / 2
     widest, n_merged, n_distinct = 0.0, 0, 0
-    for first in range(0, len(ordered) - 1, _PART):
-        part = ordered[first : first + _PART + 1]
-        low = round_to(part, "float32")
+    for first in range(0, len(ordered) - 1, _PART_ROWS):
+        part = ordered[first : first + _PART_ROWS + 1]
+        low = round_to_dtype(part, "float32")
         gaps = part[1:] / 2 - part[:-1] / 2  # halves: the range may overflow
         merged = (gaps > 0) & (low[1:] == low[:-1])
         widest = max(widest, float(gaps[merged].max(initial=0.0)))
@@ -486,13 +492,13 @@ def _merges(ordered: npt.NDArray[np.float64]) -> bool:
     return n_merged > 0 and bool(widest > extent * 1e-6 or 2 * n_merged > n_distinct + 1)
 
 
-def _parts(column: Floats) -> Iterator[npt.NDArray[np.float64]]:
+def _iterate_parts(column: Floats) -> Iterator[npt.NDArray[np.float64]]:
     """Yield contiguous parts of the column, small enough to copy."""
-    for first in range(0, len(column), _PART):
-        yield np.ascontiguousarray(column[first : first + _PART])
+    for first in range(0, len(column), _PART_ROWS):
+        yield np.ascontiguousarray(column[first : first + _PART_ROWS])
 
 
-def choose_dtype(losses: Mapping[str, Loss], dtype: InputType) -> Dtype:
+def choose_dtype(losses: Mapping[str, RoundingLoss], dtype: InputType) -> Dtype:
     """Choose the input type, given the losses of numeric columns in float32.
 
     ``auto`` chooses float32 unless a column has a loss; ``float32`` warns and names such a

@@ -20,22 +20,22 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.cells import Cells, is_text, typed_text, without_marks
+from treekit.data.cells import Cells, is_text, parse_untyped, replace_marks
 from treekit.errors import DataError
 
 __all__ = [
-    "Spill",
     "StoredCells",
     "StoredColumn",
-    "lines_of",
-    "matrix_room",
+    "TemporaryStore",
+    "allocate_code_matrix",
+    "copy_row_major",
 ]
 
 
 # ---------------------------------------------------------------- temporary file
 
 
-class Spill:
+class TemporaryStore:
     """A temporary file of arrays, appended one by one and read in any order, by any thread."""
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class Spill:
 class StoredColumn:
     """A column stored in pieces of a file, which it may share with other columns."""
 
-    def __init__(self, spill: Spill) -> None:
+    def __init__(self, spill: TemporaryStore) -> None:
         self.n_rows = 0
         self.distinct: list[Any] | None = None  # None: numbers
         self._dtype: np.dtype[Any] | None = None  # None: all missing so far
@@ -131,8 +131,8 @@ class StoredColumn:
             self.n_rows = 0
             self.append_missing(gaps)
         if dtype != self._dtype:
-            self._convert(np.promote_types(dtype, self._dtype))
-        self._write(cells.astype(self._dtype, copy=False))
+            self._convert_pieces(np.promote_types(dtype, self._dtype))
+        self._write_piece(cells.astype(self._dtype, copy=False))
 
     def _append_values(self, values: list[Any]) -> None:
         if self.distinct is None:
@@ -145,21 +145,21 @@ class StoredColumn:
             if value not in position:
                 position[value] = len(distinct)
                 distinct.append(value)
-        self._write(np.fromiter(map(position.__getitem__, values), np.int32, len(values)))
+        self._write_piece(np.fromiter(map(position.__getitem__, values), np.int32, len(values)))
 
-    def _write(self, cells: npt.NDArray[Any]) -> None:
+    def _write_piece(self, cells: npt.NDArray[Any]) -> None:
         self._places.append(self._spill.write(cells))
         self.n_rows += len(cells)
         self._ends.append(self.n_rows)
 
-    def _convert(self, dtype: np.dtype[Any]) -> None:
+    def _convert_pieces(self, dtype: np.dtype[Any]) -> None:
         """Convert stored numbers to another type, in place if it has the same width."""
         assert self._dtype is not None  # noqa: S101 - for the type checker
         alike = dtype.itemsize == self._dtype.itemsize
         first = 0
         for piece, end in enumerate(self._ends):
             place = self._places[piece] if alike else None
-            cells = self._read(first, end).astype(dtype)
+            cells = self._read_stored(first, end).astype(dtype)
             self._places[piece] = self._spill.write(cells, place)
             first = end
         self._dtype = dtype
@@ -168,10 +168,14 @@ class StoredColumn:
         """Read the tidy cells of the rows `first` to `stop`, by default all."""
         stop = self.n_rows if stop is None else stop
         if self.distinct is None:
-            return np.full(stop - first, np.nan) if self._dtype is None else self._read(first, stop)
-        return self.read_as(self.values(), first, stop)
+            return (
+                np.full(stop - first, np.nan)
+                if self._dtype is None
+                else self._read_stored(first, stop)
+            )
+        return self.read_mapped(self.get_distinct_cells(), first, stop)
 
-    def values(self) -> Cells:
+    def get_distinct_cells(self) -> Cells:
         """Return the distinct cells, tidy, in order of first occurrence."""
         distinct = self.distinct or []
         if all(type(value) is bool for value in distinct):
@@ -180,11 +184,11 @@ class StoredColumn:
         cells[:] = distinct
         return cells
 
-    def read_as(self, values: npt.NDArray[Any], first: int, stop: int) -> npt.NDArray[Any]:
+    def read_mapped(self, values: npt.NDArray[Any], first: int, stop: int) -> npt.NDArray[Any]:
         """Read the rows `first` to `stop`, with ``values[i]`` in place of distinct value i."""
-        return np.asarray(values[self._read(first, stop)])
+        return np.asarray(values[self._read_stored(first, stop)])
 
-    def _read(self, first: int, stop: int) -> npt.NDArray[Any]:
+    def _read_stored(self, first: int, stop: int) -> npt.NDArray[Any]:
         assert self._dtype is not None  # noqa: S101 - for the type checker
         cells = np.empty(stop - first, self._dtype)
         piece, at = bisect_right(self._ends, first), first
@@ -206,7 +210,7 @@ class StoredCells(Sequence[Cells]):
     columns : tuple of StoredColumn
     marks : frozenset of str
         Marks of missing values with which text was parsed as numbers.
-    texts : callable, optional
+    read_texts : callable, optional
         ``texts(position)`` returns a column as the original text; None for a typed source.
     first, stop : int
         Range of rows.
@@ -214,7 +218,7 @@ class StoredCells(Sequence[Cells]):
 
     columns: tuple[StoredColumn, ...]
     marks: frozenset[str]
-    texts: Callable[[int], StoredColumn] | None
+    read_texts: Callable[[int], StoredColumn] | None
     first: int
     stop: int
 
@@ -235,70 +239,70 @@ class StoredCells(Sequence[Cells]):
     def __getitem__(self, position: int | slice) -> Cells | tuple[Cells, ...]:
         if isinstance(position, slice):
             return tuple(self[i] for i in range(*position.indices(len(self))))
-        return self._as_read(range(len(self))[position]).read(self.first, self.stop)
+        return self._get_original_column(range(len(self))[position]).read(self.first, self.stop)
 
-    def _as_read(self, position: int) -> StoredColumn:
+    def _get_original_column(self, position: int) -> StoredColumn:
         column = self.columns[position]
-        parsed = column.distinct is None and self.texts is not None
-        return self.texts(position) if parsed and self.texts is not None else column
+        parsed = column.distinct is None and self.read_texts is not None
+        return self.read_texts(position) if parsed and self.read_texts is not None else column
 
-    def typed(self, position: int, marks: Collection[str], *, untyped: bool) -> Cells:
+    def read_typed(self, position: int, marks: Collection[str], *, untyped: bool) -> Cells:
         """Return the typed cells of a column; the type is inferred from all its distinct cells."""
         column = self.columns[position]
         if column.distinct is None:
-            if self.texts is None or marks == self.marks:
+            if self.read_texts is None or marks == self.marks:
                 return column.read(self.first, self.stop)
-            column = self.texts(position)
-        values = column.values()
+            column = self.read_texts(position)
+        values = column.get_distinct_cells()
         if is_text(values):
-            values = (typed_text if untyped else without_marks)(values, marks)
-        return column.read_as(values, self.first, self.stop)
+            values = (parse_untyped if untyped else replace_marks)(values, marks)
+        return column.read_mapped(values, self.first, self.stop)
 
-    def rows(self, first: int, stop: int) -> StoredCells:
+    def select_rows(self, first: int, stop: int) -> StoredCells:
         """Select the rows `first` to `stop`, counted from the first row of these cells."""
         return replace(self, first=self.first + first, stop=min(self.first + stop, self.stop))
 
 
 # ---------------------------------------------------------------- code matrix
 
-SPARE = 0.1
+SPARE_MEMORY_SHARE = 0.1
 """Share of the free memory that may be used by a copy that only saves time."""
 
-SHARE = 0.5
+MATRIX_MEMORY_SHARE = 0.5
 """Share of the free memory above which a matrix is mapped from a temporary file."""
 
 
-def matrix_room(shape: tuple[int, int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+def allocate_code_matrix(shape: tuple[int, int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Allocate an uninitialised matrix.
 
     If it is larger than `SHARE` of the free memory, it is mapped from a temporary file (in
     ``TMPDIR``), deleted with the array, to which the system writes unused pages.
     """
     size = shape[0] * shape[1] * np.dtype(dtype).itemsize
-    if size <= SHARE * _free_memory():
+    if size <= MATRIX_MEMORY_SHARE * _get_free_memory():
         return np.empty(shape, dtype)
     with tempfile.TemporaryFile(prefix="treekit-codes-") as file:
         return np.memmap(file, dtype, "w+", shape=shape).view(np.ndarray)
 
 
-def lines_of(codes: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
+def copy_row_major(codes: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
     """Copy a code matrix (features, rows) to row-major order: (rows * features,).
 
     Return None if that would use more than `SPARE` of the free memory: kernels can use the
     columns instead, only more slowly.
     """
-    if codes.nbytes > SPARE * _free_memory():
+    if codes.nbytes > SPARE_MEMORY_SHARE * _get_free_memory():
         return None
     lines = np.empty(codes.shape[::-1], codes.dtype)
-    for first in range(0, len(lines), _BLOCK):  # blocks of rows that fit into the cache
-        lines[first : first + _BLOCK] = codes[:, first : first + _BLOCK].T
+    for first in range(0, len(lines), _BLOCK_ROWS):  # blocks of rows that fit into the cache
+        lines[first : first + _BLOCK_ROWS] = codes[:, first : first + _BLOCK_ROWS].T
     return lines.reshape(-1)
 
 
-_BLOCK = 2048
+_BLOCK_ROWS = 2048
 
 
-def _free_memory() -> float:
+def _get_free_memory() -> float:
     """Return the free memory in bytes, infinite if unknown."""
     try:
         with Path("/proc/meminfo").open(encoding="ascii") as lines:

@@ -27,32 +27,32 @@ from treekit.data.cells import (
     MISSING_MARKS,
     Cells,
     is_text,
-    natural_order,
     parse_numbers,
-    tidy,
-    typed_text,
-    without_marks,
+    parse_untyped,
+    replace_marks,
+    sort_naturally,
+    tidy_column,
 )
-from treekit.data.out_of_core import Spill, StoredCells, StoredColumn
+from treekit.data.out_of_core import StoredCells, StoredColumn, TemporaryStore
 from treekit.errors import DataError, MissingExtraError
 
 __all__ = [
     "Table",
-    "as_cells",
-    "from_arrow",
-    "from_frame",
+    "convert_to_cells",
     "make_table",
-    "near_names",
-    "read_arrow",
+    "read_arrow_file",
+    "read_arrow_table",
     "read_csv",
     "read_file",
+    "read_frame",
     "read_table",
+    "suggest_names",
 ]
 
 
 # ---------------------------------------------------------------- table
 
-_COMPARED = 200
+_MAX_COMPARED = 200
 """Maximum number of characters of an unknown name compared with known names."""
 
 
@@ -65,7 +65,7 @@ class Table:
     names : tuple of str
     cells : sequence of (rows,) arrays
         Tidy cells as read (see `treekit.data.cells`), including marks of missing values;
-        `column` returns typed cells.  Columns of a large file are on disk
+        `get_typed_cells` returns typed cells.  Columns of a large file are on disk
         (`treekit.data.out_of_core`): access one at a time.
     levels : mapping of str to tuple
         Categories, in declared order, of each column whose source declares them.
@@ -93,13 +93,13 @@ class Table:
         """Number of rows."""
         return self.cells.n_rows if isinstance(self.cells, StoredCells) else len(self.cells[0])
 
-    def index(self, name: str, role: str = "column", table: str = "the table") -> int:
+    def find_column(self, name: str, role: str = "column", table: str = "the table") -> int:
         """Return the position of a column; `role` and `table` appear in the error message."""
         if name not in self.names:
-            raise DataError(f"{table} has no {role} {name!r}; {near_names(name, self.names)}")
+            raise DataError(f"{table} has no {role} {name!r}; {suggest_names(name, self.names)}")
         return self.names.index(name)
 
-    def column(self, name: str) -> Cells:
+    def get_typed_cells(self, name: str) -> Cells:
         """Return the typed cells of a column.
 
         Returns
@@ -110,12 +110,12 @@ class Table:
         """
         if isinstance(self.cells, StoredCells):
             untyped = name in self.untyped
-            return self.cells.typed(self.index(name), self.missing, untyped=untyped)
-        cells = self.cells[self.index(name)]
+            return self.cells.read_typed(self.find_column(name), self.missing, untyped=untyped)
+        cells = self.cells[self.find_column(name)]
         if not is_text(cells):
             return cells
         if name not in self._typed:
-            typed = typed_text if name in self.untyped else without_marks
+            typed = parse_untyped if name in self.untyped else replace_marks
             self._typed[name] = typed(cells, self.missing)
         return self._typed[name]
 
@@ -123,19 +123,21 @@ class Table:
         """Select rows, by number or by a bool for each row."""
         return replace(self, cells=tuple(cells[rows] for cells in self.cells))
 
-    def blocks(self, n_rows: int) -> Iterator[Table]:
+    def iterate_blocks(self, n_rows: int) -> Iterator[Table]:
         """Yield parts of `n_rows` rows if the table is on disk, else the complete table."""
         if not isinstance(self.cells, StoredCells):
             yield self
             return
         for first in range(0, self.n_rows, n_rows):
-            yield replace(self, cells=self.cells.rows(first, first + n_rows), first_row=first)
+            yield replace(
+                self, cells=self.cells.select_rows(first, first + n_rows), first_row=first
+            )
 
 
-def near_names(name: str, names: Collection[str]) -> str:
+def suggest_names(name: str, names: Collection[str]) -> str:
     """Return a hint for an unknown name: similar names, else some of the known names."""
     # The comparison is quadratic in the length, and a name from a request may be very long.
-    near = difflib.get_close_matches(name[:_COMPARED], names, n=3, cutoff=0.6)
+    near = difflib.get_close_matches(name[:_MAX_COMPARED], names, n=3, cutoff=0.6)
     if near:
         return "did you mean " + " or ".join(map(repr, near)) + "?"
     shown = ", ".join(map(repr, list(names)[:12]))
@@ -183,26 +185,28 @@ def read_table(
     marks = frozenset(missing)
     if isinstance(source, Table):
         return source if source.missing == marks else replace(source, missing=marks)
-    return replace(_read(source, marks, progress), missing=marks)
+    return replace(_read_source(source, marks, progress), missing=marks)
 
 
-def _read(source: Any, marks: frozenset[str], progress: Callable[[int, int], None] | None) -> Table:
+def _read_source(
+    source: Any, marks: frozenset[str], progress: Callable[[int, int], None] | None
+) -> Table:
     if isinstance(source, (str, os.PathLike)):
         return read_file(source, marks, progress)
     if isinstance(source, np.ndarray):
-        return _from_array(source)
+        return _read_array(source)
     if isinstance(source, Mapping):
-        return _from_columns(source)
+        return _read_mapping(source)
     if isinstance(source, (list, tuple)):
-        return _from_rows(source)
+        return _read_rows(source)
 
-    table = from_frame(source)
+    table = read_frame(source)
     if table is not None:
         return table
     if hasattr(source, "tocsr"):
         raise DataError("sparse matrices are not supported; pass source.toarray()")
     if hasattr(source, "__array__"):
-        return _from_array(np.asarray(source))
+        return _read_array(np.asarray(source))
     raise DataError(
         f"a {type(source).__name__} is not a table; pass a 2-D array, a dict of columns, a "
         "list of rows, a dataframe or the path of a CSV file"
@@ -227,14 +231,14 @@ def make_table(
     untyped : bool
         The source is untyped: text may be numbers.
     """
-    texts = check_names(names)
+    texts = check_column_names(names)
     cells, guessed = [], set()
     for name, column in zip(texts, columns, strict=True):
         if column.ndim != 1:
             raise DataError(
                 f"column {name!r} has shape {column.shape}; a column needs one cell per row"
             )
-        tidied, guess = tidy(name, column)
+        tidied, guess = tidy_column(name, column)
         cells.append(tidied)
         if guess or untyped:
             guessed.add(name)
@@ -249,7 +253,7 @@ def make_table(
     )
 
 
-def check_names(names: Iterable[Any]) -> tuple[str, ...]:
+def check_column_names(names: Iterable[Any]) -> tuple[str, ...]:
     """Convert column names to text; raise `DataError` for no names, and empty or repeated ones."""
     texts = tuple(str(name) for name in names)
     if not texts:
@@ -271,7 +275,7 @@ def check_names(names: Iterable[Any]) -> tuple[str, ...]:
     return texts
 
 
-def _from_array(array: npt.NDArray[Any]) -> Table:
+def _read_array(array: npt.NDArray[Any]) -> Table:
     if array.dtype.names:
         flat = np.ravel(array)
         return make_table(array.dtype.names, [flat[name] for name in array.dtype.names])
@@ -288,23 +292,25 @@ def _from_array(array: npt.NDArray[Any]) -> Table:
     return make_table(names, array.T, named=False, untyped=array.dtype.kind in "UT")
 
 
-def _from_columns(source: Mapping[Any, Any]) -> Table:
+def _read_mapping(source: Mapping[Any, Any]) -> Table:
 
     columns, levels = [], {}
     for name, values in source.items():
-        cells, declared = as_cells(str(name), values)
+        cells, declared = convert_to_cells(str(name), values)
         columns.append(cells)
         if declared is not None:
             levels[str(name)] = declared
     return make_table(source.keys(), columns, levels=levels)
 
 
-def _from_rows(source: Sequence[Any]) -> Table:
+def _read_rows(source: Sequence[Any]) -> Table:
     if not source:
         raise DataError("the table has no rows; it needs at least one")
     if all(isinstance(row, Mapping) for row in source):
         names = list(dict.fromkeys(name for row in source for name in row))
-        return make_table(names, [objects([row.get(name) for row in source]) for name in names])
+        return make_table(
+            names, [make_object_array([row.get(name) for row in source]) for name in names]
+        )
     for position, row in enumerate(source):
         if not isinstance(row, (list, tuple, np.ndarray)):
             raise DataError(
@@ -317,10 +323,10 @@ def _from_rows(source: Sequence[Any]) -> Table:
                 "give every row the same columns"
             )
     names = [f"x{j}" for j in range(len(source[0]))]
-    return make_table(names, map(objects, zip(*source, strict=True)), named=False)
+    return make_table(names, map(make_object_array, zip(*source, strict=True)), named=False)
 
 
-def objects(values: Sequence[Any]) -> npt.NDArray[Any]:
+def make_object_array(values: Sequence[Any]) -> npt.NDArray[Any]:
     """Convert values of any type to an object array (rows,), without unpacking sequences."""
     cells = np.empty(len(values), dtype=object)
     for position, value in enumerate(values):
@@ -336,7 +342,7 @@ Declared = tuple[Any, ...] | None
 """The categories that a column's type declares, in order, else None."""
 
 
-def from_frame(source: Any) -> Table | None:
+def read_frame(source: Any) -> Table | None:
     """Convert a dataframe to a table; return None if `source` is not a dataframe.
 
     A lazy frame is collected.  Objects that only support the Arrow PyCapsule interface are
@@ -350,7 +356,7 @@ def from_frame(source: Any) -> Table | None:
         if isinstance(frame, nw.LazyFrame):
             frame = frame.collect()
         if isinstance(frame, nw.DataFrame):
-            return _from_narwhals(frame)
+            return _read_narwhals(frame)
     except DuplicateError as error:
         names = [str(name) for name in source.columns]
         twice = next((name for name in names if names.count(name) > 1), "?")
@@ -361,11 +367,11 @@ def from_frame(source: Any) -> Table | None:
             "pass a table with named columns, such as {'name': column}"
         )
     if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
-        return from_arrow(source)
+        return read_arrow_table(source)
     return None
 
 
-def from_arrow(source: Any) -> Table:
+def read_arrow_table(source: Any) -> Table:
     """Convert anything supported by ``pyarrow.table`` to a table."""
     import narwhals.stable.v2 as nw
 
@@ -373,54 +379,54 @@ def from_arrow(source: Any) -> Table:
         import pyarrow as pa
     except ImportError as error:
         raise MissingExtraError("pyarrow", "arrow") from error
-    return _from_narwhals(nw.from_native(pa.table(source), eager_only=True))
+    return _read_narwhals(nw.from_native(pa.table(source), eager_only=True))
 
 
-def _from_narwhals(frame: Any) -> Table:
+def _read_narwhals(frame: Any) -> Table:
     columns, levels = [], {}
     # By position: a name may be a number, which would select a row.
     for name, series in zip(frame.columns, frame.iter_columns(), strict=True):
-        cells, declared = _series_cells(series)
+        cells, declared = _convert_series(series)
         columns.append(cells)
         if declared is not None:
             levels[str(name)] = declared
     return make_table(frame.columns, columns, levels=levels)
 
 
-def as_cells(name: str, values: Any) -> tuple[npt.NDArray[Any], Declared]:
+def convert_to_cells(name: str, values: Any) -> tuple[npt.NDArray[Any], Declared]:
     """Convert an array, a list, or a series of any library to cells and declared categories."""
     if isinstance(values, np.ndarray):
         return values, None
     if isinstance(values, (list, tuple, range)):
-        return objects(values), None
+        return make_object_array(values), None
     import narwhals.stable.v2 as nw
 
     series = nw.from_native(values, pass_through=True, allow_series=True)
     if isinstance(series, nw.Series):
-        return _series_cells(series)
+        return _convert_series(series)
     if type(values).__module__.startswith("pyarrow"):  # narwhals supports ChunkedArray only
         import pyarrow as pa
 
-        return _series_cells(nw.from_native(pa.chunked_array([values]), series_only=True))
+        return _convert_series(nw.from_native(pa.chunked_array([values]), series_only=True))
     if type(values).__name__ == "Categorical":  # pandas, without its Series
-        return objects(list(values)), tuple(values.categories)
+        return make_object_array(list(values)), tuple(values.categories)
     if hasattr(values, "__array__"):
         return np.asarray(values), None
     if isinstance(values, Sequence) and not isinstance(values, (str, bytes)):
-        return objects(values), None
+        return make_object_array(values), None
     raise DataError(
         f"column {name!r} is a {type(values).__name__}; a column must be an array or a list "
         "of cells (for one row, pass a list with one dict)"
     )
 
 
-def _series_cells(series: Any) -> tuple[npt.NDArray[Any], Declared]:
+def _convert_series(series: Any) -> tuple[npt.NDArray[Any], Declared]:
     import narwhals.stable.v2 as nw
 
     dtype = series.dtype
     if isinstance(dtype, (nw.Categorical, nw.Enum)):
         values = series.to_list()
-        return objects(values), _declared_levels(series, values)
+        return make_object_array(values), _get_declared_levels(series, values)
     if len(series) and series.null_count() == len(series):
         return np.full(len(series), np.nan), None
     if isinstance(dtype, nw.Decimal):
@@ -432,11 +438,11 @@ def _series_cells(series: Any) -> tuple[npt.NDArray[Any], Declared]:
         return np.empty(0, dtype="datetime64[s]"), None  # `tidy` rejects it, naming the column
     if isinstance(dtype, nw.Duration):
         return np.empty(0, dtype="timedelta64[s]"), None
-    return objects(series.to_list()), None
+    return make_object_array(series.to_list()), None
 
 
-def _declared_levels(series: Any, values: list[Any]) -> tuple[Any, ...]:
-    """Return the categories in declared order, or in `natural_order` if the type declares none.
+def _get_declared_levels(series: Any, values: list[Any]) -> tuple[Any, ...]:
+    """Return the categories in declared order, or in `sort_naturally` if the type declares none.
 
     pandas categories, polars enums and ordered Arrow dictionaries declare an order.
     """
@@ -449,13 +455,20 @@ def _declared_levels(series: Any, values: list[Any]) -> tuple[Any, ...]:
     ):
         return tuple(series.cat.get_categories().to_list())
     found = {value for value in values if value is not None}
-    return tuple(natural_order(found) if is_text(objects(list(found))) else sorted(found))
+    return tuple(
+        sort_naturally(found) if is_text(make_object_array(list(found))) else sorted(found)
+    )
 
 
 # ---------------------------------------------------------------- files
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
-_ARROW = {".parquet": "parquet", ".feather": "feather", ".arrow": "feather", ".ipc": "feather"}
+_ARROW_FORMATS = {
+    ".parquet": "parquet",
+    ".feather": "feather",
+    ".arrow": "feather",
+    ".ipc": "feather",
+}
 
 
 def read_file(
@@ -483,13 +496,13 @@ def read_file(
     suffixes = [suffix.lower() for suffix in path.suffixes]
     packed = suffixes[-1:] == [".gz"]
     ending = (suffixes[:-1] if packed else suffixes)[-1:] or [""]
-    if ending[0] not in _SEPARATORS and (packed or ending[0] not in _ARROW):
-        known = ", ".join([*_SEPARATORS, ".csv.gz", *_ARROW])
+    if ending[0] not in _SEPARATORS and (packed or ending[0] not in _ARROW_FORMATS):
+        known = ", ".join([*_SEPARATORS, ".csv.gz", *_ARROW_FORMATS])
         raise DataError(f"unknown file suffix of {path.name!r}; known: {known}")
     if not path.is_file():
         raise DataError(f"there is no file {os.fspath(source)!r}; check the path")
-    if ending[0] in _ARROW:
-        return read_arrow(path, _ARROW[ending[0]], marks, progress)
+    if ending[0] in _ARROW_FORMATS:
+        return read_arrow_file(path, _ARROW_FORMATS[ending[0]], marks, progress)
 
     return read_csv(path, _SEPARATORS[ending[0]], packed, marks, progress)
 
@@ -530,42 +543,42 @@ def read_csv(
     progress : callable, optional
         ``progress(done, total)`` in bytes, for a file that is read in chunks.
     """
-    source = _Source(path, separator, packed)
+    source = _CsvSource(path, separator, packed)
     large = path.stat().st_size > (LARGE // 4 if packed else LARGE)
-    return _stored(source, marks, progress) if large else _parsed(source)
+    return _read_to_disk(source, marks, progress) if large else _read_in_memory(source)
 
 
 class _RaggedError(Exception):
     """A row whose length differs from the header's; located by reading the file again."""
 
 
-class _Source:
+class _CsvSource:
     """A file of separated cells, which may be read repeatedly and must not change meanwhile."""
 
     def __init__(self, path: Path, separator: str, packed: bool) -> None:
         self.path, self.separator, self.packed = path, separator, packed
-        self._state = self._state_now()
+        self._state = self._get_state()
 
-    def _state_now(self) -> tuple[int, int]:
+    def _get_state(self) -> tuple[int, int]:
         """Return the size and modification time of the file."""
         state = self.path.stat()
         return state.st_size, state.st_mtime_ns
 
-    def _check_state(self) -> None:
+    def _check_unchanged(self) -> None:
         """Raise `DataError` if the file has changed: rows of two versions would be mixed."""
-        if self._state_now() != self._state:
+        if self._get_state() != self._state:
             raise DataError(
                 f"{self.path.name!r} has changed while treekit was reading it; start again when "
                 "no program writes to it"
             )
 
-    def open(self) -> IO[str]:
+    def open_text(self) -> IO[str]:
         """Open the file as text."""
         if self.packed:
             return io.TextIOWrapper(gzip.open(self.path, "rb"), encoding="utf-8-sig", newline="")
         return self.path.open(encoding="utf-8-sig", newline="")
 
-    def chunks(
+    def iterate_chunks(
         self, columns: Callable[[list[str]], None], progress: Progress | None = None
     ) -> Iterator[Chunk]:
         """Call ``columns(header)``, then yield the rows in chunks.
@@ -576,10 +589,10 @@ class _Source:
             If the file is not a table; names the line.
         """
         try:
-            self._check_state()
-            with self.open() as stream:
-                yield from self._chunks(stream, columns, progress)
-            self._check_state()
+            self._check_unchanged()
+            with self.open_text() as stream:
+                yield from self._iterate_chunks(stream, columns, progress)
+            self._check_unchanged()
         except UnicodeDecodeError as error:
             raise DataError(
                 f"{self.path.name!r} is not UTF-8 text (byte {error.object[error.start]:#04x}); "
@@ -588,7 +601,7 @@ class _Source:
         except (OSError, EOFError, zlib.error) as error:
             raise DataError(f"{self.path.name!r} cannot be read: {error}") from error
 
-    def _chunks(
+    def _iterate_chunks(
         self, stream: IO[str], columns: Callable[[list[str]], None], progress: Progress | None
     ) -> Iterator[Chunk]:
         reader = csv.reader(stream, delimiter=self.separator, strict=True)
@@ -601,43 +614,43 @@ class _Source:
                 )
             _check_header(self.path, header, self.separator)
             columns(header)
-            for chunk in _columns(reader, len(header)):
+            for chunk in _transpose_chunks(reader, len(header)):
                 yield chunk
                 if progress is not None:
-                    progress(self._position(stream), self.path.stat().st_size)
+                    progress(self._count_bytes_read(stream), self.path.stat().st_size)
         except csv.Error as error:
             raise DataError(
                 f"{self.path.name!r}, line {reader.line_num}: {error}; check the quotes near it"
             ) from error
         except _RaggedError as error:
-            line, cells = self._find_ragged(len(header))
+            line, cells = self._find_ragged_row(len(header))
             raise DataError(
                 f"{self.path.name!r}, line {line} has {cells} cells, but the header has "
                 f"{len(header)}; check its separators and quotes"
             ) from error
 
-    def _position(self, stream: Any) -> int:
+    def _count_bytes_read(self, stream: Any) -> int:
         """Return the number of bytes read; a text stream cannot report it during iteration."""
         return int((stream.buffer.fileobj if self.packed else stream.buffer).tell())
 
-    def _find_ragged(self, width: int) -> tuple[int, int]:
+    def _find_ragged_row(self, width: int) -> tuple[int, int]:
         """Return the line number and length of the first row whose length is not `width`."""
-        with self.open() as stream:
+        with self.open_text() as stream:
             reader = csv.reader(stream, delimiter=self.separator, strict=True)
             for row in reader:
                 if row and len(row) != width:
                     return reader.line_num, len(row)
-        self._check_state()
+        self._check_unchanged()
         return 0, 0
 
-    def refuse_no_rows(self) -> None:
+    def raise_no_rows(self) -> None:
         """Raise the `DataError` for a file without rows."""
         raise DataError(f"{self.path.name!r} has a header but no rows; it needs at least one")
 
 
 def _check_header(path: Path, header: list[str], separator: str) -> None:
     try:
-        check_names(header)
+        check_column_names(header)
     except DataError as error:
         raise DataError(f"{path.name!r}: {error}") from None
     others = [mark for mark in ";\t|," if mark != separator and mark in header[0]]
@@ -648,7 +661,7 @@ def _check_header(path: Path, header: list[str], separator: str) -> None:
         )
 
 
-def _columns(reader: Iterator[list[str]], width: int) -> Iterator[Chunk]:
+def _transpose_chunks(reader: Iterator[list[str]], width: int) -> Iterator[Chunk]:
     """Yield chunks of rows as columns."""
     while chunk := list(islice(reader, _CHUNK)):
         lengths = set(map(len, chunk))
@@ -662,17 +675,17 @@ def _columns(reader: Iterator[list[str]], width: int) -> Iterator[Chunk]:
         yield list(zip(*chunk, strict=True))
 
 
-def _parsed(source: _Source) -> Table:
+def _read_in_memory(source: _CsvSource) -> Table:
     """Read the table with all its text in memory."""
     names: list[str] = []
-    parts: list[Chunk] = list(source.chunks(names.extend))
+    parts: list[Chunk] = list(source.iterate_chunks(names.extend))
     if not parts:
-        source.refuse_no_rows()
-    columns = [_joined(column) for column in zip(*parts, strict=True)]
+        source.raise_no_rows()
+    columns = [_join_parts(column) for column in zip(*parts, strict=True)]
     return make_table(names, columns, untyped=True)
 
 
-def _joined(parts: tuple[tuple[str, ...], ...]) -> np.ndarray[Any, Any]:
+def _join_parts(parts: tuple[tuple[str, ...], ...]) -> np.ndarray[Any, Any]:
     column = np.empty(sum(map(len, parts)), dtype=object)
     first = 0
     for part in parts:
@@ -681,52 +694,54 @@ def _joined(parts: tuple[tuple[str, ...], ...]) -> np.ndarray[Any, Any]:
     return column
 
 
-def _stored(source: _Source, marks: frozenset[str], progress: Progress | None) -> Table:
+def _read_to_disk(source: _CsvSource, marks: frozenset[str], progress: Progress | None) -> Table:
     """Read the table with its columns on disk: as numbers if all cells are, else as text."""
-    spill = Spill()
+    spill = TemporaryStore()
     names: list[str] = []
     columns: list[StoredColumn] = []
     texts: set[int] = set()
     late: set[int] = set()  # columns found to be text after some cells were stored as numbers
-    for chunk in source.chunks(names.extend, progress):
+    for chunk in source.iterate_chunks(names.extend, progress):
         columns = columns or [StoredColumn(spill) for _ in names]
         for i, cells in enumerate(chunk):
-            numbers = None if i in texts or i in late else parse_numbers(_objects(cells), marks)
+            numbers = (
+                None if i in texts or i in late else parse_numbers(_make_text_array(cells), marks)
+            )
             if numbers is not None:
                 columns[i].append(numbers)
             elif columns[i].n_rows == 0 or i in texts:
                 texts.add(i)
-                columns[i].append(_objects(cells))
+                columns[i].append(_make_text_array(cells))
             else:
                 late.add(i)
     if not columns:
-        source.refuse_no_rows()
+        source.raise_no_rows()
     # The text of cells stored as numbers must be read again: at once for all late columns,
     # and on access for a column that is declared nominal.
-    as_text = dict(zip(late, _texts(source, spill, late, progress), strict=True))
+    as_text = dict(zip(late, _read_texts(source, spill, late, progress), strict=True))
 
     @cache
-    def text_of(position: int) -> StoredColumn:
-        return _texts(source, spill, [position], progress)[0]
+    def read_text(position: int) -> StoredColumn:
+        return _read_texts(source, spill, [position], progress)[0]
 
     stored = tuple(as_text.get(i, column) for i, column in enumerate(columns))
-    lazy = StoredCells(stored, marks, text_of, 0, stored[0].n_rows)
+    lazy = StoredCells(stored, marks, read_text, 0, stored[0].n_rows)
     return Table(tuple(names), lazy, untyped=frozenset(names))
 
 
-def _texts(
-    source: _Source, spill: Spill, positions: Collection[int], progress: Progress | None
+def _read_texts(
+    source: _CsvSource, spill: TemporaryStore, positions: Collection[int], progress: Progress | None
 ) -> list[StoredColumn]:
     """Read columns as text."""
     columns = [StoredColumn(spill) for _ in positions]
     header: list[str] = []
-    for chunk in source.chunks(header.extend, progress) if columns else ():
+    for chunk in source.iterate_chunks(header.extend, progress) if columns else ():
         for i, column in zip(positions, columns, strict=True):
-            column.append(_objects(chunk[i]))
+            column.append(_make_text_array(chunk[i]))
     return columns
 
 
-def _objects(cells: tuple[str, ...]) -> np.ndarray[Any, Any]:
+def _make_text_array(cells: tuple[str, ...]) -> np.ndarray[Any, Any]:
     column = np.empty(len(cells), dtype=object)
     column[:] = cells
     return column
@@ -738,13 +753,13 @@ def _objects(cells: tuple[str, ...]) -> np.ndarray[Any, Any]:
 _BATCH = 1 << 16
 """Number of rows decoded at once."""
 
-_BROKEN = (OSError, ValueError, NotImplementedError, MemoryError, OverflowError)
+_FILE_ERRORS = (OSError, ValueError, NotImplementedError, MemoryError, OverflowError)
 """Exceptions observed from pyarrow for damaged files, besides its own."""
 Parts = Iterator[tuple[int, Any]]
 """Column positions with Arrow arrays of cells; the parts of a column are in row order."""
 
 
-def read_arrow(
+def read_arrow_file(
     path: Path, form: str, marks: frozenset[str], progress: Progress | None = None
 ) -> Table:
     """Read a file of format ``parquet`` or ``feather`` (Arrow IPC).
@@ -763,22 +778,22 @@ def read_arrow(
     except ImportError as error:
         raise MissingExtraError("pyarrow", "arrow") from error
     try:
-        large = _large(path, form)
+        large = _open_large(path, form)
         if large is not None:
-            return _store_arrow(*large, marks, progress)
+            return _store_arrow_parts(*large, marks, progress)
         read = pyarrow.parquet.read_table if form == "parquet" else pyarrow.feather.read_table
         table = read(path)
         # Text offsets are not validated otherwise, and may point anywhere in a damaged file.
         table.validate(full=True)
 
-        return from_arrow(table)
+        return read_arrow_table(table)
     except DataError:
         raise
-    except (pa.ArrowException, *_BROKEN) as error:
+    except (pa.ArrowException, *_FILE_ERRORS) as error:
         raise DataError(f"{path.name!r} is not a readable {form} file: {error}") from error
 
 
-def _large(path: Path, form: str) -> tuple[Any, int, Parts] | None:
+def _open_large(path: Path, form: str) -> tuple[Any, int, Parts] | None:
     """Return the schema, row count and column parts of a large file; None if it fits in memory.
 
     Parquet columns are read one after the other: for all columns together pyarrow holds more
@@ -801,21 +816,21 @@ def _large(path: Path, form: str) -> tuple[Any, int, Parts] | None:
             if head.read(6) != b"ARROW1":  # the first version of Feather
                 return None
 
-        def mapped() -> Any:
+        def open_mapped() -> Any:
             """Open the file again for each batch: pages read through one mapping stay in memory."""
             return pa.ipc.open_file(pa.memory_map(str(path)))
 
-        schema, numbers = mapped().schema, range(mapped().num_record_batches)
-        n_rows = sum(mapped().get_batch(i).num_rows for i in numbers)
+        schema, numbers = open_mapped().schema, range(open_mapped().num_record_batches)
+        n_rows = sum(open_mapped().get_batch(i).num_rows for i in numbers)
         everything = list(range(len(schema.names)))
-        batches = ((mapped().get_batch(i), everything) for i in numbers)
-    plain = all(map(_is_plain, schema.types))
+        batches = ((open_mapped().get_batch(i), everything) for i in numbers)
+    plain = all(map(_has_stable_type, schema.types))
     if not plain or n_rows == 0 or n_rows * len(schema.types) <= LARGE:
         return None
-    return schema, n_rows, _parts(batches, schema.names)
+    return schema, n_rows, _iterate_parts(batches, schema.names)
 
 
-def _parts(batches: Iterator[tuple[Any, Sequence[int]]], names: Sequence[str]) -> Parts:
+def _iterate_parts(batches: Iterator[tuple[Any, Sequence[int]]], names: Sequence[str]) -> Parts:
     for batch, positions in batches:
         batch.validate(full=True)
         for position in positions:
@@ -824,28 +839,28 @@ def _parts(batches: Iterator[tuple[Any, Sequence[int]]], names: Sequence[str]) -
                 yield position, cells.slice(first, _BATCH)
 
 
-def _is_plain(dtype: Any) -> bool:
+def _has_stable_type(dtype: Any) -> bool:
     """Check whether the type of tidy cells of a batch is that of the complete column."""
     from pyarrow import types
 
     if types.is_dictionary(dtype):
-        return not dtype.ordered and _is_text(dtype.value_type)
+        return not dtype.ordered and _is_text_type(dtype.value_type)
     return bool(
         types.is_integer(dtype)
         or types.is_floating(dtype)
         or types.is_boolean(dtype)
         or types.is_decimal(dtype)
-        or _is_text(dtype)
+        or _is_text_type(dtype)
     )
 
 
-def _is_text(dtype: Any) -> bool:
+def _is_text_type(dtype: Any) -> bool:
     from pyarrow import types
 
     return bool(types.is_string(dtype) or types.is_large_string(dtype))
 
 
-def _store_arrow(
+def _store_arrow_parts(
     schema: Any,
     n_rows: int,
     parts: Parts,
@@ -855,8 +870,8 @@ def _store_arrow(
     """Store the columns on disk and return the table."""
     import pyarrow as pa
 
-    names = check_names(schema.names)
-    spill = Spill()
+    names = check_column_names(schema.names)
+    spill = TemporaryStore()
     columns = [StoredColumn(spill) for _ in names]
     done = 0
     for position, values in parts:
@@ -866,12 +881,12 @@ def _store_arrow(
         if plain.null_count == len(plain):  # count after decoding: a null category has a code
             column.append_missing(len(plain))
         else:
-            column.append(tidy(name, as_cells(name, plain)[0])[0])
+            column.append(tidy_column(name, convert_to_cells(name, plain)[0])[0])
         done += len(plain)
         if progress is not None:
             progress(done, len(names) * n_rows)
     levels = {
-        name: tuple(natural_order(value for value in column.distinct or () if value is not None))
+        name: tuple(sort_naturally(value for value in column.distinct or () if value is not None))
         for name, column, dtype in zip(names, columns, schema.types, strict=True)
         if pa.types.is_dictionary(dtype)
     }

@@ -10,19 +10,19 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.contracts import TaskColumn
-from treekit.data.cells import Cells, is_text, map_cells, value_text
-from treekit.data.features import LevelIndex, check_text, numeric_cells
+from treekit.data.cells import Cells, is_text, map_cells, normalize_value_text
+from treekit.data.features import LevelIndex, check_unicode, convert_to_numbers
 from treekit.data.schema import Output, Task, level_text, python_label
 from treekit.data.table import Table
 from treekit.errors import DataError, SettingError
 
 __all__ = [
     "MAX_INTEGER_CLASSES",
-    "Target",
-    "make_target",
-    "make_targets",
-    "read_beside",
-    "refuse_missing",
+    "CodedTarget",
+    "check_no_missing",
+    "encode_target",
+    "encode_targets",
+    "read_task_columns",
 ]
 
 
@@ -33,7 +33,7 @@ MAX_INTEGER_CLASSES = 20
 
 
 @dataclass(frozen=True, eq=False)
-class Target:
+class CodedTarget:
     """One or several coded target columns.
 
     Attributes
@@ -50,13 +50,13 @@ class Target:
     y: npt.NDArray[np.int32] | npt.NDArray[np.float64]
 
 
-def make_targets(
+def encode_targets(
     table: Table,
     names: Sequence[str],
     task: Task | None = None,
     classes: Sequence[Any] | Mapping[str, Sequence[Any]] | None = None,
-) -> Target:
-    """Encode the target columns `names`, all classes or all numbers; see `make_target`.
+) -> CodedTarget:
+    """Encode the target columns `names`, all classes or all numbers; see `encode_target`.
 
     Parameters
     ----------
@@ -72,9 +72,9 @@ def make_targets(
     """
     if len(names) == 1:
         own = classes.get(names[0]) if isinstance(classes, Mapping) else classes
-        return make_target(table, names[0], task, own)
-    declared = _classes_by_name(names, classes)
-    targets = [make_target(table, name, task, declared.get(name)) for name in names]
+        return encode_target(table, names[0], task, own)
+    declared = _get_classes_by_name(names, classes)
+    targets = [encode_target(table, name, task, declared.get(name)) for name in names]
     for name, other in zip(names, targets, strict=True):
         if other.task != targets[0].task:
             raise DataError(
@@ -83,10 +83,10 @@ def make_targets(
             )
     outputs = tuple(target.outputs[0] for target in targets)
     y: Any = np.stack([target.y for target in targets], axis=1)
-    return Target(targets[0].task, outputs, y)
+    return CodedTarget(targets[0].task, outputs, y)
 
 
-def _classes_by_name(
+def _get_classes_by_name(
     names: Sequence[str], classes: Sequence[Any] | Mapping[str, Sequence[Any]] | None
 ) -> Mapping[str, Sequence[Any]]:
     if classes is None:
@@ -101,9 +101,9 @@ def _classes_by_name(
     return classes
 
 
-def make_target(
+def encode_target(
     table: Table, name: str, task: Task | None = None, classes: Sequence[Any] | None = None
-) -> Target:
+) -> CodedTarget:
     """Encode the target column `name`.
 
     Without `task`, text, bools and categories are classes, floats are numbers, and integers
@@ -117,18 +117,18 @@ def make_target(
     """
     if task not in (None, "classification", "regression"):
         raise SettingError(f"unknown task {task!r}; known: classification, regression")
-    cells = table.column(name)
-    refuse_missing(name, cells)
+    cells = table.get_typed_cells(name)
+    check_no_missing(name, cells)
     if task is None:
         task = _infer_task(table, name, cells, classes)
     if task == "regression":
         if classes is not None:
             raise SettingError("classes are declared, but the task is regression; drop one of them")
-        return Target(task, (Output(name),), _numbers(table, name))
-    return _classification(table, name, cells, classes)
+        return CodedTarget(task, (Output(name),), _read_numbers(table, name))
+    return _encode_classes(table, name, cells, classes)
 
 
-def refuse_missing(name: str, cells: Cells, role: str = "the target") -> None:
+def check_no_missing(name: str, cells: Cells, role: str = "the target") -> None:
     """Raise `DataError` if a cell of a target, or of another column of `role`, is missing."""
     gone = cells == None if cells.dtype.kind == "O" else cells != cells  # noqa: E711
     if gone.any():
@@ -147,8 +147,8 @@ def _infer_task(table: Table, name: str, cells: Cells, classes: Sequence[Any] | 
     return "classification" if few else "regression"
 
 
-def _numbers(table: Table, name: str) -> npt.NDArray[np.float64]:
-    y = numeric_cells(table, name).astype(np.float64, copy=False)
+def _read_numbers(table: Table, name: str) -> npt.NDArray[np.float64]:
+    y = convert_to_numbers(table, name).astype(np.float64, copy=False)
     bad = np.isinf(y)
     if bad.any():
         raise DataError(
@@ -158,36 +158,38 @@ def _numbers(table: Table, name: str) -> npt.NDArray[np.float64]:
     return y
 
 
-def _classification(table: Table, name: str, cells: Cells, classes: Sequence[Any] | None) -> Target:
+def _encode_classes(
+    table: Table, name: str, cells: Cells, classes: Sequence[Any] | None
+) -> CodedTarget:
     if cells.dtype.kind == "f":
         if np.isinf(cells).any():
             raise DataError(f"the target {name!r} holds an infinite label; labels must be finite")
-        _refuse_huge(table, name, cells)
+        _check_label_size(table, name, cells)
         if np.all(cells == np.floor(cells)):
             cells = cells.astype(np.int64)
     present = sorted(set(cells) if is_text(cells) else np.unique(cells).tolist())
-    labels = tuple(python_label(label) for label in _ordered(table, name, present, classes))
+    labels = tuple(python_label(label) for label in _order_labels(table, name, present, classes))
     for label in labels:
         if isinstance(label, str):
-            check_text(label, f"a label of the target {name!r}")
+            check_unicode(label, f"a label of the target {name!r}")
     code = {label: position for position, label in enumerate(labels)}
     outputs = (Output(name, labels),)
-    return Target("classification", outputs, map_cells(cells, code.__getitem__, np.int32))
+    return CodedTarget("classification", outputs, map_cells(cells, code.__getitem__, np.int32))
 
 
-def _refuse_huge(table: Table, name: str, cells: npt.NDArray[np.floating[Any]]) -> None:
+def _check_label_size(table: Table, name: str, cells: npt.NDArray[np.floating[Any]]) -> None:
     """Raise `DataError` for labels from 2**53 on: as float64, different ones may be equal."""
     huge = np.abs(cells) >= 2.0**53
     if huge.any():
         row = int(huge.argmax())
-        value = table.cells[table.index(name)][row : row + 1].tolist()[0]
+        value = table.cells[table.find_column(name)][row : row + 1].tolist()[0]
         raise DataError(
             f"the target {name!r} holds the label {value!r} in row {row} (counting from 0); from "
             "2**53 on, different numbers may be equal as float64: give the labels as text"
         )
 
 
-def _ordered(
+def _order_labels(
     table: Table, name: str, present: list[Any], classes: Sequence[Any] | None
 ) -> list[Any]:
     """Return the labels in declared order, as values of the column's type."""
@@ -198,7 +200,7 @@ def _ordered(
         return declared if len(declared) == len(present) else present
     kind = type(present[0])
     index = LevelIndex([text for text in by_text if text is not None])
-    order = [_declared_text(label, index, kind) for label in classes]
+    order = [_match_declared_class(label, index, kind) for label in classes]
     if len(set(order)) != len(order) or None in order:
         raise DataError(
             f"the declared classes {list(classes)!r} repeat a label or hold a missing one"
@@ -210,13 +212,13 @@ def _ordered(
             f"{list(classes)!r}; declare it, or drop its rows"
         )
     return [
-        by_text[text] if text in by_text else _cast(text, kind)
+        by_text[text] if text in by_text else _cast_label(text, kind)
         for text in order
         if text is not None
     ]
 
 
-def _declared_text(label: Any, index: LevelIndex, kind: type) -> str | None:
+def _match_declared_class(label: Any, index: LevelIndex, kind: type) -> str | None:
     """Return the text of a declared class, or that of the equal label in `index`, if any.
 
     3.0 and "3" declare the label 3, "true" the label True.
@@ -224,10 +226,10 @@ def _declared_text(label: Any, index: LevelIndex, kind: type) -> str | None:
     at, text = index.code(label), level_text(label)
     if at >= 0:
         return index.levels[at]
-    return text if text is None or kind is str else value_text(text) or text
+    return text if text is None or kind is str else normalize_value_text(text) or text
 
 
-def _cast(text: str, kind: type) -> Any:
+def _cast_label(text: str, kind: type) -> Any:
     """Convert a declared class without rows to the type of the other labels.
 
     The text must be that label's exact notation: 3.5 is not an integer, and only ``True``
@@ -249,7 +251,7 @@ def _cast(text: str, kind: type) -> Any:
 # Columns that a task reads besides the target: an event, a treatment, a protected group.
 
 
-def read_beside(
+def read_task_columns(
     table: Table, names: Mapping[str, str], known: Mapping[str, TaskColumn] | None = None
 ) -> dict[str, TaskColumn]:
     """Read the columns `names` (role to name) of a table, by role.
@@ -266,13 +268,15 @@ def read_beside(
         in training.
     """
     known = known or {}
-    return {role: _read(table, role, name, known.get(role)) for role, name in names.items()}
+    return {
+        role: _read_task_column(table, role, name, known.get(role)) for role, name in names.items()
+    }
 
 
-def _read(table: Table, role: str, name: str, known: TaskColumn | None) -> TaskColumn:
-    table.index(name, f"{role} column")
-    cells = table.column(name)
-    refuse_missing(name, cells, f"the {role} column")
+def _read_task_column(table: Table, role: str, name: str, known: TaskColumn | None) -> TaskColumn:
+    table.find_column(name, f"{role} column")
+    cells = table.get_typed_cells(name)
+    check_no_missing(name, cells, f"the {role} column")
     labelled = is_text(cells) or cells.dtype.kind in "Ob" or bool(table.levels.get(name))
     if known is not None and labelled != bool(known.levels):
         raise DataError(
@@ -280,7 +284,7 @@ def _read(table: Table, role: str, name: str, known: TaskColumn | None) -> TaskC
             f"training and holds {'labels' if labelled else 'numbers'} here; use the same type"
         )
     if not labelled:
-        values = numeric_cells(table, name).astype(np.float64)
+        values = convert_to_numbers(table, name).astype(np.float64)
         if np.isinf(values).any():
             row = int(np.isinf(values).argmax())
             raise DataError(

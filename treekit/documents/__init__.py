@@ -1,6 +1,6 @@
 """Export of rules as documents and tables for other tools, one module for each form.
 
->>> written("markdown", listing(model))
+>>> render_listing("markdown", make_listing(model))
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from treekit.errors import SettingError
-from treekit.rules.language import Language, language
+from treekit.rules.language import Language, load_language
 from treekit.rules.measure import Measures, training_measures
 from treekit.rules.rule_list import RuleList
 
@@ -26,14 +26,14 @@ __all__ = [
     "FORMS",
     "Form",
     "Listing",
-    "listing",
-    "written",
+    "make_listing",
+    "render_listing",
 ]
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Rules with their measures, as input of a form; made by `listing`.
+    """Rules with their measures, as input of a form; made by `make_listing`.
 
     Attributes
     ----------
@@ -47,14 +47,14 @@ class Listing:
     model : Model, optional
         Source of the rules, for forms that write trees.
     model_digest : str
-        `treekit.verify.report.model_sha256` of the model, for documents; default none.
+        `treekit.verify.report.hash_model` of the model, for documents; default none.
     table_name : str
         Name of the table that the rules were measured on, for documents; default none.
     """
 
     rules: RuleList
     measures: Measures
-    language: Language = field(default_factory=language)
+    language: Language = field(default_factory=load_language)
     title: str = ""
     model: Model | None = None
     model_digest: str = ""
@@ -70,16 +70,16 @@ class Form(NamedTuple):
         File suffix: ``.html``.
     summary : str
         One line for lists of the forms.
-    pieces : callable
+    render : callable
         Maps a listing to its text in pieces.
     """
 
     suffix: str
     summary: str
-    pieces: Callable[[Listing], Iterator[str]]
+    render: Callable[[Listing], Iterator[str]]
 
 
-def listing(
+def make_listing(
     source: Model | RuleList,
     *,
     table: Any = None,
@@ -117,7 +117,7 @@ def listing(
         If the language is unknown.
     """
     from treekit.rules.measure import measured
-    from treekit.rules.rule_list import taken
+    from treekit.rules.rule_list import take_rules
 
     if isinstance(source, RuleList):
         rules = source
@@ -126,54 +126,70 @@ def listing(
     measures = training_measures(rules) if table is None else measured(rules, table)
     if tree is not None:
         mine = np.flatnonzero(rules.tree == tree)
-        rules, measures = taken(rules, mine), measures.of(mine)
+        rules, measures = take_rules(rules, mine), measures.of(mine)
     whole = tree is None and rules.rounding is None and not rules.decisions
     own = model if whole else None
     digest = model_digest if rules.rounding is None else ""  # shortened rules are not the model's
     if not table_name and isinstance(table, (str, os.PathLike)):
         table_name = Path(table).name
-    return Listing(rules, measures, language(words), title, own, digest, table_name)
+    return Listing(rules, measures, load_language(words), title, own, digest, table_name)
 
 
-def _from(
-    module: str, function: str = "pieces", **options: Any
+def _import_renderer(
+    module: str, function: str, **options: Any
 ) -> Callable[[Listing], Iterator[str]]:
     """Return a function that renders with a module of this package, imported on first call."""
 
-    def pieces(listing: Listing) -> Iterator[str]:
+    def render(listing: Listing) -> Iterator[str]:
         write = getattr(import_module(f"treekit.documents.{module}"), function)
         text: Iterator[str] = write(listing, **options)
         return text
 
-    return pieces
+    return render
 
 
-def _text(listing: Listing) -> Iterator[str]:
+def _render_text(listing: Listing) -> Iterator[str]:
     return listing.rules.text(language=listing.language)
 
 
 FORMS: dict[str, Form] = {
-    "text": Form(".txt", "plain text that can be executed exactly", _text),
-    "markdown": Form(".md", "tables for GitHub and other readers of Markdown", _from("markdown")),
-    "html": Form(".html", "a page to sort, search, print and sign", _from("html")),
-    "json": Form(".json", "all rules, to edit and read back", _from("write_json")),
-    "csv": Form(".csv", "one line per rule, for spreadsheets", _from("dataframe")),
-    "sql": Form(".sql", "one query per rule, for SQLite", _from("sql", "sql_pieces")),
-    "sql-duckdb": Form(".sql", "the same for DuckDB", _from("sql", "sql_pieces", dialect="duckdb")),
-    "sql-postgres": Form(
-        ".sql", "the same for PostgreSQL", _from("sql", "sql_pieces", dialect="postgres")
+    "text": Form(".txt", "plain text that can be executed exactly", _render_text),
+    "markdown": Form(
+        ".md",
+        "tables for GitHub and other readers of Markdown",
+        _import_renderer("markdown", "render_markdown"),
     ),
-    "dmn": Form(".dmn", "a DMN 1.3 decision table, for rule engines", _from("dmn", "dmn_pieces")),
+    "html": Form(
+        ".html", "a page to sort, search, print and sign", _import_renderer("html", "render_html")
+    ),
+    "json": Form(
+        ".json", "all rules, to edit and read back", _import_renderer("write_json", "render_json")
+    ),
+    "csv": Form(
+        ".csv", "one line per rule, for spreadsheets", _import_renderer("dataframe", "render_csv")
+    ),
+    "sql": Form(".sql", "one query per rule, for SQLite", _import_renderer("sql", "render_sql")),
+    "sql-duckdb": Form(
+        ".sql", "the same for DuckDB", _import_renderer("sql", "render_sql", dialect="duckdb")
+    ),
+    "sql-postgres": Form(
+        ".sql", "the same for PostgreSQL", _import_renderer("sql", "render_sql", dialect="postgres")
+    ),
+    "dmn": Form(
+        ".dmn", "a DMN 1.3 decision table, for rule engines", _import_renderer("dmn", "render_dmn")
+    ),
     "pmml": Form(
-        ".pmml", "the trees in PMML 4.4, for model engines", _from("pmml", "model_pieces")
+        ".pmml",
+        "the trees in PMML 4.4, for model engines",
+        _import_renderer("pmml", "render_pmml"),
     ),
     "pmml-rules": Form(
-        ".pmml", "a PMML 4.4 rule set, for classes", _from("pmml", "ruleset_pieces")
+        ".pmml", "a PMML 4.4 rule set, for classes", _import_renderer("pmml", "render_pmml_rules")
     ),
 }
 
 
-def written(form: str, listing: Listing) -> Iterator[str]:
+def render_listing(form: str, listing: Listing) -> Iterator[str]:
     """Return the text of `listing` in a form, in pieces.
 
     Raises
@@ -183,4 +199,4 @@ def written(form: str, listing: Listing) -> Iterator[str]:
     """
     if form not in FORMS:
         raise SettingError(f"unknown form {form!r}; known: {', '.join(FORMS)}")
-    return FORMS[form].pieces(listing)
+    return FORMS[form].render(listing)

@@ -12,7 +12,15 @@ import numpy as np
 from markupsafe import escape
 
 from treekit.documents import Listing
-from treekit.documents.layout import Columns, Entry, Said, entries, figure_texts, sheet, title
+from treekit.documents.layout import (
+    DocumentRow,
+    OutcomeText,
+    RuleColumns,
+    format_figure,
+    iter_rows,
+    make_layout,
+    make_title,
+)
 from treekit.errors import MissingExtraError
 from treekit.rules.measure import training_measures
 from treekit.rules.rule_list import RuleList
@@ -21,18 +29,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "SHOWN",
-    "conditions_frame",
-    "notebook",
-    "pieces",
-    "to_frame",
+    "MAX_NOTEBOOK_RULES",
+    "conditions_to_frame",
+    "render_csv",
+    "render_notebook",
+    "rules_to_frame",
 ]
 
 
 # ---------------------------------------------------------------- frame
 
 
-def to_frame(listing: Listing) -> pd.DataFrame:
+def rules_to_frame(listing: Listing) -> pd.DataFrame:
     """Return a dataframe with one line per rule and the typed columns of the CSV form.
 
     Raises
@@ -40,10 +48,12 @@ def to_frame(listing: Listing) -> pd.DataFrame:
     MissingExtraError
         If pandas is not installed.
     """
-    pandas = _pandas()
-    columns = Columns(listing)
+    pandas = _import_pandas()
+    columns = RuleColumns(listing)
     block = (
-        columns.block(0, len(listing.rules)) if len(listing.rules) else [[]] * len(columns.names)
+        columns.make_block(0, len(listing.rules))
+        if len(listing.rules)
+        else [[]] * len(columns.names)
     )
     series = {k: pandas.Series(values) for k, values in enumerate(block)}
     frame: pd.DataFrame = pandas.DataFrame(series)
@@ -51,7 +61,7 @@ def to_frame(listing: Listing) -> pd.DataFrame:
     return frame
 
 
-def conditions_frame(rules: RuleList) -> pd.DataFrame:
+def conditions_to_frame(rules: RuleList) -> pd.DataFrame:
     """Return a dataframe with one line per condition.
 
     Returns
@@ -66,7 +76,7 @@ def conditions_frame(rules: RuleList) -> pd.DataFrame:
     MissingExtraError
         If pandas is not installed.
     """
-    pandas = _pandas()
+    pandas = _import_pandas()
     table, schema = rules.conditions, rules.schema
     names = [column.name for column in schema.columns]
     names += [f"test {number + 1}" for number in range(len(rules.tests))]
@@ -74,7 +84,7 @@ def conditions_frame(rules: RuleList) -> pd.DataFrame:
     levels: list[Any] = [None] * len(column_ids)
     for at in np.flatnonzero(np.append(schema.nominal, [False] * len(rules.tests))[table.column]):
         vocabulary = schema.columns[column_ids[at]].levels
-        levels[at] = tuple(vocabulary[code] for code in table.codes(int(at))[0])
+        levels[at] = tuple(vocabulary[code] for code in table.list_codes(int(at))[0])
     frame: pd.DataFrame = pandas.DataFrame(
         {
             "rule": np.repeat(np.arange(len(rules)) + 1, np.diff(rules.end, prepend=0)),
@@ -89,7 +99,7 @@ def conditions_frame(rules: RuleList) -> pd.DataFrame:
     return frame
 
 
-def _pandas() -> Any:
+def _import_pandas() -> Any:
     try:
         import pandas as pd
     except ImportError as error:
@@ -103,24 +113,24 @@ def _pandas() -> Any:
 # Spreadsheets read a cell that begins with ``=``, ``+``, ``-`` or ``@`` as a formula.  Names
 # that could be read so, or mistaken for quoted text, are quoted as in the text form.
 
-_RULES_A_PIECE = 2048
+_RULES_PER_PIECE = 2048
 
 
-def pieces(listing: Listing) -> Iterator[str]:
+def render_csv(listing: Listing) -> Iterator[str]:
     """Return a line of column names and one line per rule; numbers are exact, NaN is empty."""
-    columns = Columns(listing)
+    columns = RuleColumns(listing)
     lines = io.StringIO()
     writer = csv.writer(lines)
     writer.writerow(columns.names)
     yield lines.getvalue()
-    for first in range(0, len(listing.rules), _RULES_A_PIECE):
+    for first in range(0, len(listing.rules), _RULES_PER_PIECE):
         lines = io.StringIO()
-        block = columns.block(first, min(first + _RULES_A_PIECE, len(listing.rules)))
-        csv.writer(lines).writerows(zip(*map(_texts, block), strict=True))
+        block = columns.make_block(first, min(first + _RULES_PER_PIECE, len(listing.rules)))
+        csv.writer(lines).writerows(zip(*map(_replace_nan, block), strict=True))
         yield lines.getvalue()
 
 
-def _texts(values: list[Any]) -> list[Any]:
+def _replace_nan(values: list[Any]) -> list[Any]:
     """Replace NaN by empty text; ``csv`` writes other numbers as ``repr``."""
     return ["" if isinstance(value, float) and math.isnan(value) else value for value in values]
 
@@ -128,10 +138,10 @@ def _texts(values: list[Any]) -> list[Any]:
 # ---------------------------------------------------------------- notebook
 # The first rules of a list in a small HTML table, without scripts.
 
-SHOWN = 50
+MAX_NOTEBOOK_RULES = 50
 """Maximum number of rules in a notebook table; the HTML page has all of them."""
 
-_STYLE = (
+_NOTEBOOK_STYLE = (
     ".treekit-rules{border-collapse:collapse}"
     ".treekit-rules th,.treekit-rules td{text-align:left;vertical-align:top;padding:.25em .75em}"
     ".treekit-rules .n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}"
@@ -139,44 +149,46 @@ _STYLE = (
 )
 
 
-def notebook(rules: RuleList) -> str:
+def render_notebook(rules: RuleList) -> str:
     """Return an HTML table of at most `SHOWN` rules, with escaped text and scoped styles."""
     listing = Listing(rules, training_measures(rules))
-    say, page = listing.language.say, sheet(listing)
+    say, page = listing.language.say, make_layout(listing)
     figures = page.figures
-    texts = [figure_texts(figure) for figure in figures]
+    texts = [format_figure(figure) for figure in figures]
     heads = [("n", say("page_head_rule")), ("", say("page_head_if")), ("", say("page_head_then"))]
     heads += [("", say("page_head_otherwise"))] * page.weighted
     heads += [("n", figure.heading) for figure in figures]
     rows = []
-    for entry in entries(page, 0, SHOWN):
-        always = say("page_otherwise" if entry.last else "page_always")
+    for entry in iter_rows(page, 0, MAX_NOTEBOOK_RULES):
+        always = say("page_otherwise" if entry.is_otherwise else "page_always")
         cells = [
             ("n", str(entry.rule + 1)),
-            ("", _conditions(entry) or f"<em>{escape(always)}</em>"),
+            ("", _render_conditions(entry) or f"<em>{escape(always)}</em>"),
         ]
-        cells += [("", _said(entry.said))] + [("", _said(entry.otherwise))] * page.weighted
+        cells += [("", _render_outcomes(entry.outcomes))] + [
+            ("", _render_outcomes(entry.otherwise))
+        ] * page.weighted
         cells += [("n", text[entry.rule]) for text in texts]
         rows.append("".join(f'<td class="{kind}">{cell}</td>' for kind, cell in cells))
-    more = len(page.shown) - len(rows)
+    more = len(page.shown_rules) - len(rows)
     rest = f"<p>{escape(say('page_and_more', count=str(more)))}</p>" if more > 0 else ""
     head = "".join(f'<th class="{kind}">{escape(name)}</th>' for kind, name in heads)
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     return (
-        f'<div><style>{_STYLE}</style><table class="treekit-rules">'
-        f"<caption>{escape(title(listing))}</caption>"
+        f'<div><style>{_NOTEBOOK_STYLE}</style><table class="treekit-rules">'
+        f"<caption>{escape(make_title(listing))}</caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}</div>"
     )
 
 
-def _conditions(entry: Entry) -> str:
+def _render_conditions(entry: DocumentRow) -> str:
     return "".join(
         f"<span>{escape(a)}<b>{escape(b)}</b>{escape(c)}</span>" for a, b, c in entry.conditions
     )
 
 
-def _said(said: tuple[Said, ...]) -> str:
+def _render_outcomes(outcomes: tuple[OutcomeText, ...]) -> str:
     return "<br>".join(
         f"{escape(one.target)}: {escape(one.text)}" if one.target else str(escape(one.text))
-        for one in said
+        for one in outcomes
     )

@@ -5,26 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from treekit.documents import FORMS, listing, written
+from treekit.documents import FORMS, make_listing, render_listing
 from treekit.documents.read_json import read_json
 from treekit.errors import DataError
 from treekit.export import write_files
 from treekit.model.model import Model
 from treekit.rules import language as languages
-from treekit.rules.language import Language, known_languages
+from treekit.rules.language import Language, list_languages
 from treekit.rules.read_edited import read_edited
-from treekit.rules.revise import revised
+from treekit.rules.revise import revise_model
 from treekit.rules.rule_list import RuleList
 
 __all__ = [
-    "edited_rules",
-    "form_of",
+    "infer_form",
+    "load_edited_rules",
     "revise",
     "write_rules",
 ]
 
 
-def form_of(path: str | Path, default: str = "text") -> str:
+def infer_form(path: str | Path, default: str = "text") -> str:
     """Return the form that matches the suffix of a file name, or `default`."""
     suffix = Path(path).suffix.lower()
     return next((name for name, form in FORMS.items() if form.suffix == suffix), default)
@@ -51,7 +51,7 @@ def write_rules(
     language : str or Language
         Language, its code, or a catalogue file that ends with ``.toml``.
     **options
-        Parameters of `treekit.documents.listing`: `table`, `tree`, `title`, `table_name`.
+        Parameters of `treekit.documents.make_listing`: `table`, `tree`, `title`, `table_name`.
 
     Returns
     -------
@@ -63,12 +63,14 @@ def write_rules(
         If the form or language is unknown, or the form cannot represent these rules.
     """
     place = Path(path)
-    made = written(form or form_of(place), listing(source, words=language, **options))
+    made = render_listing(
+        form or infer_form(place), make_listing(source, words=language, **options)
+    )
     write_files(place.parent, {place.name: b"".join(piece.encode() for piece in made)})
     return place
 
 
-def edited_rules(path: str | Path, language: str | Path | Language = "en") -> RuleList:
+def load_edited_rules(path: str | Path, language: str | Path | Language = "en") -> RuleList:
     """Read the rules of an edited file: JSON if the suffix is ``.json``, else text.
 
     Parameters
@@ -88,8 +90,8 @@ def edited_rules(path: str | Path, language: str | Path | Language = "en") -> Ru
         raise DataError(f"{str(path)!r} is not UTF-8 text; save it as UTF-8") from error
     if Path(path).suffix.lower() == ".json":
         return read_json(text)
-    words = languages.language(language)
-    return read_edited(text, words if words.code not in known_languages() else None)
+    words = languages.load_language(language)
+    return read_edited(text, words if words.code not in list_languages() else None)
 
 
 def revise(
@@ -115,13 +117,13 @@ def revise(
         Rows with targets, to measure rules with new conditions; without it these rules have
         no support.
     language : str, Path or Language
-        See `edited_rules`.
+        See `load_edited_rules`.
 
     Raises
     ------
     ModelFileError
         If the file cannot be parsed; names the line.
     DataError, ModelError
-        See `treekit.rules.revise.revised`.
+        See `treekit.rules.revise.revise_model`.
     """
-    return revised(model, edited_rules(path, language), table)
+    return revise_model(model, load_edited_rules(path, language), table)

@@ -1,7 +1,7 @@
 """Rules as one self-contained HTML page to sort, search, print and sign.
 
 The table is in the page; a script adds sorting, search and filters, and the page's content
-security policy allows it by its hash.  The template escapes all names; only `_css_string`
+security policy allows it by its hash.  The template escapes all names; only `_quote_css`
 puts names into the style, escaped, and none reaches a script.
 """
 
@@ -19,41 +19,41 @@ from markupsafe import Markup
 
 from treekit.documents import Listing
 from treekit.documents.layout import (
-    Asked,
-    Entry,
+    ConditionText,
+    DocumentLayout,
+    DocumentRow,
     Figure,
-    Said,
-    Sheet,
-    entries,
-    facts,
-    figure_texts,
-    notes,
-    sheet,
-    shown,
-    tests_said,
-    title,
+    OutcomeText,
+    format_figure,
+    format_name,
+    format_tests,
+    iter_rows,
+    list_facts,
+    list_notes,
+    make_layout,
+    make_title,
 )
-from treekit.export.render import shipped_folders
-from treekit.rules.wording import quote
+from treekit.export.render import list_shipped_folders
+from treekit.rules.wording import quote_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 __all__ = [
-    "SHOWN",
-    "pieces",
+    "MAX_INITIAL_ROWS",
+    "render_html",
 ]
 
-SHOWN = 200
+MAX_INITIAL_ROWS = 200
 """Rows that the script shows at first, so that a page of 20,000 rules stays fast."""
 
-_FIRST = 'document.documentElement.classList.add("js")'
+_FIRST_SCRIPT = 'document.documentElement.classList.add("js")'
 """Runs before the rows are parsed: later, browsers would lay out the table repeatedly."""
 
-_PIECES = 512  # pieces of template output joined into one text
+_BUFFERED_PIECES = 512  # pieces of template output joined into one text
 
 
-class _Head(NamedTuple):
+class _Heading(NamedTuple):
     """Column heading: its text, sort kind, and whether search reads the column."""
 
     name: str
@@ -61,7 +61,7 @@ class _Head(NamedTuple):
     search: bool = False
 
 
-class _Cell(NamedTuple):
+class _FigureCell(NamedTuple):
     """Cell of a figure: text shown, exact value, and bar length in per cent ("" for none)."""
 
     text: str
@@ -69,154 +69,155 @@ class _Cell(NamedTuple):
     bar: str
 
 
-class _Row(NamedTuple):
+class _RuleRow(NamedTuple):
     """Table row of one rule, for the template."""
 
     number: int
     tree: int
     label: int
-    conditions: list[Asked]
+    conditions: list[ConditionText]
     last: bool
-    said: tuple[Said, ...]
-    otherwise: tuple[Said, ...]
+    said: tuple[OutcomeText, ...]
+    otherwise: tuple[OutcomeText, ...]
     as_parent: bool
-    cells: list[_Cell]
+    cells: list[_FigureCell]
 
 
-def pieces(listing: Listing) -> Iterator[str]:
+def render_html(listing: Listing) -> Iterator[str]:
     """Return the page in pieces."""
-    page = sheet(listing)
-    heads = list(_heads(page))
-    style = _resource("page.css") + _labels(heads)
-    script = _resource("page.js")
+    page = make_layout(listing)
+    heads = list(_list_headings(page))
+    style = _read_resource("page.css") + _render_label_css(heads)
+    script = _read_resource("page.js")
     rules = listing.rules
     stream = (
-        _environment()
+        _make_environment()
         .get_template("page.jinja")
         .stream(
             say=listing.language.say,
             lang=listing.language.code,
-            title=title(listing),
-            policy=_policy(style, _FIRST, script),
-            style=Markup(style),  # noqa: S704 - page.css, and names escaped by `_css_string`
-            first=Markup(_FIRST),  # noqa: S704 - constant
+            title=make_title(listing),
+            policy=_make_content_policy(style, _FIRST_SCRIPT, script),
+            style=Markup(style),  # noqa: S704 - page.css, and names escaped by `_quote_css`
+            first=Markup(_FIRST_SCRIPT),  # noqa: S704 - constant
             script=Markup(script),  # noqa: S704 - page.js
-            facts=list(facts(page)),
-            notes=list(notes(page)),
-            tests=tests_said(listing),
+            facts=list(list_facts(page)),
+            notes=list(list_notes(page)),
+            tests=format_tests(listing),
             costs=[] if rules.costs is None else rules.costs.tolist(),
             columns=[
-                (shown(c.name), c.kind, list(map(quote, c.levels))) for c in rules.schema.columns
+                (format_name(c.name), c.kind, list(map(quote_text, c.levels)))
+                for c in rules.schema.columns
             ],
-            labels=list(map(shown, rules.schema.classes)) if page.says.votes else [],
+            labels=list(map(format_name, rules.schema.classes)) if page.outcomes.has_votes else [],
             trees=rules.n_trees if rules.n_trees > 1 and not page.weighted else 0,
-            votes=page.says.votes,
+            votes=page.outcomes.has_votes,
             weighted=page.weighted,
-            numeric=_single_number(page),
+            numeric=_is_single_number(page),
             heads=heads,
-            rows=_rows(page),
-            n_rows=len(page.shown),
-            shown=SHOWN,
+            rows=_iter_rows(page),
+            n_rows=len(page.shown_rules),
+            shown=MAX_INITIAL_ROWS,
         )
     )
-    stream.enable_buffering(_PIECES)
+    stream.enable_buffering(_BUFFERED_PIECES)
     yield from stream
 
 
-def _heads(page: Sheet) -> Iterator[_Head]:
+def _list_headings(page: DocumentLayout) -> Iterator[_Heading]:
     say = page.listing.language.say
-    yield _Head(say("page_head_rule"), "number")
+    yield _Heading(say("page_head_rule"), "number")
     if page.listing.rules.n_trees > 1 and not page.weighted:
-        yield _Head(say("page_head_tree"), "number")
-    yield _Head(say("page_head_if"), "text", search=True)
-    answers = "number" if _single_number(page) else "text"
-    yield _Head(say("page_head_then"), answers, search=True)
+        yield _Heading(say("page_head_tree"), "number")
+    yield _Heading(say("page_head_if"), "text", search=True)
+    answers = "number" if _is_single_number(page) else "text"
+    yield _Heading(say("page_head_then"), answers, search=True)
     if page.weighted:
-        yield _Head(say("page_head_otherwise"), answers, search=True)
+        yield _Heading(say("page_head_otherwise"), answers, search=True)
     for figure in page.figures:
-        yield _Head(figure.heading, "number")
+        yield _Heading(figure.heading, "number")
 
 
-def _single_number(page: Sheet) -> bool:
+def _is_single_number(page: DocumentLayout) -> bool:
     schema = page.listing.rules.schema
     return schema.task == "regression" and not schema.more
 
 
-def _rows(page: Sheet) -> Iterator[_Row]:
-    figures = [_cells(figure) for figure in page.figures]
-    for entry in entries(page):
+def _iter_rows(page: DocumentLayout) -> Iterator[_RuleRow]:
+    figures = [_make_cells(figure) for figure in page.figures]
+    for entry in iter_rows(page):
         cells = [figure[entry.rule] for figure in figures]
-        yield _row(entry, cells)
+        yield _make_row(entry, cells)
 
 
-def _row(entry: Entry, cells: list[_Cell]) -> _Row:
-    label = entry.said[0].label
-    return _Row(
+def _make_row(entry: DocumentRow, cells: list[_FigureCell]) -> _RuleRow:
+    label = entry.outcomes[0].label
+    return _RuleRow(
         entry.rule + 1,
         entry.tree + 1,
         label,
         entry.conditions,
-        entry.last,
-        entry.said,
+        entry.is_otherwise,
+        entry.outcomes,
         entry.otherwise,
         entry.as_parent,
         cells,
     )
 
 
-def _cells(figure: Figure) -> list[_Cell]:
-    values, texts = figure.values.tolist(), figure_texts(figure)
+def _make_cells(figure: Figure) -> list[_FigureCell]:
+    values, texts = figure.values.tolist(), format_figure(figure)
     exact = ["" if math.isnan(value) else repr(value) for value in values]
     bars = [""] * len(values)
     if figure.kind == "part":
         bars = ["" if math.isnan(value) else f"{100 * value:.4g}" for value in values]
-    return list(map(_Cell, texts, exact, bars))
+    return list(map(_FigureCell, texts, exact, bars))
 
 
-def _labels(heads: list[_Head]) -> str:
+def _render_label_css(heads: list[_Heading]) -> str:
     """Return CSS that repeats the column heading in each cell on narrow screens."""
     labels = "".join(
-        f"tbody td:nth-child({k})::before{{content:{_css_string(head.name)}}}"
+        f"tbody td:nth-child({k})::before{{content:{_quote_css(head.name)}}}"
         for k, head in enumerate(heads, 1)
     )
     return f"@media screen and (max-width:44rem){{{labels}}}\n"
 
 
-def _css_string(text: str) -> str:
+def _quote_css(text: str) -> str:
     """Return a CSS string (Syntax level 3, 4.3.7): all but ASCII letters and digits escaped."""
     plain = (c if c.isascii() and c.isalnum() else f"\\{ord(c):06x}" for c in text)
     return f'"{"".join(plain)}"'
 
 
-def _policy(style: str, *scripts: str) -> str:
+def _make_content_policy(style: str, *scripts: str) -> str:
     """Return a content security policy that allows only the page's own style and scripts."""
-    hashes = " ".join(f"'{_hash(script)}'" for script in scripts)
+    hashes = " ".join(f"'{_hash_source(script)}'" for script in scripts)
     return (
-        f"default-src 'none'; style-src '{_hash(style)}'; script-src {hashes}; "
+        f"default-src 'none'; style-src '{_hash_source(style)}'; script-src {hashes}; "
         "base-uri 'none'; form-action 'none'"
     )
 
 
-def _hash(text: str) -> str:
+def _hash_source(text: str) -> str:
     """Return a hash source of a content security policy (level 3, 2.3.1)."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def _folder() -> Path:
-    return next(folder / "page" for folder in shipped_folders())
+def _find_page_folder() -> Path:
+    return next(folder / "page" for folder in list_shipped_folders())
 
 
 @cache
-def _resource(name: str) -> str:
-    return (_folder() / name).read_text(encoding="utf-8")
+def _read_resource(name: str) -> str:
+    return (_find_page_folder() / name).read_text(encoding="utf-8")
 
 
 @cache
-def _environment() -> Environment:
+def _make_environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(
-        loader=FileSystemLoader(_folder(), encoding="utf-8"),
+        loader=FileSystemLoader(_find_page_folder(), encoding="utf-8"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

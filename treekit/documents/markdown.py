@@ -11,47 +11,47 @@ from collections.abc import Iterator
 
 from treekit.documents import Listing
 from treekit.documents.layout import (
-    Entry,
-    Said,
-    Sheet,
-    entries,
-    facts,
-    figure_texts,
-    notes,
-    sheet,
-    shown,
-    tests_said,
-    title,
+    DocumentLayout,
+    DocumentRow,
+    OutcomeText,
+    format_figure,
+    format_name,
+    format_tests,
+    iter_rows,
+    list_facts,
+    list_notes,
+    make_layout,
+    make_title,
 )
 
 __all__ = [
-    "pieces",
+    "render_markdown",
 ]
 
-_TICKS = re.compile("`+")
+_BACKTICKS = re.compile("`+")
 
 
-def pieces(listing: Listing) -> Iterator[str]:
+def render_markdown(listing: Listing) -> Iterator[str]:
     """Return the document: a heading, facts, notes, and a table for each tree."""
-    page = sheet(listing)
-    yield "\n".join(_head(page)) + "\n"
+    page = make_layout(listing)
+    yield "\n".join(_render_head(page)) + "\n"
     sections = page.listing.rules.n_trees > 1 and not page.weighted
-    table = _Table(page)
+    table = _RuleTable(page)
     tree, lines = -1, list[str]()
-    for entry in entries(page):
+    for entry in iter_rows(page):
         if entry.tree != tree and (sections or tree < 0):
-            lines += table.start(entry.tree if sections else None)
+            lines += table.start_table(entry.tree if sections else None)
         tree = entry.tree
-        lines.append(table.row(entry))
+        lines.append(table.format_row(entry))
         if len(lines) > 1000:
             yield "\n".join(lines) + "\n"
             lines = []
     yield "\n".join(lines) + "\n"
 
 
-def _code(text: str, *, cell: bool = False) -> str:
+def _format_code(text: str, *, cell: bool = False) -> str:
     """Return `text` as a code span (CommonMark 6.1); table cells need escaped bars even there."""
-    longest = max(map(len, _TICKS.findall(text))) if "`" in text else 0
+    longest = max(map(len, _BACKTICKS.findall(text))) if "`" in text else 0
     fence = "`" * (longest + 1)
     edge = " " if text[:1] in ("`", " ", "") or text[-1:] in ("`", " ") else ""
     if cell:
@@ -59,81 +59,85 @@ def _code(text: str, *, cell: bool = False) -> str:
     return f"{fence}{edge}{text}{edge}{fence}"
 
 
-def _head(page: Sheet) -> Iterator[str]:
+def _render_head(page: DocumentLayout) -> Iterator[str]:
     listing = page.listing
     rules, say = listing.rules, listing.language.say
-    yield f"# {title(listing, _code)}"
+    yield f"# {make_title(listing, _format_code)}"
     yield ""
-    for fact in facts(page):
-        values = map(_code, fact.values) if fact.verbatim else fact.values
+    for fact in list_facts(page):
+        values = map(_format_code, fact.values) if fact.verbatim else fact.values
         yield f"- {fact.name}: {', '.join(values)}"
     yield ""
-    yield from notes(page)
+    yield from list_notes(page)
     if rules.tests:
         yield f"\n## {say('page_tests')}\n"
-        for number, test in enumerate(tests_said(listing), 1):
-            yield f"{number}. {_code(test)}"
+        for number, test in enumerate(format_tests(listing), 1):
+            yield f"{number}. {_format_code(test)}"
     if rules.costs is not None:
-        labels = [_cell(shown(label)) for label in rules.schema.classes]
+        labels = [_format_cell(format_name(label)) for label in rules.schema.classes]
         yield f"\n## {say('page_costs')}\n\n{say('page_costs_say')}\n"
-        yield _line(["", *labels])
-        yield _line(["---", *["---:"] * len(labels)])
+        yield _join_cells(["", *labels])
+        yield _join_cells(["---", *["---:"] * len(labels)])
         for label, costs in zip(labels, rules.costs.tolist(), strict=True):
-            yield _line([label, *map(str, costs)])
+            yield _join_cells([label, *map(str, costs)])
 
 
-def _line(cells: list[str]) -> str:
+def _join_cells(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-class _Table:
+class _RuleTable:
     """Table of the rules; columns that would be empty throughout are left out."""
 
-    def __init__(self, page: Sheet) -> None:
+    def __init__(self, page: DocumentLayout) -> None:
         self.page, self.say = page, page.listing.language.say
-        self.votes = page.says.votes
-        self.texts = [figure_texts(figure) for figure in page.figures]
+        self.has_votes = page.outcomes.has_votes
+        self.texts = [format_figure(figure) for figure in page.figures]
 
-    def start(self, tree: int | None) -> list[str]:
+    def start_table(self, tree: int | None) -> list[str]:
         """Return the heading of a tree and the head of its table."""
         lines = [""]
         if tree is not None:
             trees = str(self.page.listing.rules.n_trees)
             lines += [f"## {self.say('page_tree', number=str(tree + 1), trees=trees)}", ""]
-        words = ["if", "then", *["otherwise"] * self.page.weighted, *["shares"] * self.votes]
+        words = ["if", "then", *["otherwise"] * self.page.weighted, *["shares"] * self.has_votes]
         heads = [self.say(f"page_head_{word}") for word in ("rule", *words)]
-        figures = [_plain(figure.heading) for figure in self.page.figures]
+        figures = [_escape_heading(figure.heading) for figure in self.page.figures]
         aligned = ["---:", *["---"] * len(words), *["---:"] * len(figures)]
-        return [*lines, _line([*heads, *figures]), _line(aligned)]
+        return [*lines, _join_cells([*heads, *figures]), _join_cells(aligned)]
 
-    def row(self, entry: Entry) -> str:
+    def format_row(self, entry: DocumentRow) -> str:
         """Return the table row of one rule."""
         conditions = f" {self.say('page_and')} ".join(
-            _cell("".join(asked)) for asked in entry.conditions
+            _format_cell("".join(asked)) for asked in entry.conditions
         )
         if not conditions:
-            conditions = f"*{self.say('page_otherwise' if entry.last else 'page_always')}*"
-        outcome = self._said(entry.said)
+            conditions = f"*{self.say('page_otherwise' if entry.is_otherwise else 'page_always')}*"
+        outcome = self._format_outcomes(entry.outcomes)
         if entry.as_parent:
             outcome += f" *({self.say('page_as_parent')})*"
         cells = [str(entry.rule + 1), conditions, outcome]
         if self.page.weighted:
-            cells.append(self._said(entry.otherwise))
-        if self.votes:
-            cells.append("<br>".join(_cell(outcome.pairs) for outcome in entry.said))
-        return _line([*cells, *(texts[entry.rule] for texts in self.texts)])
+            cells.append(self._format_outcomes(entry.otherwise))
+        if self.has_votes:
+            cells.append(
+                "<br>".join(_format_cell(outcome.shares_text) for outcome in entry.outcomes)
+            )
+        return _join_cells([*cells, *(texts[entry.rule] for texts in self.texts)])
 
-    def _said(self, said: tuple[Said, ...]) -> str:
+    def _format_outcomes(self, outcomes: tuple[OutcomeText, ...]) -> str:
         return "<br>".join(
-            f"{_cell(one.target)}: {_cell(one.text)}" if one.target else _cell(one.text)
-            for one in said
+            f"{_format_cell(one.target)}: {_format_cell(one.text)}"
+            if one.target
+            else _format_cell(one.text)
+            for one in outcomes
         )
 
 
-def _cell(text: str) -> str:
-    return _code(text, cell=True)
+def _format_cell(text: str) -> str:
+    return _format_code(text, cell=True)
 
 
-def _plain(heading: str) -> str:
+def _escape_heading(heading: str) -> str:
     """Escape the Markdown of a heading, which may contain a target's name."""
     return re.sub(r"([\\`*_{}\[\]<>#|~&!@:.$])", r"\\\1", heading)

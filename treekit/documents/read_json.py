@@ -15,56 +15,56 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import MISSING_MARKS, Column, Dtype, Label, Output, Schema
-from treekit.documents.write_json import FORMAT, VERSION, key_of
+from treekit.documents.write_json import FORMAT, VERSION, format_key
 from treekit.errors import DataError, ModelError, ModelFileError
-from treekit.model.fixed_point import MASS, units_per_tree
+from treekit.model.fixed_point import MASS, count_tree_units
 from treekit.model.links import Combine, Link
-from treekit.model.model import MissingPolicy, UnknownPolicy, Voting, least_cost
+from treekit.model.model import MissingPolicy, UnknownPolicy, Voting, predict_labels
 from treekit.model.validation import MAX_COST
-from treekit.rules.read_edited import on_grid
+from treekit.rules.read_edited import to_fixed_point
 from treekit.rules.rule_list import (
     Clause,
     ConditionTable,
-    Levels,
-    Linear,
+    LevelsClause,
+    LinearClause,
     Order,
     Rounding,
     RuleList,
     Test,
 )
-from treekit.rules.simplify_thresholds import MOST_DIGITS
-from treekit.rules.wording import read_numeral
+from treekit.rules.simplify_thresholds import MAX_DIGITS
+from treekit.rules.wording import parse_number
 
 __all__ = [
-    "Answers",
-    "At",
-    "Conditions",
+    "ConditionReader",
     "JsonError",
     "Numeral",
-    "flag",
-    "items",
-    "label_of",
-    "level_codes",
-    "loads",
-    "members",
-    "named",
-    "numeral",
+    "OutcomeReader",
+    "PathContext",
+    "check_array",
+    "check_boolean",
+    "check_number",
+    "check_object",
+    "check_string",
+    "look_up_code",
+    "parse_header",
+    "parse_integer",
+    "parse_json",
+    "parse_label",
+    "parse_level_codes",
     "read_json",
-    "string",
-    "whole",
-    "without_rules",
 ]
 
 
 # ---------------------------------------------------------------- read json
 
-_REQUIRED = ("format", "version", "targets", "columns", "type", "missing", "unknown", "rules")
-_OPTIONAL = (
+_REQUIRED_KEYS = ("format", "version", "targets", "columns", "type", "missing", "unknown", "rules")
+_OPTIONAL_KEYS = (
     *("missing_marks", "voting", "order", "costs", "trees", "combine", "link", "exponent"),
     *("tests", "decisions", "rounding"),
 )
-_RULE, _RULE_OPTIONAL = ("if", "then"), ("tree", "node", "support", "as_parent")
-_MOST_NODES = 2**31 - 1
+_RULE_KEYS, _OPTIONAL_RULE_KEYS = ("if", "then"), ("tree", "node", "support", "as_parent")
+_MAX_NODE_NUMBER = 2**31 - 1
 
 
 def read_json(text: str) -> RuleList:
@@ -77,8 +77,8 @@ def read_json(text: str) -> RuleList:
         in the text, such as ``$.rules[3].if[0]`` (counted from 0).
     """
     try:
-        with At():
-            return _read(loads(text))
+        with PathContext():
+            return _parse_document(parse_json(text))
     except JsonError as fault:
         raise ModelFileError(
             f"{fault.place} of the rules cannot be read: {fault}; correct it, or export the "
@@ -86,35 +86,35 @@ def read_json(text: str) -> RuleList:
         ) from fault
 
 
-def _read(whole_text: Any) -> RuleList:
-    facts = members(whole_text, _REQUIRED, _OPTIONAL)
-    with At("format"):
-        string(facts["format"], (FORMAT,))
-    with At("version"):
-        whole(facts["version"], VERSION, VERSION)
-    listed = without_rules(facts)
-    with At("rules"):
-        return _rules(items(facts["rules"]), listed)
+def _parse_document(value: Any) -> RuleList:
+    facts = check_object(value, _REQUIRED_KEYS, _OPTIONAL_KEYS)
+    with PathContext("format"):
+        check_string(facts["format"], (FORMAT,))
+    with PathContext("version"):
+        parse_integer(facts["version"], VERSION, VERSION)
+    listed = parse_header(facts)
+    with PathContext("rules"):
+        return _parse_rules(check_array(facts["rules"]), listed)
 
 
-def _rules(stated: list[Any], listed: RuleList) -> RuleList:
-    conditions, answers = Conditions(listed), Answers(listed)
+def _parse_rules(stated: list[Any], listed: RuleList) -> RuleList:
+    conditions, answers = ConditionReader(listed), OutcomeReader(listed)
     tree: list[int] = []
     leaf: list[int] = []
     support, as_parent, outcomes, training_values, end = [], [], [], [], [0]
     for number, value in enumerate(stated):
-        with At(number):
-            rule = members(value, _RULE, _RULE_OPTIONAL)
-            tree.append(_tree(rule, tree[-1] if tree else -1, listed.n_trees))
-            leaf.append(_node(rule, leaf[-1] if tree[-2:-1] == tree[-1:] else -1))
-            support.append(_support(rule))
-            as_parent.append(_flag(rule, "as_parent"))
+        with PathContext(number):
+            rule = check_object(value, _RULE_KEYS, _OPTIONAL_RULE_KEYS)
+            tree.append(_parse_tree_number(rule, tree[-1] if tree else -1, listed.n_trees))
+            leaf.append(_parse_node_number(rule, leaf[-1] if tree[-2:-1] == tree[-1:] else -1))
+            support.append(_parse_support(rule))
+            as_parent.append(_parse_optional_flag(rule, "as_parent"))
             if as_parent[-1] and support[-1]:
                 raise JsonError("'as_parent' is true, but the rule has support")
-            with At("if"):
-                end.append(conditions.rule(rule["if"]))
-            with At("then"):
-                answer, training = answers.read(rule["then"])
+            with PathContext("if"):
+                end.append(conditions.read_rule(rule["if"]))
+            with PathContext("then"):
+                answer, training = answers.read_outcomes(rule["then"])
             outcomes.append(answer)
             training_values.append(training)
     if not tree or tree[-1] != listed.n_trees - 1:
@@ -125,7 +125,7 @@ def _rules(stated: list[Any], listed: RuleList) -> RuleList:
             path = (int(conditional[0]), "if")
             raise JsonError("the last rule of an ordered list must have no conditions", path)
     trees = np.array(tree, dtype=np.int32)
-    units, exponent = on_grid(np.array(outcomes, dtype=np.float64), trees, listed)
+    units, exponent = to_fixed_point(np.array(outcomes, dtype=np.float64), trees, listed)
     return replace(
         listed,
         exponent=exponent,
@@ -135,41 +135,41 @@ def _rules(stated: list[Any], listed: RuleList) -> RuleList:
         as_parent=np.array(as_parent, dtype=np.bool_),
         units=units,
         end=np.array(end[1:], dtype=np.int64),
-        conditions=conditions.table(),
+        conditions=conditions.build_table(),
         value=None if None in training_values else np.array(training_values, dtype=np.float64),
     )
 
 
-def _tree(rule: dict[str, Any], before: int, n_trees: int) -> int:
-    with At("tree"):
-        tree = whole(rule.get("tree", Numeral("1")), 1, n_trees) - 1
+def _parse_tree_number(rule: dict[str, Any], before: int, n_trees: int) -> int:
+    with PathContext("tree"):
+        tree = parse_integer(rule.get("tree", Numeral("1")), 1, n_trees) - 1
         if tree not in (before, before + 1) or tree < 0:
             raise JsonError("rules must be in the order of their trees, without gaps")
         return tree
 
 
-def _node(rule: dict[str, Any], before: int) -> int:
+def _parse_node_number(rule: dict[str, Any], before: int) -> int:
     if "node" not in rule:
         return before + 1
-    with At("node"):
-        return whole(rule["node"], 0, _MOST_NODES)
+    with PathContext("node"):
+        return parse_integer(rule["node"], 0, _MAX_NODE_NUMBER)
 
 
-def _support(rule: dict[str, Any]) -> float:
+def _parse_support(rule: dict[str, Any]) -> float:
     if "support" not in rule:
         return 0.0
-    with At("support"):
-        support = read_numeral(numeral(rule["support"]))
+    with PathContext("support"):
+        support = parse_number(check_number(rule["support"]))
         if support < 0:
             raise JsonError("support must not be negative")
         return support
 
 
-def _flag(rule: dict[str, Any], key: str) -> bool:
+def _parse_optional_flag(rule: dict[str, Any], key: str) -> bool:
     if key not in rule:
         return False
-    with At(key):
-        return flag(rule[key])
+    with PathContext(key):
+        return check_boolean(rule[key])
 
 
 # ---------------------------------------------------------------- json values
@@ -177,8 +177,8 @@ def _flag(rule: dict[str, Any], key: str) -> bool:
 #
 # Numbers are kept as text, so that each reader chooses the precision.
 
-_KEY = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_MOST_DIGITS = 400
+_PLAIN_KEY = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_MAX_NUMBER_LENGTH = 400
 
 
 class Numeral(str):
@@ -190,23 +190,23 @@ class Numeral(str):
 class JsonError(ValueError):
     """An invalid value, with the keys and indices that lead to it."""
 
-    def __init__(self, said: str, path: tuple[str | int, ...] = ()) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, path: tuple[str | int, ...] = ()) -> None:
+        super().__init__(message)
         self.path = path
 
     @property
     def place(self) -> str:
         """Path from the root: ``$.rules[3].if``."""
-        return "$" + "".join(map(_step, self.path))
+        return "$" + "".join(map(_format_path_step, self.path))
 
 
-def _step(piece: str | int) -> str:
+def _format_path_step(piece: str | int) -> str:
     if isinstance(piece, int):
         return f"[{piece}]"
-    return f".{piece}" if _KEY.fullmatch(piece) else f"[{json.dumps(piece)}]"
+    return f".{piece}" if _PLAIN_KEY.fullmatch(piece) else f"[{json.dumps(piece)}]"
 
 
-class At:
+class PathContext:
     """Context that prefixes the path of errors: ``with At("rules", 3):``."""
 
     __slots__ = ("path",)
@@ -229,17 +229,17 @@ class At:
             raise JsonError(str(error), self.path) from error
 
 
-class _Repeated(dict[str, Any]):
+class _DuplicateKeyObject(dict[str, Any]):
     """A JSON object with a duplicate key."""
 
     key: str = ""
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _collect_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) == len(pairs):
         return found
-    repeated, seen = _Repeated(), set[str]()
+    repeated, seen = _DuplicateKeyObject(), set[str]()
     for name, _ in pairs:
         if name in seen:
             repeated.key = name
@@ -247,11 +247,11 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return repeated
 
 
-def _refuse(constant: str) -> Any:
+def _refuse_constant(constant: str) -> Any:
     raise JsonError(f"{constant} is not a JSON number")
 
 
-def loads(source: str) -> Any:
+def parse_json(source: str) -> Any:
     """Parse JSON text (RFC 8259), with numbers as `Numeral`.
 
     Raises
@@ -264,8 +264,8 @@ def loads(source: str) -> Any:
             source.removeprefix("\ufeff"),
             parse_int=Numeral,
             parse_float=Numeral,
-            parse_constant=_refuse,
-            object_pairs_hook=_once,
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_collect_members,
         )
     except RecursionError:
         raise JsonError("nested too deeply") from None
@@ -273,17 +273,17 @@ def loads(source: str) -> Any:
         raise JsonError(f"not valid JSON: {error}") from error
 
 
-def members(
+def check_object(
     value: Any, required: Collection[str] | None = None, optional: Collection[str] = ()
 ) -> dict[str, Any]:
     """Check that a value is an object and, with `required`, that its keys are valid.
 
     All `required` keys must be there, and no others except `optional` ones.
     """
-    if type(value) is _Repeated:
+    if type(value) is _DuplicateKeyObject:
         raise JsonError(f"the key {value.key!r} appears twice")
     if type(value) is not dict:
-        raise JsonError(f"expected an object, not {_kind(value)}")
+        raise JsonError(f"expected an object, not {_describe_value(value)}")
     if required is None:
         return value
     for key in required:
@@ -296,48 +296,48 @@ def members(
     return value
 
 
-def items(value: Any) -> list[Any]:
+def check_array(value: Any) -> list[Any]:
     """Check that a value is an array."""
     if type(value) is not list:
-        raise JsonError(f"expected an array, not {_kind(value)}")
+        raise JsonError(f"expected an array, not {_describe_value(value)}")
     return value
 
 
-def string(value: Any, choices: Collection[str] | None = None) -> str:
+def check_string(value: Any, choices: Collection[str] | None = None) -> str:
     """Check that a value is a string, one of `choices` if given."""
     if type(value) is not str:
-        raise JsonError(f"expected a string, not {_kind(value)}")
+        raise JsonError(f"expected a string, not {_describe_value(value)}")
     if choices is not None and value not in choices:
         raise JsonError(f"{value!r} is not one of: {', '.join(choices)}")
     return value
 
 
-def flag(value: Any, *path: str | int) -> bool:
+def check_boolean(value: Any, *path: str | int) -> bool:
     """Check that a value, at `path`, is a boolean."""
     if type(value) is not bool:
-        raise JsonError(f"expected true or false, not {_kind(value)}", path)
+        raise JsonError(f"expected true or false, not {_describe_value(value)}", path)
     return value
 
 
-def numeral(value: Any, *path: str | int) -> str:
+def check_number(value: Any, *path: str | int) -> str:
     """Check that a value, at `path`, is a number; return its text."""
     if type(value) is not Numeral:
-        raise JsonError(f"expected a number, not {_kind(value)}", path)
-    if len(value) > _MOST_DIGITS:
-        raise JsonError(f"a number has more than {_MOST_DIGITS} digits", path)
+        raise JsonError(f"expected a number, not {_describe_value(value)}", path)
+    if len(value) > _MAX_NUMBER_LENGTH:
+        raise JsonError(f"a number has more than {_MAX_NUMBER_LENGTH} digits", path)
     return value
 
 
-def whole(value: Any, low: int, high: int) -> int:
+def parse_integer(value: Any, low: int, high: int) -> int:
     """Parse an integer from `low` to `high`."""
-    text = numeral(value)
+    text = check_number(value)
     number = int(text) if text.lstrip("-").isdigit() else None
     if number is None or not low <= number <= high:
         raise JsonError(f"expected an integer from {low} to {high}, not {text}")
     return number
 
 
-def _kind(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -351,90 +351,94 @@ def _kind(value: Any) -> str:
 
 # ---------------------------------------------------------------- json outcomes
 
-_SHARE = re.compile(r"[01](?:\.[0-9]{1,60})?(?:[eE]-[0-9]{1,2})?|[1-9]\.[0-9]{1,60}[eE]-[0-9]{1,2}")
-_OFF = Fraction(1, 1_000_000)
+_SHARE_PATTERN = re.compile(
+    r"[01](?:\.[0-9]{1,60})?(?:[eE]-[0-9]{1,2})?|[1-9]\.[0-9]{1,60}[eE]-[0-9]{1,2}"
+)
+_SHARE_TOLERANCE = Fraction(1, 1_000_000)
 """Tolerance for the sum of shares written by hand, whose last digits are rounded."""
 
 
-class Answers:
+class OutcomeReader:
     """Reader of the outcomes of rules."""
 
     def __init__(self, listed: RuleList) -> None:
-        self.listed, self.outputs = listed, listed.schema.outputs
+        self.rules, self.outputs = listed, listed.schema.outputs
         self.names = [output.name for output in self.outputs]
-        self.keys = [{key_of(c): k for k, c in enumerate(o.classes)} for o in self.outputs]
-        self.labels = [
+        self.class_keys = [
+            {format_key(c): k for k, c in enumerate(o.classes)} for o in self.outputs
+        ]
+        self.class_labels = [
             {(type(label), label): k for k, label in enumerate(o.classes)} for o in self.outputs
         ]
-        self.votes: dict[str, int] = {}
+        self.votes_by_share: dict[str, int] = {}
 
-    def read(self, value: Any) -> tuple[list[float], list[float] | None]:
+    def read_outcomes(self, value: Any) -> tuple[list[float], list[float] | None]:
         """Return votes or numbers, and the training values if all targets have them."""
-        stated = members(value, self.names)
+        stated = check_object(value, self.names)
         outcome: list[float] = []
         training: list[float] | None = []
         for k, output in enumerate(self.outputs):
-            with At(output.name):
-                answer = members(stated[output.name], (), _answer_keys(self.listed))
-                outcome += self._said(k, output, answer)
+            with PathContext(output.name):
+                answer = check_object(stated[output.name], (), _list_outcome_keys(self.rules))
+                outcome += self._read_outcome(k, output, answer)
                 if training is not None and "training" in answer:
-                    with At("training"):
-                        training = training + self._training(k, output, answer["training"])
+                    with PathContext("training"):
+                        training = training + self._read_training(k, output, answer["training"])
                 else:
                     training = None
         return outcome, training
 
-    def _said(self, k: int, output: Output, answer: dict[str, Any]) -> Sequence[float]:
-        if self.listed.margins:
-            with At("margins"):
-                margins = self._by_class(k, answer.get("margins"))
-                return [read_numeral(margins.get(at, _ZERO)) for at in range(len(output.classes))]
+    def _read_outcome(self, k: int, output: Output, answer: dict[str, Any]) -> Sequence[float]:
+        if self.rules.margins:
+            with PathContext("margins"):
+                margins = self._read_class_numbers(k, answer.get("margins"))
+                return [parse_number(margins.get(at, _ZERO)) for at in range(len(output.classes))]
         if not output.classes:
-            with At("value"):
-                return [read_numeral(numeral(answer.get("value")))]
-        return self._answer(k, output, answer)
+            with PathContext("value"):
+                return [parse_number(check_number(answer.get("value")))]
+        return self._read_votes(k, output, answer)
 
-    def _answer(self, k: int, output: Output, answer: dict[str, Any]) -> list[int]:
+    def _read_votes(self, k: int, output: Output, answer: dict[str, Any]) -> list[int]:
         label = -1
         if "label" in answer:
-            with At("label"):
-                value = label_of(answer["label"])
-                label = self.labels[k].get((type(value), value), -1)
+            with PathContext("label"):
+                value = parse_label(answer["label"])
+                label = self.class_labels[k].get((type(value), value), -1)
                 if label < 0:
                     raise JsonError(f"{value!r} is not a class")
         if "shares" in answer:
-            with At("shares"):
-                votes = self._shares(k, answer["shares"])
+            with PathContext("shares"):
+                votes = self._read_shares(k, answer["shares"])
         elif label >= 0:
             votes = [0] * len(output.classes)
-            votes[label] = self.listed.units_each
+            votes[label] = self.rules.units_each
         else:
             raise JsonError("an outcome needs 'label', 'shares' or both")
-        best = int(least_cost(np.array([votes]), self.listed.costs)[0])
+        best = int(predict_labels(np.array([votes]), self.rules.costs)[0])
         if label not in (-1, best):
-            rule = "with the largest share" if self.listed.costs is None else "of least cost"
+            rule = "with the largest share" if self.rules.costs is None else "of least cost"
             raise JsonError(f"{output.classes[label]!r} is not the class {rule}; that is "
                         f"{output.classes[best]!r}")  # fmt: skip
         return votes
 
-    def _shares(self, k: int, value: Any) -> list[int]:
+    def _read_shares(self, k: int, value: Any) -> list[int]:
         """Return integer votes: each share rounded to the nearest.
 
         If they do not add up to the total, the largest remainders are rounded up, as everywhere
         when votes are distributed.
         """
-        total = self.listed.units_each
-        stated = self._by_class(k, value)
-        votes = [0] * len(self.keys[k])
+        total = self.rules.units_each
+        stated = self._read_class_numbers(k, value)
+        votes = [0] * len(self.class_keys[k])
         for at, share in stated.items():
-            if share not in self.votes:
-                self.votes[share] = int(_share(share) * total + Fraction(1, 2))
-            votes[at] = self.votes[share]
+            if share not in self.votes_by_share:
+                self.votes_by_share[share] = int(_parse_share(share) * total + Fraction(1, 2))
+            votes[at] = self.votes_by_share[share]
         if sum(votes) == total:
             return votes
-        exact = [_share(stated.get(at, _ZERO)) * total for at in range(len(votes))]
+        exact = [_parse_share(stated.get(at, _ZERO)) * total for at in range(len(votes))]
         off = sum(exact, Fraction(0)) - total
-        if abs(off) > max(_OFF * total, Fraction(len(votes), 2)):
+        if abs(off) > max(_SHARE_TOLERANCE * total, Fraction(len(votes), 2)):
             raise JsonError(f"the shares sum to {float(1 + off / total):.6g}, not 1")
         votes = [int(some) for some in exact]
         order = sorted(range(len(votes)), key=lambda at: (votes[at] - exact[at], at))
@@ -442,30 +446,30 @@ class Answers:
             votes[at] += 1
         return votes
 
-    def _training(self, k: int, output: Output, value: Any) -> list[float]:
+    def _read_training(self, k: int, output: Output, value: Any) -> list[float]:
         if not output.classes:
-            return [read_numeral(numeral(value))]
-        weights = self._by_class(k, value)
-        return [read_numeral(weights.get(at, _ZERO)) for at in range(len(output.classes))]
+            return [parse_number(check_number(value))]
+        weights = self._read_class_numbers(k, value)
+        return [parse_number(weights.get(at, _ZERO)) for at in range(len(output.classes))]
 
-    def _by_class(self, k: int, value: Any) -> dict[int, str]:
+    def _read_class_numbers(self, k: int, value: Any) -> dict[int, str]:
         """Return numbers by class index."""
         found = {}
-        for key, number in members(value).items():
-            found[named(self.keys[k], key, "a class")] = numeral(number, key)
+        for key, number in check_object(value).items():
+            found[look_up_code(self.class_keys[k], key, "a class")] = check_number(number, key)
         return found
 
 
 _ZERO = Numeral("0")
 
 
-def _share(said: str) -> Fraction:
-    if not _SHARE.fullmatch(said):
-        raise JsonError(f"expected a share as a decimal from 0 to 1, not {said[:70]}")
-    return Fraction(said)
+def _parse_share(text: str) -> Fraction:
+    if not _SHARE_PATTERN.fullmatch(text):
+        raise JsonError(f"expected a share as a decimal from 0 to 1, not {text[:70]}")
+    return Fraction(text)
 
 
-def _answer_keys(listed: RuleList) -> tuple[str, ...]:
+def _list_outcome_keys(listed: RuleList) -> tuple[str, ...]:
     if listed.margins:
         return ("margins", "training")
     if listed.schema.task == "regression":
@@ -475,48 +479,48 @@ def _answer_keys(listed: RuleList) -> tuple[str, ...]:
 
 # ---------------------------------------------------------------- json conditions
 
-_ASKS = {"numeric": {"above", "at_most"}, "nominal": {"in"}, "test": {"holds"}}
-_ANY = {"above", "at_most", "in", "holds", "known"}
-_CONDITION = ("column", "test", *sorted(_ANY), "missing", "part", "dividing")
-_WHOLE = re.compile(r"-?[0-9]+")
+_BOUND_KEYS = {"numeric": {"above", "at_most"}, "nominal": {"in"}, "test": {"holds"}}
+_ALL_BOUND_KEYS = {"above", "at_most", "in", "holds", "known"}
+_CONDITION_KEYS = ("column", "test", *sorted(_ALL_BOUND_KEYS), "missing", "part", "dividing")
+_INTEGER_PATTERN = re.compile(r"-?[0-9]+")
 
 
-def named(codes: dict[str, int], name: Any, what: str, *path: str) -> int:
+def look_up_code(codes: dict[str, int], name: Any, kind: str, *path: str) -> int:
     """Return the code of a name; errors refer to `path`."""
     if type(name) is str and name in codes:
         return codes[name]
-    with At(*path):
-        raise JsonError(f"{string(name)!r} is not {what}")
+    with PathContext(*path):
+        raise JsonError(f"{check_string(name)!r} is not {kind}")
 
 
-def level_codes(codes: dict[str, int], value: Any) -> list[int]:
+def parse_level_codes(codes: dict[str, int], value: Any) -> list[int]:
     """Return the codes of distinct categories, ascending."""
-    known = [codes.get(level, -1) for level in items(value) if type(level) is str]
+    known = [codes.get(level, -1) for level in check_array(value) if type(level) is str]
     if len(known) == len(value) and -1 not in known and len(set(known)) == len(known):
         return sorted(known)
     found = []
     for at, level in enumerate(value):
-        with At(at):
-            found.append(named(codes, level, "a category of its column"))
+        with PathContext(at):
+            found.append(look_up_code(codes, level, "a category of its column"))
     if len(set(found)) != len(found):
         raise JsonError("a category is listed twice")
     return sorted(found)
 
 
-def label_of(value: Any) -> Label:
+def parse_label(value: Any) -> Label:
     """Return a label of the written type: ``3`` is an integer, ``3.0`` is a float."""
     if isinstance(value, bool) or type(value) is str:
         return value
-    text = numeral(value)
-    return int(text) if _WHOLE.fullmatch(text) else float(text)
+    text = check_number(value)
+    return int(text) if _INTEGER_PATTERN.fullmatch(text) else float(text)
 
 
-class Conditions:
+class ConditionReader:
     """Reader of the conditions of rules, which it collects into a table."""
 
     def __init__(self, listed: RuleList) -> None:
         schema = listed.schema
-        self.dtype, self.divides = schema.dtype, listed.mass > 1
+        self.dtype, self.is_fractional = schema.dtype, listed.mass > 1
         self.n_features, self.n_tests = schema.n_features, len(listed.tests)
         self.columns = {column.name: number for number, column in enumerate(schema.columns)}
         self.kinds = [str(column.kind) for column in schema.columns]
@@ -525,18 +529,18 @@ class Conditions:
         self.levels: list[int] = []
         self.numbers: dict[str, float] = {}
 
-    def rule(self, value: Any) -> int:
+    def read_rule(self, value: Any) -> int:
         """Read the conditions of a rule; return the number of conditions read so far."""
         first = len(self.fields)
-        for at, condition in enumerate(items(value)):
-            with At(at):
-                self._add(members(condition, (), _CONDITION))
+        for at, condition in enumerate(check_array(value)):
+            with PathContext(at):
+                self._read_condition(check_object(condition, (), _CONDITION_KEYS))
         columns = {fields[0] for fields in self.fields[first:]}
-        if len(columns) < len(self.fields) - first and not self.divides:
+        if len(columns) < len(self.fields) - first and not self.is_fractional:
             raise JsonError("two conditions on one column or test; merge them")
         return len(self.fields)
 
-    def table(self) -> ConditionTable:
+    def build_table(self) -> ConditionTable:
         """Return all conditions read."""
         columns = list(zip(*self.fields, strict=True)) if self.fields else [()] * 9
         column, low, high, known, missing, part_low, part_high, dividing, end = columns
@@ -553,26 +557,26 @@ class Conditions:
             np.array(self.levels, dtype=np.int32),
         )
 
-    def _add(self, stated: dict[str, Any]) -> None:
-        number, kind = self._asked(stated)
-        low, high, known = self._bounds(stated, kind)
+    def _read_condition(self, stated: dict[str, Any]) -> None:
+        number, kind = self._read_column(stated)
+        low, high, known = self._read_bounds(stated, kind)
         fits: Sequence[int] = ()
         if "in" in stated:
-            with At("in"):
-                fits = level_codes(self.codes[number], stated["in"])
+            with PathContext("in"):
+                fits = parse_level_codes(self.codes[number], stated["in"])
         elif kind == "nominal" and known:
             fits = range(len(self.codes[number]))
-        missing = flag(stated.get("missing", False), "missing")
-        part = self._part(stated, missing)
+        missing = check_boolean(stated.get("missing", False), "missing")
+        part = self._read_part(stated, missing)
         dividing: list[int] = []
         if "dividing" in stated:
-            with At("dividing"):
-                if not (self.divides and missing and kind == "nominal"):
+            with PathContext("dividing"):
+                if not (self.is_fractional and missing and kind == "nominal"):
                     raise JsonError(
                         "'dividing' needs the missing policy 'fractional', a nominal column and "
                         "'missing': true"
                     )
-                dividing = level_codes(self.codes[number], stated["dividing"])
+                dividing = parse_level_codes(self.codes[number], stated["dividing"])
                 if set(dividing) & set(fits):
                     raise JsonError("a category of 'dividing' already fits")
         self.levels.extend(fits)
@@ -580,48 +584,48 @@ class Conditions:
         end = len(self.levels)
         self.fields.append((number, low, high, known, missing, *part, len(dividing), end))
 
-    def _asked(self, stated: dict[str, Any]) -> tuple[int, str]:
+    def _read_column(self, stated: dict[str, Any]) -> tuple[int, str]:
         """Return index and kind of the column or test."""
         if ("column" in stated) == ("test" in stated):
             raise JsonError("a condition needs exactly one of 'column' and 'test'")
         if "test" in stated:
-            with At("test"):
-                return self.n_features + whole(stated["test"], 1, self.n_tests) - 1, "test"
-        number = named(self.columns, stated["column"], "a column", "column")
+            with PathContext("test"):
+                return self.n_features + parse_integer(stated["test"], 1, self.n_tests) - 1, "test"
+        number = look_up_code(self.columns, stated["column"], "a column", "column")
         return number, self.kinds[number]
 
-    def _bounds(self, stated: dict[str, Any], kind: str) -> tuple[float, float, bool]:
+    def _read_bounds(self, stated: dict[str, Any], kind: str) -> tuple[float, float, bool]:
         """Return the bounds, and whether any known value fits."""
-        keys = stated.keys() & _ANY
+        keys = stated.keys() & _ALL_BOUND_KEYS
         low, high = -np.inf, np.inf
         if keys == {"known"}:
-            return low, high, flag(stated["known"], "known")
-        if not keys or not keys <= _ASKS[kind]:
-            suits = ", ".join(sorted(_ASKS[kind]))
+            return low, high, check_boolean(stated["known"], "known")
+        if not keys or not keys <= _BOUND_KEYS[kind]:
+            suits = ", ".join(sorted(_BOUND_KEYS[kind]))
             raise JsonError(f"a condition on this column needs {suits}, or 'known' alone")
         if kind == "test":
-            holds = flag(stated["holds"], "holds")
+            holds = check_boolean(stated["holds"], "holds")
             return (-np.inf, 0.0, True) if holds else (0.0, np.inf, True)
         if stated.get("above") is not None:
-            low = self._number(stated, "above")
+            low = self._read_number(stated, "above")
         if stated.get("at_most") is not None:
-            high = self._number(stated, "at_most")
+            high = self._read_number(stated, "at_most")
         return low, high, True
 
-    def _number(self, stated: dict[str, Any], key: str) -> float:
-        text = numeral(stated[key], key)
+    def _read_number(self, stated: dict[str, Any], key: str) -> float:
+        text = check_number(stated[key], key)
         if text not in self.numbers:
-            with At(key):
-                self.numbers[text] = read_numeral(text, self.dtype)
+            with PathContext(key):
+                self.numbers[text] = parse_number(text, self.dtype)
         return self.numbers[text]
 
-    def _part(self, stated: dict[str, Any], missing: bool) -> tuple[int, int]:
+    def _read_part(self, stated: dict[str, Any], missing: bool) -> tuple[int, int]:
         """Return the bounds of the row's mass that a missing value keeps."""
         if "part" not in stated:
             return (0, MASS) if missing else (0, 0)
-        with At("part"):
-            part = [whole(bound, 0, MASS) for bound in items(stated["part"])]
-            if not (self.divides and missing) or len(part) != 2 or part[0] >= part[1]:
+        with PathContext("part"):
+            part = [parse_integer(bound, 0, MASS) for bound in check_array(stated["part"])]
+            if not (self.is_fractional and missing) or len(part) != 2 or part[0] >= part[1]:
                 raise JsonError(
                     "expected two ascending bounds, with the missing policy 'fractional' and "
                     "'missing': true"
@@ -632,9 +636,9 @@ class Conditions:
 # ---------------------------------------------------------------- json header
 
 _DEFAULTS = {"voting": "soft", "order": "disjoint", "combine": "mean", "link": "identity"}
-_CLAUSE = ("column", "sum", "at_most", "above", "holds", "fails")
-_MOST_TREES = 2**31 - 1
-_MOST_COUNTED = 2**63 - 1
+_CLAUSE_KEYS = ("column", "sum", "at_most", "above", "holds", "fails")
+_MAX_TREES = 2**31 - 1
+_MAX_COUNT = 2**63 - 1
 _NO_CONDITIONS = ConditionTable(
     np.empty(0, np.int32),
     np.empty(0),
@@ -649,7 +653,7 @@ _NO_CONDITIONS = ConditionTable(
 )
 
 
-def without_rules(facts: dict[str, Any]) -> RuleList:
+def parse_header(facts: dict[str, Any]) -> RuleList:
     """Return a rule list without rules, made from the header fields of the JSON.
 
     Raises
@@ -657,22 +661,22 @@ def without_rules(facts: dict[str, Any]) -> RuleList:
     JsonError
         If a field is invalid; names its path.
     """
-    schema = _schema(facts)
-    with At("trees"):
-        n_trees = whole(facts.get("trees", Numeral("1")), 1, _MOST_TREES)
-        units_per_tree(n_trees, schema.dtype)  # raises if a model cannot hold as many trees
-    with At("exponent"):
-        exponent = whole(facts.get("exponent", Numeral("0")), -1074, 1074)
-    with At("tests"):
-        reader = _Tests(schema)
-        stated = enumerate(items(facts.get("tests", [])))
-        tests = tuple(reader.read(number, test) for number, test in stated)
+    schema = _parse_schema(facts)
+    with PathContext("trees"):
+        n_trees = parse_integer(facts.get("trees", Numeral("1")), 1, _MAX_TREES)
+        count_tree_units(n_trees, schema.dtype)  # raises if a model cannot hold as many trees
+    with PathContext("exponent"):
+        exponent = parse_integer(facts.get("exponent", Numeral("0")), -1074, 1074)
+    with PathContext("tests"):
+        reader = _TestReader(schema)
+        stated = enumerate(check_array(facts.get("tests", [])))
+        tests = tuple(reader.read_test(number, test) for number, test in stated)
     listed = RuleList(
         schema=schema,
-        missing=cast(MissingPolicy, _choice(facts, "missing", get_args(MissingPolicy))),
-        unknown=cast(UnknownPolicy, _choice(facts, "unknown", get_args(UnknownPolicy))),
-        voting=cast(Voting, _choice(facts, "voting", get_args(Voting))),
-        costs=_costs(facts.get("costs"), schema),
+        missing=cast(MissingPolicy, _parse_choice(facts, "missing", get_args(MissingPolicy))),
+        unknown=cast(UnknownPolicy, _parse_choice(facts, "unknown", get_args(UnknownPolicy))),
+        voting=cast(Voting, _parse_choice(facts, "voting", get_args(Voting))),
+        costs=_parse_costs(facts.get("costs"), schema),
         n_trees=n_trees,
         exponent=exponent,
         tests=tests,
@@ -683,11 +687,11 @@ def without_rules(facts: dict[str, Any]) -> RuleList:
         units=np.empty((0, schema.n_values), np.int64),
         end=np.empty(0, np.int64),
         conditions=_NO_CONDITIONS,
-        combine=cast(Combine, _choice(facts, "combine", get_args(Combine))),
-        link=cast(Link, _choice(facts, "link", get_args(Link))),
-        order=cast(Order, _choice(facts, "order", get_args(Order))),
-        decisions=_decisions(facts),
-        rounding=_rounding(facts.get("rounding")),
+        combine=cast(Combine, _parse_choice(facts, "combine", get_args(Combine))),
+        link=cast(Link, _parse_choice(facts, "link", get_args(Link))),
+        order=cast(Order, _parse_choice(facts, "order", get_args(Order))),
+        decisions=_parse_decisions(facts),
+        rounding=_parse_rounding(facts.get("rounding")),
     )
     votes = schema.task == "classification" and not listed.margins
     if (votes and exponent) or (not votes and listed.voting == "hard"):
@@ -697,79 +701,90 @@ def without_rules(facts: dict[str, Any]) -> RuleList:
     return listed
 
 
-def _decisions(facts: dict[str, Any]) -> bool:
-    return "decisions" in facts and flag(facts["decisions"], "decisions")
+def _parse_decisions(facts: dict[str, Any]) -> bool:
+    return "decisions" in facts and check_boolean(facts["decisions"], "decisions")
 
 
-def _rounding(value: Any) -> Rounding | None:
+def _parse_rounding(value: Any) -> Rounding | None:
     if value is None:
         return None
-    with At("rounding"):
-        stated = members(value, Rounding._fields)
+    with PathContext("rounding"):
+        stated = check_object(value, Rounding._fields)
         counts = []
         for key in Rounding._fields:
-            with At(key):
-                counts.append(whole(stated[key], int(key in ("digits", "rows")), _MOST_COUNTED))
+            with PathContext(key):
+                counts.append(
+                    parse_integer(stated[key], int(key in ("digits", "rows")), _MAX_COUNT)
+                )
         found = Rounding(*counts)
-        if found.digits > MOST_DIGITS or max(found.shortened, found.longer) > found.thresholds:
-            raise JsonError(f"digits are at most {MOST_DIGITS}, and counts at most thresholds")
+        if found.digits > MAX_DIGITS or max(found.shortened, found.longer) > found.thresholds:
+            raise JsonError(f"digits are at most {MAX_DIGITS}, and counts at most thresholds")
         return found
 
 
-def _choice(facts: dict[str, Any], key: str, choices: tuple[str, ...]) -> str:
+def _parse_choice(facts: dict[str, Any], key: str, choices: tuple[str, ...]) -> str:
     if key not in facts:
         return _DEFAULTS[key]
-    with At(key):
-        return string(facts[key], choices)
+    with PathContext(key):
+        return check_string(facts[key], choices)
 
 
-def _schema(facts: dict[str, Any]) -> Schema:
-    targets = [_target(k, value) for k, value in enumerate(_listed(facts, "targets"))]
-    columns = [_column(k, value) for k, value in enumerate(_listed(facts, "columns"))]
+def _parse_schema(facts: dict[str, Any]) -> Schema:
+    targets = [
+        _parse_target(k, value) for k, value in enumerate(_parse_nonempty_array(facts, "targets"))
+    ]
+    columns = [
+        _parse_column(k, value) for k, value in enumerate(_parse_nonempty_array(facts, "columns"))
+    ]
     marks: tuple[str, ...] = MISSING_MARKS
     if "missing_marks" in facts:
-        with At("missing_marks"):
-            marks = tuple(string(mark) for mark in items(facts["missing_marks"]))
+        with PathContext("missing_marks"):
+            marks = tuple(check_string(mark) for mark in check_array(facts["missing_marks"]))
     return Schema(
         columns=tuple(columns),
         target=targets[0].name,
         task="classification" if any(target.classes for target in targets) else "regression",
         classes=targets[0].classes,
-        dtype=cast(Dtype, _choice(facts, "type", get_args(Dtype))),
+        dtype=cast(Dtype, _parse_choice(facts, "type", get_args(Dtype))),
         missing_marks=marks,
         more=tuple(targets[1:]),
     )
 
 
-def _listed(facts: dict[str, Any], key: str) -> list[Any]:
-    with At(key):
-        if not items(facts[key]):
+def _parse_nonempty_array(facts: dict[str, Any], key: str) -> list[Any]:
+    with PathContext(key):
+        if not check_array(facts[key]):
             raise JsonError("expected at least one element")
-    return items(facts[key])
+    return check_array(facts[key])
 
 
-def _target(k: int, value: Any) -> Output:
-    with At("targets", k):
-        stated = members(value, ("name",), ("classes",))
-        classes = tuple(label_of(label) for label in items(stated.get("classes", [])))
-        return Output(string(stated["name"]), classes)
+def _parse_target(k: int, value: Any) -> Output:
+    with PathContext("targets", k):
+        stated = check_object(value, ("name",), ("classes",))
+        classes = tuple(parse_label(label) for label in check_array(stated.get("classes", [])))
+        return Output(check_string(stated["name"]), classes)
 
 
-def _column(k: int, value: Any) -> Column:
-    with At("columns", k):
-        stated = members(value, ("name",), ("levels",))
-        name = string(stated["name"])
+def _parse_column(k: int, value: Any) -> Column:
+    with PathContext("columns", k):
+        stated = check_object(value, ("name",), ("levels",))
+        name = check_string(stated["name"])
         if "levels" not in stated:
             return Column(name)
-        return Column(name, "nominal", tuple(string(level) for level in items(stated["levels"])))
+        return Column(
+            name, "nominal", tuple(check_string(level) for level in check_array(stated["levels"]))
+        )
 
 
-def _costs(value: Any, schema: Schema) -> npt.NDArray[np.int64] | None:
+def _parse_costs(value: Any, schema: Schema) -> npt.NDArray[np.int64] | None:
     if value is None:
         return None
-    with At("costs"):
+    with PathContext("costs"):
         size = len(schema.classes)
-        rows = [[whole(cost, 0, MAX_COST) for cost in items(row)] for row in items(value)]
+        rows = [
+            [parse_integer(cost, 0, MAX_COST) for cost in check_array(row)]
+            for row in check_array(value)
+        ]
         if [len(row) for row in rows] != [size] * size or schema.more or not size:
             raise JsonError("expected a square matrix over the classes of a single target")
         costs = np.array(rows, dtype=np.int64)
@@ -778,63 +793,69 @@ def _costs(value: Any, schema: Schema) -> npt.NDArray[np.int64] | None:
         return costs
 
 
-class _Tests:
+class _TestReader:
     """Reader of tests on the columns of a schema."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self.features = {column.name: k for k, column in enumerate(schema.columns)}
 
-    def read(self, number: int, value: Any) -> Test:
+    def read_test(self, number: int, value: Any) -> Test:
         """Read one test."""
         clauses: list[Clause] = []
-        with At(number):
-            for at, stated in enumerate(items(value)):
-                with At(at):
-                    clause = members(stated, (), _CLAUSE)
+        with PathContext(number):
+            for at, stated in enumerate(check_array(value)):
+                with PathContext(at):
+                    clause = check_object(stated, (), _CLAUSE_KEYS)
                     levels = clause.keys() == {"column", "holds", "fails"}
-                    clauses.append(self._levels(clause) if levels else self._sum(clause))
+                    clauses.append(
+                        self._read_levels(clause) if levels else self._read_linear(clause)
+                    )
             if not clauses:
                 raise JsonError("a test needs at least one clause")
         return tuple(clauses)
 
-    def _sum(self, stated: dict[str, Any]) -> Linear:
+    def _read_linear(self, stated: dict[str, Any]) -> LinearClause:
         dtype = self.schema.dtype
         side = next((side for side in ("at_most", "above") if side in stated), "")
         below = int(side == "above")
         if stated.keys() == {"column", side}:
-            at = read_numeral(numeral(stated[side]), dtype)
-            return Linear((self._column(stated["column"], "numeric"),), (1.0,), at, below)
+            at = parse_number(check_number(stated[side]), dtype)
+            return LinearClause(
+                (self._find_column(stated["column"], "numeric"),), (1.0,), at, below
+            )
         if stated.keys() != {"sum", side}:
             raise JsonError(
                 "a clause needs 'column' or 'sum' with 'at_most' or 'above', or 'column' with "
                 "'holds' and 'fails'"
             )
         features, weights = [], []
-        for place, term in enumerate(items(stated["sum"])):
-            with At("sum", place):
-                if len(items(term)) != 2:
+        for place, term in enumerate(check_array(stated["sum"])):
+            with PathContext("sum", place):
+                if len(check_array(term)) != 2:
                     raise JsonError("expected a term of a column and its weight")
-                features.append(self._column(term[0], "numeric"))
-                weights.append(read_numeral(numeral(term[1]), dtype))
+                features.append(self._find_column(term[0], "numeric"))
+                weights.append(parse_number(check_number(term[1]), dtype))
         if not weights or 0.0 in weights:
             raise JsonError("a sum needs terms with weights other than 0")
-        return Linear(tuple(features), tuple(weights), read_numeral(numeral(stated[side])), below)
+        return LinearClause(
+            tuple(features), tuple(weights), parse_number(check_number(stated[side])), below
+        )
 
-    def _levels(self, stated: dict[str, Any]) -> Levels:
-        feature = self._column(stated["column"], "nominal")
+    def _read_levels(self, stated: dict[str, Any]) -> LevelsClause:
+        feature = self._find_column(stated["column"], "nominal")
         codes = {level: code for code, level in enumerate(self.schema.columns[feature].levels)}
         branches = [-1] * len(codes)
         for branch, side in enumerate(("holds", "fails")):
-            with At(side):
-                for code in level_codes(codes, stated[side]):
+            with PathContext(side):
+                for code in parse_level_codes(codes, stated[side]):
                     if branches[code] >= 0:
                         raise JsonError("a category is in both 'holds' and 'fails'")
                     branches[code] = branch
-        return Levels(feature, tuple(branches))
+        return LevelsClause(feature, tuple(branches))
 
-    def _column(self, name: Any, kind: str) -> int:
-        feature = named(self.features, name, "a column")
+    def _find_column(self, name: Any, kind: str) -> int:
+        feature = look_up_code(self.features, name, "a column")
         if self.schema.columns[feature].kind != kind:
             raise JsonError(f"{name!r} is not {kind}")
         return feature

@@ -23,52 +23,58 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from treekit import registry
 from treekit.contracts import CriterionFunctions
-from treekit.data.dataset import Dataset, coded_dataset, make_dataset_xy
+from treekit.data.dataset import Dataset, make_coded_dataset, make_dataset_from_xy
 from treekit.data.encoding import encode_rows
-from treekit.data.features import check_text
+from treekit.data.features import check_unicode
 from treekit.data.schema import Output, Schema, python_label
 from treekit.errors import DataError, SettingError
 from treekit.estimators.inputs import (
-    class_factors,
-    class_weight_setting,
-    column_kinds,
+    compute_class_factors,
+    compute_row_factors,
+    make_class_weight_setting,
     read_input,
-    row_factors,
+    resolve_column_kinds,
 )
 from treekit.estimators.parameters import (
     ClassParameters,
     Parameters,
-    by_algorithm,
-    effective,
-    seed_of,
-    signs_by_name,
-    weight_limits,
+    compute_weight_limits,
+    drop_algorithm_settings,
+    make_seed,
+    name_monotonic_signs,
+    resolve_parameter,
 )
-from treekit.kernels.pruning import breaking_links, weakest_links
+from treekit.kernels.pruning import find_breaking_links, find_weakest_links
 from treekit.model.model import Model
-from treekit.model.scoring import answers, decide, label_codes, leaf_indices, probabilities
+from treekit.model.scoring import (
+    compute_label_codes,
+    compute_probabilities,
+    leaf_indices,
+    predict_from_sums,
+    transform_sums,
+)
 from treekit.model.tree import Split, Tree, node_levels
 from treekit.training import Fitted, fit
-from treekit.training.class_weights import class_weights
+from treekit.training.class_weights import compute_class_weights
 from treekit.training.importance import Importances, gain_importances, measure_importances
 from treekit.training.plan import make_plan
-from treekit.training.tasks import answers_numbers
+from treekit.training.tasks import predicts_numbers
 
 __all__ = [
     "ClassifierBase",
     "EstimatorBase",
-    "NodeFacts",
+    "NodeStatistics",
     "RegressorBase",
-    "class_impurity",
-    "facts_of_rows",
-    "facts_of_weights",
-    "impurity_path",
+    "compute_class_impurity",
+    "compute_pruning_path",
+    "compute_row_statistics",
+    "compute_weight_statistics",
 ]
 
 
 # ---------------------------------------------------------------- all estimators
 
-_SHARED = (
+_SHARED_SETTINGS = (
     "algorithm",
     "criterion",
     "splitter",
@@ -113,25 +119,29 @@ class EstimatorBase(Parameters, BaseEstimator):
         x = read_input(self, X, reset=True)
         target = self._read_target(y)
         check_consistent_length(X, target)
-        weights = self._read_weights(sample_weight, target)
-        if self._is_complete():
+        weights = self._compute_training_weights(sample_weight, target)
+        if self._has_nothing_to_fit():
             return self
-        kinds = column_kinds(self.categorical, x)
-        dataset = self._dataset(x, target, weights, kinds._asdict())
+        kinds = resolve_column_kinds(self.categorical, x)
+        dataset = self._make_dataset(x, target, weights, kinds._asdict())
         validation_set = (
-            None if validation is None else self._validation(validation, dataset.schema, target)
+            None
+            if validation is None
+            else self._make_validation_set(validation, dataset.schema, target)
         )
-        settings = by_algorithm(self, self._settings(dataset) | self._further())
-        if self._task == "classification" and answers_numbers(settings):
+        settings = drop_algorithm_settings(
+            self, self._make_settings(dataset) | self._check_train_settings()
+        )
+        if self._task == "classification" and predicts_numbers(settings):
             who = registry.described(registry.criterion(self.criterion))
             raise SettingError(
                 f"{who} predicts numbers instead of classes, which a classifier does not support; "
                 "use treekit.train"
             )
-        fitted = fit(dataset, settings, validation=validation_set, start=self._start())
+        fitted = fit(dataset, settings, validation=validation_set, start=self._get_initial_forest())
         self.model_ = fitted.model
         self.n_outputs_ = len(dataset.schema.outputs)
-        self._keep(fitted, dataset)
+        self._store_results(fitted, dataset)
         return self
 
     def apply(self, X: Any) -> npt.NDArray[np.int32]:
@@ -139,8 +149,8 @@ class EstimatorBase(Parameters, BaseEstimator):
 
         With ``missing="fractional"``, it is the leaf with the largest share of the row.
         """
-        matrix = self._encode(X)
-        nodes = leaf_indices(self.model_, matrix, self._n_threads())
+        matrix = self._encode_rows(X)
+        nodes = leaf_indices(self.model_, matrix, self._count_threads())
         return nodes[:, 0] if self._ensemble == "tree" else nodes
 
     @property
@@ -172,30 +182,34 @@ class EstimatorBase(Parameters, BaseEstimator):
         weights of the fit.
         """
         check_is_fitted(self, "model_")
-        y = self._held_target(y)
+        y = self._read_evaluation_target(y)
         # Bags for several outputs were drawn by weights times class weights; for one output
         # the class weights are in the model.  Scores on other rows use the rows' weights only.
-        read = self._read_weights if out_of_bag else self._row_weights
+        read = self._compute_training_weights if out_of_bag else self._check_row_weights
         return measure_importances(
             self.model_,
-            self._coded(X, y, self.model_.schema, read(sample_weight, y)),
+            self._encode_dataset(X, y, self.model_.schema, read(sample_weight, y)),
             out_of_bag=out_of_bag,
             repeats=repeats,
-            seed=seed_of(random_state),
-            n_jobs=self._n_threads(),
+            seed=make_seed(random_state),
+            n_jobs=self._count_threads(),
         )
 
-    def _validation(self, validation: Any, schema: Schema, target: npt.NDArray[Any]) -> Dataset:
+    def _make_validation_set(
+        self, validation: Any, schema: Schema, target: npt.NDArray[Any]
+    ) -> Dataset:
         """Encode validation rows ``(X, y)`` with the schema of the training rows."""
         if not isinstance(validation, (tuple, list)) or len(validation) != 2:
             raise SettingError(
                 f"validation is a {type(validation).__name__}; give a pair (X, y) of rows like the "
                 "training rows"
             )
-        y = self._held_target(validation[1])
-        return self._coded(validation[0], y, schema, self._weights_of_labels(y, target))
+        y = self._read_evaluation_target(validation[1])
+        return self._encode_dataset(
+            validation[0], y, schema, self._compute_label_weights(y, target)
+        )
 
-    def _coded(
+    def _encode_dataset(
         self,
         X: Any,
         y: npt.NDArray[Any],
@@ -205,20 +219,22 @@ class EstimatorBase(Parameters, BaseEstimator):
         """Encode rows with a schema, and combine them with their coded target."""
         x = read_input(self, X, reset=False)
         check_consistent_length(X, y)
-        matrix = encode_rows(x, schema, missing=effective(self, "missing"), unknown=self.unknown)
-        return coded_dataset(matrix, y, schema, weights)
+        matrix = encode_rows(
+            x, schema, missing=resolve_parameter(self, "missing"), unknown=self.unknown
+        )
+        return make_coded_dataset(matrix, y, schema, weights)
 
-    def _held_target(self, y: Any) -> npt.NDArray[Any]:
+    def _read_evaluation_target(self, y: Any) -> npt.NDArray[Any]:
         """Check and code the target of rows other than the training rows."""
         return self._read_target(y)
 
-    def _read_weights(
+    def _compute_training_weights(
         self, sample_weight: Any, target: npt.NDArray[Any]
     ) -> npt.NDArray[np.float64] | None:
         """Return the training weights of rows."""
-        return self._row_weights(sample_weight, target)
+        return self._check_row_weights(sample_weight, target)
 
-    def _row_weights(
+    def _check_row_weights(
         self, sample_weight: Any, target: npt.NDArray[Any]
     ) -> npt.NDArray[np.float64] | None:
         """Check `sample_weight`."""
@@ -229,18 +245,18 @@ class EstimatorBase(Parameters, BaseEstimator):
         )
         return weights
 
-    def _weights_of_labels(
+    def _compute_label_weights(
         self, y: npt.NDArray[Any], target: npt.NDArray[Any]
     ) -> npt.NDArray[np.float64] | None:
         """Return row weights by labels `y` and training `target`, if no setting covers them."""
         del y, target
         return None
 
-    def _counted_weights(self, dataset: Dataset) -> npt.NDArray[np.float64] | None:
+    def _compute_node_weights(self, dataset: Dataset) -> npt.NDArray[np.float64] | None:
         """Return the weights with which training rows count in a node."""
         return dataset.weights
 
-    def _dataset(
+    def _make_dataset(
         self,
         x: Any,
         target: npt.NDArray[Any],
@@ -248,26 +264,26 @@ class EstimatorBase(Parameters, BaseEstimator):
         kinds: Mapping[str, Any],
     ) -> Dataset:
         """Make the training dataset."""
-        return make_dataset_xy(
+        return make_dataset_from_xy(
             x, target, target="target", task=self._task, weights=weights, dtype=self.dtype, **kinds
         )
 
-    def _settings(self, dataset: Dataset) -> dict[str, Any]:
+    def _make_settings(self, dataset: Dataset) -> dict[str, Any]:
         """Convert the parameters to settings of `treekit.training`."""
-        settings = {name: getattr(self, name) for name in _SHARED}
+        settings = {name: getattr(self, name) for name in _SHARED_SETTINGS}
         settings |= {
             "ensemble": self._ensemble,
             "max_features": "all" if self.max_features is None else self.max_features,
             "max_leaves": self.max_leaf_nodes,
-            "seed": seed_of(self.random_state),
-            "monotonic": signs_by_name(self.monotonic_cst, dataset.schema.names),
+            "seed": make_seed(self.random_state),
+            "monotonic": name_monotonic_signs(self.monotonic_cst, dataset.schema.names),
         }
-        settings |= weight_limits(
+        settings |= compute_weight_limits(
             self.min_samples_split,
             self.min_samples_leaf,
             self.min_weight_fraction_leaf,
             dataset.n_rows,
-            self._counted_weights(dataset),
+            self._compute_node_weights(dataset),
         )
         for kind in ("criterion", "splitter", "pruner"):
             own = getattr(self, f"{kind}_settings")
@@ -276,9 +292,9 @@ class EstimatorBase(Parameters, BaseEstimator):
                     f"{kind}_settings is {own!r}; give a dict of the {kind}'s settings by name"
                 )
             settings |= {f"{kind}.{name}": value for name, value in (own or {}).items()}
-        return settings | self._complexity()
+        return settings | self._make_pruner_settings()
 
-    def _further(self) -> dict[str, Any]:
+    def _check_train_settings(self) -> dict[str, Any]:
         """Return `train_settings`, which override the parameters."""
         if self.train_settings is not None and not isinstance(self.train_settings, Mapping):
             raise SettingError(
@@ -286,7 +302,7 @@ class EstimatorBase(Parameters, BaseEstimator):
             )
         return dict(self.train_settings or {})
 
-    def _complexity(self) -> dict[str, Any]:
+    def _make_pruner_settings(self) -> dict[str, Any]:
         """Convert `ccp_alpha` to settings of a pruner."""
         alpha: Any = self.ccp_alpha
         if not isinstance(alpha, Real) or not 0.0 <= float(alpha) < np.inf:
@@ -299,35 +315,37 @@ class EstimatorBase(Parameters, BaseEstimator):
         risk = "impurity" if self._task == "classification" else "loss"
         return {"pruner": "cost_complexity", "pruner.alpha": float(alpha), "pruner.risk": risk}
 
-    def _is_complete(self) -> bool:
+    def _has_nothing_to_fit(self) -> bool:
         """Return whether nothing is left to fit."""
         return False
 
-    def _start(self) -> Fitted | None:
+    def _get_initial_forest(self) -> Fitted | None:
         """Return the forest to continue, if any."""
         return None
 
-    def _keep(self, fitted: Fitted, dataset: Dataset) -> None:
+    def _store_results(self, fitted: Fitted, dataset: Dataset) -> None:
         """Set fitted attributes that only some estimators have."""
 
-    def _encode(self, X: Any) -> npt.NDArray[Any]:
+    def _encode_rows(self, X: Any) -> npt.NDArray[Any]:
         """Encode rows for the fitted model."""
         check_is_fitted(self, "model_")
         model = self.model_
         x = read_input(self, X, reset=False)
         return encode_rows(x, model.schema, missing=model.missing, unknown=model.unknown)
 
-    def _answers(self, X: Any, say: Callable[[Model, npt.NDArray[np.int64]], Any]) -> Any:
-        """Apply `say` to the rows' sums; see `treekit.model.scoring.answers`."""
-        matrix = self._encode(X)  # first, because it checks that the estimator is fitted
-        return answers(self.model_, matrix, say, self._n_threads())
+    def _transform_sums(
+        self, X: Any, transform: Callable[[Model, npt.NDArray[np.int64]], Any]
+    ) -> Any:
+        """Apply `transform` to the rows' sums; see `treekit.model.scoring.transform_sums`."""
+        matrix = self._encode_rows(X)  # first, because it checks that the estimator is fitted
+        return transform_sums(self.model_, matrix, transform, self._count_threads())
 
-    def _n_threads(self) -> int:
+    def _count_threads(self) -> int:
         return 1
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = effective(self, "missing") != "error"
+        tags.input_tags.allow_nan = resolve_parameter(self, "missing") != "error"
         # Text is supported as well, but scikit-learn's tag `string` implies any object.
         tags.input_tags.categorical = True
         tags.target_tags.multi_output = True
@@ -345,8 +363,8 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Predict the label of each row: (rows,) or (rows, outputs), typed as ``classes_``."""
-        codes = self._answers(X, label_codes)
-        predictions = [labels[codes[:, k]] for k, labels in enumerate(self._labels())]
+        codes = self._transform_sums(X, compute_label_codes)
+        predictions = [labels[codes[:, k]] for k, labels in enumerate(self._list_labels())]
         return predictions[0] if len(predictions) == 1 else np.column_stack(predictions)
 
     def predict_proba(self, X: Any) -> Any:
@@ -354,14 +372,14 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
 
         Returns a list of such arrays for several outputs.
         """
-        return self._answers(X, probabilities)
+        return self._transform_sums(X, compute_probabilities)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Compute the accuracy; for several outputs, all labels of a row must be correct."""
         predictions = self.predict(X)
         if predictions.ndim == 1:
             return float(super().score(X, y, sample_weight))
-        labels = _targets(self, y)
+        labels = _check_target(self, y)
         check_consistent_length(predictions, labels, sample_weight)
         if labels.shape != predictions.shape:
             raise DataError(
@@ -373,16 +391,16 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
     @property
     def n_classes_(self) -> int | list[int]:
         """Number of classes; a list for several outputs."""
-        sizes = [len(labels) for labels in self._labels()]
+        sizes = [len(labels) for labels in self._list_labels()]
         return sizes if isinstance(self.classes_, list) else sizes[0]
 
-    def _labels(self) -> list[npt.NDArray[Any]]:
+    def _list_labels(self) -> list[npt.NDArray[Any]]:
         """Return the labels of each output."""
         return self.classes_ if isinstance(self.classes_, list) else [self.classes_]
 
     def _read_target(self, y: Any) -> npt.NDArray[Any]:
         """Return the codes of `y`, (rows,) or (rows, outputs) int64, and set ``classes_``."""
-        labels = _targets(self, y)
+        labels = _check_target(self, y)
         assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
         if labels.ndim == 1:
@@ -392,17 +410,17 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
         self.classes_ = [classes for classes, _ in each]
         return np.column_stack([codes for _, codes in each])
 
-    def _held_target(self, y: Any) -> npt.NDArray[Any]:
+    def _read_evaluation_target(self, y: Any) -> npt.NDArray[Any]:
         """Return the codes of `y`, int32; all labels must be in ``classes_``."""
-        labels = _targets(self, y)
+        labels = _check_target(self, y)
         columns = labels.reshape(len(labels), -1).T
-        if len(columns) != len(self._labels()):
+        if len(columns) != len(self._list_labels()):
             raise DataError(
                 f"the validation target has {len(columns)} columns, but the training target has "
-                f"{len(self._labels())}; give equal numbers of columns"
+                f"{len(self._list_labels())}; give equal numbers of columns"
             )
         codes = np.empty(columns.T.shape, dtype=np.int32)
-        for k, (own, classes) in enumerate(zip(columns, self._labels(), strict=True)):
+        for k, (own, classes) in enumerate(zip(columns, self._list_labels(), strict=True)):
             known = np.isin(own, classes)
             if not known.all():
                 unknown = own[~known].tolist()[0]
@@ -413,49 +431,51 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
             codes[:, k] = np.searchsorted(classes, own)
         return codes if labels.ndim == 2 else codes[:, 0]
 
-    def _read_weights(
+    def _compute_training_weights(
         self, sample_weight: Any, target: npt.NDArray[Any]
     ) -> npt.NDArray[np.float64] | None:
-        weights = super()._read_weights(sample_weight, target)
-        by_label = self._weights_of_labels(target, target)
+        weights = super()._compute_training_weights(sample_weight, target)
+        by_label = self._compute_label_weights(target, target)
         if weights is None or by_label is None:
             return by_label if weights is None else weights
         return by_label * weights
 
-    def _weights_of_labels(
+    def _compute_label_weights(
         self, y: npt.NDArray[Any], target: npt.NDArray[Any]
     ) -> npt.NDArray[np.float64] | None:
         # Training supports class weights for one output only.  For several outputs, as in
         # scikit-learn, a row's factor is the product of the class weights of its labels.
         if self.class_weight is None or target.ndim == 1:
             return None
-        return row_factors(class_factors(self.class_weight, self._labels(), target), y)
+        return compute_row_factors(
+            compute_class_factors(self.class_weight, self._list_labels(), target), y
+        )
 
-    def _counted_weights(self, dataset: Dataset) -> npt.NDArray[np.float64] | None:
-        class_weight = self._class_weight(dataset)
+    def _compute_node_weights(self, dataset: Dataset) -> npt.NDArray[np.float64] | None:
+        class_weight = self._make_class_weight_setting(dataset)
         if class_weight is None:
             return dataset.weights
         # The factors of the training plan, which may differ from the given class weights.
         factors = make_plan(dataset, {"class_weight": class_weight}).class_weights
         if factors is None:
             return dataset.weights
-        by_class = row_factors([factors], dataset.y)
+        by_class = compute_row_factors([factors], dataset.y)
         return by_class if dataset.weights is None else by_class * dataset.weights
 
-    def _class_weight(self, dataset: Dataset) -> Any:
+    def _make_class_weight_setting(self, dataset: Dataset) -> Any:
         """Return `class_weight` as the training setting, None for several outputs."""
         if dataset.schema.more:
             return None
-        return class_weight_setting(self.class_weight, self._labels()[0], dataset)
+        return make_class_weight_setting(self.class_weight, self._list_labels()[0], dataset)
 
-    def _settings(self, dataset: Dataset) -> dict[str, Any]:
-        return super()._settings(dataset) | {
-            "class_weight": self._class_weight(dataset),
+    def _make_settings(self, dataset: Dataset) -> dict[str, Any]:
+        return super()._make_settings(dataset) | {
+            "class_weight": self._make_class_weight_setting(dataset),
             "priors": self.priors,
             "costs": self.costs,
         }
 
-    def _dataset(
+    def _make_dataset(
         self,
         x: Any,
         target: npt.NDArray[Any],
@@ -464,17 +484,17 @@ class ClassifierBase(ClassifierMixin, ClassParameters, EstimatorBase):
     ) -> Dataset:
         # Train on codes and restore the labels afterwards, so that a label such as "NA" or
         # "?" does not count as missing, and 1.0 stays a float.
-        sizes = [len(own) for own in self._labels()]
+        sizes = [len(own) for own in self._list_labels()]
         codes: Any = range(sizes[0])
         if target.ndim == 2:
             codes = {f"target{k}": range(size) for k, size in enumerate(sizes)}
-        dataset = super()._dataset(x, target, weights, {**kinds, "classes": codes})
+        dataset = super()._make_dataset(x, target, weights, {**kinds, "classes": codes})
         first, *more = [
-            tuple(python_label(label) for label in own.tolist()) for own in self._labels()
+            tuple(python_label(label) for label in own.tolist()) for own in self._list_labels()
         ]
         for label in itertools.chain(first, *more):
             if isinstance(label, str):
-                check_text(label, "a class label")
+                check_unicode(label, "a class label")
         others = zip(dataset.schema.more, more, strict=True)
         schema = msgspec.structs.replace(
             dataset.schema,
@@ -491,15 +511,15 @@ class RegressorBase(RegressorMixin, EstimatorBase):
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Predict the number of each row: (rows,) or (rows, outputs) float64."""
-        numbers: npt.NDArray[np.float64] = self._answers(X, decide)
+        numbers: npt.NDArray[np.float64] = self._transform_sums(X, predict_from_sums)
         return numbers
 
     def _read_target(self, y: Any) -> npt.NDArray[Any]:
-        numbers: npt.NDArray[np.float64] = _targets(self, y, np.float64)
+        numbers: npt.NDArray[np.float64] = _check_target(self, y, np.float64)
         return numbers
 
 
-def _targets(estimator: Any, y: Any, dtype: Any = None) -> npt.NDArray[Any]:
+def _check_target(estimator: Any, y: Any, dtype: Any = None) -> npt.NDArray[Any]:
     """Check the target: return (rows,), or (rows, outputs) for several outputs."""
     if y is None:
         raise ValueError(
@@ -518,38 +538,38 @@ def _targets(estimator: Any, y: Any, dtype: Any = None) -> npt.NDArray[Any]:
 
 
 @dataclass(frozen=True)
-class NodeFacts:
+class NodeStatistics:
     """Training statistics of the nodes of one tree.
 
     Attributes
     ----------
-    samples : (nodes,) int64
+    n_samples : (nodes,) int64
         Number of training rows that reached the node, unweighted.
     impurity : (nodes,) float64, or None
         Impurity of the node's training rows.
     """
 
-    samples: npt.NDArray[np.int64]
+    n_samples: npt.NDArray[np.int64]
     impurity: npt.NDArray[np.float64] | None = None
 
 
-def facts_of_weights(tree: Tree) -> NodeFacts:
+def compute_weight_statistics(tree: Tree) -> NodeStatistics:
     """Derive the statistics of a forest's tree, whose weights are counts of drawn rows."""
-    return NodeFacts(np.rint(tree.weight).astype(np.int64))
+    return NodeStatistics(np.rint(tree.weight).astype(np.int64))
 
 
-def facts_of_rows(model: Model, dataset: Dataset) -> NodeFacts | None:
+def compute_row_statistics(model: Model, dataset: Dataset) -> NodeStatistics | None:
     """Compute the statistics of a single tree; None with fractional instances.
 
     The impurity of numbers is their variance, averaged over the outputs; the
-    impurity of classes follows from the tree, see `class_impurity`.
+    impurity of classes follows from the tree, see `compute_class_impurity`.
     """
     if model.missing == "fractional":
         return None
     tree = model.trees[0]
-    weights = _weights(model, dataset)
+    weights = _compute_row_weights(model, dataset)
     counted = weights > 0
-    leaf = leaf_indices(model, dataset.matrix())[counted, 0]
+    leaf = leaf_indices(model, dataset.to_matrix())[counted, 0]
     sums = [np.ones(len(leaf))]
     numbers = model.schema.task == "regression"
     if numbers:
@@ -558,19 +578,21 @@ def facts_of_rows(model: Model, dataset: Dataset) -> NodeFacts | None:
         for y in np.asarray(dataset.y, dtype=np.float64)[counted].reshape(len(leaf), -1).T:
             deviation = y - np.average(y, weights=w)
             sums += [w * deviation, w * deviation * deviation]
-    total = _upwards(tree, leaf, sums)
-    impurity = _variance(total[1], total[2::2], total[3::2]) if numbers else None
-    return NodeFacts(total[0].astype(np.int64), impurity)
+    total = _sum_over_subtrees(tree, leaf, sums)
+    impurity = _compute_variance(total[1], total[2::2], total[3::2]) if numbers else None
+    return NodeStatistics(total[0].astype(np.int64), impurity)
 
 
-def _weights(model: Model, dataset: Dataset) -> npt.NDArray[np.float64]:
+def _compute_row_weights(model: Model, dataset: Dataset) -> npt.NDArray[np.float64]:
     """Return the weights of the training rows (rows,), times their class weights."""
-    factors = class_weights(dataset, model.settings["class_weight"], model.settings["priors"])
+    factors = compute_class_weights(
+        dataset, model.settings["class_weight"], model.settings["priors"]
+    )
     weights = np.ones(dataset.n_rows) if dataset.weights is None else dataset.weights
     return weights if factors is None else weights * factors[dataset.y]
 
 
-def _variance(
+def _compute_variance(
     weight: npt.NDArray[np.float64],
     first: npt.NDArray[np.float64],
     second: npt.NDArray[np.float64],
@@ -580,7 +602,7 @@ def _variance(
     return np.asarray(np.maximum(second / weight - (first / weight) ** 2, 0.0).mean(axis=0))
 
 
-def _upwards(
+def _sum_over_subtrees(
     tree: Tree, leaf: npt.NDArray[np.int32], parts: Sequence[npt.NDArray[np.float64]]
 ) -> npt.NDArray[np.float64]:
     """Sum each part (rows,) over the rows that pass each node: (parts, nodes) float64."""
@@ -598,7 +620,7 @@ def _upwards(
     return total.T
 
 
-def class_impurity(model: Model, tree: Tree) -> npt.NDArray[np.float64]:
+def compute_class_impurity(model: Model, tree: Tree) -> npt.NDArray[np.float64]:
     """Compute the criterion's impurity of each node (nodes,), averaged over the outputs.
 
     For criteria without impurity, it is the Gini index.
@@ -627,7 +649,7 @@ def class_impurity(model: Model, tree: Tree) -> npt.NDArray[np.float64]:
 # Pruning by impurity, as in scikit-learn.
 
 
-def impurity_path(
+def compute_pruning_path(
     tree: Tree, impurity: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Compute the alphas at which subtrees of an unpruned tree are pruned, one at a time.
@@ -647,10 +669,10 @@ def impurity_path(
     """
     weight = tree.weight[0]
     risk = tree.weight * impurity
-    alpha_of, _ = weakest_links(
+    alpha_of, _ = find_weakest_links(
         tree.kind, tree.first_child, tree.n_children, risk, np.empty((0, tree.n_nodes))
     )
-    link = breaking_links(tree.kind, tree.parent, alpha_of)
+    link = find_breaking_links(tree.kind, tree.parent, alpha_of)
     inner = np.flatnonzero(tree.kind != Split.LEAF)
     lost = np.bincount(link[inner], tree.n_children[inner] - 1.0, minlength=tree.n_nodes)
     breaks = inner[link[inner] == inner]

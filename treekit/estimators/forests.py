@@ -16,7 +16,7 @@ from treekit.data.dataset import Dataset
 from treekit.errors import SettingError, TreekitWarning
 from treekit.estimators.base import ClassifierBase, EstimatorBase, RegressorBase
 from treekit.estimators.parameters import ForestParameters
-from treekit.estimators.tree_arrays import path_matrix
+from treekit.estimators.tree_arrays import make_path_matrix
 from treekit.estimators.trees import DecisionTreeClassifier, DecisionTreeRegressor, TreeBase
 from treekit.model.model import Model, make_model
 from treekit.training import Fitted
@@ -36,9 +36,9 @@ class ForestBase(ForestParameters, EstimatorBase):
     _ensemble = "forest"
     _tree_class: type[TreeBase]
 
-    def _is_complete(self) -> bool:
+    def _has_nothing_to_fit(self) -> bool:
         """Return whether the forest to continue already has all trees."""
-        start = self._start()
+        start = self._get_initial_forest()
         if start is None:
             return False
         grown = start.model.n_trees
@@ -60,10 +60,10 @@ class ForestBase(ForestParameters, EstimatorBase):
         require_plugins(start.model, {k: v for k, v in components.items() if k != "algorithm"})
         return False
 
-    def _settings(self, dataset: Dataset) -> dict[str, Any]:
+    def _make_settings(self, dataset: Dataset) -> dict[str, Any]:
         if self.oob_score and not self.bootstrap:
             raise SettingError("oob_score requires out-of-bag rows; set bootstrap=True")
-        settings = super()._settings(dataset) | {
+        settings = super()._make_settings(dataset) | {
             "trees": self.n_estimators,
             "bootstrap": self.bootstrap,
             "max_samples": self.max_samples,
@@ -72,12 +72,12 @@ class ForestBase(ForestParameters, EstimatorBase):
         }
         if hasattr(self, "voting"):
             settings["voting"] = self.voting
-        start = self._start()
+        start = self._get_initial_forest()
         if start is not None:
             settings["seed"] = start.model.settings["seed"]
         return settings
 
-    def _start(self) -> Fitted | None:
+    def _get_initial_forest(self) -> Fitted | None:
         return getattr(self, "_fitted", None) if self.warm_start else None
 
     def decision_path(self, X: Any) -> tuple[Any, npt.NDArray[np.int64]]:
@@ -93,7 +93,7 @@ class ForestBase(ForestParameters, EstimatorBase):
 
         leaves = self.apply(X)
         trees = self.model_.trees
-        paths = [path_matrix(tree.parent, leaves[:, t]) for t, tree in enumerate(trees)]
+        paths = [make_path_matrix(tree.parent, leaves[:, t]) for t, tree in enumerate(trees)]
         starts = np.cumsum([0] + [tree.n_nodes for tree in trees])
         return hstack(paths, format="csr"), starts
 
@@ -103,7 +103,7 @@ class ForestBase(ForestParameters, EstimatorBase):
         check_is_fitted(self, "model_")
         model = self.model_
         return [
-            self._one(
+            self._wrap_tree(
                 make_model(
                     model.schema,
                     [tree],
@@ -117,7 +117,7 @@ class ForestBase(ForestParameters, EstimatorBase):
             for tree in model.trees
         ]
 
-    def _one(self, model: Model) -> TreeBase:
+    def _wrap_tree(self, model: Model) -> TreeBase:
         """Wrap the model of one tree in an estimator."""
         names = {field.name for field in fields(self._tree_class)}
         own = {name: value for name, value in self.get_params(False).items() if name in names}
@@ -128,7 +128,7 @@ class ForestBase(ForestParameters, EstimatorBase):
                 setattr(tree, name, getattr(self, name))
         return tree
 
-    def _keep(self, fitted: Fitted, dataset: Dataset) -> None:
+    def _store_results(self, fitted: Fitted, dataset: Dataset) -> None:
         del dataset  # only single trees store statistics of the rows
         if self.warm_start:
             self._fitted = fitted
@@ -145,18 +145,20 @@ class ForestBase(ForestParameters, EstimatorBase):
         report = fitted.model.provenance["oob"]
         with np.errstate(invalid="ignore"):
             if self._task == "classification":
-                self.oob_decision_function_ = _shares(votes, fitted.model.schema.blocks)
+                self.oob_decision_function_ = _normalize_votes(votes, fitted.model.schema.blocks)
                 self.oob_score_ = report.get("accuracy", np.nan)
             else:
                 predictions = votes / times[:, None]
                 self.oob_prediction_ = predictions if self.n_outputs_ > 1 else predictions[:, 0]
                 self.oob_score_ = report.get("r2", np.nan)
 
-    def _n_threads(self) -> int:
+    def _count_threads(self) -> int:
         return int(effective_n_jobs(self.n_jobs))
 
 
-def _shares(votes: npt.NDArray[np.float64], blocks: tuple[int, ...]) -> npt.NDArray[np.float64]:
+def _normalize_votes(
+    votes: npt.NDArray[np.float64], blocks: tuple[int, ...]
+) -> npt.NDArray[np.float64]:
     """Normalize votes (rows, classes of all outputs): (rows, classes[, outputs])."""
     each = [
         np.asarray(votes[:, a:b] / votes[:, a:b].sum(axis=1, keepdims=True))

@@ -17,24 +17,24 @@ from sklearn.utils.validation import validate_data
 
 from treekit.data.cells import is_text
 from treekit.data.dataset import Dataset
-from treekit.data.table import Table, near_names, read_table
+from treekit.data.table import Table, read_table, suggest_names
 from treekit.errors import DataError, SettingError
-from treekit.estimators.parameters import effective
+from treekit.estimators.parameters import resolve_parameter
 
 __all__ = [
-    "Kinds",
-    "class_factors",
-    "class_weight_setting",
-    "column_kinds",
+    "ColumnKinds",
+    "compute_class_factors",
+    "compute_row_factors",
+    "make_class_weight_setting",
     "read_input",
-    "row_factors",
+    "resolve_column_kinds",
 ]
 
 
 # ---------------------------------------------------------------- inputs
 
 
-class Kinds(NamedTuple):
+class ColumnKinds(NamedTuple):
     """Names of the columns that are declared nominal and numeric."""
 
     nominal: list[str]
@@ -64,7 +64,7 @@ def read_input(estimator: Any, x: Any, *, reset: bool) -> npt.NDArray[Any] | Tab
             "not an absent cell; pass a dense table, X.toarray(), or avoid sparse output: "
             "OneHotEncoder(sparse_output=False), ColumnTransformer(..., sparse_threshold=0)"
         )
-    if _is_frame(x):
+    if _is_dataframe(x):
         validate_data(estimator, x, reset=reset, skip_check_array=True)
         if 0 in x.shape:
             check_array(np.empty(x.shape), estimator=estimator, input_name="X")
@@ -76,13 +76,13 @@ def read_input(estimator: Any, x: Any, *, reset: bool) -> npt.NDArray[Any] | Tab
     if cells.dtype.kind == "b":
         return cells.astype(np.float64)
     if cells.dtype.kind == "O":
-        _refuse_strangers(cells)
-    if cells.dtype.kind == "f" and effective(estimator, "missing") == "error":
-        _refuse_gaps(cells)
+        _reject_invalid_cells(cells)
+    if cells.dtype.kind == "f" and resolve_parameter(estimator, "missing") == "error":
+        _reject_non_finite(cells)
     return cells
 
 
-def _refuse_gaps(cells: npt.NDArray[Any]) -> None:
+def _reject_non_finite(cells: npt.NDArray[Any]) -> None:
     """Reject NaN and infinity for ``missing="error"``, also in rows to predict."""
     if np.isfinite(cells).all():
         return
@@ -93,7 +93,7 @@ def _refuse_gaps(cells: npt.NDArray[Any]) -> None:
     )
 
 
-def _is_frame(x: Any) -> bool:
+def _is_dataframe(x: Any) -> bool:
     if isinstance(x, (np.ndarray, list, tuple)):
         return False
     from narwhals.stable.v2.dependencies import is_into_dataframe
@@ -101,7 +101,7 @@ def _is_frame(x: Any) -> bool:
     return bool(is_into_dataframe(x))
 
 
-def _refuse_strangers(cells: npt.NDArray[Any]) -> None:
+def _reject_invalid_cells(cells: npt.NDArray[Any]) -> None:
     """Raise scikit-learn's TypeError for cells that are not text, numbers or missing."""
     missing = ("NoneType", "NAType", "NaTType")
     for found in set(map(type, cells.ravel().tolist())):
@@ -112,7 +112,7 @@ def _refuse_strangers(cells: npt.NDArray[Any]) -> None:
             )
 
 
-def column_kinds(categorical: Any, x: npt.NDArray[Any] | Table) -> Kinds:
+def resolve_column_kinds(categorical: Any, x: npt.NDArray[Any] | Table) -> ColumnKinds:
     """Determine the nominal columns from the estimators' parameter `categorical`.
 
     Parameters
@@ -131,34 +131,34 @@ def column_kinds(categorical: Any, x: npt.NDArray[Any] | Table) -> Kinds:
     """
     if isinstance(categorical, str):
         if categorical == "from_dtype":
-            return _kinds_of_types(x)
+            return _infer_kinds(x)
         raise SettingError(
             f"categorical is {categorical!r}; give 'from_dtype', None, or a list of the names, "
             f"the positions or a mask of the nominal columns, as in [{categorical!r}]"
         )
     names = list(x.names) if isinstance(x, Table) else [f"x{j}" for j in range(x.shape[1])]
-    chosen = set(_positions([] if categorical is None else categorical, names))
-    return Kinds(
+    chosen = set(_resolve_positions([] if categorical is None else categorical, names))
+    return ColumnKinds(
         [name for j, name in enumerate(names) if j in chosen],
         [name for j, name in enumerate(names) if j not in chosen],
     )
 
 
-def _kinds_of_types(x: npt.NDArray[Any] | Table) -> Kinds:
+def _infer_kinds(x: npt.NDArray[Any] | Table) -> ColumnKinds:
     """Infer the kinds from dtypes by the rules of `treekit.data`, except that bools are numeric."""
     if not isinstance(x, Table):
         if x.dtype.kind not in "O":
-            return Kinds([], [])
+            return ColumnKinds([], [])
         x = read_table(x)
     bools = [
         name
         for name, cells in zip(x.names, x.cells, strict=True)
         if cells.dtype.kind in "Ob" and not is_text(cells) and not x.levels.get(name)
     ]
-    return Kinds([], bools)
+    return ColumnKinds([], bools)
 
 
-def _positions(categorical: Any, names: list[str]) -> list[int]:
+def _resolve_positions(categorical: Any, names: list[str]) -> list[int]:
     chosen = np.asarray(categorical)
     if chosen.ndim == 1 and len(chosen) == 0:
         return []
@@ -183,7 +183,9 @@ def _positions(categorical: Any, names: list[str]) -> list[int]:
                 f"categorical contains {name!r}; give names, positions or a mask of columns"
             )
         if name not in names:
-            raise SettingError(f"categorical contains column {name!r}; {near_names(name, names)}")
+            raise SettingError(
+                f"categorical contains column {name!r}; {suggest_names(name, names)}"
+            )
     return [names.index(name) for name in entries]
 
 
@@ -193,7 +195,7 @@ def _positions(categorical: Any, names: list[str]) -> list[int]:
 Numbers = npt.NDArray[np.float64]
 
 
-def class_factors(
+def compute_class_factors(
     class_weight: Any, labels: Sequence[npt.NDArray[Any]], codes: npt.NDArray[Any]
 ) -> list[Numbers]:
     """Compute the class weights (classes,) of each output.
@@ -228,14 +230,14 @@ def class_factors(
     ]
 
 
-def row_factors(factors: Sequence[Numbers], codes: npt.NDArray[Any]) -> Numbers:
+def compute_row_factors(factors: Sequence[Numbers], codes: npt.NDArray[Any]) -> Numbers:
     """Return the product over the outputs of each row's class weight, (rows,)."""
     columns = codes.reshape(len(codes), -1).T
     each = [own[code] for own, code in zip(factors, columns, strict=True)]
     return np.asarray(np.prod(each, axis=0), dtype=np.float64)
 
 
-def class_weight_setting(
+def make_class_weight_setting(
     class_weight: Any, labels: npt.NDArray[Any], dataset: Dataset
 ) -> str | Mapping[Any, float] | None:
     """Convert `class_weight` of a single output to the setting of `treekit.train`.
@@ -246,5 +248,5 @@ def class_weight_setting(
         return None
     if isinstance(class_weight, str) and class_weight == "balanced" and dataset.weights is None:
         return class_weight
-    (factors,) = class_factors(class_weight, [labels], dataset.y)
+    (factors,) = compute_class_factors(class_weight, [labels], dataset.y)
     return dict(zip(dataset.schema.classes, factors.tolist(), strict=True))

@@ -18,17 +18,17 @@ import numpy.typing as npt
 from treekit.data.features import InputType
 from treekit.errors import SettingError
 from treekit.model.model import UnknownPolicy
-from treekit.training.settings import PRESETS, preset
+from treekit.training.settings import PRESETS, get_preset_settings
 
 __all__ = [
     "ClassParameters",
     "ForestParameters",
     "Parameters",
-    "by_algorithm",
-    "effective",
-    "seed_of",
-    "signs_by_name",
-    "weight_limits",
+    "compute_weight_limits",
+    "drop_algorithm_settings",
+    "make_seed",
+    "name_monotonic_signs",
+    "resolve_parameter",
 ]
 
 
@@ -179,7 +179,7 @@ class ForestParameters:
 
 # ---------------------------------------------------------------- algorithms
 
-_PARAMETERS: dict[str, tuple[str, ...]] = {
+_PARAMETERS_OF_SETTING: dict[str, tuple[str, ...]] = {
     "min_weight_split": ("min_samples_split",),
     "min_weight_leaf": ("min_samples_leaf", "min_weight_fraction_leaf"),
     "max_leaves": ("max_leaf_nodes",),
@@ -187,11 +187,11 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
 }
 """Training settings and the parameters of other names that determine them."""
 
-_OWN = ("ensemble", "trees")
+_ESTIMATOR_SETTINGS = ("ensemble", "trees")
 """Settings that the estimator determines, not the algorithm."""
 
 
-def by_algorithm(estimator: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+def drop_algorithm_settings(estimator: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Drop the settings that the algorithm determines: those with parameters at defaults.
 
     Parameters
@@ -200,16 +200,19 @@ def by_algorithm(estimator: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     settings : mapping
         All parameters as settings of `treekit.train`, including ``algorithm``.
     """
-    own = _preset(estimator, settings.get("algorithm"))
+    own = _get_preset(estimator, settings.get("algorithm"))
     further = estimator.train_settings or {}
     return {
         name: value
         for name, value in settings.items()
-        if name not in own or name in _OWN or name in further or _is_given(estimator, name)
+        if name not in own
+        or name in _ESTIMATOR_SETTINGS
+        or name in further
+        or _is_not_default(estimator, name)
     }
 
 
-def effective(estimator: Any, name: str) -> Any:
+def resolve_parameter(estimator: Any, name: str) -> Any:
     """Return the value of a setting: of `train_settings`, the parameter or the algorithm."""
     further = estimator.train_settings
     given = {"algorithm": estimator.algorithm} | (
@@ -218,12 +221,12 @@ def effective(estimator: Any, name: str) -> Any:
     if name in given:
         return given[name]
     own = getattr(estimator, name)
-    if given["algorithm"] not in PRESETS or _is_given(estimator, name):
+    if given["algorithm"] not in PRESETS or _is_not_default(estimator, name):
         return own
-    return preset(given["algorithm"], estimator._task).get(name, own)
+    return get_preset_settings(given["algorithm"], estimator._task).get(name, own)
 
 
-def _preset(estimator: Any, name: Any) -> dict[str, Any]:
+def _get_preset(estimator: Any, name: Any) -> dict[str, Any]:
     """Return the settings of an algorithm."""
     if name not in PRESETS:  # no algorithm, or an unknown one, which training rejects
         return {}
@@ -233,20 +236,20 @@ def _preset(estimator: Any, name: Any) -> dict[str, Any]:
             f"algorithm={name!r} grows a forest, but {type(estimator).__name__} is one tree; use "
             "RandomForestClassifier or RandomForestRegressor"
         )
-    return preset(name, estimator._task, forest=forest)
+    return get_preset_settings(name, estimator._task, forest=forest)
 
 
-def _is_given(estimator: Any, setting: str) -> bool:
+def _is_not_default(estimator: Any, setting: str) -> bool:
     """Return whether any parameter that determines a setting is not at its default."""
     defaults = {field.name: field.default for field in fields(estimator)}
-    names = _PARAMETERS.get(setting, (setting,))
+    names = _PARAMETERS_OF_SETTING.get(setting, (setting,))
     return any(getattr(estimator, name) != defaults[name] for name in names if name in defaults)
 
 
 # ---------------------------------------------------------------- parameter conversion
 
 
-def weight_limits(
+def compute_weight_limits(
     split: Any, leaf: Any, fraction: Any, n_rows: int, weights: npt.NDArray[np.float64] | None
 ) -> dict[str, float]:
     """Convert scikit-learn's node sizes to ``min_weight_split`` and ``min_weight_leaf``.
@@ -266,7 +269,7 @@ def weight_limits(
     total = float(n_rows) if weights is None else float(weights.sum())
     unit = 1.0 if whole or weights is None else total / np.count_nonzero(weights)
 
-    def limit(name: str, size: Any, least: int) -> float:
+    def convert_size(name: str, size: Any, least: int) -> float:
         number = float(size) if isinstance(size, Real) else math.nan
         if isinstance(size, Integral) and number >= least and size is not True:
             return number * unit if whole or number > least else 0.0
@@ -281,12 +284,12 @@ def weight_limits(
     if not (isinstance(fraction, Real) and 0.0 <= float(fraction) <= 0.5):
         raise SettingError(f"min_weight_fraction_leaf is {fraction!r}; give a share from 0 to 0.5")
     return {
-        "min_weight_split": limit("min_samples_split", split, 2),
-        "min_weight_leaf": max(limit("min_samples_leaf", leaf, 1), float(fraction) * total),
+        "min_weight_split": convert_size("min_samples_split", split, 2),
+        "min_weight_leaf": max(convert_size("min_samples_leaf", leaf, 1), float(fraction) * total),
     }
 
 
-def seed_of(random_state: Any) -> int:
+def make_seed(random_state: Any) -> int:
     """Convert a ``random_state`` to a seed.
 
     An integer is the seed itself, so that ``random_state=0`` grows the trees of
@@ -300,7 +303,7 @@ def seed_of(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
-def signs_by_name(given: Any, names: tuple[str, ...]) -> Mapping[Any, Any] | None:
+def name_monotonic_signs(given: Any, names: tuple[str, ...]) -> Mapping[Any, Any] | None:
     """Convert monotonic constraints, one per column or by name, to the training setting."""
     if given is None or isinstance(given, Mapping):
         return given

@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import AbsentError
-from treekit.estimators.base import NodeFacts
+from treekit.estimators.base import NodeStatistics
 from treekit.model.model import Model
 from treekit.model.tree import Split, Tree
 
 __all__ = [
     "TreeArrays",
-    "path_matrix",
-    "tree_arrays",
+    "make_path_matrix",
+    "make_tree_arrays",
 ]
 
 _LEAF, _UNDEFINED = -1, -2
@@ -128,7 +128,7 @@ class TreeArrays:
         inner = np.flatnonzero(self.children_left != _LEAF)
         parent[self.children_left[inner]] = inner
         parent[self.children_right[inner]] = inner
-        return path_matrix(parent, self.apply(X))
+        return make_path_matrix(parent, self.apply(X))
 
     def compute_partial_dependence(
         self, X: Any, target_features: Any, out: npt.NDArray[np.float64]
@@ -177,7 +177,7 @@ class TreeArrays:
         return np.asarray(total / (scale or 1.0))
 
 
-def tree_arrays(model: Model, tree: Tree, facts: NodeFacts) -> TreeArrays:
+def make_tree_arrays(model: Model, tree: Tree, facts: NodeStatistics) -> TreeArrays:
     """Convert a tree of a model to scikit-learn's format.
 
     Raises
@@ -185,7 +185,7 @@ def tree_arrays(model: Model, tree: Tree, facts: NodeFacts) -> TreeArrays:
     AbsentError
         If scikit-learn's trees do not support a split, or the missing policy.
     """
-    _refuse(model, tree)
+    _check_convertible(model, tree)
     leaf = tree.kind == Split.LEAF
     asks_missing = tree.kind == Split.MISSING
     first = tree.first_child.astype(np.int64)
@@ -200,9 +200,9 @@ def tree_arrays(model: Model, tree: Tree, facts: NodeFacts) -> TreeArrays:
         feature=np.where(leaf, _UNDEFINED, tree.feature).astype(np.int64),
         threshold=threshold,
         missing_go_to_left=(~leaf & ~asks_missing & (tree.missing == 0)).astype(np.uint8),
-        value=_values(tree, sizes),
+        value=_compute_values(tree, sizes),
         weighted_n_node_samples=tree.weight.copy(),
-        n_node_samples=facts.samples.copy(),
+        n_node_samples=facts.n_samples.copy(),
         n_features=model.schema.n_features,
         n_classes=np.ones(tree.value.shape[1], np.int64) if sizes is None else sizes.astype(int),
         max_depth=tree.depth,
@@ -212,7 +212,7 @@ def tree_arrays(model: Model, tree: Tree, facts: NodeFacts) -> TreeArrays:
     )
 
 
-def _refuse(model: Model, tree: Tree) -> None:
+def _check_convertible(model: Model, tree: Tree) -> None:
     for kind, what in (
         (Split.SUBSET, "sets of categories"),
         (Split.MULTIWAY, "one branch per category"),
@@ -230,7 +230,7 @@ def _refuse(model: Model, tree: Tree) -> None:
         )
 
 
-def _values(tree: Tree, sizes: npt.NDArray[np.int64] | None) -> npt.NDArray[np.float64]:
+def _compute_values(tree: Tree, sizes: npt.NDArray[np.int64] | None) -> npt.NDArray[np.float64]:
     if sizes is None:
         return tree.value[:, :, None].copy()
     value = np.zeros((tree.n_nodes, len(sizes), int(sizes.max())))
@@ -241,7 +241,7 @@ def _values(tree: Tree, sizes: npt.NDArray[np.int64] | None) -> npt.NDArray[np.f
     return value
 
 
-def path_matrix(parent: npt.NDArray[np.int64], leaf: npt.NDArray[Any]) -> Any:
+def make_path_matrix(parent: npt.NDArray[np.int64], leaf: npt.NDArray[Any]) -> Any:
     """Return a CSR matrix (rows, nodes) of int64 ones: each row's leaf and its ancestors."""
     from scipy.sparse import csr_matrix
 

@@ -17,12 +17,12 @@ from treekit.estimators.base import (
     ClassifierBase,
     EstimatorBase,
     RegressorBase,
-    class_impurity,
-    facts_of_rows,
-    facts_of_weights,
-    impurity_path,
+    compute_class_impurity,
+    compute_pruning_path,
+    compute_row_statistics,
+    compute_weight_statistics,
 )
-from treekit.estimators.tree_arrays import TreeArrays, path_matrix, tree_arrays
+from treekit.estimators.tree_arrays import TreeArrays, make_path_matrix, make_tree_arrays
 from treekit.training import Fitted
 
 __all__ = ["DecisionTreeClassifier", "DecisionTreeRegressor"]
@@ -46,7 +46,7 @@ class TreeBase(EstimatorBase):
     def decision_path(self, X: Any) -> Any:
         """Return a CSR matrix (rows, nodes): 1 where the row passes through the node."""
         leaf = self.apply(X)
-        return path_matrix(self.model_.trees[0].parent, leaf)
+        return make_path_matrix(self.model_.trees[0].parent, leaf)
 
     def cost_complexity_pruning_path(
         self, X: Any = None, y: Any = None, sample_weight: Any = None
@@ -83,14 +83,14 @@ class TreeBase(EstimatorBase):
             )
         tree = unpruned.model_.trees[0]
         if self._task == "classification":
-            impurity = class_impurity(unpruned.model_, tree)
+            impurity = compute_class_impurity(unpruned.model_, tree)
         elif (facts := getattr(unpruned, "_facts", None)) is None or facts.impurity is None:
             raise SettingError(
                 "the variance of fractional instances is unknown; use missing='direction'"
             )
         else:
             impurity = facts.impurity
-        alphas, impurities = impurity_path(tree, impurity)
+        alphas, impurities = compute_pruning_path(tree, impurity)
         return Bunch(ccp_alphas=alphas, impurities=impurities)
 
     @property
@@ -105,10 +105,10 @@ class TreeBase(EstimatorBase):
         check_is_fitted(self, "model_")
         if not hasattr(self, "_arrays"):
             tree = self.model_.trees[0]
-            facts = getattr(self, "_facts", None) or facts_of_weights(tree)
+            facts = getattr(self, "_facts", None) or compute_weight_statistics(tree)
             if facts.impurity is None and self._task == "classification":
-                facts = replace(facts, impurity=class_impurity(self.model_, tree))
-            self._arrays = tree_arrays(self.model_, tree, facts)
+                facts = replace(facts, impurity=compute_class_impurity(self.model_, tree))
+            self._arrays = make_tree_arrays(self.model_, tree, facts)
         return self._arrays
 
     def to_sklearn(self) -> Any:
@@ -132,9 +132,9 @@ class TreeBase(EstimatorBase):
             own.n_classes_ = arrays.n_classes if several else arrays.max_n_classes
         return own
 
-    def _keep(self, fitted: Fitted, dataset: Dataset) -> None:
+    def _store_results(self, fitted: Fitted, dataset: Dataset) -> None:
         self.__dict__.pop("_arrays", None)
-        self._facts = facts_of_rows(fitted.model, dataset)
+        self._facts = compute_row_statistics(fitted.model, dataset)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.explain.decision_path import Passage, columns_of
+from treekit.explain.decision_path import Passage, list_deciding_columns
 from treekit.explain.explanation import Sums
-from treekit.model.fixed_point import quotas, units_per_tree
+from treekit.model.fixed_point import apportion, count_tree_units
 from treekit.model.tree import Split, Tree
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Contributions",
     "NodeUnits",
-    "figures_of",
-    "fineness",
-    "shared",
-    "total_of",
+    "compute_unit_factor",
+    "format_contributions",
+    "format_total",
+    "sum_contributions",
 ]
 
 
@@ -63,12 +63,12 @@ class Contributions(NamedTuple):
     by_column: dict[int, list[int]]
 
 
-def fineness(model: Model) -> int:
+def compute_unit_factor(model: Model) -> int:
     """Return how many integers used here make one unit of the model.
 
     1, except for hard votes, where an inner node needs fractions of a vote.
     """
-    return units_per_tree(model.n_trees, "float32") if model.voting == "hard" else 1
+    return count_tree_units(model.n_trees, "float32") if model.voting == "hard" else 1
 
 
 class NodeUnits:
@@ -83,29 +83,29 @@ class NodeUnits:
 
     def __init__(self, model: Model, tree: int) -> None:
         self._model, self._tree = model, model.trees[tree]
-        self._fine = fineness(model)
-        self._units = model.tree_units(tree)
-        self._means = _means(self._tree, self._units)
+        self._unit_factor = compute_unit_factor(model)
+        self._leaf_units = model.tree_units(tree)
+        self._node_means = _average_leaves(self._tree, self._leaf_units)
 
     def __getitem__(self, nodes: Sequence[int]) -> Integers:
         """Return (nodes, values) int64: the units of some nodes."""
         at = np.asarray(nodes, dtype=np.int64)
-        found = _on_integers(self._model, self._means[at], self._fine)
+        found = _round_to_units(self._model, self._node_means[at], self._unit_factor)
         leaf = self._tree.kind[at] == Split.LEAF
         own = np.searchsorted(self._tree.leaves, at[leaf])
-        found[leaf] = self._units[own] * self._fine
+        found[leaf] = self._leaf_units[own] * self._unit_factor
         return found
 
 
-def _on_integers(model: Model, means: npt.NDArray[np.float64], fine: int) -> Integers:
+def _round_to_units(model: Model, means: npt.NDArray[np.float64], fine: int) -> Integers:
     if model.schema.task == "regression" or model.margins:
         return np.rint(means).astype(np.int64)
     blocks = itertools.pairwise(model.schema.blocks)
     each = model.units_each * fine
-    return np.concatenate([quotas(means[:, a:b], each) for a, b in blocks], axis=1)
+    return np.concatenate([apportion(means[:, a:b], each) for a, b in blocks], axis=1)
 
 
-def _means(tree: Tree, units: Integers) -> npt.NDArray[np.float64]:
+def _average_leaves(tree: Tree, units: Integers) -> npt.NDArray[np.float64]:
     """Return (nodes, values): the mean of the leaves below each node, by training weight.
 
     If no training weight reached the children of a node, they have equal weight.
@@ -127,7 +127,7 @@ def _means(tree: Tree, units: Integers) -> npt.NDArray[np.float64]:
     return means
 
 
-def shared(
+def sum_contributions(
     walks: Sequence[tuple[NodeUnits | Integers, Sequence[Passage], int]],
     row: list[float],
     n_values: int,
@@ -145,17 +145,21 @@ def shared(
     by_column: dict[int, list[int]] = {}
     for units, passages, mass in walks:
         bias = [a + mass * b for a, b in zip(bias, units[[0]][0].tolist(), strict=True)]
-        nodes = [p.number for p in passages] + [child for p in passages for child, _ in p.goes]
+        nodes = [p.node_id for p in passages] + [
+            child for p in passages for child, _ in p.child_masses
+        ]
         known = dict(zip(nodes, units[nodes].tolist(), strict=True)) if nodes else {}
         for passage in passages:
-            change = [-passage.mass * value for value in known[passage.number]]
-            for child, some in passage.goes:
+            change = [-passage.mass * value for value in known[passage.node_id]]
+            for child, some in passage.child_masses:
                 change = [a + some * b for a, b in zip(change, known[child], strict=True)]
-            _share(change, columns_of(passage, row), by_column)
+            _divide_change(change, list_deciding_columns(passage, row), by_column)
     return Contributions(bias, by_column)
 
 
-def _share(change: list[int], columns: tuple[int, ...], by_column: dict[int, list[int]]) -> None:
+def _divide_change(
+    change: list[int], columns: tuple[int, ...], by_column: dict[int, list[int]]
+) -> None:
     """Divide a change evenly among columns; remainders go to the first ones."""
     n = len(columns)
     for place, column in enumerate(columns):
@@ -167,17 +171,17 @@ def _share(change: list[int], columns: tuple[int, ...], by_column: dict[int, lis
 
 # ---------------------------------------------------------------- figures
 
-_MOST_DECIMALS = 15
+_MAX_DECIMALS = 15
 """Maximum; smaller numbers, like those from 1e15 on, are written with an exponent."""
 
 
-def figures_of(one: Sums, parts: Sequence[int]) -> list[str]:
+def format_contributions(one: Sums, parts: Sequence[int]) -> list[str]:
     """Format the parts, rounded so that the figures shown add up to the total shown.
 
     Running totals are rounded and a part is the difference of two of them, so that each is off
     by at most one in the last place.
     """
-    decimals = _decimals(one, parts)
+    decimals = _choose_decimals(one, parts)
     if decimals is None:
         texts = [f"{one.number(units):.6g}" for units in parts]
     else:
@@ -188,13 +192,13 @@ def figures_of(one: Sums, parts: Sequence[int]) -> list[str]:
     return [texts[0], *(text if text.startswith("-") else f"+{text}" for text in texts[1:])]
 
 
-def total_of(one: Sums, parts: Sequence[int]) -> str:
+def format_total(one: Sums, parts: Sequence[int]) -> str:
     """Format the total in the same way as the parts."""
-    decimals, total = _decimals(one, parts), one.number(one.total)
+    decimals, total = _choose_decimals(one, parts), one.number(one.total)
     return f"{total:.6g}" if decimals is None else f"{total:.{decimals}f}"
 
 
-def _decimals(one: Sums, parts: Sequence[int]) -> int | None:
+def _choose_decimals(one: Sums, parts: Sequence[int]) -> int | None:
     """Choose decimals that show four digits of the largest part; None for exponent notation."""
     largest = max(abs(one.number(units)) for units in (*parts, one.total))
     if largest == 0:
@@ -203,4 +207,4 @@ def _decimals(one: Sums, parts: Sequence[int]) -> int | None:
         return None
     votes = one.label is not None and not one.margin
     decimals = 4 if votes else max(3 - math.floor(math.log10(largest)), 0)
-    return decimals if decimals <= _MOST_DECIMALS else None
+    return decimals if decimals <= _MAX_DECIMALS else None

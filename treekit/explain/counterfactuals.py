@@ -24,40 +24,40 @@ import numpy.typing as npt
 
 from treekit.data.features import LevelIndex
 from treekit.data.schema import level_text
-from treekit.data.table import Table, near_names
+from treekit.data.table import Table, suggest_names
 from treekit.errors import ModelError, SettingError
-from treekit.explain.decision_path import TreeNodes, thresholds_of
+from treekit.explain.decision_path import TreeNodes, list_thresholds
 from treekit.explain.explanation import Change, Changed, Changes
 from treekit.explain.reachable_leaves import (
     Allowed,
-    Reach,
-    Scale,
-    Setting,
+    ColumnScale,
+    ReachResult,
+    SearchSettings,
+    find_reachable_leaves,
+    format_round_number,
     is_known,
-    reach,
-    round_numeral,
-    scales,
+    make_scales,
 )
-from treekit.explain.row import Row, said, with_cells
-from treekit.model.links import values_of
-from treekit.model.scoring import label_codes
-from treekit.model.scoring import sums as scored
+from treekit.explain.row import ExplainedRow, describe_prediction, replace_cells
+from treekit.model.links import convert_sums
+from treekit.model.scoring import compute_label_codes
+from treekit.model.scoring import sum_leaf_values as scored
 
 if TYPE_CHECKING:
     from treekit.model.model import Model
 
 __all__ = [
-    "Cell",
-    "Pair",
-    "Plane",
-    "Problem",
-    "States",
-    "Wish",
-    "change_rows",
-    "nearest_pair",
-    "nearest_single",
-    "states_of",
-    "wish_of",
+    "CandidateChange",
+    "ChangeGrid",
+    "ColumnStates",
+    "DesiredPrediction",
+    "PairResult",
+    "SearchProblem",
+    "find_counterfactuals",
+    "find_pair_change",
+    "find_single_changes",
+    "make_states",
+    "parse_wish",
 ]
 
 
@@ -66,7 +66,7 @@ __all__ = [
 Fits = npt.NDArray[np.bool_]
 
 
-class Cell(NamedTuple):
+class CandidateChange(NamedTuple):
     """A change: a state for each of one or two columns.
 
     Attributes
@@ -87,7 +87,7 @@ class Cell(NamedTuple):
     codes: tuple[int, ...]
 
 
-class Problem(NamedTuple):
+class SearchProblem(NamedTuple):
     """A counterfactual search problem.
 
     Attributes
@@ -97,33 +97,35 @@ class Problem(NamedTuple):
     row : (features,) list of float
         Encoded; NaN where there is no value to compare with.
     scale : sequence of Scale
-    free : sequence of int
+    free_columns : sequence of int
         Columns that may change.
     """
 
     model: Model
-    wish: Wish
+    wish: DesiredPrediction
     row: list[float]
-    scale: Sequence[Scale]
-    free: Sequence[int]
+    scale: Sequence[ColumnScale]
+    free_columns: Sequence[int]
 
-    def states(self, plane: Plane) -> dict[int, States]:
+    def make_states(self, plane: ChangeGrid) -> dict[int, ColumnStates]:
         """Return the states of each column that may change and is tested."""
         columns = self.model.schema.columns
         return {
-            column: states_of(
-                plane.asked[column],
+            column: make_states(
+                plane.allowed_by_column[column],
                 plane.n_leaves,
                 self.row[column],
                 self.scale[column],
                 len(columns[column].levels) if columns[column].kind == "nominal" else None,
             )
-            for column in self.free
-            if column in plane.asked
+            for column in self.free_columns
+            if column in plane.allowed_by_column
         }
 
 
-def nearest_single(problem: Problem, found: Sequence[Reach]) -> list[Cell]:
+def find_single_changes(
+    problem: SearchProblem, found: Sequence[ReachResult]
+) -> list[CandidateChange]:
     """Return the smallest sufficient change of each single column, smallest first.
 
     Parameters
@@ -132,36 +134,38 @@ def nearest_single(problem: Problem, found: Sequence[Reach]) -> list[Cell]:
     found : sequence of Reach
         One for each tree.
     """
-    plane = Plane(problem.model, found, problem.wish)
-    single: list[Cell] = []
-    for column, own in problem.states(plane).items():
-        met = plane.line(column, own)
+    plane = ChangeGrid(problem.model, found, problem.wish)
+    single: list[CandidateChange] = []
+    for column, own in problem.make_states(plane).items():
+        met = plane.search_line(column, own)
         size = np.where(met, own.size, np.inf)
-        best = _first_least(size, own)
+        best = _choose_least(size, own)
         if np.isfinite(size[best]):
-            single.append(_cell((column,), (own,), (best,), [met], float(size[best])))
+            single.append(_make_candidate((column,), (own,), (best,), [met], float(size[best])))
     return sorted(single, key=lambda cell: (cell.size, cell.columns))
 
 
-class Pair(NamedTuple):
+class PairResult(NamedTuple):
     """Result of the search for changes of two columns.
 
     Attributes
     ----------
     cell : Cell or None
         The smallest change, if it is below the bound.
-    apart : int
+    n_skipped : int
         Number of pairs left out because both columns are in one weighted sum.
     complete : bool
         False if the budget ended the search: a smaller change may exist.
     """
 
-    cell: Cell | None
-    apart: int
+    cell: CandidateChange | None
+    n_skipped: int
     complete: bool
 
 
-def nearest_pair(problem: Problem, found: Sequence[Reach], bound: float, budget: int) -> Pair:
+def find_pair_change(
+    problem: SearchProblem, found: Sequence[ReachResult], bound: float, budget: int
+) -> PairResult:
     """Find the smallest change of two columns.
 
     Parameters
@@ -174,8 +178,8 @@ def nearest_pair(problem: Problem, found: Sequence[Reach], bound: float, budget:
     budget : int
         Maximum number of cells in all planes.
     """
-    plane = Plane(problem.model, found, problem.wish)
-    states = problem.states(plane)
+    plane = ChangeGrid(problem.model, found, problem.wish)
+    states = problem.make_states(plane)
     least = {column: float(own.size.min()) for column, own in states.items()}
     pairs = sorted(
         itertools.combinations(sorted(states), 2), key=lambda p: (least[p[0]] + least[p[1]], p)
@@ -186,32 +190,35 @@ def nearest_pair(problem: Problem, found: Sequence[Reach], bound: float, budget:
         one, other = (least[column] for column in columns)
         if not one + other < size:
             break
-        if columns in plane.together:
+        if columns in plane.joint_columns:
             apart += 1
             continue
         both = states[columns[0]], states[columns[1]]
-        windows = [_window(both[0].size < size - other), _window(both[1].size < size - one)]
+        windows = [
+            _find_window(both[0].size < size - other),
+            _find_window(both[1].size < size - one),
+        ]
         cells = (windows[0].stop - windows[0].start) * (windows[1].stop - windows[1].start)
         if cells > budget:
             complete = False
             continue
         budget -= cells
-        for top, left, met in plane.planes(columns, both, windows):
-            least_here = _least_of(both, top, left, met, size)
+        for top, left, met in plane.search_plane(columns, both, windows):
+            least_here = _find_least(both, top, left, met, size)
             if least_here is not None:
                 size, *at = least_here
-                met_along = _crossing(plane, columns, both, at, bound)
-                best = _cell(columns, both, at, met_along, size)
-    return Pair(best, apart, complete)
+                met_along = _find_extents(plane, columns, both, at, bound)
+                best = _make_candidate(columns, both, at, met_along, size)
+    return PairResult(best, apart, complete)
 
 
-def _window(near: Fits) -> slice:
+def _find_window(near: Fits) -> slice:
     at = np.flatnonzero(near)
     return slice(int(at[0]), int(at[-1]) + 1) if len(at) else slice(0, 0)
 
 
-def _least_of(
-    both: tuple[States, States],
+def _find_least(
+    both: tuple[ColumnStates, ColumnStates],
     top: int,
     left: int,
     met: Fits,
@@ -226,10 +233,10 @@ def _least_of(
     return float(size.flat[at]), top + at // width, left + at % width
 
 
-def _crossing(
-    plane: Plane,
+def _find_extents(
+    plane: ChangeGrid,
     columns: tuple[int, int],
-    both: tuple[States, States],
+    both: tuple[ColumnStates, ColumnStates],
     at: Sequence[int],
     bound: float,
 ) -> list[Fits]:
@@ -241,31 +248,33 @@ def _crossing(
     i, j = at
     near = both[0].size[:, None] + both[1].size[None, :] < bound
     whole = [slice(0, len(own.size)) for own in both]
-    parts = [met for _, _, met in plane.planes(columns, both, [whole[0], slice(j, j + 1)])]
+    parts = [met for _, _, met in plane.search_plane(columns, both, [whole[0], slice(j, j + 1)])]
     along = np.concatenate(parts)[:, 0] & near[:, j]
-    low, high = _run(both[0], i, along)
-    parts = [met for _, _, met in plane.planes(columns, both, [slice(low, high + 1), whole[1]])]
+    low, high = _find_run(both[0], i, along)
+    parts = [
+        met for _, _, met in plane.search_plane(columns, both, [slice(low, high + 1), whole[1]])
+    ]
     rows = np.concatenate(parts) & near[low : high + 1]
     everywhere: Fits = np.logical_and.reduce(rows, axis=0)
     return [along, everywhere]
 
 
-def _cell(
+def _make_candidate(
     columns: tuple[int, ...],
-    states: Sequence[States],
+    states: Sequence[ColumnStates],
     at: Sequence[int],
     met: Sequence[Fits],
     size: float,
-) -> Cell:
+) -> CandidateChange:
     intervals, codes = [], []
     for own, place, fits in zip(states, at, met, strict=True):
-        low, high = _run(own, place, fits)
+        low, high = _find_run(own, place, fits)
         intervals.append((float(own.low[low]), float(own.high[high])))
         codes.append(int(own.code[place]))
-    return Cell(size, columns, tuple(intervals), tuple(codes))
+    return CandidateChange(size, columns, tuple(intervals), tuple(codes))
 
 
-def _run(own: States, place: int, fits: Fits) -> tuple[int, int]:
+def _find_run(own: ColumnStates, place: int, fits: Fits) -> tuple[int, int]:
     """Return the first and last of the neighbouring states that fit, around a place."""
     low = high = place
     good: Fits = fits & (own.size < np.inf)
@@ -276,7 +285,7 @@ def _run(own: States, place: int, fits: Fits) -> tuple[int, int]:
     return low, high
 
 
-def _first_least(size: npt.NDArray[np.float64], own: States) -> int:
+def _choose_least(size: npt.NDArray[np.float64], own: ColumnStates) -> int:
     """Return the first state of least size.
 
     If a missing number is to be set, all states tie; the middle one is returned.
@@ -293,57 +302,64 @@ def _first_least(size: npt.NDArray[np.float64], own: States) -> int:
 
 Index = npt.NDArray[np.int64]
 
-_AT_ONCE = 1 << 22
+_MAX_INTEGERS = 1 << 22
 """Number of integers of the part of a plane in memory at once: 32 MB."""
 
 
-class Plane:
+class ChangeGrid:
     """Leaves found in all trees, and the units that they add in each cell."""
 
-    def __init__(self, model: Model, found: Sequence[Reach], wish: Wish) -> None:
+    def __init__(self, model: Model, found: Sequence[ReachResult], wish: DesiredPrediction) -> None:
         self.model, self.wish = model, wish
-        self.together = {pair for one in found for pair in one.together}
+        self.joint_columns = {pair for one in found for pair in one.joint_columns}
         rows: list[Index] = []
         mass: list[int] = []
-        self.asked: dict[int, list[tuple[int, Allowed]]] = {}
+        self.allowed_by_column: dict[int, list[tuple[int, Allowed]]] = {}
         groups: dict[tuple[int, ...], list[int]] = {}
         for number, one in enumerate(found):
-            own = np.searchsorted(model.trees[number].leaves, [leaf.leaf for leaf in one.found])
+            own = np.searchsorted(model.trees[number].leaves, [leaf.leaf for leaf in one.leaves])
             rows.append(own + model.leaf_offsets[number])
-            for leaf in one.found:
+            for leaf in one.leaves:
                 groups.setdefault(leaf.changed, []).append(len(mass))
                 for column, allowed in leaf.box.items():
-                    self.asked.setdefault(column, []).append((len(mass), allowed))
+                    self.allowed_by_column.setdefault(column, []).append((len(mass), allowed))
                 mass.append(leaf.mass)
         self.units = model.units[np.concatenate(rows)] * np.array(mass, np.int64)[:, None]
-        self.groups = {key: np.array(leaves) for key, leaves in groups.items()}
+        self.leaves_by_changed = {key: np.array(leaves) for key, leaves in groups.items()}
         self.n_leaves = len(mass)
 
-    def leaves(self, *columns: int) -> Index:
+    def list_leaves(self, *columns: int) -> Index:
         """Return the leaves that need no other column to change, ascending."""
         keys: list[tuple[int, ...]] = [(), *((column,) for column in columns), columns]
-        parts = [self.groups[key] for key in dict.fromkeys(keys) if key in self.groups]
+        parts = [
+            self.leaves_by_changed[key]
+            for key in dict.fromkeys(keys)
+            if key in self.leaves_by_changed
+        ]
         return np.sort(np.concatenate(parts))
 
-    def line(self, column: int, states: States) -> Fits:
+    def search_line(self, column: int, states: ColumnStates) -> Fits:
         """Return (states,) bool: where the prediction is as desired."""
-        leaves = self.leaves(column)
-        runs, of = _expand(states.start, leaves)
+        leaves = self.list_leaves(column)
+        runs, of = _expand_runs(states.start, leaves)
         change = np.zeros((len(states.size) + 1, self.units.shape[1]), dtype=np.int64)
         np.add.at(change, states.first[runs], self.units[of])
         np.subtract.at(change, states.last[runs], self.units[of])
-        return self.wish.met(self.model, np.cumsum(change, axis=0)[:-1])
+        return self.wish.is_met(self.model, np.cumsum(change, axis=0)[:-1])
 
-    def planes(
-        self, columns: tuple[int, int], states: tuple[States, States], windows: list[slice]
+    def search_plane(
+        self,
+        columns: tuple[int, int],
+        states: tuple[ColumnStates, ColumnStates],
+        windows: list[slice],
     ) -> Iterator[tuple[int, int, Fits]]:
         """Yield parts of the plane: the first state of both columns, and where the wish is met."""
-        leaves = self.leaves(*columns)
-        runs, of, behind = _products(states, leaves)
+        leaves = self.list_leaves(*columns)
+        runs, of, behind = _pair_runs(states, leaves)
         ends = [(s.first[r], s.last[r]) for s, r in zip(states, (runs, behind), strict=True)]
         start, stop = windows[1].start, windows[1].stop
         width, values = stop - start, self.units.shape[1]
-        height = max(_AT_ONCE // ((width + 1) * values), 1)
+        height = max(_MAX_INTEGERS // ((width + 1) * values), 1)
         for top in range(windows[0].start, windows[0].stop, height):
             rows = min(height, windows[0].stop - top)
             a, b = (np.clip(end - top, 0, rows) for end in ends[0])
@@ -355,11 +371,11 @@ class Plane:
                 np.add.at(change, x[overlapping] * (width + 1) + y[overlapping], sign * add)
             sums = change.reshape(rows + 1, width + 1, values)
             sums = sums.cumsum(axis=0).cumsum(axis=1)[:-1, :-1]
-            met = self.wish.met(self.model, sums.reshape(-1, values))
+            met = self.wish.is_met(self.model, sums.reshape(-1, values))
             yield top, start, met.reshape(rows, width)
 
 
-def _expand(start: Index, leaves: Index) -> tuple[Index, Index]:
+def _expand_runs(start: Index, leaves: Index) -> tuple[Index, Index]:
     """Return the runs of some leaves, and the leaf of each run."""
     counts = start[leaves + 1] - start[leaves]
     of = np.repeat(leaves, counts)
@@ -367,12 +383,14 @@ def _expand(start: Index, leaves: Index) -> tuple[Index, Index]:
     return start[of] + offset, of
 
 
-def _products(states: tuple[States, States], leaves: Index) -> tuple[Index, Index, Index]:
+def _pair_runs(
+    states: tuple[ColumnStates, ColumnStates], leaves: Index
+) -> tuple[Index, Index, Index]:
     """Pair the runs of the first column with those of the second, leaf by leaf.
 
     Returns the runs of both columns and, in the middle, their leaves.
     """
-    runs, of = _expand(states[0].start, leaves)
+    runs, of = _expand_runs(states[0].start, leaves)
     start = states[1].start
     counts = start[of + 1] - start[of]
     pair = np.repeat(np.arange(len(of)), counts)
@@ -386,7 +404,7 @@ def _products(states: tuple[States, States], leaves: Index) -> tuple[Index, Inde
 Doubles = npt.NDArray[np.float64]
 
 
-class States(NamedTuple):
+class ColumnStates(NamedTuple):
     """States of a column, n in number, and those that each of R leaves allows.
 
     Attributes
@@ -413,21 +431,21 @@ class States(NamedTuple):
     last: Index
 
 
-def states_of(
-    asked: list[tuple[int, Allowed]],
+def make_states(
+    allowed_by_leaf: list[tuple[int, Allowed]],
     n_leaves: int,
     x: float,
-    scale: Scale,
+    scale: ColumnScale,
     n_levels: int | None,
-) -> States:
+) -> ColumnStates:
     """Return the states of a column.
 
     Parameters
     ----------
-    asked : list of (int, Allowed)
+    allowed_by_leaf : list of (int, Allowed)
         Leaves, ascending, that restrict the column, and the values that lead there.
     n_leaves : int
-        R; leaves not in `asked` allow every state.
+        R; leaves not in `allowed_by_leaf` allow every state.
     x : float
         The row's value, NaN if there is none to compare with.
     scale : Scale
@@ -435,8 +453,8 @@ def states_of(
         Number of categories of a nominal column.
     """
     if n_levels is not None:
-        return _of_levels(asked, n_leaves, x, n_levels)
-    ends = [end for _, one in asked if isinstance(one, tuple) for end in one]
+        return _make_level_states(allowed_by_leaf, n_leaves, x, n_levels)
+    ends = [end for _, one in allowed_by_leaf if isinstance(one, tuple) for end in one]
     cuts = np.unique(np.array(ends, dtype=np.float64))
     cuts = cuts[np.isfinite(cuts)]
     low, high = np.append(-np.inf, cuts), np.append(cuts, np.inf)
@@ -444,21 +462,27 @@ def states_of(
     if unknown:  # the row's own state comes first
         low, high = np.append(np.nan, low), np.append(np.nan, high)
     own = 0 if unknown else int(np.searchsorted(cuts, x))
-    size = scale.sizes(scale.nearest(low, high))
+    size = scale.compute_sizes(scale.find_nearest(low, high))
     size[own] = np.inf
-    leaves = np.array([leaf for leaf, _ in asked], dtype=np.int64)
-    bounds = np.array([one if isinstance(one, tuple) else (np.nan, np.nan) for _, one in asked])
+    leaves = np.array([leaf for leaf, _ in allowed_by_leaf], dtype=np.int64)
+    bounds = np.array(
+        [one if isinstance(one, tuple) else (np.nan, np.nan) for _, one in allowed_by_leaf]
+    )
     bounds = bounds.reshape(-1, 2)
     unchanged = np.isnan(bounds[:, 0])
     first = np.where(unchanged, own, np.searchsorted(low[unknown:], bounds[:, 0]) + unknown)
     last = np.where(unchanged, own + 1, np.searchsorted(high[unknown:], bounds[:, 1]) + unknown + 1)
     code = np.full(len(low), -1)
-    return States(size, low, high, code, *_with_others(leaves, first, last, n_leaves, len(low)))
+    return ColumnStates(
+        size, low, high, code, *_add_unrestricted(leaves, first, last, n_leaves, len(low))
+    )
 
 
-def _of_levels(asked: list[tuple[int, Allowed]], n_leaves: int, x: float, n_levels: int) -> States:
+def _make_level_states(
+    allowed_by_leaf: list[tuple[int, Allowed]], n_leaves: int, x: float, n_levels: int
+) -> ColumnStates:
     unknown = np.isnan(x)
-    sets = {one for _, one in asked if isinstance(one, frozenset)}
+    sets = {one for _, one in allowed_by_leaf if isinstance(one, frozenset)}
     member = np.zeros((n_levels, len(sets) + 1), dtype=np.bool_)
     for place, one in enumerate(sets):
         member[sorted(one), place] = True
@@ -475,26 +499,26 @@ def _of_levels(asked: list[tuple[int, Allowed]], n_leaves: int, x: float, n_leve
     size = np.ones(len(code))
     size[own] = np.inf
     fits = member[code[code >= 0], :-1].T
-    runs = {one: _runs(np.flatnonzero(some)) for one, some in zip(sets, fits, strict=True)}
+    runs = {one: _group_runs(np.flatnonzero(some)) for one, some in zip(sets, fits, strict=True)}
     stays = [(own, own + 1)]
     leaf_runs = [
         (leaf, *run)
-        for leaf, allowed in asked
+        for leaf, allowed in allowed_by_leaf
         for run in (runs[allowed] if isinstance(allowed, frozenset) else stays)
     ]
     leaves, first, last = np.array(leaf_runs, dtype=np.int64).reshape(-1, 3).T
     nothing = np.full(len(code), np.nan)
-    others = _with_others(leaves, first, last, n_leaves, len(code))
-    return States(size, nothing, nothing, code, *others)
+    others = _add_unrestricted(leaves, first, last, n_leaves, len(code))
+    return ColumnStates(size, nothing, nothing, code, *others)
 
 
-def _runs(states: Index) -> list[tuple[int, int]]:
+def _group_runs(states: Index) -> list[tuple[int, int]]:
     """Group adjacent states into runs."""
     breaks = np.flatnonzero(np.diff(states) != 1) + 1
     return [(int(part[0]), int(part[-1]) + 1) for part in np.split(states, breaks)]
 
 
-def _with_others(
+def _add_unrestricted(
     leaves: Index, first: Index, last: Index, n_leaves: int, n_states: int
 ) -> tuple[Index, Index, Index]:
     """Return the runs of all leaves, including those that do not restrict the column."""
@@ -510,15 +534,15 @@ def _with_others(
 # ---------------------------------------------------------------- change
 # The nearest changes as cell texts, each verified by another prediction.
 
-_STEPS = 2_000_000
+_MAX_STEPS = 2_000_000
 """Maximum number of nodes to visit in all trees: some seconds."""
 
 Nodes = Sequence[tuple[TreeNodes, Any]]
 
 
-def change_rows(
+def find_counterfactuals(
     model: Model,
-    row: Row,
+    row: ExplainedRow,
     nodes: Nodes,
     sums: npt.NDArray[np.int64],
     free: Sequence[int],
@@ -542,51 +566,57 @@ def change_rows(
     most : int
         Maximum number of columns to change: 1 or 2.
     wished : (str or None, str or None)
-        The wish and its target; see `treekit.explain.counterfactuals.wish_of`.
+        The wish and its target; see `treekit.explain.counterfactuals.parse_wish`.
     table : Table, optional
     budget : int
     """
-    wish = wish_of(model, *wished, sums)
+    wish = parse_wish(model, *wished, sums)
     if wish is None:
         return None
     target = model.schema.outputs[wish.target].name
-    if bool(wish.met(model, sums[None])[0]):
+    if bool(wish.is_met(model, sums[None])[0]):
         return Changes(target, wish.text, True, most)
     schema = model.schema
-    scale = scales(schema, row.codes, thresholds_of(model.trees, schema), table)
-    setting = Setting(schema, row.codes, frozenset(free), 1, scale)
+    scale = make_scales(schema, row.codes, list_thresholds(model.trees, schema), table)
+    setting = SearchSettings(schema, row.codes, frozenset(free), 1, scale)
     compared = [x if is_known(setting, c) else math.nan for c, x in enumerate(row.codes)]
-    problem = Problem(model, wish, compared, scale, free)
-    found = _reached(model, nodes, setting)
+    problem = SearchProblem(model, wish, compared, scale, free)
+    found = _find_leaves(model, nodes, setting)
     if found is None:
         return Changes(target, wish.text, False, most, complete=False)
-    single = nearest_single(problem, found)
+    single = find_single_changes(problem, found)
     changes = Changes(
-        target, wish.text, False, most, tuple(_change(model, row, c, problem) for c in single)
+        target,
+        wish.text,
+        False,
+        most,
+        tuple(_describe_change(model, row, c, problem) for c in single),
     )
     if most == 1:
         return changes
     bound = single[0].size if single else math.inf
-    found = _reached(model, nodes, setting._replace(changes=2, bound=bound))
+    found = _find_leaves(model, nodes, setting._replace(max_changes=2, bound=bound))
     if found is None:
         return replace(changes, complete=False)
-    pair = nearest_pair(problem, found, bound, budget)
-    change = None if pair.cell is None else _change(model, row, pair.cell, problem)
-    return replace(changes, pair=change, apart=pair.apart, complete=pair.complete)
+    pair = find_pair_change(problem, found, bound, budget)
+    change = None if pair.cell is None else _describe_change(model, row, pair.cell, problem)
+    return replace(changes, pair=change, apart=pair.n_skipped, complete=pair.complete)
 
 
-def _reached(model: Model, nodes: Nodes, setting: Setting) -> list[Reach] | None:
+def _find_leaves(model: Model, nodes: Nodes, setting: SearchSettings) -> list[ReachResult] | None:
     """Return the leaves that each tree reaches; None if the step limit is exceeded."""
-    found, left = [], _STEPS
+    found, left = [], _MAX_STEPS
     for own, bounds in nodes:
-        found.append(reach(own, setting, model.mass, bounds, left))
+        found.append(find_reachable_leaves(own, setting, model.mass, bounds, left))
         left -= found[-1].steps
         if not found[-1].complete:
             return None
     return found
 
 
-def _change(model: Model, row: Row, cell: Cell, problem: Problem) -> Change:
+def _describe_change(
+    model: Model, row: ExplainedRow, cell: CandidateChange, problem: SearchProblem
+) -> Change:
     scale = problem.scale
     texts = {}
     for column, interval, code in zip(cell.columns, cell.intervals, cell.codes, strict=True):
@@ -594,10 +624,10 @@ def _change(model: Model, row: Row, cell: Cell, problem: Problem) -> Change:
             texts[column] = model.schema.columns[column].levels[code]
         else:
             low, high = interval
-            at = float(scale[column].nearest(np.array([low]), np.array([high]))[0])
-            texts[column] = round_numeral(scale[column], low, high, at)
-    sums = scored(model, with_cells(row, model, texts))
-    if not bool(problem.wish.met(model, sums)[0]):
+            at = float(scale[column].find_nearest(np.array([low]), np.array([high]))[0])
+            texts[column] = format_round_number(scale[column], low, high, at)
+    sums = scored(model, replace_cells(row, model, texts))
+    if not bool(problem.wish.is_met(model, sums)[0]):
         raise ModelError(
             f"a change to {texts!r} does not give the desired prediction: a bug in treekit; "
             "please report it with the model and the row"
@@ -606,7 +636,7 @@ def _change(model: Model, row: Row, cell: Cell, problem: Problem) -> Change:
         Changed(model.schema.names[column], row.cells[column].text, text)
         for column, text in texts.items()
     )
-    return Change(changed, cell.size, said(model, sums[0]))
+    return Change(changed, cell.size, describe_prediction(model, sums[0]))
 
 
 # ---------------------------------------------------------------- wish
@@ -618,10 +648,10 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
-_RANGE = re.compile(r"\s*(>=|<=|>|<)\s*(\S+)\s*")
+_RANGE_PATTERN = re.compile(r"\s*(>=|<=|>|<)\s*(\S+)\s*")
 
 
-class Wish(NamedTuple):
+class DesiredPrediction(NamedTuple):
     """A desired prediction for one target.
 
     Attributes
@@ -643,26 +673,26 @@ class Wish(NamedTuple):
     compare: Callable[[Any, Any], Any] | None = None
     bound: float = 0.0
 
-    def met(self, model: Model, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def is_met(self, model: Model, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return (rows,) bool: which integer sums (rows, values) give the desired prediction."""
         if self.compare is not None:
-            numbers = values_of(model, sums)[:, self.target]
+            numbers = convert_sums(model, sums)[:, self.target]
             found: npt.NDArray[np.bool_] = self.compare(numbers, self.bound)
             return found
-        codes = label_codes(model, sums)[:, self.target]
+        codes = compute_label_codes(model, sums)[:, self.target]
         same: npt.NDArray[np.bool_] = codes == self.label
         return same if self.text else ~same
 
 
-def wish_of(
-    model: Model, said: str | None, target: str | None, sums: npt.NDArray[np.int64]
-) -> Wish | None:
+def parse_wish(
+    model: Model, text: str | None, target: str | None, sums: npt.NDArray[np.int64]
+) -> DesiredPrediction | None:
     """Parse a wish; without text any other label, and for numbers None.
 
     Parameters
     ----------
     model : Model
-    said : str, optional
+    text : str, optional
         A label, or ``>=``, ``<=``, ``>`` or ``<`` and a number.
     target : str, optional
         Default: the first.
@@ -677,29 +707,29 @@ def wish_of(
     outputs = model.schema.outputs
     names = [output.name for output in outputs]
     if target is not None and target not in names:
-        raise SettingError(f"the model has no target {target!r}; {near_names(target, names)}")
+        raise SettingError(f"the model has no target {target!r}; {suggest_names(target, names)}")
     k = 0 if target is None else names.index(target)
     if model.schema.task == "regression":
-        return None if said is None else _range(said, k)
-    if said is None:
-        return Wish(k, "", int(label_codes(model, sums[None])[0, k]))
+        return None if text is None else _parse_range(text, k)
+    if text is None:
+        return DesiredPrediction(k, "", int(compute_label_codes(model, sums[None])[0, k]))
     texts = [str(level_text(label)) for label in outputs[k].classes]
-    code = LevelIndex(texts).code(said)
+    code = LevelIndex(texts).code(text)
     if code < 0:
-        raise SettingError(f"{said!r} is not a class of {names[k]!r}; {near_names(said, texts)}")
-    return Wish(k, texts[code], code)
+        raise SettingError(f"{text!r} is not a class of {names[k]!r}; {suggest_names(text, texts)}")
+    return DesiredPrediction(k, texts[code], code)
 
 
-def _range(said: str, target: int) -> Wish:
-    match = _RANGE.fullmatch(said)
+def _parse_range(text: str, target: int) -> DesiredPrediction:
+    match = _RANGE_PATTERN.fullmatch(text)
     try:
         bound = float(match[2]) if match else np.nan
     except ValueError:
         bound = np.nan
     if match is None or not np.isfinite(bound):
         raise SettingError(
-            f"{said!r} is not a numeric range; write a comparison, such as '>= 10' or '< 2.5'"
+            f"{text!r} is not a numeric range; write a comparison, such as '>= 10' or '< 2.5'"
         )
-    return Wish(
+    return DesiredPrediction(
         target, f"{match[1]} {repr(bound).removesuffix('.0')}", -1, _COMPARISONS[match[1]], bound
     )

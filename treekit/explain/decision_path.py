@@ -13,22 +13,22 @@ from treekit.data.schema import Schema
 from treekit.model.tree import Split, Tree
 
 __all__ = [
-    "SILENT",
-    "Node",
+    "NO_BRANCH",
+    "DecisionReason",
+    "InnerNode",
     "Passage",
-    "Question",
+    "SplitTest",
     "TreeNodes",
-    "Why",
-    "answer",
-    "columns_of",
-    "thresholds_of",
-    "walk",
+    "find_branch",
+    "list_deciding_columns",
+    "list_thresholds",
+    "trace_row",
 ]
 
 
 # ---------------------------------------------------------------- walk
 
-Why = Literal["answered", "surrogate", "lost", "divided", "held", "failed"]
+DecisionReason = Literal["answered", "surrogate", "lost", "divided", "held", "failed"]
 """What decided at a node.
 
 ``answered``: the node's own question.  ``surrogate``: a surrogate.  ``lost``: no question
@@ -42,27 +42,27 @@ class Passage(NamedTuple):
 
     Attributes
     ----------
-    number : int
+    node_id : int
         The node.
     node : Node
-    why : Why
-    decided : int
+    reason : Why
+    question_index : int
         Index of the question that decided; -1 if none did.
-    goes : tuple of (int, int)
+    child_masses : tuple of (int, int)
         Children and the mass that each gets.
     mass : int
         Mass that reaches the node, as a part of `Model.mass`.
     """
 
-    number: int
-    node: Node
-    why: Why
-    decided: int
-    goes: tuple[tuple[int, int], ...]
+    node_id: int
+    node: InnerNode
+    reason: DecisionReason
+    question_index: int
+    child_masses: tuple[tuple[int, int], ...]
     mass: int
 
 
-def walk(
+def trace_row(
     nodes: TreeNodes, row: list[float], mass: int, bounds: npt.NDArray[np.int64] | None
 ) -> tuple[list[Passage], list[tuple[int, int]]]:
     """Return the passages of a row (parents first, left before right) and the leaves it reaches.
@@ -75,7 +75,7 @@ def walk(
     mass : int
         Mass of the row.
     bounds : (nodes, 2) int64, optional
-        From `treekit.model.fixed_point.mass_bounds`, for fractional instances.
+        From `treekit.model.fixed_point.compute_mass_bounds`, for fractional instances.
 
     Returns
     -------
@@ -92,30 +92,34 @@ def walk(
         if node is None:
             leaves.append((number, part))
             continue
-        passage = _passage(number, node, row, part, bounds)
+        passage = _pass_node(number, node, row, part, bounds)
         passages.append(passage)
-        stack += [(child, some) for child, some in reversed(passage.goes) if some]
+        stack += [(child, some) for child, some in reversed(passage.child_masses) if some]
     return passages, leaves
 
 
-def _passage(
-    number: int, node: Node, row: list[float], mass: int, bounds: npt.NDArray[np.int64] | None
+def _pass_node(
+    number: int, node: InnerNode, row: list[float], mass: int, bounds: npt.NDArray[np.int64] | None
 ) -> Passage:
-    for place, question in enumerate(node.questions):
-        branch = answer(question, row)
-        if branch != SILENT:
-            why: Why = "surrogate" if place else "answered"
+    for place, question in enumerate(node.tests):
+        branch = find_branch(question, row)
+        if branch != NO_BRANCH:
+            why: DecisionReason = "surrogate" if place else "answered"
             if node.kind == Split.RULE:
                 why = "failed"
             return Passage(number, node, why, place, ((node.children[branch], mass),), mass)
     if node.kind == Split.RULE:
-        return Passage(number, node, "held", -1, ((node.children[node.missing], mass),), mass)
+        return Passage(
+            number, node, "held", -1, ((node.children[node.missing_branch], mass),), mass
+        )
     if bounds is None:
-        return Passage(number, node, "lost", -1, ((node.children[node.missing], mass),), mass)
-    return Passage(number, node, "divided", -1, tuple(parts(node, mass, bounds)), mass)
+        return Passage(
+            number, node, "lost", -1, ((node.children[node.missing_branch], mass),), mass
+        )
+    return Passage(number, node, "divided", -1, tuple(split_mass(node, mass, bounds)), mass)
 
 
-def parts(node: Node, mass: int, bounds: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
+def split_mass(node: InnerNode, mass: int, bounds: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
     """Return the children of a node that splits a fractional instance, with the mass of each."""
     found = []
     for child in node.children:
@@ -124,24 +128,24 @@ def parts(node: Node, mass: int, bounds: npt.NDArray[np.int64]) -> list[tuple[in
     return found
 
 
-def columns_of(passage: Passage, row: list[float]) -> tuple[int, ...]:
+def list_deciding_columns(passage: Passage, row: list[float]) -> tuple[int, ...]:
     """Return the columns that decided at a node.
 
     If a question applied: its columns.  If none did, missing values decided: the columns of the
     node's own question without a value, or all of them if each has one (unseen category,
     infinities that cancel).  A rule that holds depends on all of its conditions.
     """
-    if passage.decided >= 0:
-        return passage.node.questions[passage.decided].columns
-    if passage.why == "held":
-        columns = (c for question in passage.node.questions for c in question.columns)
+    if passage.question_index >= 0:
+        return passage.node.tests[passage.question_index].columns
+    if passage.reason == "held":
+        columns = (c for question in passage.node.tests for c in question.columns)
         return tuple(dict.fromkeys(columns))
-    own = passage.node.questions[0]
-    gone = tuple(column for column in own.columns if not _has(own, row[column]))
+    own = passage.node.tests[0]
+    gone = tuple(column for column in own.columns if not _has_value(own, row[column]))
     return gone or own.columns
 
 
-def _has(question: Question, x: float) -> bool:
+def _has_value(question: SplitTest, x: float) -> bool:
     return x == x if question.weights else 0 <= x < len(question.branches)
 
 
@@ -152,11 +156,11 @@ def _has(question: Question, x: float) -> bool:
 # surrogates are further tests, and the conditions of a rule are tests that apply only if they
 # fail.  If none applies, the row takes the node's branch for missing values.
 
-SILENT = -1
+NO_BRANCH = -1
 """Branch of a test that does not apply."""
 
 
-class Question(NamedTuple):
+class SplitTest(NamedTuple):
     """Test of one column, or of a weighted sum of numeric columns.
 
     Attributes
@@ -169,7 +173,7 @@ class Question(NamedTuple):
     threshold : float
     below, above : int
         Branch of a number, or sum, at most the threshold, and of a larger one.
-    lost : int
+    missing_branch : int
         Branch of missing values: NaN, a sum that is NaN, or no code of a category.
     branches : tuple of int
         Nominal columns: branch of each category.
@@ -182,28 +186,28 @@ class Question(NamedTuple):
     threshold: float = math.inf
     below: int = 0
     above: int = 1
-    lost: int = SILENT
+    missing_branch: int = NO_BRANCH
     branches: tuple[int, ...] = ()
 
 
-class Node(NamedTuple):
+class InnerNode(NamedTuple):
     """An inner node.
 
     Attributes
     ----------
     kind : Split
-    questions : tuple of Question
+    tests : tuple of Question
         In order of evaluation.
     children : range
         Node of each branch.
-    missing : int
+    missing_branch : int
         Branch of a row to which no question applies, unless it is split fractionally.
     """
 
     kind: Split
-    questions: tuple[Question, ...]
+    tests: tuple[SplitTest, ...]
     children: range
-    missing: int
+    missing_branch: int
 
 
 class TreeNodes:
@@ -211,54 +215,54 @@ class TreeNodes:
 
     def __init__(self, tree: Tree, schema: Schema) -> None:
         self._tree, self._schema = tree, schema
-        self._read: dict[int, Node | None] = {}
+        self._cached_nodes: dict[int, InnerNode | None] = {}
 
-    def __getitem__(self, number: int) -> Node | None:
+    def __getitem__(self, number: int) -> InnerNode | None:
         """Return an inner node, or None for a leaf."""
-        if number not in self._read:
-            self._read[number] = self._node(number)
-        return self._read[number]
+        if number not in self._cached_nodes:
+            self._cached_nodes[number] = self._read_node(number)
+        return self._cached_nodes[number]
 
-    def _node(self, number: int) -> Node | None:
+    def _read_node(self, number: int) -> InnerNode | None:
         tree = self._tree
         kind = Split(int(tree.kind[number]))
         if kind == Split.LEAF:
             return None
         first = int(tree.first_child[number])
         children = range(first, first + int(tree.n_children[number]))
-        own = () if kind == Split.RULE else (self._own(number, kind),)
-        behind = range(*tree.surrogate_start[number : number + 2].tolist())
-        questions = own + tuple(map(self._surrogate, behind))
-        return Node(kind, questions, children, int(tree.missing[number]))
+        own = () if kind == Split.RULE else (self._read_primary_test(number, kind),)
+        behind = range(*tree.surrogate_offsets[number : number + 2].tolist())
+        questions = own + tuple(map(self._read_surrogate, behind))
+        return InnerNode(kind, questions, children, int(tree.missing[number]))
 
-    def _own(self, number: int, kind: Split) -> Question:
+    def _read_primary_test(self, number: int, kind: Split) -> SplitTest:
         tree, column = self._tree, int(self._tree.feature[number])
         if kind == Split.OBLIQUE:
-            terms = slice(*tree.term_start[number : number + 2].tolist())
+            terms = slice(*tree.term_offsets[number : number + 2].tolist())
             columns, weights = tree.term_feature[terms], tree.term_weight[terms]
             at = float(tree.threshold[number])
-            return Question(tuple(columns.tolist()), tuple(weights.tolist()), at)
+            return SplitTest(tuple(columns.tolist()), tuple(weights.tolist()), at)
         if kind == Split.THRESHOLD:
-            return Question((column,), (1.0,), float(tree.threshold[number]))
+            return SplitTest((column,), (1.0,), float(tree.threshold[number]))
         if kind == Split.MISSING:
             levels = len(self._schema.columns[column].levels)
             if self._schema.columns[column].kind == "nominal":
-                return Question((column,), lost=0, branches=(1,) * levels)
-            return Question((column,), (1.0,), below=1, above=1, lost=0)
-        return Question((column,), branches=tuple(tree.branches(number).tolist()))
+                return SplitTest((column,), missing_branch=0, branches=(1,) * levels)
+            return SplitTest((column,), (1.0,), below=1, above=1, missing_branch=0)
+        return SplitTest((column,), branches=tuple(tree.branches(number).tolist()))
 
-    def _surrogate(self, at: int) -> Question:
+    def _read_surrogate(self, at: int) -> SplitTest:
         tree, column = self._tree, int(self._tree.surrogate_feature[at])
         lost = int(tree.surrogate_lost[at])
         if self._schema.columns[column].kind == "nominal":
-            levels = slice(*tree.surrogate_level_start[at : at + 2].tolist())
+            levels = slice(*tree.surrogate_level_offsets[at : at + 2].tolist())
             branches = tuple(tree.surrogate_level_branch[levels].tolist())
-            return Question((column,), lost=lost, branches=branches)
+            return SplitTest((column,), missing_branch=lost, branches=branches)
         sides = int(tree.surrogate_below[at]), int(tree.surrogate_above[at])
-        return Question((column,), (1.0,), float(tree.surrogate_threshold[at]), *sides, lost)
+        return SplitTest((column,), (1.0,), float(tree.surrogate_threshold[at]), *sides, lost)
 
 
-def answer(question: Question, row: list[float]) -> int:
+def find_branch(question: SplitTest, row: list[float]) -> int:
     """Return the branch of an encoded row; `SILENT` if the question does not apply.
 
     Parameters
@@ -270,16 +274,16 @@ def answer(question: Question, row: list[float]) -> int:
     if not question.weights:
         code = row[question.columns[0]]
         known = 0 <= code < len(question.branches) and code == math.floor(code)
-        return question.branches[int(code)] if known else question.lost
+        return question.branches[int(code)] if known else question.missing_branch
     total = 0.0
     for column, weight in zip(question.columns, question.weights, strict=True):
         total += weight * row[column]
     if total != total:
-        return question.lost
+        return question.missing_branch
     return question.below if total <= question.threshold else question.above
 
 
-def thresholds_of(trees: tuple[Tree, ...], schema: Schema) -> list[np.ndarray]:
+def list_thresholds(trees: tuple[Tree, ...], schema: Schema) -> list[np.ndarray]:
     """Return the distinct thresholds of each column, ascending.
 
     Thresholds of oblique splits are not included.

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from treekit.data.table import near_names, read_table
+from treekit.data.table import read_table, suggest_names
 from treekit.errors import ModelError, SettingError
-from treekit.explain.contributions import NodeUnits, fineness, shared
-from treekit.explain.counterfactuals import change_rows
-from treekit.explain.decision_path import Passage, TreeNodes, columns_of, walk
+from treekit.explain.contributions import NodeUnits, compute_unit_factor, sum_contributions
+from treekit.explain.counterfactuals import find_counterfactuals
+from treekit.explain.decision_path import Passage, TreeNodes, list_deciding_columns, trace_row
 from treekit.explain.explanation import Ending, Explanation, Step
 from treekit.explain.row import (
-    Row,
-    clause_of_step,
+    ExplainedRow,
+    count_votes,
+    describe_contributions,
+    describe_prediction,
+    describe_tree_prediction,
+    make_rule_clauses,
+    make_step_clause,
     read_row,
-    rule_of,
-    said,
-    said_by_tree,
-    sums_of,
-    votes_of,
 )
-from treekit.model.fixed_point import mass_bounds
+from treekit.model.fixed_point import compute_mass_bounds
 
 if TYPE_CHECKING:
     from treekit.model.model import Model
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-class _Way(NamedTuple):
+class _RowPath(NamedTuple):
     """Decision path of a row in one tree."""
 
     nodes: TreeNodes
@@ -96,36 +96,38 @@ def explain(
         raise SettingError(f"there is no tree {tree}; expected 0 to {model.n_trees - 1}")
     for name in fixed:
         if name not in model.schema.names:
-            hint = near_names(name, model.schema.names)
+            hint = suggest_names(name, model.schema.names)
             raise SettingError(f"there is no column {name!r} to keep fixed; {hint}")
     given = read_row(model, row)
     found = Explanation((), given.cells, model.schema.dtype, model.n_trees)
     if found.refused:
         return found
-    paths = [_way(model, number, given.codes) for number in range(model.n_trees)]
-    found, sums = _answered(model, given, paths, found)
+    paths = [_trace_row(model, number, given.codes) for number in range(model.n_trees)]
+    found, sums = _add_predictions(model, given, paths, found)
     if tree is None and model.n_trees == 1:
         tree = 0
     if tree is not None:
-        found = _with_path(model, given, paths[tree], tree, found)
+        found = _add_path(model, given, paths[tree], tree, found)
     if changes == 0:
         return found
     spread = None if table is None else read_table(table, missing=model.schema.missing_marks)
     free = [place for place, name in enumerate(model.schema.names) if name not in fixed]
     nodes = [(way.nodes, way.bounds) for way in paths]
-    best = change_rows(model, given, nodes, sums, free, changes, (wish, target), spread, budget)
+    best = find_counterfactuals(
+        model, given, nodes, sums, free, changes, (wish, target), spread, budget
+    )
     return replace(found, changes=best)
 
 
-def _way(model: Model, number: int, codes: list[float]) -> _Way:
+def _trace_row(model: Model, number: int, codes: list[float]) -> _RowPath:
     tree = model.trees[number]
-    bounds = mass_bounds(tree) if model.missing == "fractional" else None
+    bounds = compute_mass_bounds(tree) if model.missing == "fractional" else None
     nodes = TreeNodes(tree, model.schema)
-    return _Way(nodes, *walk(nodes, codes, model.mass, bounds), bounds)
+    return _RowPath(nodes, *trace_row(nodes, codes, model.mass, bounds), bounds)
 
 
-def _answered(
-    model: Model, given: Row, ways: Sequence[_Way], found: Explanation
+def _add_predictions(
+    model: Model, given: ExplainedRow, ways: Sequence[_RowPath], found: Explanation
 ) -> tuple[Explanation, Any]:
     """Add predictions, votes and contributions; return also the integer sums (values,)."""
     by_tree = np.zeros((model.n_trees, model.schema.n_values), dtype=np.int64)
@@ -135,22 +137,22 @@ def _answered(
         by_tree[number] = (model.tree_units(number)[own] * mass[:, None]).sum(axis=0)
     sums = by_tree.sum(axis=0)
     walks = [(NodeUnits(model, t), way.passages, model.mass) for t, way in enumerate(ways)]
-    parts = shared(walks, given.codes, model.schema.n_values)
-    added = sums_of(model, parts, model.schema.names)
+    parts = sum_contributions(walks, given.codes, model.schema.n_values)
+    added = describe_contributions(model, parts, model.schema.names)
     check_sums(model, given, sums.tolist(), [one.total for one in added])
-    asked = {c for way in ways for p in way.passages for q in p.node.questions for c in q.columns}
+    asked = {c for way in ways for p in way.passages for q in p.node.tests for c in q.columns}
     cells = tuple(replace(cell, asked=c in asked) for c, cell in enumerate(given.cells))
-    said_now, votes = said(model, sums), votes_of(model, by_tree)
+    said_now, votes = describe_prediction(model, sums), count_votes(model, by_tree)
     return replace(found, says=said_now, row=cells, votes=votes, sums=added), sums
 
 
-def check_sums(model: Model, given: Row, sums: list[int], totals: list[int]) -> None:
+def check_sums(model: Model, given: ExplainedRow, sums: list[int], totals: list[int]) -> None:
     """Check that the paths reproduce the model's scores, and that the contributions add up."""
-    from treekit.model.scoring import sums as scored
+    from treekit.model.scoring import sum_leaf_values as scored
 
     codes = np.array([given.codes], dtype=model.schema.dtype)
     theirs = scored(model, codes)[0].tolist()
-    fine = fineness(model)
+    fine = compute_unit_factor(model)
     if sums != theirs or totals != [fine * value for value in theirs]:
         raise ModelError(
             f"the explanation adds up to {totals}, but the model predicts {theirs}: a bug in "
@@ -158,19 +160,21 @@ def check_sums(model: Model, given: Row, sums: list[int], totals: list[int]) -> 
         )
 
 
-def _with_path(model: Model, given: Row, way: _Way, number: int, found: Explanation) -> Explanation:
+def _add_path(
+    model: Model, given: ExplainedRow, way: _RowPath, number: int, found: Explanation
+) -> Explanation:
     names, cells = model.schema.names, given.cells
     steps = []
     for passage in way.passages:
-        decided = columns_of(passage, given.codes)
+        decided = list_deciding_columns(passage, given.codes)
         steps.append(
             Step(
-                passage.number,
-                passage.why,
-                tuple((names[c], cells[c].text) for c in passage.node.questions[0].columns),
+                passage.node_id,
+                passage.reason,
+                tuple((names[c], cells[c].text) for c in passage.node.tests[0].columns),
                 tuple((names[c], cells[c].text) for c in decided),
-                clause_of_step(passage, model.schema),
-                tuple((child, some / model.mass) for child, some in passage.goes if some),
+                make_step_clause(passage, model.schema),
+                tuple((child, some / model.mass) for child, some in passage.child_masses if some),
             )
         )
     tree, units = model.trees[number], model.tree_units(number)
@@ -180,9 +184,9 @@ def _with_path(model: Model, given: Row, way: _Way, number: int, found: Explanat
             leaf,
             mass / model.mass,
             float(tree.weight[leaf]),
-            said_by_tree(model, units[np.searchsorted(tree.leaves, leaf)]),
+            describe_tree_prediction(model, units[np.searchsorted(tree.leaves, leaf)]),
         )
         for leaf, mass in order
     )
-    rule = rule_of(model, number, leaves[0].node) if len(leaves) == 1 else ()
+    rule = make_rule_clauses(model, number, leaves[0].node) if len(leaves) == 1 else ()
     return replace(found, tree=number, path=tuple(steps), leaves=leaves, rule=rule)

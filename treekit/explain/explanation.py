@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from treekit.data.schema import Dtype, Label
 
 if TYPE_CHECKING:
-    from treekit.explain.decision_path import Why
+    from treekit.explain.decision_path import DecisionReason
     from treekit.rules.language import Language
 
 __all__ = [
@@ -79,14 +79,14 @@ class Explanation:
 
     def plain(self) -> dict[str, Any]:
         """Return dicts, lists, texts and numbers for JSON; infinities become None."""
-        plain: dict[str, Any] = _plain(self)
+        plain: dict[str, Any] = _to_json_value(self)
         return {"refused": self.refused, **plain}
 
     def lines(self, language: Language | None = None) -> Iterator[tuple[str, bool]]:
         """Return the lines of the text, and whether each is a heading."""
-        from treekit.explain.text import lines
+        from treekit.explain.text import format_lines
 
-        return lines(self, language)
+        return format_lines(self, language)
 
     def text(self, language: Language | None = None) -> str:
         """Return the explanation as text, in English by default."""
@@ -96,9 +96,9 @@ class Explanation:
         return self.text()
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     if is_dataclass(value):
-        own = {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+        own = {one.name: _to_json_value(getattr(value, one.name)) for one in fields(value)}
         if isinstance(value, Sums):
             own["numbers"] = {
                 "bias": value.number(value.bias),
@@ -107,7 +107,7 @@ def _plain(value: Any) -> Any:
             }
         return own
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+        return [_to_json_value(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -174,7 +174,7 @@ class Step:
     ----------
     node : int
     why : str
-        Reason of the decision; see `treekit.explain.decision_path.Why`.
+        Reason of the decision; see `treekit.explain.decision_path.DecisionReason`.
     asked : tuple of (str, str or None)
         Columns of the node's own test, and the row's cells.
     decided : tuple of (str, str or None)
@@ -187,7 +187,7 @@ class Step:
     """
 
     node: int
-    why: Why
+    why: DecisionReason
     asked: tuple[tuple[str, str | None], ...]
     decided: tuple[tuple[str, str | None], ...]
     clause: Clause | None

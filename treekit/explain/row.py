@@ -12,16 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.encoding import encode_rows
-from treekit.data.features import UNSEEN, level_codes
+from treekit.data.features import UNSEEN, encode_levels
 from treekit.data.schema import Schema, level_text
-from treekit.data.table import Table, make_table, near_names, objects, read_table
+from treekit.data.table import Table, make_object_array, make_table, read_table, suggest_names
 from treekit.errors import DataError
-from treekit.explain.contributions import Contributions, fineness
-from treekit.explain.decision_path import Passage, Question
+from treekit.explain.contributions import Contributions, compute_unit_factor
+from treekit.explain.decision_path import Passage, SplitTest
 from treekit.explain.explanation import Clause, Given, Said, Sums, Votes
-from treekit.model.links import values_of
-from treekit.model.model import least_cost
-from treekit.model.scoring import label_codes
+from treekit.model.links import convert_sums
+from treekit.model.model import predict_labels
+from treekit.model.scoring import compute_label_codes
 from treekit.model.tree import Split
 from treekit.rules.extract import rules
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from treekit.model.model import Model
 
 __all__ = [
-    "Row",
-    "clause_of",
-    "clause_of_step",
+    "ExplainedRow",
+    "count_votes",
+    "describe_contributions",
+    "describe_prediction",
+    "describe_tree_prediction",
+    "make_clause",
+    "make_rule_clauses",
+    "make_step_clause",
     "read_row",
-    "rule_of",
-    "said",
-    "said_by_tree",
-    "sums_of",
-    "votes_of",
-    "with_cells",
+    "replace_cells",
 ]
 
 
@@ -48,14 +48,14 @@ __all__ = [
 Integers = npt.NDArray[np.int64]
 
 
-def said(model: Model, sums: Integers) -> tuple[Said, ...]:
+def describe_prediction(model: Model, sums: Integers) -> tuple[Said, ...]:
     """Return the prediction for integer sums (values,), for each target."""
     schema = model.schema
-    values = values_of(model, sums[None])[0].tolist()
+    values = convert_sums(model, sums[None])[0].tolist()
     if schema.task == "regression":
         outputs = zip(schema.outputs, values, strict=True)
         return tuple(Said(output.name, value=value) for output, value in outputs)
-    codes = label_codes(model, sums[None])[0].tolist()
+    codes = compute_label_codes(model, sums[None])[0].tolist()
     blocks = itertools.pairwise(schema.blocks)
     return tuple(
         Said(
@@ -67,7 +67,7 @@ def said(model: Model, sums: Integers) -> tuple[Said, ...]:
     )
 
 
-def said_by_tree(model: Model, units: Integers) -> tuple[Said, ...]:
+def describe_tree_prediction(model: Model, units: Integers) -> tuple[Said, ...]:
     """Return the prediction of one tree, from integers (values,) of a row of mass 1.
 
     Empty for models that sum their trees.
@@ -80,14 +80,14 @@ def said_by_tree(model: Model, units: Integers) -> tuple[Said, ...]:
         return tuple(Said(o.name, value=v) for o, v in zip(schema.outputs, values, strict=True))
     found = []
     for output, (a, b) in zip(schema.outputs, itertools.pairwise(schema.blocks), strict=True):
-        code = int(least_cost(units[None, a:b], model.label_costs)[0])
+        code = int(predict_labels(units[None, a:b], model.label_costs)[0])
         shares = (units[a:b] / model.units_each).tolist()
         named = tuple(zip(output.classes, shares, strict=True))
         found.append(Said(output.name, output.classes[code], shares=named))
     return tuple(found)
 
 
-def votes_of(model: Model, by_tree: Integers) -> tuple[Votes, ...]:
+def count_votes(model: Model, by_tree: Integers) -> tuple[Votes, ...]:
     """Return the votes of the trees, from integers (trees, values).
 
     Empty for single trees, and for models that sum their trees.
@@ -103,26 +103,28 @@ def votes_of(model: Model, by_tree: Integers) -> tuple[Votes, ...]:
             quantiles = np.quantile(values, [0, 0.25, 0.5, 0.75, 1]).tolist()
             found.append(Votes(output.name, quantiles=tuple(quantiles)))
             continue
-        codes = least_cost(by_tree[:, a:b], model.label_costs)
+        codes = predict_labels(by_tree[:, a:b], model.label_costs)
         counts = np.bincount(codes, minlength=b - a).tolist()
         found.append(Votes(output.name, tuple(zip(output.classes, counts, strict=True))))
     return tuple(found)
 
 
-def sums_of(model: Model, shared: Contributions, names: Sequence[str]) -> tuple[Sums, ...]:
+def describe_contributions(
+    model: Model, contributions: Contributions, names: Sequence[str]
+) -> tuple[Sums, ...]:
     """Return the contributions to each value, with names and labels."""
     schema = model.schema
     votes = schema.task == "classification" and not model.margins
-    divisor = model.unit_total * fineness(model) if votes else model.divisor
+    divisor = model.unit_total * compute_unit_factor(model) if votes else model.divisor
     labels = [(o.name, label) for o in schema.outputs for label in (o.classes or (None,))]
     found = []
     for k, (target, label) in enumerate(labels):
-        columns = [(names[column], own[k]) for column, own in shared.by_column.items()]
+        columns = [(names[column], own[k]) for column, own in contributions.by_column.items()]
         columns.sort(key=lambda one: -abs(one[1]))
-        total = shared.bias[k] + sum(value for _, value in columns)
+        total = contributions.bias[k] + sum(value for _, value in columns)
         exponent = 0 if votes else model.exponent
         margin = model.margins or model.link != "identity"
-        of = (target, label, margin, shared.bias[k], total, divisor, exponent)
+        of = (target, label, margin, contributions.bias[k], total, divisor, exponent)
         found.append(Sums(*of, tuple(columns)))
     return tuple(found)
 
@@ -131,31 +133,31 @@ def sums_of(model: Model, shared: Contributions, names: Sequence[str]) -> tuple[
 # Conditions of nodes and rules as records with names.
 
 
-def clause_of_step(passage: Passage, schema: Schema) -> Clause | None:
+def make_step_clause(passage: Passage, schema: Schema) -> Clause | None:
     """Return the condition that holds on the branch taken.
 
     None if the row is split among all branches, and for rules, all of whose conditions hold.
     """
-    if passage.why in ("divided", "held"):
+    if passage.reason in ("divided", "held"):
         return None
-    question = passage.node.questions[max(passage.decided, 0)]
-    branch = passage.goes[0][0] - passage.node.children.start
-    if passage.why == "failed":
-        return clause_of(question, 1, schema)
+    question = passage.node.tests[max(passage.question_index, 0)]
+    branch = passage.child_masses[0][0] - passage.node.children.start
+    if passage.reason == "failed":
+        return make_clause(question, 1, schema)
     if passage.node.kind == Split.MISSING:
-        return _of_absence(question, branch, schema)
-    return clause_of(question, branch, schema)
+        return _make_missing_clause(question, branch, schema)
+    return make_clause(question, branch, schema)
 
 
-def _of_absence(question: Question, branch: int, schema: Schema) -> Clause:
+def _make_missing_clause(question: SplitTest, branch: int, schema: Schema) -> Clause:
     name = (schema.names[question.columns[0]],)
     return Clause(name, known=branch == 1, missing=branch == 0)
 
 
-def clause_of(question: Question, branch: int, schema: Schema) -> Clause:
+def make_clause(question: SplitTest, branch: int, schema: Schema) -> Clause:
     """Return the values for which a question sends a row to a branch."""
     names = tuple(schema.names[column] for column in question.columns)
-    missing = question.lost == branch
+    missing = question.missing_branch == branch
     if not question.weights:
         levels = schema.columns[question.columns[0]].levels
         fits = tuple(
@@ -168,7 +170,7 @@ def clause_of(question: Question, branch: int, schema: Schema) -> Clause:
     return Clause(names, weights, low, high, known=low < high, missing=missing)
 
 
-def rule_of(model: Model, tree: int, leaf: int) -> tuple[Clause, ...]:
+def make_rule_clauses(model: Model, tree: int, leaf: int) -> tuple[Clause, ...]:
     """Return the conditions of a leaf's rule, merged to one per column.
 
     Empty for rule lists, fractional instances, surrogates and oblique splits.
@@ -189,7 +191,7 @@ def rule_of(model: Model, tree: int, leaf: int) -> tuple[Clause, ...]:
 # ---------------------------------------------------------------- row
 
 
-class Row(NamedTuple):
+class ExplainedRow(NamedTuple):
     """A row to explain.
 
     Attributes
@@ -206,7 +208,7 @@ class Row(NamedTuple):
     cells: tuple[Given, ...]
 
 
-def read_row(model: Model, given: Any) -> Row:
+def read_row(model: Model, given: Any) -> ExplainedRow:
     """Read a row of any supported kind.
 
     Parameters
@@ -225,7 +227,7 @@ def read_row(model: Model, given: Any) -> Row:
     if hasattr(given, "to_dict") and getattr(given, "ndim", 2) == 1:  # a row of a dataframe
         given = {name: cell for name, cell in given.to_dict().items() if name in schema.names}
     if isinstance(given, Mapping) and not any(map(_is_column, given.values())):
-        table = _of_cells(model, given)
+        table = _make_row_table(model, given)
     else:
         if isinstance(given, np.ndarray) and given.ndim == 1 and given.dtype.names is None:
             given = given[None]
@@ -235,15 +237,15 @@ def read_row(model: Model, given: Any) -> Row:
     absent: set[str] = set()
     if table.named:
         absent = {name for name in schema.names if name not in table.names}
-        table = _with_absent(table, absent)
+        table = _add_absent_columns(table, absent)
     # Policies are applied below, because refused rows are explained as well.
     codes = encode_rows(table, schema, missing_marks=table.missing)[0].astype(np.float64)
     cells = []
     for place, (column, code) in enumerate(zip(schema.columns, codes.tolist(), strict=True)):
-        at = table.index(column.name) if table.named else place
+        at = table.find_column(column.name) if table.named else place
         state: Any = "missing" if math.isnan(code) else "known"
         nominal = column.kind == "nominal"
-        if nominal and level_codes(table, table.names[at], column.levels)[0] == UNSEEN:
+        if nominal and encode_levels(table, table.names[at], column.levels)[0] == UNSEEN:
             state = "unseen"
         if column.name in absent:
             state = "absent"
@@ -251,16 +253,16 @@ def read_row(model: Model, given: Any) -> Row:
         refused = model.missing == "error" if state != "known" else False
         refused |= model.unknown == "error" and state == "unseen"
         cells.append(Given(column.name, text, state, refused=refused))
-    return Row(table, codes.tolist(), tuple(cells))
+    return ExplainedRow(table, codes.tolist(), tuple(cells))
 
 
-def with_cells(row: Row, model: Model, texts: Mapping[int, str]) -> npt.NDArray[Any]:
+def replace_cells(row: ExplainedRow, model: Model, texts: Mapping[int, str]) -> npt.NDArray[Any]:
     """Return (1, features): the row with new texts in some columns, encoded as in a table."""
     cells, untyped = list(row.table.cells), set(row.table.untyped)
     for column, text in texts.items():
         name = model.schema.names[column]
-        at = row.table.index(name) if row.table.named else column
-        cells[at] = objects([text])
+        at = row.table.find_column(name) if row.table.named else column
+        cells[at] = make_object_array([text])
         if model.schema.columns[column].kind == "numeric":
             untyped.add(row.table.names[at])
     table = Table(
@@ -278,24 +280,24 @@ def _is_column(value: Any) -> bool:
     return not isinstance(value, str) and hasattr(value, "__len__")
 
 
-def _of_cells(model: Model, given: Mapping[Any, Any]) -> Table:
+def _make_row_table(model: Model, given: Mapping[Any, Any]) -> Table:
     schema = model.schema
     known = {*schema.names, *(output.name for output in schema.outputs)}
     for name in given:
         if name not in known:
-            hint = near_names(str(name), schema.names)
+            hint = suggest_names(str(name), schema.names)
             raise DataError(f"the model has no column {str(name)!r}; {hint}")
     names = [name for name in given if name in schema.names]
     if not names:
         first = schema.names[0]
         raise DataError(f"the row has no column of the model, such as {first!r}")
     untyped = all(isinstance(given[name], str) for name in names)
-    columns = [objects([given[name]]) for name in names]
+    columns = [make_object_array([given[name]]) for name in names]
     table = make_table(names, columns, untyped=untyped)
     return read_table(table, missing=schema.missing_marks)
 
 
-def _with_absent(table: Table, absent: set[str]) -> Table:
+def _add_absent_columns(table: Table, absent: set[str]) -> Table:
     if not absent:
         return table
     names = (*table.names, *sorted(absent))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from treekit.data.schema import Dtype
-from treekit.explain.contributions import figures_of, total_of
+from treekit.explain.contributions import format_contributions, format_total
 from treekit.explain.explanation import (
     Change,
     Changes,
@@ -22,33 +22,33 @@ from treekit.explain.explanation import (
     Step,
     Sums,
 )
-from treekit.rules.language import Language, language
-from treekit.rules.wording import label_text, name_text, numerals, quote
+from treekit.rules.language import Language, load_language
+from treekit.rules.wording import format_numbers, quote_label, quote_name, quote_text
 
 __all__ = [
-    "Words",
-    "lines",
-    "padded",
-    "width_of",
+    "ExplanationWords",
+    "format_lines",
+    "measure_width",
+    "pad_text",
 ]
 
 
 # ---------------------------------------------------------------- parts
 
-_COLUMNS = 12
+_MAX_COLUMNS = 12
 """Maximum number of contributions listed singly; the others are summed."""
-_NAMES = 12
-_WIDE = 56
+_MAX_NAMES = 12
+_MAX_ALIGNED_WIDTH = 56
 """Maximum width for alignment; the text after a longer condition is not aligned."""
-_STEPS = 60
-_LEAVES = 10
-_SINGLE = 3
+_MAX_STEPS = 60
+_MAX_LEAVES = 10
+_MAX_SINGLE_CHANGES = 3
 """Maximum number of single-column changes listed."""
 
 Lines = Iterator[tuple[str, bool]]
 
 
-def lines(found: Explanation, chosen: Language | None = None) -> Lines:
+def format_lines(found: Explanation, chosen: Language | None = None) -> Lines:
     """Yield the lines of the text, and whether each is a heading."""
     nominal = {
         name
@@ -56,24 +56,27 @@ def lines(found: Explanation, chosen: Language | None = None) -> Lines:
         if clause.levels is not None
         for name in clause.columns
     }
-    words = Words(chosen or language(), found.dtype, nominal)
+    words = ExplanationWords(chosen or load_language(), found.dtype, nominal)
     if found.refused:
-        yield words.say("refused"), True
+        yield words.get_phrase("refused"), True
         for cell in found.row:
             if cell.refused:
                 key = "refused_unseen" if cell.state == "unseen" else "refused_missing"
-                value = words.cell(cell.column, cell.text)
-                yield f"  {words.say(key, column=name_text(cell.column), value=value)}", False
+                value = words.format_cell(cell.column, cell.text)
+                yield (
+                    f"  {words.get_phrase(key, column=quote_name(cell.column), value=value)}",
+                    False,
+                )
         return
     for said in found.says:
-        yield words.answer(said), True
+        yield words.format_prediction(said), True
     parts = [
-        _path(found, words),
-        _rule(found, words),
-        _votes(found, words),
-        *(_sums(one, found.row, words) for one in _chosen(found)),
-        _changes(found.changes, words),
-        _cells(found, words),
+        _format_path(found, words),
+        _format_rule(found, words),
+        _format_votes(found, words),
+        *(_format_sums(one, found.row, words) for one in _select_sums(found)),
+        _format_changes(found.changes, words),
+        _format_unused_cells(found, words),
     ]
     for part in parts:
         part_lines = list(part)
@@ -82,219 +85,238 @@ def lines(found: Explanation, chosen: Language | None = None) -> Lines:
             yield from part_lines
 
 
-def _path(found: Explanation, words: Words) -> Lines:
+def _format_path(found: Explanation, words: ExplanationWords) -> Lines:
     if found.tree is None:
         return
     if found.trees > 1:
         number, all_trees = str(found.tree + 1), str(found.trees)
-        yield words.say("path_of", tree=number, trees=all_trees), True
+        yield words.get_phrase("path_of", tree=number, trees=all_trees), True
     else:
-        yield words.say("path"), True
+        yield words.get_phrase("path"), True
     if not found.path:
-        yield f"  {words.say('no_questions')}", False
+        yield f"  {words.get_phrase('no_questions')}", False
     rules = itertools.count(1)
-    rows = [_step(step, rules, words) for step in found.path[:_STEPS]]
-    widths = [width_of(left) for left, right in rows if right]
-    width = max((width for width in widths if width <= _WIDE), default=0)
+    rows = [_format_step(step, rules, words) for step in found.path[:_MAX_STEPS]]
+    widths = [measure_width(left) for left, right in rows if right]
+    width = max((width for width in widths if width <= _MAX_ALIGNED_WIDTH), default=0)
     digits = len(str(len(rows)))
-    parts = [sum(part for _, part in step.goes) for step in found.path[:_STEPS]]
+    parts = [sum(part for _, part in step.goes) for step in found.path[:_MAX_STEPS]]
     if min(parts, default=1.0) < 1.0:
         rows = [(f"{100 * p:5.3g}%  {a}", b) for p, (a, b) in zip(parts, rows, strict=True)]
         width += len("100.0%  ") - 1
     for place, (left, right) in enumerate(rows, 1):
-        text = f"{padded(left, width)}   {right}" if right else left
+        text = f"{pad_text(left, width)}   {right}" if right else left
         yield f"  {place:>{digits}}  {text}", False
-    if len(found.path) > _STEPS:
-        yield f"  {words.say('more', count=str(len(found.path) - _STEPS))}", False
-    yield from _leaves(found, words)
+    if len(found.path) > _MAX_STEPS:
+        yield f"  {words.get_phrase('more', count=str(len(found.path) - _MAX_STEPS))}", False
+    yield from _format_leaves(found, words)
 
 
-def _leaves(found: Explanation, words: Words) -> Lines:
-    for leaf in found.leaves[:_LEAVES]:
-        facts = [words.say("leaf", node=str(leaf.node))]
+def _format_leaves(found: Explanation, words: ExplanationWords) -> Lines:
+    for leaf in found.leaves[:_MAX_LEAVES]:
+        facts = [words.get_phrase("leaf", node=str(leaf.node))]
         if len(found.leaves) > 1:
-            facts.append(words.say("part", share=f"{100 * leaf.part:.3g}%"))
-        facts.append(words.say("support", support=f"{leaf.support:.6g}"))
+            facts.append(words.get_phrase("part", share=f"{100 * leaf.part:.3g}%"))
+        facts.append(words.get_phrase("support", support=f"{leaf.support:.6g}"))
         if len(found.leaves) > 1 or found.trees > 1:
-            facts += map(words.answer, leaf.says)
+            facts += map(words.format_prediction, leaf.says)
         yield f"  {', '.join(facts)}", False
-    if len(found.leaves) > _LEAVES:
-        yield f"  {words.say('more', count=str(len(found.leaves) - _LEAVES))}", False
+    if len(found.leaves) > _MAX_LEAVES:
+        yield f"  {words.get_phrase('more', count=str(len(found.leaves) - _MAX_LEAVES))}", False
 
 
-def _step(step: Step, rules: Iterator[int], words: Words) -> tuple[str, str]:
+def _format_step(step: Step, rules: Iterator[int], words: ExplanationWords) -> tuple[str, str]:
     """Return the condition at a node, and the reason."""
     number = str(next(rules)) if step.why in ("held", "failed") else ""
     if step.why == "held":
-        return words.say("held", rule=number), ""
+        return words.get_phrase("held", rule=number), ""
     if step.why == "divided":
-        text = words.say("divided", column=words.names([column for column, _ in step.decided]))
+        text = words.get_phrase(
+            "divided", column=words.format_names([column for column, _ in step.decided])
+        )
         return text, ", ".join(f"{node}: {100 * part:.3g}%" for node, part in step.goes)
-    condition = words.clause(step.clause) if step.clause else ""
-    value = ", ".join(words.cell(column, text) for column, text in step.decided)
+    condition = words.format_clause(step.clause) if step.clause else ""
+    value = ", ".join(words.format_cell(column, text) for column, text in step.decided)
     if len(step.decided) > 1:
         value = ", ".join(
-            f"{name_text(column)} = {words.cell(column, text)}" for column, text in step.decided
+            f"{quote_name(column)} = {words.format_cell(column, text)}"
+            for column, text in step.decided
         )
     if step.why == "failed":
         if step.decided[0][1] is None:
-            name = name_text(step.decided[0][0])
-            return words.say("failed_missing", rule=number, column=name), ""
-        return words.say("failed", rule=number, condition=condition, value=value), ""
+            name = quote_name(step.decided[0][0])
+            return words.get_phrase("failed_missing", rule=number, column=name), ""
+        return words.get_phrase("failed", rule=number, condition=condition, value=value), ""
     if step.why == "lost":
-        return condition, _lost(step, words)
+        return condition, _format_missing_step(step, words)
     if step.why == "surrogate":
         column, lost = step.asked[0]
         if lost is None:
-            return condition, words.say("instead_missing", column=name_text(column), value=value)
-        fields = {"column": name_text(column), "lost": words.cell(column, lost), "value": value}
-        return condition, words.say("instead_level", **fields)
+            return condition, words.get_phrase(
+                "instead_missing", column=quote_name(column), value=value
+            )
+        fields = {
+            "column": quote_name(column),
+            "lost": words.format_cell(column, lost),
+            "value": value,
+        }
+        return condition, words.get_phrase("instead_level", **fields)
     if step.clause is not None and not step.clause.known:
         return condition, ""
     key = "sum_is" if len(step.decided) > 1 else "it_is"
-    return condition, words.say(key, cells=value, value=value)
+    return condition, words.get_phrase(key, cells=value, value=value)
 
 
-def _lost(step: Step, words: Words) -> str:
+def _format_missing_step(step: Step, words: ExplanationWords) -> str:
     gone = [column for column, text in step.decided if text is None]
     if gone:
-        return words.say("lost_missing", column=words.names(gone))
+        return words.get_phrase("lost_missing", column=words.format_names(gone))
     column, text = step.decided[0]
-    return words.say("lost_level", column=name_text(column), value=words.cell(column, text))
+    return words.get_phrase(
+        "lost_level", column=quote_name(column), value=words.format_cell(column, text)
+    )
 
 
-def _rule(found: Explanation, words: Words) -> Lines:
+def _format_rule(found: Explanation, words: ExplanationWords) -> Lines:
     if found.tree is None or not found.rule:
         return
-    yield words.say("rule"), True
+    yield words.get_phrase("rule"), True
     for clause in found.rule:
-        yield f"  {words.clause(clause)}", False
+        yield f"  {words.format_clause(clause)}", False
 
 
-def _votes(found: Explanation, words: Words) -> Lines:
+def _format_votes(found: Explanation, words: ExplanationWords) -> Lines:
     for votes in found.votes:
         key = "numbers" if votes.quantiles else "votes"
         key += "_of" if len(found.says) > 1 else ""
-        yield words.say(key, target=name_text(votes.target)), True
+        yield words.get_phrase(key, target=quote_name(votes.target)), True
         if votes.quantiles:
             names = ("least", "lower", "middle", "upper", "most")
             texts = {n: f"{q:.6g}" for n, q in zip(names, votes.quantiles, strict=True)}
-            yield f"  {words.say('quantiles', **texts)}", False
+            yield f"  {words.get_phrase('quantiles', **texts)}", False
         counts = sorted(votes.trees, key=lambda one: -one[1])
-        yield from _table([(label_text(label), str(count)) for label, count in counts if count])
+        yield from _format_table(
+            [(quote_label(label), str(count)) for label, count in counts if count]
+        )
 
 
-def _chosen(found: Explanation) -> Iterator[Sums]:
+def _select_sums(found: Explanation) -> Iterator[Sums]:
     """Yield the sums to show: of the predicted class, but for two margins that of the second."""
     for said in found.says:
         own = [one for one in found.sums if one.target == said.target]
         if len(own) == 2 and own[0].margin:
             yield own[1]
         else:
-            yield from (one for one in own if _same(one, said))
+            yield from (one for one in own if _is_same_label(one, said))
 
 
-def _same(one: Sums, said: Said) -> bool:
-    return one.label == said.label
+def _is_same_label(one: Sums, prediction: Said) -> bool:
+    return one.label == prediction.label
 
 
-def _sums(one: Sums, row: Sequence[Given], words: Words) -> Lines:
-    fields = {"target": name_text(one.target)}
+def _format_sums(one: Sums, row: Sequence[Given], words: ExplanationWords) -> Lines:
+    fields = {"target": quote_name(one.target)}
     key = "adds_before_link" if one.margin else "adds_number"
     if one.label is not None:
         key = "adds_margin" if one.margin else "adds_probability"
-        fields["label"] = label_text(one.label)
-    yield words.say(key, **fields), True
-    cells = {cell.column: words.cell(cell.column, cell.text) for cell in row}
+        fields["label"] = quote_label(one.label)
+    yield words.get_phrase(key, **fields), True
+    cells = {cell.column: words.format_cell(cell.column, cell.text) for cell in row}
     nonzero = [(name, units) for name, units in one.columns if units]
-    shown, others = nonzero[:_COLUMNS], nonzero[_COLUMNS:]
-    names = [words.say("on_average"), *(name_text(name) for name, _ in shown)]
+    shown, others = nonzero[:_MAX_COLUMNS], nonzero[_MAX_COLUMNS:]
+    names = [words.get_phrase("on_average"), *(quote_name(name) for name, _ in shown)]
     values = ["", *(cells[name] for name, _ in shown)]
     parts = [one.bias, *(units for _, units in shown)]
     if others:
-        names.append(words.say("other_columns", count=str(len(others))))
+        names.append(words.get_phrase("other_columns", count=str(len(others))))
         values.append("")
         parts.append(sum(units for _, units in others))
-    figures = figures_of(one, parts)
-    total = total_of(one, parts)
+    figures = format_contributions(one, parts)
+    total = format_total(one, parts)
     rows = zip(names, figures, values, strict=True)
-    yield from _table([*rows, (words.say("together"), total, "")], right=1)
+    yield from _format_table([*rows, (words.get_phrase("together"), total, "")], right=1)
 
 
-def _changes(changes: Changes | None, words: Words) -> Lines:
+def _format_changes(changes: Changes | None, words: ExplanationWords) -> Lines:
     if changes is None:
         return
     if changes.wish:
-        fields = {"target": name_text(changes.target), "wish": words.wish(changes.wish)}
-        yield words.say("change_to", **fields), True
+        fields = {"target": quote_name(changes.target), "wish": words.format_wish(changes.wish)}
+        yield words.get_phrase("change_to", **fields), True
     else:
-        yield words.say("change"), True
+        yield words.get_phrase("change"), True
     if changes.met:
-        yield f"  {words.say('met')}", False
+        yield f"  {words.get_phrase('met')}", False
         return
     listed = [("", change) for change in changes.single[:1]]
-    listed += [(words.say("or"), change) for change in changes.single[1:_SINGLE]]
+    listed += [(words.get_phrase("or"), change) for change in changes.single[1:_MAX_SINGLE_CHANGES]]
     if changes.pair is not None:
         key = "both" if changes.single else "both_only"
-        listed.append((words.say(key), changes.pair))
-    yield from _table(
-        [(_change(change, words, before), _then(change, words)) for before, change in listed], gap=3
+        listed.append((words.get_phrase(key), changes.pair))
+    yield from _format_table(
+        [
+            (_format_change(change, words, before), _format_new_prediction(change, words))
+            for before, change in listed
+        ],
+        gap=3,
     )
     if not listed and changes.complete and not changes.apart:
-        count = words.say("one" if changes.most == 1 else "two")
-        yield f"  {words.say('none', count=count)}", False
+        count = words.get_phrase("one" if changes.most == 1 else "two")
+        yield f"  {words.get_phrase('none', count=count)}", False
     if changes.apart:
-        yield f"  {words.say('apart', count=str(changes.apart))}", False
+        yield f"  {words.get_phrase('apart', count=str(changes.apart))}", False
     if not changes.complete:
-        yield f"  {words.say('incomplete')}", False
+        yield f"  {words.get_phrase('incomplete')}", False
 
 
-def _change(change: Change, words: Words, before: str) -> str:
+def _format_change(change: Change, words: ExplanationWords, before: str) -> str:
     cells = (
-        words.say(
+        words.get_phrase(
             "set",
-            column=name_text(cell.column),
-            before=words.cell(cell.column, cell.before),
-            after=words.cell(cell.column, cell.after),
+            column=quote_name(cell.column),
+            before=words.format_cell(cell.column, cell.before),
+            after=words.format_cell(cell.column, cell.after),
         )
         for cell in change.cells
     )
-    return f"{before}{': ' if len(change.cells) > 1 else ' ' if before else ''}" + words.say(
+    return f"{before}{': ' if len(change.cells) > 1 else ' ' if before else ''}" + words.get_phrase(
         "and"
     ).join(cells)
 
 
-def _then(change: Change, words: Words) -> str:
-    return words.say("then", answer=words.say("and").join(map(words.answer, change.says)))
+def _format_new_prediction(change: Change, words: ExplanationWords) -> str:
+    return words.get_phrase(
+        "then", answer=words.get_phrase("and").join(map(words.format_prediction, change.says))
+    )
 
 
-def _cells(found: Explanation, words: Words) -> Lines:
+def _format_unused_cells(found: Explanation, words: ExplanationWords) -> Lines:
     """Yield the missing and the unused columns."""
     gone = [cell.column for cell in found.row if cell.state in ("missing", "absent")]
     unseen = [cell for cell in found.row if cell.state == "unseen"]
     if gone or unseen:
-        yield words.say("missing"), True
+        yield words.get_phrase("missing"), True
         if gone:
-            yield f"  {words.names(gone)}", False
+            yield f"  {words.format_names(gone)}", False
         for cell in unseen:
-            fields = {"column": name_text(cell.column), "value": words.cell("", cell.text)}
-            yield f"  {words.say('unseen', **fields)}", False
+            fields = {"column": quote_name(cell.column), "value": words.format_cell("", cell.text)}
+            yield f"  {words.get_phrase('unseen', **fields)}", False
     idle = [cell.column for cell in found.row if cell.state == "known" and not cell.asked]
     if idle:
-        yield words.say("not_asked"), True
-        more = str(len(idle) - _NAMES)
-        behind = " " + words.say("more", count=more) if len(idle) > _NAMES else ""
-        yield f"  {words.names(idle[:_NAMES])}{behind}", False
+        yield words.get_phrase("not_asked"), True
+        more = str(len(idle) - _MAX_NAMES)
+        behind = " " + words.get_phrase("more", count=more) if len(idle) > _MAX_NAMES else ""
+        yield f"  {words.format_names(idle[:_MAX_NAMES])}{behind}", False
 
 
-def _table(rows: Sequence[Sequence[str]], *, right: int = -1, gap: int = 2) -> Lines:
+def _format_table(rows: Sequence[Sequence[str]], *, right: int = -1, gap: int = 2) -> Lines:
     """Yield rows of aligned cells; the column `right` is right-aligned."""
     if not rows:
         return
-    widths = [max(map(width_of, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(measure_width, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [
-            " " * (width - width_of(cell)) + cell if place == right else padded(cell, width)
+            " " * (width - measure_width(cell)) + cell if place == right else pad_text(cell, width)
             for place, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         yield f"  {(' ' * gap).join(cells).rstrip()}", False
@@ -303,14 +325,14 @@ def _table(rows: Sequence[Sequence[str]], *, right: int = -1, gap: int = 2) -> L
 # ---------------------------------------------------------------- phrases
 # Wording of conditions, cells and predictions.
 
-_LEVELS = 6
+_MAX_LEVELS = 6
 """Maximum number of categories of a set listed."""
 
 
-_RANGE = re.compile(r"[<>]=? -?[0-9.]+(e[-+]?[0-9]+)?")
+_RANGE_PATTERN = re.compile(r"[<>]=? -?[0-9.]+(e[-+]?[0-9]+)?")
 
 
-class Words:
+class ExplanationWords:
     """Wording of an explanation.
 
     Parameters
@@ -325,73 +347,75 @@ class Words:
     def __init__(self, language: Language, dtype: Dtype, nominal: set[str]) -> None:
         self.language, self._dtype, self._nominal = language, dtype, nominal
 
-    def say(self, key: str, **fields: str) -> str:
+    def get_phrase(self, key: str, **fields: str) -> str:
         """Return a phrase of the catalogue."""
         return self.language.say(f"explain_{key}", **fields)
 
-    def cell(self, column: str, text: str | None) -> str:
+    def format_cell(self, column: str, text: str | None) -> str:
         """Format a cell; categories are quoted."""
         if text is None:
-            return self.say("gone")
-        return quote(text) if column in self._nominal or not _is_number(text) else text
+            return self.get_phrase("gone")
+        return quote_text(text) if column in self._nominal or not _is_number(text) else text
 
-    def wish(self, wish: str) -> str:
+    def format_wish(self, wish: str) -> str:
         """Format a wish: a range unchanged, a label like other labels."""
-        return wish if _RANGE.fullmatch(wish) else name_text(wish)
+        return wish if _RANGE_PATTERN.fullmatch(wish) else quote_name(wish)
 
-    def names(self, columns: Sequence[str]) -> str:
+    def format_names(self, columns: Sequence[str]) -> str:
         """Join column names."""
-        return ", ".join(map(name_text, columns))
+        return ", ".join(map(quote_name, columns))
 
-    def clause(self, clause: Clause) -> str:
+    def format_clause(self, clause: Clause) -> str:
         """Format a condition."""
-        name = self._left(clause)
+        name = self._format_left_side(clause)
         if not clause.known:
-            return self.say("is_missing" if clause.missing else "impossible", name=name)
+            return self.get_phrase("is_missing" if clause.missing else "impossible", name=name)
         if clause.levels is not None:
-            text = self._set(name, clause.levels)
+            text = self._format_levels(name, clause.levels)
         else:
-            text = self._interval(clause, name)
+            text = self._format_interval(clause, name)
         if clause.missing:
-            return self.say("or_missing", condition=text)
+            return self.get_phrase("or_missing", condition=text)
         return text
 
-    def _left(self, clause: Clause) -> str:
-        names = list(map(name_text, clause.columns))
+    def _format_left_side(self, clause: Clause) -> str:
+        names = list(map(quote_name, clause.columns))
         if not clause.weights:
             return names[0]
-        weights = numerals(np.array(clause.weights), self._dtype)
+        weights = format_numbers(np.array(clause.weights), self._dtype)
         return " + ".join(f"{w} * {n}" for w, n in zip(weights, names, strict=True))
 
-    def _interval(self, clause: Clause, name: str) -> str:
+    def _format_interval(self, clause: Clause, name: str) -> str:
         # Sums and their thresholds are doubles.
         dtype: Dtype = "float64" if clause.weights else self._dtype
         low, high = (
-            numerals(np.array([end]), dtype)[0] if math.isfinite(end) else ""
+            format_numbers(np.array([end]), dtype)[0] if math.isfinite(end) else ""
             for end in (clause.low, clause.high)
         )
         if low and high:
-            return self.say("between", low=low, name=name, high=high)
+            return self.get_phrase("between", low=low, name=name, high=high)
         if low or high:
             return f"{name} > {low}" if low else f"{name} <= {high}"
-        return self.say("is_known", name=name)
+        return self.get_phrase("is_known", name=name)
 
-    def _set(self, name: str, levels: Sequence[str]) -> str:
+    def _format_levels(self, name: str, levels: Sequence[str]) -> str:
         if len(levels) == 1:
-            return self.say("is", name=name, level=quote(levels[0]))
-        text = ", ".join(map(quote, levels[:_LEVELS]))
-        if len(levels) > _LEVELS:
-            text += " " + self.say("more", count=str(len(levels) - _LEVELS))
-        return self.say("one_of", name=name, levels="{" + text + "}")
+            return self.get_phrase("is", name=name, level=quote_text(levels[0]))
+        text = ", ".join(map(quote_text, levels[:_MAX_LEVELS]))
+        if len(levels) > _MAX_LEVELS:
+            text += " " + self.get_phrase("more", count=str(len(levels) - _MAX_LEVELS))
+        return self.get_phrase("one_of", name=name, levels="{" + text + "}")
 
-    def answer(self, said: Said) -> str:
+    def format_prediction(self, prediction: Said) -> str:
         """Format the prediction for one target."""
-        target = name_text(said.target)
-        if said.label is None:
-            return self.say("number", target=target, value=repr(said.value).removesuffix(".0"))
-        label = label_text(said.label)
-        shares = [share for other, share in said.shares if other == said.label]
-        return self.say("label", target=target, label=label, share=_share(shares[0]))
+        target = quote_name(prediction.target)
+        if prediction.label is None:
+            return self.get_phrase(
+                "number", target=target, value=repr(prediction.value).removesuffix(".0")
+            )
+        label = quote_label(prediction.label)
+        shares = [share for other, share in prediction.shares if other == prediction.label]
+        return self.get_phrase("label", target=target, label=label, share=_format_share(shares[0]))
 
 
 def _is_number(text: str) -> bool:
@@ -402,16 +426,16 @@ def _is_number(text: str) -> bool:
     return text.isprintable()
 
 
-def _share(share: float) -> str:
+def _format_share(share: float) -> str:
     """Format a probability to four decimals."""
     return f"{share:.4f}"
 
 
-def padded(text: str, width: int) -> str:
+def pad_text(text: str, width: int) -> str:
     """Pad a text with blanks; wide East Asian characters take two columns."""
-    return text + " " * max(width - width_of(text), 0)
+    return text + " " * max(width - measure_width(text), 0)
 
 
-def width_of(text: str) -> int:
+def measure_width(text: str) -> int:
     """Return the number of terminal columns that a text takes."""
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)

@@ -18,9 +18,9 @@ from typing import Any
 
 from treekit import registry
 from treekit.contracts import Exporter
-from treekit.discovery import FOREIGN, cause, isolated
+from treekit.discovery import FOREIGN_ERRORS, call_isolated, describe_error
 from treekit.errors import ExportError, PluginError, TreekitError
-from treekit.model.model import Model, model_of
+from treekit.model.model import Model, as_model
 
 __all__ = [
     "contents_of",
@@ -74,23 +74,23 @@ def export(model: Any, target: str | Exporter, path: str | Path, **settings: Any
     """
     from treekit.settings import resolve
 
-    model = model_of(model)
+    model = as_model(model)
 
     if isinstance(target, Exporter):
         exporter = target
     else:
-        from treekit.export.languages import target_named
+        from treekit.export.languages import find_exporter
 
-        exporter = target_named(target, settings)
+        exporter = find_exporter(target, settings)
     values = resolve(exporter.settings, settings, f"exporter {exporter.name!r}")
-    folder, name = _place(Path(path), exporter)
+    folder, name = _split_main_path(Path(path), exporter)
     above = next((part for part in (folder, *folder.parents) if os.path.lexists(part)), None)
     if above is not None and above.is_file():
         raise ExportError(f"cannot write {str(path)!r}: {str(above)!r} is not a folder")
     return write_files(folder, contents_of(exporter, model, name, values))
 
 
-def _place(path: Path, exporter: Exporter) -> tuple[Path, str]:
+def _split_main_path(path: Path, exporter: Exporter) -> tuple[Path, str]:
     """Return the folder and the stem of the main file."""
     within = exporter.suffix.startswith("/")
     if within and path.name == exporter.suffix[1:]:
@@ -102,7 +102,9 @@ def _place(path: Path, exporter: Exporter) -> tuple[Path, str]:
         begun = ".".join(parts[:end])
         if name.endswith(begun) and name != begun:
             return path.parent, name.removesuffix(begun)
-    if not name or any(name.lower().endswith(ending.lower()) for ending in _endings(exporter)):
+    if not name or any(
+        name.lower().endswith(ending.lower()) for ending in _list_suffixes(exporter)
+    ):
         raise ExportError(
             f"{str(path)!r} cannot be a model folder of the target {exporter.name!r}: "
             "give a folder name without the suffix of a file"
@@ -113,7 +115,7 @@ def _place(path: Path, exporter: Exporter) -> tuple[Path, str]:
     return path.parent, name
 
 
-def _endings(exporter: Exporter) -> set[str]:
+def _list_suffixes(exporter: Exporter) -> set[str]:
     """Return the suffixes of all exporters; a file of another target must not have one."""
     from treekit import registry
 
@@ -146,7 +148,7 @@ def write_files(folder: Path, contents: Mapping[str, bytes]) -> list[Path]:
         for parent in dict.fromkeys([folder, *(place.parent for place in places)]):
             made += _make_folder(parent)
         for draft, content in zip(drafts, contents.values(), strict=True):
-            _write_new(draft, content)
+            _write_new_file(draft, content)
         for draft, place in reversed(list(zip(drafts, places, strict=True))):
             draft.replace(place)
         made.clear()
@@ -169,7 +171,7 @@ def _make_folder(folder: Path) -> list[Path]:
     return missing
 
 
-def _write_new(path: Path, content: bytes) -> None:
+def _write_new_file(path: Path, content: bytes) -> None:
     with path.open("xb") as stream:
         stream.write(content)
         stream.flush()
@@ -180,7 +182,7 @@ def _write_new(path: Path, content: bytes) -> None:
 # ---------------------------------------------------------------- contents
 # The files returned by an exporter are checked before any is written.
 
-_NOTHING = "; nothing was written"
+_NOTHING_WRITTEN = "; nothing was written"
 
 
 def contents_of(
@@ -203,21 +205,21 @@ def contents_of(
     # Arrays of a model are read-only; its settings and provenance are not, so copy them.
     lent = replace(model, settings=deepcopy(model.settings), provenance=deepcopy(model.provenance))
     try:
-        made = isolated(who, exporter.export, lent, name, **settings)
+        made = call_isolated(who, exporter.export, lent, name, **settings)
         if not isinstance(made, Mapping):
             raise TypeError(f"export returned a {type(made).__name__}, not a mapping of files")
         contents = dict(made)
     except TreekitError:
         raise
-    except FOREIGN as error:
-        raise PluginError(f"{who} failed with {cause(error)}{_NOTHING}") from error
-    problem = _problem(contents, name + exporter.suffix)
+    except FOREIGN_ERRORS as error:
+        raise PluginError(f"{who} failed with {describe_error(error)}{_NOTHING_WRITTEN}") from error
+    problem = _find_problem(contents, name + exporter.suffix)
     if problem:
-        raise PluginError(f"{who} {problem}{_NOTHING}")
+        raise PluginError(f"{who} {problem}{_NOTHING_WRITTEN}")
     return contents
 
 
-def _problem(contents: Mapping[Any, Any], main: str) -> str:
+def _find_problem(contents: Mapping[Any, Any], main: str) -> str:
     """Return the problem of the files as the end of a sentence, or ""."""
     seen: dict[str, str] = {}
     folder = main.partition("/")[0] if "/" in main else ""

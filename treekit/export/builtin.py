@@ -11,7 +11,7 @@ from typing import Any
 from treekit import registry
 from treekit.contracts import Exporter, Setting
 from treekit.errors import ExportError
-from treekit.export.languages import TEMPLATES, known_languages
+from treekit.export.languages import TEMPLATES_SETTING, load_known_languages
 from treekit.export.onnx import ONNX_SETTINGS
 from treekit.export.sql.settings import SQL_SETTINGS
 from treekit.export.triton import TRITON_SETTINGS, TRITON_SUFFIX
@@ -21,7 +21,7 @@ from treekit.rules import RULES_SETTINGS
 
 __all__ = ["treekit_exporters"]
 
-_FORM = Setting(
+_FORM_SETTING = Setting(
     "form",
     "auto",
     "nested if/else, or tables and a short loop; auto: if/else up to 2,000 nodes",
@@ -50,37 +50,37 @@ _C_SETTINGS = (
 )
 
 
-def _onnx(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
+def _export_onnx(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
     from treekit.export.onnx import export_onnx
 
     return export_onnx(model, name, **settings)
 
 
-def _triton(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
+def _export_triton(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
     from treekit.export.triton import export_triton
 
     return export_triton(model, name, **settings)
 
 
-def _c(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
+def _export_c(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
     from treekit.export.c import export_c
 
     return export_c(model, name, **settings)
 
 
-def _python(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
+def _export_python(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
     from treekit.export.python import export_python
 
     return export_python(model, name, **settings)
 
 
-def _rules(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
+def _export_rules(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
     from treekit.rules import export_rules
 
     return export_rules(model, name, **settings)
 
 
-def _sql(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
+def _export_sql(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
     try:
         import sqlglot  # noqa: F401
     except ImportError:
@@ -96,13 +96,31 @@ def _sql(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
 def treekit_exporters() -> list[Exporter]:
     """Return the built-in exporters."""
     own = [
-        Exporter("onnx", ".onnx", _onnx, ONNX_SETTINGS, "one graph for every ONNX runtime"),
+        Exporter("onnx", ".onnx", _export_onnx, ONNX_SETTINGS, "one graph for every ONNX runtime"),
         Exporter(
-            "triton", TRITON_SUFFIX, _triton, TRITON_SETTINGS, "a model folder for NVIDIA Triton"
+            "triton",
+            TRITON_SUFFIX,
+            _export_triton,
+            TRITON_SETTINGS,
+            "a model folder for NVIDIA Triton",
         ),
-        Exporter("c", ".c", _c, (*_C_SETTINGS, TEMPLATES), "C99 source and header, no libraries"),
-        Exporter("python", ".py", _python, (_FORM, TEMPLATES), "one file, standard library only"),
-        Exporter("sql", ".sql", _sql, SQL_SETTINGS, "a query for SQLite, DuckDB or PostgreSQL"),
-        Exporter("rules", ".rules.txt", _rules, RULES_SETTINGS, "human-readable rules"),
+        Exporter(
+            "c",
+            ".c",
+            _export_c,
+            (*_C_SETTINGS, TEMPLATES_SETTING),
+            "C99 source and header, no libraries",
+        ),
+        Exporter(
+            "python",
+            ".py",
+            _export_python,
+            (_FORM_SETTING, TEMPLATES_SETTING),
+            "one file, standard library only",
+        ),
+        Exporter(
+            "sql", ".sql", _export_sql, SQL_SETTINGS, "a query for SQLite, DuckDB or PostgreSQL"
+        ),
+        Exporter("rules", ".rules.txt", _export_rules, RULES_SETTINGS, "human-readable rules"),
     ]
-    return own + known_languages({exporter.name for exporter in own}, registry.leave_out)
+    return own + load_known_languages({exporter.name for exporter in own}, registry.leave_out)

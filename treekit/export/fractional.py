@@ -17,19 +17,19 @@ import numpy.typing as npt
 from treekit.errors import ExportError
 from treekit.export.lowering import LeafTable
 from treekit.export.nested_tests import Form
-from treekit.model.concatenated import join
+from treekit.model.concatenated import concatenate_trees
 from treekit.model.derived_features import DerivedColumns
-from treekit.model.fixed_point import double_threshold, mass_bounds
+from treekit.model.fixed_point import compute_mass_bounds, to_double_threshold
 from treekit.model.model import Model
 from treekit.model.tree import Split
 
 __all__ = [
     "DividedTable",
-    "divided_form",
-    "divided_table",
+    "build_fractional_table",
+    "choose_fractional_form",
 ]
 
-_MOST = 2**31 - 1
+_MAX_ENTRIES = 2**31 - 1
 _LE, _LEVELS, _MISSING = 0, 2, 3
 
 
@@ -68,7 +68,7 @@ class DividedTable:
     deepest: int
 
 
-def divided_form(wanted: str) -> tuple[Form, str]:
+def choose_fractional_form(wanted: str) -> tuple[Form, str]:
     """Return the form, always "table", and its reason.
 
     Nested tests send a row down a single path, so they cannot express fractional instances.
@@ -81,7 +81,9 @@ def divided_form(wanted: str) -> tuple[Form, str]:
     return "table", "rows divide where a value is missing"
 
 
-def divided_table(model: Model, leaves: LeafTable, derived: DerivedColumns) -> DividedTable:
+def build_fractional_table(
+    model: Model, leaves: LeafTable, derived: DerivedColumns
+) -> DividedTable:
     """Build one table of the nodes of all trees.
 
     Raises
@@ -89,12 +91,14 @@ def divided_table(model: Model, leaves: LeafTable, derived: DerivedColumns) -> D
     ExportError
         If the number of nodes or of category branches exceeds 32 bits.
     """
-    nodes, roots = join(model.trees)
+    nodes, roots = concatenate_trees(model.trees)
     is_leaf = nodes.kind == Split.LEAF
     asks_derived = derived.column >= 0
     feature = np.where(asks_derived, model.schema.n_features + derived.column, nodes.feature)
-    if max(4 * (int(feature.max()) + 1), len(nodes.level_branch), nodes.n_nodes) > _MOST:
-        raise ExportError(f"the model needs more than {_MOST} table entries: train fewer trees")
+    if max(4 * (int(feature.max()) + 1), len(nodes.level_branch), nodes.n_nodes) > _MAX_ENTRIES:
+        raise ExportError(
+            f"the model needs more than {_MAX_ENTRIES} table entries: train fewer trees"
+        )
     kind = np.full(nodes.n_nodes, _LE)
     kind[nodes.kind == Split.MISSING] = _MISSING
     asks_levels = (nodes.kind == Split.SUBSET) | (nodes.kind == Split.MULTIWAY)
@@ -103,11 +107,11 @@ def divided_table(model: Model, leaves: LeafTable, derived: DerivedColumns) -> D
     value = np.zeros(nodes.n_nodes)
     at = (nodes.kind == Split.THRESHOLD) & ~asks_derived
     t = nodes.threshold[at]
-    value[at] = double_threshold(t) if model.schema.dtype == "float32" else t
-    value[asks_levels] = nodes.level_start[:-1][asks_levels]
+    value[at] = to_double_threshold(t) if model.schema.dtype == "float32" else t
+    value[asks_levels] = nodes.level_offsets[:-1][asks_levels]
     child = nodes.first_child.astype(np.int64)
     child[is_leaf] = -1 - leaves.row
-    bounds = np.concatenate([mass_bounds(tree) for tree in model.trees])
+    bounds = np.concatenate([compute_mass_bounds(tree) for tree in model.trees])
     return DividedTable(
         value=value,
         question=np.where(is_leaf, -1, 4 * feature.astype(np.int64) + kind),

@@ -22,49 +22,49 @@ from treekit.errors import ExportError, PluginError, SettingError
 from treekit.export.literals import Code, Language, identifier
 from treekit.export.render import (
     TEMPLATES_VARIABLE,
+    list_shipped_folders,
+    list_template_folders,
+    list_variable_folders,
     render_from,
     require_folder,
-    shipped_folders,
-    template_folders,
-    variable_folders,
 )
 from treekit.export.template_values import ABILITIES, needs, template_values
 from treekit.model.model import Model
 from treekit.record_checks import KINDS, check_record
 
 __all__ = [
-    "PROFILE",
-    "TEMPLATES",
+    "PROFILE_FILE",
+    "TEMPLATES_SETTING",
     "LanguageExport",
     "Profile",
     "TextSetting",
     "Verify",
-    "folder_of_languages",
-    "known_languages",
+    "find_exporter",
+    "find_languages_folder",
     "language_exporter",
-    "languages",
+    "load_known_languages",
+    "load_languages",
     "read_profile",
     "require_abilities",
-    "target_named",
 ]
 
 
 # ---------------------------------------------------------------- languages
 
-TEMPLATES = Setting("templates", "", "folder whose templates replace the shipped ones")
-_FORM = Setting(
+TEMPLATES_SETTING = Setting("templates", "", "folder whose templates replace the shipped ones")
+_FORM_SETTING = Setting(
     "form",
     "auto",
     "nested if/else, or tables and a short loop; auto: if/else for small models",
     choices=("auto", "if_else", "table"),
 )
-_ACCEPTED = {
+_NAME_PATTERNS = {
     "identifier": r"[A-Za-z_][A-Za-z0-9_]*",
     "dotted": r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*",
 }
 
 
-Complain = Callable[[str], None]
+FaultCallback = Callable[[str], None]
 """Callback that reports a fault of a folder, given as a sentence."""
 
 
@@ -82,10 +82,10 @@ class LanguageExport:
     profile: Profile
     folder: Path
 
-    def folders(self, templates: str = "") -> list[Path]:
+    def list_folders(self, templates: str = "") -> list[Path]:
         """Return the folders in which templates are looked up, in order."""
-        own = folder_of_languages(templates, self.profile.name) if templates else ""
-        found = template_folders(own)
+        own = find_languages_folder(templates, self.profile.name) if templates else ""
+        found = list_template_folders(own)
         return found if self.folder in found else [*found, self.folder]
 
     def __call__(
@@ -100,17 +100,17 @@ class LanguageExport:
             *(model, stem, profile.literals, profile.forms, form), leaf_nodes=profile.leaf_nodes
         )
         for name, setting in profile.settings.items():
-            values[name] = self._text(name, given.get(name, setting.default))
-        folders = self.folders(templates)
+            values[name] = self._check_name(name, given.get(name, setting.default))
+        folders = self.list_folders(templates)
         return {
             f"{stem}{ending}": render_from(folders, f"{profile.name}/{file}", **values)
             for ending, file in profile.files.items()
         }
 
-    def _text(self, name: str, text: str) -> Code:
+    def _check_name(self, name: str, text: str) -> Code:
         """Check the value of a profile setting, which is a name in the language."""
         accepts, reserved = self.profile.settings[name].accepts, self.profile.literals.reserved
-        if text and not re.fullmatch(_ACCEPTED[accepts], text, re.ASCII):
+        if text and not re.fullmatch(_NAME_PATTERNS[accepts], text, re.ASCII):
             raise ExportError(f"{name}={text!r} is not a valid {accepts} of {self.profile.name}")
         if taken := [word for word in text.split(".") if word in reserved]:
             raise ExportError(
@@ -153,82 +153,82 @@ def language_exporter(folder: str | Path) -> Exporter:
     profile = read_profile(folder)
     if unknown := sorted(set(profile.abilities) - set(ABILITIES)):
         raise ExportError(
-            f"{str(folder / PROFILE)!r}: unknown ability {unknown[0]!r}; "
+            f"{str(folder / PROFILE_FILE)!r}: unknown ability {unknown[0]!r}; "
             f"known: {', '.join(ABILITIES)}"
         )
     own = tuple(
         Setting(name, setting.default, setting.help) for name, setting in profile.settings.items()
     )
-    form = (_FORM,) * ("if_else" in profile.forms)
-    settings = (*form, *own, TEMPLATES)
+    form = (_FORM_SETTING,) * ("if_else" in profile.forms)
+    settings = (*form, *own, TEMPLATES_SETTING)
     export = LanguageExport(profile, folder.parent)
     return Exporter(profile.name, profile.suffix, export, settings, profile.summary)
 
 
-def languages(folder: str | Path, complain: Complain | None = None) -> list[Exporter]:
+def load_languages(folder: str | Path, report: FaultCallback | None = None) -> list[Exporter]:
     """Make the exporters of all languages in a folder: one for each ``NAME/language.toml``.
 
     Parameters
     ----------
     folder : str or Path
-    complain : callable, optional
+    report : callable, optional
         Called with a message for each invalid language, which is left out.
 
     Raises
     ------
     ExportError
-        If a language is invalid and `complain` is not given.
+        If a language is invalid and `report` is not given.
     """
     found = []
-    for path in sorted(Path(folder).glob(f"*/{PROFILE}")):
+    for path in sorted(Path(folder).glob(f"*/{PROFILE_FILE}")):
         try:
-            found.append(_checked(language_exporter(path.parent), path))
+            found.append(_check_exporter(language_exporter(path.parent), path))
         except ExportError as error:
-            if complain is None:
+            if report is None:
                 raise
-            complain(str(error))
+            report(str(error))
     return found
 
 
-def known_languages(taken: Collection[str], complain: Complain) -> list[Exporter]:
+def load_known_languages(taken: Collection[str], report: FaultCallback) -> list[Exporter]:
     """Make the exporters of the languages in ``TREEKIT_TEMPLATES`` and of the shipped ones.
 
     Parameters
     ----------
     taken : collection of str
         Names of other exporters, which no language may have.
-    complain : callable
+    report : callable
         Called with a message for each fault in the user's folders.  A shipped language with
         the name of an invalid one is left out, too: the user asked for another.
     """
     found: dict[str, Exporter] = {}
     faulty: set[str] = set()
 
-    def tell(what: str) -> None:
-        complain(f"{TEMPLATES_VARIABLE}: {what}")
+    def report_fault(what: str) -> None:
+        report(f"{TEMPLATES_VARIABLE}: {what}")
 
-    for folder in variable_folders():
+    for folder in list_variable_folders():
         try:
             require_folder(folder, TEMPLATES_VARIABLE)
         except ExportError as error:
-            complain(str(error))
+            report(str(error))
             continue
-        offered = {exporter.name: exporter for exporter in languages(folder, tell)}
+        offered = {exporter.name: exporter for exporter in load_languages(folder, report_fault)}
         for name in sorted(taken & offered.keys()):
-            path = str(folder / name / PROFILE)
-            tell(f"{path!r}: {name!r} is the name of a built-in target; rename the folder")
+            path = str(folder / name / PROFILE_FILE)
+            report_fault(f"{path!r}: {name!r} is the name of a built-in target; rename the folder")
             del offered[name]
-        held = {path.parent.name for path in folder.glob(f"*/{PROFILE}")}
+        held = {path.parent.name for path in folder.glob(f"*/{PROFILE_FILE}")}
         faulty |= held - offered.keys() - found.keys()
         found |= {n: e for n, e in offered.items() if n not in found.keys() | faulty}
-    for folder in shipped_folders():
-        for exporter in languages(folder):
+    for folder in list_shipped_folders():
+        for exporter in load_languages(folder):
             if exporter.name not in found.keys() | faulty:
                 found[exporter.name] = exporter
     return list(found.values())
 
 
-def _checked(exporter: Exporter, path: Path) -> Exporter:
+def _check_exporter(exporter: Exporter, path: Path) -> Exporter:
     try:
         check_record(exporter, KINDS["exporter"])
     except PluginError as error:
@@ -236,7 +236,7 @@ def _checked(exporter: Exporter, path: Path) -> Exporter:
     return exporter
 
 
-def folder_of_languages(templates: str | Path, target: str = "") -> Path:
+def find_languages_folder(templates: str | Path, target: str = "") -> Path:
     """Return `templates`, or its parent if `templates` is itself a language folder.
 
     Parameters
@@ -253,11 +253,11 @@ def folder_of_languages(templates: str | Path, target: str = "") -> Path:
     require_folder(templates)
     folder = Path(templates)
     name = folder.resolve().name
-    itself = (folder / PROFILE).is_file() and target in ("", name)
+    itself = (folder / PROFILE_FILE).is_file() and target in ("", name)
     return folder.resolve().parent if itself else folder
 
 
-def target_named(target: str, settings: Mapping[str, Any]) -> Exporter:
+def find_exporter(target: str, settings: Mapping[str, Any]) -> Exporter:
     """Find an exporter by name, first in the folder of the setting ``templates``.
 
     Raises
@@ -270,13 +270,15 @@ def target_named(target: str, settings: Mapping[str, Any]) -> Exporter:
     templates = settings.get("templates", "")
     if not isinstance(templates, str) or not templates:
         return registry.exporter(target)
-    folder = folder_of_languages(templates, target)
-    if identifier(target, "") == target and (folder / target / PROFILE).is_file():
+    folder = find_languages_folder(templates, target)
+    if identifier(target, "") == target and (folder / target / PROFILE_FILE).is_file():
         return language_exporter(folder / target)
     try:
         return registry.exporter(target)
     except SettingError as error:
-        raise SettingError(f"{error}; the folder {templates!r} has no {target}/{PROFILE}") from None
+        raise SettingError(
+            f"{error}; the folder {templates!r} has no {target}/{PROFILE_FILE}"
+        ) from None
 
 
 # ---------------------------------------------------------------- profile
@@ -298,7 +300,7 @@ def target_named(target: str, settings: Mapping[str, Any]) -> Exporter:
 #
 # Missing keys have the defaults of the records below.
 
-PROFILE = "language.toml"
+PROFILE_FILE = "language.toml"
 
 
 @dataclass(frozen=True)
@@ -399,7 +401,7 @@ def read_profile(folder: Path) -> Profile:
     ExportError
         If it is missing, not TOML, or has an unknown key or a value of the wrong type.
     """
-    path = folder / PROFILE
+    path = folder / PROFILE_FILE
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:  # not UTF-8, not TOML, too nested
@@ -407,7 +409,7 @@ def read_profile(folder: Path) -> Profile:
     literals = table.get("literals")
     if isinstance(literals, dict) and "limits" in table:
         table["literals"] = literals | {"limits": table.pop("limits")}
-    profile: Profile = _record(Profile, {"name": folder.name} | table, path, "")
+    profile: Profile = _build_record(Profile, {"name": folder.name} | table, path, "")
     _check_choices(profile, path)
     return profile
 
@@ -422,54 +424,60 @@ def _check_choices(profile: Profile, path: Path) -> None:
         ("settings.accepts", accepts, {"identifier", "dotted"}),
     ):
         if other := sorted(values - known):
-            raise _fault(path, where, f"{other[0]!r}; expected one of {', '.join(sorted(known))}")
+            raise _make_error(
+                path, where, f"{other[0]!r}; expected one of {', '.join(sorted(known))}"
+            )
     own = {"form", "templates", "model", "target", "path"}
     if taken := sorted(own & set(profile.settings)):
-        raise _fault(path, f"settings.{taken[0]}", "a built-in setting; rename it")
+        raise _make_error(path, f"settings.{taken[0]}", "a built-in setting; rename it")
     if "table" not in profile.forms or not profile.files:
-        raise _fault(path, "form 'table' or files", "missing")
+        raise _make_error(path, "form 'table' or files", "missing")
     if profile.suffix != next(iter(profile.files)):
-        raise _fault(path, "suffix", f"{profile.suffix!r}, not the suffix of the first file")
+        raise _make_error(path, "suffix", f"{profile.suffix!r}, not the suffix of the first file")
 
 
-def _record(kind: type[Any], told: Any, path: Path, where: str) -> Any:
+def _build_record(kind: type[Any], table: Any, path: Path, where: str) -> Any:
     """Build a record of the dataclass `kind` from a TOML table; check the types of its fields."""
-    if not isinstance(told, dict):
-        raise _fault(path, where, f"{told!r}; expected a table")
-    hints = _hints(cast(Any, kind))
-    if unknown := sorted(set(told) - set(hints)):
+    if not isinstance(table, dict):
+        raise _make_error(path, where, f"{table!r}; expected a table")
+    hints = _get_field_types(cast(Any, kind))
+    if unknown := sorted(set(table) - set(hints)):
         known = ", ".join(hints)
-        raise _fault(path, where + unknown[0], f"unknown; known here: {known}")
+        raise _make_error(path, where + unknown[0], f"unknown; known here: {known}")
     for each in fields(kind):
         required = each.default is MISSING and each.default_factory is MISSING
-        if required and each.name not in told:
-            raise _fault(path, where + each.name, "missing")
-    return kind(**{n: _value(hints[n], value, path, where + n) for n, value in told.items()})
+        if required and each.name not in table:
+            raise _make_error(path, where + each.name, "missing")
+    return kind(
+        **{n: _convert_value(hints[n], value, path, where + n) for n, value in table.items()}
+    )
 
 
 @cache
-def _hints(kind: Any) -> dict[str, Any]:
+def _get_field_types(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-def _value(hint: Any, told: Any, path: Path, where: str) -> Any:
+def _convert_value(hint: Any, value: Any, path: Path, where: str) -> Any:
     """Convert a TOML value to the type `hint`."""
     origin, arguments = get_origin(hint), get_args(hint)
     if isinstance(hint, type) and hasattr(hint, "__dataclass_fields__"):
-        return _record(hint, told, path, f"{where}.")
+        return _build_record(hint, value, path, f"{where}.")
     if type(None) in arguments:
-        return _value(arguments[0], told, path, where)
-    if origin in (tuple, frozenset) and isinstance(told, list):
-        return origin(_value(arguments[0], one, path, where) for one in told)
-    if origin is Mapping and isinstance(told, dict):
-        return {n: _value(arguments[1], one, path, f"{where}.{n}") for n, one in told.items()}
-    if origin not in (None, tuple, frozenset, Mapping) and told in arguments:  # Literal
-        return told
-    if isinstance(hint, type) and type(told) is hint:
-        return told
+        return _convert_value(arguments[0], value, path, where)
+    if origin in (tuple, frozenset) and isinstance(value, list):
+        return origin(_convert_value(arguments[0], one, path, where) for one in value)
+    if origin is Mapping and isinstance(value, dict):
+        return {
+            n: _convert_value(arguments[1], one, path, f"{where}.{n}") for n, one in value.items()
+        }
+    if origin not in (None, tuple, frozenset, Mapping) and value in arguments:  # Literal
+        return value
+    if isinstance(hint, type) and type(value) is hint:
+        return value
     wanted = f"one of {', '.join(map(repr, arguments))}" if arguments else hint.__name__
-    raise _fault(path, where, f"{told!r}; expected {wanted}")
+    raise _make_error(path, where, f"{value!r}; expected {wanted}")
 
 
-def _fault(path: Path, where: str, what: str) -> ExportError:
+def _make_error(path: Path, where: str, what: str) -> ExportError:
     return ExportError(f"{str(path)!r}: {where.rstrip('.')} is {what}")

@@ -31,10 +31,10 @@ __all__ = [
     "Texts",
     "byte_literal",
     "float_literal",
+    "format_lines",
     "hex_literal",
     "identifier",
     "identifiers",
-    "lines",
     "string_literal",
     "string_literals",
 ]
@@ -61,10 +61,10 @@ class Code(Markup):
     __slots__ = ()
 
 
-_LONGEST_C_LITERAL = 4000  # C99 5.2.4.1 promises 4095 characters
+_MAX_C_LITERAL = 4000  # C99 5.2.4.1 promises 4095 characters
 # Octal escapes have at most three digits: unlike \x they cannot swallow the
 # next character.  ? is escaped because ??/ and its kin are trigraphs.
-_C_BYTES = tuple(
+_C_BYTE_ESCAPES = tuple(
     chr(byte) if 32 <= byte < 127 and chr(byte) not in "\"'\\?" else f"\\{byte:03o}"
     for byte in range(256)
 )
@@ -78,7 +78,7 @@ def string_literal(text: str, style: StringStyle) -> Code:
     ExportError
         If the language cannot express the string (C: a NUL, or half a surrogate pair).
     """
-    return Code(_STYLES[style](str(text)))
+    return Code(_QUOTE_FUNCTIONS[style](str(text)))
 
 
 def string_literals(texts: Iterable[str], style: StringStyle) -> list[Code]:
@@ -86,41 +86,43 @@ def string_literals(texts: Iterable[str], style: StringStyle) -> list[Code]:
     return [string_literal(text, style) for text in texts]
 
 
-def _c_string(text: str) -> str:
+def _quote_c_string(text: str) -> str:
     if "\0" in text:
         raise ExportError(f"{text[:80]!r} contains a NUL, which ends a string in C: rename it")
     try:
         encoded = text.encode("utf-8")
     except UnicodeEncodeError:
         raise ExportError(f"{text[:80]!r} is not valid Unicode text: rename it") from None
-    if len(encoded) <= _LONGEST_C_LITERAL:
-        return '"' + "".join(map(_C_BYTES.__getitem__, encoded)) + '"'
+    if len(encoded) <= _MAX_C_LITERAL:
+        return '"' + "".join(map(_C_BYTE_ESCAPES.__getitem__, encoded)) + '"'
     rows = [encoded[i : i + 16] for i in range(0, len(encoded), 16)]
-    body = ",\n".join(", ".join(f"'{_C_BYTES[byte]}'" for byte in row) for row in rows)
+    body = ",\n".join(", ".join(f"'{_C_BYTE_ESCAPES[byte]}'" for byte in row) for row in rows)
     return "(const char[]){\n" + body + ", 0}"
 
 
-_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _-.,:;=+()")
+_PLAIN_CHARACTERS = frozenset(
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _-.,:;=+()"
+)
 """Characters without a special meaning in the strings of any language."""
 
 
-def _byte_string(text: str) -> str:
+def _quote_byte_string(text: str) -> str:
     try:
         encoded = text.encode("utf-8")
     except UnicodeEncodeError:
         raise ExportError(f"{text[:80]!r} is not valid Unicode text: rename it") from None
-    body = (chr(byte) if chr(byte) in _PLAIN else f"\\x{byte:02x}" for byte in encoded)
+    body = (chr(byte) if chr(byte) in _PLAIN_CHARACTERS else f"\\x{byte:02x}" for byte in encoded)
     return '"' + "".join(body) + '"'
 
 
-def _json_string(text: str) -> str:
+def _quote_json_string(text: str) -> str:
     units = text.encode("utf-16-be", "surrogatepass")
     codes = (units[i] << 8 | units[i + 1] for i in range(0, len(units), 2))
-    body = (chr(code) if chr(code) in _PLAIN else f"\\u{code:04x}" for code in codes)
+    body = (chr(code) if chr(code) in _PLAIN_CHARACTERS else f"\\u{code:04x}" for code in codes)
     return '"' + "".join(body) + '"'
 
 
-def _python_string(text: str) -> str:
+def _quote_python_string(text: str) -> str:
     """Write a literal like `ascii`, in double quotes unless that takes more escapes."""
     body = ascii(text)[1:-1]
     if ascii(text)[0] == '"':  # contains single quotes but no double quotes
@@ -130,40 +132,40 @@ def _python_string(text: str) -> str:
     return f"'{body}'" if doubled.count("\\") > body.count("\\") else f'"{doubled}"'
 
 
-def _java_string(text: str) -> str:
+def _quote_java_string(text: str) -> str:
     units = text.encode("utf-16-be", "surrogatepass")
     codes = (units[i] << 8 | units[i + 1] for i in range(0, len(units), 2))
-    return '"' + "".join(map(_java_unit, codes)) + '"'
+    return '"' + "".join(map(_escape_java_unit, codes)) + '"'
 
 
-def _java_unit(code: int) -> str:
-    if chr(code) in _PLAIN:
+def _escape_java_unit(code: int) -> str:
+    if chr(code) in _PLAIN_CHARACTERS:
         return chr(code)
     return f"\\{code:03o}" if code < 256 else f"\\u{code:04x}"
 
 
-def _rust_string(text: str) -> str:
+def _quote_rust_string(text: str) -> str:
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise ExportError(f"{text[:80]!r} is not valid Unicode text: rename it")
-    body = (c if c in _PLAIN else f"\\u{{{ord(c):x}}}" for c in text)
+    body = (c if c in _PLAIN_CHARACTERS else f"\\u{{{ord(c):x}}}" for c in text)
     return '"' + "".join(body) + '"'
 
 
-_STYLES: dict[StringStyle, Callable[[str], str]] = {
-    "bytes": _byte_string,
-    "c": _c_string,
-    "java": _java_string,
-    "json": _json_string,
-    "python": _python_string,
-    "rust": _rust_string,
+_QUOTE_FUNCTIONS: dict[StringStyle, Callable[[str], str]] = {
+    "bytes": _quote_byte_string,
+    "c": _quote_c_string,
+    "java": _quote_java_string,
+    "json": _quote_json_string,
+    "python": _quote_python_string,
+    "rust": _quote_rust_string,
 }
 
-_BYTES = tuple(chr(b) if chr(b) in _PLAIN else f"\\x{b:02x}" for b in range(256))
+_BYTE_ESCAPES = tuple(chr(b) if chr(b) in _PLAIN_CHARACTERS else f"\\x{b:02x}" for b in range(256))
 
 
 def byte_literal(content: bytes) -> Code:
     """Write bytes as the body of a ``bytes`` literal, quotes included."""
-    return Code('"' + "".join(map(_BYTES.__getitem__, content)) + '"')
+    return Code('"' + "".join(map(_BYTE_ESCAPES.__getitem__, content)) + '"')
 
 
 def float_literal(number: float) -> Code:
@@ -176,7 +178,7 @@ def hex_literal(number: float) -> Code:
     return Code(float(number).hex())
 
 
-def lines(numbers: npt.NDArray[Any], separator: str = ", ", per_line: int = 8) -> Code:
+def format_lines(numbers: npt.NDArray[Any], separator: str = ", ", per_line: int = 8) -> Code:
     """Write an array of integers or finite doubles, `per_line` on each line."""
     texts = list(map(repr, numbers.tolist()))
     rows = [separator.join(texts[i : i + per_line]) for i in range(0, len(texts), per_line)]
@@ -316,13 +318,13 @@ class Language:
             numbers = np.zeros(1, numbers.dtype)
         if numbers.dtype.kind == "f" and self.floats == "hex":
             texts = map(float.hex, numbers.tolist())
-            return _joined(list(texts), self.per_line)
-        return lines(numbers, per_line=self.per_line)
+            return _join_lines(list(texts), self.per_line)
+        return format_lines(numbers, per_line=self.per_line)
 
     def wide_array(self, numbers: npt.NDArray[Any]) -> Code:
         """Write the elements of an array of 64-bit integers with the suffix of the language."""
         texts = [f"{number}{self.wide_suffix}" for number in numbers.tolist() or [0]]
-        return _joined(texts, self.per_line)
+        return _join_lines(texts, self.per_line)
 
     def name(self, text: str, fallback: str) -> Code:
         """Make an identifier similar to `text` that is not a reserved word."""
@@ -337,7 +339,7 @@ class Language:
         return identifiers(names, self.column)
 
 
-def _joined(texts: list[str], per_line: int) -> Code:
+def _join_lines(texts: list[str], per_line: int) -> Code:
     rows = [texts[i : i + per_line] for i in range(0, len(texts), per_line)]
     return Code(",\n".join(", ".join(row) for row in rows))
 
@@ -352,9 +354,9 @@ def _joined(texts: list[str], per_line: int) -> Code:
 
 NumberType = Literal["f64", "i32", "i64", "u32"]
 _DTYPES: dict[NumberType, str] = {"f64": "<f8", "i32": "<i4", "i64": "<i8", "u32": "<u4"}
-_SMALL = 64
+_MIN_PACKED_LENGTH = 64
 """Arrays of up to this length are always written as literals."""
-_WHOLE = 24
+_PIECE_MULTIPLE = 24
 """Packed pieces are multiples of this many bytes, so that no number or base64 group is split."""
 
 
@@ -364,7 +366,7 @@ class Tables:
 
     language: Language
     elements: int = 0
-    packable: int = 0
+    packed_bytes: int = 0
 
     def __call__(self, numbers: npt.NDArray[Any], number_type: NumberType | None = None) -> Array:
         """Make an array; integers are 32-bit unless `number_type` is given.
@@ -379,19 +381,19 @@ class Tables:
             kind, numbers = "f64", numbers.astype(np.float64)
         if kind == "u32" and not self.language.unsigned:
             kind, numbers = "i32", numbers.astype(np.uint32).view(np.int32)
-        if kind == "i32" and len(numbers) and not -(2**31) <= _extent(numbers) < 2**31:
+        if kind == "i32" and len(numbers) and not -(2**31) <= _compute_extent(numbers) < 2**31:
             raise ExportError("the model needs more than 2**31 table entries: train fewer trees")
         made = np.ascontiguousarray(numbers, dtype=_DTYPES[kind])
         self.elements += len(made)
-        self.packable += made.nbytes
-        if self.packable > (most := self.language.limits.table_bytes) and self.language.packed:
+        self.packed_bytes += made.nbytes
+        if self.packed_bytes > (most := self.language.limits.table_bytes) and self.language.packed:
             raise ExportError(
                 f"the tables of the model exceed {most} bytes, the limit of this target: "
                 "train fewer or smaller trees, or export to another target"
             )
         return Array(made, kind, self)
 
-    def texts(self, texts: Iterable[str]) -> Texts:
+    def make_texts(self, texts: Iterable[str]) -> Texts:
         """Make a table of texts; packed texts have an array of lengths."""
         made = Texts(list(texts), self)
         if made.form == "packed":
@@ -421,7 +423,7 @@ class Array:
         """Form to write: ``elements`` or ``packed``."""
         language, many = self.tables.language, self.tables.elements
         packs = language.packed and many > language.limits.elements
-        return Code("packed" if packs and len(self.numbers) > _SMALL else "elements")
+        return Code("packed" if packs and len(self.numbers) > _MIN_PACKED_LENGTH else "elements")
 
     @property
     def length(self) -> int:
@@ -441,7 +443,7 @@ class Array:
         """Numbers in each literal of `packed` except the last."""
         limit = self.tables.language.limits.literal
         raw = limit * 3 // 4 if self.tables.language.packed == "base64" else limit
-        return max(raw // _WHOLE, 1) * _WHOLE // self.numbers.itemsize
+        return max(raw // _PIECE_MULTIPLE, 1) * _PIECE_MULTIPLE // self.numbers.itemsize
 
     @cached_property
     def packed(self) -> list[Code]:
@@ -458,7 +460,7 @@ class Array:
         return str(self.elements)
 
 
-def _extent(numbers: npt.NDArray[Any]) -> int:
+def _compute_extent(numbers: npt.NDArray[Any]) -> int:
     """Return the bound of an array to compare with the range of a signed type.
 
     Negative numbers count as ``-number - 1``.

@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import ExportError
-from treekit.model.derived_features import DerivedColumns, derive
-from treekit.model.fixed_point import double_threshold
+from treekit.model.derived_features import DerivedColumns, make_derived_columns
+from treekit.model.fixed_point import to_double_threshold
 from treekit.model.model import Model
 from treekit.model.tree import MAX_DEPTH, Split, Tree
 
@@ -31,10 +31,10 @@ __all__ = [
     "LoweredTree",
     "NodeTable",
     "Step",
+    "compute_double_thresholds",
     "leaf_table",
     "lower",
     "node_table",
-    "plain_thresholds",
     "require_depth",
     "set_words",
 ]
@@ -42,7 +42,7 @@ __all__ = [
 
 # ---------------------------------------------------------------- lower
 
-_MOST_NODES = 2**31 - 1
+_MAX_NODES = 2**31 - 1
 
 
 class Step(IntEnum):
@@ -140,7 +140,7 @@ def lower(model: Model, derived: DerivedColumns | None = None) -> tuple[LoweredT
             "(missing='fractional'): export to another target, or train with "
             "missing='direction'"
         )
-    columns = (derive(model) if derived is None else derived).column
+    columns = (make_derived_columns(model) if derived is None else derived).column
     ends = np.cumsum([tree.n_nodes for tree in model.trees])
     return tuple(
         _lower_tree(tree, int(offset), columns[end - tree.n_nodes : end], model.schema.n_features)
@@ -169,14 +169,14 @@ def _lower_tree(
     asks_derived = column >= 0
     inner = tree.kind != Split.LEAF
     bound = tree.n_leaves + int((tree.n_children[inner].astype(np.int64) - 1).sum())
-    if bound > _MOST_NODES:
-        raise ExportError(f"a tree has more than {_MOST_NODES} binary nodes: set max_depth")
+    if bound > _MAX_NODES:
+        raise ExportError(f"a tree has more than {_MAX_NODES} binary nodes: set max_depth")
     kind, source, no, set_start, set_codes, depth = lower_nodes(
         np.where(asks_derived, np.uint8(Split.THRESHOLD), tree.kind),
         tree.first_child,
         tree.n_children,
         tree.missing,
-        tree.level_start,
+        tree.level_offsets,
         tree.level_branch,
         bound,
     )
@@ -201,7 +201,7 @@ def _lower_tree(
 # ---------------------------------------------------------------- tables
 # Flat tables, traversed by a short loop in any language and for any depth.
 
-_MOST = 2**31 - 1
+_MAX_ENTRIES = 2**31 - 1
 _LE_MISSING_NO, _LE_MISSING_YES, _IN, _MISSING = range(4)
 
 
@@ -258,7 +258,7 @@ class NodeTable:
     set_codes: npt.NDArray[np.int64]
 
 
-def plain_thresholds(tree: LoweredTree, schema: Schema) -> npt.NDArray[np.float64]:
+def compute_double_thresholds(tree: LoweredTree, schema: Schema) -> npt.NDArray[np.float64]:
     """Return thresholds (m,) for unrounded inputs in double; 0 for other nodes.
 
     Tests of derived columns have 0, too.
@@ -266,7 +266,7 @@ def plain_thresholds(tree: LoweredTree, schema: Schema) -> npt.NDArray[np.float6
     result = np.zeros(tree.n_nodes)
     at = (tree.kind == Step.LE) & (tree.feature < schema.n_features)
     t = tree.threshold[at]
-    result[at] = double_threshold(t) if schema.dtype == "float32" else t
+    result[at] = to_double_threshold(t) if schema.dtype == "float32" else t
     return result
 
 
@@ -299,33 +299,35 @@ def node_table(trees: tuple[LoweredTree, ...], leaves: LeafTable, schema: Schema
     sizes = np.array([np.count_nonzero(mask) for mask in inner], dtype=np.int64)
     starts = np.cumsum(sizes) - sizes
     columns = max(int(tree.feature.max()) for tree in trees) + 1
-    if max(int(sizes.sum()), len(leaves.vectors), 4 * columns) > _MOST:
-        raise ExportError(f"the model needs more than {_MOST} table entries: train fewer trees")
+    if max(int(sizes.sum()), len(leaves.vectors), 4 * columns) > _MAX_ENTRIES:
+        raise ExportError(
+            f"the model needs more than {_MAX_ENTRIES} table entries: train fewer trees"
+        )
     code = [
         np.where(mask, start - 1 + np.cumsum(mask), -1 - leaves.row[tree.leaf])
         for mask, start, tree in zip(inner, starts, trees, strict=True)
     ]
 
-    def of_inner(arrays: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    def gather_inner(arrays: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
         return np.concatenate([a[mask] for a, mask in zip(arrays, inner, strict=True)])
 
-    kinds = of_inner(map(_questions, trees))
-    value = of_inner(plain_thresholds(tree, schema) for tree in trees)
+    kinds = gather_inner(map(_encode_tests, trees))
+    value = gather_inner(compute_double_thresholds(tree, schema) for tree in trees)
     is_set = kinds == _IN
     value[is_set] = np.arange(np.count_nonzero(is_set))
     lengths = np.concatenate([np.diff(tree.set_start)[tree.kind == Step.IN] for tree in trees])
     return NodeTable(
         value=value,
-        question=4 * of_inner(tree.feature.astype(np.int64) for tree in trees) + kinds,
-        yes=of_inner(c[tree.yes] for c, tree in zip(code, trees, strict=True)),
-        no=of_inner(c[tree.no] for c, tree in zip(code, trees, strict=True)),
+        question=4 * gather_inner(tree.feature.astype(np.int64) for tree in trees) + kinds,
+        yes=gather_inner(c[tree.yes] for c, tree in zip(code, trees, strict=True)),
+        no=gather_inner(c[tree.no] for c, tree in zip(code, trees, strict=True)),
         root=np.array([c[0] for c in code], dtype=np.int64),
         set_start=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         set_codes=np.concatenate([tree.set_codes for tree in trees]).astype(np.int64),
     )
 
 
-def _questions(tree: LoweredTree) -> npt.NDArray[np.int64]:
+def _encode_tests(tree: LoweredTree) -> npt.NDArray[np.int64]:
     by_step = np.array([0, _LE_MISSING_NO, _IN, _MISSING])
     missing_yes = (tree.kind == Step.LE) & tree.missing_yes
     return np.where(missing_yes, _LE_MISSING_YES, by_step[tree.kind])

@@ -12,32 +12,38 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.export.literals import Code, float_literal
-from treekit.export.lowering import LeafTable, LoweredTree, Step, plain_thresholds, set_words
+from treekit.export.lowering import (
+    LeafTable,
+    LoweredTree,
+    Step,
+    compute_double_thresholds,
+    set_words,
+)
 from treekit.model.derived_features import DerivedColumns
 
 __all__ = [
-    "AS_ASKED",
-    "SMALL",
+    "FORM_REASON",
+    "MAX_IF_ELSE_NODES",
     "Form",
     "Line",
     "SourceFunction",
     "SourceLine",
     "Term",
     "choose_form",
-    "inline_terms",
-    "nested",
-    "source_functions",
-    "with_sets",
-    "words",
+    "describe_derived_column",
+    "list_inline_terms",
+    "replace_large_sets",
+    "split_into_functions",
+    "write_source_functions",
 ]
 
 
 # ---------------------------------------------------------------- nesting
 
 Form = Literal["if_else", "table"]
-AS_ASKED = "as the setting form asks"
+FORM_REASON = "as the setting form asks"
 """Reason of a form that the user set."""
-SMALL = 2000
+MAX_IF_ELSE_NODES = 2000
 """Maximum number of nodes that `choose_form` writes as if/else."""
 
 
@@ -58,12 +64,12 @@ class Line(NamedTuple):
     at: int
 
 
-def choose_form(wanted: str, n_nodes: int, most: int = SMALL) -> tuple[Form, str]:
+def choose_form(wanted: str, n_nodes: int, most: int = MAX_IF_ELSE_NODES) -> tuple[Form, str]:
     """Choose the form of the source; return the form and the reason in words."""
     if wanted == "if_else":
-        return "if_else", AS_ASKED
+        return "if_else", FORM_REASON
     if wanted == "table":
-        return "table", AS_ASKED
+        return "table", FORM_REASON
     if n_nodes <= most:
         return "if_else", f"the model has {n_nodes} nodes, and up to {most} can be read as tests"
     return (
@@ -72,7 +78,9 @@ def choose_form(wanted: str, n_nodes: int, most: int = SMALL) -> tuple[Form, str
     )
 
 
-def nested(tree: LoweredTree, deepest: int, most: int | None = None) -> list[list[Line]]:
+def split_into_functions(
+    tree: LoweredTree, deepest: int, most: int | None = None
+) -> list[list[Line]]:
     """Split a tree into functions of nested tests; function 0 is the root.
 
     Subtrees at depth `deepest` become separate functions.  If a function would have more than
@@ -84,7 +92,7 @@ def nested(tree: LoweredTree, deepest: int, most: int | None = None) -> list[lis
     while roots:
         made: list[Line] = []
         root = roots.popleft()
-        own = None if most is None else _nearest(tree, root, most)
+        own = None if most is None else _find_nearest_tests(tree, root, most)
         todo = [("node", 0, root)]
         while todo:
             op, depth, at = todo.pop()
@@ -107,7 +115,7 @@ def nested(tree: LoweredTree, deepest: int, most: int | None = None) -> list[lis
     return functions
 
 
-def _nearest(tree: LoweredTree, root: int, most: int) -> set[int]:
+def _find_nearest_tests(tree: LoweredTree, root: int, most: int) -> set[int]:
     """Find the `most` tests of a subtree that are nearest to its root."""
     found: set[int] = set()
     todo = deque([root])
@@ -124,33 +132,37 @@ def _nearest(tree: LoweredTree, root: int, most: int) -> set[int]:
 Term = tuple[Code, Code]
 """Identifier of a column and its weight."""
 
-_INLINE = 8  # terms of a sum that is written inline: readable, and not too deep for parsers
-_SHOWN = 8  # tests, and categories of a set, listed in a comment
+_MAX_INLINE_TERMS = (
+    8  # terms of a sum that is written inline: readable, and not too deep for parsers
+)
+_MAX_SHOWN = 8  # tests, and categories of a set, listed in a comment
 
 
-def inline_terms(
+def list_inline_terms(
     derived: DerivedColumns, number: int, columns: Sequence[Code]
 ) -> list[Term] | None:
     """Return the terms of a derived column that is a single short sum, else None."""
     first = int(derived.test_start[number])
     count = int(derived.term_start[first + 1] - derived.term_start[first])
-    alone = derived.test_start[number + 1] == first + 1 and not _one_sided(derived, first)
-    return _terms(derived, first, columns) if alone and 0 < count <= _INLINE else None
+    alone = derived.test_start[number + 1] == first + 1 and not _is_one_sided(derived, first)
+    return (
+        _list_terms(derived, first, columns) if alone and 0 < count <= _MAX_INLINE_TERMS else None
+    )
 
 
-def words(derived: DerivedColumns, number: int, columns: Sequence[Code]) -> Code:
+def describe_derived_column(derived: DerivedColumns, number: int, columns: Sequence[Code]) -> Code:
     """Describe when a derived column takes branch 0, for a comment in the source.
 
     The text contains identifiers only, no raw names.
     """
     tests = range(int(derived.test_start[number]), int(derived.test_start[number + 1]))
-    texts = [_test_in_words(derived, test, columns) for test in tests[:_SHOWN]]
-    texts += ["..."] * (len(tests) > _SHOWN)
-    rule = all(_one_sided(derived, test) for test in tests)
+    texts = [_describe_test(derived, test, columns) for test in tests[:_MAX_SHOWN]]
+    texts += ["..."] * (len(tests) > _MAX_SHOWN)
+    rule = all(_is_one_sided(derived, test) for test in tests)
     return Code("unless " + ", or ".join(texts) if rule else "; if unknown, ".join(texts))
 
 
-def _one_sided(derived: DerivedColumns, test: int) -> bool:
+def _is_one_sided(derived: DerivedColumns, test: int) -> bool:
     """Return whether a test is a condition of a rule, which gives 1 or unknown, never 0."""
     by_level = derived.level_feature[test] >= 0
     branches = derived.level_branch[derived.level_start[test] : derived.level_start[test + 1]]
@@ -158,14 +170,14 @@ def _one_sided(derived: DerivedColumns, test: int) -> bool:
     return bool(derived.lost[test] >= 0 or not np.any(results == 0))
 
 
-def _failing(derived: DerivedColumns, test: int, columns: Sequence[Code]) -> str:
+def _describe_failure(derived: DerivedColumns, test: int, columns: Sequence[Code]) -> str:
     """Describe when a condition of a rule fails."""
     at, column = float_literal(derived.threshold[test]), int(derived.level_feature[test])
     cases = []
     if column >= 0:
         own = slice(int(derived.level_start[test]), int(derived.level_start[test + 1]))
         failing = derived.level_branch[own] == 1
-        cases += [f"{columns[column]} in {_codes(failing)}"] * bool(failing.any())
+        cases += [f"{columns[column]} in {_format_codes(failing)}"] * bool(failing.any())
     else:
         column = int(derived.term_feature[derived.term_start[test]])
         cases += [f"{columns[column]} <= {at}"] * bool(derived.below[test] == 1)
@@ -174,15 +186,16 @@ def _failing(derived: DerivedColumns, test: int, columns: Sequence[Code]) -> str
     return " or ".join(cases) or "never"
 
 
-def _test_in_words(derived: DerivedColumns, test: int, columns: Sequence[Code]) -> str:
-    if _one_sided(derived, test):
-        return _failing(derived, test, columns)
+def _describe_test(derived: DerivedColumns, test: int, columns: Sequence[Code]) -> str:
+    if _is_one_sided(derived, test):
+        return _describe_failure(derived, test, columns)
     column = int(derived.level_feature[test])
     if column >= 0:
         branches = derived.level_branch[derived.level_start[test] : derived.level_start[test + 1]]
-        return f"{columns[column]} in {_codes(branches == 0)}, known in {_codes(branches >= 0)}"
-    terms = _terms(derived, test, columns)
-    if len(terms) > _INLINE:
+        members, known = _format_codes(branches == 0), _format_codes(branches >= 0)
+        return f"{columns[column]} in {members}, known in {known}"
+    terms = _list_terms(derived, test, columns)
+    if len(terms) > _MAX_INLINE_TERMS:
         total = f"a sum over {len(terms)} columns"
     else:
         total = " + ".join(name if w == "1.0" else f"{w} * {name}" for name, w in terms)
@@ -190,13 +203,13 @@ def _test_in_words(derived: DerivedColumns, test: int, columns: Sequence[Code]) 
     return f"{total} {relation} {float_literal(derived.threshold[test])}"
 
 
-def _codes(member: Any) -> str:
+def _format_codes(member: Any) -> str:
     codes = np.flatnonzero(member).tolist()
-    shown = [str(code) for code in codes[:_SHOWN]] + ["..."] * (len(codes) > _SHOWN)
+    shown = [str(code) for code in codes[:_MAX_SHOWN]] + ["..."] * (len(codes) > _MAX_SHOWN)
     return "{" + ", ".join(shown) + "}"
 
 
-def _terms(derived: DerivedColumns, test: int, columns: Sequence[Code]) -> list[Term]:
+def _list_terms(derived: DerivedColumns, test: int, columns: Sequence[Code]) -> list[Term]:
     own = slice(int(derived.term_start[test]), int(derived.term_start[test + 1]))
     features, weights = derived.term_feature[own].tolist(), derived.term_weight[own].tolist()
     return [(columns[f], float_literal(w)) for f, w in zip(features, weights, strict=True)]
@@ -205,7 +218,7 @@ def _terms(derived: DerivedColumns, test: int, columns: Sequence[Code]) -> list[
 # ---------------------------------------------------------------- source lines
 # A template has one macro for each kind of line.
 
-_NONE = Code("")
+_NO_CODE = Code("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,12 +252,12 @@ class SourceLine:
 
     op: str
     indent: Code
-    column: Code = _NONE
-    value: Code = _NONE
+    column: Code = _NO_CODE
+    value: Code = _NO_CODE
     codes: Sequence[int] = ()
     levels: int = 0
     terms: Sequence[Term] = ()
-    words: Code = _NONE
+    words: Code = _NO_CODE
     tree: int = 0
     at: int = 0
 
@@ -258,7 +271,7 @@ class SourceFunction:
     lines: tuple[SourceLine, ...]
 
 
-def source_functions(
+def write_source_functions(
     trees: tuple[LoweredTree, ...],
     schema: Schema,
     leaves: LeafTable,
@@ -289,23 +302,23 @@ def source_functions(
     """
     made: list[SourceFunction] = []
     for number, tree in enumerate(trees):
-        literals = _doubles(tree, schema) if thresholds is None else thresholds(tree)
-        writer = _Writer(
+        literals = _format_thresholds(tree, schema) if thresholds is None else thresholds(tree)
+        writer = _LineWriter(
             *(number, tree, schema, leaves, columns, derived, literals),
             indent=indent,
             outer=outer,
         )
-        parts = enumerate(nested(tree, deepest, most))
-        functions = [SourceFunction(number, part, writer.lines(nest)) for part, nest in parts]
+        parts = enumerate(split_into_functions(tree, deepest, most))
+        functions = [SourceFunction(number, part, writer.write_lines(nest)) for part, nest in parts]
         made += reversed(functions)
     return made
 
 
-def _doubles(tree: LoweredTree, schema: Schema) -> list[Code]:
-    return [float_literal(t) for t in plain_thresholds(tree, schema).tolist()]
+def _format_thresholds(tree: LoweredTree, schema: Schema) -> list[Code]:
+    return [float_literal(t) for t in compute_double_thresholds(tree, schema).tolist()]
 
 
-class _Writer:
+class _LineWriter:
     """Converter from the nested lines of one tree to source lines."""
 
     def __init__(
@@ -325,24 +338,24 @@ class _Writer:
         self.leaves, self.columns, self.derived = leaves, columns, derived
         self.thresholds = thresholds
 
-    def lines(self, nest: list[Line]) -> tuple[SourceLine, ...]:
+    def write_lines(self, nest: list[Line]) -> tuple[SourceLine, ...]:
         body = Code(self.indent * self.outer)
         unused = [SourceLine("unused", body)] if nest[0].op == "leaf" else []
-        return (*unused, *map(self._line, nest))
+        return (*unused, *map(self._write_line, nest))
 
-    def _line(self, line: Line) -> SourceLine:
+    def _write_line(self, line: Line) -> SourceLine:
         indent = Code(self.indent * (line.depth + self.outer))
         if line.op == "test":
-            return self._test(line.at, indent)
+            return self._write_test(line.at, indent)
         if line.op == "leaf":
             vector = int(self.leaves.row[self.tree.leaf[line.at]])
             return SourceLine("leaf", indent, at=vector)
         return SourceLine(line.op, indent, tree=self.number, at=line.at)
 
-    def _test(self, node: int, indent: Code) -> SourceLine:
+    def _write_test(self, node: int, indent: Code) -> SourceLine:
         feature = int(self.tree.feature[node])
         if feature >= self.schema.n_features:
-            return self._derived(node, feature - self.schema.n_features, indent)
+            return self._write_derived_test(node, feature - self.schema.n_features, indent)
         name, levels = self.columns[feature], len(self.schema.columns[feature].levels)
         kind = self.tree.kind[node]
         if kind == Step.IN:
@@ -354,12 +367,12 @@ class _Writer:
         op = "le_missing_yes" if self.tree.missing_yes[node] else "le_missing_no"
         return SourceLine(op, indent, name, value=self.thresholds[node])
 
-    def _derived(self, node: int, number: int, indent: Code) -> SourceLine:
+    def _write_derived_test(self, node: int, number: int, indent: Code) -> SourceLine:
         """Write a test of a derived column: a short sum inline, any other as a call."""
         side = "missing_yes" if self.tree.missing_yes[node] else "missing_no"
-        terms = inline_terms(self.derived, number, self.columns)
+        terms = list_inline_terms(self.derived, number, self.columns)
         if terms is None:
-            comment = words(self.derived, number, self.columns)
+            comment = describe_derived_column(self.derived, number, self.columns)
             return SourceLine(f"derived_{side}", indent, words=comment, at=number)
         threshold = self.derived.threshold[self.derived.test_start[number]]
         return SourceLine(f"sum_{side}", indent, value=float_literal(threshold), terms=terms)
@@ -368,11 +381,11 @@ class _Writer:
 # ---------------------------------------------------------------- sets
 # Tests of large category sets become lookups in one table.
 
-_FEW = 4
+_MAX_INLINE_CODES = 4
 """Maximum number of codes of a set that is written inline; larger sets become bit masks."""
 
 
-def with_sets(
+def replace_large_sets(
     functions: Sequence[SourceFunction],
 ) -> tuple[list[SourceFunction], npt.NDArray[np.uint32]]:
     """Replace the tests of large sets by lookups, ``in_set``.
@@ -384,14 +397,16 @@ def with_sets(
     words : (words,) uint32
         Packed sets, see `treekit.export.lowering.set_words`.
     """
-    sets = [line.codes for f in functions for line in f.lines if len(line.codes) > _FEW]
+    sets = [
+        line.codes for f in functions for line in f.lines if len(line.codes) > _MAX_INLINE_CODES
+    ]
     starts = np.cumsum([0, *map(len, sets)])
     words, offsets = set_words(starts, np.array([c for codes in sets for c in codes], np.int64))
     offset = iter(offsets.tolist())
 
-    def looked_up(line: SourceLine) -> SourceLine:
-        asks_set = len(line.codes) > _FEW
+    def replace_set(line: SourceLine) -> SourceLine:
+        asks_set = len(line.codes) > _MAX_INLINE_CODES
         return replace(line, op="in_set", at=next(offset)) if asks_set else line
 
-    made = [replace(f, lines=tuple(map(looked_up, f.lines))) for f in functions]
+    made = [replace(f, lines=tuple(map(replace_set, f.lines))) for f in functions]
     return made, words

@@ -13,7 +13,7 @@ from treekit._version import __version__
 from treekit.data.features import LevelIndex
 from treekit.data.schema import Label, Output, Schema
 from treekit.errors import ExportError
-from treekit.export.fractional import divided_form, divided_table
+from treekit.export.fractional import build_fractional_table, choose_fractional_form
 from treekit.export.literals import (
     Code,
     float_literal,
@@ -22,31 +22,33 @@ from treekit.export.literals import (
     string_literals,
 )
 from treekit.export.lowering import LeafTable, LoweredTree, leaf_table, lower, node_table
-from treekit.export.nested_tests import choose_form, source_functions
-from treekit.export.render import render
+from treekit.export.nested_tests import choose_form, write_source_functions
+from treekit.export.render import render_template
 from treekit.model import links
-from treekit.model.derived_features import DerivedColumns, derive
+from treekit.model.derived_features import DerivedColumns, make_derived_columns
 from treekit.model.model import Model
 
 __all__ = [
-    "derived_tables",
-    "divided_tables",
-    "each_leaf",
+    "encode_base64",
+    "encode_derived_tables",
+    "encode_fractional_tables",
+    "encode_leaf_tables",
+    "encode_node_tables",
     "export_python",
-    "leaf_tables",
-    "node_tables",
-    "text_of",
+    "make_unmerged_leaf_table",
 ]
 
 
 # ---------------------------------------------------------------- python
 
-_IMPORTED = {
+_TEMPLATE_IMPORTS = {
     "decode": ("array", "base64"),
     "float32": ("struct",),
     "least_cost": ("operator",),
 }
-_DEEPEST = 16  # CPython allows fewer than 100 levels of indentation; readable code has far fewer
+_MAX_NESTING = (
+    16  # CPython allows fewer than 100 levels of indentation; readable code has far fewer
+)
 
 
 def export_python(
@@ -69,27 +71,27 @@ def export_python(
     ExportError
         If the model exceeds 32-bit tables.
     """
-    derived = derive(model)
-    values = _common_values(model, derived)
+    derived = make_derived_columns(model)
+    values = _compute_common_values(model, derived)
     if model.missing == "fractional":
-        chosen, reason = divided_form(form)
-        values |= {"form_template": "divided"} | leaf_tables(model)
-        values |= divided_tables(model, derived)
+        chosen, reason = choose_fractional_form(form)
+        values |= {"form_template": "divided"} | encode_leaf_tables(model)
+        values |= encode_fractional_tables(model, derived)
     else:
         trees = lower(model, derived)
         chosen, reason = choose_form(form, sum(tree.n_nodes for tree in trees))
         if chosen == "if_else":
-            values |= _if_else_values(model, trees, derived)
+            values |= _compute_if_else_values(model, trees, derived)
         else:
-            values |= {"form_template": "table"} | leaf_tables(model)
-            values |= node_tables(model, trees, derived)
-    parts = _parts(model, values)
+            values |= {"form_template": "table"} | encode_leaf_tables(model)
+            values |= encode_node_tables(model, trees, derived)
+    parts = _list_templates(model, values)
     values |= {"form": Code(chosen), "reason": Code(reason)}
-    values |= {"parts": [f"python/{part}.jinja" for part in parts], "imports": _imports(parts)}
-    return {f"{name}.py": render("python/module.jinja", templates, **values)}
+    values |= {"parts": [f"python/{part}.jinja" for part in parts], "imports": _list_imports(parts)}
+    return {f"{name}.py": render_template("python/module.jinja", templates, **values)}
 
 
-def _parts(model: Model, values: dict[str, Any]) -> list[str]:
+def _list_templates(model: Model, values: dict[str, Any]) -> list[str]:
     """List the templates of the module's body, in order."""
     schema, form = model.schema, values["form_template"]
     asks_derived = values["n_derived"] > 0
@@ -105,13 +107,13 @@ def _parts(model: Model, values: dict[str, Any]) -> list[str]:
     return [*names, values["answer"]]
 
 
-def _imports(parts: list[str]) -> list[Code]:
+def _list_imports(parts: list[str]) -> list[Code]:
     used = {"argparse", "csv", "math", "numbers", "os", "sys"}
-    used.update(*(_IMPORTED.get(part, ()) for part in parts))
+    used.update(*(_TEMPLATE_IMPORTS.get(part, ()) for part in parts))
     return [Code(module) for module in sorted(used)]
 
 
-def _common_values(model: Model, derived: DerivedColumns) -> dict[str, Any]:
+def _compute_common_values(model: Model, derived: DerivedColumns) -> dict[str, Any]:
     schema = model.schema
     single = schema.dtype == "float32"
     several = "s" if schema.more else ""
@@ -124,7 +126,7 @@ def _common_values(model: Model, derived: DerivedColumns) -> dict[str, Any]:
         "missing": string_literal(model.missing, "python"),
         "unknown": string_literal(model.unknown, "python"),
         "marks": string_literals(schema.missing_marks, "python"),
-        "columns": [_column(schema, number) for number in range(schema.n_features)],
+        "columns": [_describe_column(schema, number) for number in range(schema.n_features)],
         "has_values": int(any(index.has_values for index in indexes)),
         "aliases": [
             {
@@ -135,24 +137,24 @@ def _common_values(model: Model, derived: DerivedColumns) -> dict[str, Any]:
             for column, index in zip(schema.columns, indexes, strict=True)
             for text, code in index.aliases.items()
         ],
-        "targets": [_target(output) for output in schema.outputs],
+        "targets": [_describe_target(output) for output in schema.outputs],
         "answer": ("label" if schema.task == "classification" else "number") + several,
         "label_type": Code(type(schema.classes[0]).__name__ if schema.classes else "float"),
         "trees": model.n_trees,
         "outputs": schema.n_values,
-        "costs": [] if model.label_costs is None else _rows(model.label_costs.tolist()),
+        "costs": [] if model.label_costs is None else _format_rows(model.label_costs.tolist()),
         "n_derived": derived.n_columns,
-        "derived": derived_tables(derived),
+        "derived": encode_derived_tables(derived),
         "term_value": Code(
             "_float32(x[_TERM_COLUMN[term]])" if single else "x[_TERM_COLUMN[term]]"
         ),
         "cell": Code(
             "_cell(cells, question >> 2)" if derived.n_columns else "cells[question >> 2]"
         ),
-    } | _number_values(model)
+    } | _compute_number_values(model)
 
 
-def _column(schema: Schema, number: int) -> dict[str, Any]:
+def _describe_column(schema: Schema, number: int) -> dict[str, Any]:
     column = schema.columns[number]
     return {
         "name": string_literal(column.name, "python"),
@@ -162,24 +164,24 @@ def _column(schema: Schema, number: int) -> dict[str, Any]:
     }
 
 
-def _target(output: Output) -> dict[str, Any]:
+def _describe_target(output: Output) -> dict[str, Any]:
     return {
         "name": string_literal(output.name, "python"),
-        "classes": [_label(label) for label in output.classes],
+        "classes": [_format_label(label) for label in output.classes],
     }
 
 
-def _label(label: Label) -> Code:
+def _format_label(label: Label) -> Code:
     if isinstance(label, str):
         return string_literal(label, "python")
     return float_literal(label) if isinstance(label, float) else Code(repr(label))
 
 
-def _rows(table: list[list[int]]) -> list[Code]:
+def _format_rows(table: list[list[int]]) -> list[Code]:
     return [Code(", ".join(map(str, row))) for row in table]
 
 
-def _number_values(model: Model) -> dict[str, Any]:
+def _compute_number_values(model: Model) -> dict[str, Any]:
     """Compute the values that turn sums into predictions, and the constants of link functions."""
     scale = float_literal(np.ldexp(1.0, model.exponent))
     linked = model.link != "identity"
@@ -191,32 +193,34 @@ def _number_values(model: Model) -> dict[str, Any]:
         "scale": scale,
         "number_of_row": Code(f"_linked([{one}])[0]" if linked else one),
         "numbers_of_row": Code(f"_linked({several})" if linked else several),
-        "coefficients": [float_literal(number) for number in links.COEFFICIENTS],
-        "lowest": float_literal(-links.LIMIT),
-        "largest": float_literal(links.LIMIT),
+        "coefficients": [float_literal(number) for number in links.EXP_COEFFICIENTS],
+        "lowest": float_literal(-links.EXP_LIMIT),
+        "largest": float_literal(links.EXP_LIMIT),
         "log2_e": float_literal(links.LOG2_E),
         "ln2_high": float_literal(links.LN2_HIGH),
         "ln2_low": float_literal(links.LN2_LOW),
     }
 
 
-def _if_else_values(
+def _compute_if_else_values(
     model: Model, trees: tuple[LoweredTree, ...], derived: DerivedColumns
 ) -> dict[str, Any]:
     columns = identifiers(model.schema.names, "in_")
-    leaves = each_leaf(model)
+    leaves = make_unmerged_leaf_table(model)
     return {
         "form_template": "if_else",
         "inputs": list(enumerate(columns)),
-        "functions": source_functions(trees, model.schema, leaves, columns, derived, _DEEPEST),
-        "leaves": _leaves(model),
+        "functions": write_source_functions(
+            trees, model.schema, leaves, columns, derived, _MAX_NESTING
+        ),
+        "leaves": _list_leaf_values(model),
     }
 
 
-def _leaves(model: Model) -> list[tuple[int, Code]]:
+def _list_leaf_values(model: Model) -> list[tuple[int, Code]]:
     """List the node of each leaf in its tree, and its value as pairs of position and units."""
     nodes = [int(node) for tree in model.trees for node in tree.leaves]
-    start, column, units = each_leaf(model).sparse()
+    start, column, units = make_unmerged_leaf_table(model).sparse()
     pairs = list(map("(%d, %d),".__mod__, zip(column.tolist(), units.tolist(), strict=True)))
     values = [Code(" ".join(pairs[a:b])) for a, b in pairwise(start.tolist())]
     return list(zip(nodes, values, strict=True))
@@ -226,11 +230,11 @@ def _leaves(model: Model) -> list[tuple[int, Code]]:
 # Source of a million numerals takes the compiler minutes and gigabytes; one
 # base64 string costs it nothing (a million nodes import in 0.8 s, measured).
 
-_MOST = 2**31 - 1
+_MAX_ENTRIES = 2**31 - 1
 _MISSING_NO, _MISSING_YES, _IN, _MISSING = range(4)
 
 
-def text_of(numbers: npt.NDArray[Any], dtype: str) -> Code:
+def encode_base64(numbers: npt.NDArray[Any], dtype: str) -> Code:
     """Encode an array as lines of base64, little-endian.
 
     Parameters
@@ -238,13 +242,15 @@ def text_of(numbers: npt.NDArray[Any], dtype: str) -> Code:
     numbers : (n,) array
     dtype : {"f8", "i4", "i8"}
     """
-    if dtype == "i4" and len(numbers) and int(numbers.max()) > _MOST:
-        raise ExportError(f"the model needs more than {_MOST} table entries: train fewer trees")
+    if dtype == "i4" and len(numbers) and int(numbers.max()) > _MAX_ENTRIES:
+        raise ExportError(
+            f"the model needs more than {_MAX_ENTRIES} table entries: train fewer trees"
+        )
     content = np.ascontiguousarray(numbers, dtype=f"<{dtype}").tobytes()
     return Code(base64.encodebytes(content).decode("ascii").rstrip("\n"))
 
 
-def leaf_tables(model: Model) -> dict[str, Any]:
+def encode_leaf_tables(model: Model) -> dict[str, Any]:
     """Encode the leaf values, by row of `Model.units`, and the nodes of the leaves.
 
     With several classes or outputs, distinct vectors are written once and sparse: few
@@ -254,27 +260,27 @@ def leaf_tables(model: Model) -> dict[str, Any]:
     if model.schema.n_values == 1:
         return {
             "units_template": "units_one",
-            "leaf_node": text_of(nodes, "i4"),
-            "leaf_units": text_of(model.units[:, 0], "i8"),
+            "leaf_node": encode_base64(nodes, "i4"),
+            "leaf_units": encode_base64(model.units[:, 0], "i8"),
         }
     leaves = leaf_table(model.units)
     start, column, units = leaves.sparse()
     return {
         "units_template": "units_many",
-        "leaf_node": text_of(nodes, "i4"),
-        "leaf_vector": text_of(leaves.row, "i4"),
-        "units_start": text_of(start, "i4"),
-        "units_column": text_of(column, "i4"),
-        "units": text_of(units, "i8"),
+        "leaf_node": encode_base64(nodes, "i4"),
+        "leaf_vector": encode_base64(leaves.row, "i4"),
+        "units_start": encode_base64(start, "i4"),
+        "units_column": encode_base64(column, "i4"),
+        "units": encode_base64(units, "i8"),
     }
 
 
-def each_leaf(model: Model) -> LeafTable:
+def make_unmerged_leaf_table(model: Model) -> LeafTable:
     """Return a leaf table without merging: the number of a leaf is its row in `Model.units`."""
     return LeafTable(np.arange(model.n_leaves), model.units)
 
 
-def node_tables(
+def encode_node_tables(
     model: Model, trees: tuple[LoweredTree, ...], derived: DerivedColumns
 ) -> dict[str, Any]:
     """Encode the inner nodes for a loop with few cases; see ``python/table.jinja``.
@@ -283,7 +289,7 @@ def node_tables(
     is below any threshold, if the missing branch is yes, and 0 or 1 if a
     node tests for missing values.  So all but sets and derived columns need one comparison.
     """
-    table = node_table(trees, each_leaf(model), model.schema)
+    table = node_table(trees, make_unmerged_leaf_table(model), model.schema)
     feature, kind = table.question >> 2, table.question & 3
     n = model.schema.n_features
     is_set, is_derived = kind == _IN, feature >= n
@@ -301,36 +307,36 @@ def node_tables(
     # Result of a derived column whose test is unknown; 0 takes the yes branch.
     value[is_derived] = kind[is_derived] == _MISSING_NO
     return {
-        "low": text_of(low_columns, "i4"),
-        "gone": text_of(gone_columns, "i4"),
+        "low": encode_base64(low_columns, "i4"),
+        "gone": encode_base64(gone_columns, "i4"),
         "nodes": {
-            "value": text_of(value, "f8"),
-            "asks": text_of(asks, "i4"),
-            "yes": text_of(table.yes, "i4"),
-            "no": text_of(table.no, "i4"),
+            "value": encode_base64(value, "f8"),
+            "asks": encode_base64(asks, "i4"),
+            "yes": encode_base64(table.yes, "i4"),
+            "no": encode_base64(table.no, "i4"),
         },
-        "roots": text_of(table.root, "i4"),
-        "set_column": text_of(feature[is_set], "i4"),
-        "set_start": text_of(table.set_start, "i4"),
-        "set_codes": text_of(table.set_codes, "i4"),
+        "roots": encode_base64(table.root, "i4"),
+        "set_column": encode_base64(feature[is_set], "i4"),
+        "set_start": encode_base64(table.set_start, "i4"),
+        "set_codes": encode_base64(table.set_codes, "i4"),
         "walk_template": f"python/walk{'_derived' if derived.n_columns else ''}.jinja",
         "and_derived": Code(", or does a derived column say 1" if derived.n_columns else ""),
     }
 
 
-def divided_tables(model: Model, derived: DerivedColumns) -> dict[str, Any]:
+def encode_fractional_tables(model: Model, derived: DerivedColumns) -> dict[str, Any]:
     """Encode the nodes of a model with fractional instances."""
-    table = divided_table(model, each_leaf(model), derived)
+    table = build_fractional_table(model, make_unmerged_leaf_table(model), derived)
     names = ("question", "child", "low", "high")
     return {
-        "nodes": {name: text_of(getattr(table, name), "i4") for name in names}
-        | {"value": text_of(table.value, "f8")},
-        "roots": text_of(table.root, "i4"),
-        "branches": text_of(table.level_branch, "i4"),
+        "nodes": {name: encode_base64(getattr(table, name), "i4") for name in names}
+        | {"value": encode_base64(table.value, "f8")},
+        "roots": encode_base64(table.root, "i4"),
+        "branches": encode_base64(table.level_branch, "i4"),
     }
 
 
-def derived_tables(derived: DerivedColumns) -> dict[str, Code]:
+def encode_derived_tables(derived: DerivedColumns) -> dict[str, Code]:
     """Encode the derived columns; see `treekit.model.derived_features.DerivedColumns`."""
     by_levels = derived.level_feature >= 0
     arrays: dict[str, tuple[npt.NDArray[Any], str]] = {
@@ -346,4 +352,4 @@ def derived_tables(derived: DerivedColumns) -> dict[str, Code]:
         "level_start": (derived.level_start, "i4"),
         "level_branch": (derived.level_branch, "i4"),
     }
-    return {name: text_of(numbers, dtype) for name, (numbers, dtype) in arrays.items()}
+    return {name: encode_base64(numbers, dtype) for name, (numbers, dtype) in arrays.items()}

@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TEMPLATES_VARIABLE",
-    "render",
+    "list_shipped_folders",
+    "list_template_folders",
+    "list_variable_folders",
     "render_from",
+    "render_template",
     "require_folder",
-    "shipped_folders",
-    "template_folders",
-    "variable_folders",
 ]
 
 TEMPLATES_VARIABLE = "TREEKIT_TEMPLATES"
 """Environment variable that lists template folders, separated as in PATH."""
 
-_PIECES = 256  # pieces of template output encoded at a time
+_BUFFERED_PIECES = 256  # pieces of template output encoded at a time
 
 
-def template_folders(user: str | Path | None = None) -> list[Path]:
+def list_template_folders(user: str | Path | None = None) -> list[Path]:
     """Return the template folders in order of precedence.
 
     The folder `user` comes first, then the existing folders of the environment variable
@@ -53,16 +53,20 @@ def template_folders(user: str | Path | None = None) -> list[Path]:
         require_folder(user)
     own = [Path(user)] if user else []
     # `treekit.export.languages` reports absent folders when it lists the languages.
-    return own + [folder for folder in variable_folders() if folder.is_dir()] + shipped_folders()
+    return (
+        own
+        + [folder for folder in list_variable_folders() if folder.is_dir()]
+        + list_shipped_folders()
+    )
 
 
-def variable_folders() -> list[Path]:
+def list_variable_folders() -> list[Path]:
     """Return the folders listed by the environment variable ``TREEKIT_TEMPLATES``, in order."""
     named = os.environ.get(TEMPLATES_VARIABLE, "")
     return [Path(folder) for folder in named.split(os.pathsep) if folder]
 
 
-def shipped_folders() -> list[Path]:
+def list_shipped_folders() -> list[Path]:
     """Return the folders of treekit's own templates.
 
     They are inside the package in an installed wheel, and at the top of the
@@ -91,16 +95,16 @@ def require_folder(folder: str | Path, what: str = "templates") -> None:
         )
 
 
-def render(template: str, user_folder: str | Path | None = None, **values: Any) -> bytes:
+def render_template(template: str, user_folder: str | Path | None = None, **values: Any) -> bytes:
     """Render a template (``"c/source.jinja"``) with `values` as UTF-8.
 
     Values are integers and `Code`, in any nesting of lists and records.
     """
-    return render_from(template_folders(user_folder), template, **values)
+    return render_from(list_template_folders(user_folder), template, **values)
 
 
 def render_from(folders: Sequence[str | Path], template: str, **values: Any) -> bytes:
-    """Render a template, looked up in `folders` in order; see `render`."""
+    """Render a template, looked up in `folders` in order; see `render_template`."""
     from jinja2 import TemplateError
 
     for folder in folders:
@@ -109,8 +113,8 @@ def render_from(folders: Sequence[str | Path], template: str, **values: Any) -> 
     written = BytesIO()
     try:
         # Streamed: rendered at once, the text of a large model would be in memory three times.
-        pieces = _environment(tuple(map(str, folders))).get_template(template).stream(values)
-        pieces.enable_buffering(_PIECES)
+        pieces = _make_environment(tuple(map(str, folders))).get_template(template).stream(values)
+        pieces.enable_buffering(_BUFFERED_PIECES)
         for piece in pieces:
             written.write(piece.encode("utf-8"))
         return written.getvalue()
@@ -120,7 +124,7 @@ def render_from(folders: Sequence[str | Path], template: str, **values: Any) -> 
 
 
 @lru_cache(maxsize=8)
-def _environment(folders: tuple[str, ...]) -> Environment:
+def _make_environment(folders: tuple[str, ...]) -> Environment:
     from jinja2 import FileSystemLoader, StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -131,13 +135,13 @@ def _environment(folders: tuple[str, ...]) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        # Not for HTML: it makes macros return `Code`, which `_only_code` requires.
+        # Not for HTML: it makes macros return `Code`, which `_require_code` requires.
         autoescape=True,
-        finalize=_only_code,
+        finalize=_require_code,
     )
 
 
-def _only_code(value: Any) -> Any:
+def _require_code(value: Any) -> Any:
     from jinja2 import Undefined
 
     if isinstance(value, Markup):

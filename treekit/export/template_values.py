@@ -12,20 +12,25 @@ import numpy.typing as npt
 from treekit.data.features import LevelIndex
 from treekit.data.schema import Column, Schema
 from treekit.errors import ExportError
-from treekit.export.fractional import divided_form, divided_table
+from treekit.export.fractional import build_fractional_table, choose_fractional_form
 from treekit.export.literals import Array, Code, Language, Tables
 from treekit.export.lowering import LeafTable, LoweredTree, leaf_table, lower, node_table, set_words
-from treekit.export.nested_tests import SMALL, choose_form, source_functions, with_sets
+from treekit.export.nested_tests import (
+    MAX_IF_ELSE_NODES,
+    choose_form,
+    replace_large_sets,
+    write_source_functions,
+)
 from treekit.model import links
-from treekit.model.derived_features import DerivedColumns, derive
+from treekit.model.derived_features import DerivedColumns, make_derived_columns
 from treekit.model.model import Model
 
 __all__ = [
     "ABILITIES",
-    "arrays_of",
-    "form_values",
+    "compute_form_values",
+    "compute_schema_values",
+    "make_arrays",
     "needs",
-    "schema_values",
     "template_values",
 ]
 
@@ -47,7 +52,7 @@ ABILITIES = {
 def needs(model: Model) -> list[str]:
     """Return the keys of `ABILITIES` that a model needs."""
     asked = {
-        "sums": derive(model).n_columns > 0,
+        "sums": make_derived_columns(model).n_columns > 0,
         "parts": model.missing == "fractional",
         "costs": model.label_costs is not None,
         "targets": bool(model.schema.more),
@@ -95,7 +100,7 @@ def template_values(
         (literals), ``has_values`` (1 = a category is a number or bool), and ``aliases``:
         records of ``text`` (literal) and ``code``, see
         `treekit.data.features.LevelIndex`; ``has_values``: 1 = that of any column is;
-        ``level_counts``: array, -1 = numeric column; ``level_start``,
+        ``level_counts``: array, -1 = numeric column; ``level_offsets``,
         ``level_order``: arrays, the codes of each column's categories, sorted by
         their texts.
         ``target_names``, ``labels`` (a list for each target): literals.
@@ -130,17 +135,17 @@ def template_values(
         input dtype is float32, to which terms of sums are rounded.
     """
     schema, tables = model.schema, Tables(language)
-    leaves, derived = leaf_table(model.units), derive(model)
+    leaves, derived = leaf_table(model.units), make_derived_columns(model)
     start, column, units = leaves.sparse()
-    arrays = arrays_of(tables, start=start, column=column) | {"units": tables(units, "i64")}
+    arrays = make_arrays(tables, start=start, column=column) | {"units": tables(units, "i64")}
     numbered = leaves
     if leaf_nodes:
         nodes = np.concatenate([tree.leaves for tree in model.trees])
-        arrays |= arrays_of(tables, row=leaves.row, node=nodes)
+        arrays |= make_arrays(tables, row=leaves.row, node=nodes)
         numbered = replace(leaves, row=np.arange(model.n_leaves))
     costs = np.zeros(0, dtype=np.int64) if model.label_costs is None else model.label_costs.ravel()
     return (
-        schema_values(schema, stem, tables)
+        compute_schema_values(schema, stem, tables)
         | {
             "trees": model.n_trees,
             "decide": Code("most_votes" if model.label_costs is None else "least_cost"),
@@ -152,25 +157,27 @@ def template_values(
             "row_total": language.number(model.divisor),
             "scale": language.number(np.ldexp(1.0, model.exponent)),
             "link": Code(model.link),
-            "exp": _exp_constants(language),
+            "exp": _format_exp_constants(language),
             "costs": tables(costs, "i64"),
-            "derived": _derived_arrays(derived, tables),
+            "derived": _make_derived_arrays(derived, tables),
             "derived_count": derived.n_columns,
             "single": int(schema.dtype == "float32"),
         }
-        | form_values(model, numbered, derived, tables, forms, form)
+        | compute_form_values(model, numbered, derived, tables, forms, form)
     )
 
 
-def schema_values(schema: Schema, stem: str, tables: Tables) -> dict[str, Any]:
+def compute_schema_values(schema: Schema, stem: str, tables: Tables) -> dict[str, Any]:
     """Compute the template values that depend on the schema alone."""
     language = tables.language
     labels = [list(map(str, output.classes)) for output in schema.outputs]
     lists = [schema.names, [output.name for output in schema.outputs], *labels]
     lists += [column.levels for column in schema.columns]
-    start, order = _level_order(schema)
+    start, order = _sort_levels(schema)
     several = "s" if schema.more else ""
-    columns = [_column(column, schema.missing_marks, language) for column in schema.columns]
+    columns = [
+        _describe_column(column, schema.missing_marks, language) for column in schema.columns
+    ]
     return {
         "stem": language.name(stem, "model"),
         "features": schema.n_features,
@@ -184,14 +191,14 @@ def schema_values(schema: Schema, stem: str, tables: Tables) -> dict[str, Any]:
         "level_order": tables(order),
         "target_names": [language.text(output.name) for output in schema.outputs],
         "labels": [[language.text(label) for label in some] for some in labels],
-        "texts": tables.texts([text for some in lists for text in some]),
+        "texts": tables.make_texts([text for some in lists for text in some]),
         "text_counts": tables(np.array([len(some) for some in lists])),
         "answer": Code(("label" if schema.task == "classification" else "number") + several),
         "blocks": tables(np.array(schema.blocks)),
     }
 
 
-def _column(column: Column, marks: Sequence[str], language: Language) -> dict[str, Any]:
+def _describe_column(column: Column, marks: Sequence[str], language: Language) -> dict[str, Any]:
     index = LevelIndex(column.levels, marks)
     return {
         "name": language.text(column.name),
@@ -204,7 +211,7 @@ def _column(column: Column, marks: Sequence[str], language: Language) -> dict[st
     }
 
 
-def _level_order(schema: Schema) -> tuple[Index, Index]:
+def _sort_levels(schema: Schema) -> tuple[Index, Index]:
     """Return offsets (features + 1,) of the columns and their codes (levels,), sorted by text."""
     codes: list[int] = []
     for column in schema.columns:
@@ -213,24 +220,28 @@ def _level_order(schema: Schema) -> tuple[Index, Index]:
     return np.cumsum([0, *schema.n_levels]), np.array(codes, dtype=np.int64)
 
 
-def _exp_constants(language: Language) -> dict[str, Any]:
-    names = ("limit", "log2_e", "ln2_high", "ln2_low")
-    constants: dict[str, Any] = {n: language.number(getattr(links, n.upper())) for n in names}
-    return constants | {"coefficients": [language.number(c) for c in links.COEFFICIENTS]}
+def _format_exp_constants(language: Language) -> dict[str, Any]:
+    return {
+        "limit": language.number(links.EXP_LIMIT),
+        "log2_e": language.number(links.LOG2_E),
+        "ln2_high": language.number(links.LN2_HIGH),
+        "ln2_low": language.number(links.LN2_LOW),
+        "coefficients": [language.number(c) for c in links.EXP_COEFFICIENTS],
+    }
 
 
-def _derived_arrays(derived: DerivedColumns, tables: Tables) -> dict[str, Any]:
+def _make_derived_arrays(derived: DerivedColumns, tables: Tables) -> dict[str, Any]:
     arrays = derived._asdict()
     del arrays["column"]  # the nodes refer to derived columns by their feature numbers
     by_levels = derived.level_feature >= 0
     arrays["threshold"] = np.where(by_levels, 0.0, derived.threshold)
-    return arrays_of(tables, **arrays)
+    return make_arrays(tables, **arrays)
 
 
 # ---------------------------------------------------------------- form values
 
 
-def form_values(
+def compute_form_values(
     model: Model,
     leaves: LeafTable,
     derived: DerivedColumns,
@@ -252,8 +263,8 @@ def form_values(
         If nested tests are requested and the model is too large or uses fractional instances.
     """
     if model.missing == "fractional":
-        reason = divided_form(wanted)[1]
-        return {"form": Code("parts"), "reason": Code(reason)} | _parts(
+        reason = choose_fractional_form(wanted)[1]
+        return {"form": Code("parts"), "reason": Code(reason)} | _compute_fractional_values(
             model, leaves, derived, tables
         )
     trees = lower(model, derived)
@@ -262,7 +273,7 @@ def form_values(
         form, reason = "table", "the only one of this target"
     else:
         most = tables.language.limits.if_else_nodes
-        form, reason = choose_form(wanted, n_nodes, min(SMALL, most))
+        form, reason = choose_form(wanted, n_nodes, min(MAX_IF_ELSE_NODES, most))
         if form == "if_else" and n_nodes > most:
             raise ExportError(
                 f"form='if_else' supports up to {most} nodes for this target; the model has "
@@ -270,11 +281,11 @@ def form_values(
             )
     chosen = {"form": Code(form), "reason": Code(reason)}
     if form == "if_else":
-        return chosen | _nested_tests(model, trees, leaves, derived, tables)
-    return chosen | _node_tables(model, trees, leaves, tables)
+        return chosen | _compute_if_else_values(model, trees, leaves, derived, tables)
+    return chosen | _compute_table_values(model, trees, leaves, tables)
 
 
-def _node_tables(
+def _compute_table_values(
     model: Model,
     trees: tuple[LoweredTree, ...],
     leaves: LeafTable,
@@ -285,7 +296,7 @@ def _node_tables(
     value = table.value.copy()
     value[table.question % 4 == 2] = offsets
     return {
-        "nodes": arrays_of(
+        "nodes": make_arrays(
             tables, value=value, question=table.question, yes=table.yes, no=table.no
         ),
         "root": tables(table.root),
@@ -294,7 +305,7 @@ def _node_tables(
     }
 
 
-def _nested_tests(
+def _compute_if_else_values(
     model: Model,
     trees: tuple[LoweredTree, ...],
     leaves: LeafTable,
@@ -303,8 +314,8 @@ def _nested_tests(
 ) -> dict[str, Any]:
     language = tables.language
     columns = language.column_names(model.schema.names)
-    functions, words = with_sets(
-        source_functions(
+    functions, words = replace_large_sets(
+        write_source_functions(
             *(trees, model.schema, leaves, columns, derived, language.limits.depth),
             most=language.limits.function_nodes,
             indent=language.indent,
@@ -319,13 +330,13 @@ def _nested_tests(
     }
 
 
-def _parts(
+def _compute_fractional_values(
     model: Model, leaves: LeafTable, derived: DerivedColumns, tables: Tables
 ) -> dict[str, Any]:
-    table = divided_table(model, leaves, derived)
+    table = build_fractional_table(model, leaves, derived)
     names = ("value", "question", "child", "low", "high")
     return {
-        "nodes": arrays_of(tables, **{name: getattr(table, name) for name in names}),
+        "nodes": make_arrays(tables, **{name: getattr(table, name) for name in names}),
         "root": tables(table.root),
         "level_branch": tables(table.level_branch),
         "deepest": max(table.deepest, 1),
@@ -333,6 +344,6 @@ def _parts(
     }
 
 
-def arrays_of(tables: Tables, **arrays: npt.NDArray[Any]) -> dict[str, Array]:
+def make_arrays(tables: Tables, **arrays: npt.NDArray[Any]) -> dict[str, Array]:
     """Make an array of each keyword argument."""
     return {name: tables(numbers) for name, numbers in arrays.items()}

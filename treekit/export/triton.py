@@ -49,7 +49,7 @@ TRITON_SETTINGS = (
     *(setting for setting in ONNX_SETTINGS if setting.name != "zipmap"),
 )
 
-_TYPES = {
+_TRITON_TYPES = {
     1: "TYPE_FP32",
     2: "TYPE_UINT8",
     3: "TYPE_INT8",
@@ -67,7 +67,7 @@ _TYPES = {
 """Triton's datatype for each of `onnx.TensorProto.DataType`."""
 
 
-class _Word(NamedTuple):
+class _EnumValue(NamedTuple):
     """Enum value of the schema, written without quotes."""
 
     text: str
@@ -114,26 +114,26 @@ def export_triton(
     """
     from onnx import load_from_string
 
-    _check(model, name, max_batch_size, batch_delay)
+    _check_settings(model, name, max_batch_size, batch_delay)
     content = export_onnx(model, "model", **settings)["model.onnx"]
     graph = load_from_string(content).graph
-    labels = _label_files(model)
+    labels = _make_label_files(model)
     fields: list[tuple[str, Any]] = [
         ("name", name),
         ("platform", "onnxruntime_onnx"),
         ("backend", "onnxruntime"),
         ("default_model_filename", "model.onnx"),
         ("max_batch_size", max_batch_size),
-        *(("input", _tensor(one, max_batch_size)) for one in graph.input),
-        *(("output", _tensor(one, max_batch_size, labels)) for one in graph.output),
+        *(("input", _describe_tensor(one, max_batch_size)) for one in graph.input),
+        *(("output", _describe_tensor(one, max_batch_size, labels)) for one in graph.output),
         ("version_policy", _Message([("latest", _Message([("num_versions", 1)]))])),
-        ("instance_group", _Message([("kind", _Word("KIND_CPU")), ("count", instances)])),
-        ("parameters", _parameter("intra_op_thread_count", threads)),
+        ("instance_group", _Message([("kind", _EnumValue("KIND_CPU")), ("count", instances)])),
+        ("parameters", _make_parameter("intra_op_thread_count", threads)),
     ]
     if batch_delay is not None:
         waits = _Message([("max_queue_delay_microseconds", batch_delay)])
         fields.append(("dynamic_batching", waits))
-    config = "".join(f"{line}\n" for line in _lines(fields))
+    config = "".join(f"{line}\n" for line in _format_lines(fields))
     return {
         f"{name}{TRITON_SUFFIX}": config.encode(),
         f"{name}/{version}/model.onnx": content,
@@ -141,7 +141,7 @@ def export_triton(
     }
 
 
-def _check(model: Model, name: str, max_batch_size: int, batch_delay: int | None) -> None:
+def _check_settings(model: Model, name: str, max_batch_size: int, batch_delay: int | None) -> None:
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -162,7 +162,7 @@ def _check(model: Model, name: str, max_batch_size: int, batch_delay: int | None
         )
 
 
-def _label_files(model: Model) -> dict[str, tuple[str, bytes]]:
+def _make_label_files(model: Model) -> dict[str, tuple[str, bytes]]:
     """Return name and content of the file of class labels for each output of probabilities.
 
     An output with a class label that is not a single line of text has no file.
@@ -180,7 +180,7 @@ def _label_files(model: Model) -> dict[str, tuple[str, bytes]]:
     return files
 
 
-def _tensor(
+def _describe_tensor(
     one: ValueInfoProto, max_batch_size: int, labels: Mapping[str, tuple[str, bytes]] | None = None
 ) -> _Message:
     """Describe an input or output of the graph."""
@@ -189,7 +189,7 @@ def _tensor(
     dims = sizes[1:] if max_batch_size else sizes
     fields: list[tuple[str, Any]] = [
         ("name", one.name),
-        ("data_type", _Word(_TYPES[kind.elem_type])),
+        ("data_type", _EnumValue(_TRITON_TYPES[kind.elem_type])),
     ]
     fields.append(("dims", dims or [1]))
     if not dims:  # only the batch dimension; Triton does not accept an empty shape
@@ -199,31 +199,31 @@ def _tensor(
     return _Message(fields)
 
 
-def _parameter(key: str, value: int) -> _Message:
+def _make_parameter(key: str, value: int) -> _Message:
     return _Message([("key", key), ("value", _Message([("string_value", str(value))]))])
 
 
-def _lines(fields: Sequence[tuple[str, Any]], indent: str = "") -> Iterator[str]:
+def _format_lines(fields: Sequence[tuple[str, Any]], indent: str = "") -> Iterator[str]:
     for name, value in fields:
         if isinstance(value, _Message):
             yield f"{indent}{name} {{"
-            yield from _lines(value.fields, f"{indent}  ")
+            yield from _format_lines(value.fields, f"{indent}  ")
             yield f"{indent}}}"
         else:
-            yield f"{indent}{name}: {_written(value)}"
+            yield f"{indent}{name}: {_format_value(value)}"
 
 
-def _written(value: Any) -> str:
-    if isinstance(value, _Word):
+def _format_value(value: Any) -> str:
+    if isinstance(value, _EnumValue):
         return value.text
     if isinstance(value, str):
-        return f'"{"".join(map(_escaped, value))}"'
+        return f'"{"".join(map(_escape_character, value))}"'
     if isinstance(value, list):
         return f"[{', '.join(map(str, value))}]"
     return str(value)
 
 
-def _escaped(letter: str) -> str:
+def _escape_character(letter: str) -> str:
     """Escape a character of a literal, as octal bytes if it is special or not printable."""
     if letter.isprintable() and letter not in '"\\':
         return letter

@@ -19,62 +19,62 @@ from numba import types
 
 from treekit.contracts import CriterionFunctions, Ranks
 from treekit.errors import PluginError
-from treekit.grow.compile_plugin import Origin, compiled
-from treekit.grow.function_identity import fingerprint
-from treekit.kernels.axis_splits import first_component
-from treekit.kernels.compile import Linked
+from treekit.grow.compile_plugin import Origin, compile_function
+from treekit.grow.function_identity import compute_fingerprint
+from treekit.kernels.axis_splits import score_on_first_component
+from treekit.kernels.compile import LinkedFunction
 from treekit.kernels.function_pointers import (
-    CELLS,
-    MATRIX,
-    Pointer,
-    read_only,
-    stack_cells,
-    stack_matrix,
+    CELLS_TYPE,
+    MATRIX_TYPE,
+    FunctionPointer,
+    allocate_stack_cells,
+    allocate_stack_matrix,
+    freeze_array,
 )  # fmt: skip
-from treekit.kernels.monotonic import CUTS, HIGHEST, LOWEST, SIGN, fits
-from treekit.kernels.records import finite
+from treekit.kernels.monotonic import HIGHEST, LOWEST, N_CUTS, SIGN, is_within_constraint
+from treekit.kernels.records import is_finite
 
 __all__ = [
-    "Blocks",
     "CompiledCriterion",
-    "always",
-    "block_key",
-    "cell_key",
+    "TargetBlocks",
     "compile_before",
     "compile_criterion",
-    "mean_impurity",
-    "mean_key",
-    "mean_score",
-    "no_choice",
-    "no_key",
-    "no_penalty",
-    "no_value",
-    "plain_mean",
-    "quantile_key",
-    "share_key",
-    "standing",
+    "get_default_pointer",
+    "get_unconditional_pointer",
+    "leave_keys_unset",
+    "make_block_keys",
+    "make_mean_impurity",
+    "make_mean_score",
+    "make_python_mean_impurity",
+    "order_by_cell",
+    "order_by_mean",
+    "order_by_quantile",
+    "order_by_share",
+    "return_no_choice",
+    "return_zero_penalty",
+    "return_zero_value",
 ]
 
 
 # ---------------------------------------------------------------- criterion
 
-FROZEN_CELLS = CELLS.copy(readonly=True)
-FROZEN_MATRIX = MATRIX.copy(readonly=True)
+FROZEN_CELLS = CELLS_TYPE.copy(readonly=True)
+FROZEN_MATRIX = MATRIX_TYPE.copy(readonly=True)
 _F8 = types.float64
-SCORE = _F8(FROZEN_CELLS, FROZEN_MATRIX)
-CELL_VALUE = _F8(CELLS)
-MANY = _F8(CELLS, MATRIX, types.int64)
-KEY = types.void(MATRIX, types.int64, types.int64, CELLS)
-CHOOSE = types.int64(CELLS, CELLS, CELLS)
-PENALTY = _F8(types.int64, _F8)
-SCAN = types.int64(MATRIX, types.int64, CELLS, CELLS, _F8, _F8, CELLS)
-TOLERANCE = 1e-9
-COMPONENTS = 2
+SCORE_SIGNATURE = _F8(FROZEN_CELLS, FROZEN_MATRIX)
+NODE_VALUE_SIGNATURE = _F8(CELLS_TYPE)
+BRANCH_SCORE_SIGNATURE = _F8(CELLS_TYPE, MATRIX_TYPE, types.int64)
+CATEGORY_KEYS_SIGNATURE = types.void(MATRIX_TYPE, types.int64, types.int64, CELLS_TYPE)
+CHOICE_SIGNATURE = types.int64(CELLS_TYPE, CELLS_TYPE, CELLS_TYPE)
+PENALTY_SIGNATURE = _F8(types.int64, _F8)
+SCAN_SIGNATURE = types.int64(MATRIX_TYPE, types.int64, CELLS_TYPE, CELLS_TYPE, _F8, _F8, CELLS_TYPE)
+RELATIVE_TOLERANCE = 1e-9
+N_COMPONENTS = 2
 """Category orders tried besides one by each class's share; see
-`treekit.grow.compile_criterion.share_key`.
+`treekit.grow.compile_criterion.order_by_share`.
 """
 
-MOST_ON_STACK = 64
+MAX_STACK_CELLS = 64
 """Largest number of cells kept on the stack: compile time is quadratic in them."""
 
 
@@ -82,17 +82,17 @@ MOST_ON_STACK = 64
 class CompiledCriterion:
     """A compiled criterion: pointers and flags in the order of the kernels' arguments."""
 
-    scan: Pointer
-    many: Pointer
-    key: Pointer
-    choose: Pointer
-    penalty: Pointer
-    n_keys: int
+    scan: FunctionPointer
+    branch_score: FunctionPointer
+    category_keys: FunctionPointer
+    choose: FunctionPointer
+    penalty: FunctionPointer
+    n_category_orders: int
     use_choose: bool
     use_penalty: bool
-    score: Pointer
-    impurity: Pointer
-    priority: Pointer
+    score: FunctionPointer
+    impurity: FunctionPointer
+    priority: FunctionPointer
     use_priority: bool
     origin: Origin
     functions: CriterionFunctions
@@ -105,7 +105,7 @@ def compile_criterion(
     origin: Origin,
     *,
     known_only: bool = False,
-    blocks: Blocks | None = None,
+    blocks: TargetBlocks | None = None,
     bounded: bool = False,
     nominal: bool = True,
 ) -> CompiledCriterion:
@@ -137,56 +137,60 @@ def compile_criterion(
         raise PluginError(f"{origin} gives choose, which needs both impurity and score")
     impurity = gain = score = None
     if functions.impurity is not None:
-        impurity = compiled(functions.impurity, (FROZEN_CELLS,), origin, "impurity")
-        impurity = impurity if blocks is None else mean_impurity(impurity, blocks)
-        gain = _gain(impurity, dense)
+        impurity = compile_function(functions.impurity, (FROZEN_CELLS,), origin, "impurity")
+        impurity = impurity if blocks is None else make_mean_impurity(impurity, blocks)
+        gain = _make_gain(impurity, dense)
     if functions.score is not None:
-        score = compiled(functions.score, (FROZEN_CELLS, FROZEN_MATRIX), origin, "score")
-        score = score if blocks is None else mean_score(score, blocks)
+        score = compile_function(functions.score, (FROZEN_CELLS, FROZEN_MATRIX), origin, "score")
+        score = score if blocks is None else make_mean_score(score, blocks)
     final = score if score is not None else gain
     rank = gain if functions.choose is not None else final
     whole = final  # score of all branches together, as splitter plugins call it
     branches = rank
     ranked = isinstance(functions.statistics, Ranks)
     if known_only and not ranked:  # ranks do not add up: the kernel computes them from the rows
-        branches = _among_known(rank, dense)
-        whole = branches if functions.choose is None else _among_known(final, dense)
+        branches = _restrict_to_known(rank, dense)
+        whole = branches if functions.choose is None else _restrict_to_known(final, dense)
         final = final if functions.choose is not None else branches
     ordered = dense or functions.order is not None or cells <= 2
-    attempts = 1 if ordered else cells + COMPONENTS
+    attempts = 1 if ordered else cells + N_COMPONENTS
     if blocks is not None:
-        attempts = cells - 1 if functions.order is None else blocks.count
-    sums_scan = partial(_make_scan, cells=cells, dense=dense, bounded=bounded)
-    make_scan = _make_rank_scan if ranked else sums_scan
+        attempts = cells - 1 if functions.order is None else blocks.n_targets
+    sums_scan = partial(_make_cut_scan, cells=cells, dense=dense, bounded=bounded)
+    make_scan = _make_rank_cut_scan if ranked else sums_scan
     scan = make_scan(rank, tolerance=functions.tolerance)
     return CompiledCriterion(
-        scan=_kept(scan, SCAN),
-        many=_kept(_make_many(branches, final), MANY),
-        key=_key(functions, dense, origin, blocks) if nominal or ranked else standing(no_key, KEY),
-        choose=_choose(functions, origin),
-        penalty=_penalty(functions, origin),
-        n_keys=attempts,
+        scan=_make_cached_pointer(scan, SCAN_SIGNATURE),
+        branch_score=_make_cached_pointer(
+            _make_branch_score(branches, final), BRANCH_SCORE_SIGNATURE
+        ),
+        category_keys=_make_keys_pointer(functions, dense, origin, blocks)
+        if nominal or ranked
+        else get_default_pointer(leave_keys_unset, CATEGORY_KEYS_SIGNATURE),
+        choose=_make_choice_pointer(functions, origin),
+        penalty=_make_penalty_pointer(functions, origin),
+        n_category_orders=attempts,
         use_choose=functions.choose is not None,
         use_penalty=functions.penalty is not None,
-        score=_kept(_make_score(whole), SCORE),
-        impurity=_value(impurity),
-        priority=_priority(functions, origin, blocks),
+        score=_make_cached_pointer(_make_split_score(whole), SCORE_SIGNATURE),
+        impurity=_make_value_pointer(impurity),
+        priority=_make_priority_pointer(functions, origin, blocks),
         use_priority=functions.priority is not None,
         origin=origin,
         functions=functions,
     )
 
 
-def _kept(function: Any, signature: Any) -> Pointer:
+def _make_cached_pointer(function: Any, signature: Any) -> FunctionPointer:
     """Return the pointer to a closure over a criterion's functions, cached on disk if possible."""
-    return Pointer(function, signature, mark=fingerprint(function))
+    return FunctionPointer(function, signature, mark=compute_fingerprint(function))
 
 
-def _gain(impurity: Any, dense: bool) -> Any:
+def _make_gain(impurity: Any, dense: bool) -> Any:
     """Return the impurity decrease as a score function (Breiman et al. 1984, section 2.4)."""
 
-    @Linked
-    def gain(parent, children):  # type: ignore[no-untyped-def]
+    @LinkedFunction
+    def compute_gain(parent, children):  # type: ignore[no-untyped-def]
         weight = parent[0] if dense else parent.sum()
         left = 0.0
         for b in range(children.shape[0]):
@@ -198,35 +202,35 @@ def _gain(impurity: Any, dense: bool) -> Any:
                 left += share * impurity(children[b])
         return impurity(parent) - left / weight
 
-    return gain
+    return compute_gain
 
 
-def _among_known(rank: Any, dense: bool) -> Any:
+def _restrict_to_known(rank: Any, dense: bool) -> Any:
     """Return a score of the rows with a known value, times their share of the node's weight."""
 
-    @Linked
-    def among_known(parent, children):  # type: ignore[no-untyped-def]
+    @LinkedFunction
+    def score_known_rows(parent, children):  # type: ignore[no-untyped-def]
         known = np.zeros(len(parent))
         for b in range(children.shape[0]):
             for k in range(len(parent)):
                 known[k] += children[b, k]
         share = known[0] / parent[0] if dense else known.sum() / parent.sum()
-        return share * rank(read_only(known), children)
+        return share * rank(freeze_array(known), children)
 
-    return among_known
+    return score_known_rows
 
 
 @nb.njit
-def _heap_matrix(rows, columns):  # type: ignore[no-untyped-def]
+def _allocate_matrix(rows, columns):  # type: ignore[no-untyped-def]
     return np.empty((rows, columns))
 
 
 @nb.njit
-def _heap_cells(cells):  # type: ignore[no-untyped-def]
+def _allocate_cells(cells):  # type: ignore[no-untyped-def]
     return np.empty(cells)
 
 
-def _make_scan(rank: Any, cells: int, dense: bool, bounded: bool, tolerance: float) -> Any:
+def _make_cut_scan(rank: Any, cells: int, dense: bool, bounded: bool, tolerance: float) -> Any:
     """Return the loop over the cuts of one column at one node.
 
     ``scan(rows, count, start, totals, limit, impurity, best)``: `rows` (codes, S) are
@@ -238,14 +242,18 @@ def _make_scan(rank: Any, cells: int, dense: bool, bounded: bool, tolerance: flo
     """
     weigh = cells if not dense else 1
     constraint = cells + 2  # offset of the monotonic constraint in `best`
-    small = cells <= MOST_ON_STACK
-    new_matrix, new_cells = (stack_matrix, stack_cells) if small else (_heap_matrix, _heap_cells)
+    small = cells <= MAX_STACK_CELLS
+    new_matrix, new_cells = (
+        (allocate_stack_matrix, allocate_stack_cells)
+        if small
+        else (_allocate_matrix, _allocate_cells)
+    )
 
-    def scan(rows, count, start, totals, limit, impurity, best):  # type: ignore[no-untyped-def]
+    def scan_cuts(rows, count, start, totals, limit, impurity, best):  # type: ignore[no-untyped-def]
         children = new_matrix(2, cells)
-        view = read_only(children)
+        view = freeze_array(children)
         own = new_cells(cells)
-        parent = read_only(own)
+        parent = freeze_array(own)
         zero, one = np.uint64(0), np.uint64(1)
         for k in range(np.uint64(cells)):
             own[k] = totals[k]
@@ -268,10 +276,10 @@ def _make_scan(rank: Any, cells: int, dense: bool, bounded: bool, tolerance: flo
                 continue
             if bounded:
                 sign = best[np.uint64(constraint + SIGN)]
-                if not fits(
+                if not is_within_constraint(
                     children[zero, one] / left,
                     children[one, one] / (whole - left),
-                    sign if i < np.uint64(best[np.uint64(constraint + CUTS)]) else 0.0,
+                    sign if i < np.uint64(best[np.uint64(constraint + N_CUTS)]) else 0.0,
                     best[np.uint64(constraint + LOWEST)],
                     best[np.uint64(constraint + HIGHEST)],
                 ):
@@ -279,8 +287,8 @@ def _make_scan(rank: Any, cells: int, dense: bool, bounded: bool, tolerance: flo
             score = 1.0 * rank(parent, view)
             if score > bar and score < np.inf:
                 best_score, best_at, best_left = score, np.int64(i), left
-                bar = score + max(TOLERANCE * max(abs(score), impurity), tolerance)
-            elif not finite(score):
+                bar = score + max(RELATIVE_TOLERANCE * max(abs(score), impurity), tolerance)
+            elif not is_finite(score):
                 best_at = np.int64(-2)
                 best_left = left
                 break
@@ -297,15 +305,15 @@ def _make_scan(rank: Any, cells: int, dense: bool, bounded: bool, tolerance: flo
                 best[k + np.uint64(2)] = total
         return best_at
 
-    return scan
+    return scan_cuts
 
 
-def _make_rank_scan(rank: Any, tolerance: float) -> Any:
+def _make_rank_cut_scan(rank: Any, tolerance: float) -> Any:
     """Return the loop over cuts with given sides: left in row 2i of `rows`, right in row 2i + 1."""
 
-    def scan(rows, count, start, totals, limit, impurity, best):  # type: ignore[no-untyped-def]
-        children, own = stack_matrix(2, 4), stack_cells(4)
-        view, parent = read_only(children), read_only(own)
+    def scan_cuts(rows, count, start, totals, limit, impurity, best):  # type: ignore[no-untyped-def]
+        children, own = allocate_stack_matrix(2, 4), allocate_stack_cells(4)
+        view, parent = freeze_array(children), freeze_array(own)
         zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
         for k in range(np.uint64(4)):
             own[k] = totals[k]
@@ -321,8 +329,8 @@ def _make_rank_scan(rank: Any, tolerance: float) -> Any:
             score = 1.0 * rank(parent, view)
             if score > bar and score < np.inf:
                 best_score, best_at = score, np.int64(i)
-                bar = score + max(TOLERANCE * max(abs(score), impurity), tolerance)
-            elif not finite(score):
+                bar = score + max(RELATIVE_TOLERANCE * max(abs(score), impurity), tolerance)
+            elif not is_finite(score):
                 best_at = np.int64(-2)
                 for k in range(np.uint64(4)):
                     best[k + two] = children[zero, k]
@@ -330,83 +338,87 @@ def _make_rank_scan(rank: Any, tolerance: float) -> Any:
         best[zero] = best_score
         return best_at
 
-    return scan
+    return scan_cuts
 
 
-def _make_many(rank: Any, final: Any) -> Any:
-    def many(parent, children, which):  # type: ignore[no-untyped-def]
+def _make_branch_score(rank: Any, final: Any) -> Any:
+    def score_branches(parent, children, which):  # type: ignore[no-untyped-def]
         if which == 0:
-            return 1.0 * rank(read_only(parent), read_only(children))
-        return 1.0 * final(read_only(parent), read_only(children))
+            return 1.0 * rank(freeze_array(parent), freeze_array(children))
+        return 1.0 * final(freeze_array(parent), freeze_array(children))
 
-    return many
+    return score_branches
 
 
-def _make_score(final: Any) -> Any:
-    def score(parent, children):  # type: ignore[no-untyped-def]
+def _make_split_score(final: Any) -> Any:
+    def score_split(parent, children):  # type: ignore[no-untyped-def]
         return 1.0 * final(parent, children)
 
-    return score
+    return score_split
 
 
-def _value(function: Any) -> Pointer:
+def _make_value_pointer(function: Any) -> FunctionPointer:
     if function is None:
-        return standing(no_value, CELL_VALUE)
+        return get_default_pointer(return_zero_value, NODE_VALUE_SIGNATURE)
 
-    def value(stats):  # type: ignore[no-untyped-def]
-        return 1.0 * function(read_only(stats))
+    def compute_value(stats):  # type: ignore[no-untyped-def]
+        return 1.0 * function(freeze_array(stats))
 
-    return _kept(value, CELL_VALUE)
+    return _make_cached_pointer(compute_value, NODE_VALUE_SIGNATURE)
 
 
-def _priority(functions: CriterionFunctions, origin: Origin, blocks: Blocks | None) -> Pointer:
+def _make_priority_pointer(
+    functions: CriterionFunctions, origin: Origin, blocks: TargetBlocks | None
+) -> FunctionPointer:
     if functions.priority is None:
-        return _value(None)
-    priority = compiled(functions.priority, (FROZEN_CELLS,), origin, "priority")
-    return _value(priority if blocks is None else mean_impurity(priority, blocks))
+        return _make_value_pointer(None)
+    priority = compile_function(functions.priority, (FROZEN_CELLS,), origin, "priority")
+    return _make_value_pointer(priority if blocks is None else make_mean_impurity(priority, blocks))
 
 
-def _key(
-    functions: CriterionFunctions, dense: bool, origin: Origin, blocks: Blocks | None
-) -> Pointer:
+def _make_keys_pointer(
+    functions: CriterionFunctions, dense: bool, origin: Origin, blocks: TargetBlocks | None
+) -> FunctionPointer:
     """Return the pointer to the sort keys of categories for subset splits."""
     if functions.order is None:
         if blocks is not None:
-            return standing(cell_key, KEY)
+            return get_default_pointer(order_by_cell, CATEGORY_KEYS_SIGNATURE)
         if isinstance(functions.statistics, Ranks):
-            return standing(quantile_key, KEY)
-        return standing(mean_key if dense else share_key, KEY)
-    order = compiled(functions.order, (FROZEN_CELLS,), origin, "order")
+            return get_default_pointer(order_by_quantile, CATEGORY_KEYS_SIGNATURE)
+        return get_default_pointer(
+            order_by_mean if dense else order_by_share, CATEGORY_KEYS_SIGNATURE
+        )
+    order = compile_function(functions.order, (FROZEN_CELLS,), origin, "order")
     if blocks is not None:
-        return _kept(block_key(order, blocks).py_func, KEY)
+        return _make_cached_pointer(make_block_keys(order, blocks).py_func, CATEGORY_KEYS_SIGNATURE)
 
-    def own_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
+    def compute_keys(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
         for i in range(np.uint64(count)):
-            keys[i] = 1.0 * order(read_only(rows[i]))
+            keys[i] = 1.0 * order(freeze_array(rows[i]))
 
-    return _kept(own_key, KEY)
+    return _make_cached_pointer(compute_keys, CATEGORY_KEYS_SIGNATURE)
 
 
-def _choose(functions: CriterionFunctions, origin: Origin) -> Pointer:
+def _make_choice_pointer(functions: CriterionFunctions, origin: Origin) -> FunctionPointer:
     if functions.choose is None:
-        return standing(no_choice, CHOOSE)
-    choose = compiled(functions.choose, (FROZEN_CELLS,) * 3, origin, "choose", int)
+        return get_default_pointer(return_no_choice, CHOICE_SIGNATURE)
+    choose = compile_function(functions.choose, (FROZEN_CELLS,) * 3, origin, "choose", int)
 
-    def chosen(gains, scores, levels):  # type: ignore[no-untyped-def]
-        return np.int64(choose(read_only(gains), read_only(scores), read_only(levels)))
+    def choose_column(gains, scores, levels):  # type: ignore[no-untyped-def]
+        return np.int64(choose(freeze_array(gains), freeze_array(scores), freeze_array(levels)))
 
-    return _kept(chosen, CHOOSE)
+    return _make_cached_pointer(choose_column, CHOICE_SIGNATURE)
 
 
-def _penalty(functions: CriterionFunctions, origin: Origin) -> Pointer:
+def _make_penalty_pointer(functions: CriterionFunctions, origin: Origin) -> FunctionPointer:
     if functions.penalty is None:
-        return standing(no_penalty, PENALTY)
-    penalty = compiled(functions.penalty, PENALTY.args, origin, "penalty")
+        return get_default_pointer(return_zero_penalty, PENALTY_SIGNATURE)
+    penalty = compile_function(functions.penalty, PENALTY_SIGNATURE.args, origin, "penalty")
 
-    def taken(candidates, weight):  # type: ignore[no-untyped-def]
+    def compute_penalty(candidates, weight):  # type: ignore[no-untyped-def]
         return 1.0 * penalty(candidates, weight)
 
-    return _kept(taken, PENALTY)
+    return _make_cached_pointer(compute_penalty, PENALTY_SIGNATURE)
 
 
 # ---------------------------------------------------------------- defaults
@@ -417,50 +429,50 @@ def _penalty(functions: CriterionFunctions, origin: Origin) -> Pointer:
 
 
 @cache
-def standing(function: Callable[..., Any], signature: Any) -> Pointer:
+def get_default_pointer(function: Callable[..., Any], signature: Any) -> FunctionPointer:
     """Return the pointer to a function of this module, cached for the process."""
-    return Pointer(function, signature, cache=True)
+    return FunctionPointer(function, signature, cache=True)
 
 
-def no_value(stats):  # type: ignore[no-untyped-def]
+def return_zero_value(stats):  # type: ignore[no-untyped-def]
     """Return 0.0: the impurity or priority of a criterion without one."""
     return 0.0
 
 
-def no_penalty(candidates, weight):  # type: ignore[no-untyped-def]
+def return_zero_penalty(candidates, weight):  # type: ignore[no-untyped-def]
     """Return 0.0 (placeholder, never called): cuts have no penalty."""
     return 0.0
 
 
-def no_choice(gains, scores, levels):  # type: ignore[no-untyped-def]
+def return_no_choice(gains, scores, levels):  # type: ignore[no-untyped-def]
     """Return -1 (placeholder, never called): the column with the best score is chosen."""
     return -1
 
 
-def no_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
+def leave_keys_unset(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
     """Do nothing (placeholder, never called): there are no nominal columns."""
 
 
-def mean_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
+def order_by_mean(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
     """Order categories by the mean of the target: exact for squared error (Fisher 1958)."""
     for i in range(np.uint64(count)):
         keys[i] = rows[i, np.uint64(1)] / rows[i, np.uint64(0)]
 
 
-def quantile_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
+def order_by_quantile(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
     """Order categories by the quantile of the target: not always optimal for its loss."""
     for i in range(np.uint64(count)):
         keys[i] = rows[i, np.uint64(1)]
 
 
-def cell_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
+def order_by_cell(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
     """Order categories by one cell of several targets per attempt: a class share, or a mean."""
     cell = np.uint64(attempt) + np.uint64(1)
     for i in range(np.uint64(count)):
         keys[i] = rows[i, cell] / rows[i, np.uint64(0)]
 
 
-def share_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
+def order_by_share(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
     """Order categories by the share of one class, or along the first component of all shares.
 
     With two classes, order by the share of the second: this order contains the best
@@ -471,7 +483,7 @@ def share_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
     """
     cells = np.uint64(rows.shape[1])
     if attempt >= rows.shape[1]:
-        first_component(rows, count, attempt > rows.shape[1], keys)
+        score_on_first_component(rows, count, attempt > rows.shape[1], keys)
         return
     cell = np.uint64(1) if cells == np.uint64(2) else np.uint64(attempt)
     for i in range(np.uint64(count)):
@@ -491,7 +503,7 @@ Numbers = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Blocks:
+class TargetBlocks:
     """Layout of the statistics of several targets.
 
     Attributes
@@ -507,22 +519,22 @@ class Blocks:
     classes: bool
 
     @property
-    def count(self) -> int:
+    def n_targets(self) -> int:
         """Number of targets."""
         return len(self.ends) - 1
 
     @property
-    def cells(self) -> int:
+    def n_cells(self) -> int:
         """S, the number of cells of a node's statistics: the weight and all blocks."""
         return 1 + self.ends[-1]
 
     @property
-    def starts(self) -> tuple[int, ...]:
+    def first_cells(self) -> tuple[int, ...]:
         """First cell of each block in a node's statistics."""
         return tuple(1 + end for end in self.ends[:-1])
 
     @property
-    def groups(self) -> dict[int, tuple[int, ...]]:
+    def first_cells_by_size(self) -> dict[int, tuple[int, ...]]:
         """For each block size, the first cell of every block of this size, -1 for other blocks.
 
         Code is compiled once per size, not once per target.
@@ -530,106 +542,111 @@ class Blocks:
         sizes = [b - a for a, b in pairwise(self.ends)]
         return {
             size: tuple(
-                start if own == size else -1 for own, start in zip(sizes, self.starts, strict=True)
+                start if own == size else -1
+                for own, start in zip(sizes, self.first_cells, strict=True)
             )
             for size in sorted(set(sizes))
         }
 
-    def own(self, stats: Numbers, k: int) -> Numbers:
+    def select_target(self, stats: Numbers, k: int) -> Numbers:
         """Extract the statistics (nodes, cells) of target k from those of all, (nodes, S)."""
-        first, last = self.starts[k], 1 + self.ends[k + 1]
+        first, last = self.first_cells[k], 1 + self.ends[k + 1]
         columns = range(first, last) if self.classes else (0, first)
         return np.ascontiguousarray(stats[:, columns])
 
 
-def plain_mean(impurity: Callable[[Numbers], float], blocks: Blocks) -> Callable[[Numbers], float]:
-    """Return `mean_impurity` as plain Python, for a few nodes."""
+def make_python_mean_impurity(
+    impurity: Callable[[Numbers], float], blocks: TargetBlocks
+) -> Callable[[Numbers], float]:
+    """Return `make_mean_impurity` as plain Python, for a few nodes."""
 
-    def mean(stats: Numbers) -> float:
-        own = (blocks.own(stats[None, :], k)[0] for k in range(blocks.count))
-        return sum(float(impurity(each)) for each in own) / blocks.count
+    def average_impurity(stats: Numbers) -> float:
+        own = (blocks.select_target(stats[None, :], k)[0] for k in range(blocks.n_targets))
+        return sum(float(impurity(each)) for each in own) / blocks.n_targets
 
-    return mean
+    return average_impurity
 
 
-def mean_impurity(impurity: Any, blocks: Blocks) -> Any:
+def make_mean_impurity(impurity: Any, blocks: TargetBlocks) -> Any:
     """Return ``impurity(stats)`` as the mean over several targets."""
-    total: Any = _no_impurity
-    for size, starts in blocks.groups.items():
+    total: Any = _return_zero_impurity
+    for size, starts in blocks.first_cells_by_size.items():
         firsts = tuple(first for first in starts if first >= 0)
-        total = _and_impurities(total, _block_impurity(impurity, size, blocks.classes), firsts)
-    count = float(blocks.count)
+        total = _add_block_impurity(
+            total, _make_block_impurity(impurity, size, blocks.classes), firsts
+        )
+    count = float(blocks.n_targets)
 
     @nb.njit(error_model="numpy")
-    def mean(stats):  # type: ignore[no-untyped-def]
+    def average_impurity(stats):  # type: ignore[no-untyped-def]
         return total(stats) / count
 
-    return mean
+    return average_impurity
 
 
-def mean_score(score: Any, blocks: Blocks) -> Any:
+def make_mean_score(score: Any, blocks: TargetBlocks) -> Any:
     """Return ``score(parent, children)`` as the mean over several targets."""
-    total: Any = _no_score
-    for size, starts in blocks.groups.items():
+    total: Any = _return_zero_score
+    for size, starts in blocks.first_cells_by_size.items():
         firsts = tuple(first for first in starts if first >= 0)
-        total = _and_scores(total, _block_score(score, size, blocks.classes), firsts)
-    count = float(blocks.count)
+        total = _add_block_score(total, _make_block_score(score, size, blocks.classes), firsts)
+    count = float(blocks.n_targets)
 
     @nb.njit(error_model="numpy")
-    def mean(parent, children):  # type: ignore[no-untyped-def]
+    def average_score(parent, children):  # type: ignore[no-untyped-def]
         return total(parent, children) / count
 
-    return mean
+    return average_score
 
 
-def block_key(order: Any, blocks: Blocks) -> Any:
+def make_block_keys(order: Any, blocks: TargetBlocks) -> Any:
     """Return sort keys of categories by a criterion's `order`, one target per attempt."""
-    key: Any = _no_key
-    for size, starts in blocks.groups.items():
-        key = _or_key(key, _block_impurity(order, size, blocks.classes), starts)
+    key: Any = _leave_block_keys_unset
+    for size, starts in blocks.first_cells_by_size.items():
+        key = _add_block_keys(key, _make_block_impurity(order, size, blocks.classes), starts)
     return key
 
 
 @nb.njit
-def _no_impurity(stats):  # type: ignore[no-untyped-def]
+def _return_zero_impurity(stats):  # type: ignore[no-untyped-def]
     return 0.0
 
 
 @nb.njit
-def _no_score(parent, children):  # type: ignore[no-untyped-def]
+def _return_zero_score(parent, children):  # type: ignore[no-untyped-def]
     return 0.0
 
 
 @nb.njit
-def _no_key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
+def _leave_block_keys_unset(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
     pass
 
 
-def _and_impurities(before: Any, block: Any, firsts: tuple[int, ...]) -> Any:
+def _add_block_impurity(before: Any, block: Any, firsts: tuple[int, ...]) -> Any:
     @nb.njit(error_model="numpy")
-    def total(stats):  # type: ignore[no-untyped-def]
+    def sum_impurities(stats):  # type: ignore[no-untyped-def]
         value = before(stats)
         for first in firsts:
             value += block(stats, np.uint64(first))
         return value
 
-    return total
+    return sum_impurities
 
 
-def _and_scores(before: Any, block: Any, firsts: tuple[int, ...]) -> Any:
+def _add_block_score(before: Any, block: Any, firsts: tuple[int, ...]) -> Any:
     @nb.njit(error_model="numpy")
-    def total(parent, children):  # type: ignore[no-untyped-def]
+    def sum_scores(parent, children):  # type: ignore[no-untyped-def]
         value = before(parent, children)
         for first in firsts:
             value += block(parent, children, np.uint64(first))
         return value
 
-    return total
+    return sum_scores
 
 
-def _or_key(otherwise: Any, block: Any, starts: tuple[int, ...]) -> Any:
+def _add_block_keys(otherwise: Any, block: Any, starts: tuple[int, ...]) -> Any:
     @nb.njit(error_model="numpy")
-    def key(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
+    def compute_keys(rows, count, attempt, keys):  # type: ignore[no-untyped-def]
         first = starts[attempt]
         if first >= 0:
             for i in range(np.uint64(count)):
@@ -637,34 +654,34 @@ def _or_key(otherwise: Any, block: Any, starts: tuple[int, ...]) -> Any:
         else:
             otherwise(rows, count, attempt, keys)
 
-    return key
+    return compute_keys
 
 
-def _block_impurity(impurity: Any, size: int, classes: bool) -> Any:
+def _make_block_impurity(impurity: Any, size: int, classes: bool) -> Any:
     """Return ``block(stats, first)``: the impurity of the block of `size` cells at `first`."""
     cells, shift = (size, 0) if classes else (2, 1)  # of a number: the weight, then ``w * y``
-    new_cells = stack_cells if cells <= MOST_ON_STACK else _heap_cells
+    new_cells = allocate_stack_cells if cells <= MAX_STACK_CELLS else _allocate_cells
 
     @nb.njit(error_model="numpy")
-    def block(stats, first):  # type: ignore[no-untyped-def]
+    def compute_block_impurity(stats, first):  # type: ignore[no-untyped-def]
         own = new_cells(cells)
         own[np.uint64(0)] = stats[np.uint64(0)]  # a number's weight
         for k in range(np.uint64(shift), np.uint64(cells)):
             own[k] = stats[first + k - np.uint64(shift)]
-        return 1.0 * impurity(read_only(own))
+        return 1.0 * impurity(freeze_array(own))
 
-    return block
+    return compute_block_impurity
 
 
-def _block_score(score: Any, size: int, classes: bool) -> Any:
+def _make_block_score(score: Any, size: int, classes: bool) -> Any:
     """Return ``block(parent, children, first)``: the score of the `size` cells at `first`."""
     cells, shift = (size, 0) if classes else (2, 1)
-    small = cells <= MOST_ON_STACK
-    new_cells = stack_cells if small else _heap_cells
-    new_matrix = stack_matrix if small else _heap_matrix
+    small = cells <= MAX_STACK_CELLS
+    new_cells = allocate_stack_cells if small else _allocate_cells
+    new_matrix = allocate_stack_matrix if small else _allocate_matrix
 
     @nb.njit(error_model="numpy")
-    def fill(parent, children, first, own, sides):  # type: ignore[no-untyped-def]
+    def copy_block(parent, children, first, own, sides):  # type: ignore[no-untyped-def]
         zero = np.uint64(0)
         branches = np.uint64(children.shape[0])
         own[zero] = parent[zero]
@@ -677,48 +694,48 @@ def _block_score(score: Any, size: int, classes: bool) -> Any:
                 sides[b, k] = children[b, at]
 
     @nb.njit(error_model="numpy")
-    def block(parent, children, first):  # type: ignore[no-untyped-def]
+    def compute_block_score(parent, children, first):  # type: ignore[no-untyped-def]
         own = new_cells(cells)
         if children.shape[0] == 2:
             pair = new_matrix(2, cells)
-            fill(parent, children, first, own, pair)
-            return 1.0 * score(read_only(own), read_only(pair))
-        sides = _heap_matrix(children.shape[0], cells)
-        fill(parent, children, first, own, sides)
-        return 1.0 * score(read_only(own), read_only(sides))
+            copy_block(parent, children, first, own, pair)
+            return 1.0 * score(freeze_array(own), freeze_array(pair))
+        sides = _allocate_matrix(children.shape[0], cells)
+        copy_block(parent, children, first, own, sides)
+        return 1.0 * score(freeze_array(own), freeze_array(sides))
 
-    return block
+    return compute_block_score
 
 
 # ---------------------------------------------------------------- pre-pruning
 # A pruner's `before` function, compiled into the pointer that `grow` calls.
 
-BEFORE = types.boolean(CELLS, MATRIX, CELLS, MATRIX)
+BEFORE_SIGNATURE = types.boolean(CELLS_TYPE, MATRIX_TYPE, CELLS_TYPE, MATRIX_TYPE)
 
 
 @cache
-def always() -> Pointer:
+def get_unconditional_pointer() -> FunctionPointer:
     """Return the pointer that allows every split."""
-    return Pointer(_yes, BEFORE, cache=True)
+    return FunctionPointer(_allow_split, BEFORE_SIGNATURE, cache=True)
 
 
-def _yes(parent, children, held_parent, held_children):  # type: ignore[no-untyped-def]
+def _allow_split(parent, children, held_parent, held_children):  # type: ignore[no-untyped-def]
     return True
 
 
-def compile_before(function: Callable[..., bool], origin: Origin) -> Pointer:
+def compile_before(function: Callable[..., bool], origin: Origin) -> FunctionPointer:
     """Compile ``before(parent, children, held_parent, held_children)``."""
     shapes = (FROZEN_CELLS, FROZEN_MATRIX, FROZEN_CELLS, FROZEN_MATRIX)
-    inner: Any = compiled(function, shapes, origin, "before", bool)
+    inner: Any = compile_function(function, shapes, origin, "before", bool)
 
-    def before(parent, children, held_parent, held_children):  # type: ignore[no-untyped-def]
+    def call_before(parent, children, held_parent, held_children):  # type: ignore[no-untyped-def]
         return bool(
             inner(
-                read_only(parent), read_only(children),
-                read_only(held_parent), read_only(held_children),
+                freeze_array(parent), freeze_array(children),
+                freeze_array(held_parent), freeze_array(held_children),
             )
         )  # fmt: skip
 
-    pointer = Pointer(before, BEFORE, mark=fingerprint(before))
+    pointer = FunctionPointer(call_before, BEFORE_SIGNATURE, mark=compute_fingerprint(call_before))
     pointer.origin = origin
     return pointer

@@ -19,34 +19,34 @@ from typing import Any
 import numba as nb
 import numpy as np
 
-from treekit.discovery import FOREIGN, cause
+from treekit.discovery import FOREIGN_ERRORS, describe_error
 from treekit.errors import DataError, PluginError, SettingError, TreekitWarning
-from treekit.grow.function_identity import fingerprint, fresh
-from treekit.kernels.compile import Linked, keep
+from treekit.grow.function_identity import compute_fingerprint, copy_for_compilation
+from treekit.kernels.compile import LinkedFunction, enable_disk_cache
 
 __all__ = [
-    "Complaint",
+    "CompileFailure",
     "Origin",
-    "asked",
-    "attempt",
-    "checked",
-    "compiled",
-    "current",
-    "frozen",
-    "numba_complaint",
-    "plain",
-    "shown",
+    "call_checked",
+    "check_return_value",
+    "compile_function",
+    "describe_numba_error",
+    "format_statistics",
+    "get_python_function",
+    "make_read_only",
+    "thread_state",
+    "try_compile",
 ]
 
 
 # ---------------------------------------------------------------- compilation
 
-current = threading.local()
+thread_state = threading.local()
 """State of the tree that is grown in this thread: `table`, `score` and `rng`, for a splitter
 called as Python, and `failures`, the errors raised by plugins' Python functions."""
 
 
-def compiled(
+def compile_function(
     function: Callable[..., Any],
     argument_types: tuple[Any, ...],
     origin: Origin,
@@ -72,79 +72,83 @@ def compiled(
     PluginError
         If the function compiles but returns another type.
     """
-    jitted, complaint = attempt(function, argument_types, returns, checked=origin.foreign)
+    jitted, complaint = try_compile(function, argument_types, returns, checked=origin.is_foreign)
     if complaint is None:
         return jitted
-    if complaint.wrong:
-        raise origin.error(f"returns {complaint.wrong} from {name}, not {_WANTED[returns]}")
+    if complaint.wrong_type:
+        raise origin.make_error(
+            f"returns {complaint.wrong_type} from {name}, not {_EXPECTED_RETURNS[returns]}"
+        )
     warnings.warn(
         f"{origin} does not compile and runs as Python, slower: {complaint}",
         TreekitWarning,
         stacklevel=2,
     )
-    return _python_call(plain(function), origin, name, returns)
+    return _make_python_call(get_python_function(function), origin, name, returns)
 
 
 @dataclass(frozen=True)
-class Complaint:
+class CompileFailure:
     """The reason why numba cannot compile a function, and the line that caused it, if known.
 
-    `wrong` names the return type of a function that compiles but returns a wrong type.
+    `wrong_type` names the return type of a function that compiles but returns a wrong type.
     """
 
     reason: str
     file: str = ""
     line: int = 0
-    wrong: str = ""
+    wrong_type: str = ""
 
     def __str__(self) -> str:
         return f"{self.file}, line {self.line}: {self.reason}" if self.file else self.reason
 
 
-def attempt(
+def try_compile(
     function: Callable[..., Any],
     argument_types: tuple[Any, ...],
     returns: type = float,
     *,
     checked: bool = False,
-) -> tuple[Any, Complaint | None]:
+) -> tuple[Any, CompileFailure | None]:
     """Compile `function` for `argument_types`; on failure return None and numba's reason.
 
     `checked` adds bounds checks, for functions of plugins: where the number of cells is
     known at compile time, as in a scan, they cost nothing (measured for 2 and 7 cells).
     """
-    core = plain(function)
+    core = get_python_function(function)
     if not isinstance(core, types.FunctionType):
-        return None, Complaint(
+        return None, CompileFailure(
             f"it is of type {type(core).__name__}, not a function written with def"
         )
     try:
-        copy = fresh(core)
-        jitted = Linked(copy, boundscheck=checked)
-        mark = fingerprint(copy, checked)
+        copy = copy_for_compilation(core)
+        jitted = LinkedFunction(copy, boundscheck=checked)
+        mark = compute_fingerprint(copy, checked)
         if mark is not None:
-            keep(jitted, mark)
+            enable_disk_cache(jitted, mark)
         jitted.compile(argument_types)
         result = jitted.overloads[argument_types].signature.return_type
     except Exception as error:  # noqa: BLE001 - numba has errors outside its own hierarchy
-        return None, complaint_of(error)
-    if isinstance(result, _RETURNED[returns]):
+        return None, parse_numba_error(error)
+    if isinstance(result, _RETURN_TYPES[returns]):
         return jitted, None
     if isinstance(result, nb.types.Optional):
-        return None, Complaint("it returns None on some paths")
-    wrong = _words(nb.types.unliteral(result))
-    return None, Complaint(f"it returns {wrong}, not {_WANTED[returns]}", wrong=wrong)
+        return None, CompileFailure("it returns None on some paths")
+    wrong = _describe_type(nb.types.unliteral(result))
+    return None, CompileFailure(
+        f"it returns {wrong}, not {_EXPECTED_RETURNS[returns]}", wrong_type=wrong
+    )
 
 
-_WANTED = {float: "a number", int: "an integer", bool: "true or false"}
-_RETURNED: dict[type, tuple[type, ...]] = {
+_EXPECTED_RETURNS = {float: "a number", int: "an integer", bool: "true or false"}
+_RETURN_TYPES: dict[type, tuple[type, ...]] = {
     float: (nb.types.Float, nb.types.Integer, nb.types.Boolean),
     int: (nb.types.Integer,),
     bool: (nb.types.Boolean, nb.types.Integer),
 }
 
 
-def _words(result: Any) -> str:
+def _describe_type(result: Any) -> str:
     if isinstance(result, nb.types.NoneType):
         return "None"
     if isinstance(result, nb.types.Array):
@@ -152,24 +156,28 @@ def _words(result: Any) -> str:
     return "a string" if isinstance(result, nb.types.UnicodeType) else f"a {result}"
 
 
-def plain(function: Callable[..., Any]) -> Callable[..., Any]:
+def get_python_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the Python function of a dispatcher; other callables are returned unchanged."""
     return getattr(function, "py_func", function)
 
 
-def complaint_of(error: Exception) -> Complaint:
+def parse_numba_error(error: Exception) -> CompileFailure:
     """Extract the innermost line of the plugin and the reason from a numba error."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
     # numba lists nested calls innermost first; lines of its own library are not the cause.
     place = re.findall(r"^ *During: .* at (\S.*) \((\d+)\)$", text, re.MULTILINE)
-    place = [found for found in place if not found[0].startswith(_NUMBA)][:1]
+    place = [found for found in place if not found[0].startswith(_NUMBA_FOLDER)][:1]
     place = place or re.findall(r'File "([^"]*)", line (\d+)', text)
     place += re.findall(r"Raised from (.+) \((\d+)\)", text)
-    reason = re.sub(r" (?:at 0x[0-9a-f]+|from '[^']*')(?=>)", "", _reason(text) or repr(error))
-    return Complaint(reason, place[-1][0], int(place[-1][1])) if place else Complaint(reason)
+    reason = re.sub(
+        r" (?:at 0x[0-9a-f]+|from '[^']*')(?=>)", "", _extract_reason(text) or repr(error)
+    )
+    return (
+        CompileFailure(reason, place[-1][0], int(place[-1][1])) if place else CompileFailure(reason)
+    )
 
 
-def _reason(text: str) -> str:
+def _extract_reason(text: str) -> str:
     """Return the first line of a numba message that states the cause, not only its location."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     lines = [line for line in lines if not line.startswith("Failed in")]
@@ -189,62 +197,64 @@ def _reason(text: str) -> str:
     return lines[0]
 
 
-_NUMBA = str(Path(nb.__file__).parent)
+_NUMBA_FOLDER = str(Path(nb.__file__).parent)
 
 
-def numba_complaint(error: Exception) -> str:
-    """Format `complaint_of` as text."""
-    return str(complaint_of(error))
+def describe_numba_error(error: Exception) -> str:
+    """Format `parse_numba_error` as text."""
+    return str(parse_numba_error(error))
 
 
-def _python_call(function: Callable[..., Any], origin: Origin, name: str, returns: type) -> Any:
+def _make_python_call(
+    function: Callable[..., Any], origin: Origin, name: str, returns: type
+) -> Any:
     """Return a jitted callable of one to four arguments that takes the GIL and calls Python."""
     failed = {float: float("nan"), int: -2, bool: False}[returns]
     kind = {float: "float64", int: "int64", bool: "boolean"}[returns]
 
-    def guarded(*arguments: Any) -> Any:
-        if current.failures:
+    def call_guarded(*arguments: Any) -> Any:
+        if thread_state.failures:
             return failed
         try:
-            return asked(origin, name, function, *arguments, returns=returns)
+            return call_checked(origin, name, function, *arguments, returns=returns)
         except Exception as error:  # noqa: BLE001 - raised again when the kernel has returned
-            current.failures.append(error)
+            thread_state.failures.append(error)
             return failed
 
-    return _OBJECT_MODE[kind](guarded)
+    return _CALL_MAKERS[kind](call_guarded)
 
 
-def _object_float(guarded: Callable[..., Any]) -> Any:
+def _make_float_call(guarded: Callable[..., Any]) -> Any:
     @nb.njit
-    def call(*arguments):  # type: ignore[no-untyped-def]
+    def call_python(*arguments):  # type: ignore[no-untyped-def]
         with nb.objmode(result="float64"):
             result = guarded(*arguments)
         return result
 
-    return call
+    return call_python
 
 
-def _object_int(guarded: Callable[..., Any]) -> Any:
+def _make_int_call(guarded: Callable[..., Any]) -> Any:
     @nb.njit
-    def call(*arguments):  # type: ignore[no-untyped-def]
+    def call_python(*arguments):  # type: ignore[no-untyped-def]
         with nb.objmode(result="int64"):
             result = guarded(*arguments)
         return result
 
-    return call
+    return call_python
 
 
-def _object_bool(guarded: Callable[..., Any]) -> Any:
+def _make_bool_call(guarded: Callable[..., Any]) -> Any:
     @nb.njit
-    def call(*arguments):  # type: ignore[no-untyped-def]
+    def call_python(*arguments):  # type: ignore[no-untyped-def]
         with nb.objmode(result="boolean"):
             result = guarded(*arguments)
         return result
 
-    return call
+    return call_python
 
 
-_OBJECT_MODE = {"float64": _object_float, "int64": _object_int, "boolean": _object_bool}
+_CALL_MAKERS = {"float64": _make_float_call, "int64": _make_int_call, "boolean": _make_bool_call}
 
 
 # ---------------------------------------------------------------- checked calls
@@ -252,7 +262,7 @@ _OBJECT_MODE = {"float64": _object_float, "int64": _object_int, "boolean": _obje
 #
 # The compiled path has its own guards in the kernels; the messages are the same.
 
-MOST_SHOWN = 300
+MAX_SHOWN_CHARACTERS = 300
 """Maximum number of characters of statistics in a message."""
 
 
@@ -269,23 +279,23 @@ class Origin:
         return f"{self.kind} {self.name!r}{place}"
 
     @property
-    def foreign(self) -> bool:
+    def is_foreign(self) -> bool:
         """Whether the component comes from a plugin, not from treekit itself."""
         return not self.distribution.startswith("treekit ")
 
-    def error(self, cause: str) -> PluginError:
+    def make_error(self, cause: str) -> PluginError:
         """Return an error that names the plugin."""
         return PluginError(f"{self} {cause}; training was stopped and no model was made")
 
 
-def shown(arguments: tuple[Any, ...]) -> str:
+def format_statistics(arguments: tuple[Any, ...]) -> str:
     """Format statistics for a message, truncated to `MOST_SHOWN` characters."""
     parts = [a.tolist() if isinstance(a, np.ndarray) else a for a in arguments]
     text = " and ".join(repr(part) for part in parts)
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}..."
 
 
-def checked(value: Any, returns: type, infinite: bool = False) -> float:
+def check_return_value(value: Any, returns: type, infinite: bool = False) -> float:
     """Validate and convert a return value.
 
     Parameters
@@ -308,7 +318,7 @@ def checked(value: Any, returns: type, infinite: bool = False) -> float:
         bool: (bool, np.bool_, int, np.integer),
     }[returns]
     if not isinstance(value, known) or (returns is int and isinstance(value, bool)):
-        expected = _WANTED[returns]
+        expected = _EXPECTED_RETURNS[returns]
         got = "None" if value is None else f"a {type(value).__name__}"
         raise TypeError(f"returned {got}, not {expected},")
     if returns is float and not math.isfinite(value) and not (infinite and value == math.inf):
@@ -317,7 +327,7 @@ def checked(value: Any, returns: type, infinite: bool = False) -> float:
     return number
 
 
-def asked(
+def call_checked(
     origin: Origin,
     name: str,
     function: Callable[..., Any],
@@ -336,34 +346,36 @@ def asked(
         If the function itself raises one: its message is for the user.
     """
     function = getattr(function, "py_func", function)
-    given = f"; the statistics it was given were {shown(arguments)}"
+    given = f"; the statistics it was given were {format_statistics(arguments)}"
     try:
         with np.errstate(all="ignore"):  # as in compiled code
             # Copies: the kernel's arrays may live in a stack frame.
-            value = function(*[frozen(np.copy(a)) if _is_array(a) else a for a in arguments])
+            value = function(
+                *[make_read_only(np.copy(a)) if _is_array(a) else a for a in arguments]
+            )
     except (DataError, PluginError, SettingError):
         raise
-    except FOREIGN as error:
+    except FOREIGN_ERRORS as error:
         # The arguments come last: they may be long, and the exception's message matters more.
-        raise origin.error(f"raised {cause(error)} in {name}{given}") from error
+        raise origin.make_error(f"raised {describe_error(error)} in {name}{given}") from error
     try:
-        return checked(value, returns, infinite)
+        return check_return_value(value, returns, infinite)
     except (TypeError, ValueError) as error:
-        raise origin.error(f"{error} from {name}{given}") from error
+        raise origin.make_error(f"{error} from {name}{given}") from error
 
 
-def frozen(record: Any) -> Any:
+def make_read_only(record: Any) -> Any:
     """Return a read-only view of an array, or of a record of arrays and records."""
     if isinstance(record, np.ndarray):
         view = record.view()
         view.flags.writeable = False
         return view
     if isinstance(record, tuple) and hasattr(record, "_fields"):
-        return type(record)(*map(frozen, record))
+        return type(record)(*map(make_read_only, record))
     if is_dataclass(record) and not isinstance(record, type):
         own = {field.name: getattr(record, field.name) for field in fields(record)}
         arrays = {k: v for k, v in own.items() if isinstance(v, np.ndarray | tuple)}
-        return replace(record, **{name: frozen(value) for name, value in arrays.items()})
+        return replace(record, **{name: make_read_only(value) for name, value in arrays.items()})
     return record
 
 

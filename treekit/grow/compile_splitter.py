@@ -17,16 +17,26 @@ from numba.extending import overload, register_jitable
 from treekit import splitting
 from treekit.contracts import SplitterFunctions
 from treekit.data.binning import Coding
-from treekit.discovery import FOREIGN, cause
+from treekit.discovery import FOREIGN_ERRORS, describe_error
 from treekit.errors import SettingError, TreekitWarning
 from treekit.grow import compile_criterion as criteria
-from treekit.grow.compile_plugin import Origin, current, frozen, numba_complaint, plain, shown
-from treekit.grow.function_identity import fingerprint, fresh, identity
-from treekit.kernels.compile import Finder
-from treekit.kernels.function_pointers import Pointer, read_only
-from treekit.kernels.quantile_statistics import summarise
+from treekit.grow.compile_plugin import (
+    Origin,
+    describe_numba_error,
+    format_statistics,
+    get_python_function,
+    make_read_only,
+    thread_state,
+)
+from treekit.grow.function_identity import (
+    compute_fingerprint,
+    compute_identity,
+    copy_for_compilation,
+)
+from treekit.kernels.compile import SplitterKernel
+from treekit.kernels.function_pointers import FunctionPointer, freeze_array
+from treekit.kernels.quantile_statistics import summarise_rows
 from treekit.kernels.records import (
-    AFTER,
     BAD_SCORE,
     BAD_SPLIT,
     BRANCHES,
@@ -35,7 +45,8 @@ from treekit.kernels.records import (
     KIND,
     LEVELS,
     MISSING_BRANCH,
-    PLAIN,
+    NEXT_CODE,
+    PLAIN_RULES,
     SCORE,
     THRESHOLD_VALUE,
     Node,
@@ -46,13 +57,13 @@ from treekit.kernels.records import (
 
 __all__ = [
     "CompiledSplitter",
-    "are_intervals",
+    "are_valid_intervals",
     "compile_splitter",
-    "copied_node",
-    "frozen_node",
-    "is_sum",
-    "score_of",
-    "write_split",
+    "copy_node",
+    "is_valid_sum",
+    "make_read_only_node",
+    "make_score_function",
+    "write_checked_split",
 ]
 
 
@@ -86,98 +97,100 @@ def compile_splitter(
     Built-in kernels come from the disk cache.  A plugin's ``find`` is compiled, or called
     as Python with one warning.  `quantile` is the quantile level of the target.
     """
-    node_type = nb.typeof(Node(table, rows, np.zeros(1), 1.0, 0.0, 0, 1.0, 1, PLAIN, quantile))
+    node_type = nb.typeof(
+        Node(table, rows, np.zeros(1), 1.0, 0.0, 0, 1.0, 1, PLAIN_RULES, quantile)
+    )
     signature = types.void(
         node_type,
         nb.typeof(scratch),
-        types.FunctionType(criteria.SCAN),
-        types.FunctionType(criteria.MANY),
-        types.FunctionType(criteria.KEY),
-        types.FunctionType(criteria.CHOOSE),
-        types.FunctionType(criteria.PENALTY),
-        types.int64, types.boolean, types.boolean, types.FunctionType(criteria.SCORE),
+        types.FunctionType(criteria.SCAN_SIGNATURE),
+        types.FunctionType(criteria.BRANCH_SCORE_SIGNATURE),
+        types.FunctionType(criteria.CATEGORY_KEYS_SIGNATURE),
+        types.FunctionType(criteria.CHOICE_SIGNATURE),
+        types.FunctionType(criteria.PENALTY_SIGNATURE),
+        types.int64, types.boolean, types.boolean, types.FunctionType(criteria.SCORE_SIGNATURE),
         nb.typeof(np.random.default_rng(0)),
         types.Array(types.int64, 1, "C"), types.Array(types.float64, 1, "C"),
     )  # fmt: skip
-    if isinstance(functions.find, Finder):
-        own = functions.find.kernel if quantile is None else functions.find.ranked
+    if isinstance(functions.find, SplitterKernel):
+        own = functions.find.kernel if quantile is None else functions.find.quantile_kernel
         if quantile is None and not (table.nominal > 0).any():
-            own = functions.find.numbers or own
+            own = functions.find.numeric_kernel or own
         if own is None:
             raise SettingError(
                 f"{origin} needs additive statistics, but the criterion uses quantiles; choose "
                 "splitter 'exact' or 'histogram'"
             )
-        find = _own(own, signature)
+        find = _get_builtin_pointer(own, signature)
         return CompiledSplitter(
             find, functions.coding, origin, functions.find.options, sums=functions.sums
         )
-    core = plain(functions.find)
+    core = get_python_function(functions.find)
     try:
-        find = _known_pointer(core, functions.sums, functions.intervals, signature)
+        find = _get_plugin_pointer(core, functions.sums, functions.intervals, signature)
     except Exception as error:  # noqa: BLE001 - numba has errors outside its own hierarchy
         warnings.warn(
-            f"{origin} does not compile and runs as Python, slower: {numba_complaint(error)}",
+            f"{origin} does not compile and runs as Python, slower: {describe_numba_error(error)}",
             TreekitWarning,
             stacklevel=2,
         )
-        find = Pointer(_python_find(core, functions, origin), signature)
+        find = FunctionPointer(_make_python_find(core, functions, origin), signature)
     return CompiledSplitter(
         find, functions.coding, origin, intervals=functions.intervals, sums=functions.sums
     )
 
 
-def _known_pointer(core: Any, sums: bool, intervals: bool, signature: Any) -> Pointer:
+def _get_plugin_pointer(core: Any, sums: bool, intervals: bool, signature: Any) -> FunctionPointer:
     """Return the pointer to a plugin's find; the same function is compiled once per process."""
     try:
-        own = identity(core)
+        own = compute_identity(core)
         hash(own)
     except (TypeError, ValueError):  # its closure holds an object without a value-based key
         own = ("alone", object())
-    return _plugin_pointer(own, _Same(core), sums, intervals, signature)
+    return _compile_plugin_pointer(own, _EqualFunction(core), sums, intervals, signature)
 
 
-class _Same:
+class _EqualFunction:
     """A function that always compares equal, since its `identity` is part of the cache key."""
 
     def __init__(self, core: Any) -> None:
         self.core = core
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same)
+        return isinstance(other, _EqualFunction)
 
     def __hash__(self) -> int:
         return 0
 
 
 @lru_cache(maxsize=64)
-def _plugin_pointer(
-    own: tuple[Any, ...], find: _Same, sums: bool, intervals: bool, signature: Any
-) -> Pointer:
+def _compile_plugin_pointer(
+    own: tuple[Any, ...], find: _EqualFunction, sums: bool, intervals: bool, signature: Any
+) -> FunctionPointer:
     del own  # only the key of the cache
-    _register_makers()
-    call = _compiled_find(fresh(find.core), sums, intervals)
-    return Pointer(call, signature, mark=fingerprint(call, sums, intervals))
+    _register_splitting_functions()
+    call = _make_compiled_find(copy_for_compilation(find.core), sums, intervals)
+    return FunctionPointer(call, signature, mark=compute_fingerprint(call, sums, intervals))
 
 
-def _own(find: Any, signature: Any) -> Pointer:
+def _get_builtin_pointer(find: Any, signature: Any) -> FunctionPointer:
     """Return the pointer to a built-in kernel, from the disk cache."""
     plain: Any = getattr(find, "py_func", find)
-    known = _POINTERS.get((plain, signature))
+    known = _BUILTIN_POINTERS.get((plain, signature))
     if known is None:
-        known = _POINTERS[plain, signature] = Pointer(plain, signature, cache=True)
+        known = _BUILTIN_POINTERS[plain, signature] = FunctionPointer(plain, signature, cache=True)
     return known
 
 
-_POINTERS: dict[Any, Pointer] = {}
+_BUILTIN_POINTERS: dict[Any, FunctionPointer] = {}
 
 
-def _compiled_find(core: Any, sums: bool, intervals: bool) -> Any:
+def _make_compiled_find(core: Any, sums: bool, intervals: bool) -> Any:
     find = nb.njit(error_model="numpy", boundscheck=True)(core)
-    write = nb.njit(error_model="numpy")(write_split)
-    freeze = nb.njit(error_model="numpy")(frozen_node)
+    write = nb.njit(error_model="numpy")(write_checked_split)
+    freeze = nb.njit(error_model="numpy")(make_read_only_node)
 
-    def call(  # type: ignore[no-untyped-def]
+    def call_find(  # type: ignore[no-untyped-def]
         node,
         scratch,
         scan,
@@ -198,35 +211,35 @@ def _compiled_find(core: Any, sums: bool, intervals: bool) -> Any:
         if split is not None:
             write(split, node, sums, intervals, scratch.levels, out, numbers)
 
-    return call
+    return call_find
 
 
-def _python_find(core: Any, functions: SplitterFunctions, origin: Origin) -> Any:
+def _make_python_find(core: Any, functions: SplitterFunctions, origin: Origin) -> Any:
     kinds = functions.sums, functions.intervals
 
-    def guarded(node: Any, levels: Any, out: Any, numbers: Any) -> None:
-        if current.failures:
+    def call_guarded(node: Any, levels: Any, out: Any, numbers: Any) -> None:
+        if thread_state.failures:
             return
         try:
-            view = CriterionView(score_of(current.score))
-            split = core(copied_node(node), view, current.rng)
+            view = CriterionView(make_score_function(thread_state.score))
+            split = core(copy_node(node), view, thread_state.rng)
             if split is None:
                 return
             if not isinstance(split, splitting.Split):
                 raise TypeError(f"find returned a {type(split).__name__}, not a Split or None")
-            write_split(split, node, *kinds, levels, out, numbers)
-        except FOREIGN as error:
-            given = shown((node.stats.copy(),))
-            current.failures.append(
-                origin.error(f"raised {cause(error)} in find, at a node of {given}")
+            write_checked_split(split, node, *kinds, levels, out, numbers)
+        except FOREIGN_ERRORS as error:
+            given = format_statistics((node.stats.copy(),))
+            thread_state.failures.append(
+                origin.make_error(f"raised {describe_error(error)} in find, at a node of {given}")
             )
 
     @nb.njit  # a function of its own: the pointer's function releases the GIL
-    def with_gil(node, levels, out, numbers):  # type: ignore[no-untyped-def]
+    def call_with_gil(node, levels, out, numbers):  # type: ignore[no-untyped-def]
         with nb.objmode():
-            guarded(node, levels, out, numbers)
+            call_guarded(node, levels, out, numbers)
 
-    def call(  # type: ignore[no-untyped-def]
+    def call_find(  # type: ignore[no-untyped-def]
         node,
         scratch,
         scan,
@@ -243,26 +256,26 @@ def _python_find(core: Any, functions: SplitterFunctions, origin: Origin) -> Any
         numbers,
     ):
         out[KIND] = 0
-        with_gil(node, scratch.levels, out, numbers)
+        call_with_gil(node, scratch.levels, out, numbers)
 
-    return call
+    return call_find
 
 
 @cache
-def _register_makers() -> None:
+def _register_splitting_functions() -> None:
     """Register the functions of `treekit.splitting` for compilation inside a plugin's find."""
     for name in splitting.__all__:
         if name not in ("Node", "Split"):
             register_jitable(boundscheck=True)(getattr(splitting, name))
-    for helper in (*splitting.HELPERS, are_intervals, is_sum):
+    for helper in (*splitting.HELPER_FUNCTIONS, are_valid_intervals, is_valid_sum):
         register_jitable(boundscheck=True)(helper)
 
     @overload(splitting.summarise_ranks)
     def summarise_ranks(values, order, count, quantile, stats):  # type: ignore[no-untyped-def]
-        def compiled(values, order, count, quantile, stats):  # type: ignore[no-untyped-def]
-            summarise(values, order, 0, count, quantile, stats)
+        def summarise_compiled(values, order, count, quantile, stats):  # type: ignore[no-untyped-def]
+            summarise_rows(values, order, 0, count, quantile, stats)
 
-        return compiled
+        return summarise_compiled
 
 
 # ---------------------------------------------------------------- proposed splits
@@ -272,7 +285,7 @@ def _register_makers() -> None:
 # read them, and its split is checked before it is written to them.
 
 
-def is_sum(split, table):  # type: ignore[no-untyped-def]
+def is_valid_sum(split, table):  # type: ignore[no-untyped-def]
     """Check whether the terms of a plugin's oblique split are valid."""
     terms, bits = split.levels, split.levels.view(np.float32)
     if len(terms) < 2 or len(terms) % 2 or not abs(split.threshold) < np.inf:
@@ -288,7 +301,7 @@ def is_sum(split, table):  # type: ignore[no-untyped-def]
     return True
 
 
-def are_intervals(split, table, room):  # type: ignore[no-untyped-def]
+def are_valid_intervals(split, table, room):  # type: ignore[no-untyped-def]
     """Check whether the cuts of a plugin's split on intervals are valid."""
     cuts, last = split.levels, np.int64(table.n_codes[split.feature]) - 2
     apart = split.branches - len(cuts) - 1
@@ -302,15 +315,15 @@ def are_intervals(split, table, room):  # type: ignore[no-untyped-def]
     return table.nominal[split.feature] == 0
 
 
-def write_split(split, node, sums, intervals, levels, out, numbers):  # type: ignore[no-untyped-def]
+def write_checked_split(split, node, sums, intervals, levels, out, numbers):  # type: ignore[no-untyped-def]
     """Write a plugin's split where `grow` reads it, or mark it as invalid."""
     table = node.table
     out[KIND] = BAD_SPLIT
     if not 0 <= split.feature < len(table.n_codes) or not 1 <= split.kind <= 6:
         return
-    if split.kind == 5 and not (sums and is_sum(split, table)):
+    if split.kind == 5 and not (sums and is_valid_sum(split, table)):
         return
-    if split.kind == 6 and not (intervals and are_intervals(split, table, len(levels))):
+    if split.kind == 6 and not (intervals and are_valid_intervals(split, table, len(levels))):
         return
     n_codes = np.int64(table.n_codes[split.feature])
     nominal = table.nominal[split.feature] > 0
@@ -341,7 +354,7 @@ def write_split(split, node, sums, intervals, levels, out, numbers):  # type: ig
     out[MISSING_BRANCH] = split.missing
     out[BRANCHES] = split.branches
     out[LEVELS] = owned
-    out[AFTER] = split.cut + 1
+    out[NEXT_CODE] = split.cut + 1
     numbers[THRESHOLD_VALUE] = np.nan if split.kind == 6 else split.threshold
     numbers[SCORE] = split.score
     if split.missing < 0:
@@ -356,33 +369,35 @@ def write_split(split, node, sums, intervals, levels, out, numbers):  # type: ig
         out[KIND] = BAD_SCORE
 
 
-def frozen_node(node):  # type: ignore[no-untyped-def]
+def make_read_only_node(node):  # type: ignore[no-untyped-def]
     """Return a read-only view of a node for a compiled find: its arrays are shared."""
     table, rows = node.table, node.rows
     return Node(
         Table(
-            read_only(table.codes), read_only(table.n_codes), read_only(table.nominal),
-            read_only(table.value_start), read_only(table.low), read_only(table.high),
+            freeze_array(table.codes), freeze_array(table.n_codes), freeze_array(table.nominal),
+            freeze_array(table.value_start), freeze_array(table.low), freeze_array(table.high),
         ),
-        Rows(read_only(rows.ids), read_only(rows.cells), read_only(rows.values)),
-        read_only(node.stats), node.weight, node.impurity, node.depth, node.min_weight_leaf,
+        Rows(freeze_array(rows.ids), freeze_array(rows.cells), freeze_array(rows.values)),
+        freeze_array(node.stats), node.weight, node.impurity, node.depth, node.min_weight_leaf,
         node.n_try, node.ways, node.quantile,
     )  # fmt: skip
 
 
-def copied_node(node: Node) -> Node:
+def copy_node(node: Node) -> Node:
     """Return a copy of a node for a find called as Python, which may keep references to it."""
     ids, cells, values = node.rows
     rows = Rows(ids.copy(), cells.copy(), values.copy())
-    copy: Node = frozen(node._replace(table=current.table, rows=rows, stats=node.stats.copy()))
+    copy: Node = make_read_only(
+        node._replace(table=thread_state.table, rows=rows, stats=node.stats.copy())
+    )
     return copy
 
 
-def score_of(pointer: Any) -> Any:
+def make_score_function(pointer: Any) -> Any:
     """Return a criterion's score for a find called as Python, which may pass any array type."""
 
-    def score(parent: Any, children: Any) -> float:
+    def compute_score(parent: Any, children: Any) -> float:
         given = [np.array(stats, dtype=np.float64) for stats in (parent, children)]
-        return float(pointer(*map(frozen, given)))
+        return float(pointer(*map(make_read_only, given)))
 
-    return score
+    return compute_score

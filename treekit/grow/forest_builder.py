@@ -13,25 +13,25 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.grow.recipe import GrownTree, Recipe
-from treekit.grow.target_statistics import Target, draws_of
-from treekit.grow.tree_builder import grow_held
+from treekit.grow.target_statistics import TargetStatistics, count_draws
+from treekit.grow.tree_builder import grow_with_validation
 from treekit.kernels.records import Rows, Table
 from treekit.model.fixed_point import MASS
 from treekit.model.tree import Tree
 
 __all__ = [
-    "Bootstrap",
+    "BootstrapSampler",
     "Forest",
-    "Vote",
-    "bags",
+    "VoteFunction",
+    "draw_samples",
     "grow_forest",
-    "make_bootstrap",
+    "make_sampler",
 ]
 
 
 # ---------------------------------------------------------------- forest
 
-Vote = Callable[[Tree, npt.NDArray[np.int64]], npt.NDArray[np.float64]]
+VoteFunction = Callable[[Tree, npt.NDArray[np.int64]], npt.NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def grow_forest(
     max_samples: int | float | None = None,
     n_jobs: int | None = 1,
     first: int = 0,
-    vote: Vote | None = None,
+    vote: VoteFunction | None = None,
     finish: Callable[[GrownTree, npt.NDArray[np.uint32]], GrownTree] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Forest:
@@ -74,7 +74,7 @@ def grow_forest(
     bootstrap : bool
         Draw the rows of each tree with replacement; otherwise use all rows.
     max_samples : int or float, optional
-        Rows drawn for each tree; see `treekit.grow.forest_builder.make_bootstrap`.
+        Rows drawn for each tree; see `treekit.grow.forest_builder.make_sampler`.
     n_jobs : int or None
         Number of joblib threads; the kernels release the GIL.
     first : int
@@ -93,14 +93,14 @@ def grow_forest(
 
     draws = None
     if bootstrap:
-        draws = make_bootstrap(ids, recipe.table, recipe.target, max_samples)
+        draws = make_sampler(ids, recipe.table, recipe.target, max_samples)
 
-    def one(
+    def grow_one_tree(
         child: np.random.SeedSequence,
     ) -> tuple[Tree, npt.NDArray[np.uint32], npt.NDArray[np.float64]]:
         rng = np.random.default_rng(child)
-        rows, out = _sample(recipe, ids, rng, draws, vote is not None)
-        grown = grow_held(recipe, rows, out, rng)
+        rows, out = _draw_rows(recipe, ids, rng, draws, vote is not None)
+        grown = grow_with_validation(recipe, rows, out, rng)
         if finish is not None:
             grown = finish(grown, out.ids)
         if vote is None:
@@ -108,7 +108,7 @@ def grow_forest(
         leaf_ids, leaf_of_row = np.unique(grown.held_leaf, return_inverse=True)
         row_votes = vote(grown.tree, leaf_ids)[leaf_of_row]
         if grown.held_share is not None:  # fractional instances: integer mass keeps votes exact
-            scale = MASS if recipe.target.counts_classes else 1
+            scale = MASS if recipe.target.has_class_weights else 1
             row_votes = row_votes * (scale * grown.held_share)[:, None]
         return grown.tree, grown.held_ids, row_votes
 
@@ -120,7 +120,7 @@ def grow_forest(
     # One tree per task: batches of trees would leave threads idle at the end.
     parallel = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator", batch_size=1)
     children = seed.spawn(n_trees)[first:]
-    for tree, held_ids, held_votes in parallel(delayed(one)(c) for c in children):
+    for tree, held_ids, held_votes in parallel(delayed(grow_one_tree)(c) for c in children):
         trees.append(tree)
         if votes is not None and times is not None:
             seen = np.unique(held_ids)
@@ -134,7 +134,7 @@ def grow_forest(
     return Forest(trees, votes, times)
 
 
-def bags(
+def draw_samples(
     recipe: Recipe,
     n_trees: int,
     seed: np.random.SeedSequence,
@@ -142,33 +142,33 @@ def bags(
 ) -> Iterator[tuple[Rows, npt.NDArray[np.uint32]]]:
     """Yield the bootstrap samples that `grow_forest` draws, and the rows out of each bag."""
     ids = np.arange(len(recipe.target.values), dtype=np.uint32)
-    draws = make_bootstrap(ids, recipe.table, recipe.target, max_samples)
+    draws = make_sampler(ids, recipe.table, recipe.target, max_samples)
     for child in seed.spawn(n_trees):
-        rows, out = _sample(recipe, ids, np.random.default_rng(child), draws, True)
+        rows, out = _draw_rows(recipe, ids, np.random.default_rng(child), draws, True)
         yield rows, out.ids
 
 
-def _sample(
+def _draw_rows(
     recipe: Recipe,
     ids: npt.NDArray[np.uint32],
     rng: np.random.Generator,
-    draws: Bootstrap | None,
+    draws: BootstrapSampler | None,
     out_of_bag: bool,
 ) -> tuple[Rows, Rows]:
     """Return the rows of one tree and its out-of-bag rows, both in table order."""
     target = recipe.target
-    none = target.rows(ids[:0], None)
+    none = target.select_rows(ids[:0], None)
     if draws is None:
-        return target.rows(ids, None), none
+        return target.select_rows(ids, None), none
     times = np.zeros(len(target.values))
-    times[draws.ids] = draws.sample(rng)
+    times[draws.ids] = draws.draw_counts(rng)
     drawn = np.flatnonzero(times)
-    rows = target.rows(drawn, times.take(drawn))
+    rows = target.select_rows(drawn, times.take(drawn))
     if not out_of_bag:
         return rows, none
     rest = ids[times[ids] == 0]
     own = target.draw_weights
-    return rows, target.rows(rest, None if own is None else own[rest] / draws.unit)
+    return rows, target.select_rows(rest, None if own is None else own[rest] / draws.unit)
 
 
 # ---------------------------------------------------------------- bootstrap
@@ -177,12 +177,12 @@ def _sample(
 # Rows are drawn by position in an order given by their contents: a forest is the same for
 # any order of the rows, and for a row of weight 3 in place of three equal rows.
 
-_MIX = np.uint64(0x9E3779B97F4A7C15)
-_MIX2 = np.uint64(0xBF58476D1CE4E5B9)
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_SECOND_MULTIPLIER = np.uint64(0xBF58476D1CE4E5B9)
 
 
 @dataclass(frozen=True)
-class Bootstrap:
+class BootstrapSampler:
     """A sampler that draws rows with replacement (Breiman 1996).
 
     Attributes
@@ -201,7 +201,7 @@ class Bootstrap:
     n_draws: int
     unit: float = 1.0
 
-    def sample(self, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    def draw_counts(self, rng: np.random.Generator) -> npt.NDArray[np.int64]:
         """Draw a sample, as the number of times that each of `ids` occurs: (rows,) int64."""
         n = len(self.ids)
         at = rng.random(self.n_draws)
@@ -211,12 +211,12 @@ class Bootstrap:
         return np.bincount(drawn, minlength=n)
 
 
-def make_bootstrap(
+def make_sampler(
     ids: npt.NDArray[np.uint32],
     table: Table,
-    target: Target,
+    target: TargetStatistics,
     max_samples: int | float | None = None,
-) -> Bootstrap:
+) -> BootstrapSampler:
     """Create the sampler of the training rows `ids`.
 
     `max_samples` is the number of rows drawn, or as a float their share of all rows; None
@@ -229,15 +229,15 @@ def make_bootstrap(
     ids = ids[target.values[ids, 0] > 0]
     if own is not None:
         ids = ids[own[ids] > 0]
-    order = ids[np.argsort(_contents(ids, table, target), kind="stable")]
+    order = ids[np.argsort(_hash_rows(ids, table, target), kind="stable")]
     if own is None:
-        return Bootstrap(order, None, _n_draws(len(ids), max_samples))
+        return BootstrapSampler(order, None, _resolve_max_samples(len(ids), max_samples))
     weights = own[order]
-    n_draws = _n_draws(draws_of(weights), max_samples)
-    return Bootstrap(order, np.cumsum(weights), n_draws, target.draw_unit)
+    n_draws = _resolve_max_samples(count_draws(weights), max_samples)
+    return BootstrapSampler(order, np.cumsum(weights), n_draws, target.draw_unit)
 
 
-def _n_draws(full: int, max_samples: int | float | None) -> int:
+def _resolve_max_samples(full: int, max_samples: int | float | None) -> int:
     if max_samples is None:
         return full
     if isinstance(max_samples, float):
@@ -245,21 +245,23 @@ def _n_draws(full: int, max_samples: int | float | None) -> int:
     return max_samples
 
 
-def _contents(ids: npt.NDArray[np.uint32], table: Table, target: Target) -> npt.NDArray[np.uint64]:
+def _hash_rows(
+    ids: npt.NDArray[np.uint32], table: Table, target: TargetStatistics
+) -> npt.NDArray[np.uint64]:
     """Hash the values and target of each row: (rows,) uint64.
 
     Equal rows, which are interchangeable, have equal hashes.  Others collide once in
     2**64 pairs, and then keep the order of the table.
     """
-    if target.dense:
+    if target.is_dense:
         # Statistics before weights: class weights must not change the draws.
         stats = target.values if target.placed is None else target.placed
         several = target.blocks is not None or target.layout is not None
-        key = _mixed((stats[ids, min(1, stats.shape[1] - 1)] + 0.0).view(np.uint64))
+        key = _mix_bits((stats[ids, min(1, stats.shape[1] - 1)] + 0.0).view(np.uint64))
         for column in stats.T[2:] if several else ():
-            key = _mixed(key ^ (column[ids] + 0.0).view(np.uint64))
+            key = _mix_bits(key ^ (column[ids] + 0.0).view(np.uint64))
     else:
-        key = _mixed(target.cells[ids].astype(np.uint64))
+        key = _mix_bits(target.cells[ids].astype(np.uint64))
     every = len(ids) == table.codes.shape[1] and bool(np.all(ids[1:] > ids[:-1]))
     at = ids.astype(np.intp)
     for f, codes in enumerate(table.codes):
@@ -267,14 +269,14 @@ def _contents(ids: npt.NDArray[np.uint32], table: Table, target: Target) -> npt.
         # Ranks among the values present: codes also count values of rows of weight zero.
         present = np.zeros(int(table.n_codes[f]) + 1, dtype=np.uint64)
         present[code] = 1
-        key = _mixed(key ^ present.cumsum(dtype=np.uint64).take(code))
+        key = _mix_bits(key ^ present.cumsum(dtype=np.uint64).take(code))
     return np.asarray(key, dtype=np.uint64)
 
 
-def _mixed(key: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _mix_bits(key: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Mix the bits of 64-bit keys by a permutation that does not map 0 to itself."""
-    key = (key + _MIX) * _MIX
+    key = (key + _MULTIPLIER) * _MULTIPLIER
     key ^= key >> np.uint64(29)
-    key *= _MIX2
+    key *= _SECOND_MULTIPLIER
     key ^= key >> np.uint64(32)
     return key

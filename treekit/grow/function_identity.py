@@ -23,30 +23,30 @@ from numba.core.registry import CPUDispatcher, cpu_target
 from numba.core.types import Type
 from numba.extending import _Intrinsic, register_jitable
 
-from treekit.kernels.function_pointers import Pointer
+from treekit.kernels.function_pointers import FunctionPointer
 
 __all__ = [
-    "MOST_KEPT",
-    "SETTLED",
-    "cells_of",
-    "fingerprint",
-    "fresh",
-    "globals_of",
-    "home_of",
-    "how_compiled",
-    "identity",
+    "MAX_CACHED_HELPERS",
+    "STABLE_PACKAGES",
+    "compute_fingerprint",
+    "compute_identity",
+    "copy_for_compilation",
+    "describe_compilation",
+    "find_templates",
+    "get_package",
     "is_copy",
-    "names_of",
-    "part_of",
-    "registered",
-    "unchanging",
+    "is_unchanging",
+    "iterate_attributes",
+    "iterate_closure",
+    "iterate_globals",
+    "list_names",
 ]
 
 
 # ---------------------------------------------------------------- identity
 
 
-def identity(value: Any) -> tuple[Any, ...]:
+def compute_identity(value: Any) -> tuple[Any, ...]:
     """Return a key that is equal for functions that compile to the same machine code.
 
     Parameters
@@ -61,69 +61,73 @@ def identity(value: Any) -> tuple[Any, ...]:
         If a part cannot be compared by value (`hash` of the key may raise, too), or a
         closure cell is not bound yet.
     """
-    return _identity(value, "", {})
+    return _compute_identity(value, "", {})
 
 
 Seen = dict[tuple[Any, ...], int]
 """Functions and parts of modules visited so far, with their order."""
 
 
-def _identity(value: Any, home: str, seen: Seen) -> tuple[Any, ...]:
+def _compute_identity(value: Any, home: str, seen: Seen) -> tuple[Any, ...]:
     if is_dataclass(value) and not isinstance(value, type):
         parts = (getattr(value, field.name) for field in fields(value))
-        return type(value), *(_identity(part, home, seen) for part in parts)
+        return type(value), *(_compute_identity(part, home, seen) for part in parts)
     if isinstance(value, Dispatcher):
-        options, *more = how_compiled(value)
-        own = _of_function(value.py_func, home or home_of(value), seen, compiled=True)
+        options, *more = describe_compilation(value)
+        own = _identify_function(value.py_func, home or get_package(value), seen, compiled=True)
         return Dispatcher, repr(options), *more, own
     core = getattr(value, "py_func", value)
     if isinstance(core, FunctionType):
-        return _of_function(core, home or home_of(core), seen)
-    return _of_value(core, home, seen)
+        return _identify_function(core, home or get_package(core), seen)
+    return _identify_value(core, home, seen)
 
 
-def _of_function(
+def _identify_function(
     core: FunctionType, home: str, seen: Seen, *, compiled: bool = False
 ) -> tuple[Any, ...]:
-    if home_of(core) != home and (unchanging(core) or not (compiled or registered(core))):
+    if get_package(core) != home and (
+        is_unchanging(core) or not (compiled or find_templates(core))
+    ):
         return FunctionType, core  # of another package: assumed not to change
     if (core, home) in seen:  # recursion
         return "again", seen[core, home]
     seen[core, home] = len(seen)
-    names = names_of(core.__code__)
+    names = list_names(core.__code__)
     return (
         core.__code__,
-        _of_value(core.__defaults__, home, seen),
-        _of_value(tuple(sorted((core.__kwdefaults__ or {}).items())), home, seen),
-        _named(cells_of(core), names, home, seen),
-        _named(globals_of(core, names), names, home, seen),
+        _identify_value(core.__defaults__, home, seen),
+        _identify_value(tuple(sorted((core.__kwdefaults__ or {}).items())), home, seen),
+        _identify_references(iterate_closure(core), names, home, seen),
+        _identify_references(iterate_globals(core, names), names, home, seen),
     )
 
 
-def _named(
+def _identify_references(
     found: Iterable[tuple[str, Any]], names: tuple[str, ...], home: str, seen: Seen
 ) -> tuple[Any, ...]:
     """Return keys of the values of names, also inside modules: ``settings.SCALE``."""
-    return tuple((name, *_of_name(value, names, home, seen)) for name, value in found)
+    return tuple((name, *_identify_reference(value, names, home, seen)) for name, value in found)
 
 
-def _of_name(value: Any, names: tuple[str, ...], home: str, seen: Seen) -> tuple[Any, ...]:
+def _identify_reference(
+    value: Any, names: tuple[str, ...], home: str, seen: Seen
+) -> tuple[Any, ...]:
     if not isinstance(value, ModuleType):
-        return (_identity(value, home, seen),)
-    if home_of(value) in SETTLED:
+        return (_compute_identity(value, home, seen),)
+    if get_package(value) in STABLE_PACKAGES:
         return (value,)
     # The key covers only the attributes that this function names.
     if (value, names, home) in seen:  # circular imports
         return "again", seen[value, names, home]
     seen[value, names, home] = len(seen)
-    return value, _named(part_of(value, names), names, home, seen)
+    return value, _identify_references(iterate_attributes(value, names), names, home, seen)
 
 
-def _of_value(value: Any, home: str, seen: Seen) -> tuple[Any, ...]:
+def _identify_value(value: Any, home: str, seen: Seen) -> tuple[Any, ...]:
     if isinstance(value, float | complex | np.generic):  # 0.0 and -0.0 are equal
         return type(value), repr(value)
     if isinstance(value, tuple | list):
-        return type(value), *(_identity(part, home, seen) for part in value)
+        return type(value), *(_compute_identity(part, home, seen) for part in value)
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         return value.dtype.str, value.shape, value.tobytes()
     return type(value), value
@@ -135,36 +139,36 @@ def _of_value(value: Any, home: str, seen: Seen) -> tuple[Any, ...]:
 # numba reads globals, closure cells and module attributes while it compiles.  Comparing and
 # copying functions use the same rules.
 
-SETTLED = frozenset({"builtins", "llvmlite", "math", "numba", "numpy", "operator"})
+STABLE_PACKAGES = frozenset({"builtins", "llvmlite", "math", "numba", "numpy", "operator"})
 """Packages that change only with their version."""
 
 _ABSENT = object()
 
 
-def home_of(function: Any) -> str:
+def get_package(function: Any) -> str:
     """Return the package of a function, class or module; empty if unknown."""
     name = function.__name__ if isinstance(function, ModuleType) else None
     return (name or getattr(function, "__module__", None) or "").partition(".")[0]
 
 
-def unchanging(value: Any) -> bool:
+def is_unchanging(value: Any) -> bool:
     """Check whether a function or module is constant for the process, as treekit's own are."""
-    return home_of(value) in SETTLED or home_of(value) == "treekit"
+    return get_package(value) in STABLE_PACKAGES or get_package(value) == "treekit"
 
 
-def names_of(code: CodeType) -> tuple[str, ...]:
+def list_names(code: CodeType) -> tuple[str, ...]:
     """Return the sorted names of globals and attributes used by code and its nested functions."""
-    return tuple(sorted(set(_names_of(code))))
+    return tuple(sorted(set(_iterate_names(code))))
 
 
-def _names_of(code: CodeType) -> Iterator[str]:
+def _iterate_names(code: CodeType) -> Iterator[str]:
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names_of(constant)
+            yield from _iterate_names(constant)
 
 
-def cells_of(function: FunctionType) -> Iterator[tuple[str, Any]]:
+def iterate_closure(function: FunctionType) -> Iterator[tuple[str, Any]]:
     """Yield the names and values of a function's closure.
 
     Raises
@@ -177,7 +181,7 @@ def cells_of(function: FunctionType) -> Iterator[tuple[str, Any]]:
         yield name, cell.cell_contents
 
 
-def globals_of(function: FunctionType, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+def iterate_globals(function: FunctionType, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
     """Yield the globals among the names that a function uses; builtins and attributes are not."""
     for name in names:
         value = function.__globals__.get(name, _ABSENT)
@@ -185,7 +189,7 @@ def globals_of(function: FunctionType, names: Iterable[str]) -> Iterator[tuple[s
             yield name, value
 
 
-def part_of(module: ModuleType, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+def iterate_attributes(module: ModuleType, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
     """Yield the attributes of a module among names, also those made on access (PEP 562)."""
     for name in names:
         try:
@@ -196,7 +200,7 @@ def part_of(module: ModuleType, names: Iterable[str]) -> Iterator[tuple[str, Any
             yield name, value
 
 
-def registered(function: FunctionType) -> tuple[Any, ...]:
+def find_templates(function: FunctionType) -> tuple[Any, ...]:
     """Return numba's templates of a plain function (`register_jitable`, `overload`), if any."""
     context = cpu_target.typing_context
     context.refresh()
@@ -207,7 +211,7 @@ def registered(function: FunctionType) -> tuple[Any, ...]:
     return tuple(getattr(known, "templates", (known,)))
 
 
-def how_compiled(dispatcher: Any) -> tuple[Any, ...]:
+def describe_compilation(dispatcher: Any) -> tuple[Any, ...]:
     """Return a dispatcher's `numba.njit` options, variable types and, if fixed, signatures."""
     signatures = () if dispatcher._can_compile else dispatcher.nopython_signatures
     return (
@@ -222,68 +226,68 @@ def how_compiled(dispatcher: Any) -> tuple[Any, ...]:
 #
 # numba compiles a helper once per process, with the constants of that time, and links the
 # cached code into later callers.  A copy has not been compiled before, so it is compiled
-# with the current constants, which its `fingerprint` identifies.
+# with the current constants, which its `compute_fingerprint` identifies.
 
-MOST_KEPT = 256
+MAX_CACHED_HELPERS = 256
 """Number of helper copies cached for other functions; the oldest is dropped first."""
 
-_kept: dict[Any, Any] = {}
-_OURS: set[FunctionType] = set()
+_cached_helpers: dict[Any, Any] = {}
+_COPIED_FUNCTIONS: set[FunctionType] = set()
 
 
-def fresh(core: Any) -> Any:
+def copy_for_compilation(core: Any) -> Any:
     """Copy `core` and its helpers for compilation.
 
     Helpers are the plain functions of the same module or package that `core` names or holds
     in its closure, recursively; those of other packages that are registered with numba; and
-    all functions decorated with `numba.njit`.  An unchanged helper (see `identity`) is
+    all functions decorated with `numba.njit`.  An unchanged helper (see `compute_identity`) is
     compiled once per process.  Objects that are not plain functions are returned unchanged.
     """
     if not isinstance(core, FunctionType):
         return core
-    copies = _Copies(home_of(core))
-    copy = copies.plain(core)
-    copies.finish()
+    copies = _FunctionCopier(get_package(core))
+    copy = copies.copy_function(core)
+    copies.fill_copies()
     return copy
 
 
 def is_copy(function: FunctionType) -> bool:
-    """Check whether a helper was copied by `fresh`, so that numba has no older code of it."""
-    return function in _OURS
+    """Check whether a helper is a copy by `copy_for_compilation`, unknown to numba."""
+    return function in _COPIED_FUNCTIONS
 
 
-class _Module(ModuleType):
+class _ModuleView(ModuleType):
     """A stand-in for a module, with the attributes that one function names."""
 
 
-class _Copies:
+class _FunctionCopier:
     """Copies of the functions that one function references, each made once."""
 
     def __init__(self, home: str) -> None:
         self.home = home
-        self.plains: dict[FunctionType, FunctionType] = {}
-        self.helpers: dict[Any, Any] = {}
-        self.modules: dict[tuple[ModuleType, tuple[str, ...]], ModuleType] = {}
-        self.waiting: list[FunctionType] = []
-        self.signed: list[tuple[Any, Any]] = []
-        self.new: dict[Any, Any] = {}
+        self.function_copies: dict[FunctionType, FunctionType] = {}
+        self.helper_copies: dict[Any, Any] = {}
+        self.module_views: dict[tuple[ModuleType, tuple[str, ...]], ModuleType] = {}
+        self.pending: list[FunctionType] = []
+        self.fixed_signatures: list[tuple[Any, Any]] = []
+        self.new_helpers: dict[Any, Any] = {}
 
-    def finish(self) -> None:
+    def fill_copies(self) -> None:
         """Fill all copies (they may reference each other) and cache the new ones."""
-        while self.waiting:
-            self._fill(self.waiting.pop())
-        for copy, original in self.signed:
+        while self.pending:
+            self._fill_copy(self.pending.pop())
+        for copy, original in self.fixed_signatures:
             for made in original.nopython_signatures:
                 copy.compile(made)
             copy.disable_compile()
-        for key, copy in self.new.items():
-            if len(_kept) >= MOST_KEPT:
-                _kept.pop(next(iter(_kept)), None)
-            _kept[key] = copy
+        for key, copy in self.new_helpers.items():
+            if len(_cached_helpers) >= MAX_CACHED_HELPERS:
+                _cached_helpers.pop(next(iter(_cached_helpers)), None)
+            _cached_helpers[key] = copy
 
-    def plain(self, function: FunctionType) -> FunctionType:
+    def copy_function(self, function: FunctionType) -> FunctionType:
         """Copy a function; its globals and closure are filled later."""
-        if function not in self.plains:
+        if function not in self.function_copies:
             scope = {
                 name: value
                 for name, value in function.__globals__.items()
@@ -294,95 +298,95 @@ class _Copies:
             copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
             copy.__kwdefaults__ = function.__kwdefaults__
             copy.__dict__.update(function.__dict__)
-            self.plains[function] = copy
-            self.waiting.append(function)
-        return self.plains[function]
+            self.function_copies[function] = copy
+            self.pending.append(function)
+        return self.function_copies[function]
 
-    def _fill(self, function: FunctionType) -> None:
-        copy, names = self.plains[function], names_of(function.__code__)
-        for name, value in globals_of(function, names):
-            copy.__globals__[name] = self._standing(value, names)
+    def _fill_copy(self, function: FunctionType) -> None:
+        copy, names = self.function_copies[function], list_names(function.__code__)
+        for name, value in iterate_globals(function, names):
+            copy.__globals__[name] = self._replace_value(value, names)
         if function.__defaults__ is not None:
-            copy.__defaults__ = tuple(self._standing(v, names) for v in function.__defaults__)
+            copy.__defaults__ = tuple(self._replace_value(v, names) for v in function.__defaults__)
         for own, cell in zip(copy.__closure__ or (), function.__closure__ or (), strict=True):
             try:
                 value = cell.cell_contents
             except ValueError:  # not bound yet: numba will report it
                 continue
-            own.cell_contents = self._standing(value, names)
+            own.cell_contents = self._replace_value(value, names)
 
-    def _standing(self, value: Any, names: tuple[str, ...]) -> Any:
+    def _replace_value(self, value: Any, names: tuple[str, ...]) -> Any:
         """Return the replacement of a referenced value in a copy."""
         if isinstance(value, ModuleType):
-            return value if unchanging(value) else self._module(value, names)
+            return value if is_unchanging(value) else self._copy_module(value, names)
         if type(value) is CPUDispatcher:
-            return value if unchanging(value) else self._shared(value)
+            return value if is_unchanging(value) else self._copy_helper(value)
         if isinstance(value, FunctionType):
-            return self._shared(value) if self._is_helper(value) else value
+            return self._copy_helper(value) if self._is_helper(value) else value
         if type(value) is tuple:
-            return tuple(self._standing(part, names) for part in value)
+            return tuple(self._replace_value(part, names) for part in value)
         return value
 
-    def _module(self, module: ModuleType, names: tuple[str, ...]) -> ModuleType:
+    def _copy_module(self, module: ModuleType, names: tuple[str, ...]) -> ModuleType:
         """Return a stand-in for a module with the attributes that one function names."""
-        known = self.modules.get((module, names))
+        known = self.module_views.get((module, names))
         if known is None:
-            known = self.modules[module, names] = _Module(module.__name__)
-            for name, value in part_of(module, names):
-                vars(known)[name] = self._standing(value, names)
+            known = self.module_views[module, names] = _ModuleView(module.__name__)
+            for name, value in iterate_attributes(module, names):
+                vars(known)[name] = self._replace_value(value, names)
         return known
 
     def _is_helper(self, function: FunctionType) -> bool:
         """Check whether numba compiles a plain function with its caller, from its own body."""
-        if home_of(function) != self.home and unchanging(function):
+        if get_package(function) != self.home and is_unchanging(function):
             return False
-        templates = registered(function)
-        return all(map(_as_it_says, templates)) and (
-            home_of(function) == self.home or bool(templates)
+        templates = find_templates(function)
+        return all(map(_is_plain_jitable, templates)) and (
+            get_package(function) == self.home or bool(templates)
         )
 
-    def _shared(self, value: Any) -> Any:
+    def _copy_helper(self, value: Any) -> Any:
         """Return the copy of a helper, reusing an equal one from the cache."""
-        if value in self.helpers:
-            return self.helpers[value]
+        if value in self.helper_copies:
+            return self.helper_copies[value]
         key: Any = None
         known: Any = None
         try:
-            key = self.home, type(value), identity(value)
-            known = _kept.get(key)
+            key = self.home, type(value), compute_identity(value)
+            known = _cached_helpers.get(key)
         except (TypeError, ValueError):  # something in it cannot be hashed, or is not bound
             key = None
         if known is None:
-            copied = self._dispatcher if type(value) is CPUDispatcher else self._jitable
+            copied = self._copy_dispatcher if type(value) is CPUDispatcher else self._copy_jitable
             known = copied(value)
             if key is not None:
-                self.new[key] = known
-        self.helpers[value] = known
+                self.new_helpers[key] = known
+        self.helper_copies[value] = known
         return known
 
-    def _jitable(self, function: FunctionType) -> FunctionType:
-        copy = self.plain(function)
+    def _copy_jitable(self, function: FunctionType) -> FunctionType:
+        copy = self.copy_function(function)
         # numba does not pass the caller's options on to helpers.
         options = {"boundscheck": self.home != "treekit"}
-        for template in registered(function)[:1]:
+        for template in find_templates(function)[:1]:
             options = template._jit_options
         register_jitable(**options)(copy)
-        _OURS.add(copy)
+        _COPIED_FUNCTIONS.add(copy)
         return copy
 
-    def _dispatcher(self, value: Any) -> Any:
+    def _copy_dispatcher(self, value: Any) -> Any:
         copy = CPUDispatcher(
-            self.plain(value.py_func),
+            self.copy_function(value.py_func),
             locals=dict(value.locals),
             targetoptions=dict(value.targetoptions),
             pipeline_class=value._compiler.pipeline_class,
         )
         if not value._can_compile:  # compiled for fixed signatures
-            self.signed.append((copy, value))
+            self.fixed_signatures.append((copy, value))
         return copy
 
 
-def _as_it_says(template: Any) -> bool:
+def _is_plain_jitable(template: Any) -> bool:
     """Check whether numba compiles a function from its own body (`register_jitable`)."""
     overload = getattr(template, "_overload_func", None)
     inline = getattr(template, "_inline", None)
@@ -394,21 +398,21 @@ def _as_it_says(template: Any) -> bool:
 # ---------------------------------------------------------------- fingerprint
 # Digests of everything that machine code on disk depends on.
 #
-# `identity` distinguishes functions within a process; `fingerprint` does so between
+# `compute_identity` distinguishes functions within a process; `compute_fingerprint` does so between
 # processes, by contents only: a function's file, code, defaults and closure, and the values
 # of the globals that it names, with helpers recursively.
 
-LARGEST = 100_000
+MAX_ARRAY_BYTES = 100_000
 """Maximum size in bytes of an array referenced by code that is cached on disk."""
 
-_EDITION = 2
+_FORMAT_VERSION = 2
 """Version of the fingerprint format: code of an earlier one is never loaded."""
 
 SeenObjects = dict[Any, int]
 """Functions and parts of modules visited so far, with their order."""
 
 
-def fingerprint(function: Callable[..., Any], *options: Any) -> str | None:
+def compute_fingerprint(function: Callable[..., Any], *options: Any) -> str | None:
     """Return a hexadecimal digest that is equal only for functions of the same machine code.
 
     Parameters
@@ -427,118 +431,131 @@ def fingerprint(function: Callable[..., Any], *options: Any) -> str | None:
     """
     try:
         core: Any = getattr(function, "py_func", function)
-        contents = _EDITION, _versions(), _told(options, {}), _fingerprint_function(core, {})
+        contents = (
+            _FORMAT_VERSION,
+            _get_versions(),
+            _describe_value(options, {}),
+            _describe_function(core, {}),
+        )
     except (AttributeError, OSError, RecursionError, TypeError, ValueError):
         return None
     return hashlib.sha256(repr(contents).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @cache
-def _versions() -> tuple[str, ...]:
+def _get_versions() -> tuple[str, ...]:
     return tuple(version(name) for name in ("llvmlite", "numba", "numpy"))
 
 
-def _told(value: Any, seen: SeenObjects) -> Any:
+def _describe_value(value: Any, seen: SeenObjects) -> Any:
     """Describe a value by its contents, as nested tuples of strings and bytes."""
     if value is None or isinstance(value, bool | int | float | complex | str | bytes):
         return type(value).__name__, repr(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return _told(type(value), seen), [_told(part, seen) for part in value]
+        return _describe_value(type(value), seen), [_describe_value(part, seen) for part in value]
     if isinstance(value, tuple | list):
-        return type(value).__name__, [_told(part, seen) for part in value]
+        return type(value).__name__, [_describe_value(part, seen) for part in value]
     if isinstance(value, frozenset):
-        return "set", sorted(repr(_told(part, seen)) for part in value)
+        return "set", sorted(repr(_describe_value(part, seen)) for part in value)
     if isinstance(value, np.ndarray | np.generic):
-        return _of_array(value)
+        return _describe_array(value)
     if isinstance(value, CodeType):
-        return _of_code(value, seen)
-    if isinstance(value, Pointer):
+        return _describe_code(value, seen)
+    if isinstance(value, FunctionPointer):
         raise TypeError("the address of a pointer is valid in this process only")
-    if _settled(value):
+    if _is_stable(value):
         return "settled", value.__module__, value.__qualname__
     if isinstance(value, FunctionType):
-        if home_of(value) != "treekit" and not is_copy(value) and registered(value):
+        if get_package(value) != "treekit" and not is_copy(value) and find_templates(value):
             raise TypeError("numba may hold code compiled before a change of the function")
-        return _fingerprint_function(value, seen)
+        return _describe_function(value, seen)
     if isinstance(value, Dispatcher):
         return (
             "compiled",
-            _told(how_compiled(value), seen),
-            _fingerprint_function(value.py_func, seen),
+            _describe_value(describe_compilation(value), seen),
+            _describe_function(value.py_func, seen),
         )
-    if isinstance(value, _Intrinsic) and unchanging(value._defn):
-        return "intrinsic", _told(value._defn, seen)
+    if isinstance(value, _Intrinsic) and is_unchanging(value._defn):
+        return "intrinsic", _describe_value(value._defn, seen)
     if isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
         record: Any = value
-        defaults = _told(sorted(record._field_defaults.items()), seen)
+        defaults = _describe_value(sorted(record._field_defaults.items()), seen)
         return "record", record.__module__, record.__qualname__, record._fields, defaults
     if isinstance(value, np.dtype | Type) or value is Ellipsis:
         return type(value).__name__, repr(value)
     raise TypeError(f"a {type(value).__name__} cannot be identified by its contents")
 
 
-def _settled(value: Any) -> bool:
+def _is_stable(value: Any) -> bool:
     """Check for a function or class of a package that changes only with its version."""
     kinds = FunctionType | BuiltinFunctionType | type | np.ufunc | type(np.sum)
-    return isinstance(value, kinds) and home_of(value) in SETTLED
+    return isinstance(value, kinds) and get_package(value) in STABLE_PACKAGES
 
 
-def _of_array(value: Any) -> tuple[Any, ...]:
-    if value.dtype.hasobject or value.nbytes > LARGEST:
+def _describe_array(value: Any) -> tuple[Any, ...]:
+    if value.dtype.hasobject or value.nbytes > MAX_ARRAY_BYTES:
         raise TypeError("an array of objects, or a large one")
     flags = value.flags
     layout = flags.c_contiguous, flags.f_contiguous, flags.writeable, flags.aligned
     return "array", value.dtype.str, value.shape, layout, value.tobytes()
 
 
-def _of_code(code: CodeType, seen: SeenObjects) -> tuple[Any, ...]:
+def _describe_code(code: CodeType, seen: SeenObjects) -> tuple[Any, ...]:
     # Line numbers matter, too: compiled code raises errors with them.
     return (
         "code", code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags,
         code.co_code, code.co_exceptiontable, code.co_linetable, code.co_firstlineno,
         code.co_filename, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars,
-        [_told(constant, seen) for constant in code.co_consts],
+        [_describe_value(constant, seen) for constant in code.co_consts],
     )  # fmt: skip
 
 
-def _fingerprint_function(function: FunctionType, seen: SeenObjects) -> tuple[Any, ...]:
+def _describe_function(function: FunctionType, seen: SeenObjects) -> tuple[Any, ...]:
     if function in seen:  # visited before, or recursive
         return "again", seen[function]
     seen[function] = len(seen)
-    code, names = function.__code__, names_of(function.__code__)
+    code, names = function.__code__, list_names(function.__code__)
     if "objmode" in names:
         raise TypeError("a function called as Python exists in this process only")
     # The file matters, too: it may define how a function compiles (`overload`).
     status = Path(code.co_filename).stat()
     return (
         "function", function.__module__, function.__qualname__, status.st_size, status.st_mtime_ns,
-        _of_code(code, seen),
-        _told(function.__defaults__, seen),
-        _told(sorted((function.__kwdefaults__ or {}).items()), seen),
-        _of_names(cells_of(function), names, seen),
-        _of_names(globals_of(function, names), names, seen),
+        _describe_code(code, seen),
+        _describe_value(function.__defaults__, seen),
+        _describe_value(sorted((function.__kwdefaults__ or {}).items()), seen),
+        _describe_references(iterate_closure(function), names, seen),
+        _describe_references(iterate_globals(function, names), names, seen),
     )  # fmt: skip
 
 
-def _of_names(
+def _describe_references(
     found: Iterable[tuple[str, Any]], names: tuple[str, ...], seen: SeenObjects
 ) -> list[tuple[str, Any]]:
     """Describe the values of names, also inside modules: ``settings.SCALE``."""
     return [
         (
             name,
-            _of_module(value, names, seen) if isinstance(value, ModuleType) else _told(value, seen),
+            _describe_module(value, names, seen)
+            if isinstance(value, ModuleType)
+            else _describe_value(value, seen),
         )
         for name, value in found
         if value is not getattr(builtins, name, _ABSENT)
     ]
 
 
-def _of_module(module: ModuleType, names: tuple[str, ...], seen: SeenObjects) -> tuple[Any, ...]:
+def _describe_module(
+    module: ModuleType, names: tuple[str, ...], seen: SeenObjects
+) -> tuple[Any, ...]:
     """Describe the attributes of a module that one function names."""
-    if home_of(module) in SETTLED:
+    if get_package(module) in STABLE_PACKAGES:
         return "module", module.__name__
     if (module, names) in seen:  # circular imports
         return "again", seen[module, names]
     seen[module, names] = len(seen)
-    return "module", module.__name__, _of_names(part_of(module, names), names, seen)
+    return (
+        "module",
+        module.__name__,
+        _describe_references(iterate_attributes(module, names), names, seen),
+    )

@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.binning import Coding, make_table
+from treekit.data.binning import Coding, encode_columns
 from treekit.data.schema import Dtype
-from treekit.grow.target_statistics import Target, class_blocks
+from treekit.grow.target_statistics import TargetStatistics, fill_class_blocks
 from treekit.kernels.records import Rows, Table
-from treekit.model.fixed_point import threshold_between
+from treekit.model.fixed_point import place_threshold
 
 __all__ = [
-    "Held",
-    "held_table",
-    "held_target",
+    "HeldOutRows",
+    "encode_held_table",
+    "make_held_target",
 ]
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldOutRows:
     """The rows of a validation table.
 
     Attributes
@@ -35,14 +35,14 @@ class Held:
     """
 
     table: Table
-    target: Target
+    target: TargetStatistics
 
-    def rows(self) -> Rows:
+    def copy_rows(self) -> Rows:
         """Return a copy of all rows, since growth permutes them."""
-        return self.target.rows(np.arange(len(self.target.values), dtype=np.uint32), None)
+        return self.target.select_rows(np.arange(len(self.target.values), dtype=np.uint32), None)
 
 
-def held_table(
+def encode_held_table(
     columns: Sequence[npt.NDArray[Any]], table: Table, coding: Coding, dtype: Dtype
 ) -> tuple[Table, Table]:
     """Encode validation columns; return the training and validation tables, with one code type.
@@ -54,7 +54,7 @@ def held_table(
     Parameters
     ----------
     columns : sequence of (rows,) arrays
-        Validation columns, as in `treekit.data.binning.make_table`.
+        Validation columns, as in `treekit.data.binning.encode_columns`.
     table : Table
         The coded training columns.
     dtype : {"float32", "float64"}
@@ -62,7 +62,7 @@ def held_table(
     """
     nominal = table.nominal > 0
     n_levels = np.where(nominal, table.n_codes, 0).astype(np.int64)
-    held = make_table(columns, n_levels, nominal, "exact")._replace(nominal=table.nominal)
+    held = encode_columns(columns, n_levels, nominal, "exact")._replace(nominal=table.nominal)
     if coding == "exact":
         common = np.promote_types(table.codes.dtype, held.codes.dtype)
         return (
@@ -71,11 +71,11 @@ def held_table(
         )
     codes = np.empty((len(columns), len(columns[0])), dtype=table.codes.dtype)
     for f, column in enumerate(columns):
-        codes[f] = held.codes[f] if nominal[f] else _bin_of(column, table, f, dtype)
+        codes[f] = held.codes[f] if nominal[f] else _find_bins(column, table, f, dtype)
     return table, table._replace(codes=codes)
 
 
-def _bin_of(
+def _find_bins(
     column: npt.NDArray[Any], table: Table, feature: int, dtype: Dtype
 ) -> npt.NDArray[np.int64]:
     """Return the training bin of each value; missing values get the number of bins."""
@@ -83,16 +83,16 @@ def _bin_of(
     if size == 0:
         return np.zeros(len(column), dtype=np.int64)
     bins = slice(start, start + size)
-    between = threshold_between(table.high[bins][:-1], table.low[bins][1:], dtype)
+    between = place_threshold(table.high[bins][:-1], table.low[bins][1:], dtype)
     codes = np.searchsorted(between, column.astype(np.float64), side="left")
     return np.where(column != column, size, codes)
 
 
-def held_target(
-    target: Target,
+def make_held_target(
+    target: TargetStatistics,
     y: npt.NDArray[np.int32] | npt.NDArray[np.float64],
     weights: npt.NDArray[np.float64] | None,
-) -> Target:
+) -> TargetStatistics:
     """Return the statistics of validation rows on the scale of a training target.
 
     Parameters
@@ -103,10 +103,10 @@ def held_target(
     weights : (rows,) float64, or None = 1
     """
     w = np.ones(len(y)) if weights is None else weights
-    if not target.dense:
+    if not target.is_dense:
         return replace(target, cells=y.astype(np.uint32), values=w[:, None], draw_weights=None)
     if target.blocks is not None and target.blocks.classes:
-        values = class_blocks(np.asarray(y, dtype=np.int32), target.blocks, w)
+        values = fill_class_blocks(np.asarray(y, dtype=np.int32), target.blocks, w)
         return replace(target, values=values, draw_weights=None)
     if target.layout is not None:
         return replace(target, values=w[:, None] * y, draw_weights=None)

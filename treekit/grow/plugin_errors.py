@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.discovery import cause
+from treekit.discovery import describe_error
 from treekit.errors import DataError, PluginError, SettingError
-from treekit.grow.compile_plugin import Origin, asked, shown
+from treekit.grow.compile_plugin import Origin, call_checked, format_statistics
 from treekit.grow.recipe import Recipe
-from treekit.kernels.grow_tree import Grown
+from treekit.kernels.grow_tree import GrowthArrays
 from treekit.kernels.records import (
     BAD_CHOICE,
     BAD_NUMBER,
@@ -28,17 +28,17 @@ from treekit.kernels.records import (
 )
 
 __all__ = [
-    "check_sizes",
-    "culprit",
-    "stopped",
+    "attribute_exception",
+    "check_branch_weights",
+    "error_for_status",
 ]
 
 Numbers = npt.NDArray[np.float64]
-_NEITHER = "is NaN or infinite"
+_NOT_FINITE = "is NaN or infinite"
 
 
-def stopped(
-    recipe: Recipe, status: int, grown: Grown, node: int, best: Numbers
+def error_for_status(
+    recipe: Recipe, status: int, grown: GrowthArrays, node: int, best: Numbers
 ) -> PluginError | DataError | SettingError:
     """Return the error for growth that ended with a status below 0 at a node.
 
@@ -53,36 +53,41 @@ def stopped(
     parent, functions = grown.stats[node], recipe.criterion.functions
     branch = best[2 : 2 + recipe.target.size].copy()
     if status == BAD_NUMBER:
-        return _shown_by(recipe, _calls(recipe, parent, branch)) or criterion.error(
+        return _find_failing_call(
+            recipe, _iterate_calls(recipe, parent, branch)
+        ) or criterion.make_error(
             "returned NaN or an infinite number; the statistics it was given were "
-            f"{shown((branch,))}, of a node of {shown((parent,))}"
+            f"{format_statistics((branch,))}, of a node of {format_statistics((parent,))}"
         )
     if status == BAD_ORDER:
-        calls = [("order", functions.order, (own,)) for own in _blocks(recipe, branch)]
-        return _shown_by(recipe, iter(calls)) or criterion.error(
-            f"returned a category key from order that {_NEITHER}; the statistics it was given "
-            f"were {shown((branch,))}"
+        calls = [("order", functions.order, (own,)) for own in _split_by_target(recipe, branch)]
+        return _find_failing_call(recipe, iter(calls)) or criterion.make_error(
+            f"returned a category key from order that {_NOT_FINITE}; the statistics it was given "
+            f"were {format_statistics((branch,))}"
         )
     if status == BAD_PRIORITY:
-        calls = [("priority", functions.priority, (own,)) for own in _blocks(recipe, parent)]
-        return _shown_by(recipe, iter(calls)) or criterion.error(
-            f"returned a priority that {_NEITHER}; the statistics it was given were "
-            f"{shown((parent,))}"
+        calls = [
+            ("priority", functions.priority, (own,)) for own in _split_by_target(recipe, parent)
+        ]
+        return _find_failing_call(recipe, iter(calls)) or criterion.make_error(
+            f"returned a priority that {_NOT_FINITE}; the statistics it was given were "
+            f"{format_statistics((parent,))}"
         )
     if status == BAD_PENALTY:
         weight = float(grown.nodes["weight"][node])
-        return criterion.error(
-            f"returned a penalty that {_NEITHER}, for {int(best[0])} candidates at a node of "
+        return criterion.make_error(
+            f"returned a penalty that {_NOT_FINITE}, for {int(best[0])} candidates at a node of "
             f"weight {weight!r}"
         )
     if status == BAD_CHOICE:
-        return criterion.error(
+        return criterion.make_error(
             "chose a column that does not exist, or has no split; choose must return the position "
             "of a gain that is not NaN, or -1"
         )
     if status == BAD_SCORE:
-        return splitter.error(
-            f"returned a split whose score is NaN or infinite, at a node of {shown((parent,))}; "
+        return splitter.make_error(
+            "returned a split whose score is NaN or infinite, at a node of "
+            f"{format_statistics((parent,))}; "
             f"a score returned by criterion.score comes from {criterion}"
         )
     known = ""
@@ -92,14 +97,15 @@ def stopped(
             f", and make sure that every branch has rows whose value is known: missing='{way}' "
             "does not send rows with a missing value to one branch"
         )
-    return splitter.error(
+    return splitter.make_error(
         "returned a split with an empty branch or an impossible column, or of a kind that its "
-        f"SplitterFunctions do not declare (sums, intervals), at a node of {shown((parent,))}; "
+        "SplitterFunctions do not declare (sums, intervals), at a node of "
+        f"{format_statistics((parent,))}; "
         f"create splits with the functions of treekit.splitting{known}"
     )
 
 
-def culprit(recipe: Recipe, error: Exception, whole: Numbers) -> Exception:
+def attribute_exception(recipe: Recipe, error: Exception, whole: Numbers) -> Exception:
     """Attribute an exception raised in compiled code to the plugin that raised it.
 
     `whole` are the statistics (S,) of all rows, with which the functions are called again.
@@ -108,9 +114,9 @@ def culprit(recipe: Recipe, error: Exception, whole: Numbers) -> Exception:
         return error
     origins = [recipe.criterion.origin, recipe.splitter.origin]
     origins += [recipe.before.origin] if recipe.use_before else []
-    foreign = [origin for origin in origins if origin.foreign]
+    foreign = [origin for origin in origins if origin.is_foreign]
     if recipe.criterion.origin in foreign:
-        found = _shown_by(recipe, _calls(recipe, whole, whole * 0.5))
+        found = _find_failing_call(recipe, _iterate_calls(recipe, whole, whole * 0.5))
         if found is not None and type(error).__name__ in str(found):
             return found
     names = " or ".join(str(origin) for origin in foreign or origins)
@@ -118,36 +124,41 @@ def culprit(recipe: Recipe, error: Exception, whole: Numbers) -> Exception:
     if isinstance(error, IndexError):
         remedy = f" (a node's statistics have {recipe.target.size} cells)"
     return PluginError(
-        f"{names} raised {cause(error)}{remedy}; training was stopped and no model was made"
+        f"{names} raised {describe_error(error)}{remedy}; training was stopped and no model was "
+        "made"
     )
 
 
-def check_sizes(recipe: Recipe, grown: Grown, n: int) -> None:
+def check_branch_weights(recipe: Recipe, grown: GrowthArrays, n: int) -> None:
     """Raise `PluginError` if a plugin's splitter made branches that are too light.
 
     At least two branches of each split must weigh ``min_weight_leaf``, as
     `treekit.splitting.heavy_enough` checks.  The branches of a split on intervals are
     those of all its nested tests (see `treekit.kernels.grow_tree`).
     """
-    if not recipe.splitter.origin.foreign or not (grown.nodes["kind"][:n] != 0).any():
+    if not recipe.splitter.origin.is_foreign or not (grown.nodes["kind"][:n] != 0).any():
         return
     nodes, limits = grown.nodes[:n], recipe.limits
-    branches, split = _branches(nodes)
-    heavy = np.bincount(split, _at_least(nodes["weight"][branches], limits), minlength=n)
+    branches, split = _find_branches(nodes)
+    heavy = np.bincount(split, _are_heavy_enough(nodes["weight"][branches], limits), minlength=n)
     is_split = np.zeros(n, np.bool_)
     is_split[split] = True
     light = is_split & (heavy < 2)
     if light.any():
         node = int(light.argmax())
         weights = nodes["weight"][branches[split == node]]
-        raise recipe.splitter.origin.error(
-            f"split a node of {shown((grown.stats[node],))} into branches of the weights "
-            f"{shown((weights,))}, and min_weight_leaf is {limits.min_weight_leaf:g}; check "
+        raise recipe.splitter.origin.make_error(
+            f"split a node of {format_statistics((grown.stats[node],))} into branches of the "
+            "weights "
+            f"{format_statistics((weights,))}, and min_weight_leaf is "
+            f"{limits.min_weight_leaf:g}; check "
             "candidate splits with treekit.splitting.heavy_enough"
         )
 
 
-def _branches(nodes: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def _find_branches(
+    nodes: npt.NDArray[np.void],
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Return every node that is a branch of a split, and the node that was split.
 
     The inner tests of a split on intervals are no branches; they have the depth of their
@@ -167,11 +178,11 @@ def _branches(nodes: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.intp], npt.ND
     return branches, split
 
 
-def _at_least(weights: Numbers, limits: Limits) -> npt.NDArray[np.bool_]:
+def _are_heavy_enough(weights: Numbers, limits: Limits) -> npt.NDArray[np.bool_]:
     return np.asarray((weights >= limits.min_weight_leaf * (1.0 - 1e-9)) & (weights > 0.0))
 
 
-def _calls(
+def _iterate_calls(
     recipe: Recipe, parent: Numbers, left: Numbers
 ) -> Iterator[tuple[str, Any, tuple[Any, ...]]]:
     """Yield the calls that a criterion may have received for a node and one of its branches."""
@@ -180,23 +191,23 @@ def _calls(
     sides = [left] if ranked else [left, parent - left]  # rank statistics cannot be subtracted
     for name in ("impurity", "priority", "order"):
         for stats in (parent, *sides):
-            for own in _blocks(recipe, stats):
+            for own in _split_by_target(recipe, stats):
                 yield name, getattr(functions, name), (own,)
     if not ranked:
-        parts = zip(*(_blocks(recipe, stats) for stats in (parent, *sides)), strict=True)
+        parts = zip(*(_split_by_target(recipe, stats) for stats in (parent, *sides)), strict=True)
         for own, *branches in parts:
             yield "score", functions.score, (own, np.array(branches))
 
 
-def _blocks(recipe: Recipe, stats: Numbers) -> list[Numbers]:
+def _split_by_target(recipe: Recipe, stats: Numbers) -> list[Numbers]:
     """Split statistics by target, as the criterion receives them."""
     blocks = recipe.target.blocks
     if blocks is None:
         return [stats]
-    return [blocks.own(stats[None, :], k)[0] for k in range(blocks.count)]
+    return [blocks.select_target(stats[None, :], k)[0] for k in range(blocks.n_targets)]
 
 
-def _shown_by(
+def _find_failing_call(
     recipe: Recipe, calls: Iterator[tuple[str, Any, tuple[Any, ...]]]
 ) -> PluginError | DataError | SettingError | None:
     """Return the error of the first call that fails, or None."""
@@ -204,7 +215,7 @@ def _shown_by(
     for name, function, arguments in calls:
         if function is not None:
             try:
-                asked(origin, name, function, *arguments)
+                call_checked(origin, name, function, *arguments)
             except (DataError, PluginError, SettingError) as error:
                 return error
     return None

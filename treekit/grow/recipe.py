@@ -11,10 +11,10 @@ import numpy.typing as npt
 from treekit.data.schema import Dtype
 from treekit.grow.compile_criterion import CompiledCriterion
 from treekit.grow.compile_splitter import CompiledSplitter
-from treekit.grow.held_out import Held
-from treekit.grow.target_statistics import Target
-from treekit.kernels.function_pointers import Pointer
-from treekit.kernels.records import PLAIN, Limits, Rows, Table, Ways
+from treekit.grow.held_out import HeldOutRows
+from treekit.grow.target_statistics import TargetStatistics
+from treekit.kernels.function_pointers import FunctionPointer
+from treekit.kernels.records import PLAIN_RULES, Limits, Rows, SplitRules, Table
 from treekit.model.tree import Tree
 
 __all__ = ["GrownTree", "Recipe", "SurrogateRule"]
@@ -44,38 +44,38 @@ class Recipe:
     before : Pointer
         The pruner's `before` function, called if `use_before` is set.
     limits : Limits
-    ways : Ways
+    split_rules : Ways
     fractional : bool
         Rows with a missing value become fractional instances in all branches; criterion
-        and `ways` are then `known_only`.
-    held : Held, optional
+        and `split_rules` are then `known_only`.
+    held_out : Held, optional
         The rows of a validation table.
-    signs : (features,) float64, or None
+    monotonic_signs : (features,) float64, or None
         Monotonic constraints, 1, -1 or 0 for each column; the criterion is then `bounded`.
     surrogates : SurrogateRule or None
-        The rule by which nodes keep surrogates; criterion and `ways` are then
+        The rule by which nodes keep surrogates; criterion and `split_rules` are then
         `known_only`, too.  None: trees have no surrogates.
-    lines : (rows * features,) unsigned, or None
+    row_major_codes : (rows * features,) unsigned, or None
         The codes of `table` in row-major order; see `treekit.kernels.node_statistics`.
-    compiled : list
+    compiled_grow : list
         The machine code of `grow` for these types, filled by the first tree.
     """
 
     table: Table
-    target: Target
+    target: TargetStatistics
     dtype: Dtype
     criterion: CompiledCriterion
     splitter: CompiledSplitter
-    before: Pointer
+    before: FunctionPointer
     use_before: bool
     limits: Limits
-    ways: Ways = PLAIN
+    split_rules: SplitRules = PLAIN_RULES
     fractional: bool = False
-    held: Held | None = None
+    held_out: HeldOutRows | None = None
     surrogates: SurrogateRule | None = None
-    signs: npt.NDArray[np.float64] | None = None
-    lines: npt.NDArray[Any] | None = None
-    compiled: list[Any] = field(default_factory=list, repr=False)
+    monotonic_signs: npt.NDArray[np.float64] | None = None
+    row_major_codes: npt.NDArray[Any] | None = None
+    compiled_grow: list[Any] = field(default_factory=list, repr=False)
 
 
 @dataclass(frozen=True)

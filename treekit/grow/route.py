@@ -11,19 +11,25 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from treekit.grow.target_statistics import grid_of
-from treekit.kernels.grow_tree import NODE
+from treekit.grow.target_statistics import choose_part_steps
+from treekit.kernels.grow_tree import NODE_DTYPE
 from treekit.kernels.records import Rows, Table
-from treekit.kernels.route_rows import Splits
-from treekit.kernels.route_rows import route as route_kernel
-from treekit.model.fixed_point import MASS, mass_bounds
+from treekit.kernels.route_rows import CodedSplits
+from treekit.kernels.route_rows import route_rows as route_kernel
+from treekit.model.fixed_point import MASS, compute_mass_bounds
 from treekit.model.tree import Split, Tree
 
-__all__ = ["Reached", "leaf_shares", "part_rows", "route", "splits_of"]
+__all__ = [
+    "LeafShares",
+    "compute_leaf_shares",
+    "compute_node_statistics",
+    "encode_splits",
+    "partition_node_rows",
+]
 
 
 @dataclass(frozen=True)
-class Reached:
+class LeafShares:
     """The leaves that rows reach, with one entry for each row and leaf.
 
     Attributes
@@ -39,7 +45,7 @@ class Reached:
     share: npt.NDArray[np.float64]
 
 
-def route(
+def compute_node_statistics(
     tree: Tree, table: Table, rows: Rows, size: int, *, fractional: bool, start: int = 0
 ) -> npt.NDArray[np.float64]:
     """Compute the statistics of `rows` at every node of their decision paths.
@@ -65,17 +71,19 @@ def route(
         Zeros at nodes that no row reaches.
     """
     stop = tree.kind == Split.LEAF
-    return _led(tree, table, rows, size, fractional, start, stop)[0]
+    return _route_rows(tree, table, rows, size, fractional, start, stop)[0]
 
 
-def part_rows(tree: Tree, table: Table, rows: Rows, node: int, *, fractional: bool) -> list[Rows]:
-    """Partition the rows of `node` among its children; see `route`."""
+def partition_node_rows(
+    tree: Tree, table: Table, rows: Rows, node: int, *, fractional: bool
+) -> list[Rows]:
+    """Partition the rows of `node` among its children; see `compute_node_statistics`."""
     first, count = int(tree.first_child[node]), int(tree.n_children[node])
     stop = tree.kind == Split.LEAF
     stop[first : first + count] = True
     cells = rows.cells
     size = int(cells.max()) + 1 if len(cells) else rows.values.shape[1]
-    _, led, at = _led(tree, table, rows, size, fractional, node, stop)
+    _, led, at = _route_rows(tree, table, rows, size, fractional, node, stop)
     parts = []
     for child in range(first, first + count):
         own = at == child
@@ -84,9 +92,9 @@ def part_rows(tree: Tree, table: Table, rows: Rows, node: int, *, fractional: bo
     return parts
 
 
-def leaf_shares(
+def compute_leaf_shares(
     tree: Tree, table: Table, ids: npt.NDArray[np.uint32], *, fractional: bool
-) -> Reached:
+) -> LeafShares:
     """Compute the leaves that rows reach, with the shares that predictions use.
 
     Parameters
@@ -96,13 +104,13 @@ def leaf_shares(
     """
     values = np.full((len(ids), 1), float(MASS))
     rows = Rows(ids, np.zeros(len(ids), np.uint32), values)
-    upto = mass_bounds(tree)[:, 1] / MASS
+    upto = compute_mass_bounds(tree)[:, 1] / MASS
     stop = tree.kind == Split.LEAF
-    _, led, leaf = _led(tree, table, rows, 1, fractional, 0, stop, upto, np.ones(1))
-    return Reached(led.ids, leaf, led.values[:, 0] / MASS)
+    _, led, leaf = _route_rows(tree, table, rows, 1, fractional, 0, stop, upto, np.ones(1))
+    return LeafShares(led.ids, leaf, led.values[:, 0] / MASS)
 
 
-def _led(
+def _route_rows(
     tree: Tree,
     table: Table,
     rows: Rows,
@@ -119,34 +127,34 @@ def _led(
     """
     stats = np.zeros((tree.n_nodes, size))
     ids, cells, values, at = route_kernel(
-        splits_of(tree, table),
+        encode_splits(tree, table),
         np.ones(tree.n_nodes) if upto is None else upto,
         table, Rows(rows.ids.copy(), rows.cells.copy(), rows.values.copy()),
-        grid_of(rows.values) if steps is None else steps,
-        fractional, upto is None, start, stop, stats, np.zeros(tree.n_nodes, NODE),
+        choose_part_steps(rows.values) if steps is None else steps,
+        fractional, upto is None, start, stop, stats, np.zeros(tree.n_nodes, NODE_DTYPE),
     )  # fmt: skip
     return stats, Rows(ids, cells, values), at
 
 
-def splits_of(tree: Tree, table: Table) -> Splits:
+def encode_splits(tree: Tree, table: Table) -> CodedSplits:
     """Convert the splits of a tree to tests on a table's codes, for kernels."""
     terms = np.empty(2 * len(tree.term_feature), dtype=np.int32)
     terms[::2] = tree.term_feature
     terms[1::2] = tree.term_weight.astype(np.float32).view(np.int32)
     surrogates = np.zeros((len(tree.surrogate_feature) + 1, 4), dtype=np.int64)
     surrogates[:-1, 0] = tree.surrogate_feature
-    surrogates[:-1, 1] = _cut_codes(tree.surrogate_feature, tree.surrogate_threshold, table)
+    surrogates[:-1, 1] = _find_cut_codes(tree.surrogate_feature, tree.surrogate_threshold, table)
     surrogates[:-1, 2] = tree.surrogate_below
-    surrogates[:, 3] = tree.surrogate_level_start
+    surrogates[:, 3] = tree.surrogate_level_offsets
     thresholds = np.where(tree.kind == Split.THRESHOLD, tree.threshold, np.nan)
-    return Splits(
-        tree.kind, tree.feature, tree.threshold, _cut_codes(tree.feature, thresholds, table),
-        tree.first_child, tree.n_children, tree.missing, tree.level_start, tree.level_branch,
-        tree.term_start, terms, tree.surrogate_start, surrogates, tree.surrogate_level_branch,
+    return CodedSplits(
+        tree.kind, tree.feature, tree.threshold, _find_cut_codes(tree.feature, thresholds, table),
+        tree.first_child, tree.n_children, tree.missing, tree.level_offsets, tree.level_branch,
+        tree.term_offsets, terms, tree.surrogate_offsets, surrogates, tree.surrogate_level_branch,
     )  # fmt: skip
 
 
-def _cut_codes(
+def _find_cut_codes(
     feature: npt.NDArray[np.int32], threshold: npt.NDArray[np.float64], table: Table
 ) -> npt.NDArray[np.int64]:
     """Return the last code whose values do not exceed each threshold; -1 where it is NaN."""

@@ -18,30 +18,30 @@ import numpy.typing as npt
 
 from treekit.contracts import Layout
 from treekit.errors import DataError
-from treekit.grow.compile_criterion import Blocks
+from treekit.grow.compile_criterion import TargetBlocks
 from treekit.kernels.records import Rows
 
 __all__ = [
-    "Target",
-    "check_range",
-    "class_blocks",
-    "class_target",
-    "classes_target",
-    "common_steps",
-    "draws",
-    "draws_of",
-    "grid_of",
-    "gridded_weights",
-    "is_heavy",
-    "layout_target",
-    "median",
-    "multiplied",
-    "number_target",
-    "numbers_target",
-    "on_grid",
-    "rank_target",
-    "reach",
-    "step_of",
+    "TargetStatistics",
+    "bound_sums",
+    "check_target_range",
+    "choose_common_steps",
+    "choose_part_steps",
+    "choose_step",
+    "compute_draw_weights",
+    "compute_weighted_median",
+    "count_draws",
+    "fill_class_blocks",
+    "has_heavy_weights",
+    "make_class_target",
+    "make_layout_target",
+    "make_multioutput_class_target",
+    "make_multioutput_number_target",
+    "make_number_target",
+    "make_rank_target",
+    "multiply_weights",
+    "round_to_step",
+    "round_weights",
 ]
 
 
@@ -49,7 +49,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Target:
+class TargetStatistics:
     """The contribution of each training row to a node's statistics.
 
     Attributes
@@ -89,20 +89,20 @@ class Target:
     draw_weights: npt.NDArray[np.float64] | None = None
     draw_unit: float = 1.0
     quantile: float | None = None
-    blocks: Blocks | None = None
+    blocks: TargetBlocks | None = None
     layout: Layout | None = None
     n_answers: int = 0
     placed: npt.NDArray[np.float64] | None = None
 
     @property
-    def dense(self) -> bool:
+    def is_dense(self) -> bool:
         """Whether rows carry a vector of statistics rather than a cell."""
         return len(self.cells) == 0
 
     @property
-    def counts_classes(self) -> bool:
+    def has_class_weights(self) -> bool:
         """Whether statistics are class weights, not sums of numbers."""
-        return not self.dense or (self.blocks is not None and self.blocks.classes)
+        return not self.is_dense or (self.blocks is not None and self.blocks.classes)
 
     @property
     def n_values(self) -> int:
@@ -111,9 +111,9 @@ class Target:
             return self.n_answers
         if self.blocks is not None:
             return self.blocks.ends[-1]
-        return 1 if self.dense else self.size
+        return 1 if self.is_dense else self.size
 
-    def rows(
+    def select_rows(
         self, ids: npt.NDArray[np.integer[Any]], repeats: npt.NDArray[np.float64] | None
     ) -> Rows:
         """Return the rows of one tree; `repeats` (rows,) are bootstrap counts.
@@ -136,17 +136,19 @@ class Target:
             values *= repeats[:, None]
             if self.quantile is not None:
                 values[:, 1] = self.values[at, 1]
-        return Rows(at.astype(np.uint32), self.cells if self.dense else self.cells.take(at), values)
+        return Rows(
+            at.astype(np.uint32), self.cells if self.is_dense else self.cells.take(at), values
+        )
 
 
-def class_target(
+def make_class_target(
     y: npt.NDArray[np.int32],
     n_classes: int,
     weights: npt.NDArray[np.float64] | None,
     factors: npt.NDArray[np.float64] | None = None,
     *,
     drawn: bool = False,
-) -> Target:
+) -> TargetStatistics:
     """Make a cell target of class codes.
 
     Parameters
@@ -158,23 +160,23 @@ def class_target(
     drawn : bool
         Rows will be drawn in proportion to their weight, not weighted by it.
     """
-    w, _ = gridded_weights(len(y), weights)
-    unit, draw_weights = draws(w, weights, drawn)
-    own = unit if factors is None else multiplied(unit, factors, float((w * factors).sum()))
-    return Target(
+    w, _ = round_weights(len(y), weights)
+    unit, draw_weights = compute_draw_weights(w, weights, drawn)
+    own = unit if factors is None else multiply_weights(unit, factors, float((w * factors).sum()))
+    return TargetStatistics(
         y.astype(np.uint32), own[:, None], n_classes,
         draw_weights=draw_weights, draw_unit=1.0 if draw_weights is None else float(unit[0]),
     )  # fmt: skip
 
 
-def number_target(
+def make_number_target(
     y: npt.NDArray[np.float64],
     weights: npt.NDArray[np.float64] | None,
     *,
     drawn: bool = False,
     centred: bool = True,
-) -> Target:
-    """Make a target of dense statistics ``(w, w * (y - center))``; see `class_target`.
+) -> TargetStatistics:
+    """Make a target of dense statistics ``(w, w * (y - center))``; see `make_class_target`.
 
     The center is the weighted median (0 unless `centred`).  It minimises
     ``sum(w * |y - center|)``, which allows the finest grid, and is the same number for
@@ -185,90 +187,92 @@ def number_target(
     DataError
         If squares of the target, or weighted sums of them, leave float64.
     """
-    w, whole = gridded_weights(len(y), weights)
-    center = median(y, w) if centred else 0.0
-    check_range(y[w > 0], center, float(w.sum()))
+    w, whole = round_weights(len(y), weights)
+    center = compute_weighted_median(y, w) if centred else 0.0
+    check_target_range(y[w > 0], center, float(w.sum()))
     # Rows of weight zero may have any y.
     distance = np.subtract(y, center, out=np.zeros(len(y)), where=w > 0)
-    unit, draw_weights = draws(w, weights, drawn)
-    whole = whole and not is_heavy(w) and bool(np.all(unit == np.floor(unit)))
+    unit, draw_weights = compute_draw_weights(w, weights, drawn)
+    whole = whole and not has_heavy_weights(w) and bool(np.all(unit == np.floor(unit)))
     # Weight of a row, the same for a row of weight w as for each of w copies.
     one = 1.0 if whole else float(w.sum()) / np.count_nonzero(w)
     one = one if draw_weights is None else float(unit[0])
     apart = np.abs(distance)
     # No `@`: it leaves BLAS threads spinning, and its order of additions varies.
-    step = step_of(reach(float((apart * w).sum()), one * float(apart.max())))
+    step = choose_step(bound_sums(float((apart * w).sum()), one * float(apart.max())))
     # For integer weights round y before the product: w copies of a row must add up to the
     # row of weight w.  For other weights this would round y as coarsely as w * y.
-    wy = unit * on_grid(distance, step) if whole else on_grid(unit * distance, step)
+    wy = unit * round_to_step(distance, step) if whole else round_to_step(unit * distance, step)
     # Several steps: bootstrap counts multiply the rounding error of a row.
     noise = 0.0 if whole else 8 * step
     values = np.column_stack([unit, wy])
     draw_unit = 1.0 if draw_weights is None else float(unit[0])
-    return Target(np.empty(0, np.uint32), values, 2, center, noise, draw_weights, draw_unit)
+    return TargetStatistics(
+        np.empty(0, np.uint32), values, 2, center, noise, draw_weights, draw_unit
+    )
 
 
-def classes_target(
+def make_multioutput_class_target(
     y: npt.NDArray[np.int32],
     n_classes: Sequence[int],
     weights: npt.NDArray[np.float64] | None,
     factors: npt.NDArray[np.float64] | None = None,
     *,
     drawn: bool = False,
-) -> Target:
+) -> TargetStatistics:
     """Make a target of class codes (rows, targets), with one block of class weights each."""
-    blocks = Blocks(tuple(accumulate(n_classes, initial=0)), classes=True)
-    one = class_target(y[:, 0], n_classes[0], weights, factors, drawn=drawn)
+    blocks = TargetBlocks(tuple(accumulate(n_classes, initial=0)), classes=True)
+    one = make_class_target(y[:, 0], n_classes[0], weights, factors, drawn=drawn)
     return replace(
         one,
         cells=np.empty(0, np.uint32),
-        values=class_blocks(y, blocks, one.values[:, 0]),
-        size=blocks.cells,
+        values=fill_class_blocks(y, blocks, one.values[:, 0]),
+        size=blocks.n_cells,
         blocks=blocks,
     )
 
 
-def class_blocks(
-    y: npt.NDArray[np.int32], blocks: Blocks, w: npt.NDArray[np.float64]
+def fill_class_blocks(
+    y: npt.NDArray[np.int32], blocks: TargetBlocks, w: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
     """Return statistics (rows, S): the weight of each row, also in its class cell per target."""
-    values = np.zeros((len(y), blocks.cells))
+    values = np.zeros((len(y), blocks.n_cells))
     values[:, 0] = w
-    for k, first in enumerate(blocks.starts):
+    for k, first in enumerate(blocks.first_cells):
         values[np.arange(len(y)), first + y[:, k]] = w
     return values
 
 
-def numbers_target(
+def make_multioutput_number_target(
     y: npt.NDArray[np.float64],
     weights: npt.NDArray[np.float64] | None,
     *,
     drawn: bool = False,
     centred: bool = True,
-) -> Target:
-    """Make a target of several numbers (rows, targets); see `number_target`."""
-    each = [number_target(own, weights, drawn=drawn, centred=centred) for own in y.T]
+) -> TargetStatistics:
+    """Make a target of several numbers (rows, targets); see `make_number_target`."""
+    each = [make_number_target(own, weights, drawn=drawn, centred=centred) for own in y.T]
     sums = [one.values[:, 1:] for one in each]
-    blocks = Blocks(tuple(range(len(each) + 1)), classes=False)
+    blocks = TargetBlocks(tuple(range(len(each) + 1)), classes=False)
     return replace(
         each[0],
         values=np.concatenate([each[0].values[:, :1], *sums], axis=1),
-        size=blocks.cells,
+        size=blocks.n_cells,
         center=np.array([one.center for one in each]),
         noise=max(one.noise for one in each),
         blocks=blocks,
     )
 
 
-def rank_target(
+def make_rank_target(
     y: npt.NDArray[np.float64],
     weights: npt.NDArray[np.float64] | None,
     quantile: float,
     *,
     drawn: bool = False,
-) -> Target:
-    """Make a target for criteria of ranks, `treekit.contracts.Ranks`; see `number_target`."""
-    sums = number_target(y, weights, drawn=drawn)
+) -> TargetStatistics:
+    """Make a target for criteria of ranks, `treekit.contracts.Ranks`; see `make_number_target`."""
+    sums = make_number_target(y, weights, drawn=drawn)
     values = np.column_stack([sums.values[:, 0], y, sums.values[:, 1]])
     return replace(sums, values=values, size=4, center=0.0, quantile=quantile)
 
@@ -287,36 +291,36 @@ _SHARED_BITS = 40
 """A column shares a coarser grid if its largest number, summed over all rows, reaches 2**40
 steps of it."""
 
-_HEAVY = 2.0**24
+_MAX_COPY_WEIGHT = 2.0**24
 """Total integer weight up to which weights are always treated as copies of rows."""
 
-_SMALLEST, _LARGEST = 1e-280, 1e300
+_SMALLEST_SQUARES, _LARGEST_SQUARES = 1e-280, 1e300
 """Bounds of sums of squares, guaranteed to criteria."""
 
 
-def check_range(y: npt.NDArray[np.float64], center: float, total: float) -> None:
+def check_target_range(y: npt.NDArray[np.float64], center: float, total: float) -> None:
     """Raise `DataError` if squared errors of rows of this total weight overflow or underflow."""
     weight = max(total, 1.0)
     largest = float(np.abs(y).max())
-    if largest > math.sqrt(_LARGEST / weight):
+    if largest > math.sqrt(_LARGEST_SQUARES / weight):
         raise DataError(
             f"the target ranges from {y.min():g} to {y.max():g}, and its squares overflow float64; "
             "divide the target by a constant"
         )
     spread = float(np.abs(y - center).max())
-    if 0 < spread < math.sqrt(_SMALLEST / min(total, 1.0)):
+    if 0 < spread < math.sqrt(_SMALLEST_SQUARES / min(total, 1.0)):
         raise DataError(
             f"the target lies within {spread:g} of {center:g}, and squared differences underflow "
             "float64; multiply the target by a constant"
         )
 
 
-def is_heavy(w: npt.NDArray[np.float64]) -> bool:
+def has_heavy_weights(w: npt.NDArray[np.float64]) -> bool:
     """Check whether integer weights are too large to be treated as copies of rows."""
-    return float(w.sum()) > max(_HEAVY, float(MAX_COPIES * np.count_nonzero(w)))
+    return float(w.sum()) > max(_MAX_COPY_WEIGHT, float(MAX_COPIES * np.count_nonzero(w)))
 
 
-def median(y: npt.NDArray[np.float64], w: npt.NDArray[np.float64]) -> float:
+def compute_weighted_median(y: npt.NDArray[np.float64], w: npt.NDArray[np.float64]) -> float:
     """Return the lower weighted median."""
     if np.all(w == 1.0):
         middle = (len(y) - 1) // 2
@@ -326,7 +330,7 @@ def median(y: npt.NDArray[np.float64], w: npt.NDArray[np.float64]) -> float:
     return float(y[order[np.searchsorted(below, below[-1] / 2)]])
 
 
-def draws(
+def compute_draw_weights(
     w: npt.NDArray[np.float64], weights: npt.NDArray[np.float64] | None, drawn: bool
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64] | None]:
     """Return the weights of rows in statistics, and those to draw rows by.
@@ -336,13 +340,13 @@ def draws(
     if weights is None or not drawn:
         return w, None
     total = float(w.sum())
-    unit = total / draws_of(w)
+    unit = total / count_draws(w)
     if unit != 1.0:
-        unit = float(on_grid(np.array([unit]), step_of(total * 2))[0])
+        unit = float(round_to_step(np.array([unit]), choose_step(total * 2))[0])
     return np.full(len(w), unit), w
 
 
-def draws_of(weights: npt.NDArray[np.float64]) -> int:
+def count_draws(weights: npt.NDArray[np.float64]) -> int:
     """Return the number of rows that a bootstrap sample draws.
 
     For integer weights, it is their sum: a row of weight w is drawn like w rows of the
@@ -354,7 +358,7 @@ def draws_of(weights: npt.NDArray[np.float64]) -> int:
     return int(total) if whole and total <= MAX_COPIES * rows else rows
 
 
-def gridded_weights(
+def round_weights(
     n: int, weights: npt.NDArray[np.float64] | None
 ) -> tuple[npt.NDArray[np.float64], bool]:
     """Return weights rounded to the grid, and whether they are integers."""
@@ -368,32 +372,32 @@ def gridded_weights(
         )
     if np.all(weights == np.floor(weights)) and total < 2.0**_EXACT_BITS:
         return weights.astype(np.float64), True
-    step = step_of(reach(total, float(weights.max())))
-    return np.maximum(on_grid(weights, step), np.where(weights > 0, step, 0.0)), False
+    step = choose_step(bound_sums(total, float(weights.max())))
+    return np.maximum(round_to_step(weights, step), np.where(weights > 0, step, 0.0)), False
 
 
-def multiplied(
+def multiply_weights(
     unit: npt.NDArray[np.float64], factors: npt.NDArray[np.float64], total: float
 ) -> npt.NDArray[np.float64]:
     """Multiply weights by factors and round to a grid for sums of about `total`; 0 stays 0."""
     product = unit * factors
-    step = step_of(reach(total, float(product.max())))
-    return np.maximum(on_grid(product, step), np.where(product > 0, step, 0.0))
+    step = choose_step(bound_sums(total, float(product.max())))
+    return np.maximum(round_to_step(product, step), np.where(product > 0, step, 0.0))
 
 
-def reach(total: float, largest: float) -> float:
+def bound_sums(total: float, largest: float) -> float:
     """Bound the sums of any bootstrap sample, which may draw the largest row many times."""
     return 2.0 * total + 32.0 * largest
 
 
-def step_of(reach: float) -> float:
+def choose_step(reach: float) -> float:
     """Return the smallest power of two of which `reach` is fewer than 2**52 steps."""
     if reach == 0.0:
         return 1.0
     return math.ldexp(1.0, max(math.frexp(reach)[1] - _EXACT_BITS, -1000))
 
 
-def common_steps(
+def choose_common_steps(
     steps: npt.NDArray[np.float64], largest: npt.NDArray[np.float64], total: float
 ) -> npt.NDArray[np.float64]:
     """Choose a common grid, the coarsest needed, for columns whose sums are compared.
@@ -426,21 +430,23 @@ def common_steps(
     return shared
 
 
-def grid_of(values: npt.NDArray[np.float64], *, common: bool = False) -> npt.NDArray[np.float64]:
+def choose_part_steps(
+    values: npt.NDArray[np.float64], *, common: bool = False
+) -> npt.NDArray[np.float64]:
     """Return grid steps (columns,) float64 for fractional instances of rows.
 
     The steps are powers of two, small enough that all sums of parts of `values` (rows,
-    columns) are exact.  `common` applies `common_steps`; the first column must then be
+    columns) are exact.  `common` applies `choose_common_steps`; the first column must then be
     positive weights.
     """
-    steps = np.array([step_of(2.0 * float(np.abs(column).sum())) for column in values.T])
+    steps = np.array([choose_step(2.0 * float(np.abs(column).sum())) for column in values.T])
     if not common or not len(values):
         return steps
     largest = np.array([float(np.abs(column / values[:, 0]).max()) for column in values.T])
-    return common_steps(steps, largest, float(values[:, 0].sum()))
+    return choose_common_steps(steps, largest, float(values[:, 0].sum()))
 
 
-def on_grid(
+def round_to_step(
     values: npt.NDArray[np.float64], step: float | npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
     """Round to the nearest multiples of `step`, ties to even."""
@@ -450,7 +456,7 @@ def on_grid(
 # ---------------------------------------------------------------- layouts of tasks
 
 
-def layout_target(
+def make_layout_target(
     placed: npt.NDArray[np.int64] | npt.NDArray[np.float64],
     layout: Layout,
     n_answers: int,
@@ -458,10 +464,10 @@ def layout_target(
     factors: npt.NDArray[np.float64] | None = None,
     *,
     drawn: bool = False,
-) -> Target:
+) -> TargetStatistics:
     """Make the target of a plugin's task from cells (rows,) or statistics (rows, S).
 
-    Statistics of similar size, including weights, share a grid (`common_steps`), so that
+    Statistics of similar size, including weights, share a grid (`choose_common_steps`), so that
     equal quantities in two columns have equal sums.
 
     Parameters
@@ -470,7 +476,7 @@ def layout_target(
     n_answers : int
         V.
     weights, factors, drawn
-        See `class_target`.
+        See `make_class_target`.
 
     Raises
     ------
@@ -479,28 +485,33 @@ def layout_target(
     """
     if placed.ndim == 1:
         cells = placed.astype(np.int32)
-        counting = class_target(cells, layout.size, weights, factors, drawn=drawn)
+        counting = make_class_target(cells, layout.size, weights, factors, drawn=drawn)
         return replace(counting, layout=layout, n_answers=n_answers)
-    w, whole = gridded_weights(len(placed), weights)
-    unit, draw_weights = draws(w, weights, drawn)
+    w, whole = round_weights(len(placed), weights)
+    unit, draw_weights = compute_draw_weights(w, weights, drawn)
     draw_unit = 1.0 if draw_weights is None else float(unit[0])
     expected, own = w, unit
     if factors is not None:
         expected = w * factors
-        own = multiplied(unit, factors, float(expected.sum()))
-    # As in `number_target`: copies of a row add up to one row of integer weight.
-    whole = factors is None and whole and not is_heavy(w) and bool(np.all(unit == np.floor(unit)))
+        own = multiply_weights(unit, factors, float(expected.sum()))
+    # As in `make_number_target`: copies of a row add up to one row of integer weight.
+    whole = (
+        factors is None
+        and whole
+        and not has_heavy_weights(w)
+        and bool(np.all(unit == np.floor(unit)))
+    )
     counted = np.where(own[:, None] > 0, placed, 0.0)  # rows of weight zero may have any values
     one = 1.0 if whole else float(own.max())
     if not whole and draw_weights is None and factors is None:
         one = float(w.sum()) / np.count_nonzero(w)
-    steps = _dense_steps(counted, expected, one)
+    steps = _choose_dense_steps(counted, expected, one)
     if whole:
-        values = own[:, None] * on_grid(counted, steps)
+        values = own[:, None] * round_to_step(counted, steps)
     else:
-        own = np.maximum(on_grid(own, steps[0]), np.where(own > 0, steps[0], 0.0))
-        values = on_grid(own[:, None] * counted, steps)
-    return Target(
+        own = np.maximum(round_to_step(own, steps[0]), np.where(own > 0, steps[0], 0.0))
+        values = round_to_step(own[:, None] * counted, steps)
+    return TargetStatistics(
         np.empty(0, np.uint32), values, layout.size,
         noise=0.0 if whole else 8 * float(steps.max()),
         draw_weights=draw_weights, draw_unit=draw_unit, layout=layout, n_answers=n_answers,
@@ -508,12 +519,12 @@ def layout_target(
     )  # fmt: skip
 
 
-def _dense_steps(
+def _choose_dense_steps(
     counted: npt.NDArray[np.float64], w: npt.NDArray[np.float64], one: float
 ) -> npt.NDArray[np.float64]:
     """Return grid steps (S,) for statistics (rows, S) of rows of weight w, of mean `one`."""
     total, largest, needed = float(w.sum()), np.abs(counted).max(axis=0), []
     for column, most in zip(counted.T, largest.tolist(), strict=True):
-        check_range(column, 0.0, total)
-        needed.append(step_of(reach(float((np.abs(column) * w).sum()), one * most)))
-    return common_steps(np.array(needed), largest, total)
+        check_target_range(column, 0.0, total)
+        needed.append(choose_step(bound_sums(float((np.abs(column) * w).sum()), one * most)))
+    return choose_common_steps(np.array(needed), largest, total)

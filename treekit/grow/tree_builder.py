@@ -16,35 +16,35 @@ import numpy.typing as npt
 from treekit.contracts import Layout
 from treekit.data.binning import Coding
 from treekit.data.schema import Dtype
-from treekit.discovery import FOREIGN, cause, isolated
+from treekit.discovery import FOREIGN_ERRORS, call_isolated, describe_error
 from treekit.grow.compile_criterion import CompiledCriterion
-from treekit.grow.compile_plugin import asked, current
-from treekit.grow.plugin_errors import check_sizes, culprit, stopped
+from treekit.grow.compile_plugin import call_checked, thread_state
+from treekit.grow.plugin_errors import attribute_exception, check_branch_weights, error_for_status
 from treekit.grow.recipe import GrownTree, Recipe, SurrogateRule
-from treekit.grow.route import leaf_shares
-from treekit.grow.target_statistics import Target, grid_of
-from treekit.kernels.axis_splits import STEPS
-from treekit.kernels.grow_tree import NODE, PENDING, Grown, grow
-from treekit.kernels.monotonic import in_order, within
-from treekit.kernels.quantile_splits import PLACES, words_for
-from treekit.kernels.quantile_statistics import START
-from treekit.kernels.random_splits import KEYS
+from treekit.grow.route import compute_leaf_shares
+from treekit.grow.target_statistics import TargetStatistics, choose_part_steps
+from treekit.kernels.axis_splits import SUBSETS_PER_SCAN
+from treekit.kernels.grow_tree import MAX_PENDING, NODE_DTYPE, GrowthArrays, grow_nodes
+from treekit.kernels.monotonic import clip_to_bounds, is_tree_monotonic
+from treekit.kernels.quantile_splits import GROUP_ORDER, count_words
+from treekit.kernels.quantile_statistics import N_HEADER_CELLS
+from treekit.kernels.random_splits import MISSING_KEY
 from treekit.kernels.records import Rows, Scratch, Table
-from treekit.kernels.surrogate_splits import SURROGATE, Surrogacy
-from treekit.model.fixed_point import floor_to, threshold_between
-from treekit.model.tree import Split, Tree, gathered, no_entries
+from treekit.kernels.surrogate_splits import SURROGATE_DTYPE, SurrogateSearch
+from treekit.model.fixed_point import floor_to_dtype, place_threshold
+from treekit.model.tree import Split, Tree, concatenate_slices, empty_offsets
 
 __all__ = [
-    "assemble",
-    "constrained",
-    "constrained_stats",
-    "grow_held",
+    "allocate_scratch",
+    "allocate_surrogates",
+    "assemble_tree",
+    "clip_statistics",
+    "clip_tree",
+    "compute_node_values",
     "grow_tree",
+    "grow_with_validation",
     "is_monotonic",
-    "make_scratch",
-    "make_surrogacy",
-    "node_values",
-    "surrogate_fields",
+    "make_surrogate_fields",
 ]
 
 
@@ -68,56 +68,85 @@ def grow_tree(
     criterion, splitter, s = recipe.criterion, recipe.splitter, recipe.target.size
     most = max(len(rows.ids), len(held.ids))
     seed = int(rng.integers(0, 2**63))
-    scratch = make_scratch(
-        recipe.table, recipe.target, most, seed, splitter.options, recipe.signs,
-        intervals=splitter.intervals, lines=recipe.lines,
+    scratch = allocate_scratch(
+        recipe.table, recipe.target, most, seed, splitter.options, recipe.monotonic_signs,
+        intervals=splitter.intervals, lines=recipe.row_major_codes,
     )  # fmt: skip
-    nest = np.empty(PENDING, np.int64) if splitter.intervals else None
+    nest = np.empty(MAX_PENDING, np.int64) if splitter.intervals else None
     sums = np.empty(0, np.int32) if splitter.sums else None
     spare = Rows(
         np.empty(most + 1, np.uint32),
-        np.empty(0 if recipe.target.dense else most + 1, np.uint32),
+        np.empty(0 if recipe.target.is_dense else most + 1, np.uint32),
         np.empty((most + 1, rows.values.shape[1])),
     )
-    room = Grown(np.zeros(64, NODE), np.zeros((64, s)), np.zeros((64, s)), np.zeros(16, np.int32))
+    room = GrowthArrays(
+        np.zeros(64, NODE_DTYPE), np.zeros((64, s)), np.zeros((64, s)), np.zeros(16, np.int32)
+    )
     surrogacy = None
     if recipe.surrogates is not None:
-        surrogacy = make_surrogacy(recipe.surrogates, recipe.table, held_table, len(rows.ids))
-        room = room._replace(found=np.zeros(16, SURROGATE), replies=np.zeros(16, np.int32))
+        surrogacy = allocate_surrogates(recipe.surrogates, recipe.table, held_table, len(rows.ids))
+        room = room._replace(
+            surrogates=np.zeros(16, SURROGATE_DTYPE), surrogate_levels=np.zeros(16, np.int32)
+        )
     steps, noise = None, recipe.target.noise
     whole, kept = rows, held
     if recipe.fractional:
-        steps = grid_of(rows.values, common=recipe.target.layout is not None)
-        if recipe.target.counts_classes:
+        steps = choose_part_steps(rows.values, common=recipe.target.layout is not None)
+        if recipe.target.has_class_weights:
             steps[:] = steps[0]  # one step: a part's class cells must equal its weight exactly
-        noise += _noise_of_parts(rows.values, steps)
+        noise += _bound_part_noise(rows.values, steps)
         # Growth splits rows into fractional instances, in place.
-        whole, kept = _copied(rows), _copied(held)
-    ways = recipe.ways._replace(
+        whole, kept = _copy_rows(rows), _copy_rows(held)
+    ways = recipe.split_rules._replace(
         levels_by_score=criterion.functions.levels_by_score,
         tolerance=float(criterion.functions.tolerance),
     )
     arguments = (
-        recipe.table, rows, held_table or recipe.table, held, spare, room, recipe.limits,
-        noise, recipe.target.quantile, steps, surrogacy, nest, sums, ways,
+        recipe.table,
+        rows,
+        held_table or recipe.table,
+        held,
+        spare,
+        room,
+        recipe.limits,
+        noise,
+        recipe.target.quantile,
+        steps,
+        surrogacy,
+        nest,
+        sums,
+        ways,
         splitter.coding == "exact",
-        splitter.find, criterion.scan, criterion.many, criterion.key, criterion.choose,
-        criterion.penalty, criterion.n_keys, criterion.use_choose, criterion.use_penalty,
-        criterion.score, criterion.impurity, criterion.priority, criterion.use_priority,
-        recipe.before, recipe.use_before, rng, scratch,
-    )  # fmt: skip
-    grown, n, status = _off_main_thread(_run, recipe, arguments)
+        splitter.find,
+        criterion.scan,
+        criterion.branch_score,
+        criterion.category_keys,
+        criterion.choose,
+        criterion.penalty,
+        criterion.n_category_orders,
+        criterion.use_choose,
+        criterion.use_penalty,
+        criterion.score,
+        criterion.impurity,
+        criterion.priority,
+        criterion.use_priority,
+        recipe.before,
+        recipe.use_before,
+        rng,
+        scratch,
+    )
+    grown, n, status = _call_off_main_thread(_run_grow, recipe, arguments)
     if status:
-        raise stopped(recipe, status, grown, n, scratch.best)
-    check_sizes(recipe, grown, n)
-    return assemble(recipe, grown, n, whole, kept, held_table or recipe.table)
+        raise error_for_status(recipe, status, grown, n, scratch.best)
+    check_branch_weights(recipe, grown, n)
+    return assemble_tree(recipe, grown, n, whole, kept, held_table or recipe.table)
 
 
-def _copied(rows: Rows) -> Rows:
+def _copy_rows(rows: Rows) -> Rows:
     return Rows(rows.ids.copy(), rows.cells.copy(), rows.values.copy())
 
 
-def _noise_of_parts(values: npt.NDArray[np.float64], steps: npt.NDArray[np.float64]) -> float:
+def _bound_part_noise(values: npt.NDArray[np.float64], steps: npt.NDArray[np.float64]) -> float:
     """Bound the rounding error of dense statistics of rows that are split repeatedly."""
     if values.shape[1] == 1 or not len(values):
         return 0.0
@@ -125,29 +154,31 @@ def _noise_of_parts(values: npt.NDArray[np.float64], steps: npt.NDArray[np.float
     return float(64.0 * (steps[1:] + largest * steps[0]).max())
 
 
-def grow_held(recipe: Recipe, rows: Rows, held: Rows, rng: np.random.Generator) -> GrownTree:
+def grow_with_validation(
+    recipe: Recipe, rows: Rows, held: Rows, rng: np.random.Generator
+) -> GrownTree:
     """Grow a tree with the validation rows, if any, in place of the held-out rows `held`."""
-    if recipe.held is None:
+    if recipe.held_out is None:
         return grow_tree(recipe, rows, held, rng)
-    return grow_tree(recipe, rows, recipe.held.rows(), rng, recipe.held.table)
+    return grow_tree(recipe, rows, recipe.held_out.copy_rows(), rng, recipe.held_out.table)
 
 
-def _run(recipe: Recipe, arguments: tuple[Any, ...]) -> Any:
+def _run_grow(recipe: Recipe, arguments: tuple[Any, ...]) -> Any:
     """Run `grow`, and raise the error of a plugin that stopped it."""
     table, rows = arguments[:2]
-    current.score, current.rng = recipe.criterion.score, arguments[-2]
-    current.table, current.failures = table, []
+    thread_state.score, thread_state.rng = recipe.criterion.score, arguments[-2]
+    thread_state.table, thread_state.failures = table, []
     try:
-        outcome = _compiled_grow(recipe, arguments)(*arguments)
+        outcome = _get_compiled_grow(recipe, arguments)(*arguments)
     except Exception as error:
-        plugin_error = current.failures[0] if current.failures else None
-        raise plugin_error or culprit(recipe, error, _whole(recipe, rows)) from error
-    if current.failures:
-        raise current.failures[0]
+        plugin_error = thread_state.failures[0] if thread_state.failures else None
+        raise plugin_error or attribute_exception(recipe, error, _sum_rows(recipe, rows)) from error
+    if thread_state.failures:
+        raise thread_state.failures[0]
     return outcome
 
 
-def _whole(recipe: Recipe, rows: Rows) -> npt.NDArray[np.float64]:
+def _sum_rows(recipe: Recipe, rows: Rows) -> npt.NDArray[np.float64]:
     """Return the statistics (S,) of all rows; only the weight for a rank target."""
     if len(rows.cells):
         counts = np.bincount(rows.cells, rows.values[:, 0], minlength=recipe.target.size)
@@ -157,7 +188,7 @@ def _whole(recipe: Recipe, rows: Rows) -> npt.NDArray[np.float64]:
     return np.array([rows.values[:, 0].sum(), 0.0, 0.0, 0.0])
 
 
-def _off_main_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+def _call_off_main_thread(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call ``function(*arguments)`` outside the main thread.
 
     Ctrl-C raises in the main thread only, between any two lines of Python.  numba passes
@@ -169,13 +200,13 @@ def _off_main_thread(function: Callable[..., Any], *arguments: Any) -> Any:
     outcome: list[Any] = []
     failure: list[BaseException] = []
 
-    def target() -> None:
+    def store_outcome() -> None:
         try:
             outcome.append(function(*arguments))
         except BaseException as error:  # noqa: BLE001 - raised again below
             failure.append(error)
 
-    thread = threading.Thread(target=target, daemon=True)
+    thread = threading.Thread(target=store_outcome, daemon=True)
     thread.start()
     thread.join()
     if failure:
@@ -183,24 +214,24 @@ def _off_main_thread(function: Callable[..., Any], *arguments: Any) -> Any:
     return outcome[0]
 
 
-def _compiled_grow(recipe: Recipe, arguments: tuple[Any, ...]) -> Any:
+def _get_compiled_grow(recipe: Recipe, arguments: tuple[Any, ...]) -> Any:
     """Return `grow` compiled for a recipe's types, which all its trees share.
 
     Typing thirty arrays takes longer than growing a small tree, so it is done once.
     """
-    if not recipe.compiled:
+    if not recipe.compiled_grow:
         types = tuple(nb.typeof(argument) for argument in arguments)
-        dispatcher: Any = grow
+        dispatcher: Any = grow_nodes
         dispatcher.compile(types)
-        recipe.compiled.append(dispatcher.overloads[types].entry_point)
-    return recipe.compiled[0]
+        recipe.compiled_grow.append(dispatcher.overloads[types].entry_point)
+    return recipe.compiled_grow[0]
 
 
 # ---------------------------------------------------------------- assembly
 
 
-def assemble(
-    recipe: Recipe, grown: Grown, n: int, rows: Rows, held: Rows, held_table: Table
+def assemble_tree(
+    recipe: Recipe, grown: GrowthArrays, n: int, rows: Rows, held: Rows, held_table: Table
 ) -> GrownTree:
     """Build the tree of the first `n` nodes that `grow` made.
 
@@ -210,34 +241,38 @@ def assemble(
     g = grown.nodes[:n]
     kind = np.ascontiguousarray(g["kind"])
     inner = kind != Split.LEAF
-    level_branch, level_start = _pooled(grown, g, (kind == Split.SUBSET) | (kind == Split.MULTIWAY))
+    level_branch, level_start = _gather_pool_entries(
+        grown, g, (kind == Split.SUBSET) | (kind == Split.MULTIWAY)
+    )
     # Columns and the bits of their weights alternate; see `treekit.kernels.oblique_splits`.
-    terms, term_start = _pooled(grown, g, kind == Split.OBLIQUE)
+    terms, term_start = _gather_pool_entries(grown, g, kind == Split.OBLIQUE)
     stats = grown.stats[:n]
-    value_stats = _said(stats, g)
+    value_stats = _fill_empty_nodes(stats, g)
     tree = Tree(
         kind=kind,
         feature=np.where(inner, g["feature"], -1),
-        threshold=_thresholds(recipe, g),
+        threshold=_compute_thresholds(recipe, g),
         first_child=np.where(inner, g["first_child"], -1),
         n_children=np.where(inner, g["n_children"], 0),
         missing=np.where(inner, g["missing"], 0),
-        level_start=level_start,
+        level_offsets=level_start,
         level_branch=level_branch,
-        value=node_values(recipe.target, recipe.criterion, value_stats),
+        value=compute_node_values(recipe.target, recipe.criterion, value_stats),
         weight=g["weight"].copy(),
         gain=np.where(inner, g["gain"], 0.0),
-        term_start=term_start // 2 if len(terms) else term_start,
+        term_offsets=term_start // 2 if len(terms) else term_start,
         term_feature=terms[::2],
         term_weight=terms[1::2].copy().view(np.float32),
-        **surrogate_fields(grown, inner, recipe.table, recipe.splitter.coding, recipe.dtype),
+        **make_surrogate_fields(grown, inner, recipe.table, recipe.splitter.coding, recipe.dtype),
     )
-    if recipe.signs is not None:
-        value_stats = constrained_stats(tree, recipe.signs, value_stats, dense=recipe.target.dense)
-        tree = constrained(tree, recipe.signs)
+    if recipe.monotonic_signs is not None:
+        value_stats = clip_statistics(
+            tree, recipe.monotonic_signs, value_stats, dense=recipe.target.is_dense
+        )
+        tree = clip_tree(tree, recipe.monotonic_signs)
     held_stats = grown.held_stats[:n]
     if recipe.fractional:
-        at = leaf_shares(tree, held_table, held.ids, fractional=True)
+        at = compute_leaf_shares(tree, held_table, held.ids, fractional=True)
         order = np.argsort(held.ids)
         own = held.values[order[np.searchsorted(held.ids, at.ids, sorter=order)]]
         own = own * at.share[:, None]
@@ -252,18 +287,18 @@ def assemble(
     return GrownTree(tree, stats, value_stats, held_stats, held.ids, ends, held.values, rows)
 
 
-def _pooled(
-    grown: Grown, g: npt.NDArray[np.void], owners: npt.NDArray[np.bool_]
+def _gather_pool_entries(
+    grown: GrowthArrays, g: npt.NDArray[np.void], owners: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """Return the pool entries of the nodes of a mask, and their CSR offsets."""
     if not owners.any():  # not a view: it would keep the pool alive as long as the tree
-        return np.empty(0, np.int32), no_entries(len(g))
+        return np.empty(0, np.int32), empty_offsets(len(g))
     sizes = np.where(owners, g["n_levels"], 0)
     starts = np.concatenate([[0], np.cumsum(sizes)])
-    return gathered(grown.levels, g["level_start"], sizes), starts
+    return concatenate_slices(grown.levels, g["level_start"], sizes), starts
 
 
-def _thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> npt.NDArray[np.float64]:
+def _compute_thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> npt.NDArray[np.float64]:
     """Return the splitter's own thresholds, else midpoints between the codes on either side."""
     table = recipe.table
     kind = np.ascontiguousarray(g["kind"])
@@ -271,15 +306,15 @@ def _thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> npt.NDArray[np.float
     own = np.flatnonzero(kind == Split.THRESHOLD)
     proposed = g["threshold"][own]
     known = ~np.isnan(proposed)
-    given[own[known]] = floor_to(proposed[known], recipe.dtype)
+    given[own[known]] = floor_to_dtype(proposed[known], recipe.dtype)
     own = own[~known]
     base = table.value_start[g["feature"][own]]
     cut = g["cut"][own]
     after = g["after"][own] if recipe.splitter.coding == "exact" else cut + 1
     oblique = np.flatnonzero(kind == Split.OBLIQUE)
     given[oblique] = g["threshold"][oblique]
-    given[own] = threshold_between(table.high[base + cut], table.low[base + after], recipe.dtype)
-    if recipe.ways.value_below:
+    given[own] = place_threshold(table.high[base + cut], table.low[base + after], recipe.dtype)
+    if recipe.split_rules.value_below:
         for f in np.unique(g["feature"][own]).tolist():
             here = g["feature"][own] == f
             nodes = own[here]
@@ -287,22 +322,24 @@ def _thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> npt.NDArray[np.float
             values = table.high[start : start + int(table.n_codes[f])]
             middle = 0.5 * table.high[base + cut] + 0.5 * table.low[base + after]
             # In decimals 3.7 lies halfway between 3.6 and 3.8; as doubles it lies above.
-            most = np.maximum(given[own], middle + recipe.ways.resolution)[here]
+            most = np.maximum(given[own], middle + recipe.split_rules.resolution)[here]
             below = np.searchsorted(values, most, side="right") - 1
             given[nodes] = values[np.minimum(below, after[here] - 1)]
     return given
 
 
-def _said(stats: npt.NDArray[np.float64], g: npt.NDArray[np.void]) -> npt.NDArray[np.float64]:
+def _fill_empty_nodes(
+    stats: npt.NDArray[np.float64], g: npt.NDArray[np.void]
+) -> npt.NDArray[np.float64]:
     """Return the statistics for node values; an empty branch takes those of its parent."""
     empty = np.flatnonzero(g["weight"] == 0.0)
     if len(empty):
         stats = stats.copy()
-        stats[empty] = stats[_parents(g)[empty]]
+        stats[empty] = stats[_find_parents(g)[empty]]
     return stats
 
 
-def _parents(g: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
+def _find_parents(g: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
     """Return the parent of each node, -1 for the root: (nodes,) int64."""
     inner = np.flatnonzero(g["kind"] != Split.LEAF)
     counts = g["n_children"][inner].astype(np.int64)
@@ -316,31 +353,35 @@ def _parents(g: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
 # ---------------------------------------------------------------- node values
 
 
-def node_values(
-    target: Target, criterion: CompiledCriterion, stats: npt.NDArray[np.float64]
+def compute_node_values(
+    target: TargetStatistics, criterion: CompiledCriterion, stats: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
     """Compute the values (nodes, values) of nodes from their statistics (nodes, S).
 
     Values are class weights, or a number for each target.
     """
     if target.layout is not None:
-        return _answers(target.layout, target.n_answers, criterion, stats)
-    if not target.dense:
+        return _compute_task_values(target.layout, target.n_answers, criterion, stats)
+    if not target.is_dense:
         return stats.copy()  # not a view: the array of growth has room for more nodes
-    if target.counts_classes:
+    if target.has_class_weights:
         return stats[:, 1:]
     leaf_value = criterion.functions.leaf_value
     if leaf_value is not None:
         blocks = target.blocks
-        own = [stats] if blocks is None else [blocks.own(stats, k) for k in range(blocks.count)]
-        values = [_own_values(criterion, leaf_value, each) for each in own]
+        own = (
+            [stats]
+            if blocks is None
+            else [blocks.select_target(stats, k) for k in range(blocks.n_targets)]
+        )
+        values = [_compute_criterion_values(criterion, leaf_value, each) for each in own]
         return np.stack(values, axis=1) + target.center
     if target.quantile is not None:
         return stats[:, 1:2]
     return np.asarray(stats[:, 1:] / stats[:, :1] + target.center)
 
 
-def _answers(
+def _compute_task_values(
     layout: Layout, n_answers: int, criterion: CompiledCriterion, stats: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
     """Compute the node values of a plugin's task, and validate them."""
@@ -348,11 +389,11 @@ def _answers(
     rows = stats.copy()
     rows.flags.writeable = False
     try:
-        values = np.array(isolated(str(origin), layout.answer, rows), dtype=np.float64)
-    except FOREIGN as error:
-        raise origin.error(f"raised {cause(error)} in answer") from error
+        values = np.array(call_isolated(str(origin), layout.answer, rows), dtype=np.float64)
+    except FOREIGN_ERRORS as error:
+        raise origin.make_error(f"raised {describe_error(error)} in answer") from error
     if values.shape != (len(rows), n_answers):
-        raise origin.error(
+        raise origin.make_error(
             f"returned from answer, for {len(rows)} nodes, numbers of shape {values.shape}, not "
             f"({len(rows)}, {n_answers})"
         )
@@ -363,33 +404,33 @@ def _answers(
     if wrong.any():
         at = int(wrong.argmax())
         expected = "finite numbers" if layout.names else "class weights, not negative and not all 0"
-        raise origin.error(
+        raise origin.make_error(
             f"returned {values[at].tolist()} from answer for the statistics {rows[at].tolist()}; "
             f"answer must return {expected}"
         )
     return values
 
 
-def _own_values(
+def _compute_criterion_values(
     criterion: CompiledCriterion,
     leaf_value: Callable[..., float],
     stats: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
     """Compute node values by a criterion's `leaf_value`, one call per node."""
     origin = criterion.origin
-    return np.array([asked(origin, "leaf_value", leaf_value, row) for row in stats])
+    return np.array([call_checked(origin, "leaf_value", leaf_value, row) for row in stats])
 
 
 # ---------------------------------------------------------------- surrogates
 
 
-def make_surrogacy(
+def allocate_surrogates(
     rule: SurrogateRule, table: Table, held_table: Table | None, n_rows: int
-) -> Surrogacy:
+) -> SurrogateSearch:
     """Allocate working memory to find surrogates by `rule`, for a tree of `n_rows` rows."""
     n_features = len(table.n_codes)
     held = table if held_table is None else held_table
-    return Surrogacy(
+    return SurrogateSearch(
         most=rule.most,
         of_known=rule.of_known,
         right_and_wrong=rule.right_and_wrong,
@@ -403,8 +444,8 @@ def make_surrogacy(
     )
 
 
-def surrogate_fields(
-    grown: Grown,
+def make_surrogate_fields(
+    grown: GrowthArrays,
     inner: npt.NDArray[np.bool_],
     table: Table,
     coding: Coding,
@@ -420,9 +461,9 @@ def surrogate_fields(
     table : Table
         Values of the codes, for thresholds.
     """
-    if grown.found is None or grown.replies is None:
+    if grown.surrogates is None or grown.surrogate_levels is None:
         return {}
-    found = grown.found[inner[grown.found["node"]]]
+    found = grown.surrogates[inner[grown.surrogates["node"]]]
     found = found[np.argsort(found["node"], kind="stable")]
     counts = np.bincount(found["node"], minlength=len(inner))
     sizes = found["n_levels"]
@@ -432,23 +473,25 @@ def surrogate_fields(
     base = table.value_start[found["feature"][numeric]]
     cut = found["cut"][numeric]
     after = found["after"][numeric] if coding == "exact" else cut + 1
-    threshold[numeric] = threshold_between(table.high[base + cut], table.low[base + after], dtype)
+    threshold[numeric] = place_threshold(table.high[base + cut], table.low[base + after], dtype)
     return {
-        "surrogate_start": np.concatenate([[0], np.cumsum(counts)]),
+        "surrogate_offsets": np.concatenate([[0], np.cumsum(counts)]),
         "surrogate_feature": found["feature"],
         "surrogate_threshold": threshold,
         "surrogate_below": found["below"],
-        "surrogate_level_start": starts,
-        "surrogate_level_branch": gathered(grown.replies, found["level_start"], sizes),
+        "surrogate_level_offsets": starts,
+        "surrogate_level_branch": concatenate_slices(
+            grown.surrogate_levels, found["level_start"], sizes
+        ),
     }
 
 
 # ---------------------------------------------------------------- scratch
 
 
-def make_scratch(
+def allocate_scratch(
     table: Table,
-    target: Target,
+    target: TargetStatistics,
     most: int,
     seed: int,
     options: tuple[float, ...] = (),
@@ -464,7 +507,7 @@ def make_scratch(
     s = target.size
     room = max(most, 256) + 2
     # Key-coded columns hold values, not array indices: no array is sized by them.
-    codes = int(table.n_codes.max(initial=0, where=table.n_codes != KEYS)) + 1
+    codes = int(table.n_codes.max(initial=0, where=table.n_codes != MISSING_KEY)) + 1
     compact = np.empty((max(min(codes, room), 256) + 2, s))
     # Branches of categories, or a column and a weight for each term of an oblique split.
     levels = max(int(table.n_codes[table.nominal > 0].max(initial=0)), 2 * len(table.n_codes)) + 2
@@ -473,26 +516,26 @@ def make_scratch(
         features=np.arange(n_features),
         state=np.array([seed], np.uint64),
         words=np.empty(max(2 * (codes // 64 + 1), 64), np.uint64),
-        lanes=np.empty(0 if target.dense else most, np.uint64),
+        lanes=np.empty(0 if target.is_dense else most, np.uint64),
         packed=np.zeros(256, np.uint64),
         work=np.empty((4, room), np.uint32),
         counts=np.empty(2050, np.uint32),
         compact=compact,
         flat=compact.reshape(-1),
-        ordered=np.empty((max(levels, STEPS + 1), s)),
+        ordered=np.empty((max(levels, SUBSETS_PER_SCAN + 1), s)),
         keys=np.empty(levels),
         start=np.empty(s),
         best=np.append(np.empty(s + 2), [0.0, 0.0, -np.inf, np.inf]),
         pair=np.empty((2, s)),
-        offers=_offers(table, target, signs),
+        offers=_allocate_offers(table, target, signs),
         levels=np.empty(max(levels, codes) if intervals else levels, np.int32),
         options=np.array(options),
         lines=np.empty(0, table.codes.dtype) if lines is None else lines,
     )
-    return scratch if target.quantile is None else _for_ranks(scratch, codes, room)
+    return scratch if target.quantile is None else _enlarge_for_ranks(scratch, codes, room)
 
 
-def _for_ranks(scratch: Scratch, codes: int, room: int) -> Scratch:
+def _enlarge_for_ranks(scratch: Scratch, codes: int, room: int) -> Scratch:
     """Enlarge working memory for a rank target, whose search sorts rows.
 
     `words` hold the codes present, then the rows on either side of a cut; `counts` also
@@ -501,16 +544,16 @@ def _for_ranks(scratch: Scratch, codes: int, room: int) -> Scratch:
     """
     cuts = min(codes, room)
     return scratch._replace(
-        words=np.empty(max(codes // 64 + 1, 2 * words_for(room)), np.uint64),
-        work=np.empty((PLACES + 1, room), np.uint32),
+        words=np.empty(max(codes // 64 + 1, 2 * count_words(room)), np.uint64),
+        work=np.empty((GROUP_ORDER + 1, room), np.uint32),
         counts=np.empty(max(len(scratch.counts), codes), np.uint32),
         ordered=np.empty((max(len(scratch.keys), 2 * cuts + 1), 4)),
-        start=np.empty(START + 8 * room + 4),  # ends with sum trees, which few nodes need
+        start=np.empty(N_HEADER_CELLS + 8 * room + 4),  # ends with sum trees, which few nodes need
     )
 
 
-def _offers(
-    table: Table, target: Target, signs: npt.NDArray[np.float64] | None
+def _allocate_offers(
+    table: Table, target: TargetStatistics, signs: npt.NDArray[np.float64] | None
 ) -> npt.NDArray[np.float64]:
     """Return two empty rows to fill at each node, categories per training weight, and signs."""
     total = max(float(target.values[:, 0].sum()), 1e-300)
@@ -524,7 +567,7 @@ def _offers(
 Numbers = npt.NDArray[np.float64]
 
 
-def constrained(tree: Tree, signs: Numbers) -> Tree:
+def clip_tree(tree: Tree, signs: Numbers) -> Tree:
     """Clip node values to the bounds set by the constrained splits above them.
 
     Parameters
@@ -535,27 +578,27 @@ def constrained(tree: Tree, signs: Numbers) -> Tree:
         1: predictions increase with the column, -1: they decrease, 0: unconstrained.
     """
     if tree.value.shape[1] == 2:
-        return tree.with_value(constrained_stats(tree, signs, tree.value, dense=False))
-    return tree.with_value(_within(tree, signs, _answers_of_leaves(tree))[:, None])
+        return tree.with_value(clip_statistics(tree, signs, tree.value, dense=False))
+    return tree.with_value(_clip_values(tree, signs, _compute_predictions(tree))[:, None])
 
 
-def constrained_stats(tree: Tree, signs: Numbers, said: Numbers, *, dense: bool) -> Numbers:
+def clip_statistics(tree: Tree, signs: Numbers, stats: Numbers, *, dense: bool) -> Numbers:
     """Clip the statistics that node values are computed from to monotonic bounds.
 
     Parameters
     ----------
-    said : (nodes, S) float64
+    stats : (nodes, S) float64
         ``(weight, weight * y, ...)`` if `dense`, else the weights of two classes.
     """
-    weight = said[:, 0] if dense else said.sum(axis=1)
-    answers = said[:, 1] / weight
-    kept = _within(tree, signs, answers)
+    weight = stats[:, 0] if dense else stats.sum(axis=1)
+    answers = stats[:, 1] / weight
+    kept = _clip_values(tree, signs, answers)
     moved = kept != answers
-    said = said.copy()
-    said[moved, 1] = weight[moved] * kept[moved]
+    stats = stats.copy()
+    stats[moved, 1] = weight[moved] * kept[moved]
     if not dense:
-        said[moved, 0] = weight[moved] * (1.0 - kept[moved])
-    return said
+        stats[moved, 0] = weight[moved] * (1.0 - kept[moved])
+    return stats
 
 
 def is_monotonic(tree: Tree, signs: Numbers) -> bool:
@@ -564,15 +607,15 @@ def is_monotonic(tree: Tree, signs: Numbers) -> bool:
     Pruners that move rows, or regrow nodes, may violate constraints that growth respected.
     """
     shape = (tree.kind, tree.feature, tree.first_child, tree.n_children)
-    return bool(in_order(*shape, signs, _answers_of_leaves(tree)))
+    return bool(is_tree_monotonic(*shape, signs, _compute_predictions(tree)))
 
 
-def _within(tree: Tree, signs: Numbers, answers: Numbers) -> Numbers:
+def _clip_values(tree: Tree, signs: Numbers, answers: Numbers) -> Numbers:
     shape = (tree.kind, tree.feature, tree.first_child, tree.n_children)
-    return np.asarray(within(*shape, signs, answers))
+    return np.asarray(clip_to_bounds(*shape, signs, answers))
 
 
-def _answers_of_leaves(tree: Tree) -> Numbers:
+def _compute_predictions(tree: Tree) -> Numbers:
     """Return the number, or the share of the second class, of each node: (nodes,) float64."""
     if tree.value.shape[1] == 1:
         return np.ascontiguousarray(tree.value[:, 0])

@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from treekit.discovery import FOREIGN, cause, isolated
+from treekit.discovery import FOREIGN_ERRORS, call_isolated, describe_error
 from treekit.errors import (
     ModelError,
     ModelFileAccessError,
@@ -34,7 +34,7 @@ __all__ = [
 
 # ---------------------------------------------------------------- importers
 
-_PICKLES = (".pkl", ".pickle", ".joblib")
+_PICKLE_SUFFIXES = (".pkl", ".pickle", ".joblib")
 
 
 def read_model(source: Any, **settings: Any) -> Model:
@@ -63,7 +63,7 @@ def read_model(source: Any, **settings: Any) -> Model:
 
     importer = importer_of(source)
     where = f"importer {importer.name!r}"
-    return _read(importer, source, resolve(importer.settings, settings, where))
+    return _read_checked(importer, source, resolve(importer.settings, settings, where))
 
 
 def importer_of(source: Any) -> Importer:
@@ -80,30 +80,32 @@ def importer_of(source: Any) -> Importer:
 
     catalogue = registry.importers()
     for component in catalogue.found:
-        if _recognises(component, source):
+        if _is_recognised(component, source):
             # Look it up by name, because two importers of one name are an error.
             return cast("Importer", catalogue[component.name].record)
-    if isinstance(source, Path) and source.suffix.lower() in _PICKLES:
+    if isinstance(source, Path) and source.suffix.lower() in _PICKLE_SUFFIXES:
         raise ModelError(
             f"the file {source.name!r} is a pickle, which can execute code, so treekit does not "
             "load it: load it yourself if you trust it and pass the object, or save the model in "
             "another format of its library"
         )
     raise ModelError(
-        f"no importer recognises {_named(source)}; installed: {', '.join(catalogue) or 'none'}. "
+        f"no importer recognises {_describe_source(source)}; installed: "
+        f"{', '.join(catalogue) or 'none'}. "
         "Pass a fitted estimator or the pathlib.Path of a model file, or install a plugin for it"
     )
 
 
-def _recognises(component: Component, source: Any) -> bool:
+def _is_recognised(component: Component, source: Any) -> bool:
     """Return whether an importer recognises `source`; if it fails, warn and return False."""
     importer = cast("Importer", component.record)
     who = f"importer {importer.name!r} of {component.distribution} {component.version}"
     try:
-        return bool(isolated(who, importer.recognises, source))
-    except FOREIGN as error:
+        return bool(call_isolated(who, importer.recognises, source))
+    except FOREIGN_ERRORS as error:
         warnings.warn(
-            f"{who} failed to inspect {_named(source)}: {cause(error)}. It is skipped; "
+            f"{who} failed to inspect {_describe_source(source)}: {describe_error(error)}. It is "
+            "skipped; "
             f"update or uninstall {component.distribution}",
             TreekitWarning,
             stacklevel=3,
@@ -111,7 +113,7 @@ def _recognises(component: Component, source: Any) -> bool:
         return False
 
 
-def _read(importer: Importer, source: Any, settings: dict[str, Any]) -> Model:
+def _read_checked(importer: Importer, source: Any, settings: dict[str, Any]) -> Model:
     """Read a model with an importer, and check the result of a plugin like a model file."""
     from treekit import registry
     from treekit.model.validation import check_model
@@ -120,23 +122,25 @@ def _read(importer: Importer, source: Any, settings: dict[str, Any]) -> Model:
         return cast(Model, importer.read(source, **settings))
     who = registry.described(importer)
     try:
-        model: Any = isolated(who, importer.read, source, **settings)
+        model: Any = call_isolated(who, importer.read, source, **settings)
         if not isinstance(model, Model):
             raise TypeError(f"read returned a {type(model).__name__}, not a treekit.Model")
     except TreekitError:
         raise
-    except FOREIGN as error:
-        raise PluginError(f"{who} failed to read {_named(source)}: {cause(error)}") from error
+    except FOREIGN_ERRORS as error:
+        raise PluginError(
+            f"{who} failed to read {_describe_source(source)}: {describe_error(error)}"
+        ) from error
     try:
         check_model(model)
-    except FOREIGN as error:
+    except FOREIGN_ERRORS as error:
         raise PluginError(
-            f"{who} read a malformed model from {_named(source)}: {cause(error)}"
+            f"{who} read a malformed model from {_describe_source(source)}: {describe_error(error)}"
         ) from error
     return model
 
 
-def _named(source: Any) -> str:
+def _describe_source(source: Any) -> str:
     """Describe a source for messages."""
     if isinstance(source, Path):
         return f"the file {source.name!r}"

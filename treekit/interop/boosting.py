@@ -1,6 +1,6 @@
 """Build models of boosted trees: sums of leaves, a base score and a link function.
 
-The importers of all libraries describe their models by `Boosted`: the margin that each
+The importers of all libraries describe their models by `BoostedTrees`: the margin that each
 tree adds to, the initial margins, and the link function.
 """
 
@@ -16,34 +16,34 @@ from treekit._version import __version__
 from treekit.contracts import Setting
 from treekit.data.schema import Column, Dtype, Label, Output, Schema, level_text
 from treekit.errors import ModelError
-from treekit.interop.tree_assembly import MAX_ENTRIES, Nodes, make_trees
+from treekit.interop.tree_assembly import MAX_ENTRIES, NodeList, make_trees
 from treekit.model.links import Link
 from treekit.model.model import Model, UnknownPolicy, make_model
 from treekit.model.tree import Split, Tree
 
 __all__ = [
-    "ANSWER",
-    "DTYPE",
-    "ITERATIONS",
-    "Boosted",
+    "ANSWER_SETTING",
+    "DTYPE_SETTING",
+    "ITERATIONS_SETTING",
+    "BoostedTrees",
     "Outcome",
-    "read_boosted",
+    "make_boosted_model",
 ]
 
-ANSWER = Setting(
+ANSWER_SETTING = Setting(
     "answer",
     "predictions",
     choices=("predictions", "margins"),
     help="predictions: labels and probabilities, or numbers; margins: raw scores as numbers",
 )
-DTYPE = Setting(
+DTYPE_SETTING = Setting(
     "dtype",
     "auto",
     choices=("auto", "float32", "float64"),
     help="input type of the model, to which numbers are rounded before comparison; auto: the "
     "type in which the library compares them",
 )
-ITERATIONS = Setting(
+ITERATIONS_SETTING = Setting(
     "iterations",
     None,
     type=int,
@@ -63,7 +63,7 @@ class Outcome(NamedTuple):
         Class labels; empty for regression.
     scale : float
         Factor of the margins before the link function.
-    refused : str
+    unsupported_reason : str
         Reason why only the margins can be imported, or empty.
     names : tuple of str
         Names of several predicted numbers.
@@ -72,12 +72,12 @@ class Outcome(NamedTuple):
     link: Link
     labels: tuple[Label, ...] = ()
     scale: float = 1.0
-    refused: str = ""
+    unsupported_reason: str = ""
     names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Boosted:
+class BoostedTrees:
     """Boosted trees in a form common to all libraries.
 
     Attributes
@@ -88,9 +88,9 @@ class Boosted:
     dtype : {"float32", "float64"}
     nodes : Nodes
         Nodes with values (n, 1), added to one margin per tree, or (n, margins).
-    group : (trees,) int64
+    margin_of_tree : (trees,) int64
         The margin that each tree adds to; unused if values have all margins.
-    base : (margins,) float64
+    initial_margins : (margins,) float64
         Initial margins.
     outcome : Outcome
     divisor : int
@@ -102,16 +102,16 @@ class Boosted:
     source: str
     columns: tuple[Column, ...]
     dtype: Dtype
-    nodes: Nodes
-    group: npt.NDArray[np.int64]
-    base: npt.NDArray[np.float64]
+    nodes: NodeList
+    margin_of_tree: npt.NDArray[np.int64]
+    initial_margins: npt.NDArray[np.float64]
     outcome: Outcome
     divisor: int = 1
     unknown: UnknownPolicy = "missing"
 
 
-def read_boosted(
-    boosted: Boosted, *, answer: str, settings: dict[str, Any], provenance: dict[str, Any]
+def make_boosted_model(
+    boosted: BoostedTrees, *, answer: str, settings: dict[str, Any], provenance: dict[str, Any]
 ) -> Model:
     """Build the model of boosted trees.
 
@@ -120,15 +120,15 @@ def read_boosted(
     ModelError
         If the trees are malformed, or their predictions cannot be represented.
     """
-    outcome = _asked(boosted, answer)
-    schema = _schema(boosted, outcome)
-    base = _columns(boosted.base[None, :], outcome) * outcome.scale
-    nodes = _placed(boosted, outcome)
+    outcome = _select_outcome(boosted, answer)
+    schema = _make_schema(boosted, outcome)
+    base = _to_leaf_values(boosted.initial_margins[None, :], outcome) * outcome.scale
+    nodes = _expand_values(boosted, outcome)
     trees = make_trees(nodes, schema, boosted.source)
     if np.any(base):
         if not np.all(np.isfinite(base)):
             raise ModelError(f"{boosted.source} has the initial margins {base[0].tolist()}")
-        trees = (_stump(base), *trees)
+        trees = (_make_stump(base), *trees)
     return make_model(
         schema,
         trees,
@@ -140,14 +140,14 @@ def read_boosted(
     )
 
 
-def _asked(boosted: Boosted, answer: str) -> Outcome:
+def _select_outcome(boosted: BoostedTrees, answer: str) -> Outcome:
     """Return the outcome for the setting `answer`, if a model can represent it."""
-    outcome, n = boosted.outcome, len(boosted.base)
+    outcome, n = boosted.outcome, len(boosted.initial_margins)
     if answer == "margins":
         texts = tuple(str(level_text(label)) for label in outcome.labels)
         names = outcome.names or (texts[-1:] if n == 1 else texts)
         return Outcome("identity", names=names)
-    reason = outcome.refused
+    reason = outcome.unsupported_reason
     if not reason and len(outcome.labels) == n == 2 and outcome.link == "sigmoid":
         reason = "it has two classes with independent probabilities"
     if reason:
@@ -159,8 +159,8 @@ def _asked(boosted: Boosted, answer: str) -> Outcome:
     return outcome._replace(link="softmax") if len(outcome.labels) == 2 else outcome
 
 
-def _schema(boosted: Boosted, outcome: Outcome) -> Schema:
-    n = len(boosted.base)
+def _make_schema(boosted: BoostedTrees, outcome: Outcome) -> Schema:
+    n = len(boosted.initial_margins)
     if outcome.labels:
         return Schema(boosted.columns, classes=outcome.labels, dtype=boosted.dtype)
     names = outcome.names or ("target",)
@@ -175,7 +175,7 @@ def _schema(boosted: Boosted, outcome: Outcome) -> Schema:
     )
 
 
-def _columns(margins: npt.NDArray[np.float64], outcome: Outcome) -> npt.NDArray[np.float64]:
+def _to_leaf_values(margins: npt.NDArray[np.float64], outcome: Outcome) -> npt.NDArray[np.float64]:
     """Convert margins to leaf values of a `Model`: 0 and one margin for two classes."""
     if len(outcome.labels) != 2:
         return margins
@@ -183,9 +183,9 @@ def _columns(margins: npt.NDArray[np.float64], outcome: Outcome) -> npt.NDArray[
     return np.stack([np.zeros(len(margins)), second], axis=1)
 
 
-def _placed(boosted: Boosted, outcome: Outcome) -> Nodes:
+def _expand_values(boosted: BoostedTrees, outcome: Outcome) -> NodeList:
     """Return the nodes with the values of all margins."""
-    nodes, n = boosted.nodes, len(boosted.base)
+    nodes, n = boosted.nodes, len(boosted.initial_margins)
     if len(nodes.left) * n > MAX_ENTRIES:
         raise ModelError(
             f"{boosted.source} has {n} margins and {len(nodes.left)} nodes; the maximum of their "
@@ -194,14 +194,14 @@ def _placed(boosted: Boosted, outcome: Outcome) -> Nodes:
     value = nodes.value
     if value.shape[1] != n:
         spread = np.zeros((len(value), n))
-        spread[np.arange(len(value)), boosted.group[nodes.tree]] = value[:, 0]
+        spread[np.arange(len(value)), boosted.margin_of_tree[nodes.tree]] = value[:, 0]
         value = spread
     with np.errstate(invalid="ignore", over="ignore"):  # make_trees rejects infinities and NaN
-        value = _columns(value, outcome) * (outcome.scale / boosted.divisor)
+        value = _to_leaf_values(value, outcome) * (outcome.scale / boosted.divisor)
     return replace(nodes, value=value)
 
 
-def _stump(value: npt.NDArray[np.float64]) -> Tree:
+def _make_stump(value: npt.NDArray[np.float64]) -> Tree:
     """Make a tree of one leaf with this value (1, values)."""
     return Tree(
         kind=np.array([Split.LEAF], dtype=np.uint8),
@@ -210,7 +210,7 @@ def _stump(value: npt.NDArray[np.float64]) -> Tree:
         first_child=np.full(1, -1, dtype=np.int32),
         n_children=np.zeros(1, dtype=np.int32),
         missing=np.zeros(1, dtype=np.int32),
-        level_start=np.zeros(2, dtype=np.int64),
+        level_offsets=np.zeros(2, dtype=np.int64),
         level_branch=np.zeros(0, dtype=np.int32),
         value=value,
         weight=np.zeros(1),

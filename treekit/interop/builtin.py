@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from treekit.contracts import Importer
 from treekit.hookspecs import hookimpl
-from treekit.interop.boosting import ANSWER, DTYPE, ITERATIONS
+from treekit.interop.boosting import ANSWER_SETTING, DTYPE_SETTING, ITERATIONS_SETTING
 from treekit.interop.lightgbm import read_lightgbm, recognises_lightgbm
 from treekit.interop.onnx import read_onnx, recognises_onnx
 from treekit.interop.sklearn import read_sklearn, recognises_sklearn
@@ -22,35 +22,35 @@ def treekit_importers() -> list[Importer]:
             name="scikit-learn",
             recognises=recognises_sklearn,
             read=read_sklearn,
-            settings=(DTYPE, ANSWER),
+            settings=(DTYPE_SETTING, ANSWER_SETTING),
             summary="fitted scikit-learn trees, forests, bagged and boosted trees",
         ),
         Importer(
             name="lightgbm",
             recognises=recognises_lightgbm,
             read=read_lightgbm,
-            settings=(DTYPE, ANSWER, ITERATIONS),
+            settings=(DTYPE_SETTING, ANSWER_SETTING, ITERATIONS_SETTING),
             summary="LightGBM text files, boosters and estimators",
         ),
         Importer(
             name="onnx",
             recognises=recognises_onnx,
             read=read_onnx,
-            settings=(ANSWER,),
+            settings=(ANSWER_SETTING,),
             summary="ONNX models with one tree operator, from any converter",
         ),
         Importer(
             name="skops",
             recognises=recognises_skops,
             read=read_skops,
-            settings=(DTYPE, ANSWER),
+            settings=(DTYPE_SETTING, ANSWER_SETTING),
             summary="scikit-learn trees in skops files",
         ),
         Importer(
             name="xgboost",
             recognises=recognises_xgboost,
             read=read_xgboost,
-            settings=(ANSWER, ITERATIONS),
+            settings=(ANSWER_SETTING, ITERATIONS_SETTING),
             summary="XGBoost JSON and UBJSON files, boosters and estimators",
         ),
     ]

@@ -21,15 +21,15 @@ import numpy.typing as npt
 from treekit.data.features import UNSEEN, LevelIndex
 from treekit.data.schema import Column, Output
 from treekit.errors import ExportError
-from treekit.model.model import Model, model_of
-from treekit.model.scoring import label_codes, sums
+from treekit.model.model import Model, as_model
+from treekit.model.scoring import compute_label_codes, sum_leaf_values
 
 __all__ = ["register"]
 
 Codes = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
-_TYPES = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
+_SQL_TYPES = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
 
 
 def register(
@@ -68,52 +68,52 @@ def register(
     TypeError
         If `model` is neither a `Model` nor a fitted estimator.
     """
-    model = model_of(model)
+    model = as_model(model)
     if importlib.util.find_spec("pyarrow") is None:
         raise ExportError(
             "scoring inside DuckDB requires pyarrow, which is not installed: "
             "pip install 'treekit-ml[duckdb]'"
         )
-    scorer = _Scorer(model, answer, refuse)
+    scorer = _ArrowScorer(model, answer, refuse)
     kinds = ["DOUBLE" if c.kind == "numeric" else "VARCHAR" for c in model.schema.columns]
     query = "SELECT count(*) FROM duckdb_functions() WHERE function_name = ?"
     if connection.execute(query, [name]).fetchall()[0][0]:
         connection.remove_function(name)
     connection.create_function(
         name,
-        _of_width(scorer, len(kinds)),
+        _wrap_scorer(scorer, len(kinds)),
         list(map(connection.dtype, kinds)),
-        connection.dtype(scorer.kind),
+        connection.dtype(scorer.sql_type),
         type="arrow",
         null_handling="special",
     )
-    return f"{_quoted(name)}({', '.join(map(_quoted, model.schema.names))})"
+    return f"{_quote_identifier(name)}({', '.join(map(_quote_identifier, model.schema.names))})"
 
 
-def _quoted(name: str) -> str:
+def _quote_identifier(name: str) -> str:
     """Quote an identifier."""
     if "\0" in name:
         raise ExportError(f"{name[:80]!r} contains a NUL, which DuckDB does not allow in names")
     return '"' + name.replace('"', '""') + '"'
 
 
-def _of_width(scorer: _Scorer, width: int) -> Callable[..., Any]:
+def _wrap_scorer(scorer: _ArrowScorer, width: int) -> Callable[..., Any]:
     """Wrap a scorer in a function of `width` parameters; DuckDB inspects the signature."""
 
-    def score(*columns: Any) -> Any:
+    def score_columns(*columns: Any) -> Any:
         return scorer(columns)
 
     own = [inspect.Parameter(f"c{k}", inspect.Parameter.POSITIONAL_ONLY) for k in range(width)]
-    score.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
-    return score
+    score_columns.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
+    return score_columns
 
 
-class _Scorer:
+class _ArrowScorer:
     """Score Arrow arrays.
 
     Attributes
     ----------
-    kind : str
+    sql_type : str
         DuckDB type of the result.
     """
 
@@ -122,12 +122,12 @@ class _Scorer:
         if answer == "probability" and schema.task != "classification":
             raise ExportError("a regression model has no probabilities: use answer='label'")
         self.model, self.answer, self.refuse = model, answer, refuse
-        kinds = [self._kind(output) for output in schema.outputs]
+        kinds = [self._get_sql_type(output) for output in schema.outputs]
         named = zip((output.name for output in schema.outputs), kinds, strict=True)
-        fields = ", ".join(f"{_quoted(name)} {kind}" for name, kind in named)
-        self.kind = f"STRUCT({fields})" if schema.more else kinds[0]
+        fields = ", ".join(f"{_quote_identifier(name)} {kind}" for name, kind in named)
+        self.sql_type = f"STRUCT({fields})" if schema.more else kinds[0]
 
-    def _kind(self, output: Output) -> str:
+    def _get_sql_type(self, output: Output) -> str:
         """Return the DuckDB type of an output."""
         if self.answer == "probability":
             return "DOUBLE[]"
@@ -136,7 +136,7 @@ class _Scorer:
         for label in output.classes:
             if isinstance(label, int) and not -(2**63) <= label < 2**63:
                 raise ExportError(f"the class label {label} exceeds a BIGINT: rename it")
-        return _TYPES[type(output.classes[0])]
+        return _SQL_TYPES[type(output.classes[0])]
 
     def __call__(self, columns: tuple[Any, ...]) -> Any:
         """Score the rows of Arrow arrays."""
@@ -146,36 +146,36 @@ class _Scorer:
         matrix = np.empty((len(columns[0]), schema.n_features))
         refused = np.zeros(len(matrix), dtype=np.bool_)
         for f, (column, cells) in enumerate(zip(schema.columns, columns, strict=True)):
-            matrix[:, f], unseen = _encoded(column, cells, schema.missing_marks)
+            matrix[:, f], unseen = _encode_cells(column, cells, schema.missing_marks)
             if self.model.unknown == "error":
                 refused |= unseen
             if self.model.missing == "error":
                 refused |= np.isnan(matrix[:, f])
         if self.refuse == "error" and refused.any():
             raise ValueError("the model rejects a row: a cell is missing, or an unseen category")
-        total = sums(self.model, matrix[~refused])
-        arrays = self._answers(total, np.flatnonzero(~refused), len(refused))
+        total = sum_leaf_values(self.model, matrix[~refused])
+        arrays = self._make_arrays(total, np.flatnonzero(~refused), len(refused))
         if len(arrays) == 1:
             return arrays[0]
         return pa.StructArray.from_arrays(arrays, names=[output.name for output in schema.outputs])
 
-    def _answers(
+    def _make_arrays(
         self, total: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], n: int
     ) -> list[Any]:
         """Return an array of length n for each target, NULL except for `rows`."""
         import pyarrow as pa
 
-        from treekit.model.links import values_of
+        from treekit.model.links import convert_sums
 
         place = np.full(n, -1)
         place[rows] = np.arange(len(rows))
         at = pa.array(place, mask=place < 0)
         if self.answer == "probability" or self.model.schema.task == "regression":
-            numbers = values_of(self.model, total)
+            numbers = convert_sums(self.model, total)
             blocks = itertools.pairwise(self.model.schema.blocks)
-            arrays = [_lists(numbers[:, a:b], self.answer == "probability") for a, b in blocks]
+            arrays = [_to_arrow(numbers[:, a:b], self.answer == "probability") for a, b in blocks]
         else:
-            codes = label_codes(self.model, total)
+            codes = compute_label_codes(self.model, total)
             outputs = self.model.schema.outputs
             arrays = [
                 pa.array(output.classes).take(pa.array(codes[:, k]))
@@ -184,7 +184,7 @@ class _Scorer:
         return [values.take(at) for values in arrays]
 
 
-def _lists(numbers: Codes, several: bool) -> Any:
+def _to_arrow(numbers: Codes, several: bool) -> Any:
     """Convert numbers (rows, classes) to an Arrow array, of lists if `several`."""
     import pyarrow as pa
 
@@ -197,7 +197,7 @@ def _lists(numbers: Codes, several: bool) -> Any:
     )
 
 
-def _encoded(column: Column, cells: Any, marks: tuple[str, ...]) -> tuple[Codes, Mask]:
+def _encode_cells(column: Column, cells: Any, marks: tuple[str, ...]) -> tuple[Codes, Mask]:
     """Return numbers or codes, NaN = missing, and a mask of unseen categories."""
     import pyarrow as pa
     import pyarrow.compute as pc

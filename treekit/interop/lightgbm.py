@@ -47,46 +47,46 @@ import numpy.typing as npt
 from treekit.data.schema import Column, Dtype, python_label
 from treekit.errors import ModelError, ModelFileError
 from treekit.interop import beginning, read_whole
-from treekit.interop.boosting import Boosted, Outcome, read_boosted
+from treekit.interop.boosting import BoostedTrees, Outcome, make_boosted_model
 from treekit.interop.tree_assembly import (
-    Nodes,
+    NodeList,
     Vocabulary,
-    checked_names,
-    checked_width,
-    columns_of,
-    named_vocabulary,
-    whole_vocabulary,
+    check_names,
+    check_width,
+    make_columns,
+    make_integer_vocabulary,
+    make_named_vocabulary,
 )
-from treekit.model.fixed_point import MAX_TREES, floor_to
+from treekit.model.fixed_point import MAX_TREES, floor_to_dtype
 from treekit.model.links import Link
 from treekit.model.model import Model
-from treekit.model.tree import ranges
+from treekit.model.tree import take_slices
 
 __all__ = [
     "SOURCE",
     "ModelText",
     "TreeText",
-    "nodes_of",
-    "parse_text",
+    "collect_vocabularies",
+    "make_nodes",
+    "parse_integer_option",
+    "parse_model_text",
     "read_lightgbm",
     "recognises_lightgbm",
-    "vocabularies_of",
-    "whole_option",
 ]
 
 
 # ---------------------------------------------------------------- lightgbm
 
-_PLAIN = (
+_IDENTITY_OBJECTIVES = (
     *("regression", "regression_l1", "huber", "fair", "quantile", "mape"),
     *("lambdarank", "rank_xendcg", "custom"),
 )
-_NUMBERS: dict[str, Link] = {
+_REGRESSION_LINKS: dict[str, Link] = {
     "poisson": "exp",
     "gamma": "exp",
     "tweedie": "exp",
     "cross_entropy": "sigmoid",
-    **dict.fromkeys(_PLAIN, "identity"),
+    **dict.fromkeys(_IDENTITY_OBJECTIVES, "identity"),
 }
 """Regression objectives and their link functions."""
 
@@ -95,10 +95,10 @@ def recognises_lightgbm(source: Any) -> bool:
     """Return whether `source` is a LightGBM text (``.txt``, ``.lgb``, ``.model``) or object."""
     if beginning(source, (".txt", ".lgb", ".model"), 5) in (b"tree\n", b"tree\r"):
         return True
-    return _kind(source) is not None
+    return _find_class_name(source) is not None
 
 
-def _kind(source: Any) -> str | None:
+def _find_class_name(source: Any) -> str | None:
     """Return ``Booster`` or ``LGBMModel`` for instances, without importing LightGBM."""
     for kind in type(source).__mro__:
         if kind.__module__.partition(".")[0] == "lightgbm":
@@ -133,25 +133,27 @@ def read_lightgbm(
     ModelError
         If it is not such a model, is damaged, or uses unsupported features.
     """
-    text, labels, best = _opened(source)
+    text, labels, best = _read_source(source)
     input_type: Dtype = "float32" if dtype == "float32" else "float64"
-    parsed = parse_text(text)
-    objective, options = _objective(parsed.header)
-    per_round = whole_option(parsed.header, "num_tree_per_iteration", len(parsed.trees) or 1)
-    trees = _kept(parsed.trees, per_round, iterations if iterations is not None else best)
-    vocabularies = vocabularies_of(parsed, trees)
-    names = checked_names(parsed.header.get("feature_names", "").split(), len(vocabularies), SOURCE)
-    columns = columns_of(names, vocabularies)
-    outcome = _outcome(objective, options, per_round, labels)
+    parsed = parse_model_text(text)
+    objective, options = _parse_objective(parsed.header)
+    per_round = parse_integer_option(
+        parsed.header, "num_tree_per_iteration", len(parsed.trees) or 1
+    )
+    trees = _select_trees(parsed.trees, per_round, iterations if iterations is not None else best)
+    vocabularies = collect_vocabularies(parsed, trees)
+    names = check_names(parsed.header.get("feature_names", "").split(), len(vocabularies), SOURCE)
+    columns = make_columns(names, vocabularies)
+    outcome = _make_outcome(objective, options, per_round, labels)
     averaged = "average_output" in parsed.header
-    return read_boosted(
-        Boosted(
+    return make_boosted_model(
+        BoostedTrees(
             source=SOURCE,
             columns=columns,
             dtype=input_type,
-            nodes=nodes_of(trees, columns, vocabularies, input_type),
-            group=np.arange(len(trees)) % per_round,
-            base=np.zeros(per_round),
+            nodes=make_nodes(trees, columns, vocabularies, input_type),
+            margin_of_tree=np.arange(len(trees)) % per_round,
+            initial_margins=np.zeros(per_round),
             divisor=len(trees) // per_round if averaged else 1,
             outcome=outcome,
         ),
@@ -161,9 +163,9 @@ def read_lightgbm(
     )
 
 
-def _opened(source: Any) -> tuple[str, tuple[Any, ...] | None, int | None]:
+def _read_source(source: Any) -> tuple[str, tuple[Any, ...] | None, int | None]:
     """Return the text, the class labels if known, and the best round if there is one."""
-    kind = _kind(source)
+    kind = _find_class_name(source)
     if kind is None:
         if not recognises_lightgbm(source):
             raise ModelError(f"expected a LightGBM model, got {type(source).__qualname__}")
@@ -181,7 +183,7 @@ def _opened(source: Any) -> tuple[str, tuple[Any, ...] | None, int | None]:
     return source.model_to_string(num_iteration=-1), labels, max(source.best_iteration, 0) or None
 
 
-def _kept(trees: list[TreeText], per_round: int, rounds: int | None) -> list[TreeText]:
+def _select_trees(trees: list[TreeText], per_round: int, rounds: int | None) -> list[TreeText]:
     """Return the trees of the first `rounds`."""
     if not trees or len(trees) % per_round:
         raise ModelFileError(
@@ -196,13 +198,13 @@ def _kept(trees: list[TreeText], per_round: int, rounds: int | None) -> list[Tre
     return trees[: rounds * per_round]
 
 
-def _objective(header: dict[str, str]) -> tuple[str, dict[str, str]]:
+def _parse_objective(header: dict[str, str]) -> tuple[str, dict[str, str]]:
     """Return name and options: ``binary sigmoid:1`` is ``binary``, ``{"sigmoid": "1"}``."""
     name, *rest = header.get("objective", "").split() or ["custom"]
     return name, {key: value for key, _, value in (text.partition(":") for text in rest)}
 
 
-def _outcome(
+def _make_outcome(
     objective: str, options: dict[str, str], per_round: int, labels: tuple[Any, ...] | None
 ) -> Outcome:
     if objective in ("binary", "multiclass", "multiclassova"):
@@ -215,15 +217,17 @@ def _outcome(
             )
         if objective == "multiclass":
             return Outcome("softmax", labels or tuple(range(n_classes)))
-        scale = _number(options.get("sigmoid", "1"))
+        scale = _parse_sigmoid(options.get("sigmoid", "1"))
         return Outcome("sigmoid", labels or tuple(range(n_classes)), scale=scale)
-    if objective not in _NUMBERS or "sqrt" in options:
+    if objective not in _REGRESSION_LINKS or "sqrt" in options:
         full_name = objective + (" sqrt" if "sqrt" in options else "")
-        return Outcome("identity", refused=f"the objective {full_name!r} transforms the sums")
-    return Outcome(_NUMBERS[objective])
+        return Outcome(
+            "identity", unsupported_reason=f"the objective {full_name!r} transforms the sums"
+        )
+    return Outcome(_REGRESSION_LINKS[objective])
 
 
-def _number(text: str) -> float:
+def _parse_sigmoid(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -237,14 +241,14 @@ def _number(text: str) -> float:
 # LightGBM's trees as node lists: thresholds, missing values and sets of categories.
 
 SOURCE = "the LightGBM model"
-_CATEGORICAL, _DEFAULT_LEFT = 1, 2
-_NONE, _ZERO = 0, 1
+_CATEGORICAL_BIT, _DEFAULT_LEFT_BIT = 1, 2
+_MISSING_NONE, _MISSING_ZERO = 0, 1
 """Missing types, bits 2 and 3 of the decision type; NaN is 2."""
 _ZERO_BAND = float(np.float32(1e-35))
 """``kZeroThreshold``: LightGBM replaces numbers this close to 0 by 0 before it compares."""
 
 
-def whole_option(header: dict[str, str], key: str, most: int, least: int = 1) -> int:
+def parse_integer_option(header: dict[str, str], key: str, most: int, least: int = 1) -> int:
     """Parse an integer of the header, from `least` to `most`."""
     text = header.get(key, str(least))
     plain = text.isascii() and text.isdigit() and len(text) < 10
@@ -253,17 +257,17 @@ def whole_option(header: dict[str, str], key: str, most: int, least: int = 1) ->
     return int(text)
 
 
-def vocabularies_of(parsed: ModelText, trees: list[TreeText]) -> list[Vocabulary | None]:
+def collect_vocabularies(parsed: ModelText, trees: list[TreeText]) -> list[Vocabulary | None]:
     """Return the vocabulary of each column, None for numeric columns."""
     infos = parsed.header.get("feature_infos", "").split()
-    last = whole_option(parsed.header, "max_feature_idx", 10**9, least=0)
-    n = checked_width(len(infos) or last + 1, SOURCE)
+    last = parse_integer_option(parsed.header, "max_feature_idx", 10**9, least=0)
+    n = check_width(len(infos) or last + 1, SOURCE)
     listed = {
-        f: _told_categories(info) for f, info in enumerate(infos) if ":" in info and info[0] != "["
+        f: _parse_categories(info) for f, info in enumerate(infos) if ":" in info and info[0] != "["
     }
     used: dict[int, list[npt.NDArray[np.int64]]] = {}
     for tree in trees:
-        nodes, start, codes = _sets(tree)
+        nodes, start, codes = _decode_sets(tree)
         for feature in np.unique(tree.feature[nodes]).tolist():
             is_feature = tree.feature[nodes] == feature
             used.setdefault(feature, []).append(codes[np.repeat(is_feature, np.diff(start))])
@@ -271,17 +275,17 @@ def vocabularies_of(parsed: ModelText, trees: list[TreeText]) -> list[Vocabulary
         raise ModelFileError(f"{SOURCE} is damaged: a split uses column {bad[0]} of {n}")
     nominal = sorted(set(listed) | set(used))
     if parsed.categories:
-        return _frame_vocabularies(parsed.categories, nominal, n)
+        return _make_frame_vocabularies(parsed.categories, nominal, n)
     empty = np.zeros(0, dtype=np.int64)
     return [
-        whole_vocabulary(np.concatenate([listed.get(f, empty), *used.get(f, [])]))
+        make_integer_vocabulary(np.concatenate([listed.get(f, empty), *used.get(f, [])]))
         if f in nominal
         else None
         for f in range(n)
     ]
 
 
-def _told_categories(info: str) -> npt.NDArray[np.int64]:
+def _parse_categories(info: str) -> npt.NDArray[np.int64]:
     """Parse categories of the header, such as ``-1:2:0:1``; negative ones mean missing."""
     try:
         return np.array([int(text) for text in info.split(":")], dtype=np.int64)
@@ -289,7 +293,7 @@ def _told_categories(info: str) -> npt.NDArray[np.int64]:
         raise ModelFileError(f"{SOURCE} is damaged: feature_infos {error}") from error
 
 
-def _frame_vocabularies(
+def _make_frame_vocabularies(
     categories: list[list[Any]], nominal: list[int], n: int
 ) -> list[Vocabulary | None]:
     """Assign the training frame's categories to the nominal columns, in order."""
@@ -301,13 +305,13 @@ def _frame_vocabularies(
         )
     vocabularies: list[Vocabulary | None] = [None] * n
     for feature, own in zip(nominal, categories, strict=True):
-        vocabularies[feature] = named_vocabulary(own, f"column {feature} of {SOURCE}")
+        vocabularies[feature] = make_named_vocabulary(own, f"column {feature} of {SOURCE}")
     return vocabularies
 
 
-def _sets(tree: TreeText) -> tuple[Any, Any, Any]:
+def _decode_sets(tree: TreeText) -> tuple[Any, Any, Any]:
     """Return the categorical splits, the offsets of their codes, and the codes that go left."""
-    nodes = np.flatnonzero(tree.decision & _CATEGORICAL)
+    nodes = np.flatnonzero(tree.decision & _CATEGORICAL_BIT)
     which = tree.threshold[nodes]
     if np.any((which < 0) | (which >= len(tree.set_bounds) - 1) | (which != np.floor(which))):
         raise ModelFileError(f"{SOURCE} is damaged: a categorical split has no set")
@@ -318,16 +322,16 @@ def _sets(tree: TreeText) -> tuple[Any, Any, Any]:
     first_word = np.repeat(tree.set_bounds[:-1], np.diff(tree.set_bounds))
     codes = at - 32 * first_word[at // 32] if len(at) else at
     set_start = np.searchsorted(at, 32 * tree.set_bounds)
-    positions, start = ranges(set_start, which.astype(np.int64))
+    positions, start = take_slices(set_start, which.astype(np.int64))
     return nodes, start, codes[positions]
 
 
-def nodes_of(
+def make_nodes(
     trees: list[TreeText],
     columns: tuple[Column, ...],
     vocabularies: list[Vocabulary | None],
     dtype: Dtype,
-) -> Nodes:
+) -> NodeList:
     """Concatenate the nodes of all trees: the splits of a tree, then its leaves."""
     n_inner = np.array([len(tree.feature) for tree in trees])
     sizes = 2 * n_inner + 1
@@ -339,17 +343,17 @@ def nodes_of(
     set_node, set_start, set_codes = [], [np.zeros(1, dtype=np.int64)], []
     n_codes = 0
     for tree, at, n in zip(trees, first.tolist(), n_inner.tolist(), strict=True):
-        nodes, start, codes = _sets(tree)
+        nodes, start, codes = _decode_sets(tree)
         features = tree.feature[nodes]
-        set_codes.append(_positions(codes, np.repeat(features, np.diff(start)), vocabularies))
+        set_codes.append(_map_to_levels(codes, np.repeat(features, np.diff(start)), vocabularies))
         set_node.append(nodes + at)
         set_start.append(start[1:] + n_codes)
         n_codes += len(codes)
-        threshold, missing = _questions(tree, columns, dtype)
+        threshold, missing = _convert_thresholds(tree, columns, dtype)
         none, zero = np.full(n + 1, -1), np.zeros(n + 1)
         for name, inner, leaf in (
-            ("left", _children(tree.left, n) + at, none),
-            ("right", _children(tree.right, n) + at, none),
+            ("left", _resolve_children(tree.left, n) + at, none),
+            ("right", _resolve_children(tree.right, n) + at, none),
             ("feature", tree.feature, none),
             ("threshold", threshold, zero),
             ("missing", missing, zero.astype(bool)),
@@ -359,7 +363,7 @@ def nodes_of(
         ):
             parts[name] += [inner, leaf]
     joined = {name: np.concatenate(own) for name, own in parts.items()}
-    return Nodes(
+    return NodeList(
         roots=first,
         tree=np.repeat(np.arange(len(trees)), sizes),
         left=joined["left"],
@@ -371,19 +375,19 @@ def nodes_of(
         weight=joined["weight"],
         gain=joined["gain"],
         set_node=np.concatenate(set_node),
-        set_start=np.concatenate(set_start),
+        set_offsets=np.concatenate(set_start),
         set_codes=np.concatenate(set_codes),
     )
 
 
-def _children(child: npt.NDArray[np.int64], n_inner: int) -> npt.NDArray[np.int64]:
+def _resolve_children(child: npt.NDArray[np.int64], n_inner: int) -> npt.NDArray[np.int64]:
     """Convert children to positions among the splits and the leaves that follow them."""
     if np.any((child >= n_inner) | (child < -n_inner - 1)):
         raise ModelFileError(f"{SOURCE} is damaged: a node's child does not exist")
     return np.where(child >= 0, child, n_inner - 1 - child)
 
 
-def _positions(
+def _map_to_levels(
     codes: npt.NDArray[np.int64],
     features: npt.NDArray[np.int64],
     vocabularies: list[Vocabulary | None],
@@ -393,25 +397,25 @@ def _positions(
     for feature in np.unique(features).tolist():
         vocabulary, own = vocabularies[feature], features == feature
         if vocabulary is not None:
-            levels[own] = vocabulary.positions(codes[own])
+            levels[own] = vocabulary.map_to_levels(codes[own])
     return levels
 
 
-def _questions(
+def _convert_thresholds(
     tree: TreeText, columns: tuple[Column, ...], dtype: Dtype
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     """Return thresholds (splits,) of the input type, and whether missing values go left."""
-    categorical = (tree.decision & _CATEGORICAL) != 0
+    categorical = (tree.decision & _CATEGORICAL_BIT) != 0
     nominal = np.array([column.kind == "nominal" for column in columns])
     inside = (tree.feature >= 0) & (tree.feature < len(columns))
     if not inside.all() or np.any(nominal[tree.feature] & ~categorical):
         raise ModelFileError(f"{SOURCE} is damaged: a split uses a column that it does not have")
-    default_left = (tree.decision & _DEFAULT_LEFT) != 0
-    threshold = np.where(categorical, 0.0, _around_zeros(tree.threshold))
+    default_left = (tree.decision & _DEFAULT_LEFT_BIT) != 0
+    threshold = np.where(categorical, 0.0, _clear_zero_band(tree.threshold))
     missing_type = (tree.decision >> 2) & 3
-    _check_zeros(threshold, ~categorical & (missing_type == _ZERO), default_left)
-    missing = np.where(missing_type == _NONE, threshold >= 0, default_left) & ~categorical
-    at = floor_to(threshold, dtype)
+    _check_zero_as_missing(threshold, ~categorical & (missing_type == _MISSING_ZERO), default_left)
+    missing = np.where(missing_type == _MISSING_NONE, threshold >= 0, default_left) & ~categorical
+    at = floor_to_dtype(threshold, dtype)
     if np.any(at == -np.inf):
         raise ModelError(
             f"{SOURCE} has the threshold {threshold[at == -np.inf][0]}, below all finite "
@@ -420,14 +424,14 @@ def _questions(
     return at, missing
 
 
-def _around_zeros(threshold: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _clear_zero_band(threshold: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Move thresholds out of the zero band, so that all numbers in it take the branch of 0."""
     inside = (threshold >= -_ZERO_BAND) & (threshold < _ZERO_BAND)
     moved = np.where(threshold >= 0, _ZERO_BAND, np.nextafter(-_ZERO_BAND, -np.inf))
     return np.where(inside, moved, threshold)
 
 
-def _check_zeros(
+def _check_zero_as_missing(
     threshold: npt.NDArray[np.float64],
     zero: npt.NDArray[np.bool_],
     default_left: npt.NDArray[np.bool_],
@@ -453,7 +457,7 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 _END_OF_TREES = "end of trees"
-_CATEGORIES = "pandas_categorical:"
+_CATEGORIES_PREFIX = "pandas_categorical:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -498,7 +502,7 @@ class ModelText:
     categories: list[list[Any]] | None
 
 
-def parse_text(text: str) -> ModelText:
+def parse_model_text(text: str) -> ModelText:
     """Parse a model text.
 
     Raises
@@ -511,7 +515,7 @@ def parse_text(text: str) -> ModelText:
     lines = text.split("\n")
     if lines[0].strip() != "tree":
         raise ModelFileError("the text is not a LightGBM model: its first line is not 'tree'")
-    head, *blocks = _blocks(lines)
+    head, *blocks = _split_blocks(lines)
     if head.get("version") not in ("v2", "v3", "v4"):
         raise ModelFileError(
             f"the LightGBM model has version {head.get('version', 'none')!r:.40}; "
@@ -525,13 +529,13 @@ def parse_text(text: str) -> ModelText:
             "which treekit does not support; train with linear_tree=False"
         )
     try:
-        trees = [_tree(block) for block in blocks]
+        trees = [_parse_tree(block) for block in blocks]
     except (ValueError, OverflowError, KeyError) as error:
         raise ModelFileError(f"the LightGBM model is damaged: {error}") from error
-    return ModelText(head, trees, _categories(lines))
+    return ModelText(head, trees, _parse_frame_categories(lines))
 
 
-def _blocks(lines: list[str]) -> list[dict[str, str]]:
+def _split_blocks(lines: list[str]) -> list[dict[str, str]]:
     """Parse the ``key=value`` lines of the header and of each tree."""
     blocks: list[dict[str, str]] = [{}]
     for number, line in enumerate(lines[1:], start=1):
@@ -552,7 +556,7 @@ def _blocks(lines: list[str]) -> list[dict[str, str]]:
     raise ModelFileError("the LightGBM model is truncated: it has no line 'end of trees'")
 
 
-def _tree(block: dict[str, str]) -> TreeText:
+def _parse_tree(block: dict[str, str]) -> TreeText:
     """Parse the block of a tree."""
     n_leaves = int(block["num_leaves"])
     if not 1 <= n_leaves <= len(block["leaf_value"]):
@@ -562,32 +566,32 @@ def _tree(block: dict[str, str]) -> TreeText:
         raise ValueError(f"a tree has {n_sets} sets of categories")
     bounds, words = np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.uint32)
     if n_sets:
-        bounds = _whole(block, "cat_boundaries", n_sets + 1)
+        bounds = _parse_integers(block, "cat_boundaries", n_sets + 1)
         ascending = bounds[0] == 0 and bool(np.all(np.diff(bounds) >= 0))
         if not ascending:
             raise ValueError("cat_boundaries are not ascending from 0")
-        wide = _whole(block, "cat_threshold", int(bounds[-1]))
+        wide = _parse_integers(block, "cat_threshold", int(bounds[-1]))
         if np.any((wide < 0) | (wide >= 2**32)):
             raise ValueError("cat_threshold is out of range")
         words = wide.astype(np.uint32)
     weights = "count" if "leaf_count" in block and "internal_count" in block else "weight"
     return TreeText(
-        feature=_whole(block, "split_feature", n),
-        decision=_whole(block, "decision_type", n),
-        threshold=_numbers(block, "threshold", n),
-        left=_whole(block, "left_child", n),
-        right=_whole(block, "right_child", n),
-        gain=_told(block, "split_gain", n),
-        inner_value=_told(block, "internal_value", n),
-        inner_weight=_told(block, f"internal_{weights}", n),
-        leaf_value=_numbers(block, "leaf_value", n_leaves),
-        leaf_weight=_told(block, f"leaf_{weights}", n_leaves),
+        feature=_parse_integers(block, "split_feature", n),
+        decision=_parse_integers(block, "decision_type", n),
+        threshold=_parse_floats(block, "threshold", n),
+        left=_parse_integers(block, "left_child", n),
+        right=_parse_integers(block, "right_child", n),
+        gain=_parse_optional_floats(block, "split_gain", n),
+        inner_value=_parse_optional_floats(block, "internal_value", n),
+        inner_weight=_parse_optional_floats(block, f"internal_{weights}", n),
+        leaf_value=_parse_floats(block, "leaf_value", n_leaves),
+        leaf_weight=_parse_optional_floats(block, f"leaf_{weights}", n_leaves),
         set_bounds=bounds,
         set_words=words,
     )
 
 
-def _numbers(block: dict[str, str], key: str, n: int) -> Floats:
+def _parse_floats(block: dict[str, str], key: str, n: int) -> Floats:
     """Parse `n` numbers."""
     texts = block[key].split() if n else []
     if len(texts) != n:
@@ -595,30 +599,30 @@ def _numbers(block: dict[str, str], key: str, n: int) -> Floats:
     return np.array(texts, dtype=np.float64)
 
 
-def _told(block: dict[str, str], key: str, n: int) -> Floats:
+def _parse_optional_floats(block: dict[str, str], key: str, n: int) -> Floats:
     """Parse optional numbers, which predictions do not depend on; 0 if absent."""
-    return _numbers(block, key, n) if block.get(key) else np.zeros(n)
+    return _parse_floats(block, key, n) if block.get(key) else np.zeros(n)
 
 
-def _whole(block: dict[str, str], key: str, n: int) -> Ints:
+def _parse_integers(block: dict[str, str], key: str, n: int) -> Ints:
     """Parse `n` integers."""
-    numbers = _numbers(block, key, n)
+    numbers = _parse_floats(block, key, n)
     if not bool(np.all((np.abs(numbers) <= 2.0**53) & (numbers == np.floor(numbers)))):
         raise ValueError(f"{key} contains a non-integer")
     return numbers.astype(np.int64)
 
 
-def _categories(lines: list[str]) -> list[list[Any]] | None:
+def _parse_frame_categories(lines: list[str]) -> list[list[Any]] | None:
     """Parse the last ``pandas_categorical:`` line."""
     for line in reversed(lines[-8:]):
-        if line.startswith(_CATEGORIES):
+        if line.startswith(_CATEGORIES_PREFIX):
             try:
                 found: list[list[Any]] | None = msgspec.json.decode(
-                    line[len(_CATEGORIES) :], type=list[list[Any]] | None
+                    line[len(_CATEGORIES_PREFIX) :], type=list[list[Any]] | None
                 )
                 return found
             except (msgspec.MsgspecError, RecursionError) as error:
                 raise ModelFileError(
-                    f"the LightGBM model is damaged: {_CATEGORIES} {error}"
+                    f"the LightGBM model is damaged: {_CATEGORIES_PREFIX} {error}"
                 ) from error
     return None

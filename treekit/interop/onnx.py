@@ -46,7 +46,7 @@ import numpy.typing as npt
 from treekit._version import __version__
 from treekit.data.schema import Label, Schema
 from treekit.errors import ModelError, ModelFileError
-from treekit.interop.boosting import Boosted, Outcome, read_boosted
+from treekit.interop.boosting import BoostedTrees, Outcome, make_boosted_model
 from treekit.interop.onnx_nodes import (
     GTE,
     LEQ,
@@ -56,22 +56,22 @@ from treekit.interop.onnx_nodes import (
     Attributes,
     OnnxTrees,
     TreeOperator,
-    copied,
-    listed,
-    nodes_of,
-    opened,
-    placed,
+    collect_vocabularies,
+    copy_shared_nodes,
+    find_tree_operator,
+    load_proto,
+    make_nodes,
+    read_id_trees,
+    read_position_trees,
+    read_tensor,
     recognises_onnx,
-    tensor_values,
-    tree_operator,
-    vocabularies_of,
 )
 from treekit.interop.tree_assembly import (
-    Nodes,
+    NodeList,
     Vocabulary,
-    checked_names,
-    checked_width,
-    columns_of,
+    check_names,
+    check_width,
+    make_columns,
     make_trees,
 )
 from treekit.model.links import Combine, Link
@@ -83,9 +83,9 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
 __all__ = [
-    "is_own",
+    "is_treekit_graph",
     "read_onnx",
-    "read_own",
+    "read_treekit_graph",
     "recognises_onnx",
 ]
 
@@ -96,7 +96,7 @@ Floats = npt.NDArray[np.float64]
 
 _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
-_SHARE = 1e-4
+_SHARE_TOLERANCE = 1e-4
 """Relative tolerance for equal sums of float32 weights that are shares of votes."""
 
 
@@ -114,23 +114,23 @@ def read_onnx(source: Any, *, answer: str = "predictions") -> Model:
     ModelError
         If it is not such a graph, is damaged, or uses unsupported features.
     """
-    proto = opened(source)
-    if is_own(proto):
-        return read_own(proto, answer)
-    operator = tree_operator(proto.graph)
-    labels, trees, transform, aggregate = _understood(operator)
+    proto = load_proto(source)
+    if is_treekit_graph(proto):
+        return read_treekit_graph(proto, answer)
+    operator = find_tree_operator(proto.graph)
+    labels, trees, transform, aggregate = _interpret_operator(operator)
     width = operator.n_features or int(trees.feature[trees.true >= 0].max(initial=0)) + 1
-    n_features = checked_width(width, SOURCE)
-    names = checked_names(None, n_features, SOURCE)
-    vocabularies = vocabularies_of(trees, n_features)
-    nodes, unseen_is_missing = nodes_of(trees, operator.dtype, vocabularies)
-    base = operator.attributes.numbers("base_values").astype(np.float64)
+    n_features = check_width(width, SOURCE)
+    names = check_names(None, n_features, SOURCE)
+    vocabularies = collect_vocabularies(trees, n_features)
+    nodes, unseen_is_missing = make_nodes(trees, operator.dtype, vocabularies)
+    base = operator.attributes.get_floats("base_values").astype(np.float64)
     provenance = {"importer": "onnx", "operator": operator.kind, "producer": proto.producer_name}
-    columns = columns_of(names, vocabularies)
+    columns = make_columns(names, vocabularies)
     policy: UnknownPolicy = "missing" if unseen_is_missing else "error"
     shares = None
     if labels and transform == "NONE" and answer == "predictions" and not np.any(base):
-        shares = _shares(nodes, trees.used, len(labels))
+        shares = _find_vote_shares(nodes, trees.used_targets, len(labels))
     if shares is not None:
         schema = Schema(columns, classes=labels, dtype=operator.dtype)
         nodes.value = shares
@@ -140,17 +140,17 @@ def read_onnx(source: Any, *, answer: str = "predictions") -> Model:
             unknown=policy,
             provenance={"treekit": __version__, **provenance},
         )
-    margins, outcome = _outcome(labels, transform, trees.used, base, operator)
+    margins, outcome = _make_outcome(labels, transform, trees.used_targets, base, operator)
     nodes.value = nodes.value[:, margins]
     n_trees = len(trees.roots)
-    return read_boosted(
-        Boosted(
+    return make_boosted_model(
+        BoostedTrees(
             source=SOURCE,
             columns=columns,
             dtype=operator.dtype,
             nodes=nodes,
-            group=np.zeros(n_trees, dtype=np.int64),
-            base=_base(base, len(margins)),
+            margin_of_tree=np.zeros(n_trees, dtype=np.int64),
+            initial_margins=_make_initial_margins(base, len(margins)),
             outcome=outcome,
             divisor=n_trees if aggregate == "AVERAGE" else 1,
             unknown=policy,
@@ -161,29 +161,43 @@ def read_onnx(source: Any, *, answer: str = "predictions") -> Model:
     )
 
 
-def _understood(operator: TreeOperator) -> tuple[tuple[Label, ...], OnnxTrees, str, str]:
+def _interpret_operator(operator: TreeOperator) -> tuple[tuple[Label, ...], OnnxTrees, str, str]:
     """Return labels (none for a regressor), trees, post transform and aggregate function."""
     attributes = operator.attributes
     if operator.kind == "TreeEnsemble":
-        transform = _name(attributes.whole("post_transform", 0), _TRANSFORMS, "post_transform")
-        aggregate = _name(attributes.whole("aggregate_function", 1), _AGGREGATES, "aggregate")
-        trees = copied(placed(attributes, _targets(attributes)))
-        return (), trees, transform, _known(aggregate)
-    transform = attributes.text("post_transform", "NONE")
+        transform = _look_up_name(
+            attributes.get_integer("post_transform", 0), _TRANSFORMS, "post_transform"
+        )
+        aggregate = _look_up_name(
+            attributes.get_integer("aggregate_function", 1), _AGGREGATES, "aggregate"
+        )
+        trees = copy_shared_nodes(read_position_trees(attributes, _count_targets(attributes)))
+        return (), trees, transform, _check_aggregate(aggregate)
+    transform = attributes.get_string("post_transform", "NONE")
     if operator.kind == "TreeEnsembleClassifier":
-        labels = _labels(attributes)
-        return labels, copied(listed(attributes, "class", len(labels))), transform, "SUM"
-    aggregate = _known(attributes.text("aggregate_function", "SUM"))
-    return (), copied(listed(attributes, "target", _targets(attributes))), transform, aggregate
+        labels = _read_labels(attributes)
+        return (
+            labels,
+            copy_shared_nodes(read_id_trees(attributes, "class", len(labels))),
+            transform,
+            "SUM",
+        )
+    aggregate = _check_aggregate(attributes.get_string("aggregate_function", "SUM"))
+    return (
+        (),
+        copy_shared_nodes(read_id_trees(attributes, "target", _count_targets(attributes))),
+        transform,
+        aggregate,
+    )
 
 
-def _name(number: int, names: tuple[str, ...], what: str) -> str:
+def _look_up_name(number: int, names: tuple[str, ...], what: str) -> str:
     if not 0 <= number < len(names):
         raise ModelFileError(f"{SOURCE} is damaged: {what} is {number}")
     return names[number]
 
 
-def _known(aggregate: str) -> str:
+def _check_aggregate(aggregate: str) -> str:
     if aggregate not in ("SUM", "AVERAGE"):
         raise ModelError(
             f"{SOURCE} combines its trees by {aggregate!r:.40}; treekit supports SUM and AVERAGE"
@@ -191,16 +205,16 @@ def _known(aggregate: str) -> str:
     return aggregate
 
 
-def _targets(attributes: Attributes) -> int:
-    n = attributes.whole("n_targets", 1)
+def _count_targets(attributes: Attributes) -> int:
+    n = attributes.get_integer("n_targets", 1)
     if not 1 <= n <= 2**24:
         raise ModelFileError(f"{SOURCE} is damaged: it has {n} targets")
     return n
 
 
-def _labels(attributes: Attributes) -> tuple[Label, ...]:
-    numbers = attributes.ints("classlabels_int64s").tolist()
-    labels = tuple(numbers or attributes.texts("classlabels_strings"))
+def _read_labels(attributes: Attributes) -> tuple[Label, ...]:
+    numbers = attributes.get_integers("classlabels_int64s").tolist()
+    labels = tuple(numbers or attributes.get_strings("classlabels_strings"))
     if len(labels) < 2 or len(set(labels)) != len(labels):
         raise ModelError(
             f"{SOURCE} has {len(labels)} classes, or duplicate ones; treekit requires two or more"
@@ -208,7 +222,7 @@ def _labels(attributes: Attributes) -> tuple[Label, ...]:
     return labels
 
 
-def _shares(nodes: Nodes, used: tuple[int, ...], n_classes: int) -> Floats | None:
+def _find_vote_shares(nodes: NodeList, used: tuple[int, ...], n_classes: int) -> Floats | None:
     """Return the weights (n, classes) if they are shares of votes, else None.
 
     Each tree distributes the same total over the classes.  For two classes, a graph
@@ -221,14 +235,14 @@ def _shares(nodes: Nodes, used: tuple[int, ...], n_classes: int) -> Floats | Non
         return None
     if n_classes == 2 and len(used) == 1:
         second = nodes.value[:, used[0]]
-        if np.any(second[leaf] > total * (1 + _SHARE)):
+        if np.any(second[leaf] > total * (1 + _SHARE_TOLERANCE)):
             return None
         return np.stack([np.maximum(total - second, 0.0), second], axis=1)
-    equal = np.abs(weight.sum(axis=1) - total) <= total * _SHARE
+    equal = np.abs(weight.sum(axis=1) - total) <= total * _SHARE_TOLERANCE
     return nodes.value if bool(np.all(equal)) else None
 
 
-def _outcome(
+def _make_outcome(
     labels: tuple[Label, ...],
     transform: str,
     used: tuple[int, ...],
@@ -238,27 +252,29 @@ def _outcome(
     """Return the targets that are margins, and their conversion to predictions."""
     refused = f"its post_transform is {transform!r:.40}"
     if not labels:
-        every = list(range(_targets(operator.attributes)))
+        every = list(range(_count_targets(operator.attributes)))
         link = {"NONE": "identity", "LOGISTIC": "sigmoid"}.get(transform)
         return every, Outcome("sigmoid" if link == "sigmoid" else "identity",
-                              refused="" if link else refused)  # fmt: skip
+                              unsupported_reason="" if link else refused)  # fmt: skip
     if len(labels) == 2 and len(used) == 1:
         if len(base) > 1 or (len(base) == 1 and used[0] == 1):
             raise ModelError(
                 f"{SOURCE} has weights of one of two classes, but base values that do not match it"
             )
         return [used[0]], Outcome(
-            "sigmoid", labels, refused="" if transform == "LOGISTIC" else refused
+            "sigmoid", labels, unsupported_reason="" if transform == "LOGISTIC" else refused
         )
     link = {"SOFTMAX": "softmax", "LOGISTIC": "sigmoid"}.get(transform)
     if transform == "NONE":
         refused = "its class weights are not shares of votes"
     return list(range(len(labels))), Outcome(
-        "sigmoid" if link == "sigmoid" else "softmax", labels, refused="" if link else refused
+        "sigmoid" if link == "sigmoid" else "softmax",
+        labels,
+        unsupported_reason="" if link else refused,
     )
 
 
-def _base(base: Floats, n_margins: int) -> Floats:
+def _make_initial_margins(base: Floats, n_margins: int) -> Floats:
     """Return the initial margins."""
     if len(base) not in (0, n_margins):
         raise ModelFileError(
@@ -295,13 +311,13 @@ class _Units(msgspec.Struct):
     link: Link = "identity"
 
 
-def is_own(proto: ModelProto) -> bool:
+def is_treekit_graph(proto: ModelProto) -> bool:
     """Return whether treekit exported a graph, and its metadata have the policies."""
     keys = {one.key for one in proto.metadata_props}
     return proto.producer_name == "treekit" and "treekit.policies" in keys
 
 
-def read_own(proto: ModelProto, answer: str) -> Model:
+def read_treekit_graph(proto: ModelProto, answer: str) -> Model:
     """Read a graph that treekit exported.
 
     Raises
@@ -323,8 +339,8 @@ def read_own(proto: ModelProto, answer: str) -> Model:
             "or surrogates, or margins were requested; read the original model file"
         )
     constants = {one.name: one for one in proto.graph.initializer}
-    raw, first, units = _integers(operators[0], constants, schema)
-    trees = copied(_without_chains(raw, schema))
+    raw, first, units = _read_units(operators[0], constants, schema)
+    trees = copy_shared_nodes(_merge_chains(raw, schema))
     if np.any(trees.feature[trees.true >= 0] >= schema.n_features):
         raise ModelError(
             f"{SOURCE} was exported by treekit with derived columns, which cannot be imported; "
@@ -334,15 +350,17 @@ def read_own(proto: ModelProto, answer: str) -> Model:
         Vocabulary(one.levels, np.arange(len(one.levels))) if one.kind == "nominal" else None
         for one in schema.columns
     ]
-    nodes, _ = nodes_of(trees, schema.dtype, codes)
+    nodes, _ = make_nodes(trees, schema.dtype, codes)
     read = make_trees(nodes, schema, SOURCE)
-    rows = list(_rows(read, first, len(units)))
+    rows = list(_iter_unit_rows(read, first, len(units)))
     grid = (
         0 if schema.task == "classification" and policies.combine == "mean" else of_units.exponent
     )
     if not -1100 <= grid <= 1100:
         raise ModelFileError(f"{SOURCE} is damaged: its exponent is {grid}")
-    valued = [_valued(tree, units[own], grid) for tree, own in zip(read, rows, strict=True)]
+    valued = [
+        _set_leaf_values(tree, units[own], grid) for tree, own in zip(read, rows, strict=True)
+    ]
     model = Model(
         schema=schema,
         trees=tuple(valued),
@@ -353,14 +371,14 @@ def read_own(proto: ModelProto, answer: str) -> Model:
         voting=policies.voting,
         combine=policies.combine,
         link=of_units.link,
-        costs=None if policies.costs is None else _cost_table(policies.costs),
+        costs=None if policies.costs is None else _parse_costs(policies.costs),
         provenance={"treekit": __version__, "importer": "onnx", "operator": operators[0].op_type},
     )
     check_model(model)
     return model
 
 
-def _integers(
+def _read_units(
     node: NodeProto, constants: dict[str, Any], schema: Schema
 ) -> tuple[OnnxTrees, Ints, Ints]:
     """Return the trees with leaves that refer to their integers, and the integers.
@@ -374,20 +392,20 @@ def _integers(
     """
     attributes, width = Attributes(node), schema.n_values
     as_rows = list(node.output) == ["leaf_numbers"]
-    n_targets = attributes.whole("n_targets", 1)
+    n_targets = attributes.get_integer("n_targets", 1)
     if not 1 <= n_targets <= 2**24:
         raise ModelFileError(f"{SOURCE} is damaged: it has {n_targets} targets")
     if node.op_type == "TreeEnsemble":
-        trees = placed(attributes, n_targets, one=as_rows)
+        trees = read_position_trees(attributes, n_targets, sum_targets=as_rows)
     else:
-        trees = listed(attributes, "target", n_targets, one=as_rows)
+        trees = read_id_trees(attributes, "target", n_targets, sum_targets=as_rows)
     if as_rows:
-        first, units = (_constant(constants, name) for name in ("first_leaf", "units"))
+        first, units = (_read_constant(constants, name) for name in ("first_leaf", "units"))
         if len(units) % width or len(first) != len(trees.roots):
             raise ModelFileError(f"{SOURCE} is damaged: inconsistent sizes of its leaf values")
         return trees, first, units.reshape(-1, width)
     if trees.value.shape[1] == 1 and width == 2:  # the first class gets the remaining votes
-        votes, rest = (_constant(constants, name).ravel() for name in ("rest", "unit_total"))
+        votes, rest = (_read_constant(constants, name).ravel() for name in ("rest", "unit_total"))
         if len(votes) != 2 or votes[0] != rest[0] or rest[0] % len(trees.roots):
             raise ModelFileError(f"{SOURCE} is damaged: its votes do not sum to {rest[0]}")
         second = trees.value[:, 0]
@@ -398,12 +416,12 @@ def _integers(
     n_limbs = trees.value.shape[1] // width
     base = 0
     if n_limbs > 1:
-        product = _constant(constants, "product" if "product" in constants else "base").ravel()
+        product = _read_constant(constants, "product" if "product" in constants else "base").ravel()
         base = int(product[width * width] if product.size == n_limbs * width**2 else product[0])
     if not (np.all(np.abs(trees.value) <= 2.0**53) and 0 <= base <= 2**25 and n_limbs <= 8):
         raise ModelFileError(f"{SOURCE} is damaged: its leaf values are not integers")
     total = np.zeros((len(trees.mode), width), dtype=np.int64)
-    with np.errstate(over="ignore"):  # rejected by `check_model` in `read_own`
+    with np.errstate(over="ignore"):  # rejected by `check_model` in `read_treekit_graph`
         for number in range(n_limbs - 1, -1, -1):
             limb = trees.value[:, number * width : (number + 1) * width].astype(np.int64)
             total = total * base + limb
@@ -411,23 +429,23 @@ def _integers(
     return numbered, np.zeros(len(trees.roots), dtype=np.int64), total
 
 
-def _constant(constants: dict[str, Any], name: str) -> Ints:
+def _read_constant(constants: dict[str, Any], name: str) -> Ints:
     if name not in constants:
         raise ModelFileError(f"{SOURCE} is damaged: it has no constant {name!r}")
-    values = tensor_values(constants[name], name)
+    values = read_tensor(constants[name], name)
     if not len(values) or not np.all(values == np.floor(values)):
         raise ModelFileError(f"{SOURCE} is damaged: {name!r} does not contain integers")
     return values.astype(np.int64)
 
 
-def _cost_table(costs: list[list[int]]) -> Ints:
+def _parse_costs(costs: list[list[int]]) -> Ints:
     try:
         return np.array(costs, dtype=np.int64)
     except (ValueError, OverflowError) as error:
         raise ModelFileError(f"{SOURCE} is damaged: its costs are not a matrix: {error}") from error
 
 
-def _rows(trees: tuple[Tree, ...], first: Ints, n_rows: int) -> Iterator[Ints]:
+def _iter_unit_rows(trees: tuple[Tree, ...], first: Ints, n_rows: int) -> Iterator[Ints]:
     """Yield the rows of the integers of each tree's leaves."""
     for tree, start in zip(trees, first.tolist(), strict=True):
         number = tree.value[tree.leaves, 0]
@@ -439,7 +457,7 @@ def _rows(trees: tuple[Tree, ...], first: Ints, n_rows: int) -> Iterator[Ints]:
         yield rows
 
 
-def _valued(tree: Tree, units: Ints, exponent: int) -> Tree:
+def _set_leaf_values(tree: Tree, units: Ints, exponent: int) -> Tree:
     """Replace the leaf values by the numbers that the integers represent."""
     value = np.zeros((tree.n_nodes, units.shape[1]))
     with np.errstate(over="ignore"):  # rejected by `check_model`
@@ -447,7 +465,7 @@ def _valued(tree: Tree, units: Ints, exponent: int) -> Tree:
     return replace(tree, value=value)
 
 
-def _without_chains(trees: OnnxTrees, schema: Schema) -> OnnxTrees:
+def _merge_chains(trees: OnnxTrees, schema: Schema) -> OnnxTrees:
     """Convert tests of category codes to sets, and merge chains of tests to one set.
 
     `treekit.export.onnx.trees` writes a set as a chain of thresholds between members and
@@ -470,12 +488,12 @@ def _without_chains(trees: OnnxTrees, schema: Schema) -> OnnxTrees:
     members, true, false = dict(trees.members), trees.true.copy(), trees.false.copy()
     for head in np.flatnonzero(is_code_test & ~goes_on & (trees.mode != MEMBER)).tolist():
         n_levels = int(schema.n_levels[trees.feature[head]])
-        members[head], true[head], false[head] = _chain(trees, head, follows, n_levels)
+        members[head], true[head], false[head] = _merge_chain(trees, head, follows, n_levels)
     mode = np.where(is_code_test, MEMBER, trees.mode)
     return trees._replace(mode=mode, true=true, false=false, members=members)
 
 
-def _chain(
+def _merge_chain(
     trees: OnnxTrees, head: int, follows: Ints, n_levels: int
 ) -> tuple[npt.NDArray[np.float64], int, int]:
     """Return the codes that a chain sends to one node, that node, and the other one."""

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from treekit.data.schema import Dtype
 from treekit.errors import ModelError, ModelFileError
 from treekit.interop import beginning, read_whole
-from treekit.interop.tree_assembly import MAX_ENTRIES, Nodes, Vocabulary, whole_vocabulary
-from treekit.model.fixed_point import MAX_TREES, floor_to
+from treekit.interop.tree_assembly import MAX_ENTRIES, NodeList, Vocabulary, make_integer_vocabulary
+from treekit.model.fixed_point import MAX_TREES, floor_to_dtype
 from treekit.model.tree import MAX_DEPTH
 
 if TYPE_CHECKING:
@@ -36,15 +36,15 @@ __all__ = [
     "Attributes",
     "OnnxTrees",
     "TreeOperator",
-    "copied",
-    "listed",
-    "nodes_of",
-    "opened",
-    "placed",
+    "collect_vocabularies",
+    "copy_shared_nodes",
+    "find_tree_operator",
+    "load_proto",
+    "make_nodes",
+    "read_id_trees",
+    "read_position_trees",
+    "read_tensor",
     "recognises_onnx",
-    "tensor_values",
-    "tree_operator",
-    "vocabularies_of",
 ]
 
 
@@ -55,9 +55,9 @@ OPERATORS = ("TreeEnsembleRegressor", "TreeEnsembleClassifier", "TreeEnsemble")
 """Tree operators of ai.onnx.ml."""
 _FLOAT, _UINT8, _INT32, _INT64, _DOUBLE = 1, 2, 6, 7, 11
 """Values of `TensorProto.DataType`."""
-_STORED = {_FLOAT: "<f4", _DOUBLE: "<f8", _UINT8: "u1", _INT32: "<i4", _INT64: "<i8"}
-_EXTERNAL = 1
-_SHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
+_TENSOR_DTYPES = {_FLOAT: "<f4", _DOUBLE: "<f8", _UINT8: "u1", _INT32: "<i4", _INT64: "<i8"}
+_EXTERNAL_DATA = 1
+_SHAPE_OPERATORS = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
 
 
 def recognises_onnx(source: Any) -> bool:
@@ -71,7 +71,7 @@ def _is_proto(source: Any) -> bool:
     return kind.__name__ == "ModelProto" and kind.__module__.partition(".")[0] == "onnx"
 
 
-def opened(source: Any) -> ModelProto:
+def load_proto(source: Any) -> ModelProto:
     """Parse a file, or return an object."""
     if _is_proto(source):
         proto: ModelProto = source
@@ -107,54 +107,56 @@ class Attributes:
     """Typed access to the attributes of an operator."""
 
     def __init__(self, node: NodeProto) -> None:
-        self.of: dict[str, AttributeProto] = {one.name: one for one in node.attribute}
+        self.by_name: dict[str, AttributeProto] = {one.name: one for one in node.attribute}
 
-    def ints(self, name: str) -> npt.NDArray[np.int64]:
+    def get_integers(self, name: str) -> npt.NDArray[np.int64]:
         """Return integers of a list or a tensor; empty if absent."""
-        found = self._array(name, "ints", np.int64)
+        found = self._get_array(name, "ints", np.int64)
         if found.dtype.kind == "f":
             raise ModelFileError(f"{SOURCE} is damaged: {name} does not contain integers")
         return found.astype(np.int64)
 
-    def numbers(self, name: str) -> npt.NDArray[np.float64]:
+    def get_floats(self, name: str) -> npt.NDArray[np.float64]:
         """Return numbers of a list, a tensor, or the ``_as_tensor`` of that name."""
         wide = f"{name}_as_tensor"
-        return self._array(wide if wide in self.of else name, "floats", np.float64)
+        return self._get_array(wide if wide in self.by_name else name, "floats", np.float64)
 
-    def texts(self, name: str) -> list[str]:
+    def get_strings(self, name: str) -> list[str]:
         """Return strings; empty if absent."""
         try:
             return (
-                [text.decode("utf-8") for text in self.of[name].strings] if name in self.of else []
+                [text.decode("utf-8") for text in self.by_name[name].strings]
+                if name in self.by_name
+                else []
             )
         except UnicodeDecodeError as error:
             raise ModelFileError(f"{SOURCE} is damaged: {name}: {error}") from error
 
-    def text(self, name: str, default: str) -> str:
+    def get_string(self, name: str, default: str) -> str:
         """Return a string."""
-        return self.of[name].s.decode("utf-8", "replace") if name in self.of else default
+        return self.by_name[name].s.decode("utf-8", "replace") if name in self.by_name else default
 
-    def whole(self, name: str, default: int) -> int:
+    def get_integer(self, name: str, default: int) -> int:
         """Return an integer."""
-        return int(self.of[name].i) if name in self.of else default
+        return int(self.by_name[name].i) if name in self.by_name else default
 
-    def _array(self, name: str, field: str, dtype: Any) -> npt.NDArray[Any]:
-        if name not in self.of:
+    def _get_array(self, name: str, field: str, dtype: Any) -> npt.NDArray[Any]:
+        if name not in self.by_name:
             return np.zeros(0, dtype=dtype)
-        attribute = self.of[name]
+        attribute = self.by_name[name]
         if attribute.HasField("t"):
-            return tensor_values(attribute.t, name)
+            return read_tensor(attribute.t, name)
         return np.array(getattr(attribute, field), dtype=dtype)
 
 
-def tensor_values(tensor: Any, name: str) -> npt.NDArray[Any]:
+def read_tensor(tensor: Any, name: str) -> npt.NDArray[Any]:
     """Return a tensor's numbers, flat; external files are not read."""
-    if tensor.data_location == _EXTERNAL or tensor.data_type not in _STORED:
+    if tensor.data_location == _EXTERNAL_DATA or tensor.data_type not in _TENSOR_DTYPES:
         raise ModelError(
             f"{SOURCE} stores {name} in another file, or in a type other than float, double, "
             "uint8, int32 and int64; save it in one file"
         )
-    dtype = np.dtype(_STORED[tensor.data_type])
+    dtype = np.dtype(_TENSOR_DTYPES[tensor.data_type])
     if tensor.raw_data:
         if len(tensor.raw_data) % dtype.itemsize:
             raise ModelFileError(f"{SOURCE} is damaged: {name} is truncated")
@@ -190,7 +192,7 @@ class TreeOperator:
     n_features: int
 
 
-def tree_operator(graph: GraphProto) -> TreeOperator:
+def find_tree_operator(graph: GraphProto) -> TreeOperator:
     """Find the only tree operator of a graph.
 
     Raises
@@ -206,12 +208,12 @@ def tree_operator(graph: GraphProto) -> TreeOperator:
             f"reads models with one; its operators: {others}"
         )
     (tree,) = trees
-    dtype, n_features = _input(graph, tree)
+    dtype, n_features = _find_input(graph, tree)
     _check_outputs(graph, tree)
     return TreeOperator(tree.op_type, Attributes(tree), dtype, n_features)
 
 
-def _input(graph: GraphProto, tree: NodeProto) -> tuple[Dtype, int]:
+def _find_input(graph: GraphProto, tree: NodeProto) -> tuple[Dtype, int]:
     """Return the type of the numbers that the trees compare, and the number of columns."""
     constants = {one.name for one in graph.initializer}
     inputs = {one.name: one for one in graph.input if one.name not in constants}
@@ -224,7 +226,7 @@ def _input(graph: GraphProto, tree: NodeProto) -> tuple[Dtype, int]:
         to = next((one.i for one in node.attribute if one.name == "to"), 0)
         cast = node.op_type == "Cast" and to in (_FLOAT, _DOUBLE)
         if not cast and node.op_type != "Identity":
-            raise _refused(node, "before its trees")
+            raise _make_operator_error(node, "before its trees")
         narrowed |= cast and to == _FLOAT
         at = node.input[0] if node.input else ""
     if len(inputs) != 1 or at not in inputs:
@@ -245,7 +247,7 @@ def _check_outputs(graph: GraphProto, tree: NodeProto) -> None:
     contents = dict.fromkeys(tree.output, "scores")
     if labels and tree.output:
         contents[tree.output[0]] = "label"
-    before = _ancestors(graph, tree)
+    before = _find_ancestors(graph, tree)
     for node in graph.node:
         if node is tree or any(name in before for name in node.output):
             continue
@@ -254,14 +256,14 @@ def _check_outputs(graph: GraphProto, tree: NodeProto) -> None:
             continue
         to = next((one.i for one in node.attribute if one.name == "to"), 0)
         casts = (_INT64,) if content == "label" else (_FLOAT, _DOUBLE)
-        plain = node.op_type in _SHAPES or (node.op_type == "Cast" and to in casts)
+        plain = node.op_type in _SHAPE_OPERATORS or (node.op_type == "Cast" and to in casts)
         zipped = node.op_type == "ZipMap" and content == "scores"
         if content is None or not (plain or zipped):
-            raise _refused(node, "after its trees")
+            raise _make_operator_error(node, "after its trees")
         contents |= dict.fromkeys(node.output, content)
 
 
-def _ancestors(graph: GraphProto, tree: NodeProto) -> set[str]:
+def _find_ancestors(graph: GraphProto, tree: NodeProto) -> set[str]:
     """Return the outputs of the nodes between the graph's input and its trees."""
     makers = {name: node for node in graph.node for name in node.output}
     found: set[str] = set()
@@ -272,7 +274,7 @@ def _ancestors(graph: GraphProto, tree: NodeProto) -> set[str]:
     return found
 
 
-def _refused(node: NodeProto, where: str) -> ModelError:
+def _make_operator_error(node: NodeProto, where: str) -> ModelError:
     """Return the error for an unsupported operator."""
     return ModelError(
         f"{SOURCE} has the operator {node.op_type!r:.60} {where}, which treekit does not support; "
@@ -294,9 +296,9 @@ LEQ, LT, GTE, GT, EQ, NEQ, MEMBER, LEAF = range(8)
 """Modes, numbered as in version 5."""
 _MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
 _Kind = TypeVar("_Kind", bound=np.generic)
-_COPIES = 16
-_SMALL = 2**20
-"""Limits of nodes after copying: `_COPIES` times the nodes, but at least `_SMALL`."""
+_MAX_COPIES = 16
+_MIN_COPY_LIMIT = 2**20
+"""Limits of nodes after copying: `_MAX_COPIES` times the nodes, but at least `_MIN_COPY_LIMIT`."""
 
 
 class OnnxTrees(NamedTuple):
@@ -306,7 +308,7 @@ class OnnxTrees(NamedTuple):
     ----------
     roots : (trees,) int64
     tree : (n,) int64
-        Empty before `copied`.
+        Empty before `copy_shared_nodes`.
     mode : (n,) int64
     feature : (n,) int64
     split : (n,) float64
@@ -314,7 +316,7 @@ class OnnxTrees(NamedTuple):
         -1 in leaves.
     missing_true : (n,) bool
     value : (n, targets) float64
-    used : tuple of int
+    used_targets : tuple of int
         Targets that leaves add to.
     members : dict of int to (members,) float64
         Sets of the MEMBER nodes.
@@ -329,37 +331,44 @@ class OnnxTrees(NamedTuple):
     false: Ints
     missing_true: npt.NDArray[np.bool_]
     value: Floats
-    used: tuple[int, ...]
+    used_targets: tuple[int, ...]
     members: dict[int, Floats]
 
 
-def _require(condition: object, message: str) -> None:
+def _raise_unless(condition: object, message: str) -> None:
     if not bool(condition):
         raise ModelFileError(f"{SOURCE} is damaged: {message}")
 
 
-def listed(attributes: Attributes, prefix: str, n_targets: int, *, one: bool = False) -> OnnxTrees:
+def read_id_trees(
+    attributes: Attributes, prefix: str, n_targets: int, *, sum_targets: bool = False
+) -> OnnxTrees:
     """Read the trees of versions 1 to 3; nodes may have several parents.
 
     Parameters
     ----------
     prefix : {"class", "target"}
-    one : bool
+    sum_targets : bool
         Sum the weights of all targets, for graphs with one target per tree.
     """
-    tree_ids, node_ids = attributes.ints("nodes_treeids"), attributes.ints("nodes_nodeids")
+    tree_ids, node_ids = (
+        attributes.get_integers("nodes_treeids"),
+        attributes.get_integers("nodes_nodeids"),
+    )
     n = len(tree_ids)
-    _require(n and len(node_ids) == n, "it has no nodes, or inconsistent numbers of ids")
-    names = attributes.texts("nodes_modes")
-    _require(len(names) == n, f"nodes_modes has {len(names)} entries of {n}")
+    _raise_unless(n and len(node_ids) == n, "it has no nodes, or inconsistent numbers of ids")
+    names = attributes.get_strings("nodes_modes")
+    _raise_unless(len(names) == n, f"nodes_modes has {len(names)} entries of {n}")
     number = {f"BRANCH_{name}": mode for mode, name in enumerate(_MODES[:6])} | {"LEAF": LEAF}
     if strange := sorted(set(names) - set(number)):
         raise ModelError(f"{SOURCE} has the unknown mode {strange[0]!r:.60}")
     mode = np.array([number[name] for name in names], dtype=np.int64)
-    where = _Places(tree_ids, node_ids)
+    where = _NodeIndex(tree_ids, node_ids)
     inner = mode != LEAF
     true, false = (
-        where.find(tree_ids, _of(attributes.ints(f"nodes_{side}nodeids"), n, side), inner)
+        where.find_positions(
+            tree_ids, _check_length(attributes.get_integers(f"nodes_{side}nodeids"), n, side), inner
+        )
         for side in ("true", "false")
     )
     children = np.concatenate([true[inner], false[inner]])
@@ -367,88 +376,109 @@ def listed(attributes: Attributes, prefix: str, n_targets: int, *, one: bool = F
     is_child[children] = True
     roots = np.flatnonzero(~is_child)
     trees, counts = np.unique(tree_ids[roots], return_counts=True)
-    _require(
+    _raise_unless(
         np.array_equal(trees, where.trees) and np.all(counts == 1), "a tree has no root, or several"
     )
-    leaf_ids = [attributes.ints(f"{prefix}_{name}") for name in ("treeids", "nodeids", "ids")]
-    weight = attributes.numbers(f"{prefix}_weights")
-    _require(len({len(weight), *map(len, leaf_ids)}) == 1, "inconsistent sizes of leaf weights")
-    leaf = where.find(leaf_ids[0], leaf_ids[1], np.ones(len(weight), dtype=np.bool_))
-    _require(not np.any(inner[leaf]), "an inner node has a weight")
-    missing = attributes.ints("nodes_missing_value_tracks_true")
+    leaf_ids = [
+        attributes.get_integers(f"{prefix}_{name}") for name in ("treeids", "nodeids", "ids")
+    ]
+    weight = attributes.get_floats(f"{prefix}_weights")
+    _raise_unless(
+        len({len(weight), *map(len, leaf_ids)}) == 1, "inconsistent sizes of leaf weights"
+    )
+    leaf = where.find_positions(leaf_ids[0], leaf_ids[1], np.ones(len(weight), dtype=np.bool_))
+    _raise_unless(not np.any(inner[leaf]), "an inner node has a weight")
+    missing = attributes.get_integers("nodes_missing_value_tracks_true")
     return OnnxTrees(
         roots=roots,
         tree=np.zeros(0, dtype=np.int64),
         mode=mode,
-        feature=_of(attributes.ints("nodes_featureids"), n, "nodes_featureids"),
-        split=_of(attributes.numbers("nodes_values"), n, "nodes_values").astype(np.float64),
+        feature=_check_length(attributes.get_integers("nodes_featureids"), n, "nodes_featureids"),
+        split=_check_length(attributes.get_floats("nodes_values"), n, "nodes_values").astype(
+            np.float64
+        ),
         true=true,
         false=false,
-        missing_true=_of(missing if len(missing) else 0 * mode, n, "missing_value") != 0,
-        value=_values(n, n_targets, leaf, leaf_ids[2], weight, one),
-        used=tuple(np.unique(leaf_ids[2]).tolist()),
+        missing_true=_check_length(missing if len(missing) else 0 * mode, n, "missing_value") != 0,
+        value=_sum_leaf_weights(n, n_targets, leaf, leaf_ids[2], weight, sum_targets),
+        used_targets=tuple(np.unique(leaf_ids[2]).tolist()),
         members={},
     )
 
 
-def placed(attributes: Attributes, n_targets: int, *, one: bool = False) -> OnnxTrees:
-    """Read the trees of version 5; see `listed`."""
-    mode = attributes.ints("nodes_modes")
+def read_position_trees(
+    attributes: Attributes, n_targets: int, *, sum_targets: bool = False
+) -> OnnxTrees:
+    """Read the trees of version 5; see `read_id_trees`."""
+    mode = attributes.get_integers("nodes_modes")
     n = len(mode)
-    _require(n and np.all((mode >= 0) & (mode <= MEMBER)), "it has no nodes, or unknown modes")
-    weight = attributes.numbers("leaf_weights").astype(np.float64)
-    target = attributes.ints("leaf_targetids")
+    _raise_unless(n and np.all((mode >= 0) & (mode <= MEMBER)), "it has no nodes, or unknown modes")
+    weight = attributes.get_floats("leaf_weights").astype(np.float64)
+    target = attributes.get_integers("leaf_targetids")
     n_leaves = len(weight)
-    _require(n_leaves and len(target) == n_leaves, "inconsistent sizes of leaf weights")
+    _raise_unless(n_leaves and len(target) == n_leaves, "inconsistent sizes of leaf weights")
     sides = []
     for side in ("true", "false"):
-        child = _of(attributes.ints(f"nodes_{side}nodeids"), n, f"nodes_{side}nodeids")
-        is_leaf = _of(attributes.ints(f"nodes_{side}leafs"), n, f"nodes_{side}leafs") != 0
+        child = _check_length(
+            attributes.get_integers(f"nodes_{side}nodeids"), n, f"nodes_{side}nodeids"
+        )
+        is_leaf = (
+            _check_length(attributes.get_integers(f"nodes_{side}leafs"), n, f"nodes_{side}leafs")
+            != 0
+        )
         inside = (child >= 0) & (child < np.where(is_leaf, n_leaves, n))
-        _require(np.all(inside), "a node's child does not exist")
+        _raise_unless(np.all(inside), "a node's child does not exist")
         sides.append(np.concatenate([child + n * is_leaf, np.full(n_leaves, -1)]))
-    roots = attributes.ints("tree_roots")
-    _require(len(roots) and np.all((roots >= 0) & (roots < n)), "a tree has no root")
-    missing = attributes.ints("nodes_missing_value_tracks_true")
-    missing = _of(missing if len(missing) else 0 * mode, n, "missing_value")
+    roots = attributes.get_integers("tree_roots")
+    _raise_unless(len(roots) and np.all((roots >= 0) & (roots < n)), "a tree has no root")
+    missing = attributes.get_integers("nodes_missing_value_tracks_true")
+    missing = _check_length(missing if len(missing) else 0 * mode, n, "missing_value")
     none = np.zeros(n_leaves, dtype=np.int64)
-    splits = _of(attributes.numbers("nodes_splits"), n, "nodes_splits").astype(np.float64)
+    splits = _check_length(attributes.get_floats("nodes_splits"), n, "nodes_splits").astype(
+        np.float64
+    )
     return OnnxTrees(
         roots=roots,
         tree=np.zeros(0, dtype=np.int64),
         mode=np.concatenate([mode, none + LEAF]),
-        feature=np.concatenate([_of(attributes.ints("nodes_featureids"), n, "features"), none]),
+        feature=np.concatenate(
+            [_check_length(attributes.get_integers("nodes_featureids"), n, "features"), none]
+        ),
         split=np.concatenate([splits, none]),
         true=sides[0],
         false=sides[1],
         missing_true=np.concatenate([missing, none]) != 0,
-        value=_values(n + n_leaves, n_targets, n + np.arange(n_leaves), target, weight, one),
-        used=tuple(np.unique(target).tolist()),
-        members=_members(attributes.numbers("membership_values").astype(np.float64), mode),
+        value=_sum_leaf_weights(
+            n + n_leaves, n_targets, n + np.arange(n_leaves), target, weight, sum_targets
+        ),
+        used_targets=tuple(np.unique(target).tolist()),
+        members=_split_members(attributes.get_floats("membership_values").astype(np.float64), mode),
     )
 
 
-def _of(values: npt.NDArray[_Kind], n: int, name: str) -> npt.NDArray[_Kind]:
+def _check_length(values: npt.NDArray[_Kind], n: int, name: str) -> npt.NDArray[_Kind]:
     """Check that there are `n` values, and return them."""
-    _require(len(values) == n, f"{name} has {len(values)} entries of {n}")
+    _raise_unless(len(values) == n, f"{name} has {len(values)} entries of {n}")
     return values
 
 
-def _members(values: Floats, mode: Ints) -> dict[int, Floats]:
+def _split_members(values: Floats, mode: Ints) -> dict[int, Floats]:
     """Split the sets of the MEMBER nodes, in order, each terminated by NaN."""
     nodes = np.flatnonzero(mode == MEMBER)
     parts = np.split(values, np.flatnonzero(np.isnan(values)) + 1)
     ended = [part[:-1] for part in parts[:-1]]
     if len(parts[-1]):  # the last set may lack a terminator
         ended.append(parts[-1])
-    _require(len(ended) == len(nodes), f"{len(ended)} sets for {len(nodes)} nodes")
+    _raise_unless(len(ended) == len(nodes), f"{len(ended)} sets for {len(nodes)} nodes")
     return dict(zip(nodes.tolist(), ended, strict=True))
 
 
-def _values(n: int, n_targets: int, leaf: Ints, target: Ints, weight: Floats, one: bool) -> Floats:
-    """Sum the weights of each node (n, targets), in one column if `one`."""
-    _require(np.all((target >= 0) & (target < n_targets)), "a leaf has an invalid target")
-    if one:
+def _sum_leaf_weights(
+    n: int, n_targets: int, leaf: Ints, target: Ints, weight: Floats, sum_targets: bool
+) -> Floats:
+    """Sum the weights of each node (n, targets), in one column if `sum_targets`."""
+    _raise_unless(np.all((target >= 0) & (target < n_targets)), "a leaf has an invalid target")
+    if sum_targets:
         n_targets, target = 1, 0 * target
     if n * n_targets > MAX_ENTRIES:
         raise ModelError(
@@ -461,36 +491,38 @@ def _values(n: int, n_targets: int, leaf: Ints, target: Ints, weight: Floats, on
     return value
 
 
-class _Places:
+class _NodeIndex:
     """Index of nodes by tree id and node id."""
 
     def __init__(self, trees: Ints, nodes: Ints) -> None:
         self.trees, self.nodes = np.unique(trees), np.unique(nodes)
-        keys = self._keys(trees, nodes)
+        keys = self._make_keys(trees, nodes)
         self.order = np.argsort(keys, kind="stable")
         self.keys = keys[self.order]
-        _require(np.all(np.diff(self.keys) > 0), "duplicate nodes")
+        _raise_unless(np.all(np.diff(self.keys) > 0), "duplicate nodes")
 
-    def _keys(self, trees: Ints, nodes: Ints) -> Ints:
+    def _make_keys(self, trees: Ints, nodes: Ints) -> Ints:
         """Return keys of (tree id, node id), -1 for unknown ids."""
         tree = np.minimum(np.searchsorted(self.trees, trees), len(self.trees) - 1)
         node = np.minimum(np.searchsorted(self.nodes, nodes), len(self.nodes) - 1)
         known = (self.trees[tree] == trees) & (self.nodes[node] == nodes)
         return np.where(known, tree * len(self.nodes) + node, -1)
 
-    def find(self, trees: Ints, nodes: Ints, wanted: npt.NDArray[np.bool_]) -> Ints:
+    def find_positions(self, trees: Ints, nodes: Ints, wanted: npt.NDArray[np.bool_]) -> Ints:
         """Return the positions (n,) of nodes, -1 where `wanted` is False."""
-        keys = self._keys(trees, nodes)
+        keys = self._make_keys(trees, nodes)
         at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        _require(np.all((self.keys[at] == keys) | ~wanted), "a node's child is not in its tree")
+        _raise_unless(
+            np.all((self.keys[at] == keys) | ~wanted), "a node's child is not in its tree"
+        )
         return np.where(wanted, self.order[at], -1)
 
 
-def copied(trees: OnnxTrees) -> OnnxTrees:
+def copy_shared_nodes(trees: OnnxTrees) -> OnnxTrees:
     """Copy nodes with several parents, and order the nodes of all trees breadth-first."""
     n = len(trees.mode)
-    most = max(_SMALL, _COPIES * n)
-    _require(len(trees.roots) <= MAX_TREES, f"it has more than {MAX_TREES} trees")
+    most = max(_MIN_COPY_LIMIT, _MAX_COPIES * n)
+    _raise_unless(len(trees.roots) <= MAX_TREES, f"it has more than {MAX_TREES} trees")
     tree = np.arange(len(trees.roots))
     level, sources, owners, total = trees.roots, [trees.roots], [tree], len(tree)
     true = [np.zeros(0, dtype=np.int64)]
@@ -533,10 +565,10 @@ def copied(trees: OnnxTrees) -> OnnxTrees:
 # Tests of ONNX nodes as thresholds and sets of codes.
 
 
-def vocabularies_of(trees: OnnxTrees, n_features: int) -> list[Vocabulary | None]:
+def collect_vocabularies(trees: OnnxTrees, n_features: int) -> list[Vocabulary | None]:
     """Return the vocabularies of columns that are tested for equality, None for others."""
     vocabularies: list[Vocabulary | None] = [None] * n_features
-    nodes, start, values = _questions(trees)
+    nodes, start, values = _find_equality_tests(trees)
     is_equality_test = np.zeros(len(trees.mode), dtype=np.bool_)
     is_equality_test[nodes] = True
     owner = np.repeat(trees.feature[nodes], np.diff(start))
@@ -558,11 +590,11 @@ def vocabularies_of(trees: OnnxTrees, n_features: int) -> list[Vocabulary | None
                 f"{SOURCE} tests whether column {feature} equals {own[~is_code][0]}; treekit reads "
                 "integers from 0, as codes of categories"
             )
-        vocabularies[feature] = whole_vocabulary(own.astype(np.int64))
+        vocabularies[feature] = make_integer_vocabulary(own.astype(np.int64))
     return vocabularies
 
 
-def _questions(trees: OnnxTrees) -> tuple[Ints, Ints, Floats]:
+def _find_equality_tests(trees: OnnxTrees) -> tuple[Ints, Ints, Floats]:
     """Return the EQ, NEQ and MEMBER nodes, the offsets of their numbers, and the numbers."""
     single = np.flatnonzero((trees.mode == EQ) | (trees.mode == NEQ))
     several = np.flatnonzero(trees.mode == MEMBER)
@@ -577,19 +609,19 @@ def _questions(trees: OnnxTrees) -> tuple[Ints, Ints, Floats]:
     return nodes, np.concatenate([[0], np.cumsum(sizes[nodes])]), values[order]
 
 
-def nodes_of(
+def make_nodes(
     trees: OnnxTrees, dtype: Dtype, vocabularies: list[Vocabulary | None]
-) -> tuple[Nodes, bool]:
+) -> tuple[NodeList, bool]:
     """Convert all modes to ``<=`` and sets; also return whether unseen numbers act as NaN."""
     mode, inner = trees.mode, trees.true >= 0
-    sets, set_start, values = _questions(trees)
+    sets, set_start, values = _find_equality_tests(trees)
     # Branch 0 is "at most", or "in the set": the false branch of the opposite modes.
     is_inverted = (mode == GTE) | (mode == GT) | (mode == NEQ)
     with np.errstate(over="ignore"):
         below = np.nextafter(trees.split, -np.inf)
     limits = np.where((mode == LT) | (mode == GTE), below, trees.split)
     limits[sets] = 0.0
-    threshold = floor_to(limits, dtype)
+    threshold = floor_to_dtype(limits, dtype)
     if np.any(inner & (threshold == -np.inf)):
         raise ModelError(
             f"{SOURCE} has a threshold that only minus infinity is below, which treekit does not "
@@ -601,8 +633,8 @@ def nodes_of(
     for feature in np.unique(owner).tolist():
         vocabulary, own = vocabularies[feature], owner == feature
         if vocabulary is not None:
-            set_codes[own] = vocabulary.positions(values[own].astype(np.int64))
-    nodes = Nodes(
+            set_codes[own] = vocabulary.map_to_levels(values[own].astype(np.int64))
+    nodes = NodeList(
         roots=trees.roots,
         tree=trees.tree,
         left=np.where(is_inverted, trees.false, trees.true),
@@ -614,7 +646,7 @@ def nodes_of(
         weight=np.zeros(len(mode)),
         gain=np.zeros(len(mode)),
         set_node=sets,
-        set_start=set_start,
+        set_offsets=set_start,
         set_codes=set_codes,
     )
     # Unseen numbers are in no set, so they take branch 1.

@@ -63,15 +63,15 @@ __all__ = [
 
 # ---------------------------------------------------------------- registration
 
-_SHARED = {"decision_path": [True, False], "decision_leaf": [True, False]}
-_OPTIONS = {
+_SHARED_OPTIONS = {"decision_path": [True, False], "decision_leaf": [True, False]}
+_TASK_OPTIONS = {
     "classification": {
         "zipmap": [True, False, "columns"],
         "nocl": [True, False],
         "output_class_labels": [False, True],
-        **_SHARED,
+        **_SHARED_OPTIONS,
     },
-    "regression": _SHARED,
+    "regression": _SHARED_OPTIONS,
 }
 
 
@@ -95,7 +95,7 @@ def register_skl2onnx(*estimators: type) -> None:
 
     for estimator in estimators:
         task = getattr(estimator, "_task", None)
-        if task not in _OPTIONS:
+        if task not in _TASK_OPTIONS:
             raise ExportError(
                 f"{estimator.__qualname__} is not an estimator of treekit or a subclass; register "
                 "other classes with skl2onnx.update_registered_converter"
@@ -103,17 +103,17 @@ def register_skl2onnx(*estimators: type) -> None:
         update_registered_converter(
             estimator,
             f"Treekit{estimator.__qualname__}",
-            _set_shapes,
+            _set_output_shapes,
             convert,
-            parser=_parse,
-            options=_OPTIONS[task],
+            parser=_declare_outputs,
+            options=_TASK_OPTIONS[task],
         )
 
 
 def register_when_imported(*estimators: type) -> None:
     """Call `register_skl2onnx` as soon as skl2onnx is imported."""
 
-    def callback() -> None:
+    def register_estimators() -> None:
         try:
             register_skl2onnx(*estimators)
         except Exception as error:  # noqa: BLE001 - must not break the import of skl2onnx
@@ -124,10 +124,10 @@ def register_when_imported(*estimators: type) -> None:
                 stacklevel=2,
             )
 
-    when_imported("skl2onnx", callback)
+    when_imported("skl2onnx", register_estimators)
 
 
-def _parse(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
+def _declare_outputs(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
     """Declare the outputs where a graph or a pipeline ends in the estimator."""
     from skl2onnx._parse import _apply_zipmap, _parse_sklearn_simple_model
     from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType
@@ -148,11 +148,11 @@ def _parse(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> A
         mapped = _apply_zipmap(zipmap, scope, model, FloatTensorType(), outputs[:2])
         return [*mapped, *outputs[2:]]
     if options["output_class_labels"]:
-        return [*outputs, _class_labels(scope, model)]
+        return [*outputs, _declare_class_labels(scope, model)]
     return outputs
 
 
-def _class_labels(scope: Any, model: Any) -> Any:
+def _declare_class_labels(scope: Any, model: Any) -> Any:
     """Declare an output of all class labels, in the order of the probabilities."""
     from skl2onnx.common.utils_classifier import get_label_classes
 
@@ -163,13 +163,13 @@ def _class_labels(scope: Any, model: Any) -> Any:
         )
     operator = scope.declare_local_operator("SklearnClassLabels")
     operator.classes = get_label_classes(scope, model)
-    kind = _label_type(operator.classes)
+    kind = _get_label_type(operator.classes)
     labels = scope.declare_local_variable("class_labels", kind(operator.classes.shape))
     operator.outputs.append(labels)
     return labels
 
 
-def _set_shapes(operator: Any) -> None:
+def _set_output_shapes(operator: Any) -> None:
     """Set types and shapes (N, columns) of the outputs; double outputs remain double."""
     from skl2onnx.common.data_types import (
         DoubleTensorType,
@@ -185,7 +185,7 @@ def _set_shapes(operator: Any) -> None:
     if model._task == "classification":
         classes = model.classes_ if n_outputs > 1 else [model.classes_]
         options = operator.scope_inst.get_options(model, {"nocl": False})
-        kind = Int64TensorType if options["nocl"] else _label_type(*classes)
+        kind = Int64TensorType if options["nocl"] else _get_label_type(*classes)
         operator.outputs[0].set_type(kind([n_rows, n_outputs] if n_outputs > 1 else [n_rows]))
         answer, further = operator.outputs[1], list(operator.outputs)[2:]
         most = max(map(len, classes))
@@ -200,7 +200,7 @@ def _set_shapes(operator: Any) -> None:
         output.set_type((StringTensorType if text else Int64TensorType)([n_rows, n_trees]))
 
 
-def _label_type(*classes: Any) -> Any:
+def _get_label_type(*classes: Any) -> Any:
     """Return skl2onnx's type of labels: integers, or text.
 
     Raises
@@ -213,7 +213,7 @@ def _label_type(*classes: Any) -> Any:
     kinds = set()
     for labels in classes:
         text = labels.dtype.kind in "UTO"
-        if not text and not _are_int64(labels):
+        if not text and not _is_int64_exact(labels):
             raise ExportError(
                 "skl2onnx supports 64-bit integers and text as class labels, but "
                 f"{labels[-1]!r} is neither: use text labels, the option nocl, or treekit.export"
@@ -227,7 +227,7 @@ def _label_type(*classes: Any) -> Any:
     return StringTensorType if "text" in kinds else Int64TensorType
 
 
-def _are_int64(labels: Any) -> bool:
+def _is_int64_exact(labels: Any) -> bool:
     with np.errstate(invalid="ignore"):
         return bool(np.all(labels.astype(np.int64) == labels))
 
@@ -269,7 +269,7 @@ def convert(scope: Any, operator: Any, container: Any) -> None:
     graph = Graph(min(container.target_opset, NEWEST_OPSET), _ML_OPSET, model.schema.dtype)
     names = join_inputs(graph, model.schema, operator.inputs)
     options = container.get_options(estimator, {"decision_path": False, "decision_leaf": False})
-    reached = add_sums(graph, model, tell_leaves=any(options.values()))
+    reached = add_sums(graph, model, need_leaves=any(options.values()))
     outputs = (
         _add_classes(graph, estimator, container)
         if model.schema.task == "classification"
@@ -283,16 +283,16 @@ def convert(scope: Any, operator: Any, container: Any) -> None:
             "skl2onnx does not support: use treekit.export, or set max_depth"
         )
     for name, output in zip(outputs, operator.outputs, strict=True):
-        element = _element_type(output.type)
+        element = _get_element_type(output.type)
         if element == TensorProto.STRING:  # cheaper than Cast, which would copy the strings
-            graph.add("Identity", [name], f"out_{name}")
+            graph.add_operator("Identity", [name], f"out_{name}")
         else:
-            graph.add("Cast", [name], f"out_{name}", to=element)
+            graph.add_operator("Cast", [name], f"out_{name}", to=element)
         names[f"out_{name}"] = output.full_name
-    _move(graph, scope, container, names)
+    _move_nodes(graph, scope, container, names)
 
 
-def _element_type(kind: Any) -> int:
+def _get_element_type(kind: Any) -> int:
     """Return ONNX's number of the element type of a declared output."""
     return int(kind.to_onnx_type().tensor_type.elem_type)
 
@@ -302,8 +302,8 @@ def _add_numbers(graph: Graph, model: Model) -> list[str]:
     add_numbers(graph, model)
     if model.schema.more:
         return ["value"]
-    graph.constant("column", np.array([-1, 1]))
-    return [graph.add("Reshape", ["value", "column"], "value_column")]
+    graph.add_constant("column", np.array([-1, 1]))
+    return [graph.add_operator("Reshape", ["value", "column"], "value_column")]
 
 
 def _add_classes(graph: Graph, estimator: Any, container: Any) -> list[str]:
@@ -316,51 +316,54 @@ def _add_classes(graph: Graph, estimator: Any, container: Any) -> list[str]:
     positions = container.get_options(estimator, {"nocl": False})["nocl"]
     labels = []
     for end, own in zip(ends, classes, strict=True):
-        name = next(f"{one}{end}" for one in ("class", "label") if graph.has(f"{one}{end}"))
+        name = next(f"{one}{end}" for one in ("class", "label") if graph.has_output(f"{one}{end}"))
         if not positions:
-            graph.constant(f"said{end}", _plain_labels(own))
-            name = graph.add("Gather", [f"said{end}", name], f"saying{end}", axis=0)
+            graph.add_constant(f"said{end}", _to_onnx_labels(own))
+            name = graph.add_operator("Gather", [f"said{end}", name], f"saying{end}", axis=0)
         labels.append(name)
     if len(ends) == 1:
         return [labels[0], "probabilities"]
-    return [_side_by_side(graph, labels), _planes(graph, [len(own) for own in classes])]
+    return [
+        _concatenate_labels(graph, labels),
+        _stack_probabilities(graph, [len(own) for own in classes]),
+    ]
 
 
-def _plain_labels(classes: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _to_onnx_labels(classes: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Convert labels (classes,) to int64, or to an object array of text."""
     if classes.dtype.kind in "UTO":
         return np.array([str(label) for label in classes], dtype=object)
     return classes.astype(np.int64)
 
 
-def _side_by_side(graph: Graph, labels: list[str]) -> str:
+def _concatenate_labels(graph: Graph, labels: list[str]) -> str:
     """Concatenate the labels (N,) of each output to (N, outputs)."""
-    graph.constant("upright", np.array([-1, 1]))
-    columns = [graph.add("Reshape", [one, "upright"], f"{one}_column") for one in labels]
-    return graph.add("Concat", columns, "labels_of_outputs", axis=1)
+    graph.add_constant("upright", np.array([-1, 1]))
+    columns = [graph.add_operator("Reshape", [one, "upright"], f"{one}_column") for one in labels]
+    return graph.add_operator("Concat", columns, "labels_of_outputs", axis=1)
 
 
-def _planes(graph: Graph, sizes: list[int]) -> str:
+def _stack_probabilities(graph: Graph, sizes: list[int]) -> str:
     """Stack ``probabilities_0``, ... to (outputs, N, most classes), padded with 0."""
-    graph.constant("plane", np.array([0]))
+    graph.add_constant("plane", np.array([0]))
     planes = []
     for k, size in enumerate(sizes):
         plane = f"probabilities_{k}"
         if size < max(sizes):
-            graph.constant(f"filling_{k}", np.array([0, 0, 0, max(sizes) - size]))
-            plane = graph.add("Pad", [plane, f"filling_{k}"], f"filled_{k}")
-        planes.append(graph.add("Unsqueeze", [plane, "plane"], f"plane_{k}"))
-    return graph.add("Concat", planes, "planes", axis=0)
+            graph.add_constant(f"filling_{k}", np.array([0, 0, 0, max(sizes) - size]))
+            plane = graph.add_operator("Pad", [plane, f"filling_{k}"], f"filled_{k}")
+        planes.append(graph.add_operator("Unsqueeze", [plane, "plane"], f"plane_{k}"))
+    return graph.add_operator("Concat", planes, "planes", axis=0)
 
 
-def _move(graph: Graph, scope: Any, container: Any, names: dict[str, str]) -> None:
+def _move_nodes(graph: Graph, scope: Any, container: Any, names: dict[str, str]) -> None:
     """Move nodes and constants to the container; `names` maps names that exist there."""
     from onnx import NodeProto, TensorProto, defs
 
-    nodes = _needed(graph, set(names))
+    nodes = _select_needed_nodes(graph, set(names))
     used = {name for node in nodes for name in node.input}
 
-    def renamed(name: str) -> str:
+    def get_new_name(name: str) -> str:
         if name not in names:
             names[name] = scope.get_unique_variable_name(f"treekit_{name}")
         return names[name]
@@ -369,7 +372,7 @@ def _move(graph: Graph, scope: Any, container: Any, names: dict[str, str]) -> No
         if constant.name in used:
             moved = TensorProto()
             moved.CopyFrom(constant)
-            moved.name = renamed(constant.name)
+            moved.name = get_new_name(constant.name)
             container.initializers.append(moved)
     for node in nodes:
         container.check_white_black_list(node.op_type)
@@ -378,15 +381,15 @@ def _move(graph: Graph, scope: Any, container: Any, names: dict[str, str]) -> No
         moved_node.name = scope.get_unique_operator_name(f"treekit_{node.op_type}")
         if node.name:  # shown by onnxruntime if it rejects a row
             moved_node.name += f": {node.name}"
-        moved_node.input[:] = [renamed(name) for name in node.input]
-        moved_node.output[:] = [renamed(name) for name in node.output]
+        moved_node.input[:] = [get_new_name(name) for name in node.input]
+        moved_node.output[:] = [get_new_name(name) for name in node.output]
         container.nodes.append(moved_node)
         highest = _ML_OPSET if node.domain == ML_DOMAIN else graph.opset
         version = defs.get_schema(node.op_type, highest, node.domain).since_version
         container.node_domain_version_pair_sets.add((node.domain, version))
 
 
-def _needed(graph: Graph, outputs: set[str]) -> list[Any]:
+def _select_needed_nodes(graph: Graph, outputs: set[str]) -> list[Any]:
     """Return the nodes that `outputs` depend on, in order."""
     needed, nodes = set(outputs), []
     for node in reversed(graph.nodes):
@@ -406,7 +409,7 @@ def _needed(graph: Graph, outputs: set[str]) -> list[Any]:
 # values become NaN and unknown categories -1; the graph applies the model's policies.
 
 
-class _Piece(NamedTuple):
+class _InputTensor(NamedTuple):
     """A tensor (N, width): its element type, and the position of its first column."""
 
     name: str
@@ -436,16 +439,16 @@ def join_inputs(graph: Graph, schema: Schema, inputs: Sequence[Any]) -> dict[str
         If the number of columns differs from the schema's, or a type does not fit
         the column.
     """
-    pieces = _pieces(schema, inputs)
-    parts = [part for piece in pieces for part in _parts(graph, schema, piece)]
+    pieces = _list_input_tensors(schema, inputs)
+    parts = [part for piece in pieces for part in _convert_tensor(graph, schema, piece)]
     if len(parts) == 1:
-        graph.add("Identity", parts, "X")
+        graph.add_operator("Identity", parts, "X")
     else:
-        graph.add("Concat", parts, "X", axis=1)
+        graph.add_operator("Concat", parts, "X", axis=1)
     return {f"input_{k}": variable.full_name for k, variable in enumerate(inputs)}
 
 
-def _pieces(schema: Schema, inputs: Sequence[Any]) -> list[_Piece]:
+def _list_input_tensors(schema: Schema, inputs: Sequence[Any]) -> list[_InputTensor]:
     pieces, first = [], 0
     for k, variable in enumerate(inputs):
         shape = getattr(variable.type, "shape", None) or [None, None]
@@ -453,7 +456,7 @@ def _pieces(schema: Schema, inputs: Sequence[Any]) -> list[_Piece]:
         if not isinstance(width, int):  # unknown width: a single input has all columns
             width = schema.n_features if len(inputs) == 1 else 1
         element = int(variable.type.to_onnx_type().tensor_type.elem_type)
-        pieces.append(_Piece(f"input_{k}", element, first, width))
+        pieces.append(_InputTensor(f"input_{k}", element, first, width))
         first += width
     if first != schema.n_features:
         raise ExportError(
@@ -463,33 +466,35 @@ def _pieces(schema: Schema, inputs: Sequence[Any]) -> list[_Piece]:
     return pieces
 
 
-def _parts(graph: Graph, schema: Schema, piece: _Piece) -> list[str]:
+def _convert_tensor(graph: Graph, schema: Schema, piece: _InputTensor) -> list[str]:
     """Convert runs of numeric columns, and each nominal one, to the model's input type."""
     columns = schema.columns[piece.first : piece.first + piece.width]
     if not any(column.kind == "nominal" for column in columns):
-        return [_numbers(graph, schema, piece, piece.name, columns[0])]
+        return [_round_numbers(graph, schema, piece, piece.name, columns[0])]
     parts, start = [], 0
     for at in range(1, len(columns) + 1):
         run = columns[start:at]
         if at < len(columns) and run[0].kind == columns[at].kind == "numeric":
             continue
-        cells = _columns(graph, piece, start, at)
-        own = _numbers if run[0].kind == "numeric" else _codes
+        cells = _gather_columns(graph, piece, start, at)
+        own = _round_numbers if run[0].kind == "numeric" else _encode_categories
         parts.append(own(graph, schema, piece, cells, run[0]))
         start = at
     return parts
 
 
-def _columns(graph: Graph, piece: _Piece, start: int, end: int) -> str:
+def _gather_columns(graph: Graph, piece: _InputTensor, start: int, end: int) -> str:
     """Select the columns `start` to `end` of a tensor."""
     if end - start == piece.width:
         return piece.name
     name = f"columns_{piece.first + start}"
-    graph.constant(f"{name}_at", np.arange(start, end))
-    return graph.add("Gather", [piece.name, f"{name}_at"], name, axis=1)
+    graph.add_constant(f"{name}_at", np.arange(start, end))
+    return graph.add_operator("Gather", [piece.name, f"{name}_at"], name, axis=1)
 
 
-def _numbers(graph: Graph, schema: Schema, piece: _Piece, cells: str, column: Column) -> str:
+def _round_numbers(
+    graph: Graph, schema: Schema, piece: _InputTensor, cells: str, column: Column
+) -> str:
     """Round numeric cells to the model's input type."""
     from onnx import TensorProto
 
@@ -502,31 +507,33 @@ def _numbers(graph: Graph, schema: Schema, piece: _Piece, cells: str, column: Co
     if piece.element == wanted:
         return cells
     if piece.element not in (TensorProto.FLOAT, TensorProto.DOUBLE):
-        cells = graph.add("Cast", [cells], f"{cells}_double", to=TensorProto.DOUBLE)
+        cells = graph.add_operator("Cast", [cells], f"{cells}_double", to=TensorProto.DOUBLE)
         if wanted == TensorProto.DOUBLE:
             return cells
-    return graph.add("Cast", [cells], f"{cells}_rounded", to=wanted)
+    return graph.add_operator("Cast", [cells], f"{cells}_rounded", to=wanted)
 
 
-def _codes(graph: Graph, schema: Schema, piece: _Piece, cells: str, column: Column) -> str:
+def _encode_categories(
+    graph: Graph, schema: Schema, piece: _InputTensor, cells: str, column: Column
+) -> str:
     """Convert cells of a nominal column to codes of the model's input type."""
     from onnx import TensorProto
 
     name = f"code_of_{cells}"
     if piece.element == TensorProto.STRING:
-        codes = _codes_of_text(graph, schema, cells, column, name)
+        codes = _encode_text(graph, schema, cells, column, name)
     else:
-        codes = _codes_of_numbers(graph, piece, cells, column, name)
+        codes = _encode_numbers(graph, piece, cells, column, name)
     if schema.dtype == "float32":
         return codes
-    return graph.add("Cast", [codes], f"{name}_double", to=TensorProto.DOUBLE)
+    return graph.add_operator("Cast", [codes], f"{name}_double", to=TensorProto.DOUBLE)
 
 
-def _codes_of_text(graph: Graph, schema: Schema, cells: str, column: Column, name: str) -> str:
+def _encode_text(graph: Graph, schema: Schema, cells: str, column: Column, name: str) -> str:
     """Map categories to their codes, marks of missing values to NaN, other text to -1."""
     marks = [mark for mark in schema.missing_marks if mark not in column.levels]
     codes = np.append(np.arange(len(column.levels)), np.full(len(marks), np.nan))
-    return graph.add(
+    return graph.add_operator(
         "LabelEncoder",
         [cells],
         name,
@@ -537,20 +544,22 @@ def _codes_of_text(graph: Graph, schema: Schema, cells: str, column: Column, nam
     )
 
 
-def _codes_of_numbers(graph: Graph, piece: _Piece, cells: str, column: Column, name: str) -> str:
+def _encode_numbers(
+    graph: Graph, piece: _InputTensor, cells: str, column: Column, name: str
+) -> str:
     """Map numeric categories to their codes, NaN to NaN, other numbers to -1."""
     from onnx import TensorProto
 
-    levels = _level_numbers(column, truth=piece.element == TensorProto.BOOL)
+    levels = _map_level_numbers(column, truth=piece.element == TensorProto.BOOL)
     if piece.element != TensorProto.DOUBLE:
-        cells = graph.add("Cast", [cells], f"{name}_cells", to=TensorProto.DOUBLE)
-    graph.constant(f"{name}_levels", np.array(list(levels) or [np.nan]))
-    graph.constant(f"{name}_zero", np.array(0.0, dtype=np.float32))
-    graph.constant(f"{name}_no_level", np.array(-1.0, dtype=np.float32))
-    graph.constant(f"{name}_missing", np.array(np.nan, dtype=np.float32))
-    graph.add("Cast", [cells], f"{name}_short", to=TensorProto.FLOAT)
-    graph.add("Add", [f"{name}_short", f"{name}_zero"], f"{name}_unsigned")  # -0.0 is 0
-    graph.add(
+        cells = graph.add_operator("Cast", [cells], f"{name}_cells", to=TensorProto.DOUBLE)
+    graph.add_constant(f"{name}_levels", np.array(list(levels) or [np.nan]))
+    graph.add_constant(f"{name}_zero", np.array(0.0, dtype=np.float32))
+    graph.add_constant(f"{name}_no_level", np.array(-1.0, dtype=np.float32))
+    graph.add_constant(f"{name}_missing", np.array(np.nan, dtype=np.float32))
+    graph.add_operator("Cast", [cells], f"{name}_short", to=TensorProto.FLOAT)
+    graph.add_operator("Add", [f"{name}_short", f"{name}_zero"], f"{name}_unsigned")  # -0.0 is 0
+    graph.add_operator(
         "LabelEncoder",
         [f"{name}_unsigned"],
         f"{name}_place",
@@ -559,19 +568,21 @@ def _codes_of_numbers(graph: Graph, piece: _Piece, cells: str, column: Column, n
         values_floats=[float(place) for place in range(len(levels))] or [0.0],
         default_float=0.0,
     )
-    graph.add("Cast", [f"{name}_place"], f"{name}_at", to=TensorProto.INT64)
-    graph.constant(f"{name}_codes", np.array(list(levels.values()) or [-1], dtype=np.float32))
-    graph.add("Gather", [f"{name}_levels", f"{name}_at"], f"{name}_level", axis=0)
-    graph.add("Gather", [f"{name}_codes", f"{name}_at"], f"{name}_code", axis=0)
-    graph.add("Equal", [f"{name}_level", cells], f"{name}_is_level")
-    graph.add("Equal", [cells, cells], f"{name}_known")
-    graph.add(
+    graph.add_operator("Cast", [f"{name}_place"], f"{name}_at", to=TensorProto.INT64)
+    graph.add_constant(f"{name}_codes", np.array(list(levels.values()) or [-1], dtype=np.float32))
+    graph.add_operator("Gather", [f"{name}_levels", f"{name}_at"], f"{name}_level", axis=0)
+    graph.add_operator("Gather", [f"{name}_codes", f"{name}_at"], f"{name}_code", axis=0)
+    graph.add_operator("Equal", [f"{name}_level", cells], f"{name}_is_level")
+    graph.add_operator("Equal", [cells, cells], f"{name}_known")
+    graph.add_operator(
         "Where", [f"{name}_known", f"{name}_no_level", f"{name}_missing"], f"{name}_otherwise"
     )
-    return graph.add("Where", [f"{name}_is_level", f"{name}_code", f"{name}_otherwise"], name)
+    return graph.add_operator(
+        "Where", [f"{name}_is_level", f"{name}_code", f"{name}_otherwise"], name
+    )
 
 
-def _level_numbers(column: Column, *, truth: bool) -> dict[float, int]:
+def _map_level_numbers(column: Column, *, truth: bool) -> dict[float, int]:
     """Map the numbers that represent a category to its code; bools, if `truth`, are 0 and 1."""
     numbers: dict[float, int] = {}
     for level, code in LevelIndex(column.levels).codes.items():
@@ -614,46 +625,46 @@ def when_imported(name: str, callback: Callable[[], None]) -> None:
         importlib.import_module(name)  # waits for a running import in another thread
         callback()
     else:
-        sys.meta_path.insert(0, _Waiting(name, callback))
+        sys.meta_path.insert(0, _ImportHook(name, callback))
 
 
-class _Waiting(MetaPathFinder):
+class _ImportHook(MetaPathFinder):
     """Finder that runs a callback after the import of one module."""
 
     def __init__(self, name: str, callback: Callable[[], None]) -> None:
         self.name = name
         self.callback = callback
-        self._asking = threading.local()
+        self._searching = threading.local()
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Return the spec of the other finders, with a loader that runs the callback."""
         del path, target
-        if fullname != self.name or getattr(self._asking, "now", False):
+        if fullname != self.name or getattr(self._searching, "now", False):
             return None
-        self._asking.now = True  # the search below calls this method again
+        self._searching.now = True  # the search below calls this method again
         try:
             spec = find_spec(fullname)
         finally:
-            self._asking.now = False
+            self._searching.now = False
         if spec is not None and spec.loader is not None:
-            spec.loader = _CallingBack(spec.loader, self)
+            spec.loader = _CallbackLoader(spec.loader, self)
         return spec
 
-    def done(self) -> None:
+    def run_callback(self) -> None:
         """Remove the finder and run the callback."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
             self.callback()
 
 
-class _CallingBack(Loader):
+class _CallbackLoader(Loader):
     """Loader that delegates to another loader and then runs the callback."""
 
-    def __init__(self, loader: Loader, waiting: _Waiting) -> None:
+    def __init__(self, loader: Loader, waiting: _ImportHook) -> None:
         self._loader = loader
-        self._waiting = waiting
+        self._hook = waiting
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)
@@ -664,4 +675,4 @@ class _CallingBack(Loader):
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader
         self._loader.exec_module(module)
-        self._waiting.done()
+        self._hook.run_callback()

@@ -54,29 +54,29 @@ import numpy.typing as npt
 from treekit._version import __version__
 from treekit.data.schema import Column, Dtype, Output, Schema, python_label
 from treekit.errors import ModelError
-from treekit.interop.boosting import Boosted, Outcome, read_boosted
+from treekit.interop.boosting import BoostedTrees, Outcome, make_boosted_model
 from treekit.interop.tree_assembly import (
     MAX_COLUMNS,
-    Nodes,
+    NodeList,
     Vocabulary,
-    checked_names,
-    checked_width,
-    columns_of,
-    named_vocabulary,
+    check_names,
+    check_width,
+    make_columns,
+    make_named_vocabulary,
 )
-from treekit.model.fixed_point import floor_to
+from treekit.model.fixed_point import floor_to_dtype
 from treekit.model.model import Model, make_model
-from treekit.model.tree import Split, Tree, ranges
+from treekit.model.tree import Split, Tree, take_slices
 
 __all__ = [
-    "KINDS",
-    "ROOMS",
+    "CLASS_NAMES",
+    "MODULE_PREFIXES",
+    "convert_tree",
     "read_estimator",
     "read_gradient_boosting",
     "read_histogram_boosting",
     "read_sklearn",
     "recognises_sklearn",
-    "tree_of",
 ]
 
 
@@ -90,14 +90,14 @@ _FORESTS = (
     *("RandomForestClassifier", "RandomForestRegressor"),
     *("ExtraTreesClassifier", "ExtraTreesRegressor"),
 )
-_BAGS = ("BaggingClassifier", "BaggingRegressor")
+_BAGGING = ("BaggingClassifier", "BaggingRegressor")
 _BOOSTED = ("GradientBoostingClassifier", "GradientBoostingRegressor")
 _HISTOGRAMS = ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor")
 
-KINDS = (*_TREES, *_FORESTS, *_BAGS, *_BOOSTED, *_HISTOGRAMS)
+CLASS_NAMES = (*_TREES, *_FORESTS, *_BAGGING, *_BOOSTED, *_HISTOGRAMS)
 """Supported classes of scikit-learn."""
 
-ROOMS = ("sklearn.tree.", "sklearn.ensemble.")
+MODULE_PREFIXES = ("sklearn.tree.", "sklearn.ensemble.")
 """Prefixes of their modules."""
 
 
@@ -107,13 +107,13 @@ def recognises_sklearn(source: Any) -> bool:
     Does not import scikit-learn, which is already imported if `source` is one of its
     objects.
     """
-    return _kind(source) is not None
+    return _find_class_name(source) is not None
 
 
-def _kind(source: Any) -> str | None:
+def _find_class_name(source: Any) -> str | None:
     # Not isinstance: treekit's trees are registered as virtual subclasses.
     for kind in type(source).__mro__:
-        if kind.__module__.startswith(ROOMS) and kind.__name__ in KINDS:
+        if kind.__module__.startswith(MODULE_PREFIXES) and kind.__name__ in CLASS_NAMES:
             return kind.__name__
     return None
 
@@ -140,7 +140,7 @@ def read_sklearn(source: Any, *, dtype: str = "auto", answer: str = "predictions
     ModelError
         If the estimator is not fitted, or has an invalid tree.
     """
-    kind = _kind(source)
+    kind = _find_class_name(source)
     if kind is None:
         raise ModelError(
             f"expected a tree or forest of scikit-learn, got {type(source).__qualname__}"
@@ -170,7 +170,7 @@ def read_estimator(
     needed = next((what for kinds, what in fitted.items() if kind in kinds), "estimators_")
     if not hasattr(source, needed):
         raise ModelError(f"the {name} is not fitted: call fit first")
-    settings = _settings(source)
+    settings = _collect_parameters(source)
     provenance = {"importer": "scikit-learn", "estimator": name, "scikit-learn": version}
     if kind in _HISTOGRAMS:
         input_type: Dtype = "float32" if dtype == "float32" else "float64"
@@ -181,21 +181,21 @@ def read_estimator(
         return read_gradient_boosting(source, name, answer, settings, provenance)
     if answer == "margins":
         raise ModelError(f"the {name} has no margins: omit answer='margins'")
-    schema = _schema(source, name)
+    schema = _make_schema(source, name)
     return make_model(
         schema,
-        _members(source, kind, name, schema),
+        _convert_trees(source, kind, name, schema),
         settings=settings,
         provenance={"treekit": __version__, **provenance},
     )
 
 
-def _members(source: Any, kind: str, name: str, schema: Schema) -> list[Tree]:
+def _convert_trees(source: Any, kind: str, name: str, schema: Schema) -> list[Tree]:
     """Convert the trees of a tree, forest or bagging estimator."""
     if kind in _TREES:
-        return [tree_of(source.tree_, schema)]
+        return [convert_tree(source.tree_, schema)]
     if kind in _FORESTS:
-        return [tree_of(member.tree_, schema) for member in source.estimators_]
+        return [convert_tree(member.tree_, schema) for member in source.estimators_]
     trees = []
     for member, features in zip(source.estimators_, source.estimators_features_, strict=True):
         if not hasattr(member, "tree_") or getattr(member, "n_outputs_", 1) != 1:
@@ -206,8 +206,8 @@ def _members(source: Any, kind: str, name: str, schema: Schema) -> list[Tree]:
         classes = getattr(member, "classes_", None)
         if (classes is not None) != bool(schema.classes):
             raise ModelError(f"the {name} bags trees of another task")
-        own = schema if classes is None else _of_classes(schema, classes, name)
-        tree = tree_of(member.tree_, own)
+        own = schema if classes is None else _restrict_classes(schema, classes, name)
+        tree = convert_tree(member.tree_, own)
         columns = np.asarray(features, dtype=np.int64)
         if np.any(tree.feature >= len(columns)):
             raise ModelError(f"the {name} is damaged: a tree uses a column that it does not have")
@@ -220,7 +220,7 @@ def _members(source: Any, kind: str, name: str, schema: Schema) -> list[Tree]:
     return trees
 
 
-def _of_classes(schema: Schema, classes: Any, name: str) -> Schema:
+def _restrict_classes(schema: Schema, classes: Any, name: str) -> Schema:
     """Return the schema of a bagged tree, whose classes are positions in the bag's classes."""
     positions = np.asarray(classes)
     if not np.all(np.isin(positions, np.arange(len(schema.classes)))):
@@ -229,14 +229,12 @@ def _of_classes(schema: Schema, classes: Any, name: str) -> Schema:
     return Schema(columns=schema.columns, classes=labels)
 
 
-def _schema(source: Any, name: str) -> Schema:
+def _make_schema(source: Any, name: str) -> Schema:
     """Make the schema of a tree, forest or bagging estimator."""
     source_name = f"the {name}"
     names = getattr(source, "feature_names_in_", None)
     names = None if names is None else [str(name) for name in names]
-    names = checked_names(
-        names, checked_width(int(source.n_features_in_), source_name), source_name
-    )
+    names = check_names(names, check_width(int(source.n_features_in_), source_name), source_name)
     columns = tuple(Column(name) for name in names)
     n_outputs = int(getattr(source, "n_outputs_", 1))
     if not 1 <= n_outputs <= MAX_COLUMNS:
@@ -251,7 +249,7 @@ def _schema(source: Any, name: str) -> Schema:
     return Schema(columns=columns, target=targets[0], classes=labels[0], more=more)
 
 
-def _settings(source: Any) -> dict[str, Any]:
+def _collect_parameters(source: Any) -> dict[str, Any]:
     """Return the estimator's parameters as plain values, or as their `repr`."""
     plain = (bool, int, float, str, type(None))
     return {
@@ -262,23 +260,23 @@ def _settings(source: Any) -> dict[str, Any]:
 
 # ---------------------------------------------------------------- trees
 
-_WHOLE = 2.0**-50
+_INTEGER_TOLERANCE = 2.0**-50
 """Class weights this close to an integer, relative to the node's weight, are rounded."""
 
 
-def tree_of(tree: Any, schema: Schema) -> Tree:
+def convert_tree(tree: Any, schema: Schema) -> Tree:
     """Convert a ``sklearn.tree._tree.Tree``: renumber nodes, and floor thresholds to float32."""
     n = tree.node_count
     left, right = tree.children_left, tree.children_right
     inner = np.flatnonzero(left >= 0)
-    _check(tree, inner, schema)
-    order, first_child = _adjacent_siblings(left, right, inner)
-    kind, threshold, missing, exchanged = _splits(tree, inner)
+    _check_tree(tree, inner, schema)
+    order, first_child = _renumber_nodes(left, right, inner)
+    kind, threshold, missing, exchanged = _convert_splits(tree, inner)
     # Swap the sides of splits on missing values whose missing branch is the right one.
     swapped = inner[exchanged]
     pairs = first_child[swapped]
     order[pairs], order[pairs + 1] = right[swapped], left[swapped]
-    value = _values(tree, schema)
+    value = _compute_values(tree, schema)
     return Tree(
         kind=kind[order],
         feature=np.where(left >= 0, tree.feature, -1)[order],
@@ -286,15 +284,15 @@ def tree_of(tree: Any, schema: Schema) -> Tree:
         first_child=first_child[order].astype(np.int32),
         n_children=np.where(left >= 0, 2, 0)[order],
         missing=missing[order],
-        level_start=np.zeros(n + 1, dtype=np.int64),
+        level_offsets=np.zeros(n + 1, dtype=np.int64),
         level_branch=np.zeros(0, dtype=np.int32),
         value=value[order],
         weight=tree.weighted_n_node_samples[order],
-        gain=_gains(tree, inner)[order],
+        gain=_compute_gains(tree, inner)[order],
     )
 
 
-def _check(tree: Any, inner: npt.NDArray[np.int64], schema: Schema) -> None:
+def _check_tree(tree: Any, inner: npt.NDArray[np.int64], schema: Schema) -> None:
     """Check that the numbers are valid, before they are used."""
     weight, split_features = tree.weighted_n_node_samples, tree.feature[inner]
     if np.any((split_features < 0) | (split_features >= schema.n_features)):
@@ -308,7 +306,7 @@ def _check(tree: Any, inner: npt.NDArray[np.int64], schema: Schema) -> None:
         )
 
 
-def _adjacent_siblings(
+def _renumber_nodes(
     left: npt.NDArray[np.int64], right: npt.NDArray[np.int64], inner: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Renumber nodes such that siblings are adjacent and follow their parent.
@@ -335,7 +333,7 @@ def _adjacent_siblings(
     return order, first_child
 
 
-def _splits(
+def _convert_splits(
     tree: Any, inner: npt.NDArray[np.int64]
 ) -> tuple[
     npt.NDArray[np.uint8], npt.NDArray[np.float64], npt.NDArray[np.int32], npt.NDArray[np.bool_]
@@ -353,7 +351,7 @@ def _splits(
     exchanged : (inner,) bool
         MISSING nodes whose missing values go right in scikit-learn.
     """
-    at = floor_to(tree.threshold[inner], "float32")
+    at = floor_to_dtype(tree.threshold[inner], "float32")
     missing_left = tree.missing_go_to_left[inner].astype(np.bool_)
     asks_missing = ~np.isfinite(at)
     if np.any(np.isnan(at)) or np.any(asks_missing & (missing_left == (at > 0))):
@@ -369,7 +367,7 @@ def _splits(
     return kind, threshold, missing, asks_missing & ~missing_left
 
 
-def _values(tree: Any, schema: Schema) -> npt.NDArray[np.float64]:
+def _compute_values(tree: Any, schema: Schema) -> npt.NDArray[np.float64]:
     """Return class weights or means (n, values) of each output, by old number.
 
     scikit-learn stores the share of each class.  The product with the node's weight is
@@ -384,18 +382,18 @@ def _values(tree: Any, schema: Schema) -> npt.NDArray[np.float64]:
     with np.errstate(over="ignore", invalid="ignore"):  # infinities are rejected later
         weights = value * node_weight
         whole = np.rint(weights)
-        close = np.abs(weights - whole) <= _WHOLE * node_weight
+        close = np.abs(weights - whole) <= _INTEGER_TOLERANCE * node_weight
     result: npt.NDArray[np.float64] = np.where(close, whole, weights)
     return result
 
 
-def _gains(tree: Any, inner: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def _compute_gains(tree: Any, inner: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """Return the impurity decrease of each split (n,), by old number; 0 in leaves."""
     with np.errstate(all="ignore"):
-        return _decreases(tree, inner)
+        return _compute_decreases(tree, inner)
 
 
-def _decreases(tree: Any, inner: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def _compute_decreases(tree: Any, inner: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     mass = tree.weighted_n_node_samples * tree.impurity
     left, right = tree.children_left[inner], tree.children_right[inner]
     gain = np.zeros(tree.node_count)
@@ -420,19 +418,21 @@ def read_gradient_boosting(
     stages = np.asarray(source.estimators_, dtype=object)
     if stages.ndim != 2 or stages.size == 0:
         raise ModelError(f"{source_name} is damaged: its stages are not a 2-d array of trees")
-    outcome = _outcome(source, source_name, stages.shape[1])
-    names = checked_names(
-        _names(source), checked_width(int(source.n_features_in_), source_name), source_name
+    outcome = _make_outcome(source, source_name, stages.shape[1])
+    names = check_names(
+        _get_feature_names(source),
+        check_width(int(source.n_features_in_), source_name),
+        source_name,
     )
     trees = [member.tree_ for member in stages.ravel()]
-    return read_boosted(
-        Boosted(
+    return make_boosted_model(
+        BoostedTrees(
             source=source_name,
-            columns=columns_of(names, [None] * len(names)),
+            columns=make_columns(names, [None] * len(names)),
             dtype="float32",
-            nodes=_plain_nodes(trees, float(source.learning_rate)),
-            group=np.arange(len(trees)) % stages.shape[1],
-            base=_start(source, outcome, source_name, stages.shape[1]),
+            nodes=_make_gradient_nodes(trees, float(source.learning_rate)),
+            margin_of_tree=np.arange(len(trees)) % stages.shape[1],
+            initial_margins=_compute_initial_margins(source, outcome, source_name, stages.shape[1]),
             outcome=outcome,
         ),
         answer=answer,
@@ -441,28 +441,32 @@ def read_gradient_boosting(
     )
 
 
-def _names(source: Any) -> list[str] | None:
+def _get_feature_names(source: Any) -> list[str] | None:
     """Return the feature names as text, if any."""
     names = getattr(source, "feature_names_in_", None)
     return None if names is None else [str(name) for name in names]
 
 
-def _outcome(source: Any, said: str, n_margins: int) -> Outcome:
+def _make_outcome(source: Any, source_name: str, n_margins: int) -> Outcome:
     """Return the conversion of margins to predictions by the loss."""
     if not hasattr(source, "classes_"):
         return Outcome("exp" if source.loss in _LOG_LINKS else "identity")
     labels = tuple(python_label(label) for label in source.classes_)
     if n_margins != (1 if len(labels) == 2 else len(labels)):
-        raise ModelError(f"{said} is damaged: {len(labels)} classes, but {n_margins} margins")
+        raise ModelError(
+            f"{source_name} is damaged: {len(labels)} classes, but {n_margins} margins"
+        )
     if source.loss not in ("log_loss", "exponential"):
-        raise ModelError(f"{said} has the unknown loss {source.loss!r:.40}")
+        raise ModelError(f"{source_name} has the unknown loss {source.loss!r:.40}")
     if len(labels) > 2:
         return Outcome("softmax", labels)
     # The exponential loss fits half the log odds (Friedman, Hastie and Tibshirani 2000).
     return Outcome("sigmoid", labels, scale=2.0 if source.loss == "exponential" else 1.0)
 
 
-def _start(source: Any, outcome: Outcome, said: str, n_margins: int) -> Floats:
+def _compute_initial_margins(
+    source: Any, outcome: Outcome, source_name: str, n_margins: int
+) -> Floats:
     """Return the initial raw prediction (margins,) float64."""
     if isinstance(source.init, str) and source.init == "zero":
         return np.zeros(n_margins)
@@ -472,7 +476,7 @@ def _start(source: Any, outcome: Outcome, said: str, n_margins: int) -> Floats:
         return np.asarray(first.constant_, dtype=np.float64).reshape(-1)[:1]
     if name != "DummyClassifier" or first.strategy != "prior" or not outcome.labels:
         raise ModelError(
-            f"{said} has a {name} as init, whose predictions depend on the row; train it "
+            f"{source_name} has a {name} as init, whose predictions depend on the row; train it "
             "without init, or with init='zero'"
         )
     least = float(np.finfo(np.float64).eps)
@@ -485,29 +489,31 @@ def _start(source: Any, outcome: Outcome, said: str, n_margins: int) -> Floats:
     return np.asarray([logit(share[1]) / outcome.scale])
 
 
-def _plain_nodes(trees: list[Any], rate: float) -> Nodes:
+def _make_gradient_nodes(trees: list[Any], rate: float) -> NodeList:
     """Make nodes of ``sklearn.tree._tree.Tree``s, with leaves times the learning rate."""
     sizes = np.array([len(tree.children_left) for tree in trees], dtype=np.int64)
     first = np.cumsum(sizes) - sizes
     of_tree = np.repeat(np.arange(len(trees)), sizes)
 
-    def joined(name: str) -> npt.NDArray[Any]:
+    def concatenate_field(name: str) -> npt.NDArray[Any]:
         return np.concatenate([np.asarray(getattr(tree, name)) for tree in trees])
 
-    left, right = (joined(f"children_{side}").astype(np.int64) for side in ("left", "right"))
+    left, right = (
+        concatenate_field(f"children_{side}").astype(np.int64) for side in ("left", "right")
+    )
     inner = left >= 0
     shift = first[of_tree]
     value = np.concatenate([np.asarray(tree.value, dtype=np.float64)[:, 0, 0] for tree in trees])
-    return Nodes(
+    return NodeList(
         roots=first,
         tree=of_tree,
         left=np.where(inner, left + shift, -1),
         right=np.where(inner, right + shift, -1),
-        feature=joined("feature").astype(np.int64),
-        threshold=floor_to(joined("threshold"), "float32"),
-        missing_left=joined("missing_go_to_left") != 0,
+        feature=concatenate_field("feature").astype(np.int64),
+        threshold=floor_to_dtype(concatenate_field("threshold"), "float32"),
+        missing_left=concatenate_field("missing_go_to_left") != 0,
         value=(rate * value)[:, None],
-        weight=joined("weighted_n_node_samples").astype(np.float64),
+        weight=concatenate_field("weighted_n_node_samples").astype(np.float64),
         gain=np.zeros(len(left)),
     )
 
@@ -526,22 +532,22 @@ def read_histogram_boosting(
     n_margins = len(rounds[0]) if rounds else 1
     if not rounds or not n_margins or any(len(stage) != n_margins for stage in rounds):
         raise ModelError(f"{source_name} is damaged: its rounds have different numbers of trees")
-    n_features = checked_width(int(source.n_features_in_), source_name)
-    names = checked_names(_names(source), n_features, source_name)
-    order, vocabularies = _categories(source, n_features, source_name)
-    outcome = _outcome(source, source_name, n_margins)
+    n_features = check_width(int(source.n_features_in_), source_name)
+    names = check_names(_get_feature_names(source), n_features, source_name)
+    order, vocabularies = _collect_vocabularies(source, n_features, source_name)
+    outcome = _make_outcome(source, source_name, n_margins)
     base = np.asarray(source._baseline_prediction, dtype=np.float64).reshape(-1)
     if len(base) != n_margins:
         raise ModelError(f"{source_name} is damaged: {len(base)} baselines for {n_margins} margins")
     predictors = [predictor for stage in rounds for predictor in stage]
-    return read_boosted(
-        Boosted(
+    return make_boosted_model(
+        BoostedTrees(
             source=source_name,
-            columns=columns_of(names, vocabularies),
+            columns=make_columns(names, vocabularies),
             dtype=dtype,
-            nodes=_histogram_nodes(predictors, order, vocabularies, dtype, source_name),
-            group=np.arange(len(predictors)) % n_margins,
-            base=base,
+            nodes=_make_histogram_nodes(predictors, order, vocabularies, dtype, source_name),
+            margin_of_tree=np.arange(len(predictors)) % n_margins,
+            initial_margins=base,
             outcome=outcome,
         ),
         answer=answer,
@@ -550,8 +556,8 @@ def read_histogram_boosting(
     )
 
 
-def _categories(
-    source: Any, n_features: int, said: str
+def _collect_vocabularies(
+    source: Any, n_features: int, source_name: str
 ) -> tuple[npt.NDArray[np.int64], list[Vocabulary | None]]:
     """Return the input column of each preprocessed column, and the columns' vocabularies.
 
@@ -563,29 +569,29 @@ def _categories(
         return np.arange(n_features), vocabularies
     if getattr(source, "_preprocessor", None) is None:
         raise ModelError(
-            f"{said} was trained on categories by scikit-learn before 1.4; train it again"
+            f"{source_name} was trained on categories by scikit-learn before 1.4; train it again"
         )
     nominal = np.flatnonzero(np.asarray(mask))
     order = np.concatenate([nominal, np.flatnonzero(~np.asarray(mask, dtype=np.bool_))])
     steps = {name: step for name, step, *_ in source._preprocessor.transformers_}
     encoder_categories = list(steps[_ENCODER].categories_) if _ENCODER in steps else []
     if len(encoder_categories) != len(nominal) or len(order) != n_features:
-        raise ModelError(f"{said} is damaged: its categories do not match its columns")
+        raise ModelError(f"{source_name} is damaged: its categories do not match its columns")
     for column, categories in zip(nominal.tolist(), encoder_categories, strict=True):
         own = np.asarray(categories, dtype=object).tolist()
         if own and (own[-1] is None or own[-1] != own[-1]):
             own.pop()  # the missing category, which the encoder puts last
-        vocabularies[column] = named_vocabulary(own, f"column {column} of {said}")
+        vocabularies[column] = make_named_vocabulary(own, f"column {column} of {source_name}")
     return order.astype(np.int64), vocabularies
 
 
-def _histogram_nodes(
+def _make_histogram_nodes(
     predictors: list[Any],
     order: npt.NDArray[np.int64],
     vocabularies: list[Vocabulary | None],
     dtype: Dtype,
-    said: str,
-) -> Nodes:
+    source_name: str,
+) -> NodeList:
     """Make nodes of ``TreePredictor``s, whose features are preprocessed columns."""
     sizes = np.array([len(one.nodes) for one in predictors], dtype=np.int64)
     first = np.cumsum(sizes) - sizes
@@ -594,26 +600,28 @@ def _histogram_nodes(
     inner = all_nodes["is_leaf"] == 0
     feature = all_nodes["feature_idx"].astype(np.int64)
     if np.any(feature[inner] >= len(order)) or np.any(feature[inner] < 0):
-        raise ModelError(f"{said} is damaged: a split uses a column that it does not have")
+        raise ModelError(f"{source_name} is damaged: a split uses a column that it does not have")
     feature = np.where(inner, order[np.where(inner, feature, 0)], -1)
     categorical = inner & (all_nodes["is_categorical"] != 0)
     nominal = np.array([one is not None for one in vocabularies])
     if np.any(nominal[feature[inner]] != categorical[inner]):
-        raise ModelError(f"{said} is damaged: kinds of splits and columns do not match")
-    set_node, set_start, set_codes = _bitsets(predictors, all_nodes, of_tree, categorical, said)
+        raise ModelError(f"{source_name} is damaged: kinds of splits and columns do not match")
+    set_node, set_start, set_codes = _decode_bitsets(
+        predictors, all_nodes, of_tree, categorical, source_name
+    )
     n_levels = np.array([0 if one is None else len(one.levels) for one in vocabularies])
     most = np.repeat(n_levels[feature[set_node]], np.diff(set_start))
     if np.any(set_codes >= most):
-        raise ModelError(f"{said} is damaged: a split has an unknown category")
+        raise ModelError(f"{source_name} is damaged: a split has an unknown category")
     limits = np.where(categorical, 0.0, all_nodes["num_threshold"])
-    threshold = floor_to(limits, dtype)
+    threshold = floor_to_dtype(limits, dtype)
     if np.any(inner & (threshold == -np.inf)):
         raise ModelError(
-            f"{said} has a threshold below all finite {dtype} numbers; read it with "
+            f"{source_name} has a threshold below all finite {dtype} numbers; read it with "
             "dtype='float64', or train it without infinite numbers"
         )
     shift = first[of_tree]
-    return Nodes(
+    return NodeList(
         roots=first,
         tree=of_tree,
         left=np.where(inner, all_nodes["left"].astype(np.int64) + shift, -1),
@@ -625,17 +633,17 @@ def _histogram_nodes(
         weight=all_nodes["count"].astype(np.float64),
         gain=all_nodes["gain"].astype(np.float64),
         set_node=set_node,
-        set_start=set_start,
+        set_offsets=set_start,
         set_codes=set_codes,
     )
 
 
-def _bitsets(
+def _decode_bitsets(
     predictors: list[Any],
     all_nodes: npt.NDArray[Any],
     of_tree: npt.NDArray[np.int64],
     categorical: npt.NDArray[np.bool_],
-    said: str,
+    source_name: str,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the categorical splits, the offsets of their categories, and those that go left."""
     tables = [np.asarray(one.raw_left_cat_bitsets) for one in predictors]
@@ -644,10 +652,10 @@ def _bitsets(
     node = np.flatnonzero(categorical)
     own = all_nodes["bitset_idx"][node].astype(np.int64)
     if np.any(own >= counts[of_tree[node]]):
-        raise ModelError(f"{said} is damaged: a categorical split has no set")
+        raise ModelError(f"{source_name} is damaged: a categorical split has no set")
     row = own + (np.cumsum(counts) - counts)[of_tree[node]]
     bits = np.unpackbits(words.view(np.uint8), bitorder="little").reshape(-1, 256)
     at = np.flatnonzero(bits)
     start = np.searchsorted(at, 256 * np.arange(len(bits) + 1))
-    positions, starts = ranges(start, row)
+    positions, starts = take_slices(start, row)
     return node, starts, (at % 256)[positions]

@@ -1,7 +1,7 @@
 """Import scikit-learn trees from skops files, without skops or estimator objects.
 
 `treekit.interop.sklearn` reads the stored attributes like those of an estimator, and
-documents how predictions compare.  Only its `KINDS` are read, regardless of other
+documents how predictions compare.  Only its `CLASS_NAMES` are read, regardless of other
 types in a file.  Reading takes about 10 times the file's size in memory.
 """
 
@@ -20,13 +20,13 @@ import numpy.typing as npt
 
 from treekit.errors import ModelError, ModelFileError, TreekitError
 from treekit.interop import beginning
-from treekit.interop.sklearn import KINDS, ROOMS, read_estimator
+from treekit.interop.sklearn import CLASS_NAMES, MODULE_PREFIXES, read_estimator
 from treekit.model.model import Model
 from treekit.model.model_file import read_entries
 
 __all__ = [
-    "Stored",
-    "opened_schema",
+    "StoredObject",
+    "parse_schema",
     "read_skops",
     "recognises_skops",
 ]
@@ -35,7 +35,7 @@ __all__ = [
 # ---------------------------------------------------------------- estimators
 
 # Exceptions that were observed for damaged attributes.
-_DAMAGED = (
+_DAMAGE_ERRORS = (
     AttributeError,
     TypeError,
     ValueError,
@@ -65,18 +65,19 @@ def read_skops(source: Any, *, dtype: str = "auto", answer: str = "predictions")
     """
     if not isinstance(source, Path) or not recognises_skops(source):
         raise ModelError(f"expected a skops file, got {type(source).__qualname__}")
-    estimator = opened_schema(read_entries(source))
+    estimator = parse_schema(read_entries(source))
     name, module = estimator.stored_name, estimator.stored_module
-    if name not in KINDS or not module.startswith(ROOMS):
+    if name not in CLASS_NAMES or not module.startswith(MODULE_PREFIXES):
         raise ModelError(
-            f"the skops file contains a {module:.60}.{name:.60}; treekit reads {', '.join(KINDS)}"
+            f"the skops file contains a {module:.60}.{name:.60}; treekit reads "
+            f"{', '.join(CLASS_NAMES)}"
         )
     try:
         version = str(getattr(estimator, "_sklearn_version", "unknown"))
         return read_estimator(estimator, name, name, version, dtype, answer)
     except TreekitError:
         raise
-    except _DAMAGED as error:
+    except _DAMAGE_ERRORS as error:
         raise ModelFileError(f"the skops file is damaged: {error}") from error
 
 
@@ -91,44 +92,48 @@ _MAX_NESTING = 12
 """Maximum nesting of lists in an attribute; scikit-learn's estimators need four."""
 
 _PROTOCOLS = (0, 1, 2)
-_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-_HEADER = re.compile(
+_NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_NPY_HEADER = re.compile(
     rb"\{'descr': (.{3,4000}?), 'fortran_order': (True|False), "
     rb"'shape': \(((?:\d{1,12}, ?){0,7}(?:\d{1,12})?)\), \} *\n"
 )
-_PLAIN = re.compile(rb"'([<|=][biufU]\d{1,5})'")
-_FIELDS = re.compile(rb"\[(?:\('\w{0,40}', '[<|=][biufV]\d{1,5}'\)(?:, )?){1,40}\]")
-_FIELD = re.compile(rb"\('(\w{0,40})', '([<|=][biufV]\d{1,5})'\)")
+_DTYPE_PATTERN = re.compile(rb"'([<|=][biufU]\d{1,5})'")
+_FIELDS_PATTERN = re.compile(rb"\[(?:\('\w{0,40}', '[<|=][biufV]\d{1,5}'\)(?:, )?){1,40}\]")
+_FIELD_PATTERN = re.compile(rb"\('(\w{0,40})', '([<|=][biufV]\d{1,5})'\)")
 
 
-class Stored:
+class StoredObject:
     """An object of a file: the name of its class, and its attributes."""
 
-    __slots__ = ("_entries", "_found", "_of", "stored_module", "stored_name")
+    __slots__ = ("_attributes", "_entries", "_parsed", "stored_module", "stored_name")
 
     def __init__(self, node: Mapping[str, Any], entries: Mapping[str, bytes]) -> None:
         self.stored_name = str(node.get("__class__"))
         self.stored_module = str(node.get("__module__"))
         self._entries = entries
-        self._of: dict[str, Any] = {}
+        self._attributes: dict[str, Any] = {}
         content = node.get("content")
         if isinstance(content, dict) and content.get("__loader__") == "DictNode":
             inside = content.get("content")
-            self._of = inside if isinstance(inside, dict) else {}
-        self._found: dict[str, Any] = {}
+            self._attributes = inside if isinstance(inside, dict) else {}
+        self._parsed: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name not in self._of:
+        if name.startswith("__") or name not in self._attributes:
             raise AttributeError(name)
-        if name not in self._found:
-            self._found[name] = _value(self._of[name], self._entries, 0)
-        return self._found[name]
+        if name not in self._parsed:
+            self._parsed[name] = _build_value(self._attributes[name], self._entries, 0)
+        return self._parsed[name]
 
     def get_params(self, deep: bool = False) -> dict[str, Any]:
         """Return the plain parameters: attributes that are not set by fitting."""
         del deep
-        names = [name for name in self._of if name[:1] != "_" and name[-1:] != "_"]
-        loaders = {name: self._of[name] for name in names if isinstance(self._of[name], dict)}
+        names = [name for name in self._attributes if name[:1] != "_" and name[-1:] != "_"]
+        loaders = {
+            name: self._attributes[name]
+            for name in names
+            if isinstance(self._attributes[name], dict)
+        }
         plain = [name for name, one in loaders.items() if one.get("__loader__") == "JsonNode"]
         return {name: getattr(self, name) for name in plain}
 
@@ -136,7 +141,7 @@ class Stored:
 class StoredTree:
     """The arrays of a ``sklearn.tree._tree.Tree``."""
 
-    def __init__(self, state: Stored) -> None:
+    def __init__(self, state: StoredObject) -> None:
         nodes, values = state.nodes, state.values
         if nodes.ndim != 1 or values.ndim != 3 or len(values) != len(nodes):
             raise ModelFileError("the skops file is damaged: a tree has inconsistent arrays")
@@ -147,14 +152,16 @@ class StoredTree:
         self.weighted_n_node_samples = nodes["weighted_n_node_samples"]
         none = np.zeros(len(nodes), dtype=np.uint8)  # the field is absent before scikit-learn 1.3
         field_names = nodes.dtype.names or ()
-        self.missing_go_to_left = nodes["missing_go_to_left"] if _MISSING in field_names else none
+        self.missing_go_to_left = (
+            nodes["missing_go_to_left"] if _MISSING_FIELD in field_names else none
+        )
         self.value = values
 
 
-_MISSING = "missing_go_to_left"
+_MISSING_FIELD = "missing_go_to_left"
 
 
-def opened_schema(entries: Mapping[str, bytes]) -> Stored:
+def parse_schema(entries: Mapping[str, bytes]) -> StoredObject:
     """Parse the outermost object of a file's entries.
 
     Raises
@@ -174,47 +181,47 @@ def opened_schema(entries: Mapping[str, bytes]) -> Stored:
         raise ModelFileError(
             f"the skops file has protocol {schema['protocol']!r:.20}; treekit reads up to 2"
         )
-    return Stored(schema, entries)
+    return StoredObject(schema, entries)
 
 
-def _value(node: Any, entries: Mapping[str, bytes], depth: int) -> Any:
+def _build_value(node: Any, entries: Mapping[str, bytes], depth: int) -> Any:
     """Return the value of a node of the schema; None for unsupported kinds."""
     if not isinstance(node, dict) or depth > _MAX_NESTING:
         raise ModelFileError("the skops file is damaged: an object is invalid, or nested too deep")
     loader, content = node.get("__loader__"), node.get("content")
     if loader == "JsonNode":
-        return _plain(content)
+        return _parse_json_text(content)
     if loader == "NdArrayNode" and node.get("type") == "numpy":
-        return _array(entries, str(node.get("file")))
+        return _read_array(entries, str(node.get("file")))
     if loader in ("ListNode", "TupleNode") or (loader == "NdArrayNode" and content is not None):
         if not isinstance(content, list):
             raise ModelFileError("the skops file is damaged: a list is invalid")
-        return [_value(one, entries, depth + 1) for one in content]
+        return [_build_value(one, entries, depth + 1) for one in content]
     if loader == "ObjectNode":
-        return Stored(node, entries)
+        return StoredObject(node, entries)
     if loader == "TreeNode":
-        return StoredTree(Stored(node, entries))
+        return StoredTree(StoredObject(node, entries))
     return None
 
 
-def _plain(content: Any) -> Any:
+def _parse_json_text(content: Any) -> Any:
     """Parse a value that is stored as JSON text."""
-    if content in _NUMBERS:
-        return _NUMBERS[content]
+    if content in _NON_FINITE:
+        return _NON_FINITE[content]
     try:
         return msgspec.json.decode(str(content))
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ModelFileError(f"the skops file is damaged: {error}") from error
 
 
-def _array(entries: Mapping[str, bytes], name: str) -> npt.NDArray[Any]:
+def _read_array(entries: Mapping[str, bytes], name: str) -> npt.NDArray[Any]:
     """Read the array of a ``.npy`` entry, without evaluating or trusting its header."""
     content = entries.get(name, b"")
     wide = content[6:7] == b"\x02"
     first = 12 if wide else 10
     end = first + int.from_bytes(content[8:first], "little")
-    header = _HEADER.fullmatch(content[first:end]) if content[:6] == b"\x93NUMPY" else None
-    dtype = _dtype(header[1]) if header else None
+    header = _NPY_HEADER.fullmatch(content[first:end]) if content[:6] == b"\x93NUMPY" else None
+    dtype = _parse_dtype(header[1]) if header else None
     if header is None or dtype is None or dtype.itemsize == 0:
         raise ModelFileError(
             f"the skops file is damaged: {name!r:.60} is not an array of plain numbers"
@@ -232,14 +239,14 @@ def _array(entries: Mapping[str, bytes], name: str) -> npt.NDArray[Any]:
     return array.reshape(shape, order="F" if header[2] == b"True" else "C")
 
 
-def _dtype(told: bytes) -> np.dtype[Any] | None:
+def _parse_dtype(description: bytes) -> np.dtype[Any] | None:
     """Parse the dtype of a header: numbers, text, or records of numbers."""
-    if plain := _PLAIN.fullmatch(told):
+    if plain := _DTYPE_PATTERN.fullmatch(description):
         return np.dtype(plain[1].decode("ascii"))
-    if not _FIELDS.fullmatch(told):
+    if not _FIELDS_PATTERN.fullmatch(description):
         return None
     names, formats, offsets, at = [], [], [], 0
-    for name, code in _FIELD.findall(told):
+    for name, code in _FIELD_PATTERN.findall(description):
         one = np.dtype(code.decode("ascii"))
         if name and name.decode() not in names:  # unnamed fields are padding
             names.append(name.decode("ascii", "replace"))

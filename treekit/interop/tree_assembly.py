@@ -17,22 +17,22 @@ import numpy.typing as npt
 
 from treekit.data.schema import Column, Schema, level_text
 from treekit.errors import ModelError
-from treekit.model.concatenated import separate
+from treekit.model.concatenated import split_trees
 from treekit.model.fixed_point import MAX_TREES
 from treekit.model.tree import MAX_DEPTH, Split, Tree
 
 __all__ = [
     "MAX_COLUMNS",
     "MAX_ENTRIES",
-    "MAX_RANGE",
-    "Nodes",
+    "MAX_INTEGER_CATEGORIES",
+    "NodeList",
     "Vocabulary",
-    "checked_names",
-    "checked_width",
-    "columns_of",
+    "check_names",
+    "check_width",
+    "make_columns",
+    "make_integer_vocabulary",
+    "make_named_vocabulary",
     "make_trees",
-    "named_vocabulary",
-    "whole_vocabulary",
 ]
 
 
@@ -46,12 +46,12 @@ MAX_ENTRIES = 2**28
 """Maximum number of leaf values, or of category branches, of one model: 2 GiB."""
 
 
-def _no_codes() -> Ints:
+def _make_empty_codes() -> Ints:
     return np.zeros(0, dtype=np.int64)
 
 
 @dataclass(slots=True)
-class Nodes:
+class NodeList:
     """The nodes of all trees of a forest, in any order within a tree.
 
     Attributes
@@ -73,7 +73,7 @@ class Nodes:
     weight, gain : (n,) float64
     set_node : (sets,) int64
         Nodes that split by a set of categories.
-    set_start : (sets + 1,) int64
+    set_offsets : (sets + 1,) int64
     set_codes : (codes,) int64
         Categories ``set_codes[set_start[s]:set_start[s + 1]]`` of set s take branch 0,
         all other categories of the vocabulary branch 1.
@@ -89,9 +89,9 @@ class Nodes:
     value: Floats
     weight: Floats
     gain: Floats
-    set_node: Ints = field(default_factory=_no_codes)
-    set_start: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
-    set_codes: Ints = field(default_factory=_no_codes)
+    set_node: Ints = field(default_factory=_make_empty_codes)
+    set_offsets: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+    set_codes: Ints = field(default_factory=_make_empty_codes)
 
     @property
     def inner(self) -> Mask:
@@ -99,7 +99,7 @@ class Nodes:
         return self.left >= 0
 
 
-def make_trees(nodes: Nodes, schema: Schema, source: str) -> tuple[Tree, ...]:
+def make_trees(nodes: NodeList, schema: Schema, source: str) -> tuple[Tree, ...]:
     """Make the trees of a node list; unreachable nodes are dropped.
 
     Parameters
@@ -114,20 +114,20 @@ def make_trees(nodes: Nodes, schema: Schema, source: str) -> tuple[Tree, ...]:
     ModelError
         If the nodes do not form valid trees, or exceed the limits of a model.
     """
-    _check_links(nodes, source)
-    _check_asked(nodes, schema, source)
-    kind = _kinds(nodes)
-    left, right = _without_constants(nodes, kind)
-    order, ends = _breadth_first(nodes, left, right, source)
-    return _arranged(nodes, schema, kind, left, order, ends)
+    _check_structure(nodes, source)
+    _check_splits(nodes, schema, source)
+    kind = _compute_kinds(nodes)
+    left, right = _skip_constant_splits(nodes, kind)
+    order, ends = _order_breadth_first(nodes, left, right, source)
+    return _build_trees(nodes, schema, kind, left, order, ends)
 
 
-def _require(condition: Any, source: str, message: str) -> None:
+def _raise_unless(condition: Any, source: str, message: str) -> None:
     if not bool(condition):
         raise ModelError(f"{source} is damaged: {message}")
 
 
-def _check_links(nodes: Nodes, source: str) -> None:
+def _check_structure(nodes: NodeList, source: str) -> None:
     n, n_trees = len(nodes.left), len(nodes.roots)
     if not 1 <= n_trees <= MAX_TREES:
         raise ModelError(f"{source} has {n_trees} trees; a model must have 1 to {MAX_TREES}")
@@ -139,36 +139,38 @@ def _check_links(nodes: Nodes, source: str) -> None:
     inner = nodes.inner
     children = np.concatenate([nodes.left[inner], nodes.right[inner]])
     parents = np.tile(np.flatnonzero(inner), 2)
-    _require(np.all((children >= 0) & (children < n)), source, "a node's child does not exist")
-    _require(np.all(nodes.tree[children] == nodes.tree[parents]), source, "a child of another tree")
-    _require(np.all((nodes.roots >= 0) & (nodes.roots < n)), source, "a tree has no root")
+    _raise_unless(np.all((children >= 0) & (children < n)), source, "a node's child does not exist")
+    _raise_unless(
+        np.all(nodes.tree[children] == nodes.tree[parents]), source, "a child of another tree"
+    )
+    _raise_unless(np.all((nodes.roots >= 0) & (nodes.roots < n)), source, "a tree has no root")
     n_parents = np.bincount(children, minlength=n)
-    _require(np.all(n_parents <= 1), source, "a node has several parents")
-    _require(not np.any(n_parents[nodes.roots]), source, "a root has a parent")
+    _raise_unless(np.all(n_parents <= 1), source, "a node has several parents")
+    _raise_unless(not np.any(n_parents[nodes.roots]), source, "a root has a parent")
 
 
-def _check_asked(nodes: Nodes, schema: Schema, source: str) -> None:
+def _check_splits(nodes: NodeList, schema: Schema, source: str) -> None:
     inner = nodes.inner
     split_features = nodes.feature[inner]
     known = (split_features >= 0) & (split_features < schema.n_features)
-    _require(np.all(known), source, f"a split uses none of the {schema.n_features} columns")
-    _require(not np.any(np.isnan(nodes.threshold[inner])), source, "a threshold is NaN")
+    _raise_unless(np.all(known), source, f"a split uses none of the {schema.n_features} columns")
+    _raise_unless(not np.any(np.isnan(nodes.threshold[inner])), source, "a threshold is NaN")
     leaf_values = nodes.value[~inner]
-    _require(np.all(np.isfinite(leaf_values)), source, "a leaf's value is not finite")
+    _raise_unless(np.all(np.isfinite(leaf_values)), source, "a leaf's value is not finite")
     owners = nodes.set_node
-    _require(np.all(inner[owners]), source, "a leaf has a set of categories")
+    _raise_unless(np.all(inner[owners]), source, "a leaf has a set of categories")
     sizes = schema.n_levels[nodes.feature[owners]]
     if int(sizes.sum()) > MAX_ENTRIES:
         raise ModelError(
             f"{source} has too many splits on columns of many categories: they have "
             f"{int(sizes.sum())} categories in total; the maximum is {MAX_ENTRIES}"
         )
-    most = np.repeat(sizes, np.diff(nodes.set_start))
+    most = np.repeat(sizes, np.diff(nodes.set_offsets))
     inside = (nodes.set_codes >= 0) & (nodes.set_codes < most)
-    _require(np.all(inside), source, "a split has a category that its column does not have")
+    _raise_unless(np.all(inside), source, "a split has a category that its column does not have")
 
 
-def _kinds(nodes: Nodes) -> npt.NDArray[np.uint8]:
+def _compute_kinds(nodes: NodeList) -> npt.NDArray[np.uint8]:
     """Return the `Split` of each node (n,) uint8; infinite thresholds split on missing values."""
     kind = np.full(len(nodes.left), Split.LEAF, dtype=np.uint8)
     kind[nodes.inner] = Split.THRESHOLD
@@ -177,7 +179,7 @@ def _kinds(nodes: Nodes) -> npt.NDArray[np.uint8]:
     return kind
 
 
-def _without_constants(nodes: Nodes, kind: npt.NDArray[np.uint8]) -> tuple[Ints, Ints]:
+def _skip_constant_splits(nodes: NodeList, kind: npt.NDArray[np.uint8]) -> tuple[Ints, Ints]:
     """Return the branches (n,), skipping nodes that send all rows to one branch."""
     endless = kind == Split.MISSING
     numbers_left = nodes.threshold > 0
@@ -197,7 +199,9 @@ def _without_constants(nodes: Nodes, kind: npt.NDArray[np.uint8]) -> tuple[Ints,
     return left, right
 
 
-def _breadth_first(nodes: Nodes, left: Ints, right: Ints, source: str) -> tuple[Ints, Ints]:
+def _order_breadth_first(
+    nodes: NodeList, left: Ints, right: Ints, source: str
+) -> tuple[Ints, Ints]:
     """Return old node numbers in the new order, and the offsets (trees + 1,) of the trees."""
     level = nodes.roots
     levels, below = [level], 0
@@ -217,8 +221,8 @@ def _breadth_first(nodes: Nodes, left: Ints, right: Ints, source: str) -> tuple[
     return order, np.concatenate([[0], np.cumsum(counts)])
 
 
-def _arranged(
-    nodes: Nodes,
+def _build_trees(
+    nodes: NodeList,
     schema: Schema,
     kind: npt.NDArray[np.uint8],
     left: Ints,
@@ -231,7 +235,7 @@ def _arranged(
     inner = nodes.inner[order]
     kinds = kind[order]
     plain = kinds == Split.THRESHOLD
-    level_start, level_branch = _levels(nodes, schema, order)
+    level_start, level_branch = _make_level_branches(nodes, schema, order)
     base = np.repeat(ends[:-1], np.diff(ends))
     joined = Tree(
         kind=kinds,
@@ -240,22 +244,24 @@ def _arranged(
         first_child=np.where(inner, number[left[order]] + base, -1),
         n_children=np.where(inner, 2, 0),
         missing=inner & (kinds != Split.MISSING) & ~nodes.missing_left[order],
-        level_start=level_start,
+        level_offsets=level_start,
         level_branch=level_branch,
-        value=_finite(nodes.value[order]),
-        weight=np.maximum(_finite(nodes.weight[order]), 0.0),
-        gain=np.where(inner, _finite(nodes.gain[order]), 0.0),
+        value=_replace_non_finite(nodes.value[order]),
+        weight=np.maximum(_replace_non_finite(nodes.weight[order]), 0.0),
+        gain=np.where(inner, _replace_non_finite(nodes.gain[order]), 0.0),
     )
-    return separate(joined, ends)
+    return split_trees(joined, ends)
 
 
-def _finite(values: Floats) -> Floats:
+def _replace_non_finite(values: Floats) -> Floats:
     """Replace non-finite numbers by 0, for fields of inner nodes that predictions ignore."""
     return np.where(np.isfinite(values), values, 0.0)
 
 
-def _levels(nodes: Nodes, schema: Schema, order: Ints) -> tuple[Ints, npt.NDArray[np.int32]]:
-    """Compute `Tree.level_start` and `Tree.level_branch` in the new order."""
+def _make_level_branches(
+    nodes: NodeList, schema: Schema, order: Ints
+) -> tuple[Ints, npt.NDArray[np.int32]]:
+    """Compute `Tree.level_offsets` and `Tree.level_branch` in the new order."""
     n = len(nodes.left)
     set_of = np.full(n, -1, dtype=np.int64)
     set_of[nodes.set_node] = np.arange(len(nodes.set_node))
@@ -267,7 +273,7 @@ def _levels(nodes: Nodes, schema: Schema, order: Ints) -> tuple[Ints, npt.NDArra
     branch = np.ones(int(start[-1]), dtype=np.int32)
     place = np.full(len(nodes.set_node), -1, dtype=np.int64)
     place[set_of_node[set_of_node >= 0]] = start[:-1][set_of_node >= 0]
-    owner = np.repeat(np.arange(len(nodes.set_node)), np.diff(nodes.set_start))
+    owner = np.repeat(np.arange(len(nodes.set_node)), np.diff(nodes.set_offsets))
     reached = place[owner] >= 0
     branch[(place[owner] + nodes.set_codes)[reached]] = 0
     return start, branch
@@ -275,7 +281,7 @@ def _levels(nodes: Nodes, schema: Schema, order: Ints) -> tuple[Ints, npt.NDArra
 
 # ---------------------------------------------------------------- columns and vocabularies
 
-MAX_RANGE = 4096
+MAX_INTEGER_CATEGORIES = 4096
 """Integer categories below this limit become the levels 0, 1, 2, ... without gaps."""
 
 MAX_COLUMNS = 2**20
@@ -296,7 +302,7 @@ class Vocabulary:
         self.levels = tuple(levels)
         self.codes = codes
 
-    def positions(self, foreign: Ints) -> Ints:
+    def map_to_levels(self, foreign: Ints) -> Ints:
         """Map codes of the other library to positions of categories; -1 if unknown."""
         if not len(self.codes):
             return np.full(len(foreign), -1, dtype=np.int64)
@@ -304,7 +310,7 @@ class Vocabulary:
         return np.where(self.codes[at] == foreign, at, -1)
 
 
-def whole_vocabulary(categories: Ints) -> Vocabulary:
+def make_integer_vocabulary(categories: Ints) -> Vocabulary:
     """Make a vocabulary of integers.
 
     Below `MAX_RANGE`, it has all integers from 0 to the largest, so that the codes of
@@ -312,14 +318,14 @@ def whole_vocabulary(categories: Ints) -> Vocabulary:
     the integers that occur, in ascending order.
     """
     present = np.unique(categories[categories >= 0])
-    if len(present) and present[-1] < MAX_RANGE:
+    if len(present) and present[-1] < MAX_INTEGER_CATEGORIES:
         present = np.arange(int(present[-1]) + 1)
     if not len(present):
         present = np.zeros(1, dtype=np.int64)
     return Vocabulary([str(code) for code in present.tolist()], present)
 
 
-def named_vocabulary(categories: Sequence[Any], what: str) -> Vocabulary:
+def make_named_vocabulary(categories: Sequence[Any], what: str) -> Vocabulary:
     """Make a vocabulary of arbitrary categories, coded by position.
 
     Raises
@@ -334,14 +340,14 @@ def named_vocabulary(categories: Sequence[Any], what: str) -> Vocabulary:
     return Vocabulary(texts, np.arange(len(texts)))
 
 
-def checked_width(n: int, source: str) -> int:
+def check_width(n: int, source: str) -> int:
     """Check that the number of columns is 1 to `MAX_COLUMNS`, and return it."""
     if not 1 <= n <= MAX_COLUMNS:
         raise ModelError(f"{source} has {n} columns; treekit reads 1 to {MAX_COLUMNS}")
     return n
 
 
-def checked_names(names: Sequence[str] | None, n: int, source: str) -> list[str]:
+def check_names(names: Sequence[str] | None, n: int, source: str) -> list[str]:
     """Check that there are `n` distinct names; default ``x0``, ``x1``, ..."""
     if not names:
         return [f"x{i}" for i in range(n)]
@@ -350,7 +356,7 @@ def checked_names(names: Sequence[str] | None, n: int, source: str) -> list[str]
     return list(names)
 
 
-def columns_of(
+def make_columns(
     names: Sequence[str], vocabularies: Sequence[Vocabulary | None]
 ) -> tuple[Column, ...]:
     """Make the columns: nominal with a vocabulary, numeric without."""

@@ -13,12 +13,12 @@ import numpy as np
 
 from treekit.errors import ModelFileError
 
-__all__ = ["MAX_NESTING", "decode"]
+__all__ = ["MAX_NESTING", "decode_ubjson"]
 
 MAX_NESTING = 64
 
-_INTEGERS = {b"i": ">b", b"U": ">B", b"I": ">h", b"l": ">i", b"L": ">q"}
-_NUMBERS = _INTEGERS | {b"d": ">f", b"D": ">d"}
+_INTEGER_CODES = {b"i": ">b", b"U": ">B", b"I": ">h", b"l": ">i", b"L": ">q"}
+_NUMBER_CODES = _INTEGER_CODES | {b"d": ">f", b"D": ">d"}
 _CONSTANTS = {b"Z": None, b"N": None, b"T": True, b"F": False}
 
 
@@ -27,79 +27,85 @@ class _Reader:
 
     def __init__(self, content: bytes) -> None:
         self.content = content
-        self.at = 0
+        self.position = 0
 
-    def take(self, n: int) -> bytes:
+    def read_bytes(self, n: int) -> bytes:
         """Read the next n bytes."""
-        if n < 0 or n > len(self.content) - self.at:
-            raise ModelFileError(f"the UBJSON is truncated or damaged at byte {self.at}")
-        self.at += n
-        return self.content[self.at - n : self.at]
+        if n < 0 or n > len(self.content) - self.position:
+            raise ModelFileError(f"the UBJSON is truncated or damaged at byte {self.position}")
+        self.position += n
+        return self.content[self.position - n : self.position]
 
-    def marker(self) -> bytes:
+    def read_marker(self) -> bytes:
         """Read the next marker, skipping no-ops."""
-        marker = self.take(1)
+        marker = self.read_bytes(1)
         while marker == b"N":
-            marker = self.take(1)
+            marker = self.read_bytes(1)
         return marker
 
-    def peek(self) -> bytes:
+    def peek_byte(self) -> bytes:
         """Return the next byte without consuming it."""
-        return self.content[self.at : self.at + 1]
+        return self.content[self.position : self.position + 1]
 
-    def length(self) -> int:
+    def read_length(self) -> int:
         """Read a length: an integer marker and the integer."""
-        marker = self.marker()
-        if marker not in _INTEGERS:
-            raise ModelFileError(f"the UBJSON lacks a length at byte {self.at}")
-        value = int(self.number(marker))
+        marker = self.read_marker()
+        if marker not in _INTEGER_CODES:
+            raise ModelFileError(f"the UBJSON lacks a length at byte {self.position}")
+        value = int(self.read_number(marker))
         if not 0 <= value <= len(self.content):
-            raise ModelFileError(f"the UBJSON has an invalid length {value} at byte {self.at}")
+            raise ModelFileError(
+                f"the UBJSON has an invalid length {value} at byte {self.position}"
+            )
         return value
 
-    def number(self, marker: bytes) -> Any:
+    def read_number(self, marker: bytes) -> Any:
         """Read a number of the marker's type."""
-        code = _NUMBERS[marker]
-        return struct.unpack(code, self.take(struct.calcsize(code)))[0]
+        code = _NUMBER_CODES[marker]
+        return struct.unpack(code, self.read_bytes(struct.calcsize(code)))[0]
 
-    def text(self) -> str:
+    def read_text(self) -> str:
         """Read a length and UTF-8 text."""
         try:
-            return self.take(self.length()).decode("utf-8")
+            return self.read_bytes(self.read_length()).decode("utf-8")
         except UnicodeDecodeError as error:
             raise ModelFileError(f"the UBJSON has text that is not UTF-8: {error}") from error
 
-    def plain(self, marker: bytes) -> Any:
+    def read_scalar(self, marker: bytes) -> Any:
         """Read a value that is not a container."""
         if marker in _CONSTANTS:
             return _CONSTANTS[marker]
-        if marker in _NUMBERS:
-            return self.number(marker)
+        if marker in _NUMBER_CODES:
+            return self.read_number(marker)
         if marker in (b"S", b"H"):
-            return self.text()
+            return self.read_text()
         if marker == b"C":
-            return self.take(1).decode("latin-1")
-        raise ModelFileError(f"the UBJSON has an unknown marker {marker!r} at byte {self.at}")
+            return self.read_bytes(1).decode("latin-1")
+        raise ModelFileError(f"the UBJSON has an unknown marker {marker!r} at byte {self.position}")
 
-    def header(self) -> tuple[bytes | None, int | None]:
+    def read_container_header(self) -> tuple[bytes | None, int | None]:
         """Read the optional type and count of a container."""
         kind = None
-        if self.peek() == b"$":
-            self.take(1)
-            kind = self.take(1)
-        if self.peek() != b"#":
+        if self.peek_byte() == b"$":
+            self.read_bytes(1)
+            kind = self.read_bytes(1)
+        if self.peek_byte() != b"#":
             if kind is not None:
-                raise ModelFileError(f"the UBJSON has a type without a count at byte {self.at}")
+                raise ModelFileError(
+                    f"the UBJSON has a type without a count at byte {self.position}"
+                )
             return None, None
-        self.take(1)
-        return kind, self.length()
+        self.read_bytes(1)
+        return kind, self.read_length()
 
-    def typed(self, kind: bytes, count: int) -> list[Any]:
+    def read_typed_array(self, kind: bytes, count: int) -> list[Any]:
         """Read an array of numbers of one type."""
-        if kind not in _NUMBERS:
+        if kind not in _NUMBER_CODES:
             raise ModelFileError(f"the UBJSON has an array of non-numeric type {kind!r}")
-        dtype = np.dtype(_NUMBERS[kind])
-        numbers: list[Any] = np.frombuffer(self.take(count * dtype.itemsize), dtype=dtype).tolist()
+        dtype = np.dtype(_NUMBER_CODES[kind])
+        numbers: list[Any] = np.frombuffer(
+            self.read_bytes(count * dtype.itemsize), dtype=dtype
+        ).tolist()
         return numbers
 
 
@@ -108,29 +114,29 @@ class _Container:
 
     def __init__(self, values: dict[str, Any] | list[Any], left: int | None) -> None:
         self.values = values
-        self.left = left
+        self.n_remaining = left
         self.key = ""
 
-    def put(self, value: Any) -> None:
+    def add_value(self, value: Any) -> None:
         """Add the next value."""
         if isinstance(self.values, dict):
             self.values[self.key] = value
         else:
             self.values.append(value)
-        if self.left is not None:
-            self.left -= 1
+        if self.n_remaining is not None:
+            self.n_remaining -= 1
 
-    def ended(self, reader: _Reader) -> bool:
+    def is_complete(self, reader: _Reader) -> bool:
         """Return whether all values have been read, consuming an end marker."""
-        if self.left is not None:
-            return self.left == 0
-        if reader.peek() == (b"}" if isinstance(self.values, dict) else b"]"):
-            reader.take(1)
+        if self.n_remaining is not None:
+            return self.n_remaining == 0
+        if reader.peek_byte() == (b"}" if isinstance(self.values, dict) else b"]"):
+            reader.read_bytes(1)
             return True
         return False
 
 
-def decode(content: bytes) -> Any:
+def decode_ubjson(content: bytes) -> Any:
     """Decode UBJSON.
 
     Returns
@@ -148,24 +154,24 @@ def decode(content: bytes) -> Any:
     within = [outer]
     while within:
         top = within[-1]
-        if top.ended(reader):
+        if top.is_complete(reader):
             within.pop()
             continue
         if isinstance(top.values, dict):
-            top.key = reader.text()
-        marker = reader.marker()
+            top.key = reader.read_text()
+        marker = reader.read_marker()
         if marker not in (b"{", b"["):
-            top.put(reader.plain(marker))
+            top.add_value(reader.read_scalar(marker))
             continue
-        kind, count = reader.header()
+        kind, count = reader.read_container_header()
         if kind is not None and marker == b"[":
-            top.put(reader.typed(kind, count or 0))
+            top.add_value(reader.read_typed_array(kind, count or 0))
             continue
         if kind is not None or len(within) > MAX_NESTING:
             raise ModelFileError(
-                f"the UBJSON is nested too deep, or has a typed object, at byte {reader.at}"
+                f"the UBJSON is nested too deep, or has a typed object, at byte {reader.position}"
             )
         values: dict[str, Any] | list[Any] = {} if marker == b"{" else []
-        top.put(values)
+        top.add_value(values)
         within.append(_Container(values, count))
     return outer.values[0] if isinstance(outer.values, list) else None

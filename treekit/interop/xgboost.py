@@ -48,17 +48,17 @@ import numpy.typing as npt
 
 from treekit.errors import ModelError, ModelFileError
 from treekit.interop import beginning, read_whole
-from treekit.interop.boosting import Boosted, Outcome, read_boosted
+from treekit.interop.boosting import BoostedTrees, Outcome, make_boosted_model
 from treekit.interop.tree_assembly import (
-    Nodes,
+    NodeList,
     Vocabulary,
-    checked_names,
-    checked_width,
-    columns_of,
-    named_vocabulary,
-    whole_vocabulary,
+    check_names,
+    check_width,
+    make_columns,
+    make_integer_vocabulary,
+    make_named_vocabulary,
 )
-from treekit.interop.ubjson import decode
+from treekit.interop.ubjson import decode_ubjson
 from treekit.model.links import Link
 from treekit.model.model import Model
 
@@ -68,22 +68,22 @@ __all__ = [
     "Learner",
     "TreeRecord",
     "XgboostFile",
-    "array_of",
-    "nodes_of",
-    "parse",
+    "collect_vocabularies",
+    "make_array",
+    "make_nodes",
+    "parse_model",
     "read_xgboost",
     "recognises_xgboost",
-    "vocabularies_of",
 ]
 
 
 # ---------------------------------------------------------------- xgboost models
 
-_JSON = re.compile(rb'\s*\{\s*"(learner|version)"\s*:')
-_UBJSON = b"{L" + (7).to_bytes(8, "big") + b"learner"
+_JSON_START = re.compile(rb'\s*\{\s*"(learner|version)"\s*:')
+_UBJSON_START = b"{L" + (7).to_bytes(8, "big") + b"learner"
 
 _IDENTITY: Link = "identity"
-_NUMBERS: dict[str, tuple[Link, str]] = {
+_REGRESSION_LINKS: dict[str, tuple[Link, str]] = {
     "reg:logistic": ("sigmoid", "logit"),
     "count:poisson": ("exp", "log"),
     "reg:gamma": ("exp", "log"),
@@ -104,12 +104,15 @@ _NUMBERS: dict[str, tuple[Link, str]] = {
 
 def recognises_xgboost(source: Any) -> bool:
     """Return whether `source` is an XGBoost model file (``.json``, ``.ubj``) or object."""
-    if _JSON.match(beginning(source, (".json",))):
+    if _JSON_START.match(beginning(source, (".json",))):
         return True
-    return beginning(source, (".ubj",)).startswith(_UBJSON) or _kind(source) is not None
+    return (
+        beginning(source, (".ubj",)).startswith(_UBJSON_START)
+        or _find_class_name(source) is not None
+    )
 
 
-def _kind(source: Any) -> str | None:
+def _find_class_name(source: Any) -> str | None:
     """Return ``Booster`` or ``XGBModel`` for instances, without importing XGBoost."""
     for kind in type(source).__mro__:
         if kind.__module__.partition(".")[0] == "xgboost":
@@ -137,31 +140,33 @@ def read_xgboost(
     ModelError
         If it is not such a model, is damaged, or uses unsupported features.
     """
-    file = parse(_content(source))
+    file = parse_model(_read_source(source))
     learner = file.learner
-    forest, scale = _forest(learner)
-    n_margins = _margins(learner, forest)
-    outcome, start = _outcome(learner.objective.name, n_margins, file.version)
-    n_trees = _kept(forest, _rounds(learner, iterations), n_margins)
+    forest, scale = _select_forest(learner)
+    n_margins = _count_margins(learner, forest)
+    outcome, start = _make_outcome(learner.objective.name, n_margins, file.version)
+    n_trees = _count_trees(forest, _resolve_rounds(learner, iterations), n_margins)
     trees = forest.trees[:n_trees]
-    group = array_of(forest.tree_info[:n_trees], np.int64, "tree_info")
+    group = make_array(forest.tree_info[:n_trees], np.int64, "tree_info")
     if np.any((group < 0) | (group >= n_margins)):
         raise ModelFileError(
             f"{SOURCE} is damaged: a tree adds to a margin outside the {n_margins} margins"
         )
     width = learner.learner_model_param.num_feature
-    n_features = checked_width(_whole(width, "num_feature"), SOURCE)
-    vocabularies = vocabularies_of(forest.cats.enc, trees, n_features)
-    names = checked_names(learner.feature_names, n_features, SOURCE)
-    nodes, unseen_is_missing = nodes_of(trees, scale[:n_trees], vocabularies, n_margins)
-    return read_boosted(
-        Boosted(
+    n_features = check_width(_parse_integer(width, "num_feature"), SOURCE)
+    vocabularies = collect_vocabularies(forest.cats.enc, trees, n_features)
+    names = check_names(learner.feature_names, n_features, SOURCE)
+    nodes, unseen_is_missing = make_nodes(trees, scale[:n_trees], vocabularies, n_margins)
+    return make_boosted_model(
+        BoostedTrees(
             source=SOURCE,
-            columns=columns_of(names, vocabularies),
+            columns=make_columns(names, vocabularies),
             dtype="float32",
             nodes=nodes,
-            group=group,
-            base=_base(learner.learner_model_param.base_score, n_margins, start),
+            margin_of_tree=group,
+            initial_margins=_parse_base_score(
+                learner.learner_model_param.base_score, n_margins, start
+            ),
             outcome=outcome,
             unknown="missing" if unseen_is_missing else "error",
         ),
@@ -171,9 +176,9 @@ def read_xgboost(
     )
 
 
-def _content(source: Any) -> bytes:
+def _read_source(source: Any) -> bytes:
     """Return the bytes of a file, or the JSON of an object."""
-    kind = _kind(source)
+    kind = _find_class_name(source)
     if kind is None:
         if not isinstance(source, Path) or not recognises_xgboost(source):
             raise ModelError(f"expected an XGBoost model, got {type(source).__qualname__}")
@@ -191,7 +196,7 @@ def _content(source: Any) -> bytes:
     return bytes(source.save_raw("json"))
 
 
-def _forest(learner: Learner) -> tuple[Forest, npt.NDArray[np.float64]]:
+def _select_forest(learner: Learner) -> tuple[Forest, npt.NDArray[np.float64]]:
     """Return the trees, and the weight of each."""
     booster = learner.gradient_booster
     if booster.name == "gblinear":
@@ -217,36 +222,44 @@ def _forest(learner: Learner) -> tuple[Forest, npt.NDArray[np.float64]]:
     return forest, weights.astype(np.float64)
 
 
-def _whole(text: str, what: str) -> int:
+def _parse_integer(text: str, what: str) -> int:
     """Parse a non-negative integer."""
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise ModelFileError(f"{SOURCE} is damaged: {what} is {text!r:.40}")
     return int(text)
 
 
-def _margins(learner: Learner, forest: Forest) -> int:
+def _count_margins(learner: Learner, forest: Forest) -> int:
     """Return the number of margins: each has a tree, or leaves have values of all."""
     param = learner.learner_model_param
-    n_margins = max(_whole(param.num_class, "num_class"), _whole(param.num_target, "num_target"), 1)
+    n_margins = max(
+        _parse_integer(param.num_class, "num_class"),
+        _parse_integer(param.num_target, "num_target"),
+        1,
+    )
     if n_margins > max(len(forest.trees), *(len(tree.leaf_weights) for tree in forest.trees)):
         raise ModelFileError(f"{SOURCE} is damaged: it has {n_margins} margins, but fewer trees")
     return n_margins
 
 
-def _rounds(learner: Learner, asked: int | None) -> int | None:
-    """Return the number of rounds to read: `asked`, up to the best round, or None for all."""
+def _resolve_rounds(learner: Learner, iterations: int | None) -> int | None:
+    """Return the number of rounds to read: `iterations`, up to the best round, or None for all."""
     best = learner.attributes.get("best_iteration")
-    return asked if asked is not None or best is None else _whole(best, "best_iteration") + 1
+    return (
+        iterations
+        if iterations is not None or best is None
+        else _parse_integer(best, "best_iteration") + 1
+    )
 
 
-def _kept(forest: Forest, rounds: int | None, n_margins: int) -> int:
+def _count_trees(forest: Forest, rounds: int | None, n_margins: int) -> int:
     """Return the number of trees of the first `rounds`."""
     n = len(forest.trees)
     if rounds is None:
         return n
     ends = forest.iteration_indptr
     if not ends:  # before XGBoost 2.0
-        parallel = _whole(
+        parallel = _parse_integer(
             forest.gbtree_model_param.get("num_parallel_tree", "1"), "num_parallel_tree"
         )
         ends = list(range(0, n + 1, max(parallel, 1) * n_margins))
@@ -257,30 +270,35 @@ def _kept(forest: Forest, rounds: int | None, n_margins: int) -> int:
     return ends[rounds]
 
 
-def _outcome(objective: str, n_margins: int, version: list[int]) -> tuple[Outcome, str]:
+def _make_outcome(objective: str, n_margins: int, version: list[int]) -> tuple[Outcome, str]:
     """Return the conversions of margins to predictions, and of the base score to a margin."""
     if objective == "binary:logistic":
         several = "" if n_margins == 1 else "it has several labels per row"
-        return Outcome("sigmoid", (0, 1) if n_margins == 1 else (), refused=several), "logit"
+        return Outcome(
+            "sigmoid", (0, 1) if n_margins == 1 else (), unsupported_reason=several
+        ), "logit"
     if objective in ("multi:softprob", "multi:softmax") and n_margins > 1:
         return Outcome("softmax", tuple(range(n_margins))), ""
     if objective == "binary:hinge":
-        return Outcome("identity", refused="its objective 'binary:hinge' has no probabilities"), ""
+        return Outcome(
+            "identity", unsupported_reason="its objective 'binary:hinge' has no probabilities"
+        ), ""
     if objective == "binary:logitraw" and version[:1] < [3]:
         raise ModelError(
             f"{SOURCE} has the objective 'binary:logitraw' and a version before 3, in which "
             "the meaning of base_score varies; train again with XGBoost 3"
         )
-    if objective not in _NUMBERS:
+    if objective not in _REGRESSION_LINKS:
         raise ModelError(
             f"{SOURCE} has the unknown objective {objective!r:.60}; known: "
-            f"binary:logistic, multi:softprob, multi:softmax, binary:hinge, {', '.join(_NUMBERS)}"
+            "binary:logistic, multi:softprob, multi:softmax, binary:hinge, "
+            f"{', '.join(_REGRESSION_LINKS)}"
         )
-    link, start = _NUMBERS[objective]
+    link, start = _REGRESSION_LINKS[objective]
     return Outcome(link), start
 
 
-def _base(text: str, n_margins: int, start: str) -> npt.NDArray[np.float64]:
+def _parse_base_score(text: str, n_margins: int, start: str) -> npt.NDArray[np.float64]:
     """Convert the base score to initial margins (margins,), in float32 like XGBoost."""
     parts = text.removeprefix("[").removesuffix("]").split(",")
     try:
@@ -306,15 +324,15 @@ def _base(text: str, n_margins: int, start: str) -> npt.NDArray[np.float64]:
 # XGBoost's trees as node lists: thresholds, default branches and sets of categories.
 
 SOURCE = "the XGBoost model"
-_CATEGORICAL = 1
-_BEYOND = 2**24
+_CATEGORICAL_TYPE = 1
+_MAX_CATEGORY = 2**24
 """``OutOfRangeCat``: categories are below this largest contiguous integer of float32."""
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-class _Joined:
+class _ConcatenatedTrees:
     """The concatenated arrays of all trees."""
 
     def __init__(self, trees: Sequence[TreeRecord]) -> None:
@@ -324,17 +342,17 @@ class _Joined:
         self.trees = trees
         if np.any(self.sizes == 0):
             raise ModelFileError(f"{SOURCE} is damaged: a tree has no node")
-        left = self.of("left_children", np.int64)
+        left = self.concatenate_field("left_children", np.int64)
         self.inner = left >= 0
         self.left = np.where(self.inner, left + self.first[self.tree], -1)
-        right = self.of("right_children", np.int64)
+        right = self.concatenate_field("right_children", np.int64)
         self.right = np.where(self.inner & (right >= 0), right + self.first[self.tree], right)
         ends = (self.first + self.sizes)[self.tree]
         if np.any(self.inner & ((self.left >= ends) | (self.right >= ends) | (right < 0))):
             raise ModelFileError(f"{SOURCE} is damaged: a node's child does not exist")
-        self.feature = self.of("split_indices", np.int64)
+        self.feature = self.concatenate_field("split_indices", np.int64)
 
-    def of(self, name: str, dtype: Any, fill: bool = False) -> npt.NDArray[Any]:
+    def concatenate_field(self, name: str, dtype: Any, fill: bool = False) -> npt.NDArray[Any]:
         """Concatenate the arrays of a field; with `fill`, use zeros where a tree has none."""
         parts = []
         for tree, size in zip(self.trees, self.sizes.tolist(), strict=True):
@@ -345,10 +363,10 @@ class _Joined:
                 raise ModelFileError(
                     f"{SOURCE} is damaged: {name} has {len(values)} entries of {size} nodes"
                 )
-            parts.append(array_of(values, dtype, name))
+            parts.append(make_array(values, dtype, name))
         return np.concatenate(parts)
 
-    def sets(self) -> tuple[Ints, Ints, Ints]:
+    def collect_sets(self) -> tuple[Ints, Ints, Ints]:
         """Return the categorical splits, the offsets of their categories, and the categories."""
         nodes, starts, codes, total = [], [np.zeros(1, dtype=np.int64)], [], 0
         for tree, at, size in zip(
@@ -356,10 +374,10 @@ class _Joined:
         ):
             if not tree.categories_nodes:
                 continue
-            own = array_of(tree.categories_nodes, np.int64, "categories_nodes")
-            begin = array_of(tree.categories_segments, np.int64, "categories_segments")
-            sizes = array_of(tree.categories_sizes, np.int64, "categories_sizes")
-            categories = array_of(tree.categories, np.int64, "categories")
+            own = make_array(tree.categories_nodes, np.int64, "categories_nodes")
+            begin = make_array(tree.categories_segments, np.int64, "categories_segments")
+            sizes = make_array(tree.categories_sizes, np.int64, "categories_sizes")
+            categories = make_array(tree.categories, np.int64, "categories")
             fits = len(own) == len(begin) == len(sizes) and np.all((own >= 0) & (own < size))
             if (
                 not fits
@@ -374,12 +392,12 @@ class _Joined:
         if not nodes:
             return np.zeros(0, dtype=np.int64), starts[0], np.zeros(0, dtype=np.int64)
         joined = np.concatenate(codes)
-        if np.any((joined < 0) | (joined >= _BEYOND)):
+        if np.any((joined < 0) | (joined >= _MAX_CATEGORY)):
             raise ModelFileError(f"{SOURCE} is damaged: a category is out of range")
         return np.concatenate(nodes), np.concatenate(starts), joined
 
 
-def array_of(values: Sequence[Any], dtype: Any, name: str) -> npt.NDArray[Any]:
+def make_array(values: Sequence[Any], dtype: Any, name: str) -> npt.NDArray[Any]:
     """Convert the numbers of a field; raise ModelFileError if they do not fit the type."""
     try:
         return np.array(values, dtype=dtype)
@@ -387,36 +405,36 @@ def array_of(values: Sequence[Any], dtype: Any, name: str) -> npt.NDArray[Any]:
         raise ModelFileError(f"{SOURCE} is damaged: {name}: {error}") from error
 
 
-def vocabularies_of(
-    told: Sequence[Categories], trees: Sequence[TreeRecord], n_features: int
+def collect_vocabularies(
+    encodings: Sequence[Categories], trees: Sequence[TreeRecord], n_features: int
 ) -> list[Vocabulary | None]:
     """Return the vocabulary of each column; None for numeric and unused ones."""
-    if told and len(told) != n_features:
+    if encodings and len(encodings) != n_features:
         raise ModelFileError(
-            f"{SOURCE} is damaged: {len(told)} vocabularies for {n_features} columns"
+            f"{SOURCE} is damaged: {len(encodings)} vocabularies for {n_features} columns"
         )
-    joined = _Joined(trees)
-    nodes, start, codes = joined.sets()
+    joined = _ConcatenatedTrees(trees)
+    nodes, start, codes = joined.collect_sets()
     set_features = joined.feature[nodes]
     if np.any((set_features < 0) | (set_features >= n_features)):
         raise ModelFileError(f"{SOURCE} is damaged: a split uses none of the {n_features} columns")
     owner = np.repeat(set_features, np.diff(start))
     vocabularies: list[Vocabulary | None] = []
     for feature in range(n_features):
-        own = _told(told[feature], feature) if told else None
+        own = _read_vocabulary(encodings[feature], feature) if encodings else None
         if own is None and np.any(set_features == feature):
-            own = whole_vocabulary(codes[owner == feature])
+            own = make_integer_vocabulary(codes[owner == feature])
         vocabularies.append(own)
     return vocabularies
 
 
-def _told(categories: Categories, feature: int) -> Vocabulary | None:
+def _read_vocabulary(categories: Categories, feature: int) -> Vocabulary | None:
     """Return the vocabulary of a column in the file, if any."""
     if not categories.values:
         return None
     what = f"column {feature} of {SOURCE}"
     if categories.offsets is None:
-        return named_vocabulary(categories.values, what)
+        return make_named_vocabulary(categories.values, what)
     ends = categories.offsets
     try:
         text = bytes(int(value) & 0xFF for value in categories.values)
@@ -425,22 +443,24 @@ def _told(categories: Categories, feature: int) -> Vocabulary | None:
         names = [text[a:b].decode("utf-8") for a, b in itertools.pairwise(ends)]
     except (ValueError, IndexError, OverflowError) as error:
         raise ModelFileError(f"{SOURCE} is damaged: the categories of {what}: {error}") from error
-    return named_vocabulary(names, what)
+    return make_named_vocabulary(names, what)
 
 
-def nodes_of(
+def make_nodes(
     trees: Sequence[TreeRecord],
     scale: Floats,
     vocabularies: Sequence[Vocabulary | None],
     n_margins: int,
-) -> tuple[Nodes, bool]:
+) -> tuple[NodeList, bool]:
     """Make the nodes of all trees; also return whether unseen categories act as missing."""
-    joined = _Joined(trees)
-    set_node, set_start, codes = joined.sets()
+    joined = _ConcatenatedTrees(trees)
+    set_node, set_start, codes = joined.collect_sets()
     set_features = joined.feature[set_node]
     categorical = np.zeros(len(joined.left), dtype=np.bool_)
     categorical[set_node] = True
-    is_categorical = joined.of("split_type", np.int64, fill=True) == _CATEGORICAL
+    is_categorical = (
+        joined.concatenate_field("split_type", np.int64, fill=True) == _CATEGORICAL_TYPE
+    )
     nominal = np.array([one is not None for one in vocabularies], dtype=np.bool_)
     inside = (joined.feature >= 0) & (joined.feature < len(vocabularies))
     at = np.where(inside, joined.feature, 0)
@@ -449,12 +469,12 @@ def nodes_of(
     ):
         raise ModelFileError(f"{SOURCE} is damaged: a split uses a column that it does not have")
     with np.errstate(over="ignore"):  # overflow becomes infinite, and is rejected in leaves
-        condition = joined.of("split_conditions", np.float64).astype(np.float32)
+        condition = joined.concatenate_field("split_conditions", np.float64).astype(np.float32)
         below = np.nextafter(condition, -np.float32(np.inf))
-    default_left = joined.of("default_left", np.int64) != 0
+    default_left = joined.concatenate_field("default_left", np.int64) != 0
     # Categories of a set go right in XGBoost, but to branch 0 here.
     left = np.where(categorical, joined.right, joined.left)
-    nodes = Nodes(
+    nodes = NodeList(
         roots=joined.first,
         tree=joined.tree,
         left=np.where(joined.inner, left, -1),
@@ -462,23 +482,23 @@ def nodes_of(
         feature=joined.feature,
         threshold=np.where(categorical, 0.0, below),
         missing_left=default_left != categorical,
-        value=_values(joined, condition, scale, n_margins),
-        weight=joined.of("sum_hessian", np.float64, fill=True),
-        gain=joined.of("loss_changes", np.float64, fill=True),
+        value=_compute_values(joined, condition, scale, n_margins),
+        weight=joined.concatenate_field("sum_hessian", np.float64, fill=True),
+        gain=joined.concatenate_field("loss_changes", np.float64, fill=True),
         set_node=set_node,
-        set_start=set_start,
-        set_codes=_positions(codes, np.repeat(set_features, np.diff(set_start)), vocabularies),
+        set_offsets=set_start,
+        set_codes=_map_to_levels(codes, np.repeat(set_features, np.diff(set_start)), vocabularies),
     )
     return nodes, bool(np.all(default_left[set_node]))
 
 
-def _values(
-    joined: _Joined, condition: npt.NDArray[np.float32], scale: Floats, n_margins: int
+def _compute_values(
+    joined: _ConcatenatedTrees, condition: npt.NDArray[np.float32], scale: Floats, n_margins: int
 ) -> Floats:
     """Return node values (n, 1), or (n, margins) if leaves have values of all margins."""
     sizes = {tree.tree_param.size_leaf_vector for tree in joined.trees}
     if sizes <= {"0", "1"}:
-        inner_values = joined.of("base_weights", np.float64, fill=True)
+        inner_values = joined.concatenate_field("base_weights", np.float64, fill=True)
         value = np.where(joined.inner, inner_values, condition.astype(np.float64))
         return (value * scale[joined.tree])[:, None]
     if sizes != {str(n_margins)}:
@@ -492,7 +512,7 @@ def _values(
                 f"{SOURCE} has leaves with several values in the format of XGBoost 2; load it with "
                 "XGBoost 3 and save it again"
             )
-        weights = _float32(array_of(tree.leaf_weights, np.float64, "leaf_weights"))
+        weights = _round_to_float32(make_array(tree.leaf_weights, np.float64, "leaf_weights"))
         leaf = np.flatnonzero(~joined.inner[at : at + size]) + at
         which = joined.right[leaf]
         if (
@@ -505,18 +525,18 @@ def _values(
     return value
 
 
-def _float32(values: Floats) -> Floats:
+def _round_to_float32(values: Floats) -> Floats:
     with np.errstate(over="ignore"):
         return values.astype(np.float32).astype(np.float64)
 
 
-def _positions(codes: Ints, features: Ints, vocabularies: Sequence[Vocabulary | None]) -> Ints:
+def _map_to_levels(codes: Ints, features: Ints, vocabularies: Sequence[Vocabulary | None]) -> Ints:
     """Map XGBoost's category numbers to codes of the vocabularies."""
     levels = np.full(len(codes), -1, dtype=np.int64)
     for feature in np.unique(features).tolist():
         vocabulary, own = vocabularies[feature], features == feature
         if vocabulary is not None:
-            levels[own] = vocabulary.positions(codes[own])
+            levels[own] = vocabulary.map_to_levels(codes[own])
     return levels
 
 
@@ -526,7 +546,7 @@ def _positions(codes: Ints, features: Ints, vocabularies: Sequence[Vocabulary | 
 # The schema is ``doc/model.schema`` of XGBoost; keys that are not declared here are
 # ignored.
 
-Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+JsonInteger = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 """Integers of arrays, limited to the exact integers of a double."""
 
 
@@ -539,17 +559,17 @@ class TreeParam(msgspec.Struct):
 class TreeRecord(msgspec.Struct):
     """The arrays of one tree, by node; those of categories, by split."""
 
-    left_children: list[Whole]
-    right_children: list[Whole]
-    split_indices: list[Whole]
+    left_children: list[JsonInteger]
+    right_children: list[JsonInteger]
+    split_indices: list[JsonInteger]
     split_conditions: list[float]
-    default_left: list[Whole | bool]
+    default_left: list[JsonInteger | bool]
     tree_param: TreeParam = msgspec.field(default_factory=TreeParam)
-    split_type: list[Whole] = []
-    categories: list[Whole] = []
-    categories_nodes: list[Whole] = []
-    categories_segments: list[Whole] = []
-    categories_sizes: list[Whole] = []
+    split_type: list[JsonInteger] = []
+    categories: list[JsonInteger] = []
+    categories_nodes: list[JsonInteger] = []
+    categories_segments: list[JsonInteger] = []
+    categories_sizes: list[JsonInteger] = []
     sum_hessian: list[float] = []
     loss_changes: list[float] = []
     base_weights: list[float] = []
@@ -560,7 +580,7 @@ class Categories(msgspec.Struct):
     """The vocabulary of one column: concatenated UTF-8 with offsets, or numbers."""
 
     values: list[float]
-    offsets: list[Whole] | None = None
+    offsets: list[JsonInteger] | None = None
 
 
 class Encodings(msgspec.Struct):
@@ -573,8 +593,8 @@ class Forest(msgspec.Struct):
     """All trees, and the margin that each adds to."""
 
     trees: list[TreeRecord] = []
-    tree_info: list[Whole] = []
-    iteration_indptr: list[Whole] = []
+    tree_info: list[JsonInteger] = []
+    iteration_indptr: list[JsonInteger] = []
     gbtree_model_param: dict[str, str] = {}
     cats: Encodings = msgspec.field(default_factory=Encodings)
 
@@ -624,10 +644,10 @@ class XgboostFile(msgspec.Struct):
     """A complete file."""
 
     learner: Learner
-    version: list[Whole] = []
+    version: list[JsonInteger] = []
 
 
-def parse(content: bytes) -> XgboostFile:
+def parse_model(content: bytes) -> XgboostFile:
     """Parse JSON or UBJSON.
 
     Raises
@@ -638,7 +658,7 @@ def parse(content: bytes) -> XgboostFile:
     try:
         # UBJSON's first key starts with a length, JSON's with a quotation mark.
         if content[:1] == b"{" and content[1:2] in b"LlIUi#$" and content[1:2]:
-            return msgspec.convert(decode(content), XgboostFile)
+            return msgspec.convert(decode_ubjson(content), XgboostFile)
         return msgspec.json.decode(content, type=XgboostFile)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ModelFileError(

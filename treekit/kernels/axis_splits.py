@@ -1,6 +1,6 @@
 """Built-in axis-aligned splitters: the best test of a single column, over the columns tried.
 
-`find_axis` is used by the exact and the histogram splitter: they differ only in the
+`find_axis_split` is used by the exact and the histogram splitter: they differ only in the
 coding of columns.
 
 Records are unpacked once, at the top: each access to a field costs compile
@@ -13,12 +13,18 @@ import math
 
 import numpy as np
 
-from treekit.kernels.compile import inlined, kernel, merged
-from treekit.kernels.function_pointers import borrowed, lowest_bit
-from treekit.kernels.monotonic import CUTS, SIGN
-from treekit.kernels.node_statistics import CODE_OF, ORDER, are_sparse, lanes_of, place_of, tally
+from treekit.kernels.compile import inlined, kernel, llvm_inlined
+from treekit.kernels.function_pointers import borrow_array, find_lowest_bit
+from treekit.kernels.monotonic import N_CUTS, SIGN
+from treekit.kernels.node_statistics import (
+    CODE_OF,
+    ORDER,
+    is_sparse_node,
+    locate_column,
+    pack_lanes,
+    tally_codes,
+)
 from treekit.kernels.records import (
-    AFTER,
     BAD_CHOICE,
     BAD_NUMBER,
     BAD_ORDER,
@@ -31,6 +37,7 @@ from treekit.kernels.records import (
     MISSING,
     MISSING_BRANCH,
     MULTIWAY,
+    NEXT_CODE,
     RANK,
     SCORE,
     SHRINK,
@@ -38,21 +45,21 @@ from treekit.kernels.records import (
     THRESHOLD,
     THRESHOLD_VALUE,
     TOLERANCE,
-    better,
-    finite,
+    is_better,
+    is_finite,
 )
 
 __all__ = [
-    "STEPS",
+    "SUBSETS_PER_SCAN",
+    "compute_side_limit",
     "draw_column",
-    "find_axis",
-    "find_axis_of_numbers",
-    "first_component",
-    "side_limit",
+    "find_axis_split",
+    "find_numeric_axis_split",
+    "score_on_first_component",
+    "sum_weight",
     "try_branches",
     "try_cuts",
-    "try_single_levels",
-    "weight_of",
+    "try_one_vs_rest",
 ]
 
 
@@ -60,7 +67,7 @@ __all__ = [
 
 
 @kernel
-def find_axis(
+def find_axis_split(
     node,
     scratch,
     scan,
@@ -100,23 +107,35 @@ def find_axis(
     Cost: tries x rows, plus tries x codes for large nodes.
     """
     table, rows = node.table, node.rows
-    codes, n_codes = borrowed(table.codes), borrowed(table.n_codes)
-    nominal = borrowed(table.nominal)
-    ids, cells, values = borrowed(rows.ids), borrowed(rows.cells), borrowed(rows.values)
-    stats, weight, impurity = borrowed(node.stats), node.weight, node.impurity
+    codes, n_codes = borrow_array(table.codes), borrow_array(table.n_codes)
+    nominal = borrow_array(table.nominal)
+    ids, cells, values = borrow_array(rows.ids), borrow_array(rows.cells), borrow_array(rows.values)
+    stats, weight, impurity = borrow_array(node.stats), node.weight, node.impurity
     limit = node.min_weight_leaf
-    known_only, empty, resolution = node.ways.known_only, node.ways.empty, node.ways.resolution
-    side, exact_levels, dense = node.ways.side, node.ways.exact_levels, len(cells) == 0
+    known_only, empty, resolution = (
+        node.ways.known_only,
+        node.ways.empty_branches,
+        node.ways.resolution,
+    )
+    side, exact_levels, dense = node.ways.min_side_share, node.ways.exact_levels, len(cells) == 0
     by_score, tolerance = node.ways.levels_by_score, node.ways.tolerance
-    features, state = borrowed(scratch.features), borrowed(scratch.state)
-    offers, work, words = borrowed(scratch.offers), borrowed(scratch.work), borrowed(scratch.words)
-    counts, flat = borrowed(scratch.counts), borrowed(scratch.flat)
-    compact, ordered = borrowed(scratch.compact), borrowed(scratch.ordered)
-    keys, start, best = borrowed(scratch.keys), borrowed(scratch.start), borrowed(scratch.best)
-    pair, levels = borrowed(scratch.pair), borrowed(scratch.levels)
-    n_rows, all_codes = np.uint64(codes.shape[1]), borrowed(codes.reshape(codes.size))
-    lines = borrowed(scratch.lines)
-    sparse = are_sparse(np.uint64(len(ids)), n_rows, lines)
+    features, state = borrow_array(scratch.features), borrow_array(scratch.state)
+    offers, work, words = (
+        borrow_array(scratch.offers),
+        borrow_array(scratch.work),
+        borrow_array(scratch.words),
+    )
+    counts, flat = borrow_array(scratch.counts), borrow_array(scratch.flat)
+    compact, ordered = borrow_array(scratch.compact), borrow_array(scratch.ordered)
+    keys, start, best = (
+        borrow_array(scratch.keys),
+        borrow_array(scratch.start),
+        borrow_array(scratch.best),
+    )
+    pair, levels = borrow_array(scratch.pair), borrow_array(scratch.levels)
+    n_rows, all_codes = np.uint64(codes.shape[1]), borrow_array(codes.reshape(codes.size))
+    lines = borrow_array(scratch.lines)
+    sparse = is_sparse_node(np.uint64(len(ids)), n_rows, lines)
     s = np.uint64(len(stats))
     n_features = np.uint64(len(n_codes))
     n_try = min(np.uint64(node.n_try), n_features)
@@ -125,8 +144,8 @@ def find_axis(
         for j in range(n_features):
             offers[np.uint64(0), j] = np.nan
             offers[np.uint64(1), j] = np.nan
-    lanes, packed = borrowed(scratch.lanes), borrowed(scratch.packed)
-    width = lanes_of(cells, values, np.uint64(len(ids)), s, weight, lanes)
+    lanes, packed = borrow_array(scratch.lanes), borrow_array(scratch.packed)
+    width = pack_lanes(cells, values, np.uint64(len(ids)), s, weight, lanes)
     chosen = np.int64(-1)
     while True:
         out[KIND] = 0
@@ -142,8 +161,10 @@ def find_axis(
             elif draw:
                 feature = draw_column(features, state, j)
             codes_in_all = n_codes[feature]
-            source, first, step = place_of(all_codes, lines, feature, n_rows, n_features, sparse)
-            count = tally(
+            source, first, step = locate_column(
+                all_codes, lines, feature, n_rows, n_features, sparse
+            )
+            count = tally_codes(
                 source,
                 first,
                 step,
@@ -200,7 +221,7 @@ def find_axis(
                 if way == 0 and resolution > 0.0:
                     first_of = work[np.uint64(ORDER)]
                     start_of = table.value_start[feature]
-                    groups = _merge_close(
+                    groups = _merge_close_values(
                         table.low, table.high, start_of, resolution, known, count, s, work, flat
                     )
                     count -= known - groups
@@ -208,7 +229,7 @@ def find_axis(
                 totals, known_weight = stats, weight
                 if count > known:
                     missing = compact[np.uint64(known)]
-                    known_weight = weight - weight_of(missing, dense)
+                    known_weight = weight - sum_weight(missing, dense)
                     if known_only:
                         # Only known rows are cut: overwrite the statistics of the missing
                         # rows with those of the known ones.
@@ -216,10 +237,10 @@ def find_axis(
                             missing[k] = stats[k] - missing[k]
                         totals = missing
                 if way == 0 and side > 0.0:
-                    own_limit = side_limit(side * known_weight, limit)
+                    own_limit = compute_side_limit(side * known_weight, limit)
                 if key is not None:
                     if way == 3:
-                        try_single_levels(
+                        try_one_vs_rest(
                             many,
                             best,
                             dense,
@@ -245,7 +266,7 @@ def find_axis(
                         done = True
                 if not done:
                     best[s + np.uint64(2 + SIGN)] = offers[np.uint64(3), feature]
-                    best[s + np.uint64(2 + CUTS)] = known - 1
+                    best[s + np.uint64(2 + N_CUTS)] = known - 1
                     try_cuts(
                         scan,
                         key,
@@ -285,7 +306,7 @@ def find_axis(
                     sides = compact[:known]
                 final = many(stats, sides, 1) * numbers[SHRINK]
                 offers[np.uint64(1), feature] = final
-                if not finite(final):
+                if not is_finite(final):
                     for k in range(s):
                         best[k + np.uint64(2)] = sides[np.uint64(0), k]
                     out[KIND] = BAD_NUMBER
@@ -321,7 +342,7 @@ def draw_column(features, state, j):
 
 
 @inlined
-def side_limit(wanted, limit):
+def compute_side_limit(wanted, limit):
     """Return C4.5's minimum weight on either side of a numeric cut.
 
     Quinlan 1993, p. 25, and release 8.  Reduced by a tolerance, because a tenth of a weight is
@@ -333,7 +354,7 @@ def side_limit(wanted, limit):
 
 
 @inlined
-def _merge_close(low, high, start_of, resolution, known, count, s, work, flat):
+def _merge_close_values(low, high, start_of, resolution, known, count, s, work, flat):
     """Merge groups of neighbouring values into one code each; return the number of groups.
 
     The code of a group is its last one; its first is in ``work[ORDER]``.
@@ -360,7 +381,7 @@ def _merge_close(low, high, start_of, resolution, known, count, s, work, flat):
 
 
 @kernel
-def find_axis_of_numbers(
+def find_numeric_axis_split(
     node,
     scratch,
     scan,
@@ -378,10 +399,10 @@ def find_axis_of_numbers(
 ):
     """Search a table without nominal columns; the search over categories is not compiled.
 
-    `key` is never called, but stays a parameter: `treekit.kernels.grow_tree.grow` is the
+    `key` is never called, but stays a parameter: `treekit.kernels.grow_tree.grow_nodes` is the
     same for all tables.
     """
-    find_axis(
+    find_axis_split(
         node,
         scratch,
         scan,
@@ -406,14 +427,14 @@ def find_axis_of_numbers(
 # the criterion's scan keeps the best position.  Numeric columns step along their
 # codes, nominal columns along an order of the categories or through all subsets.
 
-STEPS = 256
+SUBSETS_PER_SCAN = 256
 """Number of category subsets in one scan."""
 
-ALONG, ORDERED, SUBSETS = 0, 1, 2
+ALONG_CODES, ALONG_ORDER, ALL_SUBSETS = 0, 1, 2
 """Ways to step: along the codes, along an order of categories, through all subsets."""
 
 
-@merged
+@llvm_inlined
 def try_cuts(
     scan,
     key,
@@ -466,32 +487,34 @@ def try_cuts(
     share = known_weight / weight if known_only else 1.0
     code_of, order = work[CODE_OF], work[ORDER]
     unknown = np.uint64(known)
-    way, attempts, table = ALONG, np.int64(1), compact
+    way, attempts, table = ALONG_CODES, np.int64(1), compact
     if key is not None:
         if n_keys > 1 and 3 <= known <= exact_levels:  # two categories have a single subset
-            way, table = SUBSETS, ordered
-            attempts = ((np.int64(1) << (known - 1)) - 2) // STEPS + 1
+            way, table = ALL_SUBSETS, ordered
+            attempts = ((np.int64(1) << (known - 1)) - 2) // SUBSETS_PER_SCAN + 1
         elif n_keys > 0:
-            way, attempts, table = ORDERED, np.int64(n_keys), ordered
+            way, attempts, table = ALONG_ORDER, np.int64(n_keys), ordered
     for attempt in range(attempts):
         steps, closes = known - 1, True
         mask = np.uint64(0)
         if key is not None:
-            if way == ORDERED:
+            if way == ALONG_ORDER:
                 key(compact, known, attempt, keys)
                 for j in range(unknown):
-                    if not finite(keys[j]):
+                    if not is_finite(keys[j]):
                         for k in range(s):
                             best[k + np.uint64(2)] = compact[j, k]
                         out[KIND] = BAD_ORDER
                         return
-                _sort_by_key(keys, compact, ordered, order, unknown, np.uint64(count), s)
-            elif way == SUBSETS:
-                first = np.uint64(attempt * STEPS)
+                _sort_rows_by_key(keys, compact, ordered, order, unknown, np.uint64(count), s)
+            elif way == ALL_SUBSETS:
+                first = np.uint64(attempt * SUBSETS_PER_SCAN)
                 mask = first ^ (first >> np.uint64(1))
-                steps = min((np.int64(1) << (known - 1)) - 1 - attempt * STEPS, STEPS)
+                steps = min(
+                    (np.int64(1) << (known - 1)) - 1 - attempt * SUBSETS_PER_SCAN, SUBSETS_PER_SCAN
+                )
                 closes = attempt == attempts - 1
-                _walk_subsets(compact, ordered, first, np.uint64(steps), s)
+                _enumerate_subsets(compact, ordered, first, np.uint64(steps), s)
                 if closes:  # the last Gray code has the last but one category alone
                     for k in range(s):
                         rest = totals[k] - compact[unknown - np.uint64(2), k]
@@ -522,9 +545,9 @@ def try_cuts(
             score = best[np.uint64(0)] * share
             shrink = 1.0
             if use_penalty and at >= 0:
-                candidates = _candidates(table, last, start, totals, limit, dense)
+                candidates = _count_candidates(table, last, start, totals, limit, dense)
                 fee = penalty(candidates, weight)
-                if not finite(fee):
+                if not is_finite(fee):
                     best[np.uint64(0)] = candidates
                     out[KIND] = BAD_PENALTY
                     return
@@ -532,7 +555,7 @@ def try_cuts(
                 if not paid > 0.0:
                     continue
                 score, shrink = paid, paid / score
-            if at < 0 or not better(score, np.int64(feature), rank, impurity, out, numbers):
+            if at < 0 or not is_better(score, np.int64(feature), rank, impurity, out, numbers):
                 continue
             out[FEATURE] = np.int64(feature)
             out[BRANCHES] = 2
@@ -554,20 +577,20 @@ def try_cuts(
                 out[MISSING_BRANCH] = side
             else:  # no missing rows in training: the heavier branch
                 out[MISSING_BRANCH] = 0 if left_weight >= known_weight - left_weight else 1
-            if way == ALONG:
+            if way == ALONG_CODES:
                 out[KIND] = THRESHOLD
                 out[CUT] = np.int64(code_of[np.uint64(at)])
-                out[AFTER] = np.int64(first_of[np.uint64(at + 1)])
+                out[NEXT_CODE] = np.int64(first_of[np.uint64(at + 1)])
                 continue
             if key is not None:
                 out[KIND] = SUBSET
                 out[LEVELS] = np.int64(codes_in_all)
                 for level in range(np.uint64(codes_in_all)):
                     levels[level] = -1
-                reached = np.uint64(attempt * STEPS + at + 1)
+                reached = np.uint64(attempt * SUBSETS_PER_SCAN + at + 1)
                 reached ^= reached >> np.uint64(1)
                 for j in range(unknown):
-                    if way == SUBSETS:
+                    if way == ALL_SUBSETS:
                         levels[np.uint64(code_of[j])] = 0 if (reached >> j) & np.uint64(1) else 1
                     else:
                         level = np.uint64(code_of[np.uint64(order[j])])
@@ -575,7 +598,7 @@ def try_cuts(
 
 
 @inlined
-def weight_of(stats, dense):
+def sum_weight(stats, dense):
     """Return the weight of the statistics of a node or group."""
     weight = stats[np.uint64(0)]
     if not dense:
@@ -585,19 +608,19 @@ def weight_of(stats, dense):
 
 
 @inlined
-def _candidates(table, last, start, totals, limit, dense):
+def _count_candidates(table, last, start, totals, limit, dense):
     """Count the first `last` cuts that leave the weight `limit` on both sides."""
-    left, whole = weight_of(start, dense), weight_of(totals, dense)
+    left, whole = sum_weight(start, dense), sum_weight(totals, dense)
     count = np.int64(0)
     for i in range(np.uint64(last)):
-        left += weight_of(table[i], dense)
+        left += sum_weight(table[i], dense)
         if left >= limit and whole - left >= limit:
             count += 1
     return count
 
 
 @inlined
-def _walk_subsets(compact, steps_out, first, steps, s):
+def _enumerate_subsets(compact, steps_out, first, steps, s):
     """Write the steps first + 1, ... of the Gray code (Gray 1953) over all categories but the last.
 
     Each step moves one category, so that each subset costs one addition; a category
@@ -606,7 +629,7 @@ def _walk_subsets(compact, steps_out, first, steps, s):
     one = np.uint64(1)
     for i in range(steps):
         step = first + i + one
-        level = lowest_bit(step)
+        level = find_lowest_bit(step)
         joins = ((step ^ (step >> one)) >> level) & one
         for k in range(s):
             value = compact[level, k]
@@ -614,7 +637,7 @@ def _walk_subsets(compact, steps_out, first, steps, s):
 
 
 @inlined
-def _sort_by_key(keys, compact, ordered, order, known, count, s):
+def _sort_rows_by_key(keys, compact, ordered, order, known, count, s):
     """Write `compact` to `ordered`, ascending by key, equal keys by code; missing stays last.
 
     Shell's sort (1959) on (key, code): short, in place, and fast to compile.
@@ -675,7 +698,7 @@ def try_branches(
     heaviest, heaviest_weight = np.uint64(0), -1.0
     heavy_enough = 0
     for j in range(np.uint64(known)):
-        weight = weight_of(compact[j], dense)
+        weight = sum_weight(compact[j], dense)
         if weight > heaviest_weight:
             heaviest, heaviest_weight = j, weight
         if weight >= limit:
@@ -686,12 +709,12 @@ def try_branches(
         for k in range(s):
             compact[heaviest, k] += compact[np.uint64(known), k]
     score = many(stats, compact[:known], 0)
-    if not finite(score):
+    if not is_finite(score):
         for k in range(s):
             best[k + np.uint64(2)] = compact[np.uint64(0), k]
         out[KIND] = BAD_NUMBER
         return
-    if not better(score, np.int64(feature), np.int64(0), impurity, out, numbers):
+    if not is_better(score, np.int64(feature), np.int64(0), impurity, out, numbers):
         return
     out[KIND] = MULTIWAY
     out[FEATURE] = np.int64(feature)
@@ -712,7 +735,7 @@ def try_branches(
 
 
 @inlined
-def try_single_levels(
+def try_one_vs_rest(
     many,
     best,
     dense,
@@ -770,21 +793,21 @@ def try_single_levels(
                     own += compact[unknown, k]
                 children[zero, k] = own
                 children[one, k] = totals[k] - own
-            if min(weight_of(children[zero], dense), weight_of(children[one], dense)) < limit:
+            if min(sum_weight(children[zero], dense), sum_weight(children[one], dense)) < limit:
                 continue
             judged = many(stats, children, which)
-            kept = judged > bar and finite(judged)
+            kept = judged > bar and is_finite(judged)
             if kept:
                 kept_at, kept_side = np.int64(at), side
                 bar = judged + max(TOLERANCE * max(abs(judged), impurity), tolerance)
                 gain = many(stats, children, 0) if by_score else judged
-            if kept or not finite(judged):
+            if kept or not is_finite(judged):
                 for k in range(s):
                     best[k + two] = children[zero, k]
-            if not finite(judged) or (kept_at >= 0 and not finite(gain)):
+            if not is_finite(judged) or (kept_at >= 0 and not is_finite(gain)):
                 out[KIND] = BAD_NUMBER
                 return
-    if kept_at < 0 or not better(gain, np.int64(feature), kept_at, impurity, out, numbers):
+    if kept_at < 0 or not is_better(gain, np.int64(feature), kept_at, impurity, out, numbers):
         return
     out[FEATURE] = np.int64(feature)
     out[CUT] = 0
@@ -803,7 +826,7 @@ def try_single_levels(
     out[LEVELS] = np.int64(codes_in_all)
     if lost:
         out[MISSING_BRANCH] = kept_side
-    elif weight_of(pair[zero], dense) < weight_of(pair[one], dense):
+    elif sum_weight(pair[zero], dense) < sum_weight(pair[one], dense):
         out[MISSING_BRANCH] = 1  # no missing rows in training: the heavier branch
     for level in range(np.uint64(codes_in_all)):
         levels[level] = 1
@@ -812,15 +835,15 @@ def try_single_levels(
 
 # ---------------------------------------------------------------- order of categories
 
-DIGITS = 2.0**24
+SCORE_RESOLUTION = 2.0**24
 """Scores are rounded to this fraction of the largest."""
 
-ROUNDS = 30
+POWER_ITERATIONS = 30
 """Steps of the power iteration; if two components are equally large, either will do."""
 
 
 @inlined
-def first_component(rows, count, scaled, keys):
+def score_on_first_component(rows, count, scaled, keys):
     """Score each category on the first principal component of the class shares.
 
     Categories ordered by these scores (Coppersmith, Hong and Hosking 1999,
@@ -863,7 +886,7 @@ def first_component(rows, count, scaled, keys):
         if weights[i] * distance > most * (1.0 + 1e-9):
             farthest, most = i, weights[i] * distance
     direction, turned = apart[farthest].copy(), np.empty(rows.shape[1])
-    for _ in range(ROUNDS):
+    for _ in range(POWER_ITERATIONS):
         for k in range(cells):
             turned[k] = 0.0
         for i in range(n):
@@ -887,4 +910,4 @@ def first_component(rows, count, scaled, keys):
         largest = max(largest, abs(keys[i]))
     if largest > 0.0:
         for i in range(n):  # so that scores that differ by rounding errors are equal
-            keys[i] = np.rint(keys[i] / largest * DIGITS)
+            keys[i] = np.rint(keys[i] / largest * SCORE_RESOLUTION)

@@ -33,18 +33,18 @@ if TYPE_CHECKING:
     from numba.core.event import Event
 
 __all__ = [
-    "MOST_KEPT",
-    "PATIENCE",
-    "Compiled",
-    "Finder",
-    "Linked",
-    "compile_notice",
-    "compiling",
+    "MAX_CACHED_CLOSURES",
+    "NOTICE_DELAY",
+    "KernelDispatcher",
+    "LinkedFunction",
+    "SplitterKernel",
+    "announce_compilation",
+    "enable_disk_cache",
     "inlined",
-    "keep",
+    "install_notice",
     "kernel",
-    "merged",
-    "watch",
+    "llvm_inlined",
+    "relax_garbage_collection",
 ]
 
 
@@ -59,20 +59,20 @@ def kernel(function: F) -> F:
     Subscripts in kernels are unsigned: numba's handling of negative subscripts
     costs 1.1 to 1.6 times (measured).
     """
-    return cast(F, keep(Compiled(function)))
+    return cast(F, enable_disk_cache(KernelDispatcher(function)))
 
 
-def merged(function: F) -> F:
+def llvm_inlined(function: F) -> F:
     """Compile a helper and let LLVM inline it into its callers.
 
     For helpers with several callers or many arguments.  Inlining after type inference
     costs less than `inlined` for each caller but the first, and a call with arrays costs
     as much as processing a few rows.
     """
-    return cast(F, Compiled(function, forceinline=True))
+    return cast(F, KernelDispatcher(function, forceinline=True))
 
 
-class Compiled(CPUDispatcher):
+class KernelDispatcher(CPUDispatcher):
     """A dispatcher with the options of all kernels: nopython, nogil, IEEE division."""
 
     def __init__(self, function: Callable[..., Any], **more: bool) -> None:
@@ -81,11 +81,11 @@ class Compiled(CPUDispatcher):
 
     def compile(self, sig: Any) -> Any:
         """Compile for a signature, or load the machine code from disk."""
-        with compiling():
+        with relax_garbage_collection():
             return super().compile(sig)
 
 
-class Linked(Compiled):
+class LinkedFunction(KernelDispatcher):
     """A function called by generated wrappers, which can unroll its loops again.
 
     LLVM unrolls a loop over an unknown number of cells and then forbids further
@@ -108,73 +108,73 @@ class Linked(Compiled):
 
 
 @contextmanager
-def compiling() -> Iterator[None]:
+def relax_garbage_collection() -> Iterator[None]:
     """Collect garbage cycles rarely during a compilation, in any thread.
 
     numba creates millions of small objects that live until it is done; collecting them
     repeatedly takes a quarter of all compile time.  Disabling the collector is not
     faster than running it rarely, and takes 150 MB more (both measured).
     """
-    with _busy.lock:
-        _busy.depth += 1
-        if _busy.depth == 1:
-            watch()
-            _busy.usual = gc.get_threshold()
-            if _busy.usual[0] > 0:  # 0: disabled by the user
-                gc.set_threshold(*_RARELY)
+    with _running.lock:
+        _running.depth += 1
+        if _running.depth == 1:
+            install_notice()
+            _running.usual_threshold = gc.get_threshold()
+            if _running.usual_threshold[0] > 0:  # 0: disabled by the user
+                gc.set_threshold(*_RARE_COLLECTION)
     try:
         yield
     finally:
-        with _busy.lock:
-            _busy.depth -= 1
-            if _busy.depth == 0 and gc.get_threshold() == _RARELY:
-                gc.set_threshold(*_busy.usual)
+        with _running.lock:
+            _running.depth -= 1
+            if _running.depth == 0 and gc.get_threshold() == _RARE_COLLECTION:
+                gc.set_threshold(*_running.usual_threshold)
 
 
-_RARELY = (200_000, 20, 100)
+_RARE_COLLECTION = (200_000, 20, 100)
 
 
-class _Busy:
+class _CompilationCount:
     """Number of running compilations, and the collector's thresholds before the first."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.depth = 0
-        self.usual = gc.get_threshold()
+        self.usual_threshold = gc.get_threshold()
 
 
-_busy = _Busy()
+_running = _CompilationCount()
 
 
 @dataclass(frozen=True)
-class Finder:
+class SplitterKernel:
     """A built-in splitter's ``find``: a kernel that fills the builder's arrays.
 
     Attributes
     ----------
     kernel : callable
-        With the arguments of `treekit.kernels.axis_splits.find_axis`.
+        With the arguments of `treekit.kernels.axis_splits.find_axis_split`.
     options : tuple of float
         Values for ``scratch.options``.  A closure over them would be compiled in
         every process.
-    numbers : callable or None
+    numeric_kernel : callable or None
         Faster-compiling kernel for tables without nominal columns; None: `kernel`.
-    ranked : callable or None
+    quantile_kernel : callable or None
         Kernel for rank targets, whose statistics do not add up; None: rank targets
         are not supported.
-    bounded : bool
+    supports_monotonic : bool
         Whether it respects monotonic constraints (`treekit.kernels.monotonic`).
-    keys : bool
+    supports_keys : bool
         Whether it finds the same splits on keys instead of exact codes
         (`treekit.data.binning`), which need no sorting of the columns.
     """
 
     kernel: Callable[..., Any]
     options: tuple[float, ...] = ()
-    numbers: Callable[..., Any] | None = None
-    ranked: Callable[..., Any] | None = None
-    bounded: bool = False
-    keys: bool = False
+    numeric_kernel: Callable[..., Any] | None = None
+    quantile_kernel: Callable[..., Any] | None = None
+    supports_monotonic: bool = False
+    supports_keys: bool = False
 
     def __call__(self, *arguments: Any) -> Any:
         """Call the kernel."""
@@ -195,11 +195,11 @@ def inlined(function: F) -> F:
 # numba identifies closures by their pickled cells, which differ every time if a cell
 # holds compiled code; here the caller passes a digest that identifies the closure.
 
-MOST_KEPT = 100
+MAX_CACHED_CLOSURES = 100
 """Maximum number of cached closures per function; the oldest are deleted first."""
 
 
-def keep(dispatcher: Any, mark: str | None = None) -> Any:
+def enable_disk_cache(dispatcher: Any, mark: str | None = None) -> Any:
     """Enable the disk cache of a dispatcher if its folder is writable, and return it.
 
     Parameters
@@ -212,14 +212,14 @@ def keep(dispatcher: Any, mark: str | None = None) -> Any:
     # Without a writable folder (a read-only container): compile in each process.
     with contextlib.suppress(RuntimeError, OSError):
         try:
-            dispatcher._cache = _Kept(dispatcher.py_func, mark)
+            dispatcher._cache = _KernelCache(dispatcher.py_func, mark)
         except (AttributeError, TypeError):  # private names of numba, missing in this release
             if mark is None:
                 dispatcher.enable_caching()
     return dispatcher
 
 
-def _with_filled_folder() -> Any:
+def _allow_read_only_cache() -> Any:
     """Return numba's cache locators, extended to a read-only ``NUMBA_CACHE_DIR``.
 
     numba skips a folder that is not writable; in a container image it may hold
@@ -238,21 +238,21 @@ def _with_filled_folder() -> Any:
     return type("_Kinds", (kinds,), {"_locator_classes": [known[0], filled, *known[1:]]})
 
 
-class _Kept(FunctionCache):
+class _KernelCache(FunctionCache):
     """numba's cache, invalidated when any kernel file changes; its failures only cost time."""
 
-    _impl_class = _with_filled_folder()
+    _impl_class = _allow_read_only_cache()
 
     def __init__(self, function: Callable[..., Any], mark: str | None) -> None:
         super().__init__(function)
         self._mark = mark
         index: Any = self._cache_file
-        index._source_stamp = (index._source_stamp, _state_of_kernels())
+        index._source_stamp = (index._source_stamp, _digest_kernel_files())
         if mark is not None:
             # One index file per closure: two processes writing the same index at a time
             # can mix up its entries, and so the code of closures with equal signatures.
             name = self._impl.filename_base
-            self._others = f"{name}-{'[0-9a-f]' * 16}"
+            self._closure_files = f"{name}-{'[0-9a-f]' * 16}"
             self._cache_file: Any = type(index)(
                 cache_path=self._cache_path,
                 filename_base=f"{name}-{mark[:16]}",
@@ -278,18 +278,18 @@ class _Kept(FunctionCache):
         with contextlib.suppress(OSError):
             super().save_overload(signature, data)
             if self._mark is not None:
-                self._forget_old()
+                self._delete_oldest()
 
-    def _forget_old(self) -> None:
+    def _delete_oldest(self) -> None:
         """Delete the files of all but the newest closures of this function."""
-        indices = Path(self._cache_path).glob(f"{self._others}.nbi")
-        for old in sorted(indices, key=lambda path: path.stat().st_mtime)[:-MOST_KEPT]:
+        indices = Path(self._cache_path).glob(f"{self._closure_files}.nbi")
+        for old in sorted(indices, key=lambda path: path.stat().st_mtime)[:-MAX_CACHED_CLOSURES]:
             for path in old.parent.glob(f"{old.stem}.*.nbc"):
                 path.unlink(missing_ok=True)
             old.unlink(missing_ok=True)
 
 
-def _number_symbols_apart() -> None:
+def _randomize_function_ids() -> None:
     """Start numba's function ids, which are part of symbol names, at a random number.
 
     numba counts from 1 in each process.  Closures from two processes would then share a
@@ -298,13 +298,13 @@ def _number_symbols_apart() -> None:
     FunctionIdentity._unique_ids = itertools.count(int.from_bytes(os.urandom(6), "big"))
 
 
-_number_symbols_apart()
+_randomize_function_ids()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_number_symbols_apart)
+    os.register_at_fork(after_in_child=_randomize_function_ids)
 
 
 @cache
-def _state_of_kernels() -> str:
+def _digest_kernel_files() -> str:
     """Return a digest of names, sizes and times of all files in this folder."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
@@ -317,12 +317,12 @@ def _state_of_kernels() -> str:
 # On stderr.  The command line always prints them; in Python they are printed to a
 # terminal or in a notebook only.
 
-PATIENCE = 1.5
+NOTICE_DELAY = 1.5
 """Compile time in seconds before a message appears; a plugin's criterion alone takes less."""
 
 
 @contextmanager
-def compile_notice() -> Iterator[None]:
+def announce_compilation() -> Iterator[None]:
     """Report on stderr, once, if compiling kernels takes longer than `PATIENCE`.
 
     Without a disk cache the first training on a machine compiles for some seconds,
@@ -330,45 +330,45 @@ def compile_notice() -> Iterator[None]:
     """
     from numba.core.event import install_listener
 
-    notice = _Notice()
-    _telling.append(notice)
+    notice = _CompileNotice()
+    _active_notices.append(notice)
     try:
-        with install_listener("numba:compile", _ear(notice)):
+        with install_listener("numba:compile", _make_listener(notice)):
             yield
     finally:
-        _telling.remove(notice)
-        notice.stop()
+        _active_notices.remove(notice)
+        notice.stop_notice()
 
 
-def watch() -> None:
+def install_notice() -> None:
     """Report compilations from now on, if interactive and not reported already."""
     from numba.core.event import register
 
-    if not _telling and (sys.stderr.isatty() or "ipykernel" in sys.modules):
-        _telling.append(_Notice())
-        register("numba:compile", _ear(_telling[0]))
+    if not _active_notices and (sys.stderr.isatty() or "ipykernel" in sys.modules):
+        _active_notices.append(_CompileNotice())
+        register("numba:compile", _make_listener(_active_notices[0]))
 
 
-_telling: list[_Notice] = []
+_active_notices: list[_CompileNotice] = []
 """Active notices."""
 
 
-def _ear(notice: _Notice) -> Any:
+def _make_listener(notice: _CompileNotice) -> Any:
     """Return a numba event listener that updates a notice."""
     from numba.core.event import Listener
 
-    class Ear(Listener):
+    class NoticeListener(Listener):
         def on_start(self, event: Event) -> None:
-            notice.begin(event.data["dispatcher"])
+            notice.begin_compilation(event.data["dispatcher"])
 
         def on_end(self, event: Event) -> None:
             del event
-            notice.end()
+            notice.end_compilation()
 
-    return Ear()
+    return NoticeListener()
 
 
-class _Notice:
+class _CompileNotice:
     """Timer of kernel compilations, which nest and run in several threads under one lock.
 
     Only kernels count, not the components that are compiled in every process.  The total
@@ -377,70 +377,70 @@ class _Notice:
 
     def __init__(self) -> None:
         self.depth = 0
-        self.timed: int | None = None  # depth of the outermost kernel being compiled
+        self.timed_depth: int | None = None  # depth of the outermost kernel being compiled
         self.kernels: list[str] = []
-        self.spent = 0.0
-        self.since = 0.0
-        self.said = False
+        self.spent_seconds = 0.0
+        self.started_at = 0.0
+        self.announced = False
         self.timer: threading.Timer | None = None
         self.lock = threading.Lock()  # guards the progress line
 
-    def begin(self, dispatcher: Any) -> None:
+    def begin_compilation(self, dispatcher: Any) -> None:
         """Record the start of a compilation."""
         self.depth += 1
         if not dispatcher.py_func.__module__.startswith("treekit.kernels."):
             return
         self.kernels.append(dispatcher.py_func.__name__.strip("_"))
-        if self.timed is None:
+        if self.timed_depth is None:
             cached = dispatcher.stats.cache_path is not None
-            self.timed, self.since = self.depth, monotonic()
-            self._later(max(PATIENCE - self.spent, 0.0), cached)
+            self.timed_depth, self.started_at = self.depth, monotonic()
+            self._schedule_update(max(NOTICE_DELAY - self.spent_seconds, 0.0), cached)
 
-    def end(self) -> None:
+    def end_compilation(self) -> None:
         """Record the end of the innermost compilation."""
-        if self.timed == self.depth:
+        if self.timed_depth == self.depth:
             with self.lock:
-                self.spent += monotonic() - self.since
-                self.timed = None
-                self._draw("")
-            self._cancel()
+                self.spent_seconds += monotonic() - self.started_at
+                self.timed_depth = None
+                self._redraw_line("")
+            self._cancel_timer()
         self.depth -= 1
 
-    def _later(self, seconds: float, kept: bool) -> None:
-        self.timer = threading.Timer(seconds, self._tell, [kept])
+    def _schedule_update(self, seconds: float, kept: bool) -> None:
+        self.timer = threading.Timer(seconds, self._show_progress, [kept])
         self.timer.daemon = True
         self.timer.start()
 
-    def _tell(self, kept: bool) -> None:
+    def _show_progress(self, kept: bool) -> None:
         with self.lock:
-            if self.timed is None:
+            if self.timed_depth is None:
                 return
-            if not self.said:
-                self.said = True
+            if not self.announced:
+                self.announced = True
                 later = "; later runs load them from disk" if kept else ""
-                _say(f"compiling treekit's kernels for the first time{later}\n")
-            seconds = self.spent + monotonic() - self.since
-            self._draw(f"kernel {len(self.kernels)}, {self.kernels[-1]}: {seconds:.0f} s")
-            self._later(1.0, kept)
+                _write_stderr(f"compiling treekit's kernels for the first time{later}\n")
+            seconds = self.spent_seconds + monotonic() - self.started_at
+            self._redraw_line(f"kernel {len(self.kernels)}, {self.kernels[-1]}: {seconds:.0f} s")
+            self._schedule_update(1.0, kept)
 
-    def _draw(self, text: str) -> None:
+    def _redraw_line(self, text: str) -> None:
         """Replace the progress line of a terminal."""
-        if self.said and sys.stderr.isatty():
-            _say(text, "\r\x1b[K")
+        if self.announced and sys.stderr.isatty():
+            _write_stderr(text, "\r\x1b[K")
 
-    def _cancel(self) -> None:
+    def _cancel_timer(self) -> None:
         if self.timer is not None:
             self.timer.cancel()
 
-    def stop(self) -> None:
+    def stop_notice(self) -> None:
         """Print the total, if anything was reported, and stop."""
-        self._cancel()
-        if self.said:
+        self._cancel_timer()
+        if self.announced:
             count = len(self.kernels)
-            _say(f"compiled {count} kernels in {self.spent:.0f} s\n")
+            _write_stderr(f"compiled {count} kernels in {self.spent_seconds:.0f} s\n")
 
 
-def _say(text: str, before: str = "") -> None:
+def _write_stderr(text: str, before: str = "") -> None:
     """Write text to stderr, dimmed on a terminal."""
     if sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
         text = f"\x1b[2m{text}\x1b[0m"

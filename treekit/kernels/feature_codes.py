@@ -17,27 +17,27 @@ import numpy.typing as npt
 from treekit.kernels.compile import kernel
 
 __all__ = [
-    "DIGITS",
-    "GROUP",
+    "DIGIT_VALUES",
+    "GROUP_SIZE",
     "assign_bins",
     "assign_ranks",
-    "bin_starts",
-    "encode",
+    "compute_group_width",
     "encode_row",
-    "first_cell",
-    "group_width",
+    "encode_rows",
+    "find_bin_starts",
+    "find_first_cell",
     "sort_keys",
 ]
 
 
 # ---------------------------------------------------------------- bins and ranks
 
-DIGITS = 2048
+DIGIT_VALUES = 2048
 """Number of values of a radix digit."""
 
-_BITS = np.uint64(11)
-_MASK = np.uint64(DIGITS - 1)
-_PADDED = 256
+_DIGIT_BITS = np.uint64(11)
+_DIGIT_MASK = np.uint64(DIGIT_VALUES - 1)
+_PADDED_BINS = 256
 
 
 @kernel
@@ -72,7 +72,7 @@ def sort_keys(bits, sign, infinity, weights, keys, rows, other_keys, other_rows,
             continue
         if weighted and not weights[i] > 0.0:
             continue
-        keys[n] = _key(b, sign)
+        keys[n] = _make_key(b, sign)
         if carried:
             rows[n] = i
         n += np.uint64(1)
@@ -81,19 +81,19 @@ def sort_keys(bits, sign, infinity, weights, keys, rows, other_keys, other_rows,
     for i in range(n):
         key = np.uint64(keys[i])
         for d in range(n_digits):
-            counts[d, (key >> (d * _BITS)) & _MASK] += np.uint32(1)
+            counts[d, (key >> (d * _DIGIT_BITS)) & _DIGIT_MASK] += np.uint32(1)
     for d in range(n_digits):
-        shift = d * _BITS
-        if n == 0 or counts[d, (np.uint64(keys[np.uint64(0)]) >> shift) & _MASK] == n:
+        shift = d * _DIGIT_BITS
+        if n == 0 or counts[d, (np.uint64(keys[np.uint64(0)]) >> shift) & _DIGIT_MASK] == n:
             continue
         first = np.uint32(0)
-        for v in range(np.uint64(DIGITS)):
+        for v in range(np.uint64(DIGIT_VALUES)):
             count = counts[d, v]
             counts[d, v] = first
             first += count
         for i in range(n):
             key = np.uint64(keys[i])
-            digit = (key >> shift) & _MASK
+            digit = (key >> shift) & _DIGIT_MASK
             to = np.uint64(counts[d, digit])
             counts[d, digit] = np.uint32(to + np.uint64(1))
             other_keys[to] = key
@@ -105,7 +105,7 @@ def sort_keys(bits, sign, infinity, weights, keys, rows, other_keys, other_rows,
 
 
 @kernel
-def _key(b, sign):
+def _make_key(b, sign):
     """Return the key of a float, given its bits."""
     if b == sign:
         return sign  # -0.0 is 0.0
@@ -114,7 +114,7 @@ def _key(b, sign):
 
 
 @kernel
-def bin_starts(keys, rows, weights, total, starts, quantiles):
+def find_bin_starts(keys, rows, weights, total, starts, quantiles):
     """Return where bins begin in ascending keys: at each distinct key, or at quantiles.
 
     Bins have about equal weight; equal keys share a bin.
@@ -188,9 +188,9 @@ def assign_bins(bits, sign, infinity, high, n_bins, codes):
     last = np.uint64(n_bins - 1)
     for i in range(np.uint64(len(bits))):
         b = np.uint64(bits[i])
-        key = _key(b, sign)
+        key = _make_key(b, sign)
         at = np.uint64(0)
-        step = np.uint64(_PADDED // 2)
+        step = np.uint64(_PADDED_BINS // 2)
         while step > 0:  # constant trip count: unrolled, branch-free binary search
             at += step * np.uint64(high[at + step - np.uint64(1)] < key)
             step >>= np.uint64(1)
@@ -238,24 +238,24 @@ def assign_ranks(keys, rows, codes, values):
 
 Array = npt.NDArray[Any]
 
-GROUP = 8
+GROUP_SIZE = 8
 """Rows of a group, and the distance between two cells of one row."""
 
 
 @kernel
-def group_width(n_columns: Any) -> Any:
+def compute_group_width(n_columns: Any) -> Any:
     """Return the number of keys of a group of rows with `n_columns` columns."""
-    return np.uint64(GROUP) * (np.uint64(2) * np.uint64(n_columns) + np.uint64(1))
+    return np.uint64(GROUP_SIZE) * (np.uint64(2) * np.uint64(n_columns) + np.uint64(1))
 
 
 @kernel
-def first_cell(row: Any, width: Any) -> Any:
+def find_first_cell(row: Any, width: Any) -> Any:
     """Return the position of a row's first cell (the zero), in groups of `width` keys."""
-    return (row // np.uint64(GROUP)) * width + row % np.uint64(GROUP)
+    return (row // np.uint64(GROUP_SIZE)) * width + row % np.uint64(GROUP_SIZE)
 
 
 @kernel
-def encode(rows: Array, columns: Array, n_codes: Array, keys: Array) -> None:
+def encode_rows(rows: Array, columns: Array, n_codes: Array, keys: Array) -> None:
     """Write the keys of some rows, group by group.
 
     Parameters
@@ -268,8 +268,8 @@ def encode(rows: Array, columns: Array, n_codes: Array, keys: Array) -> None:
     keys : (at least groups * group_width(columns),) uint32 or uint64
         Output, as wide as the cells.  The last row fills up the last group.
     """
-    n, group = np.uint64(len(rows)), np.uint64(GROUP)
-    width = group_width(len(columns))
+    n, group = np.uint64(len(rows)), np.uint64(GROUP_SIZE)
+    width = compute_group_width(len(columns))
     whole = n - n % group
     for start in range(np.uint64(0), whole, group):
         _encode_group(rows, start, columns, n_codes, keys, (start // group) * width)
@@ -284,7 +284,7 @@ def encode(rows: Array, columns: Array, n_codes: Array, keys: Array) -> None:
 def _encode_group(
     rows: Array, start: Any, columns: Array, n_codes: Array, keys: Array, at: Any
 ) -> None:
-    word, group = keys.dtype.type, np.uint64(GROUP)
+    word, group = keys.dtype.type, np.uint64(GROUP_SIZE)
     missing = word(~word(0))
     top = word(missing - (missing >> np.uint64(1)))
     bits = rows.view(keys.dtype)
@@ -315,7 +315,7 @@ def _encode_group(
 @kernel
 def encode_row(row: Array, columns: Array, n_codes: Array, keys: Array) -> None:
     """Write the keys of one row (features,), as the first of a group."""
-    word, group = keys.dtype.type, np.uint64(GROUP)
+    word, group = keys.dtype.type, np.uint64(GROUP_SIZE)
     missing = word(~word(0))
     top = word(missing - (missing >> np.uint64(1)))
     bits = row.view(keys.dtype)

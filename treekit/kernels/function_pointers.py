@@ -1,7 +1,7 @@
 """Function pointers for plugin functions, and compiler intrinsics.
 
 A kernel that takes a jitted function as an argument is compiled again for each
-function.  A kernel that takes a `Pointer` is compiled for its *signature*: the
+function.  A kernel that takes a `FunctionPointer` is compiled for its *signature*: the
 cached machine code works with any function of that signature, and exceptions
 raised inside propagate.
 """
@@ -15,54 +15,54 @@ from numba.core import cgutils
 from numba.extending import intrinsic, typeof_impl
 from numba.np.arrayobj import make_array, populate_array
 
-from treekit.kernels.compile import Compiled, keep
+from treekit.kernels.compile import KernelDispatcher, enable_disk_cache
 
 __all__ = [
-    "CELLS",
-    "MATRIX",
-    "Pointer",
-    "bit_count",
-    "borrowed",
-    "highest_bit",
-    "lowest_bit",
-    "prefetch",
-    "read_only",
-    "stack_cells",
-    "stack_matrix",
+    "CELLS_TYPE",
+    "MATRIX_TYPE",
+    "FunctionPointer",
+    "allocate_stack_cells",
+    "allocate_stack_matrix",
+    "borrow_array",
+    "count_bits",
+    "find_highest_bit",
+    "find_lowest_bit",
+    "freeze_array",
+    "prefetch_row",
 ]
 
-CELLS = types.Array(types.float64, 1, "C")
-MATRIX = types.Array(types.float64, 2, "C")
+CELLS_TYPE = types.Array(types.float64, 1, "C")
+MATRIX_TYPE = types.Array(types.float64, 2, "C")
 
 
-class Pointer(Compiled):
+class FunctionPointer(KernelDispatcher):
     """A function compiled for one signature, typed by that signature alone.
 
     `cache` is for functions at module level; closures are cached under a `mark`, see
-    `treekit.kernels.compile.keep`.
+    `treekit.kernels.compile.enable_disk_cache`.
     """
 
     def __init__(self, function, signature, cache=False, mark=None):
         super().__init__(function)
         self.pointer_signature = signature
         if cache or mark is not None:
-            keep(self, mark)
+            enable_disk_cache(self, mark)
         self.compile(signature)
         self.disable_compile()
-        self._only = self.overloads[signature.args]
+        self._compile_result = self.overloads[signature.args]
 
     def get_compile_result(self, sig):
         """Return the only compile result; numba's lookup normalises `sig` at every call."""
-        return self._only
+        return self._compile_result
 
 
-@typeof_impl.register(Pointer)
-def _typeof_pointer(value, context):
+@typeof_impl.register(FunctionPointer)
+def _type_pointer(value, context):
     return types.FunctionType(value.pointer_signature)
 
 
 @intrinsic
-def stack_matrix(typingctx, rows, columns):
+def allocate_stack_matrix(typingctx, rows, columns):
     """Allocate a (rows, columns) float64 array in the stack frame; both must be literals.
 
     A heap array, sliced for the user's function, costs 5 to 8 times the evaluation
@@ -72,18 +72,18 @@ def stack_matrix(typingctx, rows, columns):
     if not (isinstance(rows, types.IntegerLiteral) and isinstance(columns, types.IntegerLiteral)):
         return None
     shape = (rows.literal_value, columns.literal_value)
-    return MATRIX(rows, columns), _stack_array(MATRIX, shape)
+    return MATRIX_TYPE(rows, columns), _allocate_stack_array(MATRIX_TYPE, shape)
 
 
 @intrinsic
-def stack_cells(typingctx, cells):
-    """Allocate a (cells,) float64 array in the stack frame; see `stack_matrix`."""
+def allocate_stack_cells(typingctx, cells):
+    """Allocate a (cells,) float64 array in the stack frame; see `allocate_stack_matrix`."""
     if not isinstance(cells, types.IntegerLiteral):
         return None
-    return CELLS(cells), _stack_array(CELLS, (cells.literal_value,))
+    return CELLS_TYPE(cells), _allocate_stack_array(CELLS_TYPE, (cells.literal_value,))
 
 
-def _stack_array(array_type, shape):
+def _allocate_stack_array(array_type, shape):
     size = 1
     strides: list[int] = []
     for extent in reversed(shape):
@@ -107,7 +107,7 @@ def _stack_array(array_type, shape):
 
 
 @intrinsic
-def borrowed(typingctx, array):
+def borrow_array(typingctx, array):
     """Return the same array without its reference count.
 
     Counts are atomic: in a loop that passes records of many arrays they cost
@@ -134,7 +134,7 @@ def borrowed(typingctx, array):
 
 
 @intrinsic
-def read_only(typingctx, array):
+def freeze_array(typingctx, array):
     """Return the same array with a read-only type: code that writes to it does not compile."""
     frozen = array.copy(readonly=True)
 
@@ -146,7 +146,7 @@ def read_only(typingctx, array):
 
 
 @intrinsic
-def lowest_bit(typingctx, word):
+def find_lowest_bit(typingctx, word):
     """Return the position of the lowest set bit of a nonzero uint64."""
 
     def codegen(context, builder, signature, args):
@@ -156,7 +156,7 @@ def lowest_bit(typingctx, word):
 
 
 @intrinsic
-def highest_bit(typingctx, word):
+def find_highest_bit(typingctx, word):
     """Return the position of the highest set bit of a nonzero uint64."""
 
     def codegen(context, builder, signature, args):
@@ -167,7 +167,7 @@ def highest_bit(typingctx, word):
 
 
 @intrinsic
-def prefetch(typingctx, array, row):
+def prefetch_row(typingctx, array, row):
     """Prefetch the memory at the start of a row of a C-contiguous array."""
 
     def codegen(context, builder, signature, args):
@@ -190,7 +190,7 @@ def prefetch(typingctx, array, row):
 
 
 @intrinsic
-def bit_count(typingctx, word):
+def count_bits(typingctx, word):
     """Count the set bits of a uint64."""
 
     def codegen(context, builder, signature, args):

@@ -13,37 +13,37 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.kernels.compile import inlined, kernel
-from treekit.kernels.function_pointers import borrowed
-from treekit.kernels.monotonic import LOWEST, hand_bounds
-from treekit.kernels.node_statistics import are_sparse, place_of
-from treekit.kernels.oblique_splits import project
+from treekit.kernels.function_pointers import borrow_array
+from treekit.kernels.monotonic import LOWEST, propagate_bounds
+from treekit.kernels.node_statistics import is_sparse_node, locate_column
+from treekit.kernels.oblique_splits import project_rows
 from treekit.kernels.partition_rows import (
-    cumulative_shares,
-    hand_down,
-    last_code,
-    longer,
-    mark,
-    more_rows,
-    nearly_below,
-    partition,
-    total,
-    total_held,
-    total_of_two,
-    variance,
+    assign_branches,
+    compute_cumulative_shares,
+    compute_variance,
+    extend_array,
+    extend_rows,
+    find_last_code,
+    find_value_below,
+    partition_rows,
+    replace_by_children,
+    sum_held_out_rows,
+    sum_rows,
+    sum_two_branches,
 )
 from treekit.kernels.records import (
-    AFTER,
     BAD_NUMBER,
     BAD_PRIORITY,
     BAD_SPLIT,
     BRANCHES,
     CUT,
     FEATURE,
-    FOUND,
     KIND,
     LEVELS,
     MISSING_BRANCH,
-    NUMBERS,
+    N_NUMBERS,
+    N_OUT,
+    NEXT_CODE,
     SCORE,
     THRESHOLD_VALUE,
     TOLERANCE,
@@ -51,20 +51,20 @@ from treekit.kernels.records import (
     Rows,
     Scratch,
     Table,
-    finite,
+    is_finite,
 )
-from treekit.kernels.surrogate_splits import find_surrogates, send_missing
+from treekit.kernels.surrogate_splits import find_surrogates, route_by_surrogates
 
 __all__ = [
     "INTERVALS",
-    "NODE",
-    "PENDING",
-    "Grown",
-    "grow",
-    "hand_cuts",
-    "nest_stats",
-    "next_test",
-    "rounded",
+    "MAX_PENDING",
+    "NODE_DTYPE",
+    "GrowthArrays",
+    "collect_nest_stats",
+    "grow_nodes",
+    "make_next_test",
+    "pass_cuts_down",
+    "round_priority",
     "sift_down",
     "sift_up",
 ]
@@ -72,7 +72,7 @@ __all__ = [
 
 # ---------------------------------------------------------------- growth
 
-NODE = np.dtype(
+NODE_DTYPE = np.dtype(
     [
         ("kind", np.int32),
         ("feature", np.int32),
@@ -102,7 +102,7 @@ the held-out rows; `cut`, `after` as in `treekit.kernels.axis_splits`.
 """
 
 
-class Grown(NamedTuple):
+class GrowthArrays(NamedTuple):
     """Arrays of a growing or grown tree; they may be longer than its n nodes.
 
     Attributes
@@ -111,8 +111,8 @@ class Grown(NamedTuple):
     stats, held_stats : (capacity, S) float64
     levels : (pool,) int32
         Branches of categories, a slice per node.
-    found : (surrogates,) SURROGATE, or None
-    replies : (pool,) int32, or None
+    surrogates : (surrogates,) SURROGATE, or None
+    surrogate_levels : (pool,) int32, or None
         Surrogates, if trees have them, and the branches of their categories.
     """
 
@@ -120,12 +120,12 @@ class Grown(NamedTuple):
     stats: npt.NDArray[np.float64]
     held_stats: npt.NDArray[np.float64]
     levels: npt.NDArray[np.int32]
-    found: npt.NDArray[np.void] | None = None
-    replies: npt.NDArray[np.int32] | None = None
+    surrogates: npt.NDArray[np.void] | None = None
+    surrogate_levels: npt.NDArray[np.int32] | None = None
 
 
 @kernel
-def grow(
+def grow_nodes(
     table,
     rows,
     held_table,
@@ -201,19 +201,23 @@ def grow(
         and n is the node where it stopped.
     """
     zero, one = np.uint64(0), np.uint64(1)
-    ids, cells, values = borrowed(rows.ids), borrowed(rows.cells), borrowed(rows.values)
+    ids, cells, values = borrow_array(rows.ids), borrow_array(rows.cells), borrow_array(rows.values)
     held_ids, held_cells, held_values = held.ids, held.cells, held.values
-    ids2, cells2, values2 = borrowed(spare.ids), borrowed(spare.cells), borrowed(spare.values)
-    codes, n_codes = borrowed(table.codes), borrowed(table.n_codes)
+    ids2, cells2, values2 = (
+        borrow_array(spare.ids),
+        borrow_array(spare.cells),
+        borrow_array(spare.values),
+    )
+    codes, n_codes = borrow_array(table.codes), borrow_array(table.n_codes)
     table = Table(
         codes,
         n_codes,
-        borrowed(table.nominal),
-        borrowed(table.value_start),
-        borrowed(table.low),
-        borrowed(table.high),
+        borrow_array(table.nominal),
+        borrow_array(table.value_start),
+        borrow_array(table.low),
+        borrow_array(table.high),
     )
-    scratch = _borrowed(scratch)
+    scratch = _borrow_scratch(scratch)
     # Arrays that grow have an owner, which is returned, and a borrowed view to work on.
     all_nodes, all_stats, all_held, all_levels = (
         room.nodes,
@@ -222,12 +226,16 @@ def grow(
         room.levels,
     )
     n_rows, n_features = np.uint64(codes.shape[1]), np.uint64(codes.shape[0])
-    all_codes, lines = borrowed(codes.reshape(codes.size)), scratch.lines
-    held_codes = borrowed(held_table.codes)
+    all_codes, lines = borrow_array(codes.reshape(codes.size)), scratch.lines
+    held_codes = borrow_array(held_table.codes)
     n_held, held_codes = np.uint64(held_codes.shape[1]), held_codes.reshape(held_codes.size)
-    nodes, stats, held_stats = borrowed(all_nodes), borrowed(all_stats), borrowed(all_held)
-    pool = borrowed(all_levels)
-    found, replies, n_found = room.found, room.replies, 0
+    nodes, stats, held_stats = (
+        borrow_array(all_nodes),
+        borrow_array(all_stats),
+        borrow_array(all_held),
+    )
+    pool = borrow_array(all_levels)
+    found, replies, n_found = room.surrogates, room.surrogate_levels, 0
     max_depth, max_leaves = limits.max_depth, limits.max_leaves
     min_split = max(limits.min_weight_split, 2.0 * limits.min_weight_leaf)
     min_leaf, min_gain, n_try = limits.min_weight_leaf, limits.min_gain, limits.n_try
@@ -241,9 +249,9 @@ def grow(
     top, held_top = np.int64(-1), np.int64(-1)
     if max_leaves > 0:
         top, held_top = np.int64(len(ids)), np.int64(len(held_ids))
-    allow_empty, value_below = ways.empty, ways.value_below
-    out = np.zeros(FOUND, np.int64)
-    numbers = np.zeros(NUMBERS, np.float64)
+    allow_empty, value_below = ways.empty_branches, ways.value_below
+    out = np.zeros(N_OUT, np.int64)
+    numbers = np.zeros(N_NUMBERS, np.float64)
     ends = np.zeros(2, np.int64)
     held_ends = np.zeros(2, np.int64)
     waiting = np.zeros(64, np.int64)
@@ -259,8 +267,10 @@ def grow(
     bounds[zero, zero], bounds[zero, np.uint64(1)] = -np.inf, np.inf
     root = nodes[zero]
     root.end, root.held_end = len(ids), len(held_ids)
-    root.weight = total(cells, values, 0, len(ids), stats[zero], quantile)
-    total_held(held_cells, held_values, 0, len(held_ids), stats[zero], held_stats[zero], quantile)
+    root.weight = sum_rows(cells, values, 0, len(ids), stats[zero], quantile)
+    sum_held_out_rows(
+        held_cells, held_values, 0, len(held_ids), stats[zero], held_stats[zero], quantile
+    )
     while True:
         last = n
         if nest is not None:
@@ -280,16 +290,17 @@ def grow(
             ):
                 continue
             own = impurity(own_stats)
-            if not finite(own):
+            if not is_finite(own):
                 for k in range(np.uint64(len(own_stats))):
                     scratch.best[k + np.uint64(2)] = own_stats[k]
                 return (
-                    Grown(all_nodes, all_stats, all_held, all_levels, found, replies),
+                    GrowthArrays(all_nodes, all_stats, all_held, all_levels, found, replies),
                     node,
                     np.int64(BAD_NUMBER),
                 )
             if own <= min_impurity or (
-                min_variance >= 0.0 and variance(values, begin, end, own_stats) <= min_variance
+                min_variance >= 0.0
+                and compute_variance(values, begin, end, own_stats) <= min_variance
             ):
                 continue
             node_view = Node(
@@ -326,11 +337,11 @@ def grow(
             )
             if out[KIND] < 0:
                 return (
-                    Grown(all_nodes, all_stats, all_held, all_levels, found, replies),
+                    GrowthArrays(all_nodes, all_stats, all_held, all_levels, found, replies),
                     node,
                     out[KIND],
                 )
-            floor = max(1e-12 * own, _least_gain(noise * (end - begin) / weight, quantile))
+            floor = max(1e-12 * own, _bound_rounding_gain(noise * (end - begin) / weight, quantile))
             # A negative min_gain allows splits without a gain, too.
             if out[KIND] == 0 or not numbers[SCORE] > (
                 max(min_gain, floor) if min_gain >= 0.0 else min_gain
@@ -338,36 +349,38 @@ def grow(
                 continue
             levels = out[LEVELS]
             if used + levels > len(pool):
-                all_levels = longer(all_levels, max(2 * len(pool), used + levels))
-                pool = borrowed(all_levels)
+                all_levels = extend_array(all_levels, max(2 * len(pool), used + levels))
+                pool = borrow_array(all_levels)
             for level in range(np.uint64(levels)):
                 pool[np.uint64(used) + level] = found_levels[level]
             this.kind = out[KIND]
             this.feature = out[FEATURE]
             this.cut = out[CUT]
-            this.after = out[AFTER]
+            this.after = out[NEXT_CODE]
             this.missing = out[MISSING_BRANCH]
             this.n_children = out[BRANCHES]
             this.level_start = used
             this.n_levels = levels
             this.gain = numbers[SCORE]
             this.threshold = numbers[THRESHOLD_VALUE]
-            this.priority = rounded(numbers[SCORE] * weight)
+            this.priority = round_priority(numbers[SCORE] * weight)
             used += levels
             if n_waiting == len(waiting):
-                waiting = longer(waiting, 2 * n_waiting)
+                waiting = extend_array(waiting, 2 * n_waiting)
             waiting[np.uint64(n_waiting)] = node
             n_waiting += 1
             if max_leaves > 0:
                 if use_priority:
                     node_priority = priority(own_stats)
-                    if not finite(node_priority):
+                    if not is_finite(node_priority):
                         return (
-                            Grown(all_nodes, all_stats, all_held, all_levels, found, replies),
+                            GrowthArrays(
+                                all_nodes, all_stats, all_held, all_levels, found, replies
+                            ),
                             node,
                             np.int64(BAD_PRIORITY),
                         )
-                    this.priority = rounded(node_priority)
+                    this.priority = round_priority(node_priority)
                 sift_up(waiting, n_waiting, nodes)
         fresh = last
         within = n_nested > 0
@@ -386,7 +399,7 @@ def grow(
         branches = np.int64(nodes[np.uint64(node)].n_children)
         opened = 0 if within else branches - 1
         if max_leaves > 0 and leaves + opened > max_leaves:
-            _close(nodes, node)
+            _make_leaf(nodes, node)
             continue
         first_cut, cuts, below, lost_in = np.int64(0), np.int64(0), np.int64(-1), np.int64(0)
         if nest is not None:
@@ -395,33 +408,37 @@ def grow(
             if nodes[np.uint64(node)].kind == INTERVALS:
                 this = nodes[np.uint64(node)]
                 first_cut, cuts, lost_in = this.level_start, this.n_levels, np.int64(this.missing)
-                below = next_test(nodes, node, pool)
+                below = make_next_test(nodes, node, pool)
                 branches = np.int64(2)
         if branches > len(ends):
             ends = np.zeros(2 * branches, np.int64)
             held_ends = np.zeros(2 * branches, np.int64)
         if n + branches > len(nodes):
             capacity = max(2 * len(nodes), n + branches)
-            all_nodes = longer(all_nodes, capacity)
-            all_stats = more_rows(all_stats, capacity)
-            all_held = more_rows(all_held, capacity)
-            nodes, stats, held_stats = borrowed(all_nodes), borrowed(all_stats), borrowed(all_held)
+            all_nodes = extend_array(all_nodes, capacity)
+            all_stats = extend_rows(all_stats, capacity)
+            all_held = extend_rows(all_held, capacity)
+            nodes, stats, held_stats = (
+                borrow_array(all_nodes),
+                borrow_array(all_stats),
+                borrow_array(all_held),
+            )
         this = nodes[np.uint64(node)]
         cut = np.int64(-1) if this.kind == 4 else this.cut
         levels_of = pool[this.level_start : this.level_start + this.n_levels]
         begin, held_begin = this.begin, this.held_begin
         feature = np.uint64(this.feature)
         missing_code, held_code = n_codes[feature], held_table.n_codes[feature]
-        sparse = are_sparse(np.uint64(this.end - begin), n_rows, lines)
-        source, first, step = place_of(all_codes, lines, feature, n_rows, n_features, sparse)
+        sparse = is_sparse_node(np.uint64(this.end - begin), n_rows, lines)
+        source, first, step = locate_column(all_codes, lines, feature, n_rows, n_features, sparse)
         held_source, held_first, held_step = held_codes, feature * n_held, one
         if sums is not None:
             if this.kind == 5:  # the side of each row, as a column of codes
                 if len(sides) == 0:
                     sides = np.empty(codes.shape[1], codes.dtype)
                     held_sides = np.empty(held_table.codes.shape[1], codes.dtype)
-                project(table, levels_of, this.threshold, ids, begin, this.end, sides)
-                project(
+                project_rows(table, levels_of, this.threshold, ids, begin, this.end, sides)
+                project_rows(
                     held_table,
                     levels_of,
                     this.threshold,
@@ -438,8 +455,8 @@ def grow(
             after = this.after if midpoints else this.cut + 1
             at = this.threshold
             if value_below and np.isnan(at):
-                at = nearly_below(table, feature, this.cut, after, ways.resolution)
-            held_cut = last_code(table, held_table, feature, this.cut, after, at)
+                at = find_value_below(table, feature, this.cut, after, ways.resolution)
+            held_cut = find_last_code(table, held_table, feature, this.cut, after, at)
         if surrogates is not None:
             if this.kind <= 2:
                 first_found = n_found
@@ -459,7 +476,7 @@ def grow(
                     n_found,
                     replies,
                 )
-                send_missing(
+                route_by_surrogates(
                     table,
                     table,
                     feature,
@@ -476,7 +493,7 @@ def grow(
                     this.end,
                     surrogates.routed,
                 )
-                send_missing(
+                route_by_surrogates(
                     table,
                     held_table,
                     feature,
@@ -499,7 +516,7 @@ def grow(
                 cut = held_cut = np.int64(0)
                 levels_of = pool[:0]
         if steps is None:
-            partition(
+            partition_rows(
                 source,
                 first,
                 step,
@@ -520,7 +537,7 @@ def grow(
                 ends,
             )
             if len(held_ids) > 0:
-                partition(
+                partition_rows(
                     held_source,
                     held_first,
                     held_step,
@@ -543,12 +560,12 @@ def grow(
         else:
             upto = np.empty(branches)
             lost = np.int64(0) if this.kind == 4 else branches
-            mark(
+            assign_branches(
                 source, first, step, missing_code, cut, lost, levels_of, ids, begin, this.end,
                 branch_of,
             )  # fmt: skip
-            cumulative_shares(branch_of, values, begin, this.end, upto)
-            ids, cells, values, ids2, cells2, values2, begin, top = hand_down(
+            compute_cumulative_shares(branch_of, values, begin, this.end, upto)
+            ids, cells, values, ids2, cells2, values2, begin, top = replace_by_children(
                 branch_of,
                 upto,
                 steps,
@@ -569,7 +586,7 @@ def grow(
             )
             if len(held_ids) > 0:
                 end = this.held_end
-                mark(
+                assign_branches(
                     held_source,
                     held_first,
                     held_step,
@@ -583,7 +600,7 @@ def grow(
                     branch_of,
                 )
                 held_ids, held_cells, held_values, ids2, cells2, values2, held_begin, held_top = (
-                    hand_down(
+                    replace_by_children(
                         branch_of,
                         upto,
                         steps,
@@ -612,8 +629,8 @@ def grow(
             child.begin, child.end = begin, ends[b]
             child.held_begin, child.held_end = held_begin, held_ends[b]
             if steps is not None or quantile is not None or branches > 2:
-                child.weight = total(cells, values, begin, ends[b], stats[at], quantile)
-            total_held(
+                child.weight = sum_rows(cells, values, begin, ends[b], stats[at], quantile)
+            sum_held_out_rows(
                 held_cells,
                 held_values,
                 held_begin,
@@ -626,17 +643,17 @@ def grow(
             begin, held_begin = ends[b], held_ends[b]
         if steps is None and quantile is None and branches == 2:
             opened_at = nodes[np.uint64(n)].begin
-            total_of_two(cells, values, opened_at, ends, stats, node, n, nodes)
+            sum_two_branches(cells, values, opened_at, ends, stats, node, n, nodes)
         if empty:
             return (
-                Grown(all_nodes, all_stats, all_held, all_levels, found, replies),
+                GrowthArrays(all_nodes, all_stats, all_held, all_levels, found, replies),
                 node,
                 np.int64(BAD_SPLIT),
             )
         if bounded:
             if n + branches > len(bounds):
-                bounds = more_rows(bounds, len(nodes))
-            hand_bounds(
+                bounds = extend_rows(bounds, len(nodes))
+            propagate_bounds(
                 bounds,
                 node,
                 n,
@@ -648,19 +665,21 @@ def grow(
         if nest is not None:
             this.first_child = n
             if cuts > 0:
-                n_nested = hand_cuts(nodes, node, first_cut, cuts, below, lost_in, nest, n_nested)
+                n_nested = pass_cuts_down(
+                    nodes, node, first_cut, cuts, below, lost_in, nest, n_nested
+                )
             if n_nested > 0 or within:
                 n += branches
                 leaves += opened
                 if n_nested == 0 and use_before:
                     top_node = np.uint64(nest_root)
-                    parts, held_parts = nest_stats(
+                    parts, held_parts = collect_nest_stats(
                         nodes, nest_root, n - n_before, stats, held_stats
                     )
                     if not before(stats[top_node], parts, held_stats[top_node], held_parts):
                         leaves -= len(parts) - 1
                         n, n_found = n_before, found_before
-                        _close(nodes, nest_root)
+                        _make_leaf(nodes, nest_root)
                 continue
         if use_before and not before(
             stats[np.uint64(node)],
@@ -668,38 +687,38 @@ def grow(
             held_stats[np.uint64(node)],
             held_stats[n : n + branches],
         ):
-            _close(nodes, node)
+            _make_leaf(nodes, node)
             continue
         this.first_child = n
         n += branches
         leaves += branches - 1
     if surrogates is not None:
         found = found[:n_found]
-    return Grown(all_nodes, all_stats, all_held, all_levels, found, replies), n, np.int64(0)
+    return GrowthArrays(all_nodes, all_stats, all_held, all_levels, found, replies), n, np.int64(0)
 
 
 @inlined
-def _borrowed(scratch):
+def _borrow_scratch(scratch):
     """Return the working memory without reference counts; the caller keeps it alive."""
     return Scratch(
-        borrowed(scratch.features),
-        borrowed(scratch.state),
-        borrowed(scratch.words),
-        borrowed(scratch.lanes),
-        borrowed(scratch.packed),
-        borrowed(scratch.work),
-        borrowed(scratch.counts),
-        borrowed(scratch.compact),
-        borrowed(scratch.flat),
-        borrowed(scratch.ordered),
-        borrowed(scratch.keys),
-        borrowed(scratch.start),
-        borrowed(scratch.best),
-        borrowed(scratch.pair),
-        borrowed(scratch.offers),
-        borrowed(scratch.levels),
-        borrowed(scratch.options),
-        borrowed(scratch.lines),
+        borrow_array(scratch.features),
+        borrow_array(scratch.state),
+        borrow_array(scratch.words),
+        borrow_array(scratch.lanes),
+        borrow_array(scratch.packed),
+        borrow_array(scratch.work),
+        borrow_array(scratch.counts),
+        borrow_array(scratch.compact),
+        borrow_array(scratch.flat),
+        borrow_array(scratch.ordered),
+        borrow_array(scratch.keys),
+        borrow_array(scratch.start),
+        borrow_array(scratch.best),
+        borrow_array(scratch.pair),
+        borrow_array(scratch.offers),
+        borrow_array(scratch.levels),
+        borrow_array(scratch.options),
+        borrow_array(scratch.lines),
     )
 
 
@@ -707,7 +726,7 @@ def _borrowed(scratch):
 def _is_pure(stats, values, begin, end, dense, noise, least, quantile):
     """Check whether all rows are alike: one class, or one value up to rounding."""
     if dense:
-        return _alike(values, begin, end, noise, quantile)
+        return _has_equal_values(values, begin, end, noise, quantile)
     total, largest = 0.0, 0.0
     for k in range(np.uint64(len(stats))):
         total += stats[k]
@@ -716,7 +735,7 @@ def _is_pure(stats, values, begin, end, dense, noise, least, quantile):
 
 
 @kernel
-def _alike(values, begin, end, noise, quantile):
+def _has_equal_values(values, begin, end, noise, quantile):
     zero, one = np.uint64(0), np.uint64(1)
     first = np.uint64(begin)
     if quantile is not None:  # rows are in ascending order
@@ -731,7 +750,7 @@ def _alike(values, begin, end, noise, quantile):
 
 
 @kernel
-def _least_gain(rounding, quantile):
+def _bound_rounding_gain(rounding, quantile):
     """Bound the gain from rounding errors: quadratic for squared errors, linear for losses."""
     if quantile is not None:
         return 4.0 * rounding
@@ -739,7 +758,7 @@ def _least_gain(rounding, quantile):
 
 
 @inlined
-def _close(nodes, node):
+def _make_leaf(nodes, node):
     """Turn a node back into a leaf."""
     this = nodes[np.uint64(node)]
     this.kind = 0
@@ -753,7 +772,7 @@ def _close(nodes, node):
 
 
 @inlined
-def rounded(number):
+def round_priority(number):
     """Round to 31 bits (Veltkamp 1968), so that priorities that differ by rounding are equal."""
     shifted = number * 4194305.0
     return shifted - (shifted - number)
@@ -766,7 +785,7 @@ def sift_up(heap, size, nodes):
     at = np.uint64(size) - one
     while at > np.uint64(0):
         above = (at - one) >> one
-        if not _before(nodes, heap[at], heap[above]):
+        if not _is_before(nodes, heap[at], heap[above]):
             break
         heap[at], heap[above] = heap[above], heap[at]
         at = above
@@ -781,7 +800,7 @@ def sift_down(heap, size, nodes):
         best = at
         first = (at << one) + one
         for child in range(first, min(first + np.uint64(2), end)):
-            if _before(nodes, heap[child], heap[best]):
+            if _is_before(nodes, heap[child], heap[best]):
                 best = child
         if best == at:
             return
@@ -790,7 +809,7 @@ def sift_down(heap, size, nodes):
 
 
 @inlined
-def _before(nodes, a, b):
+def _is_before(nodes, a, b):
     """Check whether node a precedes node b: larger priority first, then lower number."""
     ours, theirs = nodes[np.uint64(a)].priority, nodes[np.uint64(b)].priority
     return ours > theirs or (ours == theirs and a < b)
@@ -812,13 +831,13 @@ intervals, branch 0 is that of missing values; otherwise `missing` is the interv
 receives them, counted from the node's first.
 """
 
-PENDING = 64
+MAX_PENDING = 64
 """Maximum number of tests that wait while a nest is expanded: one per level, and cuts are halved.
 """
 
 
 @kernel
-def next_test(nodes, node, pool):
+def make_next_test(nodes, node, pool):
     """Turn a node of intervals into one test: value missing, or value up to the middle cut.
 
     Returns
@@ -842,15 +861,15 @@ def next_test(nodes, node, pool):
 
 
 @kernel
-def hand_cuts(nodes, node, first_cut, cuts, below, lost, pending, n_pending):
-    """Pass the remaining cuts to the children of a test made by `next_test`.
+def pass_cuts_down(nodes, node, first_cut, cuts, below, lost, pending, n_pending):
+    """Pass the remaining cuts to the children of a test made by `make_next_test`.
 
     Parameters
     ----------
     first_cut, cuts, lost : int
-        The node's cuts in the pool and its `missing`, before `next_test`.
+        The node's cuts in the pool and its `missing`, before `make_next_test`.
     below : int
-        As returned by `next_test`.
+        As returned by `make_next_test`.
     pending : (PENDING,) int64
         Receives the children that have cuts, from `n_pending` on.
 
@@ -879,7 +898,7 @@ def hand_cuts(nodes, node, first_cut, cuts, below, lost, pending, n_pending):
 
 
 @kernel
-def nest_stats(nodes, root, size, stats, held_stats):
+def collect_nest_stats(nodes, root, size, stats, held_stats):
     """Collect the statistics of the branches of a nest, in the order of its intervals.
 
     Parameters
@@ -895,7 +914,7 @@ def nest_stats(nodes, root, size, stats, held_stats):
     branches = size // 2 + 1
     branch_stats = np.empty((branches, stats.shape[1]))
     held_branch_stats = np.empty((branches, stats.shape[1]))
-    waiting = np.empty(PENDING, np.int64)
+    waiting = np.empty(MAX_PENDING, np.int64)
     waiting[0] = root
     n_waiting, branch = 1, 0
     while n_waiting > 0:

@@ -14,10 +14,18 @@ import numpy as np
 from treekit.kernels.compile import inlined, kernel
 
 __all__ = [
-    "BOUNDS", "CUTS", "HIGHEST", "LOWEST", "SIGN", "fits", "hand_bounds", "in_order", "within",
+    "HIGHEST",
+    "LOWEST",
+    "N_CONSTRAINT_CELLS",
+    "N_CUTS",
+    "SIGN",
+    "clip_to_bounds",
+    "is_tree_monotonic",
+    "is_within_constraint",
+    "propagate_bounds",
 ]  # fmt: skip
 
-SIGN, CUTS, LOWEST, HIGHEST, BOUNDS = range(5)
+SIGN, N_CUTS, LOWEST, HIGHEST, N_CONSTRAINT_CELLS = range(5)
 """Entries of ``scratch.best`` that pass the constraints to a search, after its S + 2 results.
 
 SIGN: the constraint of the split feature, 1, -1 or 0 = none.  CUTS: how many cuts
@@ -30,7 +38,7 @@ share of the second of two classes.
 
 
 @inlined
-def fits(left, right, sign, lowest, highest):
+def is_within_constraint(left, right, sign, lowest, highest):
     """Check whether the predictions of two branches respect the constraint and the bounds.
 
     Splits of unconstrained columns always pass (as in scikit-learn): their leaves are
@@ -41,7 +49,7 @@ def fits(left, right, sign, lowest, highest):
 
 
 @kernel
-def hand_bounds(bounds, node, first, branches, sign, left, right):
+def propagate_bounds(bounds, node, first, branches, sign, left, right):
     """Compute the bounds of a node's branches from its own and the first two predictions.
 
     Parameters
@@ -66,7 +74,7 @@ def hand_bounds(bounds, node, first, branches, sign, left, right):
 
 
 @kernel
-def within(kind, feature, first_child, n_children, signs, answers):
+def clip_to_bounds(kind, feature, first_child, n_children, signs, predictions):
     """Clip the predictions of a tree's nodes to the bounds that its splits impose.
 
     Parameters
@@ -74,7 +82,7 @@ def within(kind, feature, first_child, n_children, signs, answers):
     kind, feature, first_child, n_children : (n,) arrays
         Of a `treekit.model.tree.Tree`.
     signs : (features,) float64
-    answers : (n,) float64
+    predictions : (n,) float64
         Prediction of each node: a number, or the share of the second class.
 
     Returns
@@ -87,25 +95,25 @@ def within(kind, feature, first_child, n_children, signs, answers):
     bounds[np.uint64(0), np.uint64(1)] = np.inf
     clipped = np.empty(len(kind))
     for i in range(n):
-        clipped[i] = min(max(answers[i], bounds[i, np.uint64(0)]), bounds[i, np.uint64(1)])
+        clipped[i] = min(max(predictions[i], bounds[i, np.uint64(0)]), bounds[i, np.uint64(1)])
         if kind[i] == 0:
             continue
         sign, first = 0.0, np.uint64(first_child[i])
         if kind[i] == 1:
             sign = signs[np.uint64(feature[i])]
-        left, right = answers[first], answers[first + np.uint64(1)]
-        hand_bounds(bounds, i, first, n_children[i], sign, left, right)
+        left, right = predictions[first], predictions[first + np.uint64(1)]
+        propagate_bounds(bounds, i, first, n_children[i], sign, left, right)
     return clipped
 
 
 @kernel
-def in_order(kind, feature, first_child, n_children, signs, answers):
+def is_tree_monotonic(kind, feature, first_child, n_children, signs, predictions):
     """Check that no leaf on one side of a constrained split passes a leaf on the other.
 
-    Parameters are those of `within`.
+    Parameters are those of `clip_to_bounds`.
     """
     one = np.uint64(1)
-    low, high = answers.copy(), answers.copy()
+    low, high = predictions.copy(), predictions.copy()
     for at in range(np.uint64(len(kind))):
         i = np.uint64(len(kind)) - one - at  # children before parents
         if kind[i] == 0:

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from treekit.kernels.axis_splits import find_axis
+from treekit.kernels.axis_splits import find_axis_split
 from treekit.kernels.compile import kernel
 from treekit.kernels.records import (
     BAD_NUMBER,
@@ -32,14 +32,14 @@ __all__ = [
     "COORDINATE",
     "LINEAR",
     "PRINCIPAL",
-    "best_cut",
-    "best_turn",
-    "coordinate_search",
-    "find_oblique",
-    "find_oblique_of_numbers",
-    "linear_fit",
-    "principal_axes",
-    "project",
+    "find_best_cut",
+    "find_best_weight",
+    "find_numeric_oblique_split",
+    "find_oblique_split",
+    "find_principal_axes",
+    "fit_linear_directions",
+    "project_rows",
+    "search_coordinates",
 ]
 
 
@@ -51,7 +51,7 @@ LINEAR, COORDINATE, PRINCIPAL = 0, 1, 2
 
 
 @kernel
-def project(table, terms, threshold, ids, begin, end, sides):
+def project_rows(table, terms, threshold, ids, begin, end, sides):
     """Write the side of each of the rows ``ids[begin:end]`` to `sides`.
 
     Parameters
@@ -70,7 +70,7 @@ def project(table, terms, threshold, ids, begin, end, sides):
         for t in range(np.uint64(0), np.uint64(len(terms)), np.uint64(2)):
             feature = np.uint64(terms[t])
             weight = np.float64(weights[t + np.uint64(1)])
-            total += weight * _value(table, feature, table.codes[feature, row])
+            total += weight * _decode_value(table, feature, table.codes[feature, row])
         side = 2
         if total == total:
             side = 0 if total <= threshold else 1
@@ -78,7 +78,7 @@ def project(table, terms, threshold, ids, begin, end, sides):
 
 
 @kernel
-def _value(table, feature, code):
+def _decode_value(table, feature, code):
     """Return the number behind a code of an exactly coded column; NaN = missing."""
     if np.uint32(code) == table.n_codes[feature]:
         return np.nan
@@ -86,7 +86,7 @@ def _value(table, feature, code):
 
 
 @kernel
-def find_oblique(
+def find_oblique_split(
     node,
     scratch,
     scan,
@@ -106,7 +106,7 @@ def find_oblique(
 
     A sum wins only if it scores higher by more than the tolerance for ties, to keep
     trees readable.  It uses only columns that were tried at the node.  Arguments are those
-    of `treekit.kernels.axis_splits.find_axis`; ``scratch.options`` holds
+    of `treekit.kernels.axis_splits.find_axis_split`; ``scratch.options`` holds
 
     method
         `LINEAR`, `COORDINATE` or `PRINCIPAL`.
@@ -119,12 +119,12 @@ def find_oblique(
     ridge
         `LINEAR`: penalty on squared standardised weights.
 
-    and ``scratch.levels`` receives the terms in the form that `project` takes.
+    and ``scratch.levels`` receives the terms in the form that `project_rows` takes.
 
     Cost: rows x columns squared for `LINEAR` and `PRINCIPAL`; for every
     direction tried a sort of the rows.
     """
-    find_axis(
+    find_axis_split(
         node,
         scratch,
         scan,
@@ -143,26 +143,26 @@ def find_oblique(
     options = scratch.options
     method, most_terms = np.int64(options[0]), np.int64(options[1])
     restarts, digits, ridge = np.int64(options[2]), np.int64(options[3]), options[4]
-    columns = _columns_tried(node, scratch.features)
+    columns = _list_tried_columns(node, scratch.features)
     if len(columns) < 2 or out[KIND] < 0:
         return
-    x = _values(node, columns)
-    centers, scales = _standards(x, node.rows.values)
+    x = _decode_columns(node, columns)
+    centers, scales = _compute_scales(x, node.rows.values)
     varying = np.flatnonzero(scales > 0.0)
     if len(varying) < 2:
         return
     columns, x, centers, scales = columns[varying], x[varying], centers[varying], scales[varying]
-    directions = _directions(
+    directions = _find_directions(
         node, scratch, scan, x, centers, scales, method, most_terms, restarts, ridge
     )
     keys = np.empty(x.shape[1])
     found = np.empty(4)
     for i in range(np.uint64(len(directions))):
-        weights = _rounded_weights(directions[i], scales, digits)
+        weights = _round_weights(directions[i], scales, digits)
         if np.count_nonzero(weights) < 2:
             continue
-        _sums(x, weights, keys)
-        best_cut(node, keys, scan, scratch.start, scratch.best, found)
+        _sum_columns(x, weights, keys)
+        find_best_cut(node, keys, scan, scratch.start, scratch.best, found)
         if found[0] != found[0]:
             out[KIND] = BAD_NUMBER
             return
@@ -170,14 +170,14 @@ def find_oblique(
         if out[KIND] != 0 and not found[0] > numbers[SCORE] + slack:
             continue
         if found[0] > -np.inf and found[0] < np.inf:
-            _take(columns, weights, found, scratch.levels, out, numbers)
+            _write_split(columns, weights, found, scratch.levels, out, numbers)
 
 
 @kernel
-def _columns_tried(node, features):
-    """Return the numeric columns that `find_axis` tried, ascending.
+def _list_tried_columns(node, features):
+    """Return the numeric columns that `find_axis_split` tried, ascending.
 
-    `features` is in the order in which `find_axis` left it.
+    `features` is in the order in which `find_axis_split` left it.
     """
     table, ids = node.table, node.rows.ids
     n = np.uint64(len(table.n_codes))
@@ -198,7 +198,7 @@ def _columns_tried(node, features):
 
 
 @kernel
-def _values(node, columns):
+def _decode_columns(node, columns):
     """Return (columns, rows) float64: values of the node's rows; NaN = missing or infinite."""
     table, ids = node.table, node.rows.ids
     x = np.empty((len(columns), len(ids)))
@@ -206,13 +206,13 @@ def _values(node, columns):
         feature = np.uint64(columns[j])
         codes = table.codes[feature]
         for i in range(np.uint64(len(ids))):
-            value = _value(table, feature, codes[np.uint64(ids[i])])
+            value = _decode_value(table, feature, codes[np.uint64(ids[i])])
             x[j, i] = value if abs(value) < np.inf else np.nan
     return x
 
 
 @kernel
-def _standards(x, values):
+def _compute_scales(x, values):
     """Return mean and standard deviation of the known values of each row of `x`; 0 if constant."""
     centers, scales = np.zeros(len(x)), np.zeros(len(x))
     for j in range(np.uint64(len(x))):
@@ -234,7 +234,7 @@ def _standards(x, values):
 
 
 @kernel
-def _directions(node, scratch, scan, x, centers, scales, method, most_terms, restarts, ridge):
+def _find_directions(node, scratch, scan, x, centers, scales, method, most_terms, restarts, ridge):
     """Return (directions, columns) float64: sparse weights of standardised columns."""
     z = np.empty(x.shape)
     for j in range(np.uint64(len(x))):
@@ -242,16 +242,18 @@ def _directions(node, scratch, scan, x, centers, scales, method, most_terms, res
             known = x[j, i] == x[j, i]
             z[j, i] = (x[j, i] - centers[j]) / scales[j] if known else 0.0
     if method == LINEAR:
-        return linear_fit(z, node.rows.cells, node.rows.values, node.stats, most_terms, ridge)
+        return fit_linear_directions(
+            z, node.rows.cells, node.rows.values, node.stats, most_terms, ridge
+        )
     if method == PRINCIPAL:
-        return principal_axes(z, node.rows.values, most_terms)
-    return coordinate_search(
+        return find_principal_axes(z, node.rows.values, most_terms)
+    return search_coordinates(
         z, node, scan, scratch.start, scratch.best, scratch.state, most_terms, restarts
     )
 
 
 @kernel
-def _rounded_weights(direction, scales, digits):
+def _round_weights(direction, scales, digits):
     """Return weights of the raw columns as float32 with few decimal digits, the largest 1."""
     weights = direction / scales
     largest = np.abs(weights).max()
@@ -266,8 +268,8 @@ def _rounded_weights(direction, scales, digits):
 
 
 @kernel
-def _sums(x, weights, keys):
-    """Compute the sum of each row, as `project` does."""
+def _sum_columns(x, weights, keys):
+    """Compute the sum of each row, as `project_rows` does."""
     keys[:] = 0.0
     for j in range(np.uint64(len(weights))):
         if weights[j] != 0.0:
@@ -276,7 +278,7 @@ def _sums(x, weights, keys):
 
 
 @kernel
-def _take(columns, weights, found, levels, out, numbers):
+def _write_split(columns, weights, found, levels, out, numbers):
     """Write an oblique split to the output of the search."""
     bits = levels.view(np.float32)
     at = np.uint64(0)
@@ -298,7 +300,7 @@ def _take(columns, weights, found, levels, out, numbers):
 
 
 @kernel
-def find_oblique_of_numbers(
+def find_numeric_oblique_split(
     node,
     scratch,
     scan,
@@ -316,9 +318,9 @@ def find_oblique_of_numbers(
 ):
     """Search a table without nominal columns.
 
-    See `treekit.kernels.axis_splits.find_axis_of_numbers`.
+    See `treekit.kernels.axis_splits.find_numeric_axis_split`.
     """
-    find_oblique(
+    find_oblique_split(
         node,
         scratch,
         scan,
@@ -343,19 +345,19 @@ def find_oblique_of_numbers(
 # with random restarts (Murthy, Kasif and Salzberg 1994, *A system for induction
 # of oblique decision trees*), and the principal axes of the node's rows.
 
-MOST_RESPONSES = 8
+MAX_RESPONSES = 8
 """Maximum number of classes, or outputs, that are fitted one against the rest; the heaviest."""
 
-MOST_AXES = 4
-SEARCHED_ROWS = 2000
+MAX_AXES = 4
+MAX_SEARCH_ROWS = 2000
 """Maximum number of a node's rows on which coordinate search works; the cut uses all rows."""
 
-STEPS = 50
+MAX_WEIGHT_CHANGES = 50
 """Maximum number of weight changes per start."""
 
 
 @kernel
-def linear_fit(z, cells, values, stats, most_terms, ridge):
+def fit_linear_directions(z, cells, values, stats, most_terms, ridge):
     """Fit ridge regressions of each class's membership, or of the target, on few columns.
 
     Columns enter one by one, each time the one with the highest correlation with the
@@ -373,14 +375,14 @@ def linear_fit(z, cells, values, stats, most_terms, ridge):
     -------
     (directions, columns) float64
     """
-    gram = _gram(z, values)
-    responses = _responses(cells, values, stats)
+    gram = _compute_gram(z, values)
+    responses = _make_responses(cells, values, stats)
     d = len(z)
     most = min(most_terms, d)
     found = np.zeros((len(responses) * max(most - 1, 0), d))
     made = np.uint64(0)
     for k in range(np.uint64(len(responses))):
-        corr = _correlations(z, values, responses[k])
+        corr = _correlate_columns(z, values, responses[k])
         chosen = np.empty(0, np.int64)
         coefficients = np.zeros(d)
         for size in range(1, most + 1):
@@ -400,15 +402,15 @@ def linear_fit(z, cells, values, stats, most_terms, ridge):
 
 
 @kernel
-def principal_axes(z, values, most_terms):
+def find_principal_axes(z, values, most_terms):
     """Return the axes of largest variance, each reduced to its largest loadings.
 
     They are the left singular vectors of the weighted rows, computed as the
-    eigenvectors of their Gram matrix.  Parameters are those of `linear_fit`.
+    eigenvectors of their Gram matrix.  Parameters are those of `fit_linear_directions`.
     """
-    _, axes = np.linalg.eigh(_gram(z, values))
+    _, axes = np.linalg.eigh(_compute_gram(z, values))
     d = len(z)
-    count = min(d, MOST_AXES)
+    count = min(d, MAX_AXES)
     found = np.zeros((count, d))
     for k in range(np.uint64(count)):
         axis = np.ascontiguousarray(axes[:, d - 1 - np.int64(k)])
@@ -419,23 +421,23 @@ def principal_axes(z, values, most_terms):
 
 
 @kernel
-def _gram(z, values):
+def _compute_gram(z, values):
     """Return (columns, columns) float64: weighted mean products of standardised columns."""
     weights = np.ascontiguousarray(values[:, 0])
     return (z * (weights / weights.sum())) @ z.T
 
 
 @kernel
-def _responses(cells, values, stats):
+def _make_responses(cells, values, stats):
     """Return (responses, rows) float64: the regression targets of the directions."""
     if len(cells) == 0:
-        count = min(values.shape[1] - 1, MOST_RESPONSES)
+        count = min(values.shape[1] - 1, MAX_RESPONSES)
         found = np.empty((count, len(values)))
         for k in range(np.uint64(count)):
             found[k] = values[:, np.int64(k) + 1] / values[:, 0]
         return found
     present = np.count_nonzero(stats)
-    count = 1 if present == 2 else min(present, MOST_RESPONSES)
+    count = 1 if present == 2 else min(present, MAX_RESPONSES)
     heaviest = np.argsort(-stats, kind="mergesort")
     found = np.zeros((count, len(cells)))
     for k in range(np.uint64(count)):
@@ -445,7 +447,7 @@ def _responses(cells, values, stats):
 
 
 @kernel
-def _correlations(z, values, response):
+def _correlate_columns(z, values, response):
     """Return (columns,) float64: weighted mean products with the centred response."""
     weights = np.ascontiguousarray(values[:, 0])
     weights = weights / weights.sum()
@@ -453,18 +455,18 @@ def _correlations(z, values, response):
 
 
 @kernel
-def coordinate_search(z, node, scan, start, best, state, most_terms, restarts):
+def search_coordinates(z, node, scan, start, best, state, most_terms, restarts):
     """Improve one weight at a time towards a better split (OC1, section 3.1).
 
-    A step (`treekit.kernels.oblique_splits.best_turn`) turns the cut about
+    A step (`treekit.kernels.oblique_splits.find_best_weight`) turns the cut about
     the mean of one column; the threshold is then chosen again.
 
     Parameters
     ----------
     z, most_terms
-        As in `linear_fit`.
+        As in `fit_linear_directions`.
     node, scan, start, best
-        See `treekit.kernels.oblique_splits.best_cut`.
+        See `treekit.kernels.oblique_splits.find_best_cut`.
     state : (1,) uint64
         State of the random number generator.
     restarts : int
@@ -474,8 +476,8 @@ def coordinate_search(z, node, scan, start, best, state, most_terms, restarts):
     -------
     (restarts + 1, columns) float64
     """
-    sample = np.arange(0, z.shape[1], 1 + z.shape[1] // SEARCHED_ROWS)
-    node = _sampled(node, sample)
+    sample = np.arange(0, z.shape[1], 1 + z.shape[1] // MAX_SEARCH_ROWS)
+    node = _sample_node(node, sample)
     p = np.empty((len(z), len(sample)))
     for j in range(np.uint64(len(z))):
         for i in range(np.uint64(len(sample))):
@@ -484,17 +486,17 @@ def coordinate_search(z, node, scan, start, best, state, most_terms, restarts):
     for k in range(np.uint64(restarts + 1)):
         weights = np.zeros(len(z))
         if k == np.uint64(0):
-            weights[np.uint64(_best_column(p, node, scan, start, best))] = 1.0
+            weights[np.uint64(_find_best_column(p, node, scan, start, best))] = 1.0
         else:
             for _ in range(most_terms):
-                weights[np.uint64(_uniform(state) * len(z))] = 2.0 * _uniform(state) - 1.0
-        _climb(p, weights, node, scan, start, best, most_terms)
+                weights[np.uint64(_draw_uniform(state) * len(z))] = 2.0 * _draw_uniform(state) - 1.0
+        _improve_weights(p, weights, node, scan, start, best, most_terms)
         found[k] = weights
     return found
 
 
 @kernel
-def _sampled(node, sample):
+def _sample_node(node, sample):
     """Return the node with some of its rows, and with limits and statistics in proportion."""
     rows = node.rows
     cells = rows.cells if len(rows.cells) == 0 else rows.cells[sample]
@@ -516,35 +518,35 @@ def _sampled(node, sample):
 
 
 @kernel
-def _best_column(p, node, scan, start, best):
+def _find_best_column(p, node, scan, start, best):
     """Return the column with the best cut."""
     found = np.empty(4)
     chosen, score = 0, -np.inf
     for j in range(np.uint64(len(p))):
-        best_cut(node, p[j], scan, start, best, found)
+        find_best_cut(node, p[j], scan, start, best, found)
         if found[np.uint64(0)] > score:
             chosen, score = np.int64(j), found[np.uint64(0)]
     return chosen
 
 
 @kernel
-def _climb(p, weights, node, scan, start, best, most_terms):
+def _improve_weights(p, weights, node, scan, start, best, most_terms):
     """Improve `weights` in place, one best change at a time, until no change helps."""
     found = np.empty(4)
     sums = np.zeros(p.shape[1])
     for j in range(np.uint64(len(p))):
         sums += weights[j] * p[j]
-    best_cut(node, sums, scan, start, best, found)
+    find_best_cut(node, sums, scan, start, best, found)
     score, bound = found[np.uint64(0)], (found[np.uint64(1)] + found[np.uint64(2)]) / 2.0
     if not score > -np.inf:
         return
-    for _ in range(STEPS):
+    for _ in range(MAX_WEIGHT_CHANGES):
         chosen, bar, weight = np.int64(-1), score * (1.0 + 1e-9), 0.0
         for m in range(np.uint64(len(p))):
             if weights[m] == 0.0 and np.count_nonzero(weights) >= most_terms:
                 continue
             rest = sums - weights[m] * p[m]
-            best_turn(node, rest, bound, p[m], scan, start, best, found)
+            find_best_weight(node, rest, bound, p[m], scan, start, best, found)
             if found[np.uint64(0)] > bar:
                 bar, chosen, weight = found[np.uint64(0)], np.int64(m), found[np.uint64(1)]
         if chosen < 0:
@@ -552,13 +554,13 @@ def _climb(p, weights, node, scan, start, best, most_terms):
         m = np.uint64(chosen)
         sums += (weight - weights[m]) * p[m]
         weights[m] = weight
-        best_cut(node, sums, scan, start, best, found)
+        find_best_cut(node, sums, scan, start, best, found)
         bound = (found[np.uint64(1)] + found[np.uint64(2)]) / 2.0
         score = max(bar, found[np.uint64(0)])
 
 
 @kernel
-def _uniform(state):
+def _draw_uniform(state):
     """Draw a number from [0, 1): splitmix64 (Steele, Lea and Flood 2014)."""
     zero = np.uint64(0)
     state[zero] += np.uint64(0x9E3779B97F4A7C15)
@@ -572,7 +574,7 @@ def _uniform(state):
 
 
 @kernel
-def best_cut(node, keys, scan, start, best, found):
+def find_best_cut(node, keys, scan, start, best, found):
     """Find the best cut of a node's rows along their `keys` (rows,); NaN = unknown.
 
     Parameters
@@ -585,7 +587,7 @@ def best_cut(node, keys, scan, start, best, found):
     order = np.argsort(keys)
     compact = np.zeros((len(keys) + 1, len(stats)))
     value = np.empty(len(keys) + 1)
-    groups, known_weight = _groups(keys, order, rows.cells, rows.values, compact, value)
+    groups, known_weight = _sum_groups(keys, order, rows.cells, rows.values, compact, value)
     found[np.uint64(0)] = -np.inf
     if groups < 2:
         return
@@ -618,7 +620,7 @@ def best_cut(node, keys, scan, start, best, found):
 
 
 @kernel
-def _groups(keys, order, cells, values, compact, value):
+def _sum_groups(keys, order, cells, values, compact, value):
     """Sum the statistics of the rows of each distinct key, ascending, and then of unknown rows.
 
     Returns the number of keys and the weight of their rows.
@@ -633,12 +635,12 @@ def _groups(keys, order, cells, values, compact, value):
                 value[np.uint64(groups)] = key
                 groups += 1
         at = np.uint64(groups - 1) if key == key else np.uint64(groups)
-        _add(compact[at], cells, values, row, 1.0)
+        _add_signed_row(compact[at], cells, values, row, 1.0)
     return groups, known_weight
 
 
 @kernel
-def best_turn(node, rest, bound, z, scan, start, best, found):
+def find_best_weight(node, rest, bound, z, scan, start, best, found):
     """Find the best weight ``a`` in ``rest + a * z <= bound``, with all other weights fixed.
 
     Row i changes sides at ``U_i = (bound - rest_i) / z_i``: it leaves the left side as
@@ -659,7 +661,7 @@ def best_turn(node, rest, bound, z, scan, start, best, found):
     for i in range(np.uint64(len(z))):
         keys[i] = (bound - rest[i]) / z[i] if z[i] != 0.0 else np.nan
         if z[i] > 0.0 or (z[i] == 0.0 and rest[i] <= bound):
-            _add(start, cells, values, i, 1.0)
+            _add_signed_row(start, cells, values, i, 1.0)
     order = np.argsort(keys)
     compact = np.zeros((len(keys) + 1, len(start)))
     value = np.empty(len(keys) + 1)
@@ -672,7 +674,7 @@ def best_turn(node, rest, bound, z, scan, start, best, found):
             value[np.uint64(groups)] = keys[row]
             groups += 1
         sign = -1.0 if z[row] > 0.0 else 1.0
-        _add(compact[np.uint64(groups - 1)], cells, values, row, sign)
+        _add_signed_row(compact[np.uint64(groups - 1)], cells, values, row, sign)
     found[np.uint64(0)] = -np.inf
     if groups < 2:
         return
@@ -686,7 +688,7 @@ def best_turn(node, rest, bound, z, scan, start, best, found):
 
 
 @kernel
-def _add(stats, cells, values, row, sign):
+def _add_signed_row(stats, cells, values, row, sign):
     """Add a row to `stats`, or subtract it."""
     if len(cells) > 0:
         stats[np.uint64(cells[row])] += sign * values[row, np.uint64(0)]

@@ -8,22 +8,22 @@ from __future__ import annotations
 import numpy as np
 
 from treekit.kernels.compile import inlined, kernel
-from treekit.kernels.quantile_statistics import judge, summarise
+from treekit.kernels.quantile_statistics import summarise_held_out_rows, summarise_rows
 
 __all__ = [
-    "cumulative_shares",
-    "hand_down",
-    "last_code",
-    "longer",
-    "mark",
-    "more_rows",
-    "nearly_below",
-    "partition",
-    "send",
-    "total",
-    "total_held",
-    "total_of_two",
-    "variance",
+    "assign_branches",
+    "compute_cumulative_shares",
+    "compute_variance",
+    "distribute_rows",
+    "extend_array",
+    "extend_rows",
+    "find_last_code",
+    "find_value_below",
+    "partition_rows",
+    "replace_by_children",
+    "sum_held_out_rows",
+    "sum_rows",
+    "sum_two_branches",
 ]
 
 
@@ -31,14 +31,14 @@ __all__ = [
 
 
 @kernel
-def total(cells, values, begin, end, stats, quantile):
+def sum_rows(cells, values, begin, end, stats, quantile):
     """Sum the statistics of rows[begin:end] into `stats` (S,); return their weight.
 
     If `quantile` is not None, the statistics are those of
     `treekit.kernels.quantile_statistics`.
     """
     if quantile is not None:
-        return summarise(values, None, begin, end, quantile, stats)
+        return summarise_rows(values, None, begin, end, quantile, stats)
     zero = np.uint64(0)
     s = np.uint64(len(stats))
     for k in range(s):
@@ -58,7 +58,7 @@ def total(cells, values, begin, end, stats, quantile):
 
 
 @inlined
-def total_of_two(cells, values, begin, ends, stats, node, first, nodes):
+def sum_two_branches(cells, values, begin, ends, stats, node, first, nodes):
     """Compute statistics and weights of both branches of a node; `first` is the left one.
 
     Only the branch with fewer rows is summed.  Sums are exact, and so is the difference
@@ -68,10 +68,10 @@ def total_of_two(cells, values, begin, ends, stats, node, first, nodes):
     left, right = np.uint64(first), np.uint64(first) + np.uint64(1)
     if middle - begin <= ends[1] - middle:
         few, many = left, right
-        weight = total(cells, values, begin, middle, stats[few], None)
+        weight = sum_rows(cells, values, begin, middle, stats[few], None)
     else:
         few, many = right, left
-        weight = total(cells, values, middle, ends[1], stats[few], None)
+        weight = sum_rows(cells, values, middle, ends[1], stats[few], None)
     for k in range(np.uint64(stats.shape[1])):
         stats[many, k] = stats[np.uint64(node), k] - stats[few, k]
     nodes[few].weight = weight
@@ -79,19 +79,19 @@ def total_of_two(cells, values, begin, ends, stats, node, first, nodes):
 
 
 @kernel
-def total_held(cells, values, begin, end, answer, stats, quantile):
+def sum_held_out_rows(cells, values, begin, end, train_stats, stats, quantile):
     """Compute `total` for held-out rows, or judge them by a quantile of the training rows.
 
-    `answer` (S,) are the statistics of the training rows.
+    `train_stats` (S,) are the statistics of the training rows.
     """
     if quantile is not None:
-        judge(values, begin, end, answer[np.uint64(1)], stats)
+        summarise_held_out_rows(values, begin, end, train_stats[np.uint64(1)], stats)
     else:
-        total(cells, values, begin, end, stats, quantile)
+        sum_rows(cells, values, begin, end, stats, quantile)
 
 
 @kernel
-def variance(values, begin, end, stats):
+def compute_variance(values, begin, end, stats):
     """Compute the mean squared error of a target, from dense rows[begin:end] with sums `stats`.
 
     With several targets it is their mean.  Deviations are squared, because the
@@ -110,7 +110,7 @@ def variance(values, begin, end, stats):
 
 
 @kernel
-def partition(
+def partition_rows(
     codes,
     first,
     step,
@@ -146,7 +146,7 @@ def partition(
         Working memory.
     """
     if branches == 2:
-        _in_two(
+        _partition_in_two(
             codes,
             first,
             step,
@@ -165,7 +165,7 @@ def partition(
             ends,
         )
     else:
-        _in_many(
+        _partition_in_many(
             codes,
             first,
             step,
@@ -187,7 +187,7 @@ def partition(
 
 
 @inlined
-def _in_two(
+def _partition_in_two(
     codes,
     first,
     step,
@@ -247,7 +247,7 @@ def _in_two(
 
 
 @inlined
-def _in_many(
+def _partition_in_many(
     codes,
     first,
     step,
@@ -304,7 +304,7 @@ def _in_many(
 
 
 @kernel
-def longer(array, size):
+def extend_array(array, size):
     """Return a copy of a (n,) array with room for `size` entries."""
     copy = np.zeros(size, array.dtype)
     for i in range(np.uint64(len(array))):
@@ -313,7 +313,7 @@ def longer(array, size):
 
 
 @kernel
-def more_rows(array, size):
+def extend_rows(array, size):
     """Return a copy of a (n, columns) array with room for `size` rows."""
     copy = np.zeros((size, array.shape[1]), array.dtype)
     for i in range(np.uint64(len(array))):
@@ -323,7 +323,7 @@ def more_rows(array, size):
 
 
 @inlined
-def last_code(table, held_table, feature, cut, after, threshold):
+def find_last_code(table, held_table, feature, cut, after, threshold):
     """Return the last code of `held_table` whose values do not exceed the threshold; -1 = none.
 
     A threshold of NaN is the midpoint between the values of codes `cut` and
@@ -353,14 +353,14 @@ def last_code(table, held_table, feature, cut, after, threshold):
 
 
 @inlined
-def nearly_below(table, feature, cut, after, resolution):
+def find_value_below(table, feature, cut, after, resolution):
     """Return the largest value of `table` not above the midpoint of the values of two codes.
 
     A tolerance absorbs rounding, or `resolution`: in decimal, 3.7 is the midpoint of 3.6
     and 3.8; in binary it is slightly above.
     """
     start = table.value_start[feature]
-    below = last_code(table, table, feature, cut, after, np.nan)
+    below = find_last_code(table, table, feature, cut, after, np.nan)
     middle = 0.5 * table.high[np.uint64(start + cut)] + 0.5 * table.low[np.uint64(start + after)]
     middle += resolution
     while below + 1 < after and table.high[np.uint64(start + below + 1)] <= middle:
@@ -383,8 +383,8 @@ def nearly_below(table, feature, cut, after, resolution):
 
 
 @kernel
-def mark(codes, first, step, n_codes, cut, missing, levels, ids, begin, end, branch_of):
-    """Write the branch of each of rows[begin:end]; arguments as in `partition`.
+def assign_branches(codes, first, step, n_codes, cut, missing, levels, ids, begin, end, branch_of):
+    """Write the branch of each of rows[begin:end]; arguments as in `partition_rows`.
 
     `missing` may be the number of branches, which marks rows that go down all of them.
     """
@@ -400,7 +400,7 @@ def mark(codes, first, step, n_codes, cut, missing, levels, ids, begin, end, bra
 
 
 @kernel
-def cumulative_shares(branch_of, values, begin, end, upto):
+def compute_cumulative_shares(branch_of, values, begin, end, upto):
     """Compute the cumulative shares of the branches in the known weight of rows[begin:end].
 
     ``upto`` (branches,) float64 receives them; the last is exactly 1.  Without
@@ -422,7 +422,7 @@ def cumulative_shares(branch_of, values, begin, end, upto):
 
 
 @inlined
-def _part(value, low, high, step):
+def _take_part(value, low, high, step):
     """Return the part of a statistic between two cumulative shares, an integer number of steps.
 
     The last part is the remainder, so that parts add up for any step.
@@ -433,13 +433,15 @@ def _part(value, low, high, step):
 
 
 @kernel
-def send(branch_of, upto, steps, ids, cells, values, begin, end, ids2, cells2, values2, ends):
+def distribute_rows(
+    branch_of, upto, steps, ids, cells, values, begin, end, ids2, cells2, values2, ends
+):
     """Gather the branches of rows[begin:end], one after the other, in spare arrays.
 
     Parameters
     ----------
     branch_of : (rows,) uint32
-        From `mark`; ``len(upto)`` = every branch.
+        From `assign_branches`; ``len(upto)`` = every branch.
     upto : (branches,) float64
         Cumulative shares.
     steps : (columns of values,) float64
@@ -468,7 +470,7 @@ def send(branch_of, upto, steps, ids, cells, values, begin, end, ids2, cells2, v
             continue
         low = 0.0
         for b in range(branches):
-            if _part(values[b0 + i, zero], low, upto[b], steps[zero]) > 0.0:
+            if _take_part(values[b0 + i, zero], low, upto[b], steps[zero]) > 0.0:
                 ends[b] += 1
             low = upto[b]
     at = np.int64(0)
@@ -495,7 +497,7 @@ def send(branch_of, upto, steps, ids, cells, values, begin, end, ids2, cells2, v
             continue
         low = 0.0
         for b in range(branches):
-            weight = _part(values[row, zero], low, upto[b], steps[zero])
+            weight = _take_part(values[row, zero], low, upto[b], steps[zero])
             if weight > 0.0:
                 to = np.uint64(ends[b])
                 ends[b] += 1
@@ -504,13 +506,13 @@ def send(branch_of, upto, steps, ids, cells, values, begin, end, ids2, cells2, v
                     cells2[to] = cells[row]
                 values2[to, zero] = weight
                 for k in range(np.uint64(1), width):
-                    values2[to, k] = _part(values[row, k], low, upto[b], steps[k])
+                    values2[to, k] = _take_part(values[row, k], low, upto[b], steps[k])
             low = upto[b]
     return ids2, cells2, values2
 
 
 @kernel
-def hand_down(
+def replace_by_children(
     branch_of,
     upto,
     steps,
@@ -526,7 +528,7 @@ def hand_down(
     nodes,
     waiting,
     n_waiting,
-    held,
+    held_out,
     top,
 ):
     """Replace rows[begin:end] of a node by those of its children, side by side.
@@ -534,11 +536,11 @@ def hand_down(
     Parameters
     ----------
     branch_of, upto, steps, ids2, cells2, values2
-        See `send`.
+        See `distribute_rows`.
     ends : (branches or more,) int64
         Receives the end of each branch in rows.
     nodes, waiting, n_waiting, held
-        See `squeeze`; used in best-first growth only.
+        See `compact_slices`; used in best-first growth only.
     top : int
         First unused row after all slices; -1: depth-first, the node's own slice
         is the last one.
@@ -551,7 +553,7 @@ def hand_down(
         Begin of branch 0, and the new top.
     """
     branches = np.uint64(len(upto))
-    ids2, cells2, values2 = send(
+    ids2, cells2, values2 = distribute_rows(
         branch_of, upto, steps, ids, cells, values, begin, end, ids2, cells2, values2, ends
     )
     count = ends[branches - np.uint64(1)]
@@ -560,24 +562,24 @@ def hand_down(
     if top >= 0:
         room = top + count
         if room > len(ids):
-            top = squeeze(nodes, waiting, n_waiting, held, ids, cells, values)
+            top = compact_slices(nodes, waiting, n_waiting, held_out, ids, cells, values)
             room = 2 * (top + count)  # leave half of it free: squeezing stays rare
         first = top
         top += count
-    ids, cells, values = _place(ids, cells, values, first, ids2, cells2, values2, count, room)
+    ids, cells, values = _write_rows(ids, cells, values, first, ids2, cells2, values2, count, room)
     for b in range(branches):
         ends[b] += first
     return ids, cells, values, ids2, cells2, values2, first, top
 
 
 @inlined
-def _place(ids, cells, values, at, ids2, cells2, values2, count, room):
+def _write_rows(ids, cells, values, at, ids2, cells2, values2, count, room):
     """Write `count` gathered rows to rows[at:], in arrays of at least `room` rows."""
     a0 = np.uint64(at)
     if room > len(ids):
-        ids, values = longer(ids, 2 * room), more_rows(values, 2 * room)
+        ids, values = extend_array(ids, 2 * room), extend_rows(values, 2 * room)
         if len(cells) > 0:
-            cells = longer(cells, 2 * room)
+            cells = extend_array(cells, 2 * room)
     for j in range(np.uint64(count)):
         ids[a0 + j] = ids2[j]
         if len(cells) > 0:
@@ -588,26 +590,26 @@ def _place(ids, cells, values, at, ids2, cells2, values2, count, room):
 
 
 @kernel
-def squeeze(nodes, waiting, n_waiting, held, ids, cells, values):
+def compact_slices(nodes, waiting, n_waiting, held_out, ids, cells, values):
     """Move the slices of the waiting nodes together; return the end of the last one.
 
     Parameters
     ----------
     nodes, waiting : arrays
         Of `treekit.kernels.grow_tree`; slices are renumbered in place.
-    held : bool
+    held_out : bool
         Whether the slices are those of the held-out rows.
     """
     begins = np.empty(n_waiting, np.int64)
     for j in range(np.uint64(n_waiting)):
         node = nodes[np.uint64(waiting[j])]
-        begins[j] = node.held_begin if held else node.begin
+        begins[j] = node.held_begin if held_out else node.begin
     order = np.argsort(begins)
     at = np.int64(0)
     for j in range(np.uint64(n_waiting)):
         node = nodes[np.uint64(waiting[np.uint64(order[j])])]
-        begin = node.held_begin if held else node.begin
-        size = (node.held_end if held else node.end) - begin
+        begin = node.held_begin if held_out else node.begin
+        size = (node.held_end if held_out else node.end) - begin
         for i in range(np.uint64(size)):
             source, to = np.uint64(begin) + i, np.uint64(at) + i
             ids[to] = ids[source]
@@ -615,7 +617,7 @@ def squeeze(nodes, waiting, n_waiting, held, ids, cells, values):
                 cells[to] = cells[source]
             for k in range(np.uint64(values.shape[1])):
                 values[to, k] = values[source, k]
-        if held:
+        if held_out:
             node.held_begin, node.held_end = at, at + size
         else:
             node.begin, node.end = at, at + size

@@ -8,18 +8,24 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.kernels.compile import inlined, kernel
-from treekit.kernels.partition_rows import cumulative_shares, longer, more_rows, send, total
-from treekit.kernels.route_rows import mark_branches
+from treekit.kernels.partition_rows import (
+    compute_cumulative_shares,
+    distribute_rows,
+    extend_array,
+    extend_rows,
+    sum_rows,
+)
+from treekit.kernels.route_rows import assign_node_branches
 
 __all__ = [
-    "Bound",
-    "breaking_links",
-    "cheapest_cuts",
-    "pessimistic",
-    "pessimistic_errors",
+    "ErrorBound",
+    "estimate_node_errors",
+    "estimate_pessimistic_errors",
+    "find_breaking_links",
+    "find_cheapest_cuts",
+    "find_weakest_links",
     "prune_and_raise",
-    "sums_below",
-    "weakest_links",
+    "sum_leaves_below",
 ]
 
 
@@ -27,7 +33,7 @@ __all__ = [
 
 
 @kernel
-def weakest_links(kind, first_child, n_children, risk, held):
+def find_weakest_links(kind, first_child, n_children, risk, other_costs):
     """Compute the nested sequence of cost-complexity pruning (Breiman et al. 1984, ch. 3).
 
     The sequence repeatedly collapses the inner node t with the smallest
@@ -45,7 +51,7 @@ def weakest_links(kind, first_child, n_children, risk, held):
     ----------
     risk : (n,) float64
         Risk of each node as a leaf.
-    held : (q, n) float64
+    other_costs : (q, n) float64
         Other costs of each node as a leaf, to be summed over the leaves.
 
     Returns
@@ -55,9 +61,9 @@ def weakest_links(kind, first_child, n_children, risk, held):
         that have been removed by then.
     steps : (2 + q, steps) float64
         Along the sequence, from the smallest tree of alpha 0: alpha, leaves,
-        and the sums of `held` over the leaves.
+        and the sums of `other_costs` over the leaves.
     """
-    n, q = len(kind), np.uint64(len(held))
+    n, q = len(kind), np.uint64(len(other_costs))
     # Of inner nodes: the link that breaks there, then risk and number of leaves below it
     # just before it breaks.
     link, below, count = np.empty(n), np.empty(n), np.empty(n)
@@ -75,8 +81,8 @@ def weakest_links(kind, first_child, n_children, risk, held):
             c = np.uint64(first_child[t] + branch)
             cost += risk[c]
             for k in range(q):
-                held_below[k, t] += held[k, c]
-            top = _meld(heap[c], top, link, lower, other)
+                held_below[k, t] += other_costs[k, c]
+            top = _meld_heaps(heap[c], top, link, lower, other)
         while True:
             gain = risk[t] - cost
             own = gain / max(leaves - 1.0, 1.0)
@@ -89,15 +95,17 @@ def weakest_links(kind, first_child, n_children, risk, held):
             cost += below[later] - risk[later]
             leaves += count[later] - 1.0
             for k in range(q):
-                held_below[k, t] += held_below[k, later] - held[k, later]
-            top = _meld(lower[later], other[later], link, lower, other)
+                held_below[k, t] += held_below[k, later] - other_costs[k, later]
+            top = _meld_heaps(lower[later], other[later], link, lower, other)
         link[t], below[t], count[t] = own, cost, leaves
         lower[t], heap[t] = top, np.int64(t)
-    return _steps(kind, first_child, n_children, risk, held, link, count, held_below, lower, other)
+    return _list_steps(
+        kind, first_child, n_children, risk, other_costs, link, count, held_below, lower, other
+    )
 
 
 @kernel
-def _meld(one, two, link, lower, other):
+def _meld_heaps(one, two, link, lower, other):
     """Meld two heaps, the largest link on top (skew heaps, Sleator and Tarjan 1986)."""
     if one < 0 or two < 0:
         return max(one, two)
@@ -118,15 +126,15 @@ def _meld(one, two, link, lower, other):
 
 
 @kernel
-def _steps(kind, first_child, n_children, risk, held, link, count, held_below, lower, other):
-    """Return the results of `weakest_links`, given the heap of nodes that collapse."""
+def _list_steps(kind, first_child, n_children, risk, held, link, count, held_below, lower, other):
+    """Return the results of `find_weakest_links`, given the heap of nodes that collapse."""
     n, q = len(kind), np.uint64(len(held))
     order = np.empty(n, np.int64)  # nodes that collapse, the last one first
     top, m = np.int64(0 if kind[np.uint64(0)] != 0 else -1), np.uint64(0)
     while top >= 0:
         order[m] = top
         m += np.uint64(1)
-        top = _meld(lower[np.uint64(top)], other[np.uint64(top)], link, lower, other)
+        top = _meld_heaps(lower[np.uint64(top)], other[np.uint64(top)], link, lower, other)
     alpha_of = np.full(n, np.inf)
     steps = np.empty((q + np.uint64(2), m + np.uint64(1)))
     zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
@@ -137,7 +145,7 @@ def _steps(kind, first_child, n_children, risk, held, link, count, held_below, l
     for i in range(np.uint64(n)):
         steps[one, zero] += kind[i] == 0
     for k in range(q):
-        steps[two + k, zero] = sums_below(kind, first_child, n_children, held[k])[zero]
+        steps[two + k, zero] = sum_leaves_below(kind, first_child, n_children, held[k])[zero]
     last = zero
     for rank in range(m):
         t = np.uint64(order[m - one - rank])
@@ -154,7 +162,7 @@ def _steps(kind, first_child, n_children, risk, held, link, count, held_below, l
 
 
 @kernel
-def breaking_links(kind, parent, alpha_of):
+def find_breaking_links(kind, parent, alpha_of):
     """Return (n,) int64: the link of the unpruned tree with which each inner node is removed.
 
     It is the node's own link, unless the link above breaks at the same alpha; -1 for leaves.
@@ -169,7 +177,7 @@ def breaking_links(kind, parent, alpha_of):
 
 
 @kernel
-def cheapest_cuts(kind, first_child, n_children, leaf, split, slack, cut_ties):
+def find_cheapest_cuts(kind, first_child, n_children, leaf, split, slack, cut_ties):
     """Replace subtrees by leaves, bottom up, where a leaf costs less.
 
     Parameters
@@ -202,7 +210,7 @@ def cheapest_cuts(kind, first_child, n_children, leaf, split, slack, cut_ties):
 
 
 @kernel
-def sums_below(kind, first_child, n_children, leaf):
+def sum_leaves_below(kind, first_child, n_children, leaf):
     """Return (n,) float64: sum of `leaf` over the leaves at or below each node."""
     below = leaf.copy()
     for i in range(len(kind) - 1, -1, -1):
@@ -220,11 +228,11 @@ def sums_below(kind, first_child, n_children, leaf):
 # and the children of node ``source[i]``; -1 = it is a leaf.
 
 EXPAND, JUDGE = 0, 1
-SMALL = 1e-6
+ROUNDING_MARGIN = 1e-6
 """Errors and weights that differ by less are equal, as in J48."""
 
 
-class Bound(NamedTuple):
+class ErrorBound(NamedTuple):
     """Settings of the upper limit of errors.
 
     Attributes
@@ -246,7 +254,7 @@ class Bound(NamedTuple):
 
 
 @kernel
-def pessimistic(n, e, bound):
+def estimate_pessimistic_errors(n, e, bound):
     """Estimate the errors to expect for `n` rows with `e` errors: an upper confidence limit.
 
     Quinlan 1993, page 41, with a continuity correction; linear between no error and
@@ -256,18 +264,18 @@ def pessimistic(n, e, bound):
     nearly = 1.0
     if bound.release8:
         nearly = 0.9999
-        e = 0.0 if e < SMALL else e
+        e = 0.0 if e < ROUNDING_MARGIN else e
     if e < nearly:
         none = n * (1.0 - bound.confidence ** (1.0 / n))
         if e == 0.0:
             return none
-        return none + e * (_limit(n, 1.0, bound) - none)
-    return _limit(n, e, bound)
+        return none + e * (_compute_upper_limit(n, 1.0, bound) - none)
+    return _compute_upper_limit(n, e, bound)
 
 
 @kernel
-def _limit(n, e, bound):
-    """Compute `pessimistic` for one error or more."""
+def _compute_upper_limit(n, e, bound):
+    """Compute `estimate_pessimistic_errors` for one error or more."""
     if e + 0.5 >= n:
         return e + 0.67 * (n - e) if bound.release8 else max(n, e)
     f = (e + 0.5) / n
@@ -277,7 +285,7 @@ def _limit(n, e, bound):
 
 
 @kernel
-def _errors(stats, bound):
+def _count_errors(stats, bound):
     """Return the weight that a leaf predicts wrongly (times the costs), and the total weight."""
     k = np.uint64(len(stats))
     weight, least = 0.0, np.inf
@@ -292,20 +300,20 @@ def _errors(stats, bound):
 
 
 @kernel
-def _estimate(stats, bound):
+def _estimate_leaf_errors(stats, bound):
     """Estimate the pessimistic errors of a leaf; 0 for an empty leaf."""
-    wrong, weight = _errors(stats, bound)
-    return 0.0 if weight < SMALL else pessimistic(weight, wrong, bound)
+    wrong, weight = _count_errors(stats, bound)
+    return 0.0 if weight < ROUNDING_MARGIN else estimate_pessimistic_errors(weight, wrong, bound)
 
 
 @kernel
-def pessimistic_errors(stats, bound):
+def estimate_node_errors(stats, bound):
     """Return errors and pessimistic errors of each node as a leaf: two arrays (n,) float64."""
     n = len(stats)
     wrong, limit = np.empty(n), np.empty(n)
     for i in range(np.uint64(n)):
-        wrong[i] = _errors(stats[i], bound)[0]
-        limit[i] = _estimate(stats[i], bound)
+        wrong[i] = _count_errors(stats[i], bound)[0]
+        limit[i] = _estimate_leaf_errors(stats[i], bound)
     return wrong, limit
 
 
@@ -349,7 +357,7 @@ def prune_and_raise(splits, table, rows, steps, fractional, bound, stats):
     # node, first row, end of rows, phase, rows in use
     frames = np.zeros((64, 5), np.int64)
     frames[0, 2] = frames[0, 4] = len(rows.ids)
-    total(room[1], room[2], 0, len(rows.ids), stats[0], None)
+    sum_rows(room[1], room[2], 0, len(rows.ids), stats[0], None)
     waiting = 1
     while waiting > 0:
         waiting -= 1
@@ -362,14 +370,14 @@ def prune_and_raise(splits, table, rows, steps, fractional, bound, stats):
         )
         at = source[node]
         if at < 0:
-            expected[node] = _estimate(stats[node], bound)
+            expected[node] = _estimate_leaf_errors(stats[node], bound)
             continue
         first, branches = np.int64(splits.first_child[at]), np.int64(splits.n_children[at])
         if phase == EXPAND:
-            frames = _room_for(frames, waiting + branches + 1)
+            frames = _extend_frames(frames, waiting + branches + 1)
             frames[waiting] = np.array([node, begin, end, JUDGE, top])
             waiting += 1
-            room, spare, ends = _hand_down(
+            room, spare, ends = _stack_branches(
                 splits, at, table, sides, room, spare, begin, end, top, steps, fractional,
                 branch_of,
             )  # fmt: skip
@@ -377,7 +385,7 @@ def prune_and_raise(splits, table, rows, steps, fractional, bound, stats):
             last = ends[branches - 1]
             begin = top
             for b in range(branches):
-                total(room[1], room[2], begin, ends[b], stats[first + b], None)
+                sum_rows(room[1], room[2], begin, ends[b], stats[first + b], None)
                 frames[waiting] = np.array([first + b, begin, ends[b], EXPAND, last])
                 waiting += 1
                 begin = ends[b]
@@ -386,17 +394,17 @@ def prune_and_raise(splits, table, rows, steps, fractional, bound, stats):
         for b in range(branches):
             tree += expected[first + b]
             weight = stats[first + b].sum()
-            if weight > most - SMALL:  # the last of equal branches, as in J48
+            if weight > most - ROUNDING_MARGIN:  # the last of equal branches, as in J48
                 largest, most = b, weight
-        leaf = _estimate(stats[node], bound)
-        branch, room, spare = _expected_below(
+        leaf = _estimate_leaf_errors(stats[node], bound)
+        branch, room, spare = _estimate_errors_below(
             splits, source, first + largest, table, sides, room, spare, begin, end, top, steps,
             fractional, bound, branch_of,
         )  # fmt: skip
-        if leaf < tree + 0.1 + SMALL and leaf < branch + 0.1 + SMALL:
+        if leaf < tree + 0.1 + ROUNDING_MARGIN and leaf < branch + 0.1 + ROUNDING_MARGIN:
             source[node] = -1
             expected[node] = leaf
-        elif branch < tree + 0.1 + SMALL:
+        elif branch < tree + 0.1 + ROUNDING_MARGIN:
             source[node] = source[first + largest]
             frames[waiting] = np.array([node, begin, end, EXPAND, top])
             waiting += 1
@@ -406,7 +414,7 @@ def prune_and_raise(splits, table, rows, steps, fractional, bound, stats):
 
 
 @kernel
-def _expected_below(
+def _estimate_errors_below(
     splits,
     source,
     start,
@@ -438,14 +446,14 @@ def _expected_below(
         )
         at = source[node]
         if at < 0:
-            total(room[1], room[2], begin, end, own, None)
-            errors += _estimate(own, bound)
+            sum_rows(room[1], room[2], begin, end, own, None)
+            errors += _estimate_leaf_errors(own, bound)
             continue
         first, branches = np.int64(splits.first_child[at]), np.int64(splits.n_children[at])
-        room, spare, ends = _hand_down(
+        room, spare, ends = _stack_branches(
             splits, at, table, sides, room, spare, begin, end, top, steps, fractional, branch_of
         )
-        frames = _room_for(frames, waiting + branches)
+        frames = _extend_frames(frames, waiting + branches)
         last = ends[branches - 1]
         begin = top
         for b in range(branches):
@@ -456,7 +464,7 @@ def _expected_below(
 
 
 @kernel
-def _hand_down(
+def _stack_branches(
     splits, at, table, sides, room, spare, begin, end, top, steps, fractional, branch_of
 ):
     """Write the branches of rows[begin:end] at a node's split one after the other, from `top` on.
@@ -469,18 +477,18 @@ def _hand_down(
     """
     ids, cells, values = room
     branches = np.int64(splits.n_children[at])
-    mark_branches(splits, at, table, ids, begin, end, fractional, sides, branch_of)
+    assign_node_branches(splits, at, table, ids, begin, end, fractional, sides, branch_of)
     upto = np.empty(branches)
-    cumulative_shares(branch_of, values, begin, end, upto)
+    compute_cumulative_shares(branch_of, values, begin, end, upto)
     ends = np.zeros(branches, np.int64)
-    ids2, cells2, values2 = send(
+    ids2, cells2, values2 = distribute_rows(
         branch_of, upto, steps, ids, cells, values, begin, end, spare[0], spare[1], spare[2], ends
     )
     count = ends[branches - 1]
     if top + count > len(ids):
         size = 2 * (top + count)
-        ids, values = longer(ids, size), more_rows(values, size)
-        cells = longer(cells, size)
+        ids, values = extend_array(ids, size), extend_rows(values, size)
+        cells = extend_array(cells, size)
     for i in range(np.uint64(count)):
         to = np.uint64(top) + i
         ids[to] = ids2[i]
@@ -492,6 +500,6 @@ def _hand_down(
 
 
 @inlined
-def _room_for(frames, count):
+def _extend_frames(frames, count):
     """Return the frames, in an array with room for `count`."""
-    return more_rows(frames, 2 * count) if count > len(frames) else frames
+    return extend_rows(frames, 2 * count) if count > len(frames) else frames

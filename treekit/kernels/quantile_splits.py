@@ -12,32 +12,31 @@ import numpy as np
 
 from treekit.kernels.axis_splits import draw_column
 from treekit.kernels.compile import inlined, kernel
-from treekit.kernels.function_pointers import borrowed, highest_bit, lowest_bit
+from treekit.kernels.function_pointers import borrow_array, find_highest_bit, find_lowest_bit
 from treekit.kernels.node_statistics import (
     CODE_OF,
     CODES,
     ORDER,
-    OTHER,
-    are_sparse,
-    order_by_key,
-    place_of,
-    sorted_positions,
+    OTHER_ORDER,
+    is_sparse_node,
+    locate_column,
+    sort_by_key,
+    sort_positions,
 )
 from treekit.kernels.quantile_statistics import (
-    AT,
-    BEFORE,
-    FEW,
-    LEAST,
+    QUANTILE_ROW,
     SLACK,
+    SMALLEST_WEIGHT,
     SUM_BEFORE,
     TOTAL,
     WEIGHT,
-    lay_out,
-    record,
-    summarise,
+    WEIGHT_BEFORE,
+    WORD_ROWS,
+    lay_out_rows,
+    summarise_rows,
+    write_side,
 )
 from treekit.kernels.records import (
-    AFTER,
     BAD_CHOICE,
     BAD_NUMBER,
     BAD_ORDER,
@@ -49,31 +48,32 @@ from treekit.kernels.records import (
     MISSING,
     MISSING_BRANCH,
     MULTIWAY,
+    NEXT_CODE,
     RANK,
     SCORE,
     SUBSET,
     THRESHOLD,
     THRESHOLD_VALUE,
-    better,
-    finite,
+    is_better,
+    is_finite,
 )
 
 __all__ = [
-    "ENDS",
-    "PLACES",
-    "STOPS",
-    "above",
-    "below",
-    "discard",
-    "fill",
-    "find_rank_axis",
+    "GROUP_ENDS",
+    "GROUP_ORDER",
+    "ORDERED_ENDS",
+    "count_words",
+    "discard_member",
+    "fill_set",
+    "find_member_above",
+    "find_member_below",
+    "find_quantile_split",
     "group_rows",
-    "insert",
-    "sweep",
-    "sweep_many",
-    "tell",
+    "insert_member",
+    "report_statistics",
+    "sweep_cuts",
+    "sweep_many_rows",
     "try_branches",
-    "words_for",
 ]
 
 
@@ -81,7 +81,7 @@ __all__ = [
 
 
 @kernel
-def find_rank_axis(
+def find_quantile_split(
     node,
     scratch,
     scan,
@@ -97,32 +97,40 @@ def find_rank_axis(
     out,
     numbers,
 ):
-    """Find the best split of one node; see `treekit.kernels.axis_splits.find_axis`.
+    """Find the best split of one node; see `treekit.kernels.axis_splits.find_axis_split`.
 
-    Penalties and C4.5's limits (`treekit.kernels.records.Ways`) apply to
+    Penalties and C4.5's limits (`treekit.kernels.records.SplitRules`) apply to
     classification only and are ignored here.
 
-    Cost: tries x rows (see `treekit.kernels.quantile_splits.sweep`).
+    Cost: tries x rows (see `treekit.kernels.quantile_splits.sweep_cuts`).
     """
     table, rows = node.table, node.rows
     codes, n_codes, nominal = table.codes, table.n_codes, table.nominal
     ids, values = rows.ids, rows.values
     stats, quantile = node.stats, node.quantile
     impurity, limit = node.impurity, node.min_weight_leaf
-    known_only, empty = node.ways.known_only, node.ways.empty
+    known_only, empty = node.ways.known_only, node.ways.empty_branches
     features, state, offers = scratch.features, scratch.state, scratch.offers
-    counts, words = borrowed(scratch.counts), borrowed(scratch.words)
-    work, compact, pair = borrowed(scratch.work), borrowed(scratch.compact), borrowed(scratch.pair)
-    keys, best, levels = borrowed(scratch.keys), borrowed(scratch.best), borrowed(scratch.levels)
-    sides, start = borrowed(scratch.ordered), borrowed(scratch.start)
-    n_rows, all_codes = np.uint64(codes.shape[1]), borrowed(codes.reshape(codes.size))
-    lines = borrowed(scratch.lines)
-    sparse = are_sparse(np.uint64(len(ids)), n_rows, lines)
+    counts, words = borrow_array(scratch.counts), borrow_array(scratch.words)
+    work, compact, pair = (
+        borrow_array(scratch.work),
+        borrow_array(scratch.compact),
+        borrow_array(scratch.pair),
+    )
+    keys, best, levels = (
+        borrow_array(scratch.keys),
+        borrow_array(scratch.best),
+        borrow_array(scratch.levels),
+    )
+    sides, start = borrow_array(scratch.ordered), borrow_array(scratch.start)
+    n_rows, all_codes = np.uint64(codes.shape[1]), borrow_array(codes.reshape(codes.size))
+    lines = borrow_array(scratch.lines)
+    sparse = is_sparse_node(np.uint64(len(ids)), n_rows, lines)
     n_features = np.uint64(len(n_codes))
     n_try = min(np.uint64(node.n_try), n_features)
-    ends, code_of = work[np.uint64(ENDS)], work[np.uint64(CODE_OF)]
+    ends, code_of = work[np.uint64(GROUP_ENDS)], work[np.uint64(CODE_OF)]
     size = np.uint64(len(ids))
-    mass, place, trees = lay_out(values, quantile, start)
+    mass, place, trees = lay_out_rows(values, quantile, start)
     if use_choose:
         for j in range(n_features):
             offers[np.uint64(0), j] = np.nan
@@ -141,7 +149,9 @@ def find_rank_axis(
                 feature = np.uint64(chosen)
             elif n_try < n_features:
                 feature = draw_column(features, state, j)
-            source, first, step = place_of(all_codes, lines, feature, n_rows, n_features, sparse)
+            source, first, step = locate_column(
+                all_codes, lines, feature, n_rows, n_features, sparse
+            )
             count = group_rows(source, first, step, ids, n_codes[feature], work, counts, words)
             if count == 1:
                 continue
@@ -155,7 +165,9 @@ def find_rank_axis(
             if nominal[feature] > 0:
                 for g in range(np.uint64(count)):
                     begin = ends[g - np.uint64(1)] if g > np.uint64(0) else 0
-                    summarise(values, work[np.uint64(ORDER)], begin, ends[g], quantile, compact[g])
+                    summarise_rows(
+                        values, work[np.uint64(ORDER)], begin, ends[g], quantile, compact[g]
+                    )
             if known_only and known < 2:
                 continue
             if nominal[feature] == 2:
@@ -177,8 +189,8 @@ def find_rank_axis(
                 own = compact[:known] if out[KIND] == MULTIWAY else pair
                 offers[np.uint64(0), feature] = numbers[SCORE]
                 offers[np.uint64(1), feature] = many(stats, own, 1)
-                if not finite(offers[np.uint64(1), feature]):
-                    tell(best, own[0])
+                if not is_finite(offers[np.uint64(1), feature]):
+                    report_statistics(best, own[0])
                     out[KIND] = BAD_NUMBER
                     return
         if not use_choose:
@@ -224,19 +236,29 @@ def _try_cuts(
 ):
     """Try binary splits of a column, as in `treekit.kernels.axis_splits`."""
     first_of, zero, one, two = work[np.uint64(CODE_OF)], np.uint64(0), np.uint64(1), np.uint64(2)
-    order, stops, places = work[np.uint64(ORDER)], work[np.uint64(ENDS)], work[np.uint64(PLACES)]
+    order, stops, places = (
+        work[np.uint64(ORDER)],
+        work[np.uint64(GROUP_ENDS)],
+        work[np.uint64(GROUP_ORDER)],
+    )
     for attempt in range(max(n_keys, 1)):
         if n_keys > 0:
             key(compact, known, attempt, keys)
             for j in range(np.uint64(known)):
-                if not finite(keys[j]):
-                    tell(best, compact[j])
+                if not is_finite(keys[j]):
+                    report_statistics(best, compact[j])
                     out[KIND] = BAD_ORDER
                     return
-            order_by_key(keys, known, places)  # stable: equal keys in the order of codes
-            order, stops = work[np.uint64(OTHER)], work[np.uint64(STOPS)]
-            _arrange(
-                places, known, count, work[np.uint64(ORDER)], work[np.uint64(ENDS)], order, stops
+            sort_by_key(keys, known, places)  # stable: equal keys in the order of codes
+            order, stops = work[np.uint64(OTHER_ORDER)], work[np.uint64(ORDERED_ENDS)]
+            _arrange_groups(
+                places,
+                known,
+                count,
+                work[np.uint64(ORDER)],
+                work[np.uint64(GROUP_ENDS)],
+                order,
+                stops,
             )
         for side in range(1, -1, -1):
             if side == 0 and (count == known or known < 2 or known_only):
@@ -244,7 +266,7 @@ def _try_cuts(
             apart = known_only and count > known
             last = known - 1 if apart or side == 0 else count - 1
             aside = known if apart or side == 0 else -1
-            sweep(
+            sweep_cuts(
                 mass, place, size, quantile, start, order, stops, aside, not apart, last,
                 words, trees, sides,
             )  # fmt: skip
@@ -255,7 +277,7 @@ def _try_cuts(
                 return
             rank = (np.int64(attempt) << 32) + at
             score = best[zero] * totals[zero] / stats[zero]
-            if at < 0 or not better(score, np.int64(feature), rank, impurity, out, numbers):
+            if at < 0 or not is_better(score, np.int64(feature), rank, impurity, out, numbers):
                 continue
             out[FEATURE], out[BRANCHES], out[LEVELS] = np.int64(feature), 2, 0
             out[CUT], out[RANK], out[MISSING_BRANCH] = 0, rank, side
@@ -272,7 +294,7 @@ def _try_cuts(
             if n_keys == 0:
                 out[KIND] = THRESHOLD
                 out[CUT] = np.int64(first_of[np.uint64(at)])
-                out[AFTER] = np.int64(first_of[np.uint64(at + 1)])
+                out[NEXT_CODE] = np.int64(first_of[np.uint64(at + 1)])
                 continue
             out[KIND], out[LEVELS] = SUBSET, np.int64(codes_in_all)
             for level in range(np.uint64(out[LEVELS])):
@@ -283,7 +305,7 @@ def _try_cuts(
 
 
 @kernel
-def _arrange(places, known, count, order, ends, arranged, stops):
+def _arrange_groups(places, known, count, order, ends, arranged, stops):
     """Write groups of rows in the order of `places`; a group that it leaves out stays last."""
     zero, one = np.uint64(0), np.uint64(1)
     to = zero
@@ -298,16 +320,16 @@ def _arrange(places, known, count, order, ends, arranged, stops):
 
 # ---------------------------------------------------------------- groups of rows by code
 
-ENDS, STOPS, PLACES = 4, 5, 6
+GROUP_ENDS, ORDERED_ENDS, GROUP_ORDER = 4, 5, 6
 """Further rows of ``Scratch.work`` for rank targets.
 
 The ends of groups, their ends in another order, and that order.
 """
 
-FEW_ROWS = 64
+PAIRWISE_ROWS = 64
 """Number of rows up to which ranks are found by counting smaller keys: branch-free, m * m / 16."""
 
-SPREAD = 64
+COUNTING_CODES_PER_ROW = 64
 """Number of codes per row up to which counting beats a radix sort."""
 
 
@@ -332,17 +354,17 @@ def group_rows(codes, start, step, ids, n_codes, work, counts, words):
     count : int
         Number of groups.  If it is 1, the arrays are not filled.
     """
-    if len(ids) <= FEW_ROWS and n_codes < np.uint32(1 << 26):
-        return _few(codes, start, step, ids, work)
-    return _many(codes, start, step, ids, work, counts, words)
+    if len(ids) <= PAIRWISE_ROWS and n_codes < np.uint32(1 << 26):
+        return _group_few_rows(codes, start, step, ids, work)
+    return _group_many_rows(codes, start, step, ids, work, counts, words)
 
 
 @inlined
-def _few(codes, start, step, ids, work):
+def _group_few_rows(codes, start, step, ids, work):
     """Group few rows by sorting keys of code and position, which are all distinct."""
     zero, one, m = np.uint64(0), np.uint64(1), np.uint64(len(ids))
     buffer, order = work[np.uint64(CODES)], work[np.uint64(ORDER)]
-    code_of, ends = work[np.uint64(CODE_OF)], work[np.uint64(ENDS)]
+    code_of, ends = work[np.uint64(CODE_OF)], work[np.uint64(GROUP_ENDS)]
     bits, low = np.uint32(6), np.uint32(63)
     first, differ = np.uint32(codes[start + np.uint64(ids[zero]) * step]), np.uint32(0)
     for i in range(m):
@@ -372,10 +394,10 @@ def _few(codes, start, step, ids, work):
 
 
 @kernel
-def _many(codes, start, step, ids, work, counts, words):
+def _group_many_rows(codes, start, step, ids, work, counts, words):
     m = np.uint64(len(ids))
     buffer, order = work[np.uint64(CODES)], work[np.uint64(ORDER)]
-    code_of, ends = work[np.uint64(CODE_OF)], work[np.uint64(ENDS)]
+    code_of, ends = work[np.uint64(CODE_OF)], work[np.uint64(GROUP_ENDS)]
     lowest, highest = np.uint32(0xFFFFFFFF), np.uint32(0)
     for i in range(m):
         code = np.uint32(codes[start + np.uint64(ids[i]) * step])
@@ -385,9 +407,9 @@ def _many(codes, start, step, ids, work, counts, words):
     if lowest == highest:
         return np.int64(1)
     span = np.uint64(highest - lowest) + np.uint64(1)
-    if span <= np.uint64(SPREAD) * m:
-        return _counted(buffer, order, m, lowest, span, counts, words, code_of, ends)
-    sorted_positions(buffer, order, work[np.uint64(OTHER)], counts, m, lowest, highest)
+    if span <= np.uint64(COUNTING_CODES_PER_ROW) * m:
+        return _group_by_counting(buffer, order, m, lowest, span, counts, words, code_of, ends)
+    sort_positions(buffer, order, work[np.uint64(OTHER_ORDER)], counts, m, lowest, highest)
     one, count = np.uint64(1), np.uint64(0)
     for j in range(m):
         code = buffer[np.uint64(order[j])]
@@ -399,7 +421,7 @@ def _many(codes, start, step, ids, work, counts, words):
 
 
 @inlined
-def _counted(buffer, order, m, lowest, span, counts, present, code_of, ends):
+def _group_by_counting(buffer, order, m, lowest, span, counts, present, code_of, ends):
     """Group rows by counting sort over the codes present, which a bitmap marks."""
     one, six, low = np.uint64(1), np.uint64(6), np.uint64(63)
     words = ((span - one) >> six) + one
@@ -415,7 +437,7 @@ def _counted(buffer, order, m, lowest, span, counts, present, code_of, ends):
     for w in range(words):
         word = present[w]
         while word:
-            code = (w << six) + lowest_bit(word)
+            code = (w << six) + find_lowest_bit(word)
             word &= word - one
             begin = to
             to += counts[code]
@@ -457,7 +479,11 @@ def try_branches(
     numbers,
 ):
     """Try one branch for each category, as in `treekit.kernels.axis_splits`."""
-    order, other, ends = work[np.uint64(ORDER)], work[np.uint64(OTHER)], work[np.uint64(ENDS)]
+    order, other, ends = (
+        work[np.uint64(ORDER)],
+        work[np.uint64(OTHER_ORDER)],
+        work[np.uint64(GROUP_ENDS)],
+    )
     code_of, zero, one = work[np.uint64(CODE_OF)], np.uint64(0), np.uint64(1)
     heaviest, enough = zero, 0
     for j in range(np.uint64(known)):
@@ -469,19 +495,19 @@ def try_branches(
     totals, last = stats, np.uint64(known) - one
     if count > known and known_only:
         totals = compact[np.uint64(known)]  # overwrites the missing rows, no longer needed
-        _all_but(order, ends[last], size, other)
-        summarise(values, other, 0, ends[last], quantile, totals)
+        _select_known(order, ends[last], size, other)
+        summarise_rows(values, other, 0, ends[last], quantile, totals)
     elif count > known:
-        _join(order, ends, heaviest, np.uint64(known), other)
+        _merge_groups(order, ends, heaviest, np.uint64(known), other)
         first = ends[heaviest - one] if heaviest > zero else 0
         joined = ends[heaviest] - first + ends[last + one] - ends[last]
-        summarise(values, other, 0, joined, quantile, compact[heaviest])
+        summarise_rows(values, other, 0, joined, quantile, compact[heaviest])
     score = many(totals, compact[:known], 0) * totals[zero] / stats[zero]
-    if not finite(score):
-        tell(best, compact[0])
+    if not is_finite(score):
+        report_statistics(best, compact[0])
         out[KIND] = BAD_NUMBER
         return
-    if not better(score, np.int64(feature), np.int64(0), impurity, out, numbers):
+    if not is_better(score, np.int64(feature), np.int64(0), impurity, out, numbers):
         return
     out[KIND], out[FEATURE], out[CUT], out[RANK] = MULTIWAY, np.int64(feature), 0, 0
     out[MISSING_BRANCH], out[BRANCHES] = np.int64(heaviest), known
@@ -498,7 +524,7 @@ def try_branches(
 
 
 @kernel
-def _all_but(order, known, rows, kept):
+def _select_known(order, known, rows, kept):
     """Write the first `known` positions of `order`, ascending."""
     there = np.zeros(rows, np.bool_)
     for j in range(np.uint64(known)):
@@ -511,7 +537,7 @@ def _all_but(order, known, rows, kept):
 
 
 @kernel
-def _join(order, ends, one_group, other_group, joined):
+def _merge_groups(order, ends, one_group, other_group, joined):
     """Merge the rows of two groups, ascending."""
     one = np.uint64(1)
     a = np.uint64(ends[one_group - one]) if one_group > np.uint64(0) else np.uint64(0)
@@ -529,7 +555,7 @@ def _join(order, ends, one_group, other_group, joined):
 
 
 @kernel
-def tell(best, stats):
+def report_statistics(best, stats):
     """Store statistics where the error message about a NaN reads them."""
     for k in range(np.uint64(4)):
         best[k + np.uint64(2)] = stats[k]
@@ -543,25 +569,25 @@ def tell(best, stats):
 
 
 @kernel
-def sweep_many(
+def sweep_many_rows(
     mass, place, rows, quantile, start, order, ends, aside, joins, cuts, bits, trees, sides
 ):
-    """Compute `treekit.kernels.quantile_splits.sweep` for any number of rows."""
+    """Compute `treekit.kernels.quantile_splits.sweep_cuts` for any number of rows."""
     zero, one, two, six = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(6)
     low = np.uint64(63)
     weight, total = start[np.uint64(WEIGHT)], start[np.uint64(TOTAL)]
     least, most = quantile - SLACK, quantile + SLACK
-    right_at = np.uint64(start[np.uint64(AT)])
-    right_before, right_sum = start[np.uint64(BEFORE)], start[np.uint64(SUM_BEFORE)]
+    right_at = np.uint64(start[np.uint64(QUANTILE_ROW)])
+    right_before, right_sum = start[np.uint64(WEIGHT_BEFORE)], start[np.uint64(SUM_BEFORE)]
     left_at, left_before, left_sum = right_at, 0.0, 0.0
     left_weight, left_total = 0.0, 0.0
-    left, right = bits, bits[fill(bits, rows, False) :]
-    fill(right, rows, True)
+    left, right = bits, bits[fill_set(bits, rows, False) :]
+    fill_set(right, rows, True)
     planted = trees.shape[1] > 0
     left_tree, right_tree = trees[zero], trees[one]
     if planted:
         left_tree[:] = 0.0
-        _fenwick(mass, rows, right_tree)
+        _build_fenwick_tree(mass, rows, right_tree)
     begin = zero
     for step in range(np.int64(-1) if aside >= 0 else np.int64(0), cuts):
         group = np.uint64(step)
@@ -576,11 +602,11 @@ def sweep_many(
             old = left[there]
             left[there] = old | bit
             if not old:
-                insert(left, rows, i)
+                insert_member(left, rows, i)
             kept = right[there] & ~bit
             right[there] = kept
             if not kept:
-                discard(right, rows, i)
+                discard_member(right, rows, i)
             left_weight += w
             left_total += wy
             left_before += w if i < left_at else 0.0
@@ -588,20 +614,28 @@ def sweep_many(
             right_before -= w if i < right_at else 0.0
             right_sum -= wy if i < right_at else 0.0
             if planted:
-                _add(left_tree, i + one, w, wy)
-                _add(right_tree, i + one, -w, -wy)
+                _update_fenwick_tree(left_tree, i + one, w, wy)
+                _update_fenwick_tree(right_tree, i + one, -w, -wy)
         begin = end if step >= 0 else zero
         rest, rest_total = weight - left_weight, total - left_total
         if planted:
-            right_at, right_before, right_sum = _descend(right_tree, max(least * rest, LEAST))
-        else:
-            right_at, right_before, right_sum = _settle(
-                right, rows, mass, right_at, right_before, right_sum, max(least * rest, LEAST)
+            right_at, right_before, right_sum = _search_fenwick_tree(
+                right_tree, max(least * rest, SMALLEST_WEIGHT)
             )
-        after = above(right, rows, right_at)
+        else:
+            right_at, right_before, right_sum = _move_quantile(
+                right,
+                rows,
+                mass,
+                right_at,
+                right_before,
+                right_sum,
+                max(least * rest, SMALLEST_WEIGHT),
+            )
+        after = find_member_above(right, rows, right_at)
         after = after if after < rows else right_at
         row = two * np.uint64(cuts) if step < 0 else two * np.uint64(step) + one
-        record(
+        write_side(
             sides, row, mass, place, right_at, after,
             right_before, right_sum, rest, rest_total, most * rest,
         )  # fmt: skip
@@ -610,31 +644,31 @@ def sweep_many(
                 weight, total = rest, rest_total
                 left_at, left_before, left_sum = right_at, 0.0, 0.0
                 left_weight, left_total = 0.0, 0.0
-                fill(left, rows, False)
+                fill_set(left, rows, False)
                 left_tree[:] = 0.0
             continue
-        enough = max(least * left_weight, LEAST)
+        enough = max(least * left_weight, SMALLEST_WEIGHT)
         if planted:
-            left_at, left_before, left_sum = _descend(left_tree, enough)
+            left_at, left_before, left_sum = _search_fenwick_tree(left_tree, enough)
         else:
-            left_at, left_before, left_sum = _settle(
+            left_at, left_before, left_sum = _move_quantile(
                 left, rows, mass, left_at, left_before, left_sum, enough
             )
-        after = above(left, rows, left_at)
+        after = find_member_above(left, rows, left_at)
         after = after if after < rows else left_at
-        record(
+        write_side(
             sides, two * np.uint64(step), mass, place, left_at, after,
             left_before, left_sum, left_weight, left_total, most * left_weight,
         )  # fmt: skip
 
 
 @inlined
-def _settle(members, rows, mass, at, before, sum_before, enough):
-    """Move the quantile's row as `_settle_sweep` does, for any number of rows."""
+def _move_quantile(members, rows, mass, at, before, sum_before, enough):
+    """Move the quantile's row as `_move_quantile_in_word` does, for any number of rows."""
     one, two = np.uint64(1), np.uint64(2)
     while True:
         if before >= enough:
-            at = below(members, rows, at)
+            at = find_member_below(members, rows, at)
             before -= mass[two * at]
             sum_before -= mass[two * at + one]
             continue
@@ -644,12 +678,12 @@ def _settle(members, rows, mass, at, before, sum_before, enough):
                 break
             before = upto
             sum_before += mass[two * at + one]
-        at = above(members, rows, at)
+        at = find_member_above(members, rows, at)
     return at, before, sum_before
 
 
 @kernel
-def _fenwick(mass, rows, tree):
+def _build_fenwick_tree(mass, rows, tree):
     """Build the Fenwick tree of the rows' weights and sums in `tree`, from index 1; linear."""
     one, two = np.uint64(1), np.uint64(2)
     tree[:] = 0.0
@@ -663,7 +697,7 @@ def _fenwick(mass, rows, tree):
 
 
 @kernel
-def _add(tree, at, w, wy):
+def _update_fenwick_tree(tree, at, w, wy):
     while at < np.uint64(len(tree)):
         tree[at, np.uint64(0)] += w
         tree[at, np.uint64(1)] += wy
@@ -671,7 +705,7 @@ def _add(tree, at, w, wy):
 
 
 @kernel
-def _descend(tree, enough):
+def _search_fenwick_tree(tree, enough):
     """Return the first row with a cumulative weight of `enough`, and the sums before it."""
     rows = np.uint64(len(tree)) - np.uint64(1)
     bit = np.uint64(1)
@@ -698,7 +732,9 @@ def _descend(tree, enough):
 
 
 @inlined
-def sweep(mass, place, rows, quantile, start, order, ends, aside, joins, cuts, bits, trees, sides):
+def sweep_cuts(
+    mass, place, rows, quantile, start, order, ends, aside, joins, cuts, bits, trees, sides
+):
     """Compute the statistics of both sides of every cut.
 
     Cost: linear in the rows; with `trees` a logarithmic factor more.
@@ -725,25 +761,25 @@ def sweep(mass, place, rows, quantile, start, order, ends, aside, joins, cuts, b
         Receives the left side of cut j in row 2j, the right side in row 2j + 1,
         and in the last row all rows except those of a group on neither side.
     """
-    if rows <= np.uint64(FEW):
-        _sweep_few(mass, place, rows, quantile, start, order, ends, aside, joins, cuts, sides)
+    if rows <= np.uint64(WORD_ROWS):
+        _sweep_few_rows(mass, place, rows, quantile, start, order, ends, aside, joins, cuts, sides)
     else:
-        sweep_many(
+        sweep_many_rows(
             mass, place, rows, quantile, start, order, ends, aside, joins, cuts, bits, trees, sides
         )
 
 
 @inlined
-def _sweep_few(mass, place, rows, quantile, start, order, ends, aside, joins, cuts, sides):
+def _sweep_few_rows(mass, place, rows, quantile, start, order, ends, aside, joins, cuts, sides):
     """Compute the sides of at most `FEW` rows: each set is a word."""
     zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
     weight, total = start[np.uint64(WEIGHT)], start[np.uint64(TOTAL)]
     least, most = quantile - SLACK, quantile + SLACK
-    right_at = np.uint64(start[np.uint64(AT)])
-    right_before, right_sum = start[np.uint64(BEFORE)], start[np.uint64(SUM_BEFORE)]
+    right_at = np.uint64(start[np.uint64(QUANTILE_ROW)])
+    right_before, right_sum = start[np.uint64(WEIGHT_BEFORE)], start[np.uint64(SUM_BEFORE)]
     left_at, left_before, left_sum = right_at, 0.0, 0.0
     left_weight, left_total = 0.0, 0.0
-    left, right = zero, ~zero >> (np.uint64(FEW) - rows)
+    left, right = zero, ~zero >> (np.uint64(WORD_ROWS) - rows)
     begin = zero
     for step in range(np.int64(-1) if aside >= 0 else np.int64(0), cuts):
         group = np.uint64(step)
@@ -764,13 +800,13 @@ def _sweep_few(mass, place, rows, quantile, start, order, ends, aside, joins, cu
         begin = end if step >= 0 else zero
         right &= ~left
         rest, rest_total = weight - left_weight, total - left_total
-        right_at, right_before, right_sum = _settle_sweep(
-            right, mass, right_at, right_before, right_sum, max(least * rest, LEAST)
+        right_at, right_before, right_sum = _move_quantile_in_word(
+            right, mass, right_at, right_before, right_sum, max(least * rest, SMALLEST_WEIGHT)
         )
         later = (right >> right_at) >> one
-        after = right_at + one + lowest_bit(later) if later else right_at
+        after = right_at + one + find_lowest_bit(later) if later else right_at
         row = two * np.uint64(cuts) if step < 0 else two * np.uint64(step) + one
-        record(
+        write_side(
             sides, row, mass, place, right_at, after,
             right_before, right_sum, rest, rest_total, most * rest,
         )  # fmt: skip
@@ -780,19 +816,19 @@ def _sweep_few(mass, place, rows, quantile, start, order, ends, aside, joins, cu
                 left, left_at, left_before, left_sum = zero, right_at, 0.0, 0.0
                 left_weight, left_total = 0.0, 0.0
             continue
-        left_at, left_before, left_sum = _settle_sweep(
-            left, mass, left_at, left_before, left_sum, max(least * left_weight, LEAST)
+        left_at, left_before, left_sum = _move_quantile_in_word(
+            left, mass, left_at, left_before, left_sum, max(least * left_weight, SMALLEST_WEIGHT)
         )
         later = (left >> left_at) >> one
-        after = left_at + one + lowest_bit(later) if later else left_at
-        record(
+        after = left_at + one + find_lowest_bit(later) if later else left_at
+        write_side(
             sides, two * np.uint64(step), mass, place, left_at, after,
             left_before, left_sum, left_weight, left_total, most * left_weight,
         )  # fmt: skip
 
 
 @inlined
-def _settle_sweep(members, mass, at, before, sum_before, enough):
+def _move_quantile_in_word(members, mass, at, before, sum_before, enough):
     """Return the quantile's row after rows joined or left a set, and the sums before it.
 
     `at` is its former row, which may have left the set; the sums are those of the
@@ -801,7 +837,7 @@ def _settle_sweep(members, mass, at, before, sum_before, enough):
     one, two = np.uint64(1), np.uint64(2)
     while True:
         if before >= enough:
-            at = highest_bit(members & ((one << at) - one))
+            at = find_highest_bit(members & ((one << at) - one))
             before -= mass[two * at]
             sum_before -= mass[two * at + one]
             continue
@@ -811,7 +847,7 @@ def _settle_sweep(members, mass, at, before, sum_before, enough):
                 break
             before = upto
             sum_before += mass[two * at + one]
-        at += one + lowest_bit((members >> at) >> one)
+        at += one + find_lowest_bit((members >> at) >> one)
     return at, before, sum_before
 
 
@@ -822,7 +858,7 @@ def _settle_sweep(members, mass, at, before, sum_before, enough):
 # however far away it is.
 
 
-def words_for(size: int) -> int:
+def count_words(size: int) -> int:
     """Return the number of words of a set of numbers below `size`."""
     words = 0
     while True:
@@ -833,7 +869,7 @@ def words_for(size: int) -> int:
 
 
 @kernel
-def fill(words, size, full):
+def fill_set(words, size, full):
     """Fill `words` with all numbers below `size`, or with none; return the number of words."""
     start, one, six, low = np.uint64(0), np.uint64(1), np.uint64(6), np.uint64(63)
     while True:
@@ -849,7 +885,7 @@ def fill(words, size, full):
 
 
 @kernel
-def insert(words, size, number):
+def insert_member(words, size, number):
     """Add `number` to the set."""
     start, one, six, low = np.uint64(0), np.uint64(1), np.uint64(6), np.uint64(63)
     while True:
@@ -865,7 +901,7 @@ def insert(words, size, number):
 
 
 @kernel
-def discard(words, size, number):
+def discard_member(words, size, number):
     """Remove `number` from the set."""
     start, one, six, low = np.uint64(0), np.uint64(1), np.uint64(6), np.uint64(63)
     while True:
@@ -880,27 +916,27 @@ def discard(words, size, number):
 
 
 @inlined
-def above(words, size, number):
+def find_member_above(words, size, number):
     """Return the smallest member above `number`, member or not; `size` if there is none."""
     word = (words[number >> np.uint64(6)] >> (number & np.uint64(63))) >> np.uint64(1)
     if word:
-        return number + np.uint64(1) + lowest_bit(word)
-    return _climb(words, size, number, True)
+        return number + np.uint64(1) + find_lowest_bit(word)
+    return _search_levels(words, size, number, True)
 
 
 @inlined
-def below(words, size, number):
+def find_member_below(words, size, number):
     """Return the largest member below `number`, member or not; `size` if there is none."""
     bit = np.uint64(1) << (number & np.uint64(63))
     word = words[number >> np.uint64(6)] & (bit - np.uint64(1))
     if word:
-        return (number & ~np.uint64(63)) + highest_bit(word)
-    return _climb(words, size, number, False)
+        return (number & ~np.uint64(63)) + find_highest_bit(word)
+    return _search_levels(words, size, number, False)
 
 
 @kernel
-def _climb(words, size, number, up):
-    """Continue `above` or `below` at higher levels, if the number's own word has no such member."""
+def _search_levels(words, size, number, up):
+    """Continue `find_member_above` or `find_member_below` beyond the number's own word."""
     one, six, low = np.uint64(1), np.uint64(6), np.uint64(63)
     start, level, there = np.uint64(0), np.uint64(0), number >> six
     extent = (size + low) >> six
@@ -916,7 +952,7 @@ def _climb(words, size, number, up):
         word = (word >> bit) >> one if up else word & ((one << bit) - one)
         if word:
             there <<= six
-            there += bit + one + lowest_bit(word) if up else highest_bit(word)
+            there += bit + one + find_lowest_bit(word) if up else find_highest_bit(word)
             break
     while level > np.uint64(0):  # down again: `there` is a word of the level below
         level -= one
@@ -925,5 +961,5 @@ def _climb(words, size, number, up):
             start += extent
             extent = (extent + low) >> six
         word = words[start + there]
-        there = (there << six) + (lowest_bit(word) if up else highest_bit(word))
+        there = (there << six) + (find_lowest_bit(word) if up else find_highest_bit(word))
     return there

@@ -14,35 +14,35 @@ import numpy as np
 from treekit.kernels.compile import inlined, kernel
 
 __all__ = [
-    "AT",
-    "BEFORE",
-    "FEW",
-    "LEAST",
+    "N_HEADER_CELLS",
+    "QUANTILE_ROW",
     "SLACK",
-    "START",
+    "SMALLEST_WEIGHT",
     "SUM_BEFORE",
     "TOTAL",
     "WEIGHT",
-    "judge",
-    "lay_out",
-    "record",
-    "summarise",
+    "WEIGHT_BEFORE",
+    "WORD_ROWS",
+    "lay_out_rows",
+    "summarise_held_out_rows",
+    "summarise_rows",
+    "write_side",
 ]
 
 SLACK = 2.0**-51
 """Relative error of ``quantile * weight``: the rounded level, and the product."""
 
-FEW = 64
+WORD_ROWS = 64
 """Number of rows up to which a side of a cut is one word."""
 
-LEAST = 2.0**-1000
+SMALLEST_WEIGHT = 2.0**-1000
 """A bound below all weights: the quantile is always a row of positive weight."""
 
-WALKED = 16.0
+MAX_WALK_WEIGHT = 16.0
 """Mean weight, relative to the lightest row, up to which stepping to the quantile is fast."""
 
-WEIGHT, TOTAL, BEFORE, SUM_BEFORE, AT, START = range(6)
-"""Entries of the header that `lay_out` writes.
+WEIGHT, TOTAL, WEIGHT_BEFORE, SUM_BEFORE, QUANTILE_ROW, N_HEADER_CELLS = range(6)
+"""Entries of the header that `lay_out_rows` writes.
 
 Weight and sum of the node's rows, weight and sum of the rows before the quantile, and
 the row of the quantile.  START is the number of entries.
@@ -50,7 +50,7 @@ the row of the quantile.  START is the number of entries.
 
 
 @kernel
-def summarise(values, order, begin, end, quantile, stats):
+def summarise_rows(values, order, begin, end, quantile, stats):
     """Compute the statistics of the rows ``order[begin:end]``, or begin..end if `order` is None.
 
     Parameters
@@ -66,7 +66,7 @@ def summarise(values, order, begin, end, quantile, stats):
     """
     weight, total = 0.0, 0.0
     for j in range(np.uint64(begin), np.uint64(end)):
-        i = _position(order, j)
+        i = _get_position(order, j)
         weight += values[i, np.uint64(0)]
         total += values[i, np.uint64(2)]
     for k in range(np.uint64(4)):
@@ -76,28 +76,28 @@ def summarise(values, order, begin, end, quantile, stats):
     enough = (quantile - SLACK) * weight
     at, last = np.uint64(begin), np.uint64(end) - np.uint64(1)
     below, sum_below = 0.0, 0.0
-    i = _position(order, at)
+    i = _get_position(order, at)
     while at < last and below + values[i, np.uint64(0)] < enough:
         below += values[i, np.uint64(0)]
         sum_below += values[i, np.uint64(2)]
         at += np.uint64(1)
-        i = _position(order, at)
-    after = _position(order, at + np.uint64(1)) if at < last else i
-    q, lower, upper = _about(values, i, after, quantile, weight, total, below, sum_below)
+        i = _get_position(order, at)
+    after = _get_position(order, at + np.uint64(1)) if at < last else i
+    q, lower, upper = _compute_losses(values, i, after, quantile, weight, total, below, sum_below)
     stats[np.uint64(0)], stats[np.uint64(1)] = weight, q
     stats[np.uint64(2)], stats[np.uint64(3)] = lower, upper
     return weight
 
 
 @kernel
-def _position(order, j):
+def _get_position(order, j):
     if order is None:
         return j
     return np.uint64(order[j])
 
 
 @kernel
-def _about(values, at, after, quantile, weight, total, below, sum_below):
+def _compute_losses(values, at, after, quantile, weight, total, below, sum_below):
     """Return the quantile and the losses on either side of it.
 
     `at` is the row of the quantile; `below`, `sum_below` are the sums before it.
@@ -116,23 +116,23 @@ def _about(values, at, after, quantile, weight, total, below, sum_below):
 
 
 @kernel
-def judge(values, begin, end, answer, stats):
-    """Compute statistics of held-out rows about the quantile `answer` of the training rows."""
+def summarise_held_out_rows(values, begin, end, quantile_value, stats):
+    """Compute statistics of held-out rows about the training rows' `quantile_value`."""
     weight, below, above = 0.0, 0.0, 0.0
     for i in range(np.uint64(begin), np.uint64(end)):
         w = values[i, np.uint64(0)]
-        apart = w * (values[i, np.uint64(1)] - answer)
+        apart = w * (values[i, np.uint64(1)] - quantile_value)
         weight += w
         below += max(0.0, -apart)
         above += max(0.0, apart)
     stats[np.uint64(0)] = weight
-    stats[np.uint64(1)] = answer if weight > 0.0 else 0.0
+    stats[np.uint64(1)] = quantile_value if weight > 0.0 else 0.0
     stats[np.uint64(2)] = below
     stats[np.uint64(3)] = above
 
 
 @inlined
-def lay_out(values, quantile, start):
+def lay_out_rows(values, quantile, start):
     """Lay out a node's rows for `treekit.kernels.quantile_splits`, and find its quantile.
 
     Parameters
@@ -151,9 +151,9 @@ def lay_out(values, quantile, start):
     """
     zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
     rows = np.uint64(len(values))
-    middle = np.uint64(START) + two * rows
+    middle = np.uint64(N_HEADER_CELLS) + two * rows
     top = middle + two * rows
-    mass, place = start[np.uint64(START) : middle], start[middle:top]
+    mass, place = start[np.uint64(N_HEADER_CELLS) : middle], start[middle:top]
     weight, total, lightest = 0.0, 0.0, np.inf
     for i in range(rows):
         w, wy = values[i, zero], values[i, two]
@@ -170,19 +170,19 @@ def lay_out(values, quantile, start):
         sum_before += mass[two * at + one]
         at += one
     start[np.uint64(WEIGHT)], start[np.uint64(TOTAL)] = weight, total
-    start[np.uint64(BEFORE)], start[np.uint64(SUM_BEFORE)] = before, sum_before
-    start[np.uint64(AT)] = np.float64(at)
+    start[np.uint64(WEIGHT_BEFORE)], start[np.uint64(SUM_BEFORE)] = before, sum_before
+    start[np.uint64(QUANTILE_ROW)] = np.float64(at)
     # Removing a row of weight w moves the quantile over at most w / lightest rows: in
     # total at most weight / lightest steps.
     planted = zero
-    if rows > np.uint64(FEW) and weight > WALKED * lightest * np.float64(rows):
+    if rows > np.uint64(WORD_ROWS) and weight > MAX_WALK_WEIGHT * lightest * np.float64(rows):
         planted = rows + one
     trees = start[top : top + two * two * planted].reshape((2, np.int64(planted), 2))
     return mass, place, trees
 
 
 @inlined
-def record(sides, row, mass, place, at, after, before, sum_before, weight, total, reach):
+def write_side(sides, row, mass, place, at, after, before, sum_before, weight, total, reach):
     """Write the statistics of a side with its quantile at row `at`, followed by row `after`."""
     one, two = np.uint64(1), np.uint64(2)
     upto, sum_upto = before + mass[two * at], sum_before + mass[two * at + one]

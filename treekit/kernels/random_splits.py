@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from treekit.kernels.axis_splits import draw_column, side_limit, try_branches, weight_of
+from treekit.kernels.axis_splits import compute_side_limit, draw_column, sum_weight, try_branches
 from treekit.kernels.compile import inlined, kernel
-from treekit.kernels.function_pointers import borrowed
-from treekit.kernels.monotonic import HIGHEST, LOWEST, fits
+from treekit.kernels.function_pointers import borrow_array
+from treekit.kernels.monotonic import HIGHEST, LOWEST, is_within_constraint
 from treekit.kernels.node_statistics import (
     CODE_OF,
     NO_LANES,
-    add_side,
-    are_sparse,
-    pack,
-    place_of,
-    tally,
+    is_sparse_node,
+    locate_column,
+    pack_statistics,
+    sum_side,
+    tally_codes,
 )
 from treekit.kernels.records import (
-    AFTER,
     BAD_CHOICE,
     BAD_NUMBER,
     BRANCHES,
@@ -34,36 +33,37 @@ from treekit.kernels.records import (
     MISSING,
     MISSING_BRANCH,
     MULTIWAY,
+    NEXT_CODE,
     RANK,
     SCORE,
     SUBSET,
     THRESHOLD,
     THRESHOLD_VALUE,
-    better,
-    finite,
+    is_better,
+    is_finite,
 )
 
 __all__ = [
-    "KEYS",
-    "code_range",
-    "cut_at",
-    "draw_one",
+    "MISSING_KEY",
+    "decode_value",
+    "draw_one_category",
     "draw_sides",
     "draw_threshold",
-    "find_random",
-    "gather",
-    "value_of",
+    "find_code_range",
+    "find_cut_code",
+    "find_random_split",
+    "gather_codes",
 ]
 
 
 # ---------------------------------------------------------------- search over columns
 
-ROUNDS = 8
+MAX_ROUNDS = 8
 """Draws of K tests after which a node stays a leaf if no test scored."""
 
 
 @kernel
-def find_random(
+def find_random_split(
     node,
     scratch,
     scan,
@@ -88,28 +88,37 @@ def find_random(
     the side that scores better; a column with one value and missing cells is split
     into missing and not missing.
 
-    Parameters are those of `treekit.kernels.axis_splits.find_axis`.  The test is not
+    Parameters are those of `treekit.kernels.axis_splits.find_axis_split`.  The test is not
     chosen from many candidates, so that there is no penalty.
     """
     table, rows = node.table, node.rows
-    codes, n_codes, nominal = borrowed(table.codes), borrowed(table.n_codes), table.nominal
-    value_start, low = table.value_start, borrowed(table.low)
-    ids, cells, values = borrowed(rows.ids), borrowed(rows.cells), borrowed(rows.values)
-    stats, impurity = borrowed(node.stats), node.impurity
+    codes, n_codes, nominal = borrow_array(table.codes), borrow_array(table.n_codes), table.nominal
+    value_start, low = table.value_start, borrow_array(table.low)
+    ids, cells, values = borrow_array(rows.ids), borrow_array(rows.cells), borrow_array(rows.values)
+    stats, impurity = borrow_array(node.stats), node.impurity
     limit, weight = node.min_weight_leaf, node.weight
-    known_only, empty, side = node.ways.known_only, node.ways.empty, node.ways.side
+    known_only, empty, side = (
+        node.ways.known_only,
+        node.ways.empty_branches,
+        node.ways.min_side_share,
+    )
     features, state, offers = scratch.features, scratch.state, scratch.offers
-    work, words, counts, flat = borrowed(scratch.work), scratch.words, scratch.counts, scratch.flat
-    compact, best, pair = scratch.compact, borrowed(scratch.best), borrowed(scratch.pair)
-    levels, left = borrowed(scratch.levels), borrowed(scratch.start)
-    children = borrowed(scratch.ordered[:2])
-    buffer, sides = borrowed(work[0]), borrowed(work[1])
-    packed = borrowed(work[2:].reshape(-1).view(np.uint64))
+    work, words, counts, flat = (
+        borrow_array(scratch.work),
+        scratch.words,
+        scratch.counts,
+        scratch.flat,
+    )
+    compact, best, pair = scratch.compact, borrow_array(scratch.best), borrow_array(scratch.pair)
+    levels, left = borrow_array(scratch.levels), borrow_array(scratch.start)
+    children = borrow_array(scratch.ordered[:2])
+    buffer, sides = borrow_array(work[0]), borrow_array(work[1])
+    packed = borrow_array(work[2:].reshape(-1).view(np.uint64))
     s, m = np.uint64(len(stats)), np.uint64(len(ids))
-    form = pack(cells, values, m, s, weight, packed)
-    n_rows, all_codes = np.uint64(codes.shape[1]), borrowed(codes.reshape(codes.size))
-    lines = borrowed(scratch.lines)
-    sparse = are_sparse(m, n_rows, lines)
+    form = pack_statistics(cells, values, m, s, weight, packed)
+    n_rows, all_codes = np.uint64(codes.shape[1]), borrow_array(codes.reshape(codes.size))
+    lines = borrow_array(scratch.lines)
+    sparse = is_sparse_node(m, n_rows, lines)
     n_features = np.uint64(len(n_codes))
     n_try = min(np.uint64(node.n_try), n_features)
     draw = n_try < n_features
@@ -137,9 +146,11 @@ def find_random(
             elif draw:
                 feature = draw_column(features, state, j)
             absent = n_codes[feature]
-            source, first, step = place_of(all_codes, lines, feature, n_rows, n_features, sparse)
-            gather(source, first, step, ids, buffer)
-            lowest, highest, gone = code_range(buffer, m, absent)
+            source, first, step = locate_column(
+                all_codes, lines, feature, n_rows, n_features, sparse
+            )
+            gather_codes(source, first, step, ids, buffer)
+            lowest, highest, gone = find_code_range(buffer, m, absent)
             if lowest == highest and (gone == 0 or lowest == absent or known_only):
                 continue  # a constant column does not count as a try: sparse tables still split
             tried += np.uint64(1)
@@ -148,7 +159,7 @@ def find_random(
                 numbers[SCORE] = -np.inf
             way = nominal[feature]
             if way == 2 and lowest != highest:
-                count = tally(
+                count = tally_codes(
                     source, first, step, absent, ids, cells, values, s, work, words, counts, flat,
                     NO_LANES, scratch.lanes, scratch.packed,
                 )  # fmt: skip
@@ -176,7 +187,7 @@ def find_random(
                     numbers,
                 )
             else:
-                _try_drawn(
+                _try_drawn_test(
                     many,
                     seed,
                     feature,
@@ -215,20 +226,20 @@ def find_random(
                     branches = compact[:known]
                 final = many(stats, branches, 1)
                 offers[np.uint64(1), feature] = final
-                if not finite(final):
+                if not is_finite(final):
                     for k in range(s):
                         best[k + np.uint64(2)] = branches[np.uint64(0), k]
                     out[KIND] = BAD_NUMBER
                     return
         if not use_choose:
             useless = out[KIND] == 0 or numbers[SCORE] <= 1e-12 * impurity
-            if useless and tried > np.uint64(0) and drawn < ROUNDS:
+            if useless and tried > np.uint64(0) and drawn < MAX_ROUNDS:
                 continue
             return
         chosen = choose(offers[0], offers[1], offers[2])
         if chosen < 0 or chosen >= np.int64(n_features):
             out[KIND] = 0 if chosen == -1 else BAD_CHOICE
-            if chosen == -1 and tried > np.uint64(0) and drawn < ROUNDS:
+            if chosen == -1 and tried > np.uint64(0) and drawn < MAX_ROUNDS:
                 continue
             return
         if np.isnan(offers[np.uint64(0), np.uint64(chosen)]):
@@ -237,7 +248,7 @@ def find_random(
 
 
 @inlined
-def _try_drawn(
+def _try_drawn_test(
     many,
     seed,
     feature,
@@ -276,42 +287,42 @@ def _try_drawn(
     if lowest == highest:  # a single known value: split known (left) from missing
         kind = MISSING
     elif way == 0:
-        a = value_of(lowest, absent, low, start)
-        b = value_of(highest, absent, low, start)
+        a = decode_value(lowest, absent, low, start)
+        b = decode_value(highest, absent, low, start)
         threshold = draw_threshold(seed, feature, a, b)
-        cut = cut_at(threshold, codes, m, lowest, highest, absent, low, start)
+        cut = find_cut_code(threshold, codes, m, lowest, highest, absent, low, start)
     else:
         kind = SUBSET
         if way == 3:
-            draw_one(seed, feature, codes, absent, m, sides)
+            draw_one_category(seed, feature, codes, absent, m, sides)
         else:
             draw_sides(seed, feature, codes, absent, lowest, m, sides)
         lookup, cut = sides, np.uint32(0)
-    add_side(lookup, np.uint32(0), cut, cells, values, words, m, s, left)
+    sum_side(lookup, np.uint32(0), cut, cells, values, words, m, s, left)
     totals, known_weight, share, lost = stats, weight, 1.0, best[two:]
     if gone > 0:
-        add_side(lookup, absent, absent, cells, values, words, m, s, lost)
+        sum_side(lookup, absent, absent, cells, values, words, m, s, lost)
         for k in range(s):
             compact[zero, k] = stats[k] - lost[k]
-        known_weight = weight_of(compact[zero], len(cells) == 0)
+        known_weight = sum_weight(compact[zero], len(cells) == 0)
         if known_only:
             totals, share = compact[zero], known_weight / weight
     if way == 0 and numeric_side > 0.0:
-        limit = side_limit(numeric_side * known_weight, limit)
+        limit = compute_side_limit(numeric_side * known_weight, limit)
     for side in range(1, -1, -1):
         if side == 0 and (gone == 0 or kind == MISSING or known_only):
             break
         for k in range(s):
             children[zero, k] = left[k] + (lost[k] if side == 0 else 0.0)
             children[np.uint64(1), k] = totals[k] - children[zero, k]
-        left_weight = weight_of(children[zero], len(cells) == 0)
-        right_weight = weight_of(children[np.uint64(1)], len(cells) == 0)
+        left_weight = sum_weight(children[zero], len(cells) == 0)
+        right_weight = sum_weight(children[np.uint64(1)], len(cells) == 0)
         if not min(left_weight, right_weight) >= max(limit, 5e-324):
             continue
         if (
             kind == THRESHOLD
             and sign != 0.0
-            and not fits(
+            and not is_within_constraint(
                 children[zero, np.uint64(1)] / left_weight,
                 children[np.uint64(1), np.uint64(1)] / right_weight,
                 sign,
@@ -321,17 +332,17 @@ def _try_drawn(
         ):
             continue
         score = many(totals, children, 0) * share
-        if not finite(score):
+        if not is_finite(score):
             for k in range(s):
                 best[k + two] = children[zero, k]
             out[KIND] = BAD_NUMBER
             return
-        if not better(score, np.int64(feature), np.int64(1 - side), impurity, out, numbers):
+        if not is_better(score, np.int64(feature), np.int64(1 - side), impurity, out, numbers):
             continue
         out[KIND] = kind
         out[FEATURE] = np.int64(feature)
         out[CUT] = np.int64(cut)
-        out[AFTER] = np.int64(cut) + 1
+        out[NEXT_CODE] = np.int64(cut) + 1
         out[BRANCHES] = 2
         out[LEVELS] = 0
         out[RANK] = 1 - side
@@ -360,15 +371,15 @@ def _try_drawn(
 # Numbers come from a hash of the node's seed and the column, so that the draws of a
 # column do not depend on which other columns were tried.
 
-MOST_DRAWS = 64
+MAX_DRAWS = 64
 """Draws of the sides of categories before the lowest one is separated from the rest."""
 
-KEYS = np.uint32(0xFFFFFFFF)
+MISSING_KEY = np.uint32(0xFFFFFFFF)
 """Missing code of numeric columns whose codes are keys; see `treekit.data.binning`."""
 
 
 @inlined
-def gather(codes, first, step, ids, buffer):
+def gather_codes(codes, first, step, ids, buffer):
     """Copy the codes of the node's rows in one column to `buffer`.
 
     See `treekit.kernels.node_statistics`.
@@ -378,7 +389,7 @@ def gather(codes, first, step, ids, buffer):
 
 
 @inlined
-def code_range(codes, m, absent):
+def find_code_range(codes, m, absent):
     """Return the smallest and largest known code of the node's rows, and the number of missing.
 
     If no value is known, both codes are `absent`.
@@ -400,9 +411,9 @@ def code_range(codes, m, absent):
 
 
 @inlined
-def value_of(code, absent, low, start):
+def decode_value(code, absent, low, start):
     """Return the number behind a code: the key's, or the smallest with that rank."""
-    if absent != KEYS:
+    if absent != MISSING_KEY:
         return low[start + np.uint64(code)]
     top = np.uint32(0x80000000)
     bits = np.uint32(code ^ top if code >= top else ~code)
@@ -410,7 +421,7 @@ def value_of(code, absent, low, start):
 
 
 @inlined
-def mixed(seed, at):
+def mix_bits(seed, at):
     """Return number `at` of the sequence of `seed` (splitmix64, Steele et al. 2014)."""
     z = seed + (at + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -421,7 +432,7 @@ def mixed(seed, at):
 @inlined
 def draw_threshold(seed, feature, a, b):
     """Draw a number uniformly from [a, b)."""
-    share = (mixed(seed, feature) >> np.uint64(11)) * 2.0**-53
+    share = (mix_bits(seed, feature) >> np.uint64(11)) * 2.0**-53
     threshold = a + share * (b - a)
     if not threshold < np.inf:  # b - a may overflow
         threshold = a * (1.0 - share) + b * share
@@ -429,14 +440,14 @@ def draw_threshold(seed, feature, a, b):
 
 
 @inlined
-def cut_at(threshold, codes, m, lowest, highest, absent, low, start):
+def find_cut_code(threshold, codes, m, lowest, highest, absent, low, start):
     """Return the last code, at or between the node's codes, whose number is up to the threshold.
 
     A key is computed from the rounded threshold.  With ranks, only the rows whose code is
     between the nearest codes found so far are looked up: after a few rows there are hardly
     any (a binary search is slower, because it reads numbers that are not in the cache).
     """
-    if absent == KEYS:
+    if absent == MISSING_KEY:
         top = np.uint32(0x80000000)
         rounded = np.float32(threshold)
         bits = rounded.view(np.uint32)
@@ -456,16 +467,16 @@ def cut_at(threshold, codes, m, lowest, highest, absent, low, start):
 @inlined
 def draw_sides(seed, feature, codes, absent, lowest, m, sides):
     """Draw a side, 0 or 1, for each category present, both used; `absent` for missing rows."""
-    for attempt in range(MOST_DRAWS + 1):
-        salt = mixed(seed, feature + (np.uint64(attempt) << np.uint64(32)))
+    for attempt in range(MAX_DRAWS + 1):
+        salt = mix_bits(seed, feature + (np.uint64(attempt) << np.uint64(32)))
         any_left, any_right = False, False
         for i in range(m):
             code = codes[i]
             if code == absent:
                 sides[i] = absent
                 continue
-            side = np.uint32(mixed(salt, np.uint64(code)) & np.uint64(1))
-            if attempt == MOST_DRAWS:
+            side = np.uint32(mix_bits(salt, np.uint64(code)) & np.uint64(1))
+            if attempt == MAX_DRAWS:
                 side = np.uint32(code != lowest)
             sides[i] = side
             any_right |= side > np.uint32(0)
@@ -475,17 +486,17 @@ def draw_sides(seed, feature, codes, absent, lowest, m, sides):
 
 
 @inlined
-def draw_one(seed, feature, codes, absent, m, sides):
+def draw_one_category(seed, feature, codes, absent, m, sides):
     """Put one category, drawn uniformly from those present, on side 0 and the rest on side 1.
 
     It is the category with the smallest random number; `absent` for missing rows.
     """
-    salt = mixed(seed, feature)
+    salt = mix_bits(seed, feature)
     one, least = np.uint32(absent), np.uint64(0xFFFFFFFFFFFFFFFF)
     for i in range(m):
         code = codes[i]
         if code != absent:
-            number = mixed(salt, np.uint64(code))
+            number = mix_bits(salt, np.uint64(code))
             if number <= least:
                 one, least = code, number
     for i in range(m):

@@ -18,34 +18,34 @@ import numpy.typing as npt
 from treekit.kernels.compile import kernel
 
 __all__ = [
-    "COLUMN",
-    "FRAME",
+    "COLUMN_DTYPE",
+    "FRAME_DTYPE",
     "FULL_MASS",
-    "NODE",
-    "ROUTE_NODE",
+    "NODE_DTYPE",
+    "ROUTE_NODE_DTYPE",
     "RULE",
-    "TERM",
-    "TEST",
-    "Can",
-    "Marks",
-    "Routes",
-    "Touched",
-    "Walk",
-    "answers_below",
-    "are_next",
-    "ask",
-    "branch_at",
-    "can_touch",
-    "descend",
-    "enter",
-    "follow",
-    "has_known",
-    "leave",
+    "TERM_DTYPE",
+    "TEST_DTYPE",
+    "ModelCoverage",
+    "ReachableOutcomes",
+    "RoutingTables",
+    "TreeCoverage",
+    "TreeWalk",
+    "compute_reaching_mass",
+    "enter_branch",
+    "evaluate_test",
+    "find_branch",
+    "find_one_step_flips",
+    "has_known_values",
+    "has_values",
+    "leave_branch",
     "make_walk",
-    "mark",
-    "possible",
-    "reaches",
-    "total_of",
+    "mark_reachable",
+    "mark_rows",
+    "push_children",
+    "sum_leaf_units_below",
+    "sum_terms",
+    "trace_rows",
 ]
 
 
@@ -55,7 +55,7 @@ __all__ = [
 _THRESHOLD = 1
 _MISSING = 4
 
-NODE = np.dtype(
+NODE_DTYPE = np.dtype(
     [
         *((name, np.int64) for name in ("kind", "feature", "first_child", "n_children")),
         *((name, np.int64) for name in ("missing", "level_start", "n_levels")),
@@ -67,7 +67,7 @@ NODE = np.dtype(
 A negative ``missing`` stands for every branch: missing values are split fractionally.
 """
 
-COLUMN = np.dtype(
+COLUMN_DTYPE = np.dtype(
     [
         *((name, np.float64) for name in ("low", "high")),
         *((name, np.int64) for name in ("no_missing", "no_known", "asked", "n_open")),
@@ -83,13 +83,13 @@ values, and test the column at all; ``n_open`` is the number of categories that 
 excludes.
 """
 
-FRAME = np.dtype(
+FRAME_DTYPE = np.dtype(
     [*((name, np.int64) for name in ("node", "first", "tried", "phase")), ("saved", np.float64)]
 )
 """A split of the decision path: its first branch, the number tried, and the replaced bound."""
 
 
-class Walk(NamedTuple):
+class TreeWalk(NamedTuple):
     """One tree and the box of the current node.
 
     Attributes
@@ -111,27 +111,27 @@ class Walk(NamedTuple):
 
 def make_walk(
     tree: Any, n_levels: npt.NDArray[np.int64], nominal: Any, bar: Any, room: int
-) -> Walk:
+) -> TreeWalk:
     """Start a walk at the root of a `treekit.model.tree.Tree`, with a stack of `room` frames.
 
     All values reach the root, missing ones only if `bar`, one for all columns or
     one for each, is 0.
     """
-    nodes = np.zeros(tree.n_nodes, dtype=NODE)
+    nodes = np.zeros(tree.n_nodes, dtype=NODE_DTYPE)
     for name in ("kind", "feature", "first_child", "n_children", "missing", "threshold"):
         nodes[name] = getattr(tree, name)
-    nodes["level_start"], nodes["n_levels"] = tree.level_start[:-1], np.diff(tree.level_start)
-    columns = np.zeros(len(n_levels), dtype=COLUMN)
+    nodes["level_start"], nodes["n_levels"] = tree.level_offsets[:-1], np.diff(tree.level_offsets)
+    columns = np.zeros(len(n_levels), dtype=COLUMN_DTYPE)
     columns["low"], columns["high"], columns["no_missing"] = -np.inf, np.inf, bar
     columns["n_levels"] = columns["n_open"] = n_levels
     columns["first_level"] = np.cumsum(n_levels) - n_levels
     columns["nominal"] = nominal
     barred = np.zeros(int(n_levels.sum()), dtype=np.int64)
-    return Walk(nodes, tree.level_branch, columns, barred, np.zeros(room, dtype=FRAME))
+    return TreeWalk(nodes, tree.level_branch, columns, barred, np.zeros(room, dtype=FRAME_DTYPE))
 
 
 @kernel
-def enter(walk: Any, above: int, branch: int, depth: int) -> None:
+def enter_branch(walk: Any, above: int, branch: int, depth: int) -> None:
     """Restrict the box to the inputs that take `branch` at node `above`."""
     node = walk.nodes[above]
     column = walk.columns[node.feature]
@@ -161,7 +161,7 @@ def enter(walk: Any, above: int, branch: int, depth: int) -> None:
 
 
 @kernel
-def leave(walk: Any, above: int, branch: int, depth: int) -> None:
+def leave_branch(walk: Any, above: int, branch: int, depth: int) -> None:
     """Undo `enter`."""
     node = walk.nodes[above]
     column = walk.columns[node.feature]
@@ -189,16 +189,16 @@ def leave(walk: Any, above: int, branch: int, depth: int) -> None:
 
 
 @kernel
-def has_known(column: Any) -> bool:
+def has_known_values(column: Any) -> bool:
     """Check whether the box contains any known value of a column."""
     some = column.n_open > 0 if column.nominal else column.low < column.high
     return column.no_known == 0 and some
 
 
 @kernel
-def possible(column: Any) -> bool:
+def has_values(column: Any) -> bool:
     """Check whether the box contains any value of a column, including missing."""
-    return column.no_missing == 0 or has_known(column)
+    return column.no_missing == 0 or has_known_values(column)
 
 
 # ---------------------------------------------------------------- reachable outcomes
@@ -212,8 +212,8 @@ def possible(column: Any) -> bool:
 _LEAF = 0
 
 
-class Can(NamedTuple):
-    """Outcomes that inputs can reach; see `treekit.kernels.reachability.Touched`.
+class ReachableOutcomes(NamedTuple):
+    """Outcomes that inputs can reach; see `treekit.kernels.reachability.ModelCoverage`.
 
     Attributes
     ----------
@@ -221,7 +221,7 @@ class Can(NamedTuple):
     side, near : (tests, 2) bool
         Linear tests: either side of the threshold, and directly next to it.
     level : (level entries,) bool
-    enter : (nodes,) bool
+    entered : (nodes,) bool
         Nodes to which the parent sends inputs.
     """
 
@@ -230,11 +230,11 @@ class Can(NamedTuple):
     side: Any
     near: Any
     level: Any
-    enter: Any
+    entered: Any
 
 
 @kernel
-def _up(x: float, narrow: bool) -> float:
+def _step_up(x: float, narrow: bool) -> float:
     """Return the next number of the input type; -inf, the bound of an open interval, stays."""
     if x == -np.inf:
         return x
@@ -244,46 +244,46 @@ def _up(x: float, narrow: bool) -> float:
 
 
 @kernel
-def _asked_before(routes: Any, first: int, test: int, feature: int, code: int) -> bool:
+def _is_tested_before(routes: Any, first: int, test: int, feature: int, code: int) -> bool:
     """Check whether an earlier test of the node covers a column, or one of its categories."""
     for other in range(first, test):
         if routes.tests[other].level_feature < 0:
-            at = routes.term_start[other]
-            if routes.term_start[other + 1] == at + 1 and routes.terms[at].feature == feature:
+            at = routes.term_offsets[other]
+            if routes.term_offsets[other + 1] == at + 1 and routes.terms[at].feature == feature:
                 return True
         elif routes.tests[other].level_feature == feature and code >= 0:
-            if routes.level_branch[routes.level_start[other] + code] >= 0:
+            if routes.level_branch[routes.level_offsets[other] + code] >= 0:
                 return True
     return False
 
 
 @kernel
-def _note_levels(walk: Any, routes: Any, at: int, first: int, test: int, can: Any) -> bool:
+def _mark_category_test(walk: Any, routes: Any, at: int, first: int, test: int, can: Any) -> bool:
     """Mark the outcomes of a test on categories; return whether it can be unknown."""
     feature = routes.tests[test].level_feature
     column = walk.columns[feature]
     of_rule, lost = routes.nodes[at].kind == RULE, routes.tests[test].lost
     unknown = column.no_missing == 0 and lost < 0
     if column.no_missing == 0 and lost >= 0:
-        can.enter[routes.nodes[at].first_child + lost] = True
-    start = routes.level_start[test]
-    for entry in range(start, routes.level_start[test + 1]):
+        can.entered[routes.nodes[at].first_child + lost] = True
+    start = routes.level_offsets[test]
+    for entry in range(start, routes.level_offsets[test + 1]):
         code = entry - start
         if column.no_known > 0 or walk.barred[column.first_level + code] > 0:
             continue
-        if not of_rule and _asked_before(routes, first, test, feature, code):
+        if not of_rule and _is_tested_before(routes, first, test, feature, code):
             continue
         can.level[entry] = True
         branch = routes.level_branch[entry]
         if branch >= 0:
-            can.enter[routes.nodes[at].first_child + branch] = True
+            can.entered[routes.nodes[at].first_child + branch] = True
         else:
             unknown = True
     return unknown
 
 
 @kernel
-def _note_sum(
+def _mark_linear_test(
     walk: Any, routes: Any, own: Any, at: int, first: int, test: int, narrow: bool, can: Any
 ) -> bool:
     """Mark the outcomes of a linear test; return whether it can be unknown."""
@@ -291,13 +291,13 @@ def _note_sum(
     known, unknown = True, False
     of_rule = routes.nodes[at].kind == RULE
     rises = falls = both = 0  # terms that can be infinite
-    for term in range(routes.term_start[test], routes.term_start[test + 1]):
+    for term in range(routes.term_offsets[test], routes.term_offsets[test + 1]):
         feature, weight = routes.terms[term].feature, routes.terms[term].weight
         column = walk.columns[feature]
-        known &= has_known(column)
-        known &= of_rule or not _asked_before(routes, first, test, feature, -1)
+        known &= has_known_values(column)
+        known &= of_rule or not _is_tested_before(routes, first, test, feature, -1)
         unknown |= column.no_missing == 0
-        least, most = _up(column.low, narrow), column.high
+        least, most = _step_up(column.low, narrow), column.high
         if weight < 0:
             least, most = most, least
         low, high = low + weight * least, high + weight * most
@@ -309,7 +309,7 @@ def _note_sum(
     low = -np.inf if np.isnan(low) else low
     high = np.inf if np.isnan(high) else high
     threshold = routes.tests[test].threshold
-    above = _up(threshold, narrow)
+    above = _step_up(threshold, narrow)
     at_most = low <= threshold
     more = high > threshold
     if test == first:
@@ -318,22 +318,22 @@ def _note_sum(
     can.side[test, 0], can.side[test, 1] = known and at_most, known and more
     can.near[test, 0] = can.side[test, 0] and high >= threshold
     can.near[test, 1] = can.side[test, 1] and low <= above
-    silent = _enter(routes, at, routes.tests[test].below, can.side[test, 0], can)
-    silent |= _enter(routes, at, routes.tests[test].above, can.side[test, 1], can)
-    return silent | _enter(routes, at, routes.tests[test].lost, unknown, can)
+    silent = _mark_entered(routes, at, routes.tests[test].below, can.side[test, 0], can)
+    silent |= _mark_entered(routes, at, routes.tests[test].above, can.side[test, 1], can)
+    return silent | _mark_entered(routes, at, routes.tests[test].lost, unknown, can)
 
 
 @kernel
-def _enter(routes: Any, at: int, branch: int, some: bool, can: Any) -> bool:
+def _mark_entered(routes: Any, at: int, branch: int, some: bool, can: Any) -> bool:
     """Mark a branch as entered by `some` inputs; without a branch return `some`."""
     if branch < 0:
         return some
-    can.enter[routes.nodes[at].first_child + branch] |= some
+    can.entered[routes.nodes[at].first_child + branch] |= some
     return False
 
 
 @kernel
-def _note(walk: Any, routes: Any, node: int, at: int, narrow: bool, can: Any) -> None:
+def _mark_node(walk: Any, routes: Any, node: int, at: int, narrow: bool, can: Any) -> None:
     """Mark the outcomes of a node that some inputs may reach."""
     can.node[at] = True
     if routes.nodes[at].kind == _LEAF:
@@ -341,36 +341,36 @@ def _note(walk: Any, routes: Any, node: int, at: int, narrow: bool, can: Any) ->
     own = walk.columns[walk.nodes[node].feature]
     child, column = routes.nodes[at].first_child, routes.nodes[at].asks
     if column < 0:
-        can.unknown[at] = can.enter[child] = own.no_missing == 0
-        can.enter[child + 1] = has_known(own)
+        can.unknown[at] = can.entered[child] = own.no_missing == 0
+        can.entered[child + 1] = has_known_values(own)
         return
-    first, unknown = routes.test_start[column], True
-    for test in range(first, routes.test_start[column + 1]):
+    first, unknown = routes.test_offsets[column], True
+    for test in range(first, routes.test_offsets[column + 1]):
         if not unknown:
             break
         if routes.tests[test].level_feature >= 0:
-            unknown = _note_levels(walk, routes, at, first, test, can)
+            unknown = _mark_category_test(walk, routes, at, first, test, can)
         else:
-            unknown = _note_sum(walk, routes, own, at, first, test, narrow, can)
+            unknown = _mark_linear_test(walk, routes, own, at, first, test, narrow, can)
     can.unknown[at] = unknown
-    if unknown and not routes.divides:
-        can.enter[child + routes.nodes[at].missing] = True
+    if unknown and not routes.fractional:
+        can.entered[child + routes.nodes[at].missing] = True
     elif unknown:
         for branch in range(routes.nodes[at].n_children):
             some = routes.nodes[child + branch].share_end > routes.nodes[child + branch].share_start
-            can.enter[child + branch] |= some
+            can.entered[child + branch] |= some
 
 
 @kernel
-def can_touch(walk: Any, routes: Any, root: int, narrow: bool, can: Any) -> None:
+def mark_reachable(walk: Any, routes: Any, root: int, narrow: bool, can: Any) -> None:
     """Mark the outcomes that inputs can reach in one tree.
 
     Parameters
     ----------
-    walk : treekit.kernels.reachability.Walk
+    walk : treekit.kernels.reachability.TreeWalk
         At the root before and after.  Sums and surrogate outcomes are further
         columns after those of the model.
-    routes : treekit.kernels.reachability.Routes
+    routes : treekit.kernels.reachability.RoutingTables
     root : int
         The tree's first node in `routes`.
     narrow : bool
@@ -380,7 +380,7 @@ def can_touch(walk: Any, routes: Any, root: int, narrow: bool, can: Any) -> None
     """
     depth, node, none = np.int64(0), np.int64(0), np.int64(-1)
     while node >= 0:
-        _note(walk, routes, node, root + node, narrow, can)
+        _mark_node(walk, routes, node, root + node, narrow, can)
         if walk.nodes[node].kind != _LEAF:
             walk.stack[depth].node, walk.stack[depth].tried = node, -1
             depth += 1
@@ -389,21 +389,21 @@ def can_touch(walk: Any, routes: Any, root: int, narrow: bool, can: Any) -> None
             frame = walk.stack[depth - 1]
             above = walk.nodes[frame.node]
             if frame.tried >= 0:
-                leave(walk, frame.node, frame.tried, depth - 1)
+                leave_branch(walk, frame.node, frame.tried, depth - 1)
             frame.tried += 1
             if frame.tried == above.n_children:
                 depth -= 1
                 continue
-            enter(walk, frame.node, frame.tried, depth - 1)
+            enter_branch(walk, frame.node, frame.tried, depth - 1)
             child = above.first_child + frame.tried
-            if can.enter[root + child] and possible(walk.columns[above.feature]):
+            if can.entered[root + child] and has_values(walk.columns[above.feature]):
                 node = child
 
 
 # ---------------------------------------------------------------- coverage by rows
 
 
-class Marks(NamedTuple):
+class TreeCoverage(NamedTuple):
     """Outcomes that rows reached in one tree.
 
     Attributes
@@ -426,12 +426,12 @@ class Marks(NamedTuple):
 
 
 @kernel
-def mark(nodes: Any, level_branch: Any, after: Any, cells: Any, marks: Any) -> None:
+def mark_rows(nodes: Any, level_branch: Any, after: Any, cells: Any, marks: Any) -> None:
     """Route rows through one tree, and mark the outcomes.
 
     Parameters
     ----------
-    nodes : (nodes,) treekit.kernels.reachability.NODE
+    nodes : (nodes,) treekit.kernels.reachability.NODE_DTYPE
     level_branch : (entries,) int32
     after : (nodes,) float64
         The next number of the input type above each threshold.
@@ -470,7 +470,7 @@ def mark(nodes: Any, level_branch: Any, after: Any, cells: Any, marks: Any) -> N
 # scoring does not report.
 
 
-class Touched(NamedTuple):
+class ModelCoverage(NamedTuple):
     """Outcomes that rows reached; rows by number, -1 = none.
 
     Attributes
@@ -496,22 +496,22 @@ class Touched(NamedTuple):
 
 
 @kernel
-def _touch(routes: Any, at: int, row: Any, number: int, touched: Any) -> int:
+def _record_tests(routes: Any, at: int, row: Any, number: int, touched: Any) -> int:
     """Evaluate the tests of a node in order and record the outcomes; return the branch, or -1."""
     column = routes.nodes[at].asks
     if column < 0:
-        branch = branch_at(routes, at, row)
+        branch = find_branch(routes, at, row)
         if branch == 0:
             touched.unknown[at] = number
         return branch
-    for test in range(routes.test_start[column], routes.test_start[column + 1]):
-        branch = ask(routes, test, row)
+    for test in range(routes.test_offsets[column], routes.test_offsets[column + 1]):
+        branch = evaluate_test(routes, test, row)
         feature = routes.tests[test].level_feature
-        total = np.nan if feature >= 0 else total_of(routes, test, row)
+        total = np.nan if feature >= 0 else sum_terms(routes, test, row)
         if feature >= 0:
             code = row[feature]
-            first = routes.level_start[test]
-            if code >= 0 and code < routes.level_start[test + 1] - first:
+            first = routes.level_offsets[test]
+            if code >= 0 and code < routes.level_offsets[test + 1] - first:
                 touched.level[first + int(code)] = number
         elif not np.isnan(total):
             side = 0 if total <= routes.tests[test].threshold else 1
@@ -526,7 +526,7 @@ def _touch(routes: Any, at: int, row: Any, number: int, touched: Any) -> int:
 
 
 @kernel
-def follow(routes: Any, roots: Any, rows: Any, first: int, touched: Any) -> None:
+def trace_rows(routes: Any, roots: Any, rows: Any, first: int, touched: Any) -> None:
     """Route rows, numbered from `first`, through every tree.
 
     Parameters
@@ -549,12 +549,14 @@ def follow(routes: Any, roots: Any, rows: Any, first: int, touched: Any) -> None
                 at, mass = stack[stack_size, 0], stack[stack_size, 1]
                 touched.node[at] = first + r
                 if routes.nodes[at].kind != _LEAF:
-                    branch = _touch(routes, at, rows[r], first + r, touched)
-                    stack_size = descend(routes, at, branch, mass, stack, stack_size)
+                    branch = _record_tests(routes, at, rows[r], first + r, touched)
+                    stack_size = push_children(routes, at, branch, mass, stack, stack_size)
 
 
 @kernel
-def are_next(routes: Any, tests: Any, sides: Any, rows: Any, narrow: bool, found: Any) -> None:
+def find_one_step_flips(
+    routes: Any, tests: Any, sides: Any, rows: Any, narrow: bool, found: Any
+) -> None:
     """Check whether one step of a single number moves each sum across its threshold.
 
     Parameters
@@ -567,7 +569,7 @@ def are_next(routes: Any, tests: Any, sides: Any, rows: Any, narrow: bool, found
     """
     for i in range(len(tests)):
         test, row = tests[i], rows[i].copy()
-        for term in range(routes.term_start[test], routes.term_start[test + 1]):
+        for term in range(routes.term_offsets[test], routes.term_offsets[test + 1]):
             feature = routes.terms[term].feature
             original = row[feature]
             rising = (routes.terms[term].weight > 0) == (sides[i] == 0)
@@ -576,7 +578,7 @@ def are_next(routes: Any, tests: Any, sides: Any, rows: Any, narrow: bool, found
                 row[feature] = np.nextafter(np.float32(original), np.float32(to))
             else:
                 row[feature] = np.nextafter(original, to)
-            if (total_of(routes, test, row) <= routes.tests[test].threshold) == (sides[i] == 1):
+            if (sum_terms(routes, test, row) <= routes.tests[test].threshold) == (sides[i] == 1):
                 found[i] = True
             row[feature] = original
 
@@ -590,7 +592,7 @@ _MASS_BITS = 24
 FULL_MASS = 1 << _MASS_BITS
 
 
-ROUTE_NODE = np.dtype(
+ROUTE_NODE_DTYPE = np.dtype(
     [
         *((name, np.int64) for name in ("kind", "feature", "first_child", "n_children")),
         *((name, np.int64) for name in ("missing", "parent", "asks", "share_start", "share_end")),
@@ -598,20 +600,20 @@ ROUTE_NODE = np.dtype(
 )
 """A node, as in `treekit.model.tree.Tree`; children and parents are numbered across all trees.
 
-``asks`` is the index of its tests in `treekit.model.derived_features.asked`, -1 = none; the
-shares delimit the part that it receives of a fractional instance.
+``asks`` is the index of its tests in `treekit.model.derived_features.make_node_tests`, -1 = none;
+the shares delimit the part that it receives of a fractional instance.
 """
 
-TEST = np.dtype(
+TEST_DTYPE = np.dtype(
     [
         ("threshold", np.float64),
         *((name, np.int64) for name in ("below", "above", "lost", "level_feature")),
     ]
 )
-TERM = np.dtype([("feature", np.int64), ("weight", np.float64)])
+TERM_DTYPE = np.dtype([("feature", np.int64), ("weight", np.float64)])
 
 
-class Routes(NamedTuple):
+class RoutingTables(NamedTuple):
     """All trees of a model, concatenated, and the tests of their nodes.
 
     Attributes
@@ -623,7 +625,7 @@ class Routes(NamedTuple):
         As in `treekit.model.derived_features.DerivedColumns`; also the tests and terms.
     units : (nodes, values) int64
         Integer values of the leaves; 0 elsewhere.
-    divides : bool
+    fractional : bool
         Whether rows become fractional instances where no test of a node is known.
     """
 
@@ -631,63 +633,63 @@ class Routes(NamedTuple):
     nodes: Any
     tests: Any
     terms: Any
-    test_start: Any
-    term_start: Any
-    level_start: Any
+    test_offsets: Any
+    term_offsets: Any
+    level_offsets: Any
     level_branch: Any
     units: Any
-    divides: Any
+    fractional: Any
 
 
 @kernel
-def total_of(routes: Any, test: int, row: Any) -> float:
+def sum_terms(routes: Any, test: int, row: Any) -> float:
     """Return the sum that a linear test compares; NaN = unknown."""
     total = 0.0
-    for at in range(routes.term_start[test], routes.term_start[test + 1]):
+    for at in range(routes.term_offsets[test], routes.term_offsets[test + 1]):
         total += routes.terms[at].weight * row[routes.terms[at].feature]
     return total
 
 
 @kernel
-def ask(routes: Any, test: int, row: Any) -> int:
+def evaluate_test(routes: Any, test: int, row: Any) -> int:
     """Return the branch of one test, after checking category codes; -1 = unknown."""
     feature = routes.tests[test].level_feature
     if feature < 0:
-        total = total_of(routes, test, row)
+        total = sum_terms(routes, test, row)
         if np.isnan(total):
             return routes.tests[test].lost
         if total <= routes.tests[test].threshold:
             return routes.tests[test].below
         return routes.tests[test].above
-    first = routes.level_start[test]
+    first = routes.level_offsets[test]
     code = row[feature]
-    if code >= 0 and code < routes.level_start[test + 1] - first and code == np.floor(code):
+    if code >= 0 and code < routes.level_offsets[test + 1] - first and code == np.floor(code):
         return np.int64(routes.level_branch[first + int(code)])
     return routes.tests[test].lost
 
 
 @kernel
-def branch_at(routes: Any, node: int, row: Any) -> int:
+def find_branch(routes: Any, node: int, row: Any) -> int:
     """Return the branch that a row takes at an inner node; -1 if no test is known."""
     column = routes.nodes[node].asks
     if column < 0:  # MISSING; numbers that are not codes count as missing
         return 0 if np.isnan(row[routes.nodes[node].feature]) else 1
-    for test in range(routes.test_start[column], routes.test_start[column + 1]):
-        branch = ask(routes, test, row)
+    for test in range(routes.test_offsets[column], routes.test_offsets[column + 1]):
+        branch = evaluate_test(routes, test, row)
         if branch >= 0:
             return branch
     return -1
 
 
 @kernel
-def _part_of(routes: Any, child: int, mass: int) -> int:
+def _compute_part(routes: Any, child: int, mass: int) -> int:
     """Return the part that a child receives of the mass of a row at its parent."""
     high, low = routes.nodes[child].share_end, routes.nodes[child].share_start
     return (mass * high >> _MASS_BITS) - (mass * low >> _MASS_BITS)
 
 
 @kernel
-def reaches(routes: Any, node: int, free: int, row: Any, path: Any) -> int:
+def compute_reaching_mass(routes: Any, node: int, free: int, row: Any, path: Any) -> int:
     """Return the mass of a row at a node, if node `free` sends it there completely.
 
     `path` has room for the depth of the node.
@@ -704,9 +706,9 @@ def reaches(routes: Any, node: int, free: int, row: Any, path: Any) -> int:
         above = routes.nodes[child].parent
         if above == free:
             continue
-        branch = branch_at(routes, above, row)
-        if branch < 0 and routes.divides:
-            mass = _part_of(routes, child, mass)
+        branch = find_branch(routes, above, row)
+        if branch < 0 and routes.fractional:
+            mass = _compute_part(routes, child, mass)
             if mass == 0:
                 return mass
             continue
@@ -718,7 +720,7 @@ def reaches(routes: Any, node: int, free: int, row: Any, path: Any) -> int:
 
 
 @kernel
-def answers_below(routes: Any, node: int, row: Any, stack: Any, answer: Any) -> None:
+def sum_leaf_units_below(routes: Any, node: int, row: Any, stack: Any, answer: Any) -> None:
     """Sum the integer leaf values of a row of full mass below a node.
 
     `stack` (nodes, 2) int64 is working memory; `answer` (values,) int64 is the output.
@@ -731,21 +733,23 @@ def answers_below(routes: Any, node: int, row: Any, stack: Any, answer: Any) -> 
         at, mass = stack[stack_size, 0], stack[stack_size, 1]
         if routes.nodes[at].kind == _LEAF:
             for k in range(len(answer)):
-                answer[k] += routes.units[at, k] * (mass if routes.divides else 1)
+                answer[k] += routes.units[at, k] * (mass if routes.fractional else 1)
             continue
-        stack_size = descend(routes, at, branch_at(routes, at, row), mass, stack, stack_size)
+        stack_size = push_children(
+            routes, at, find_branch(routes, at, row), mass, stack, stack_size
+        )
 
 
 @kernel
-def descend(routes: Any, at: int, branch: int, mass: int, stack: Any, held: int) -> int:
+def push_children(routes: Any, at: int, branch: int, mass: int, stack: Any, held: int) -> int:
     """Push the children that a row goes to onto the stack; return its size."""
     first = routes.nodes[at].first_child
-    if branch >= 0 or not routes.divides:
+    if branch >= 0 or not routes.fractional:
         stack[held, 0] = first + (routes.nodes[at].missing if branch < 0 else branch)
         stack[held, 1] = mass
         return held + 1
     for child in range(first, first + routes.nodes[at].n_children):
-        part = _part_of(routes, child, mass)
+        part = _compute_part(routes, child, mass)
         if part > 0:
             stack[held, 0], stack[held, 1] = child, part
             held += 1

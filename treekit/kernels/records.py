@@ -10,7 +10,6 @@ import numpy.typing as npt
 from treekit.kernels.compile import inlined, kernel
 
 __all__ = [
-    "AFTER",
     "BAD_CHOICE",
     "BAD_NUMBER",
     "BAD_ORDER",
@@ -21,14 +20,15 @@ __all__ = [
     "BRANCHES",
     "CUT",
     "FEATURE",
-    "FOUND",
     "KIND",
     "LEVELS",
     "MISSING",
     "MISSING_BRANCH",
     "MULTIWAY",
-    "NUMBERS",
-    "PLAIN",
+    "NEXT_CODE",
+    "N_NUMBERS",
+    "N_OUT",
+    "PLAIN_RULES",
     "RANK",
     "SCORE",
     "SHRINK",
@@ -40,10 +40,10 @@ __all__ = [
     "Node",
     "Rows",
     "Scratch",
+    "SplitRules",
     "Table",
-    "Ways",
-    "better",
-    "finite",
+    "is_better",
+    "is_finite",
 ]
 
 
@@ -120,7 +120,7 @@ class Limits(NamedTuple):
     min_variance: float = -1.0
 
 
-class Ways(NamedTuple):
+class SplitRules(NamedTuple):
     """Rules for the splits of a column.
 
     Attributes
@@ -128,9 +128,9 @@ class Ways(NamedTuple):
     known_only : bool
         Score splits on the rows whose value is known, scaled by their share of the
         weight; otherwise try missing rows in either branch.
-    empty : bool
+    empty_branches : bool
         Give a multiway split a branch for categories without rows, too.
-    side : float
+    min_side_share : float
         Minimum share of the known weight on either side of a numeric split, as in
         C4.5: clamped to `min_weight_leaf` and 25; 0 = no minimum.
     resolution : float
@@ -146,8 +146,8 @@ class Ways(NamedTuple):
     """
 
     known_only: bool = False
-    empty: bool = False
-    side: float = 0.0
+    empty_branches: bool = False
+    min_side_share: float = 0.0
     resolution: float = 0.0
     value_below: bool = False
     exact_levels: int = 10
@@ -155,7 +155,7 @@ class Ways(NamedTuple):
     tolerance: float = 0.0
 
 
-PLAIN = Ways()
+PLAIN_RULES = SplitRules()
 """Default rules: missing rows go to one branch, no special rules."""
 
 
@@ -259,7 +259,7 @@ class Node(NamedTuple):
     depth: int
     min_weight_leaf: float
     n_try: int
-    ways: Ways
+    ways: SplitRules
     quantile: float | None
 
 
@@ -270,7 +270,7 @@ TOLERANCE = 1e-9
 
 THRESHOLD, SUBSET, MULTIWAY, MISSING = 1, 2, 3, 4
 
-KIND, FEATURE, CUT, AFTER, MISSING_BRANCH, BRANCHES, LEVELS, RANK, FOUND = range(9)
+KIND, FEATURE, CUT, NEXT_CODE, MISSING_BRANCH, BRANCHES, LEVELS, RANK, N_OUT = range(9)
 """Entries of `out`, the best split.
 
 Kind 0 = no split, negative = an error, `BAD_NUMBER` and the like.  Codes up to the
@@ -279,7 +279,7 @@ categories; their branches are in ``scratch.levels``.  Rank orders the splits of
 column for ties.  FOUND is the number of entries.
 """
 
-THRESHOLD_VALUE, SCORE, SHRINK, NUMBERS = range(4)
+THRESHOLD_VALUE, SCORE, SHRINK, N_NUMBERS = range(4)
 """Entries of `numbers`: the threshold (NaN = chosen by the builder), the score, and the
 share of the gain that remains after a penalty (1 = all).  NUMBERS is the number of entries.
 """
@@ -298,15 +298,15 @@ such a score.  BAD_CHOICE: `choose` selected a column without a split.
 
 
 @inlined
-def finite(number):
+def is_finite(number):
     """Check that a number is neither NaN nor infinite."""
     return abs(number) < np.inf
 
 
 @kernel
-def better(score, feature, rank, impurity, out, numbers):
+def is_better(score, feature, rank, impurity, out, numbers):
     """Check whether a split beats the best so far; ties go to the lower column, then rank."""
-    if not finite(score):
+    if not is_finite(score):
         return False
     if out[KIND] == 0:
         return True

@@ -8,21 +8,21 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.kernels.compile import inlined, kernel
-from treekit.kernels.oblique_splits import OBLIQUE, project
+from treekit.kernels.oblique_splits import OBLIQUE, project_rows
 from treekit.kernels.partition_rows import (
-    cumulative_shares,
-    hand_down,
-    longer,
-    mark,
-    more_rows,
-    total,
+    assign_branches,
+    compute_cumulative_shares,
+    extend_array,
+    extend_rows,
+    replace_by_children,
+    sum_rows,
 )
 from treekit.kernels.records import MISSING
 
 __all__ = [
-    "Splits",
-    "mark_branches",
-    "route",
+    "CodedSplits",
+    "assign_node_branches",
+    "route_rows",
 ]
 
 
@@ -30,7 +30,7 @@ __all__ = [
 
 
 @kernel
-def route(
+def route_rows(
     splits,
     upto,
     table,
@@ -90,14 +90,17 @@ def route(
         n_waiting -= 1
         node = np.uint64(waiting[np.uint64(n_waiting)])
         begin, end = nodes[node].begin, nodes[node].end
-        total(cells, values, begin, end, stats[node], None)
+        sum_rows(cells, values, begin, end, stats[node], None)
         if stop[node]:
             room = done + end - begin
             if room > len(done_ids):
-                done_ids, done_values = longer(done_ids, 2 * room), more_rows(done_values, 2 * room)
-                done_at = longer(done_at, 2 * room)
+                done_ids, done_values = (
+                    extend_array(done_ids, 2 * room),
+                    extend_rows(done_values, 2 * room),
+                )
+                done_at = extend_array(done_at, 2 * room)
                 if len(cells) > 0:
-                    done_cells = longer(done_cells, 2 * room)
+                    done_cells = extend_array(done_cells, 2 * room)
             for i in range(np.uint64(end - begin)):
                 source, to = np.uint64(begin) + i, np.uint64(done) + i
                 done_ids[to] = ids[source]
@@ -111,12 +114,12 @@ def route(
         first, branches = np.int64(splits.first_child[node]), np.int64(splits.n_children[node])
         if branches > len(ends):
             ends = np.zeros(2 * branches, np.int64)
-        mark_branches(splits, node, table, ids, begin, end, fractional, sides, branch_of)
+        assign_node_branches(splits, node, table, ids, begin, end, fractional, sides, branch_of)
         shares = upto[first : first + branches]
         if learn:
             shares = np.empty(branches)
-            cumulative_shares(branch_of, values, begin, end, shares)
-        ids, cells, values, ids2, cells2, values2, _, _ = hand_down(
+            compute_cumulative_shares(branch_of, values, begin, end, shares)
+        ids, cells, values, ids2, cells2, values2, _, _ = replace_by_children(
             branch_of,
             shares,
             steps,
@@ -136,7 +139,7 @@ def route(
             np.int64(-1),
         )
         if n_waiting + branches > len(waiting):
-            waiting = longer(waiting, 2 * (n_waiting + branches))
+            waiting = extend_array(waiting, 2 * (n_waiting + branches))
         for b in range(np.uint64(branches)):
             child = nodes[np.uint64(first) + b]
             child.begin, child.end = begin, ends[b]
@@ -154,7 +157,7 @@ def route(
 # ---------------------------------------------------------------- splits on codes
 
 
-class Splits(NamedTuple):
+class CodedSplits(NamedTuple):
     """The splits of a tree; see `treekit.model.tree.Tree`.
 
     Attributes
@@ -162,7 +165,7 @@ class Splits(NamedTuple):
     cut : (nodes,) int64
         The last code that goes to branch 0 of a THRESHOLD node, -1 elsewhere.
     terms : (2 * terms,) int32
-        Of the oblique splits, in the form that `treekit.kernels.oblique_splits.project` takes.
+        Of the oblique splits, in the form that `treekit.kernels.oblique_splits.project_rows` takes.
     surrogates : (surrogates + 1, 4) int64
         Column, last code that takes the branch below, that branch, and the offset of its
         categories; the last row holds the end of all categories.
@@ -175,17 +178,17 @@ class Splits(NamedTuple):
     first_child: npt.NDArray[np.int32]
     n_children: npt.NDArray[np.int32]
     missing: npt.NDArray[np.int32]
-    level_start: npt.NDArray[np.int64]
+    level_offsets: npt.NDArray[np.int64]
     level_branch: npt.NDArray[np.int32]
-    term_start: npt.NDArray[np.int64]
+    term_offsets: npt.NDArray[np.int64]
     terms: npt.NDArray[np.int32]
-    surrogate_start: npt.NDArray[np.int64]
+    surrogate_offsets: npt.NDArray[np.int64]
     surrogates: npt.NDArray[np.int64]
     surrogate_levels: npt.NDArray[np.int32]
 
 
 @kernel
-def mark_branches(splits, node, table, ids, begin, end, fractional, sides, branch_of):
+def assign_node_branches(splits, node, table, ids, begin, end, fractional, sides, branch_of):
     """Write the branch of each of the rows ``ids[begin:end]`` at the split of `node`.
 
     Parameters
@@ -203,28 +206,30 @@ def mark_branches(splits, node, table, ids, begin, end, fractional, sides, branc
     one = np.uint64(1)
     column = np.uint64(splits.feature[node])
     lost = np.int64(splits.missing[node])
-    has_surrogates = splits.surrogate_start[node + one] > splits.surrogate_start[node]
+    has_surrogates = splits.surrogate_offsets[node + one] > splits.surrogate_offsets[node]
     if has_surrogates or (fractional and splits.kind[node] != MISSING):
         lost = np.int64(splits.n_children[node])
     codes, n_codes, cut = table.codes[column], table.n_codes[column], splits.cut[node]
-    levels = splits.level_branch[splits.level_start[node] : splits.level_start[node + one]]
+    levels = splits.level_branch[splits.level_offsets[node] : splits.level_offsets[node + one]]
     if splits.kind[node] == OBLIQUE:
-        terms = splits.terms[2 * splits.term_start[node] : 2 * splits.term_start[node + one]]
-        project(table, terms, splits.threshold[node], ids, begin, end, sides)
+        terms = splits.terms[2 * splits.term_offsets[node] : 2 * splits.term_offsets[node + one]]
+        project_rows(table, terms, splits.threshold[node], ids, begin, end, sides)
         codes, n_codes, cut = sides, np.uint32(2), np.int64(0)
-    mark(codes, np.uint64(0), one, n_codes, cut, lost, levels, ids, begin, end, branch_of)
+    assign_branches(
+        codes, np.uint64(0), one, n_codes, cut, lost, levels, ids, begin, end, branch_of
+    )
     if has_surrogates:
         for i in range(np.uint64(end - begin)):
             if np.int64(branch_of[i]) == lost:
                 row = np.uint64(ids[np.uint64(begin) + i])
-                branch_of[i] = np.uint32(_by_surrogate(splits, node, table, row))
+                branch_of[i] = np.uint32(_find_surrogate_branch(splits, node, table, row))
 
 
 @inlined
-def _by_surrogate(splits, node, table, row):
+def _find_surrogate_branch(splits, node, table, row):
     """Return the branch of the first surrogate that is known for the row, or the missing branch."""
     zero, one, two, three = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(3)
-    first, last = splits.surrogate_start[node], splits.surrogate_start[node + one]
+    first, last = splits.surrogate_offsets[node], splits.surrogate_offsets[node + one]
     for k in range(np.uint64(first), np.uint64(last)):
         test = splits.surrogates[k]
         column = np.uint64(test[zero])

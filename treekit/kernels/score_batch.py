@@ -31,21 +31,26 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.kernels.compile import kernel
-from treekit.kernels.feature_codes import GROUP, encode, first_cell, group_width
-from treekit.kernels.function_pointers import borrowed, prefetch
+from treekit.kernels.feature_codes import (
+    GROUP_SIZE,
+    compute_group_width,
+    encode_rows,
+    find_first_cell,
+)
+from treekit.kernels.function_pointers import borrow_array, prefetch_row
 
 __all__ = [
     "UNKNOWN",
-    "PackedColumns",
+    "CompleteLevels",
+    "PackedDerivedColumns",
     "PackedTrees",
-    "Tops",
-    "add_units",
-    "cell_of",
-    "derived_key",
-    "down",
-    "leaf_rows",
-    "leaves_of_rows",
-    "step",
+    "add_leaf_units",
+    "evaluate_derived_column",
+    "gather_leaf_values",
+    "gather_unpacked_values",
+    "read_cell",
+    "step_to_child",
+    "take_top_branch",
 ]
 
 
@@ -55,7 +60,7 @@ Array = npt.NDArray[Any]
 
 
 @kernel
-def _branch(table: Any, flag: Any, key: Any, cell: Any) -> Any:
+def _compare_cell(table: Any, flag: Any, key: Any, cell: Any) -> Any:
     """Return the branch of a cell; without a table this compiles to the comparison."""
     branch = np.uint64(cell > key)
     if table is not None:
@@ -68,33 +73,33 @@ def _branch(table: Any, flag: Any, key: Any, cell: Any) -> Any:
 
 
 @kernel
-def cell_of(
+def read_cell(
     derived: Any, cell: Any, keys: Array, at: Any, width: Any, rows: Array, row: Any
 ) -> Any:
     """Return a row's key in a cell; without derived columns this compiles to the lookup.
 
-    `at` is the row's `first_cell` among the `keys`, `row` its number in `rows`.
+    `at` is the row's `find_first_cell` among the `keys`, `row` its number in `rows`.
     """
     if derived is not None and cell >= width:
-        column = (cell - width) // np.uint64(GROUP)
-        key = derived_key(derived, column >> np.uint64(1), keys, at, rows, row)
+        column = (cell - width) // np.uint64(GROUP_SIZE)
+        key = evaluate_derived_column(derived, column >> np.uint64(1), keys, at, rows, row)
         # A left cell is one more: missing becomes 0.
         return keys.dtype.type(key + (column & np.uint64(1)))
     return keys[at + cell]
 
 
 @kernel
-def down(key: Array, cell: Array, table: Any, place: Any, keys: Array, at: Any) -> Any:
+def take_top_branch(key: Array, cell: Array, table: Any, place: Any, keys: Array, at: Any) -> Any:
     """Return the branch of a row, with first cell `at`, at a place in the complete levels."""
     offset, flag = np.uint64(cell[place]), np.uint64(0)
     if table is not None:
         flag = offset & np.uint64(1)
         offset ^= flag
-    return _branch(table, flag, key[place], keys[at + offset])
+    return _compare_cell(table, flag, key[place], keys[at + offset])
 
 
 @kernel
-def step(
+def step_to_child(
     nodes: Array,
     table: Any,
     derived: Any,
@@ -109,12 +114,12 @@ def step(
 ) -> Any:
     """Return the node that a row visits after `node`, counted from the root of `nodes`."""
     key, test = nodes[node, np.uint64(0)], nodes[node, np.uint64(1)]
-    own = cell_of(derived, test & mask, keys, at, width, rows, row)
-    return np.uint64(test >> shift) + _branch(table, np.uint64(test), key, own)
+    own = read_cell(derived, test & mask, keys, at, width, rows, row)
+    return np.uint64(test >> shift) + _compare_cell(table, np.uint64(test), key, own)
 
 
 @kernel
-def _through_the_top(
+def _walk_top_levels(
     key: Array,
     cell: Array,
     ends: Array,
@@ -132,17 +137,17 @@ def _through_the_top(
     """
     one, at = np.uint64(1), np.uint64(0)
     size = one << depth
-    for r in range(np.uint64(0), n, np.uint64(GROUP)):
+    for r in range(np.uint64(0), n, np.uint64(GROUP_SIZE)):
         a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = one
         for _ in range(depth):
-            a0 += a0 + down(key, cell, table, a0, keys, at)
-            a1 += a1 + down(key, cell, table, a1, keys, at + one)
-            a2 += a2 + down(key, cell, table, a2, keys, at + np.uint64(2))
-            a3 += a3 + down(key, cell, table, a3, keys, at + np.uint64(3))
-            a4 += a4 + down(key, cell, table, a4, keys, at + np.uint64(4))
-            a5 += a5 + down(key, cell, table, a5, keys, at + np.uint64(5))
-            a6 += a6 + down(key, cell, table, a6, keys, at + np.uint64(6))
-            a7 += a7 + down(key, cell, table, a7, keys, at + np.uint64(7))
+            a0 += a0 + take_top_branch(key, cell, table, a0, keys, at)
+            a1 += a1 + take_top_branch(key, cell, table, a1, keys, at + one)
+            a2 += a2 + take_top_branch(key, cell, table, a2, keys, at + np.uint64(2))
+            a3 += a3 + take_top_branch(key, cell, table, a3, keys, at + np.uint64(3))
+            a4 += a4 + take_top_branch(key, cell, table, a4, keys, at + np.uint64(4))
+            a5 += a5 + take_top_branch(key, cell, table, a5, keys, at + np.uint64(5))
+            a6 += a6 + take_top_branch(key, cell, table, a6, keys, at + np.uint64(6))
+            a7 += a7 + take_top_branch(key, cell, table, a7, keys, at + np.uint64(7))
         found[r], found[r + one] = ends[a0 - size], ends[a1 - size]
         found[r + np.uint64(2)], found[r + np.uint64(3)] = ends[a2 - size], ends[a3 - size]
         found[r + np.uint64(4)], found[r + np.uint64(5)] = ends[a4 - size], ends[a5 - size]
@@ -151,7 +156,7 @@ def _through_the_top(
 
 
 @kernel
-def _below_the_top(
+def _walk_below_top(
     trees: Any, tree: Any, keys: Array, rows: Array, n: Any, walking: Array, found: Array
 ) -> None:
     """Walk `n` rows from the nodes `found` to leaves; `found` receives their numbers.
@@ -159,13 +164,13 @@ def _below_the_top(
     `walking` (rows + 8,) uint32 is working memory for the rows that have not reached a leaf.
     """
     one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
-    five, six, seven, group = np.uint64(5), np.uint64(6), np.uint64(7), np.uint64(GROUP)
+    five, six, seven, group = np.uint64(5), np.uint64(6), np.uint64(7), np.uint64(GROUP_SIZE)
     nodes = trees.nodes[trees.roots[tree] : trees.roots[tree + one]]
     table, derived, mask, shift = trees.table, trees.derived, trees.cell_mask, trees.child_shift
-    w = group_width(len(trees.columns))
+    w = compute_group_width(len(trees.columns))
     if n >= np.uint64(len(nodes)) // np.uint64(64):
         for i in range(np.uint64(0), np.uint64(len(nodes)), group):
-            prefetch(nodes, i)
+            prefetch_row(nodes, i)
     for r in range(n):
         walking[r] = r
     left = n
@@ -179,16 +184,16 @@ def _below_the_top(
             r4, r5 = np.uint64(walking[i + four]), np.uint64(walking[i + five])
             r6, r7 = np.uint64(walking[i + six]), np.uint64(walking[i + seven])
             k0, k1, k2, k3 = (
-                first_cell(r0, w),
-                first_cell(r1, w),
-                first_cell(r2, w),
-                first_cell(r3, w),
+                find_first_cell(r0, w),
+                find_first_cell(r1, w),
+                find_first_cell(r2, w),
+                find_first_cell(r3, w),
             )
             k4, k5, k6, k7 = (
-                first_cell(r4, w),
-                first_cell(r5, w),
-                first_cell(r6, w),
-                first_cell(r7, w),
+                find_first_cell(r4, w),
+                find_first_cell(r5, w),
+                find_first_cell(r6, w),
+                find_first_cell(r7, w),
             )
             b0, b1 = np.uint64(found[r0]), np.uint64(found[r1])
             b2, b3 = np.uint64(found[r2]), np.uint64(found[r3])
@@ -197,14 +202,14 @@ def _below_the_top(
             a0, a1, a2, a3, a4, a5, a6, a7 = b0, b1, b2, b3, b4, b5, b6, b7
             for _ in range(four):
                 a0, a1, a2, a3, a4, a5, a6, a7 = b0, b1, b2, b3, b4, b5, b6, b7
-                b0 = step(nodes, table, derived, mask, shift, w, a0, keys, k0, rows, r0)
-                b1 = step(nodes, table, derived, mask, shift, w, a1, keys, k1, rows, r1)
-                b2 = step(nodes, table, derived, mask, shift, w, a2, keys, k2, rows, r2)
-                b3 = step(nodes, table, derived, mask, shift, w, a3, keys, k3, rows, r3)
-                b4 = step(nodes, table, derived, mask, shift, w, a4, keys, k4, rows, r4)
-                b5 = step(nodes, table, derived, mask, shift, w, a5, keys, k5, rows, r5)
-                b6 = step(nodes, table, derived, mask, shift, w, a6, keys, k6, rows, r6)
-                b7 = step(nodes, table, derived, mask, shift, w, a7, keys, k7, rows, r7)
+                b0 = step_to_child(nodes, table, derived, mask, shift, w, a0, keys, k0, rows, r0)
+                b1 = step_to_child(nodes, table, derived, mask, shift, w, a1, keys, k1, rows, r1)
+                b2 = step_to_child(nodes, table, derived, mask, shift, w, a2, keys, k2, rows, r2)
+                b3 = step_to_child(nodes, table, derived, mask, shift, w, a3, keys, k3, rows, r3)
+                b4 = step_to_child(nodes, table, derived, mask, shift, w, a4, keys, k4, rows, r4)
+                b5 = step_to_child(nodes, table, derived, mask, shift, w, a5, keys, k5, rows, r5)
+                b6 = step_to_child(nodes, table, derived, mask, shift, w, a6, keys, k6, rows, r6)
+                b7 = step_to_child(nodes, table, derived, mask, shift, w, a7, keys, k7, rows, r7)
             found[r0], found[r1], found[r2], found[r3] = b0, b1, b2, b3
             found[r4], found[r5], found[r6], found[r7] = b4, b5, b6, b7
             # A row that has reached a leaf is overwritten by the next one.
@@ -230,7 +235,7 @@ def _below_the_top(
 
 
 @kernel
-def add_units(trees: Any, rows: Array, block: Any, units: Array, sums: Array) -> None:
+def add_leaf_units(trees: Any, rows: Array, block: Any, units: Array, sums: Array) -> None:
     """Add the integer leaf values of every tree to each row's `sums`.
 
     Parameters
@@ -243,24 +248,28 @@ def add_units(trees: Any, rows: Array, block: Any, units: Array, sums: Array) ->
     sums : (rows, outputs) int64
         Output.
     """
-    n, group, outputs = np.uint64(len(rows)), np.uint64(GROUP), np.uint64(units.shape[1])
+    n, group, outputs = np.uint64(len(rows)), np.uint64(GROUP_SIZE), np.uint64(units.shape[1])
     n_trees = np.uint64(len(trees.tops.depth))
-    width = group_width(len(trees.columns))
-    key, cell, ends = borrowed(trees.tops.key), borrowed(trees.tops.cell), borrowed(trees.tops.ends)
+    width = compute_group_width(len(trees.columns))
+    key, cell, ends = (
+        borrow_array(trees.tops.key),
+        borrow_array(trees.tops.cell),
+        borrow_array(trees.tops.ends),
+    )
     most = (min(n, block) + group - np.uint64(1)) // group * group
     keys = np.empty(most // group * width, trees.nodes.dtype)
     found, walking = np.empty(most, np.uint32), np.empty(most, np.uint32)
     for start in range(np.uint64(0), n, block):
         count = min(block, n - start)
         part = rows[start : start + count]
-        encode(part, trees.columns, trees.n_codes, keys)
+        encode_rows(part, trees.columns, trees.n_codes, keys)
         for t in range(n_trees):
-            first, depth = trees.tops.start[t], trees.tops.depth[t]
+            first, depth = trees.tops.offsets[t], trees.tops.depth[t]
             end = first + (np.uint64(1) << depth)
             top = key[first:end], cell[first:end], ends[first:end]
-            _through_the_top(*top, trees.table, depth, width, keys, count, found)
+            _walk_top_levels(*top, trees.table, depth, width, keys, count, found)
             if trees.tops.below[t]:
-                _below_the_top(trees, t, keys, part, count, walking, found)
+                _walk_below_top(trees, t, keys, part, count, walking, found)
             if outputs == 2:  # the overhead of a loop over two equals its work
                 for r in range(count):
                     leaf, to = np.uint64(found[r]), start + r
@@ -274,41 +283,47 @@ def add_units(trees: Any, rows: Array, block: Any, units: Array, sums: Array) ->
 
 
 @kernel
-def leaf_rows(trees: Any, rows: Array, block: Any, said: Array, answers: Array) -> None:
-    """Write the entry of `said` (leaves,) int32 for each row's leaf in each tree.
+def gather_leaf_values(
+    trees: Any, rows: Array, block: Any, leaf_values: Array, output: Array
+) -> None:
+    """Write the entry of `leaf_values` (leaves,) int32 for each row's leaf in each tree.
 
-    `answers` is (rows, trees) int32; the other parameters are as in `add_units`.
+    `output` is (rows, trees) int32; the other parameters are as in `add_leaf_units`.
     """
-    n, group = np.uint64(len(rows)), np.uint64(GROUP)
-    width = group_width(len(trees.columns))
-    key, cell, ends = borrowed(trees.tops.key), borrowed(trees.tops.cell), borrowed(trees.tops.ends)
+    n, group = np.uint64(len(rows)), np.uint64(GROUP_SIZE)
+    width = compute_group_width(len(trees.columns))
+    key, cell, ends = (
+        borrow_array(trees.tops.key),
+        borrow_array(trees.tops.cell),
+        borrow_array(trees.tops.ends),
+    )
     most = (min(n, block) + group - np.uint64(1)) // group * group
     keys = np.empty(most // group * width, trees.nodes.dtype)
     found, walking = np.empty(most, np.uint32), np.empty(most, np.uint32)
     for start in range(np.uint64(0), n, block):
         count = min(block, n - start)
         part = rows[start : start + count]
-        encode(part, trees.columns, trees.n_codes, keys)
+        encode_rows(part, trees.columns, trees.n_codes, keys)
         for t in range(np.uint64(len(trees.tops.depth))):
-            first, depth = trees.tops.start[t], trees.tops.depth[t]
+            first, depth = trees.tops.offsets[t], trees.tops.depth[t]
             end = first + (np.uint64(1) << depth)
             top = key[first:end], cell[first:end], ends[first:end]
-            _through_the_top(*top, trees.table, depth, width, keys, count, found)
+            _walk_top_levels(*top, trees.table, depth, width, keys, count, found)
             if trees.tops.below[t]:
-                _below_the_top(trees, t, keys, part, count, walking, found)
+                _walk_below_top(trees, t, keys, part, count, walking, found)
             for r in range(count):
-                answers[start + r, t] = said[np.uint64(found[r])]
+                output[start + r, t] = leaf_values[np.uint64(found[r])]
 
 
 # ---------------------------------------------------------------- packed trees
 
 
-class Tops(NamedTuple):
+class CompleteLevels(NamedTuple):
     """The complete top levels of all trees.
 
     Attributes
     ----------
-    start : (trees,) uint64
+    offsets : (trees,) uint64
         Tree t's node h, from 1, is at ``start[t] + h`` of `key` and `cell`, and
         its end e, from 0, at ``start[t] + e`` of `ends`.
     depth : (trees,) uint64
@@ -322,7 +337,7 @@ class Tops(NamedTuple):
         Destination of the rows: a node counted from the root, or a leaf of the model.
     """
 
-    start: Array
+    offsets: Array
     depth: Array
     below: Array
     key: Array
@@ -347,16 +362,16 @@ class PackedTrees(NamedTuple):
     cell_mask, child_shift : uint64
         Position of cell and child in a node's second word.
     columns, n_codes : (columns,) uint64
-        Split features; see `treekit.kernels.feature_codes.encode`.
+        Split features; see `treekit.kernels.feature_codes.encode_rows`.
     deepest : uint64
         Depth of the deepest tree.
     """
 
     nodes: Array
     roots: Array
-    tops: Tops
+    tops: CompleteLevels
     table: Array | None
-    derived: PackedColumns | None
+    derived: PackedDerivedColumns | None
     cell_mask: np.uint64
     child_shift: np.uint64
     columns: Array
@@ -372,7 +387,7 @@ class PackedTrees(NamedTuple):
 
 
 @kernel
-def _step(
+def _step_unpacked(
     limits: Array, tests: Array, mask: Any, shift: Any, rows: Array, row: Any, at: Any
 ) -> Any:
     """Return the node that a row visits after node `at`."""
@@ -383,16 +398,16 @@ def _step(
 
 
 @kernel
-def leaves_of_rows(
+def gather_unpacked_values(
     limits: Array,
     tests: Array,
     column_bits: Any,
     depth: Any,
-    said: Array,
+    node_values: Array,
     rows: Array,
-    answers: Array,
+    output: Array,
 ) -> None:
-    """Write the entry of `said` (nodes,) int32 for each row's leaf to `answers` (rows,) int32.
+    """Write the entry of `node_values` (nodes,) int32 for each row's leaf to `output`.
 
     Parameters
     ----------
@@ -414,21 +429,31 @@ def leaves_of_rows(
         r7 = min(r + np.uint64(7), last)
         a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = zero
         for level in range(depth):
-            b0 = _step(limits, tests, mask, shift, rows, r, a0)
-            b1 = _step(limits, tests, mask, shift, rows, r1, a1)
-            b2 = _step(limits, tests, mask, shift, rows, r2, a2)
-            b3 = _step(limits, tests, mask, shift, rows, r3, a3)
-            b4 = _step(limits, tests, mask, shift, rows, r4, a4)
-            b5 = _step(limits, tests, mask, shift, rows, r5, a5)
-            b6 = _step(limits, tests, mask, shift, rows, r6, a6)
-            b7 = _step(limits, tests, mask, shift, rows, r7, a7)
+            b0 = _step_unpacked(limits, tests, mask, shift, rows, r, a0)
+            b1 = _step_unpacked(limits, tests, mask, shift, rows, r1, a1)
+            b2 = _step_unpacked(limits, tests, mask, shift, rows, r2, a2)
+            b3 = _step_unpacked(limits, tests, mask, shift, rows, r3, a3)
+            b4 = _step_unpacked(limits, tests, mask, shift, rows, r4, a4)
+            b5 = _step_unpacked(limits, tests, mask, shift, rows, r5, a5)
+            b6 = _step_unpacked(limits, tests, mask, shift, rows, r6, a6)
+            b7 = _step_unpacked(limits, tests, mask, shift, rows, r7, a7)
             if level & np.uint64(3) == np.uint64(3):  # in deep trees most rows end early
                 moved = (a0 ^ b0) | (a1 ^ b1) | (a2 ^ b2) | (a3 ^ b3)
                 if moved | (a4 ^ b4) | (a5 ^ b5) | (a6 ^ b6) | (a7 ^ b7) == zero:
                     break
             a0, a1, a2, a3, a4, a5, a6, a7 = b0, b1, b2, b3, b4, b5, b6, b7
-        answers[r], answers[r1], answers[r2], answers[r3] = said[a0], said[a1], said[a2], said[a3]
-        answers[r4], answers[r5], answers[r6], answers[r7] = said[a4], said[a5], said[a6], said[a7]
+        output[r], output[r1], output[r2], output[r3] = (
+            node_values[a0],
+            node_values[a1],
+            node_values[a2],
+            node_values[a3],
+        )
+        output[r4], output[r5], output[r6], output[r7] = (
+            node_values[a4],
+            node_values[a5],
+            node_values[a6],
+            node_values[a7],
+        )
 
 
 # ---------------------------------------------------------------- derived columns
@@ -438,7 +463,7 @@ UNKNOWN = 2
 """Branch of a test whose value is unknown."""
 
 
-class PackedColumns(NamedTuple):
+class PackedDerivedColumns(NamedTuple):
     """The fields of `treekit.model.derived_features.DerivedColumns` needed for scoring.
 
     Subscripts are uint64.  Branches, uint8, are `UNKNOWN` where a test is unknown;
@@ -460,7 +485,9 @@ class PackedColumns(NamedTuple):
 
 
 @kernel
-def derived_key(columns: Any, column: Any, keys: Array, at: Any, rows: Array, row: Any) -> Any:
+def evaluate_derived_column(
+    columns: Any, column: Any, keys: Array, at: Any, rows: Array, row: Any
+) -> Any:
     """Return branch 0 or 1 of a derived column, or the key of a missing value.
 
     Parameters

@@ -13,48 +13,55 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.kernels.compile import kernel
-from treekit.kernels.feature_codes import GROUP, encode, first_cell, group_width
-from treekit.kernels.score_batch import cell_of
+from treekit.kernels.feature_codes import (
+    GROUP_SIZE,
+    compute_group_width,
+    encode_rows,
+    find_first_cell,
+)
+from treekit.kernels.score_batch import read_cell
 
 __all__ = [
-    "DIVIDES",
-    "add_divided_units",
-    "largest_parts",
+    "ALL_BRANCHES",
+    "add_fractional_units",
+    "gather_heaviest_leaf_values",
 ]
 
 Array = npt.NDArray[Any]
 
-DIVIDES = 2**32 - 1
+ALL_BRANCHES = 2**32 - 1
 """Stands for a branch if the row goes down all branches.
 
 In the table of branches it is the largest number of the table's type.
 """
 
 _MASS_BITS = 24
-_MASS = 1 << _MASS_BITS
+_FULL_MASS = 1 << _MASS_BITS
 
 
 @kernel
-def _answer(trees: Any, key: Any, test: Any, keys: Array, at: Any, rows: Array, row: Any) -> Any:
+def _find_branch(
+    trees: Any, key: Any, test: Any, keys: Array, at: Any, rows: Array, row: Any
+) -> Any:
     """Return the branch of a row at an inner node with this key and test, or `DIVIDES`."""
-    offset, group = np.uint64(test & trees.cell_mask), np.uint64(GROUP)
-    width = group_width(len(trees.columns))
-    cell = cell_of(trees.derived, offset, keys, at, width, rows, row)
+    offset, group = np.uint64(test & trees.cell_mask), np.uint64(GROUP_SIZE)
+    width = compute_group_width(len(trees.columns))
+    cell = read_cell(trees.derived, offset, keys, at, width, rows, row)
     if test & np.uint64(1):
         branch = trees.table[np.uint64(key) + np.uint64(cell)]
         all_branches = trees.table.dtype.type(~trees.table.dtype.type(0))
-        return np.uint64(DIVIDES) if branch == all_branches else np.uint64(branch)
+        return np.uint64(ALL_BRANCHES) if branch == all_branches else np.uint64(branch)
     # Cells of numbers: cell 0 is the zero, then right and left cells alternate.
     in_left = (offset // group) & np.uint64(1) == 0
     missing = keys.dtype.type(0) if in_left else keys.dtype.type(~keys.dtype.type(0))
     asks_missing = in_left and key == 0
     if cell == missing and not asks_missing:
-        return np.uint64(DIVIDES)
+        return np.uint64(ALL_BRANCHES)
     return np.uint64(cell > key)
 
 
 @kernel
-def _parts(
+def _distribute_mass(
     trees: Any,
     shares: Array,
     tree: Any,
@@ -70,9 +77,9 @@ def _parts(
     `waiting` (depth + 1, 2) int64 is a stack of the fractional splits above the current
     node: the next branch, and the mass to distribute.
     """
-    root, at, part = trees.roots[tree], np.uint64(0), np.int64(_MASS)
+    root, at, part = trees.roots[tree], np.uint64(0), np.int64(_FULL_MASS)
     n_waiting, found = np.uint64(0), np.uint64(0)
-    first = first_cell(row, group_width(len(trees.columns)))
+    first = find_first_cell(row, compute_group_width(len(trees.columns)))
     while part > 0:
         while True:  # down to a leaf, or to a split whose value is missing
             key, test = trees.nodes[root + at, np.uint64(0)], trees.nodes[root + at, np.uint64(1)]
@@ -81,8 +88,8 @@ def _parts(
                 leaf[found], mass[found] = key, part
                 found += np.uint64(1)
                 break
-            branch = _answer(trees, key, test, keys, first, rows, row)
-            if branch == np.uint64(DIVIDES):
+            branch = _find_branch(trees, key, test, keys, first, rows, row)
+            if branch == np.uint64(ALL_BRANCHES):
                 waiting[n_waiting, np.uint64(0)] = child
                 waiting[n_waiting, np.uint64(1)] = part
                 n_waiting += np.uint64(1)
@@ -95,7 +102,7 @@ def _parts(
             low = shares[root + at, np.uint64(0)]
             high = shares[root + at, np.uint64(1)]
             part = ((incoming * high) >> _MASS_BITS) - ((incoming * low) >> _MASS_BITS)
-            if high == _MASS:  # any further branches get no mass
+            if high == _FULL_MASS:  # any further branches get no mass
                 n_waiting = last
             else:
                 waiting[last, np.uint64(0)] = at + np.uint64(1)
@@ -103,7 +110,7 @@ def _parts(
 
 
 @kernel
-def add_divided_units(
+def add_fractional_units(
     trees: Any,
     rows: Array,
     block: Any,
@@ -117,15 +124,16 @@ def add_divided_units(
     Parameters
     ----------
     shares : (nodes, 2) int64
-        From `treekit.model.fixed_point.mass_bounds`, tree after tree.
+        From `treekit.model.fixed_point.compute_mass_bounds`, tree after tree.
     most : uint64
         Maximum number of leaves of a tree.
     trees, rows, block, units, sums
-        As in `treekit.kernels.score_batch.add_units`.
+        As in `treekit.kernels.score_batch.add_leaf_units`.
     """
     n, outputs = np.uint64(len(rows)), np.uint64(units.shape[1])
     keys = np.empty(
-        (min(n, block) // np.uint64(GROUP) + np.uint64(1)) * group_width(len(trees.columns)),
+        (min(n, block) // np.uint64(GROUP_SIZE) + np.uint64(1))
+        * compute_group_width(len(trees.columns)),
         trees.nodes.dtype,
     )
     leaf, mass = np.empty(most, np.int64), np.empty(most, np.int64)
@@ -133,10 +141,10 @@ def add_divided_units(
     for start in range(np.uint64(0), n, block):
         count = min(block, n - start)
         part = rows[start : start + count]
-        encode(part, trees.columns, trees.n_codes, keys)
+        encode_rows(part, trees.columns, trees.n_codes, keys)
         for t in range(np.uint64(len(trees.tops.depth))):
             for r in range(count):
-                found = _parts(trees, shares, t, keys, part, r, waiting, leaf, mass)
+                found = _distribute_mass(trees, shares, t, keys, part, r, waiting, leaf, mass)
                 for i in range(found):
                     at = np.uint64(leaf[i])
                     for k in range(outputs):
@@ -144,17 +152,18 @@ def add_divided_units(
 
 
 @kernel
-def largest_parts(
-    trees: Any, rows: Array, block: Any, said: Array, shares: Array, most: Any, answers: Array
+def gather_heaviest_leaf_values(
+    trees: Any, rows: Array, block: Any, leaf_values: Array, shares: Array, most: Any, output: Array
 ) -> None:
-    """Write the entry of `said` (leaves,) int32 for the leaf with most of a row's mass, per tree.
+    """Write the entry of `leaf_values` (leaves,) int32 for a row's heaviest leaf of each tree.
 
-    The first leaf of equal parts.  `answers` is (rows, trees) int32; the other
-    parameters are as in `add_divided_units`.
+    The first leaf of equal parts.  `output` is (rows, trees) int32; the other
+    parameters are as in `add_fractional_units`.
     """
     n = np.uint64(len(rows))
     keys = np.empty(
-        (min(n, block) // np.uint64(GROUP) + np.uint64(1)) * group_width(len(trees.columns)),
+        (min(n, block) // np.uint64(GROUP_SIZE) + np.uint64(1))
+        * compute_group_width(len(trees.columns)),
         trees.nodes.dtype,
     )
     leaf, mass = np.empty(most, np.int64), np.empty(most, np.int64)
@@ -162,13 +171,13 @@ def largest_parts(
     for start in range(np.uint64(0), n, block):
         count = min(block, n - start)
         part = rows[start : start + count]
-        encode(part, trees.columns, trees.n_codes, keys)
+        encode_rows(part, trees.columns, trees.n_codes, keys)
         for t in range(np.uint64(len(trees.tops.depth))):
             for r in range(count):
-                found = _parts(trees, shares, t, keys, part, r, waiting, leaf, mass)
+                found = _distribute_mass(trees, shares, t, keys, part, r, waiting, leaf, mass)
                 best = np.uint64(0)
                 for i in range(np.uint64(1), found):
                     same = mass[i] == mass[best] and leaf[i] < leaf[best]
                     if mass[i] > mass[best] or same:
                         best = i
-                answers[start + r, t] = said[np.uint64(leaf[best])]
+                output[start + r, t] = leaf_values[np.uint64(leaf[best])]

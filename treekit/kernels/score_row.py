@@ -7,7 +7,7 @@ All trees are walked together, one level at a time, so that their memory accesse
 overlap.  In a server the nodes have left the caches when the next row arrives: there,
 a hundred trees of depth 10 took 33 us one after the other, and take 11 like this; in a
 tight loop 10.5 and 3.8 (measured).  The complete top levels of
-`treekit.kernels.score_batch.Tops` would be two more arrays to fetch.
+`treekit.kernels.score_batch.CompleteLevels` would be two more arrays to fetch.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.kernels.compile import kernel
-from treekit.kernels.feature_codes import encode_row, group_width
-from treekit.kernels.score_batch import step
+from treekit.kernels.feature_codes import compute_group_width, encode_row
+from treekit.kernels.score_batch import step_to_child
 
 __all__ = [
     "REFUSE_MISSING",
@@ -34,7 +34,7 @@ REFUSE_UNKNOWN = 2
 
 
 @kernel
-def _refused(row: Array, codes_of: Array, refuse: Any) -> Any:
+def _is_refused(row: Array, codes_of: Array, refuse: Any) -> Any:
     """Check whether a row (features,) has values that the policies, as bits, do not allow."""
     for f in range(np.uint64(len(row))):
         cell = row[f]
@@ -51,7 +51,7 @@ def _refused(row: Array, codes_of: Array, refuse: Any) -> Any:
 
 
 @kernel
-def _walked(
+def _walk_trees(
     nodes: Array, roots: Array, table: Any, child_shift: Any, width: Any, keys: Array, row: Array
 ) -> Array:
     """Return (trees,) uint64: the leaf of each tree, as a row of `nodes`."""
@@ -66,7 +66,7 @@ def _walked(
         for i in range(left):
             t = np.uint64(walking[i])
             before = at[t]
-            after = roots[t] + step(
+            after = roots[t] + step_to_child(
                 nodes, table, None, mask, child_shift, width, before, keys, zero, row, zero
             )
             at[t] = after
@@ -111,12 +111,12 @@ def sum_row(
     int64
         -1 if the row is refused.
     """
-    if refuse != 0 and _refused(row, codes_of, refuse):
+    if refuse != 0 and _is_refused(row, codes_of, refuse):
         return np.int64(-1)
-    width = group_width(len(columns))
+    width = compute_group_width(len(columns))
     keys = np.empty(width, nodes.dtype)
     encode_row(row, columns, n_codes, keys)
-    at = _walked(nodes, roots, table, child_shift, width, keys, row)
+    at = _walk_trees(nodes, roots, table, child_shift, width, keys, row)
     outputs, zero = np.uint64(len(sums)), np.uint64(0)
     for k in range(outputs):
         sums[k] = 0

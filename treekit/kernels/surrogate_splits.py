@@ -17,17 +17,17 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.kernels.compile import inlined, kernel
-from treekit.kernels.node_statistics import CODE_OF, NO_LANES, tally
-from treekit.kernels.partition_rows import last_code, longer
+from treekit.kernels.node_statistics import CODE_OF, NO_LANES, tally_codes
+from treekit.kernels.partition_rows import extend_array, find_last_code
 
 __all__ = [
-    "SURROGATE",
-    "Surrogacy",
+    "SURROGATE_DTYPE",
+    "SurrogateSearch",
     "find_surrogates",
-    "send_missing",
+    "route_by_surrogates",
 ]
 
-SURROGATE = np.dtype(
+SURROGATE_DTYPE = np.dtype(
     [
         ("node", np.int64),
         ("feature", np.int64),
@@ -45,11 +45,11 @@ Numeric columns: codes up to `cut` take branch `below`, `after` is the next
 code present.  Nominal columns: a slice of the pool of category branches.
 """
 
-ROUNDING = 1e-10
+AGREEMENT_MARGIN = 1e-10
 """Margin by which a candidate must beat the majority, as a share of the minority."""
 
 
-class Surrogacy(NamedTuple):
+class SurrogateSearch(NamedTuple):
     """Settings of surrogate splits, and working memory for one tree.
 
     Attributes
@@ -86,7 +86,7 @@ class Surrogacy(NamedTuple):
 
 
 @inlined
-def _own_branch(code, n_codes, cut, levels):
+def _find_own_branch(code, n_codes, cut, levels):
     """Return the branch of a code by the node's own test; -1 = unknown."""
     if code >= n_codes:
         return np.int64(-1)
@@ -97,7 +97,20 @@ def _own_branch(code, n_codes, cut, levels):
 
 @kernel
 def find_surrogates(
-    node, table, feature, cut, levels, ids, values, begin, end, scratch, own, found, n_found, pool
+    node,
+    table,
+    feature,
+    cut,
+    levels,
+    ids,
+    values,
+    begin,
+    end,
+    scratch,
+    search,
+    found,
+    n_found,
+    pool,
 ):
     """Append the best surrogates of a node's test to `found`, best first.
 
@@ -110,7 +123,7 @@ def find_surrogates(
     ids, values, begin, end
         The node's rows; the first column of `values` is weight.
     scratch : Scratch
-    own : Surrogacy
+    search : Surrogacy
     found : (capacity,) SURROGATE
     n_found : int
     pool : (capacity,) int32
@@ -129,11 +142,11 @@ def find_surrogates(
     left, right, lightest = 0.0, 0.0, np.inf
     for i in range(np.uint64(begin), np.uint64(end)):
         code = np.int64(codes[feature, np.uint64(ids[i])])
-        branch = _own_branch(code, np.int64(n_codes[feature]), cut, levels)
+        branch = _find_own_branch(code, np.int64(n_codes[feature]), cut, levels)
         if branch < 0:
             continue
         weight = values[i, zero]
-        own.ids[m], own.cells[m], own.values[m, zero] = ids[i], np.uint32(branch), weight
+        search.ids[m], search.cells[m], search.values[m, zero] = ids[i], np.uint32(branch), weight
         m += np.uint64(1)
         lightest = min(lightest, weight)
         left, right = (left + weight, right) if branch == 0 else (left, right + weight)
@@ -142,14 +155,14 @@ def find_surrogates(
     majority = max(left, right)
     work, flat = scratch.work, scratch.flat
     n_rows, all_codes = np.uint64(codes.shape[1]), codes.reshape(codes.size)
-    known_ids, branches, weights = own.ids[:m], own.cells[:m], own.values[:m]
+    known_ids, branches, weights = search.ids[:m], search.cells[:m], search.values[:m]
     for f in range(np.uint64(len(n_codes))):
-        own.agreement[f] = -1.0
+        search.agreement[f] = -1.0
         # A constrained column cannot be a surrogate: the branches of another column's
         # split do not follow its order.
         if f == feature or scratch.offers[np.uint64(3), f] != 0.0:
             continue
-        count = tally(
+        count = tally_codes(
             all_codes, f * n_rows, np.uint64(1), n_codes[f], known_ids, branches, weights,
             np.uint64(2), work, scratch.words, scratch.counts, flat, NO_LANES, scratch.lanes,
             scratch.packed,
@@ -159,45 +172,53 @@ def find_surrogates(
         known = count
         if work[np.uint64(CODE_OF), np.uint64(count - 1)] == n_codes[f]:
             known -= 1
-        known_left, known_right = _sides(flat, np.uint64(known))
+        known_left, known_right = _sum_sides(flat, np.uint64(known))
         if nominal[f] > 0:
-            agreement = _by_levels(flat, np.uint64(known), right > left, least, own.right_and_wrong)
+            agreement = _score_categories(
+                flat, np.uint64(known), right > left, least, search.right_and_wrong
+            )
         else:
-            agreement = _by_cut(
-                flat, np.uint64(known), known_left, known_right, least, work[CODE_OF], own.tests[f]
+            agreement = _score_cuts(
+                flat,
+                np.uint64(known),
+                known_left,
+                known_right,
+                least,
+                work[CODE_OF],
+                search.tests[f],
             )
         base, base_majority = left + right, majority
-        if own.of_known:
+        if search.of_known:
             base, base_majority = known_left + known_right, max(known_left, known_right)
-        if agreement > base_majority + ROUNDING * (base - base_majority):
-            own.agreement[f] = agreement / base if own.of_known else agreement
-    for _ in range(own.most):
+        if agreement > base_majority + AGREEMENT_MARGIN * (base - base_majority):
+            search.agreement[f] = agreement / base if search.of_known else agreement
+    for _ in range(search.most):
         best, most = np.int64(-1), 0.0
         for f in range(np.uint64(len(n_codes))):
-            if own.agreement[f] > most:
-                best, most = np.int64(f), own.agreement[f]
+            if search.agreement[f] > most:
+                best, most = np.int64(f), search.agreement[f]
         if best < 0:
             break
         f = np.uint64(best)
-        own.agreement[f] = -1.0
+        search.agreement[f] = -1.0
         used = np.int64(0)
         if n_found > 0:
             last = found[np.uint64(n_found - 1)]
             used = last.level_start + last.n_levels
         if n_found == len(found):
-            found = longer(found, 2 * n_found)
+            found = extend_array(found, 2 * n_found)
         this = found[np.uint64(n_found)]
         n_found += 1
         this.node, this.feature, this.level_start, this.n_levels = node, best, used, 0
         this.cut, this.after, this.below = 0, 0, 0
         if nominal[f] == 0:
-            this.cut, this.below = own.tests[f, 0], own.tests[f, 1]
-            this.after = _next_code(codes[f], np.int64(n_codes[f]), this.cut, ids, begin, end)
+            this.cut, this.below = search.tests[f, 0], search.tests[f, 1]
+            this.after = _find_next_code(codes[f], np.int64(n_codes[f]), this.cut, ids, begin, end)
             continue
         this.n_levels = np.int64(n_codes[f])
         if used + this.n_levels > len(pool):
-            pool = longer(pool, max(2 * len(pool), used + this.n_levels))
-        count = tally(
+            pool = extend_array(pool, max(2 * len(pool), used + this.n_levels))
+        count = tally_codes(
             all_codes, f * n_rows, np.uint64(1), n_codes[f], known_ids, branches, weights,
             np.uint64(2), work, scratch.words, scratch.counts, flat, NO_LANES, scratch.lanes,
             scratch.packed,
@@ -207,13 +228,13 @@ def find_surrogates(
         for j in range(np.uint64(count)):
             level = np.uint64(work[np.uint64(CODE_OF), j])
             if level < np.uint64(this.n_levels):
-                goes = _side_of_level(flat, j, right > left)
+                goes = _choose_side(flat, j, right > left)
                 pool[np.uint64(used) + level] = np.int32(goes)
     return found, n_found, pool
 
 
 @inlined
-def _side_of_level(flat, j, default_right):
+def _choose_side(flat, j, default_right):
     """Return the branch of most of a category's rows; in a tie, the node's majority branch."""
     two = np.uint64(2)
     a, b = flat[two * j], flat[two * j + np.uint64(1)]
@@ -221,7 +242,7 @@ def _side_of_level(flat, j, default_right):
 
 
 @inlined
-def _next_code(column, n_codes, cut, ids, begin, end):
+def _find_next_code(column, n_codes, cut, ids, begin, end):
     """Return the smallest code above `cut` among the rows of a node; there is one."""
     after = n_codes
     for i in range(np.uint64(begin), np.uint64(end)):
@@ -232,7 +253,7 @@ def _next_code(column, n_codes, cut, ids, begin, end):
 
 
 @inlined
-def _sides(flat, known):
+def _sum_sides(flat, known):
     """Return the weights that the node's own test sends left and right, for `known` codes."""
     two = np.uint64(2)
     left, right = 0.0, 0.0
@@ -243,7 +264,7 @@ def _sides(flat, known):
 
 
 @inlined
-def _by_levels(flat, known, default_right, least, right_and_wrong):
+def _score_categories(flat, known, default_right, least, right_and_wrong):
     """Return the agreement if each category takes its majority branch; -1 = too few rows."""
     two = np.uint64(2)
     agreement = 0.0
@@ -255,14 +276,14 @@ def _by_levels(flat, known, default_right, least, right_and_wrong):
             sent[np.uint64(0)] += max(a, b)
             sent[np.uint64(1)] += min(a, b)
         else:
-            sent[np.uint64(_side_of_level(flat, j, default_right))] += a + b
+            sent[np.uint64(_choose_side(flat, j, default_right))] += a + b
     if min(sent[np.uint64(0)], sent[np.uint64(1)]) < least:
         return -1.0
     return agreement
 
 
 @inlined
-def _by_cut(flat, known, left, right, least, code_of, test):
+def _score_cuts(flat, known, left, right, least, code_of, test):
     """Return the agreement of the best cut, in either direction; -1 = none.
 
     `test` receives the cut.
@@ -284,22 +305,22 @@ def _by_cut(flat, known, left, right, least, code_of, test):
 
 
 @kernel
-def send_missing(
-    table, asked, feature, cut, levels, missing, midpoints, found, first, last, pool,
+def route_by_surrogates(
+    table, row_table, feature, cut, levels, missing, midpoints, found, first, last, pool,
     ids, begin, end, routed,
 ):  # fmt: skip
-    """Write the branch of each of rows[begin:end] of the table `asked` to ``routed[0]``.
+    """Write the branch of each of rows[begin:end] of the table `row_table` to ``routed[0]``.
 
     It is the branch of the node's own test, or else of the first surrogate
     ``found[first:last]`` with a known value, or else `missing`.
 
     Parameters
     ----------
-    table, asked : Table
+    table, row_table : Table
         The table of the tests' codes, and the table of the rows; `cut` is a
-        code of `asked`.
+        code of `row_table`.
     midpoints : bool
-        As in `treekit.kernels.grow_tree.grow`.
+        As in `treekit.kernels.grow_tree.grow_nodes`.
     """
     zero = np.uint64(0)
     cuts = np.zeros(last - first + 1, np.int64)
@@ -308,18 +329,18 @@ def send_missing(
         if this.n_levels == 0:
             f = np.uint64(this.feature)
             after = this.after if midpoints else this.cut + 1
-            cuts[k] = last_code(table, asked, f, this.cut, after, np.nan)
-    n_own = np.int64(asked.n_codes[feature])
+            cuts[k] = find_last_code(table, row_table, f, this.cut, after, np.nan)
+    n_own = np.int64(row_table.n_codes[feature])
     for i in range(np.uint64(begin), np.uint64(end)):
         row = np.uint64(ids[i])
-        branch = _own_branch(np.int64(asked.codes[feature, row]), n_own, cut, levels)
+        branch = _find_own_branch(np.int64(row_table.codes[feature, row]), n_own, cut, levels)
         for k in range(np.uint64(last - first)):
             if branch >= 0:
                 break
             this = found[np.uint64(first) + k]
             f = np.uint64(this.feature)
-            code = np.int64(asked.codes[f, row])
-            if code >= np.int64(asked.n_codes[f]):
+            code = np.int64(row_table.codes[f, row])
+            if code >= np.int64(row_table.n_codes[f]):
                 continue
             if this.n_levels == 0:
                 branch = this.below if code <= cuts[k] else 1 - this.below

@@ -15,24 +15,26 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treekit.kernels.compile import kernel
-from treekit.kernels.reachability import enter, has_known, leave, possible
+from treekit.kernels.reachability import enter_branch, has_known_values, has_values, leave_branch
 
 __all__ = [
-    "END",
-    "Binary",
-    "depth_of",
-    "same_answers",
+    "BACKTRACK_DTYPE",
+    "BinaryNodes",
+    "compare_with_tables",
+    "compute_depth",
 ]
 
 # Values of `treekit.model.tree.Split`, which compiled code cannot read.
 _LEAF = 0
 _LE_NO, _LE_YES, _IN, _MISSING, _EQ_NO, _EQ_YES = range(6)
 
-END = np.dtype([*((name, np.int64) for name in ("node", "side")), ("saved", np.float64)])
+BACKTRACK_DTYPE = np.dtype(
+    [*((name, np.int64) for name in ("node", "side")), ("saved", np.float64)]
+)
 """A test that splits the box: its node, the side being walked, and the replaced bound."""
 
 
-class Binary(NamedTuple):
+class BinaryNodes(NamedTuple):
     """Binary nodes of all trees; a child comes after its parent.
 
     Attributes
@@ -46,9 +48,9 @@ class Binary(NamedTuple):
     yes, no : (nodes,) int64
         Next nodes, or ``-1 - v`` for leaf v.
     root : (trees,) int64
-    set_start : (nodes + 1,) int64
+    set_offsets : (nodes + 1,) int64
     set_codes : (codes,) int64
-    said : (leaves,) int64
+    value_ids : (leaves,) int64
         Id of each leaf's value.
     """
 
@@ -58,13 +60,13 @@ class Binary(NamedTuple):
     yes: Any
     no: Any
     root: Any
-    set_start: Any
+    set_offsets: Any
     set_codes: Any
-    said: Any
+    value_ids: Any
 
 
 @kernel
-def depth_of(yes: Any, no: Any) -> int:
+def compute_depth(yes: Any, no: Any) -> int:
     """Return the depth of the deepest leaf; -1 if a child does not come after its parent."""
     depth = np.zeros(len(yes) + 1, dtype=np.int64)
     deepest = np.int64(0)
@@ -79,30 +81,30 @@ def depth_of(yes: Any, no: Any) -> int:
 
 
 @kernel
-def _says_yes(tables: Any, at: int, level: int) -> bool:
+def _is_yes_for_category(tables: Any, at: int, level: int) -> bool:
     """Check whether a category takes the yes branch."""
     kind = tables.kind[at]
     if kind in (_LE_NO, _LE_YES):
         return level <= tables.value[at]
     if kind in (_EQ_NO, _EQ_YES):
         return level == tables.value[at]
-    first, last = tables.set_start[at], tables.set_start[at + 1]
+    first, last = tables.set_offsets[at], tables.set_offsets[at + 1]
     place = first + np.searchsorted(tables.set_codes[first:last], level)
     return place < last and tables.set_codes[place] == level
 
 
 @kernel
-def _missing_says_yes(tables: Any, at: int) -> bool:
+def _is_yes_for_missing(tables: Any, at: int) -> bool:
     kind = tables.kind[at]
     return kind in (_LE_YES, _MISSING, _EQ_YES)
 
 
 @kernel
-def _known_sides(walk: Any, tables: Any, at: int) -> tuple[bool, bool]:
+def _find_known_sides(walk: Any, tables: Any, at: int) -> tuple[bool, bool]:
     """Check whether known values of the box take the yes branch, and the no branch."""
     column = walk.columns[tables.feature[at]]
     kind, value = tables.kind[at], tables.value[at]
-    if not has_known(column):
+    if not has_known_values(column):
         return False, False
     if kind == _MISSING:
         return False, True
@@ -113,7 +115,7 @@ def _known_sides(walk: Any, tables: Any, at: int) -> tuple[bool, bool]:
         return inside, not inside or column.low < np.nextafter(column.high, -np.inf)
     if kind == _IN:
         members = np.int64(0)
-        for place in range(tables.set_start[at], tables.set_start[at + 1]):
+        for place in range(tables.set_offsets[at], tables.set_offsets[at + 1]):
             code = tables.set_codes[place]
             if 0 <= code < column.n_levels and walk.barred[column.first_level + code] == 0:
                 members += 1
@@ -121,7 +123,7 @@ def _known_sides(walk: Any, tables: Any, at: int) -> tuple[bool, bool]:
     some, others = False, False
     for level in range(column.n_levels):
         if walk.barred[column.first_level + level] == 0:
-            if _says_yes(tables, at, level):
+            if _is_yes_for_category(tables, at, level):
                 some = True
             else:
                 others = True
@@ -129,19 +131,19 @@ def _known_sides(walk: Any, tables: Any, at: int) -> tuple[bool, bool]:
 
 
 @kernel
-def _part(walk: Any, tables: Any, end: Any, step: int) -> None:
+def _restrict_box(walk: Any, tables: Any, end: Any, step: int) -> None:
     """Restrict the box to one side of a test (step 1), or undo that (step -1)."""
     at, yes = end.node, end.side == 0
     column = walk.columns[tables.feature[at]]
     kind, value = tables.kind[at], tables.value[at]
-    if _missing_says_yes(tables, at) != yes:
+    if _is_yes_for_missing(tables, at) != yes:
         column.no_missing += step
     if kind == _MISSING:
         if yes:
             column.no_known += step
     elif column.nominal:
         for level in range(column.n_levels):
-            if _says_yes(tables, at, level) != yes:
+            if _is_yes_for_category(tables, at, level) != yes:
                 place = column.first_level + level
                 column.n_open -= step if walk.barred[place] == (0 if step > 0 else 1) else 0
                 walk.barred[place] += step
@@ -157,12 +159,12 @@ def _part(walk: Any, tables: Any, end: Any, step: int) -> None:
 
 
 @kernel
-def _fill(walk: Any, row: Any) -> None:
+def _fill_row(walk: Any, row: Any) -> None:
     """Write a member of the box to `row`."""
     for f in range(len(row)):
         column = walk.columns[f]
         row[f] = np.nan
-        if not has_known(column):
+        if not has_known_values(column):
             continue
         if column.nominal:
             for level in range(column.n_levels):
@@ -176,36 +178,36 @@ def _fill(walk: Any, row: Any) -> None:
 
 
 @kernel
-def _agree(walk: Any, tables: Any, root: int, said: int, ends: Any, row: Any) -> int:
+def _compare_leaf(walk: Any, tables: Any, root: int, value_id: int, ends: Any, row: Any) -> int:
     """Return the steps of the walk with the box; negative if an end has another value."""
     at, top, steps = root, np.int64(0), np.int64(0)
     while True:
         while at >= 0:
             steps += 1
-            known_yes, known_no = _known_sides(walk, tables, at)
+            known_yes, known_no = _find_known_sides(walk, tables, at)
             missing = walk.columns[tables.feature[at]].no_missing == 0
-            missing_yes = _missing_says_yes(tables, at)
+            missing_yes = _is_yes_for_missing(tables, at)
             if (known_yes or (missing and missing_yes)) and (
                 known_no or (missing and not missing_yes)
             ):
                 ends[top].node, ends[top].side = at, 0
-                _part(walk, tables, ends[top], 1)
+                _restrict_box(walk, tables, ends[top], 1)
                 top += 1
                 at = tables.yes[at]
             elif known_yes or (missing and missing_yes):
                 at = tables.yes[at]
             else:
                 at = tables.no[at]
-        equal = tables.said[-1 - at] == said
+        equal = tables.value_ids[-1 - at] == value_id
         if not equal:
-            _fill(walk, row)
+            _fill_row(walk, row)
         going = False
         while top > 0 and not going:
             end = ends[top - 1]
-            _part(walk, tables, end, -1)
+            _restrict_box(walk, tables, end, -1)
             if end.side == 0 and equal:
                 end.side = 1
-                _part(walk, tables, end, 1)
+                _restrict_box(walk, tables, end, 1)
                 at, going = tables.no[end.node], True
             else:
                 top -= 1
@@ -216,17 +218,17 @@ def _agree(walk: Any, tables: Any, root: int, said: int, ends: Any, row: Any) ->
 
 
 @kernel
-def same_answers(
-    walk: Any, roots: Any, said: Any, tables: Any, ends: Any, most: int, rows: Any
+def compare_with_tables(
+    walk: Any, roots: Any, value_ids: Any, tables: Any, ends: Any, most: int, rows: Any
 ) -> tuple[int, int, int]:
     """Compare tables with trees, on every path.
 
     Parameters
     ----------
-    walk : treekit.kernels.reachability.Walk
+    walk : treekit.kernels.reachability.TreeWalk
         The nodes of all trees concatenated, at no node, with room for the depth.
     roots : (trees,) int64
-    said : (nodes,) int64
+    value_ids : (nodes,) int64
         Id of each leaf's value, in the trees.
     tables : Binary
     ends : (depth,) END
@@ -249,9 +251,13 @@ def same_answers(
                 walk.stack[depth].node, walk.stack[depth].tried = node, -1
                 depth += 1
             else:
-                taken = _agree(walk, tables, tables.root[tree], said[node], ends, rows[differing])
+                taken = _compare_leaf(
+                    walk, tables, tables.root[tree], value_ids[node], ends, rows[differing]
+                )
                 steps += abs(taken)
-                if taken < 0 or (taken == 0 and tables.said[-1 - tables.root[tree]] != said[node]):
+                if taken < 0 or (
+                    taken == 0 and tables.value_ids[-1 - tables.root[tree]] != value_ids[node]
+                ):
                     differing += 1
                 else:
                     paths += 1
@@ -262,12 +268,12 @@ def same_answers(
                 frame = walk.stack[depth - 1]
                 above = walk.nodes[frame.node]
                 if frame.tried >= 0:
-                    leave(walk, frame.node, frame.tried, depth - 1)
+                    leave_branch(walk, frame.node, frame.tried, depth - 1)
                 frame.tried += 1
                 if frame.tried == above.n_children:
                     depth -= 1
                     continue
-                enter(walk, frame.node, frame.tried, depth - 1)
-                if possible(walk.columns[above.feature]):
+                enter_branch(walk, frame.node, frame.tried, depth - 1)
+                if has_values(walk.columns[above.feature]):
                     node = above.first_child + frame.tried
     return len(roots), paths, differing

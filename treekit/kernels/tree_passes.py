@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from treekit.kernels.compile import kernel
-from treekit.kernels.reachability import enter, has_known, leave
+from treekit.kernels.reachability import enter_branch, has_known_values, leave_branch
 
 __all__ = [
-    "CONDITION",
-    "leaf_conditions",
+    "CONDITION_DTYPE",
     "lower_nodes",
+    "merge_leaf_conditions",
 ]
 
 
@@ -28,12 +28,14 @@ _MISSING = 3
 
 
 @kernel
-def _levels_of_children(first_child: Any, level_start: Any, level_branch: Any) -> tuple[Any, Any]:
+def _group_levels_by_child(
+    first_child: Any, level_offsets: Any, level_branch: Any
+) -> tuple[Any, Any]:
     """Return the categories that lead to each node, as CSR over nodes, ascending within a node."""
     n = len(first_child)
     start = np.zeros(n + 1, dtype=np.int64)
     for node in range(n):
-        for at in range(level_start[node], level_start[node + 1]):
+        for at in range(level_offsets[node], level_offsets[node + 1]):
             if level_branch[at] >= 0:
                 start[first_child[node] + level_branch[at] + 1] += 1
     for node in range(n):
@@ -41,10 +43,10 @@ def _levels_of_children(first_child: Any, level_start: Any, level_branch: Any) -
     fill = start[:n].copy()
     codes = np.empty(start[n], dtype=np.int32)
     for node in range(n):
-        for at in range(level_start[node], level_start[node + 1]):
+        for at in range(level_offsets[node], level_offsets[node + 1]):
             if level_branch[at] >= 0:
                 child = first_child[node] + level_branch[at]
-                codes[fill[child]] = at - level_start[node]
+                codes[fill[child]] = at - level_offsets[node]
                 fill[child] += 1
     return start, codes
 
@@ -55,7 +57,7 @@ def lower_nodes(
     first_child: Any,
     n_children: Any,
     missing: Any,
-    level_start: Any,
+    level_offsets: Any,
     level_branch: Any,
     bound: int,
 ) -> tuple[Any, Any, Any, Any, Any, int]:
@@ -63,7 +65,7 @@ def lower_nodes(
 
     Parameters
     ----------
-    split, first_child, n_children, missing, level_start, level_branch : arrays
+    split, first_child, n_children, missing, level_offsets, level_branch : arrays
         As in `treekit.model.tree.Tree`.
     bound : int
         At least the number of binary nodes.
@@ -81,7 +83,7 @@ def lower_nodes(
     depth : int
     """
     n = len(split)
-    child_start, child_codes = _levels_of_children(first_child, level_start, level_branch)
+    child_start, child_codes = _group_levels_by_child(first_child, level_offsets, level_branch)
     kind = np.empty(bound, dtype=np.uint8)
     source = np.empty(bound, dtype=np.int32)
     no = np.full(bound, -1, dtype=np.int32)
@@ -144,7 +146,7 @@ def lower_nodes(
 # A depth-first walk updates the box of the current node, so that the work is linear in
 # the nodes and in the size of the output.
 
-CONDITION = np.dtype(
+CONDITION_DTYPE = np.dtype(
     [
         ("column", np.int32),
         ("low", np.float64),
@@ -158,13 +160,13 @@ CONDITION = np.dtype(
 
 
 @kernel
-def _write_leaf(
-    walk: Any, bar: Any, asked: Any, conditions: Any, levels: Any, at: int, coded: int
+def _write_leaf_conditions(
+    walk: Any, bar: Any, path: Any, conditions: Any, levels: Any, at: int, coded: int
 ) -> tuple[int, int]:
     """Append the conditions of one leaf; return the number of conditions and categories so far."""
-    for f in asked:
+    for f in path:
         column = walk.columns[f]
-        any_known = has_known(column)
+        any_known = has_known_values(column)
         if column.nominal:
             free = column.n_open == column.n_levels
         else:
@@ -191,7 +193,7 @@ def _write_leaf(
 
 
 @kernel
-def leaf_conditions(
+def merge_leaf_conditions(
     walk: Any, bar: Any, leaf: Any, end: Any, conditions: Any, levels: Any
 ) -> tuple[int, int]:
     """Merge the conditions of the decision path of every leaf, leaves in depth-first order.
@@ -200,7 +202,7 @@ def leaf_conditions(
 
     Parameters
     ----------
-    walk : treekit.kernels.reachability.Walk
+    walk : treekit.kernels.reachability.TreeWalk
         At the root before and after; room for the depth plus one.
     bar : (columns,) int64
         1 if the model refuses missing values.
@@ -221,14 +223,16 @@ def leaf_conditions(
     n_path, row = 0, 0
     while True:
         if walk.nodes[node].kind == _LEAF:
-            at, coded = _write_leaf(walk, bar, path[:n_path], conditions, levels, at, coded)
+            at, coded = _write_leaf_conditions(
+                walk, bar, path[:n_path], conditions, levels, at, coded
+            )
             leaf[row] = node
             end[row] = at
             row += 1
             while depth > 0:  # up to the next pending branch
                 depth -= 1
                 frame = walk.stack[depth]
-                leave(walk, frame.node, frame.tried, depth)
+                leave_branch(walk, frame.node, frame.tried, depth)
                 above = walk.nodes[frame.node]
                 n_path -= walk.columns[above.feature].asked == 0
                 frame.tried += 1
@@ -243,6 +247,6 @@ def leaf_conditions(
         if walk.columns[above.feature].asked == 0:
             path[n_path] = above.feature
             n_path += 1
-        enter(walk, frame.node, frame.tried, depth)
+        enter_branch(walk, frame.node, frame.tried, depth)
         node = above.first_child + frame.tried
         depth += 1

@@ -15,44 +15,44 @@ from treekit.kernels.compile import kernel
 from treekit.kernels.reachability import (
     FULL_MASS,
     RULE,
-    answers_below,
-    ask,
-    branch_at,
-    enter,
-    has_known,
-    leave,
-    possible,
-    reaches,
-    total_of,
+    compute_reaching_mass,
+    enter_branch,
+    evaluate_test,
+    find_branch,
+    has_known_values,
+    has_values,
+    leave_branch,
+    sum_leaf_units_below,
+    sum_terms,
 )
 
 __all__ = [
     "ABOVE",
     "ANY",
     "AT_MOST",
-    "EXACT",
+    "GOAL_DTYPE",
     "LEVEL",
-    "MOST_WRONG_BRANCHES",
+    "MAX_WRONG_BRANCHES",
     "REACHED",
+    "REVEALING",
+    "REVEALING_FLOAT32",
+    "REVEALING_FLOAT64",
     "SET",
-    "SHARP",
-    "TELLS",
     "UNKNOWN",
-    "WISH",
-    "Bits",
-    "Probing",
-    "branch_of",
-    "fill",
-    "grant",
-    "hide",
-    "hold",
+    "FloatBits",
+    "ProbeSettings",
+    "draw_number",
+    "draw_row",
+    "find_branch_of_value",
+    "find_revealing_row",
+    "is_fault_visible",
     "make_bits",
-    "number_in",
-    "probe_rows",
-    "rounded",
-    "shows_fault",
-    "telling_row",
-    "to_threshold",
+    "make_unknown",
+    "move_to_threshold",
+    "reach_goals",
+    "round_to_input",
+    "satisfy_condition",
+    "write_probe_rows",
 ]
 
 
@@ -62,12 +62,12 @@ __all__ = [
 # Values of `treekit.model.tree.Split`, which compiled code cannot read.
 _LEAF = 0
 _THRESHOLD = 1
-MOST_WRONG_BRANCHES = 8
+MAX_WRONG_BRANCHES = 8
 """Maximum number of wrong branches of a multiway split that are compared with the right one."""
 
 
 @kernel
-def _candidate(
+def _make_candidate(
     walk: Any, probing: Any, node: int, number: int, n_known: int, rng: Any
 ) -> tuple[bool, float]:
     """Return whether a candidate can reach a split, and its value.
@@ -88,7 +88,7 @@ def _candidate(
     if walk.nodes[node].kind == _THRESHOLD:
         value = probing.around[probing.place[node], number]
         return known and column.low < value <= column.high, value
-    return has_known(column), number_in(probing, f, column.low, column.high, rng)
+    return has_known_values(column), draw_number(probing, f, column.low, column.high, rng)
 
 
 @kernel
@@ -100,27 +100,29 @@ def _probe_split(
     column = walk.columns[split.feature]
     at_threshold = split.kind == _THRESHOLD
     n_known = column.n_levels if column.nominal else 2 if at_threshold else 1
-    n_wrong = max(1, min(split.n_children - 1, MOST_WRONG_BRANCHES))
+    n_wrong = max(1, min(split.n_children - 1, MAX_WRONG_BRANCHES))
     for number in range(n_known + 2):
-        allowed, value = _candidate(walk, probing, node, number, n_known, rng)
+        allowed, value = _make_candidate(walk, probing, node, number, n_known, rng)
         if not allowed:
             continue
         # An unseen category takes the missing branch of every node.
         meaning = np.nan if number >= n_known else value
-        right = branch_of(walk, node, meaning)
+        right = find_branch_of_value(walk, node, meaning)
         for step in range(1, n_wrong + 1):
             wrong = (right + step) % split.n_children
             row = rows[count]
-            tally[telling_row(walk, probing, depth, node, meaning, wrong, row, rng)] += 1
+            tally[find_revealing_row(walk, probing, depth, node, meaning, wrong, row, rng)] += 1
             row[split.feature] = value
             count += 1
         if at_threshold and number < n_known:
-            count = _around(walk, probing, node, right, rows, count)
+            count = _repeat_around_threshold(walk, probing, node, right, rows, count)
     return count
 
 
 @kernel
-def _around(walk: Any, probing: Any, node: int, side: int, rows: Any, count: int) -> int:
+def _repeat_around_threshold(
+    walk: Any, probing: Any, node: int, side: int, rows: Any, count: int
+) -> int:
     """Repeat the last row with the other values around the threshold on its `side`."""
     split = walk.nodes[node]
     column = walk.columns[split.feature]
@@ -139,7 +141,7 @@ def _around(walk: Any, probing: Any, node: int, side: int, rows: Any, count: int
 
 
 @kernel
-def _note(walk: Any, after: Any, at: int, can: Any) -> None:
+def _mark_node(walk: Any, after: Any, at: int, can: Any) -> None:
     """Mark the outcomes of a node that some input reaches."""
     can.node[at] = True
     node = walk.nodes[at]
@@ -157,21 +159,21 @@ def _note(walk: Any, after: Any, at: int, can: Any) -> None:
 
 
 @kernel
-def probe_rows(
+def write_probe_rows(
     walk: Any, probing: Any, after: Any, rows: Any, can: Any, tally: Any, rng: Any
 ) -> int:
     """Write rows that reach the wanted nodes of one tree, and mark all reachable outcomes.
 
     Parameters
     ----------
-    walk : treekit.kernels.reachability.Walk
+    walk : treekit.kernels.reachability.TreeWalk
         At the root before and after; room for three times the depth.
-    probing : treekit.kernels.witness_search.Probing
+    probing : treekit.kernels.witness_search.ProbeSettings
     after : (nodes,) float64
         The next number of the input type above each threshold.
     rows : (capacity, features) float64
         Output; the caller bounds the rows per node.
-    can : treekit.kernels.reachability.Marks
+    can : treekit.kernels.reachability.TreeCoverage
         Output: outcomes that some input reaches; all False before.
     tally : (3,) int64
         Output, added to: wrong turns that a row reveals; that no row can reveal;
@@ -186,14 +188,14 @@ def probe_rows(
     # For numba a literal 0 has its own type: functions called with it compile twice (measured).
     count, depth, node, none = np.int64(0), np.int64(0), np.int64(0), np.int64(-1)
     while node >= 0:
-        _note(walk, after, node, can)
+        _mark_node(walk, after, node, can)
         if walk.nodes[node].kind != _LEAF:
             if probing.wanted[node]:
                 count = _probe_split(walk, probing, depth, node, rows, count, tally, rng)
             walk.stack[depth].node, walk.stack[depth].tried = node, -1
             depth += 1
         elif probing.wanted[node]:
-            fill(walk, probing, rows[count], none, 0.0, rng)
+            draw_row(walk, probing, rows[count], none, 0.0, rng)
             count += 1
         # The next branch that an input can take, here or further up.
         node = none
@@ -201,13 +203,13 @@ def probe_rows(
             frame = walk.stack[depth - 1]
             above = walk.nodes[frame.node]
             if frame.tried >= 0:
-                leave(walk, frame.node, frame.tried, depth - 1)
+                leave_branch(walk, frame.node, frame.tried, depth - 1)
             frame.tried += 1
             if frame.tried == above.n_children:
                 depth -= 1
                 continue
-            enter(walk, frame.node, frame.tried, depth - 1)
-            if possible(walk.columns[above.feature]):
+            enter_branch(walk, frame.node, frame.tried, depth - 1)
+            if has_values(walk.columns[above.feature]):
                 node = above.first_child + frame.tried
     return count
 
@@ -219,11 +221,11 @@ def probe_rows(
 # neighbouring numbers between which it crosses its threshold are found exactly,
 # by bisection over the numbers of the input type.
 
-_NEIGHBOURS = 16
+_N_NEIGHBOURS = 16
 """Number of neighbours of one number that are tried while another is fitted to each."""
 
 
-class Bits(NamedTuple):
+class FloatBits(NamedTuple):
     """Buffers to convert numbers of the input type to their bits; see `make_bits`."""
 
     narrow: Any
@@ -234,16 +236,18 @@ class Bits(NamedTuple):
     float64: Any
 
 
-def make_bits(narrow: bool) -> Bits:
+def make_bits(narrow: bool) -> FloatBits:
     """Return an integer of each size, a float view of each, and the bits of infinity."""
     # One type for both sizes: the loops compile once.
     word32, word64 = np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int64)
     infinity = np.int64(0xFF << 23 if narrow else 0x7FF << 52)
-    return Bits(narrow, infinity, word32, word32.view(np.float32), word64, word64.view(np.float64))
+    return FloatBits(
+        narrow, infinity, word32, word32.view(np.float32), word64, word64.view(np.float64)
+    )
 
 
 @kernel
-def _number(key: int, bits: Any) -> float:
+def _decode_number(key: int, bits: Any) -> float:
     """Return the number of the input type at a position in their order; 0 is at position 0.
 
     `bits` are integers and float views of the same memory: int32 and float32 if
@@ -259,13 +263,13 @@ def _number(key: int, bits: Any) -> float:
 
 
 @kernel
-def rounded(x: float, bits: Any) -> float:
+def round_to_input(x: float, bits: Any) -> float:
     """Return the nearest number of the input type."""
     return np.float64(np.float32(x)) if bits.narrow else x
 
 
 @kernel
-def _bisect(routes: Any, test: int, at: int, row: Any, bits: Any) -> tuple[int, int]:
+def _bisect_term(routes: Any, test: int, at: int, row: Any, bits: Any) -> tuple[int, int]:
     """Return the positions of the neighbours of term `at` between which the test changes.
 
     First the one at or below the threshold; both are equal if the test does not change.
@@ -274,13 +278,13 @@ def _bisect(routes: Any, test: int, at: int, row: Any, bits: Any) -> tuple[int, 
     low, high = -bits.infinity, bits.infinity
     threshold = routes.tests[test].threshold
     for key in (low, high):
-        row[feature] = _number(key, bits)
-        if ((total_of(routes, test, row) <= threshold) == rising) != (key == low):
+        row[feature] = _decode_number(key, bits)
+        if ((sum_terms(routes, test, row) <= threshold) == rising) != (key == low):
             return low, low
     while low + 1 < high:
         middle = (low >> 1) + (high >> 1) + (low & high & 1)  # low + high may overflow
-        row[feature] = _number(middle, bits)
-        if (total_of(routes, test, row) <= threshold) == rising:
+        row[feature] = _decode_number(middle, bits)
+        if (sum_terms(routes, test, row) <= threshold) == rising:
             low = middle
         else:
             high = middle
@@ -288,7 +292,7 @@ def _bisect(routes: Any, test: int, at: int, row: Any, bits: Any) -> tuple[int, 
 
 
 @kernel
-def to_threshold(
+def move_to_threshold(
     routes: Any, test: int, above: bool, sharp: bool, term: int, row: Any, rng: Any, bits: Any
 ) -> bool:
     """Move the sum of a linear test as close to its threshold as possible, on one side.
@@ -297,25 +301,25 @@ def to_threshold(
     one is fitted to each neighbour of the first, so that the sum may equal the
     threshold to the last bit.
     """
-    first = routes.term_start[test]
-    count = routes.term_start[test + 1] - first
+    first = routes.term_offsets[test]
+    count = routes.term_offsets[test + 1] - first
     if term < 0:
         term = int(rng.random() * count)
     feature = routes.terms[first + term].feature
     other = first + (term + 1 + int(rng.random() * (count - 1))) % count
     if sharp and rng.random() < 0.5:
         row[routes.terms[other].feature] = 0.0  # small numbers have the finest steps
-    found = _bisect(routes, test, first + term, row, bits)
+    found = _bisect_term(routes, test, first + term, row, bits)
     if found[0] == found[1]:
         return False
-    row[feature] = _number(found[1 if above else 0], bits)
+    row[feature] = _decode_number(found[1 if above else 0], bits)
     if sharp:
-        _fit(routes, test, above, first + term, found[0], other, row, bits)
+        _fit_second_term(routes, test, above, first + term, found[0], other, row, bits)
     return True
 
 
 @kernel
-def _fit(
+def _fit_second_term(
     routes: Any, test: int, above: bool, at: int, key: int, other: int, row: Any, bits: Any
 ) -> None:
     """Choose the neighbour of term `at`, at position `key`, with which `other` fits best.
@@ -324,14 +328,14 @@ def _fit(
     """
     best_at, best_other = row[routes.terms[at].feature], row[routes.terms[other].feature]
     threshold = routes.tests[test].threshold
-    nearest = abs(total_of(routes, test, row) - threshold)
-    for step in range(_NEIGHBOURS):
-        row[routes.terms[at].feature] = _number(key + step - _NEIGHBOURS // 2, bits)
-        found = _bisect(routes, test, other, row, bits)
+    nearest = abs(sum_terms(routes, test, row) - threshold)
+    for step in range(_N_NEIGHBOURS):
+        row[routes.terms[at].feature] = _decode_number(key + step - _N_NEIGHBOURS // 2, bits)
+        found = _bisect_term(routes, test, other, row, bits)
         if found[0] == found[1]:
             continue
-        row[routes.terms[other].feature] = _number(found[1 if above else 0], bits)
-        gap = abs(total_of(routes, test, row) - threshold)
+        row[routes.terms[other].feature] = _decode_number(found[1 if above else 0], bits)
+        gap = abs(sum_terms(routes, test, row) - threshold)
         if gap < nearest:
             nearest = gap
             best_at, best_other = row[routes.terms[at].feature], row[routes.terms[other].feature]
@@ -339,19 +343,21 @@ def _fit(
 
 
 @kernel
-def shows_fault(routes: Any, test: int, term: int, towards: float, single: bool, row: Any) -> bool:
+def is_fault_visible(
+    routes: Any, test: int, term: int, towards: float, single: bool, row: Any
+) -> bool:
     """Check whether an error of one last bit in a sum sends the row to the other side.
 
     The error is in the weight of a term, a float32 if `single`, else a double;
     or, for ``term < 0``, in the threshold, a double.  `towards` is infinite.
     """
     threshold = routes.tests[test].threshold
-    is_below = total_of(routes, test, row) <= threshold
+    is_below = sum_terms(routes, test, row) <= threshold
     if term < 0:
         threshold = np.nextafter(threshold, towards)
-    first = routes.term_start[test]
+    first = routes.term_offsets[test]
     total = 0.0
-    for at in range(first, routes.term_start[test + 1]):
+    for at in range(first, routes.term_offsets[test + 1]):
         weight = routes.terms[at].weight
         if at == first + term:
             if single:
@@ -363,18 +369,18 @@ def shows_fault(routes: Any, test: int, term: int, towards: float, single: bool,
 
 
 @kernel
-def hold(routes: Any, test: int, row: Any, missing: bool, rng: Any, bits: Any) -> None:
+def satisfy_condition(routes: Any, test: int, row: Any, missing: bool, rng: Any, bits: Any) -> None:
     """Satisfy a condition of a rule, if it fails.
 
     A number is set next to the threshold, so that the other bound of an interval still holds.
     """
-    if ask(routes, test, row) < 0:
+    if evaluate_test(routes, test, row) < 0:
         return
     condition = routes.tests[test]
     feature = condition.level_feature
     if feature >= 0:
-        first = routes.level_start[test]
-        count = routes.level_start[test + 1] - first
+        first = routes.level_offsets[test]
+        count = routes.level_offsets[test + 1] - first
         start = int(rng.random() * count) if count > 0 else 0
         for step in range(count):
             code = (start + step) % count
@@ -382,7 +388,7 @@ def hold(routes: Any, test: int, row: Any, missing: bool, rng: Any, bits: Any) -
                 row[feature] = code
                 return
     else:
-        feature = routes.terms[routes.term_start[test]].feature
+        feature = routes.terms[routes.term_offsets[test]].feature
         if condition.below < 0:
             row[feature] = condition.threshold
             return
@@ -398,12 +404,12 @@ def hold(routes: Any, test: int, row: Any, missing: bool, rng: Any, bits: Any) -
 
 
 @kernel
-def hide(routes: Any, test: int, row: Any, missing: bool, rng: Any) -> None:
+def make_unknown(routes: Any, test: int, row: Any, missing: bool, rng: Any) -> None:
     """Make a test unknown: a missing value, a category without a branch, or inf - inf."""
     feature = routes.tests[test].level_feature
     if feature >= 0:
-        first = routes.level_start[test]
-        count = routes.level_start[test + 1] - first
+        first = routes.level_offsets[test]
+        count = routes.level_offsets[test + 1] - first
         start = int(rng.random() * count) if count > 0 else 0
         if missing and rng.random() < 0.6:
             row[feature] = np.nan
@@ -416,8 +422,8 @@ def hide(routes: Any, test: int, row: Any, missing: bool, rng: Any) -> None:
         if missing:
             row[feature] = np.nan
         return
-    first = routes.term_start[test]
-    count = routes.term_start[test + 1] - first
+    first = routes.term_offsets[test]
+    count = routes.term_offsets[test + 1] - first
     at = first + int(rng.random() * count)
     if missing and (count == 1 or rng.random() < 0.7):
         row[routes.terms[at].feature] = np.nan
@@ -435,14 +441,14 @@ AT_MOST, ABOVE, LEVEL, UNKNOWN, SET, ANY = range(6)
 A sum next to the threshold, on either side; a category; nothing known; a given value; any.
 """
 
-REACHED, TELLS, SHARP, EXACT = 1, 2, 3, 4
+REACHED, REVEALING, REVEALING_FLOAT32, REVEALING_FLOAT64 = 1, 2, 3, 4
 """Outcomes of a search.
 
 REACHED: the goal is reached.  TELLS: also, a wrong turn there would change the prediction.
 SHARP: also, an error of one last bit would, in a float32 weight; EXACT: in a double.
 """
 
-WISH = np.dtype(
+GOAL_DTYPE = np.dtype(
     [
         *((name, np.int64) for name in ("node", "target", "test", "goal", "step", "term")),
         ("value", np.float64),
@@ -461,7 +467,7 @@ instance.
 
 
 @kernel
-def _change(
+def _change_row(
     routes: Any, wish: Any, row: Any, spare: Any, missing: bool, rng: Any, bits: Any
 ) -> bool:
     """Change a row towards a goal; return False if that is impossible."""
@@ -473,14 +479,14 @@ def _change(
             row[feature] = spare[feature]
         return True
     column = routes.nodes[wish.node].asks
-    first = routes.test_start[column]
-    last = routes.test_start[column + 1] if wish.goal == UNKNOWN else wish.test
+    first = routes.test_offsets[column]
+    last = routes.test_offsets[column + 1] if wish.goal == UNKNOWN else wish.test
     if routes.nodes[wish.node].kind == RULE:  # all other conditions must be satisfied
-        for test in range(first, routes.test_start[column + 1]):
-            hold(routes, test, row, missing, rng, bits)
+        for test in range(first, routes.test_offsets[column + 1]):
+            satisfy_condition(routes, test, row, missing, rng, bits)
     else:
         for test in range(first, last):
-            hide(routes, test, row, missing, rng)
+            make_unknown(routes, test, row, missing, rng)
     if wish.goal == UNKNOWN:
         return True
     if wish.goal == LEVEL:
@@ -489,45 +495,45 @@ def _change(
     if routes.tests[wish.test].level_feature >= 0:  # SET: a category outside the vocabulary
         row[routes.tests[wish.test].level_feature] = np.nan
         return True
-    for at in range(routes.term_start[wish.test], routes.term_start[wish.test + 1]):
+    for at in range(routes.term_offsets[wish.test], routes.term_offsets[wish.test + 1]):
         feature = routes.terms[at].feature
         if not np.isfinite(row[feature]):
             row[feature] = spare[feature]
     if wish.goal == SET:
-        row[routes.terms[routes.term_start[wish.test]].feature] = rounded(wish.value, bits)
+        row[routes.terms[routes.term_offsets[wish.test]].feature] = round_to_input(wish.value, bits)
         return True
     above = wish.goal == ABOVE
-    return to_threshold(routes, wish.test, above, wish.sharp, wish.term, row, rng, bits)
+    return move_to_threshold(routes, wish.test, above, wish.sharp, wish.term, row, rng, bits)
 
 
 @kernel
-def _came_true(routes: Any, wish: Any, row: Any) -> bool:
+def _is_goal_reached(routes: Any, wish: Any, row: Any) -> bool:
     """Check whether a row that reaches the node has the goal's outcome there."""
-    branch = branch_at(routes, wish.node, row)
+    branch = find_branch(routes, wish.node, row)
     if wish.test < 0:
         return branch == (0 if wish.goal == UNKNOWN else 1)
     if wish.goal == UNKNOWN:
         return branch < 0
     column = routes.nodes[wish.node].asks
-    for test in range(routes.test_start[column], wish.test):
-        if ask(routes, test, row) >= 0:
+    for test in range(routes.test_offsets[column], wish.test):
+        if evaluate_test(routes, test, row) >= 0:
             return False
     if wish.goal in (AT_MOST, ABOVE):
-        total = total_of(routes, wish.test, row)
+        total = sum_terms(routes, wish.test, row)
         at_most = total <= routes.tests[wish.test].threshold
         return not np.isnan(total) and at_most == (wish.goal == AT_MOST)
     return True
 
 
 @kernel
-def _tells(routes: Any, wish: Any, row: Any, stack: Any, answers: Any) -> bool:
+def _is_wrong_turn_visible(routes: Any, wish: Any, row: Any, stack: Any, answers: Any) -> bool:
     """Check whether a wrong turn of the row at the node would change the tree's prediction."""
     node = wish.node
-    branch = branch_at(routes, node, row)
+    branch = find_branch(routes, node, row)
     right = routes.nodes[node].missing if branch < 0 else branch
     wrong = (right + wish.step) % routes.nodes[node].n_children
-    answers_below(routes, node, row, stack, answers[0])
-    answers_below(routes, routes.nodes[node].first_child + wrong, row, stack, answers[1])
+    sum_leaf_units_below(routes, node, row, stack, answers[0])
+    sum_leaf_units_below(routes, routes.nodes[node].first_child + wrong, row, stack, answers[1])
     for k in range(answers.shape[1]):
         if answers[0, k] != answers[1, k]:
             return True
@@ -535,28 +541,32 @@ def _tells(routes: Any, wish: Any, row: Any, stack: Any, answers: Any) -> bool:
 
 
 @kernel
-def _sharpness(routes: Any, wish: Any, row: Any, mass: int) -> int:
+def _grade_outcome(routes: Any, wish: Any, row: Any, mass: int) -> int:
     """Return the outcome of a revealing row: whether errors of one last bit are revealed, too."""
     if not wish.sharp:
-        return TELLS
+        return REVEALING
     if wish.goal == UNKNOWN:
-        return EXACT if mass == FULL_MASS else TELLS
-    if not shows_fault(routes, wish.test, wish.term, wish.value, True, row):
-        return TELLS
-    return EXACT if shows_fault(routes, wish.test, wish.term, wish.value, False, row) else SHARP
+        return REVEALING_FLOAT64 if mass == FULL_MASS else REVEALING
+    if not is_fault_visible(routes, wish.test, wish.term, wish.value, True, row):
+        return REVEALING
+    return (
+        REVEALING_FLOAT64
+        if is_fault_visible(routes, wish.test, wish.term, wish.value, False, row)
+        else REVEALING_FLOAT32
+    )
 
 
 @kernel
-def grant(
-    routes: Any, wishes: Any, rows: Any, spare: Any, missing: bool, rng: Any,
+def reach_goals(
+    routes: Any, goals: Any, rows: Any, spare: Any, missing: bool, rng: Any,
     bits: Any, outcome: Any,
 ) -> None:  # fmt: skip
     """Change each row to reach its goal, if possible.
 
     Parameters
     ----------
-    routes : treekit.kernels.reachability.Routes
-    wishes : (wishes,) WISH
+    routes : treekit.kernels.reachability.RoutingTables
+    goals : (wishes,) WISH
     rows : (wishes, features) float64
         Rows that reach the goals' nodes, of the input type; changed.
     spare : (wishes, features) float64
@@ -564,28 +574,28 @@ def grant(
     missing : bool
         Whether rows may have missing values.
     rng : numpy.random.Generator
-    bits : treekit.kernels.witness_search.Bits
+    bits : treekit.kernels.witness_search.FloatBits
     outcome : (wishes,) int64
         Output: 0, `REACHED`, `TELLS`, `SHARP` or `EXACT`.
     """
     stack = np.empty((len(routes.nodes) + 1, 2), dtype=np.int64)
     path = np.empty(len(routes.nodes), dtype=np.int64)
     answers = np.empty((2, routes.units.shape[1]), dtype=np.int64)
-    for i in range(len(wishes)):
-        wish, row = wishes[i], rows[i]
+    for i in range(len(goals)):
+        wish, row = goals[i], rows[i]
         outcome[i] = 0
-        if not _change(routes, wish, row, spare[i], missing, rng, bits):
+        if not _change_row(routes, wish, row, spare[i], missing, rng, bits):
             continue
-        mass = reaches(routes, wish.target, wish.node, row, path)
-        if mass == 0 or not _came_true(routes, wish, row):
+        mass = compute_reaching_mass(routes, wish.target, wish.node, row, path)
+        if mass == 0 or not _is_goal_reached(routes, wish, row):
             continue
         outcome[i] = REACHED
-        if _tells(routes, wish, row, stack, answers):
-            outcome[i] = _sharpness(routes, wish, row, mass)
+        if _is_wrong_turn_visible(routes, wish, row, stack, answers):
+            outcome[i] = _grade_outcome(routes, wish, row, mass)
         if wish.goal == SET:
             feature = routes.tests[wish.test].level_feature
             if feature < 0:
-                feature = routes.terms[routes.term_start[wish.test]].feature
+                feature = routes.terms[routes.term_offsets[wish.test]].feature
             row[feature] = wish.value
 
 
@@ -600,7 +610,7 @@ _MISSING = 4
 _SHOWN, _NEVER_SHOWN, _GIVEN_UP = 0, 1, 2
 
 
-class Probing(NamedTuple):
+class ProbeSettings(NamedTuple):
     """Settings of the probes of a tree.
 
     Attributes
@@ -616,7 +626,7 @@ class Probing(NamedTuple):
     pool : (thresholds, 2) float64
         The thresholds of all trees, ascending in each column, and the next
         number of the input type above each.
-    pool_start : (features + 1,) int64
+    pool_offsets : (features + 1,) int64
     unseen : bool
         Whether a category outside the vocabulary is accepted, as missing.
     narrow : bool
@@ -630,19 +640,19 @@ class Probing(NamedTuple):
     units: Any
     around: Any
     pool: Any
-    pool_start: Any
+    pool_offsets: Any
     unseen: Any
     narrow: Any
     budget: Any
 
 
 @kernel
-def number_in(probing: Any, f: int, low: float, high: float, rng: Any) -> float:
+def draw_number(probing: Any, f: int, low: float, high: float, rng: Any) -> float:
     """Draw a number in ``(low, high]``.
 
     If possible, it is a threshold or the next number above one.
     """
-    start, end = probing.pool_start[f], probing.pool_start[f + 1]
+    start, end = probing.pool_offsets[f], probing.pool_offsets[f + 1]
     thresholds = probing.pool[start:end, 0]
     first = np.searchsorted(thresholds, low, side="right")
     last = np.searchsorted(thresholds, high, side="right")
@@ -657,13 +667,13 @@ def number_in(probing: Any, f: int, low: float, high: float, rng: Any) -> float:
 
 
 @kernel
-def fill(walk: Any, probing: Any, row: Any, fixed: int, value: float, rng: Any) -> None:
+def draw_row(walk: Any, probing: Any, row: Any, fixed: int, value: float, rng: Any) -> None:
     """Draw a row from the box, with column `fixed` set to `value`."""
     for f in range(len(row)):
         column = walk.columns[f]
         if f == fixed:
             row[f] = value
-        elif column.no_missing == 0 and (not has_known(column) or rng.random() < 0.1):
+        elif column.no_missing == 0 and (not has_known_values(column) or rng.random() < 0.1):
             row[f] = np.nan
         elif column.nominal:
             level = int(rng.random() * column.n_levels)
@@ -671,11 +681,11 @@ def fill(walk: Any, probing: Any, row: Any, fixed: int, value: float, rng: Any) 
                 level = (level + 1) % column.n_levels
             row[f] = level
         else:
-            row[f] = number_in(probing, f, column.low, column.high, rng)
+            row[f] = draw_number(probing, f, column.low, column.high, rng)
 
 
 @kernel
-def branch_of(walk: Any, at: int, value: float) -> int:
+def find_branch_of_value(walk: Any, at: int, value: float) -> int:
     """Return the branch that `value`, a number of the input type or a code, takes."""
     node = walk.nodes[at]
     if node.kind == _MISSING:
@@ -692,7 +702,7 @@ def branch_of(walk: Any, at: int, value: float) -> int:
 
 
 @kernel
-def telling_row(
+def find_revealing_row(
     walk: Any, probing: Any, depth: int, node: int, value: float, wrong: int, row: Any, rng: Any
 ) -> int:
     """Fill `row` so that it reaches `node` with `value`, and branch `wrong` would be noticed.
@@ -703,12 +713,12 @@ def telling_row(
     """
     f = walk.nodes[node].feature
     first_child = walk.nodes[node].first_child
-    at, right = first_child + branch_of(walk, node, value), np.int64(-1)
+    at, right = first_child + find_branch_of_value(walk, node, value), np.int64(-1)
     top, pairs = depth, 0
     result = _NEVER_SHOWN
     while True:
         while walk.nodes[at].kind != _LEAF and walk.nodes[at].feature == f:
-            at = walk.nodes[at].first_child + branch_of(walk, at, value)
+            at = walk.nodes[at].first_child + find_branch_of_value(walk, at, value)
         if walk.nodes[at].kind != _LEAF:
             frame = walk.stack[top]
             frame.node, frame.tried = at, 0
@@ -728,10 +738,10 @@ def telling_row(
                 result = _GIVEN_UP
             if result != _NEVER_SHOWN:
                 break
-        top, at, right = _next_branch(walk, depth, top, right)
+        top, at, right = _enter_next_branch(walk, depth, top, right)
         if top == depth:
             break
-    fill(walk, probing, row, f, value, rng)
+    draw_row(walk, probing, row, f, value, rng)
     while top > depth:
         top -= 1
         _leave_frame(walk, top)
@@ -743,11 +753,11 @@ def _leave_frame(walk: Any, depth: int) -> None:
     """Undo the branch that the frame tried last."""
     frame = walk.stack[depth]
     n = walk.nodes[frame.node].n_children
-    leave(walk, frame.node, (frame.first + frame.tried - 1) % n, depth)
+    leave_branch(walk, frame.node, (frame.first + frame.tried - 1) % n, depth)
 
 
 @kernel
-def _next_branch(walk: Any, depth: int, top: int, right: int) -> tuple[int, int, int]:
+def _enter_next_branch(walk: Any, depth: int, top: int, right: int) -> tuple[int, int, int]:
     """Enter the next possible branch of the top frame; ``top == depth`` if none is left."""
     while top > depth:
         frame = walk.stack[top - 1]
@@ -759,8 +769,8 @@ def _next_branch(walk: Any, depth: int, top: int, right: int) -> tuple[int, int,
         while frame.tried < node.n_children:
             branch = (frame.first + frame.tried) % node.n_children
             frame.tried += 1
-            enter(walk, frame.node, branch, top - 1)
-            if possible(walk.columns[node.feature]):
+            enter_branch(walk, frame.node, branch, top - 1)
+            if has_values(walk.columns[node.feature]):
                 return top, node.first_child + branch, right
             _leave_frame(walk, top - 1)
         top -= 1

@@ -147,22 +147,24 @@ def build_tree(root: Node, schema: Schema, margins: bool = False) -> Tree:
     weighted mean for regression); a leaf's weight defaults to the sum of its
     class weights, or 1.
     """
-    nodes, first_child = _in_breadth(root)
+    nodes, first_child = _order_breadth_first(root)
     n = len(nodes)
-    value, weight = _values(nodes, first_child, schema, margins)
-    terms = [sorted((_column(f, schema), w) for f, w in node.terms) for node in nodes]
+    value, weight = _compute_values(nodes, first_child, schema, margins)
+    terms = [sorted((_find_column(f, schema), w) for f, w in node.terms) for node in nodes]
     features = np.array(
-        [own[0][0] if own else _column(node.feature, schema)
+        [own[0][0] if own else _find_column(node.feature, schema)
          for node, own in zip(nodes, terms, strict=True)],
         dtype=np.int32,
     )  # fmt: skip
     surrogates = [surrogate for node in nodes for surrogate in node.surrogates]
-    surrogate_columns = [_column(surrogate.feature, schema) for surrogate in surrogates]
+    surrogate_columns = [_find_column(surrogate.feature, schema) for surrogate in surrogates]
     surrogate_branches = [
-        _replies(s.levels, f, -1, schema)
+        _list_level_branches(s.levels, f, -1, schema)
         for s, f in zip(surrogates, surrogate_columns, strict=True)
     ]
-    node_branches = [_routes(node, int(f), schema) for node, f in zip(nodes, features, strict=True)]
+    node_branches = [
+        _list_node_branches(node, int(f), schema) for node, f in zip(nodes, features, strict=True)
+    ]
     tree = Tree(
         kind=np.array([node.kind for node in nodes], dtype=np.uint8),
         feature=features,
@@ -170,15 +172,15 @@ def build_tree(root: Node, schema: Schema, margins: bool = False) -> Tree:
         first_child=np.array(first_child, dtype=np.int32),
         n_children=np.array([len(node.children) for node in nodes], dtype=np.int32),
         missing=np.array([node.missing for node in nodes], dtype=np.int32),
-        level_start=_starts(node_branches),
+        level_offsets=_compute_offsets(node_branches),
         level_branch=np.array([b for route in node_branches for b in route], dtype=np.int32),
         value=value,
         weight=weight,
         gain=np.zeros(n),
-        term_start=_starts(terms),
+        term_offsets=_compute_offsets(terms),
         term_feature=np.array([f for own in terms for f, _ in own], dtype=np.int32),
         term_weight=np.array([w for own in terms for _, w in own]),
-        surrogate_start=_starts([node.surrogates for node in nodes]),
+        surrogate_offsets=_compute_offsets([node.surrogates for node in nodes]),
         surrogate_feature=np.array(surrogate_columns, dtype=np.int32),
         surrogate_threshold=np.array([surrogate.at for surrogate in surrogates]),
         surrogate_below=np.array([surrogate.below for surrogate in surrogates], dtype=np.int32),
@@ -186,7 +188,7 @@ def build_tree(root: Node, schema: Schema, margins: bool = False) -> Tree:
             [1 - s.below if s.above is None else s.above for s in surrogates], dtype=np.int32
         ),
         surrogate_lost=np.array([surrogate.lost for surrogate in surrogates], dtype=np.int32),
-        surrogate_level_start=_starts(surrogate_branches),
+        surrogate_level_offsets=_compute_offsets(surrogate_branches),
         surrogate_level_branch=np.array(
             [b for reply in surrogate_branches for b in reply], dtype=np.int32
         ),
@@ -195,7 +197,7 @@ def build_tree(root: Node, schema: Schema, margins: bool = False) -> Tree:
     return tree
 
 
-def _in_breadth(root: Node) -> tuple[list[Node], list[int]]:
+def _order_breadth_first(root: Node) -> tuple[list[Node], list[int]]:
     """Return the nodes in breadth-first order and the first child of each, -1 in leaves."""
     nodes, first_child, at = [root], [], 0
     while at < len(nodes):
@@ -206,7 +208,7 @@ def _in_breadth(root: Node) -> tuple[list[Node], list[int]]:
     return nodes, first_child
 
 
-def _values(
+def _compute_values(
     nodes: list[Node], first_child: list[int], schema: Schema, margins: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute the value and weight of each node, inner ones from their children."""
@@ -233,11 +235,11 @@ def _values(
     return value, weight
 
 
-def _starts(owned: Sequence[Sequence[object]]) -> np.ndarray:
+def _compute_offsets(owned: Sequence[Sequence[object]]) -> np.ndarray:
     return np.cumsum([0] + [len(own) for own in owned]).astype(np.int64)
 
 
-def _column(feature: int | str, schema: Schema) -> int:
+def _find_column(feature: int | str, schema: Schema) -> int:
     if isinstance(feature, int):
         return feature
     if feature not in schema.names:
@@ -245,14 +247,16 @@ def _column(feature: int | str, schema: Schema) -> int:
     return schema.names.index(feature)
 
 
-def _routes(node: Node, feature: int, schema: Schema) -> list[int]:
+def _list_node_branches(node: Node, feature: int, schema: Schema) -> list[int]:
     if node.kind not in (Split.SUBSET, Split.MULTIWAY):
         return []
     unnamed = 1 if node.kind == Split.SUBSET else -1
-    return _replies(dict(node.levels), feature, unnamed, schema)
+    return _list_level_branches(dict(node.levels), feature, unnamed, schema)
 
 
-def _replies(named: Mapping[str, int], feature: int, unnamed: int, schema: Schema) -> list[int]:
+def _list_level_branches(
+    named: Mapping[str, int], feature: int, unnamed: int, schema: Schema
+) -> list[int]:
     """Return the branch of each category of a column."""
     vocabulary = schema.columns[feature].levels
     if unknown := set(named) - set(vocabulary):

@@ -10,64 +10,73 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import ModelError
-from treekit.model.tree import DTYPES, PER_NODE, Split, Tree, gathered, no_entries, stretches
+from treekit.model.tree import (
+    FIELD_DTYPES,
+    PER_NODE_FIELDS,
+    Split,
+    Tree,
+    concatenate_slices,
+    empty_offsets,
+    iter_chunks,
+)
 
 __all__ = [
-    "GROUP",
-    "asks_levels",
-    "fill_levels",
-    "groups",
-    "join",
-    "level_room",
-    "roots_of",
-    "separate",
+    "BATCH_NODES",
+    "allocate_level_table",
+    "batch_trees",
+    "compute_root_offsets",
+    "concatenate_trees",
+    "fill_level_table",
+    "find_level_splits",
+    "split_trees",
 ]
 
 
 # ---------------------------------------------------------------- concatenated trees
 
-GROUP = 2**15
+BATCH_NODES = 2**15
 """Nodes that are processed in one batch: one call per tree is slow for small trees, and a copy
 of a complete forest takes too much memory."""
 
-_LEVELS = 16
+_BRANCHES_PER_NODE = 16
 """Entries of `Tree.level_branch` that take as much memory as a node."""
 
-_MOST_NODES = np.iinfo(np.int32).max
+_MAX_NODES = np.iinfo(np.int32).max
 
 # CSR offsets and the arrays that they index, by node and by surrogate.
-_OF_NODES = {
-    "level_start": ("level_branch",),
-    "term_start": ("term_feature", "term_weight"),
-    "surrogate_start": (
+_NODE_ENTRIES = {
+    "level_offsets": ("level_branch",),
+    "term_offsets": ("term_feature", "term_weight"),
+    "surrogate_offsets": (
         *("surrogate_feature", "surrogate_threshold"),
         *("surrogate_below", "surrogate_above", "surrogate_lost"),
     ),
 }
-_OF_SURROGATES = {"surrogate_level_start": ("surrogate_level_branch",)}
+_SURROGATE_ENTRIES = {"surrogate_level_offsets": ("surrogate_level_branch",)}
 
 
-def groups(trees: Sequence[Tree], most: int) -> Iterator[Sequence[Tree]]:
-    """Yield the trees in order, in batches of up to `most` nodes, or of one larger tree.
+def batch_trees(trees: Sequence[Tree], max_nodes: int) -> Iterator[Sequence[Tree]]:
+    """Yield the trees in order, in batches of up to `max_nodes` nodes, or of one larger tree.
 
     Entries of `Tree.level_branch` count as nodes in proportion to their memory.
     """
     sizes = [
-        tree.n_nodes + (len(tree.level_branch) + len(tree.surrogate_level_branch)) // _LEVELS
+        tree.n_nodes
+        + (len(tree.level_branch) + len(tree.surrogate_level_branch)) // _BRANCHES_PER_NODE
         for tree in trees
     ]
     first = 0
     while first < len(trees):
         last, nodes = first + 1, sizes[first]
-        while last < len(trees) and nodes + sizes[last] <= most:
+        while last < len(trees) and nodes + sizes[last] <= max_nodes:
             nodes += sizes[last]
             last += 1
         yield trees[first:last]
         first = last
 
 
-def join(trees: Sequence[Tree]) -> tuple[Tree, npt.NDArray[np.int64]]:
-    """Concatenate the arrays of all trees; the inverse of `separate`.
+def concatenate_trees(trees: Sequence[Tree]) -> tuple[Tree, npt.NDArray[np.int64]]:
+    """Concatenate the arrays of all trees; the inverse of `split_trees`.
 
     The arrays of a single tree are not copied.
 
@@ -78,56 +87,58 @@ def join(trees: Sequence[Tree]) -> tuple[Tree, npt.NDArray[np.int64]]:
     roots : (trees + 1,) int64
         Tree t consists of the nodes ``roots[t]`` to ``roots[t + 1]``.
     """
-    roots = roots_of(trees)
-    starts = _OF_NODES | _OF_SURROGATES
+    roots = compute_root_offsets(trees)
+    starts = _NODE_ENTRIES | _SURROGATE_ENTRIES
     joined = {
-        name: _one([getattr(tree, name) for tree in trees]) for name in DTYPES if name not in starts
+        name: _concatenate_arrays([getattr(tree, name) for tree in trees])
+        for name in FIELD_DTYPES
+        if name not in starts
     }
     shift = np.repeat(roots[:-1], np.diff(roots))
     # Clip, so that an invalid child cannot overflow int32 and wrap into a valid range.
-    child = np.minimum(joined["first_child"] + shift, _MOST_NODES)
+    child = np.minimum(joined["first_child"] + shift, _MAX_NODES)
     joined["first_child"] = np.where(joined["kind"] == Split.LEAF, -1, child)
     for name in starts:
         own = [getattr(tree, name) for tree in trees]
         ends = np.cumsum([0] + [int(start[-1]) for start in own])
         if ends[-1] == 0 and not any(start.any() for start in own):
-            joined[name] = no_entries(sum(len(start) - 1 for start in own))
+            joined[name] = empty_offsets(sum(len(start) - 1 for start in own))
             continue
         parts = [start[:-1] + at for start, at in zip(own, ends[:-1], strict=True)]
         joined[name] = np.concatenate([*parts, ends[-1:]])
     return Tree(**joined), roots
 
 
-def roots_of(trees: Sequence[Tree]) -> npt.NDArray[np.int64]:
+def compute_root_offsets(trees: Sequence[Tree]) -> npt.NDArray[np.int64]:
     """Return (trees + 1,) int64 offsets: tree t has the nodes ``roots[t]`` to ``roots[t + 1]``."""
     roots = np.cumsum([0] + [tree.n_nodes for tree in trees]).astype(np.int64)
-    if roots[-1] > _MOST_NODES:
+    if roots[-1] > _MAX_NODES:
         raise ModelError(f"the trees have {roots[-1]} nodes in total; the maximum is 2147483647")
     return roots
 
 
-def _one(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+def _concatenate_arrays(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
-def separate(nodes: Tree, roots: npt.NDArray[np.int64]) -> tuple[Tree, ...]:
-    """Split the arrays of `join` into trees; their arrays are views."""
+def split_trees(nodes: Tree, roots: npt.NDArray[np.int64]) -> tuple[Tree, ...]:
+    """Split the arrays of `concatenate_trees` into trees; their arrays are views."""
     shift = np.repeat(roots[:-1], np.diff(roots))
     child = np.where(nodes.kind == Split.LEAF, -1, nodes.first_child - shift).astype(np.int32)
     trees = []
     for first, last in itertools.pairwise(roots.tolist()):
-        own = {name: getattr(nodes, name)[first:last] for name in PER_NODE}
+        own = {name: getattr(nodes, name)[first:last] for name in PER_NODE_FIELDS}
         own["first_child"] = child[first:last]
-        for start, names in _OF_NODES.items():
-            own |= _owned(nodes, start, names, first, last)
-        bounds = nodes.surrogate_start[[first, last]].tolist()
-        for start, names in _OF_SURROGATES.items():
-            own |= _owned(nodes, start, names, *bounds)
+        for start, names in _NODE_ENTRIES.items():
+            own |= _slice_entries(nodes, start, names, first, last)
+        bounds = nodes.surrogate_offsets[[first, last]].tolist()
+        for start, names in _SURROGATE_ENTRIES.items():
+            own |= _slice_entries(nodes, start, names, *bounds)
         trees.append(Tree(**own))
     return tuple(trees)
 
 
-def _owned(
+def _slice_entries(
     nodes: Tree, start: str, names: tuple[str, ...], first: int, last: int
 ) -> dict[str, npt.NDArray[np.generic]]:
     """Return the offsets of nodes or surrogates `first` to `last`, and views of their entries."""
@@ -142,17 +153,17 @@ def _owned(
 # A split's entries are the branch of a missing value, then that of each category.  The
 # entries are as narrow as all branches allow, to save memory.
 
-_NARROW = np.iinfo(np.uint8).max
+_MAX_BYTE_BRANCHES = np.iinfo(np.uint8).max
 """Most branches of a split for one-byte entries: the largest value means no branch."""
 
 
-def asks_levels(nodes: Tree, plain: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def find_level_splits(nodes: Tree, plain: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Return an (n,) bool mask of the splits on categories among the nodes of mask `plain`."""
     mask: npt.NDArray[np.bool_] = (nodes.kind == Split.SUBSET) | (nodes.kind == Split.MULTIWAY)
     return mask & plain
 
 
-def level_room(trees: Sequence[Tree], plain: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+def allocate_level_table(trees: Sequence[Tree], plain: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
     """Allocate the branch table for the nodes of mask `plain` (nodes,) of all trees.
 
     Returns
@@ -162,27 +173,27 @@ def level_room(trees: Sequence[Tree], plain: npt.NDArray[np.bool_]) -> npt.NDArr
     """
     entries = most = at = 0
     for tree in trees:
-        level_splits = asks_levels(tree, plain[at : at + tree.n_nodes])
+        level_splits = find_level_splits(tree, plain[at : at + tree.n_nodes])
         at += tree.n_nodes
         if level_splits.any():
             entries += int(
-                np.diff(tree.level_start)[level_splits].sum() + np.count_nonzero(level_splits)
+                np.diff(tree.level_offsets)[level_splits].sum() + np.count_nonzero(level_splits)
             )
             most = max(most, int(tree.n_children[level_splits].max()))
-    return np.empty(entries, np.uint8 if most <= _NARROW else np.uint32)
+    return np.empty(entries, np.uint8 if most <= _MAX_BYTE_BRANCHES else np.uint32)
 
 
-def fill_levels(
+def fill_level_table(
     table: npt.NDArray[Any],
     at: int,
     nodes: Tree,
-    asks: npt.NDArray[np.bool_],
+    level_splits: npt.NDArray[np.bool_],
     *,
-    divides: bool = False,
+    fractional: bool = False,
 ) -> npt.NDArray[np.int64]:
-    """Write the entries of the nodes of mask `asks` to a table, from position `at` on.
+    """Write the entries of the nodes of mask `level_splits` to a table, from position `at` on.
 
-    A category that was absent at a node takes the branch of missing values; if `divides`
+    A category that was absent at a node takes the branch of missing values; if `fractional`
     (fractional instances), both entries are the largest value of the table's type.
 
     Returns
@@ -190,18 +201,18 @@ def fill_levels(
     (masked nodes + 1,) int64
         Offsets of the entries of each node in `table`.
     """
-    own = np.flatnonzero(asks)
-    first = nodes.level_start[own]
-    sizes = nodes.level_start[own + 1] - first
+    own = np.flatnonzero(level_splits)
+    first = nodes.level_offsets[own]
+    sizes = nodes.level_offsets[own + 1] - first
     start = at + np.cumsum(np.append(0, sizes + 1))
     missing = nodes.missing[own].astype(table.dtype)
-    if divides:
+    if fractional:
         missing[:] = np.iinfo(table.dtype).max
-    for part in stretches(sizes):
+    for part in iter_chunks(sizes):
         entries = table[start[part.start] : start[part.stop]]
         is_missing = np.zeros(len(entries), dtype=np.bool_)
         is_missing[start[part] - start[part.start]] = True
-        branch = gathered(nodes.level_branch, first[part], sizes[part])
+        branch = concatenate_slices(nodes.level_branch, first[part], sizes[part])
         instead = np.repeat(missing[part], sizes[part])
         entries[is_missing] = missing[part]
         entries[~is_missing] = np.where(branch < 0, instead, branch)

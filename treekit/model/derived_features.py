@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.concatenated import join
-from treekit.model.tree import Split, Tree, gathered, ranges, stretches
+from treekit.model.concatenated import concatenate_trees
+from treekit.model.tree import Split, Tree, concatenate_slices, iter_chunks, take_slices
 
 if TYPE_CHECKING:
     from treekit.model.model import Model
 
 __all__ = [
     "DerivedColumns",
-    "asked",
-    "derive",
+    "make_derived_columns",
+    "make_node_tests",
 ]
 
 
@@ -75,38 +75,40 @@ class DerivedColumns(NamedTuple):
         return len(self.test_start) - 1
 
 
-def derive(model: Model) -> DerivedColumns:
+def make_derived_columns(model: Model) -> DerivedColumns:
     """Return the derived columns of a model's trees in node order, none for plain trees."""
-    if not any(map(_derives, model.trees)):
+    if not any(map(_has_derived_nodes, model.trees)):
         # Do not concatenate all trees: that would double the memory of a large forest.
-        nodes, _ = join(model.trees[:1])
+        nodes, _ = concatenate_trees(model.trees[:1])
         column = np.full(sum(tree.n_nodes for tree in model.trees), -1)
-        return _columns(nodes, np.empty(0, np.int64), model.schema.nominal)._replace(column=column)
-    nodes, _ = join(model.trees)
-    has_tests = (nodes.kind == Split.OBLIQUE) | (np.diff(nodes.surrogate_start) > 0)
-    return _columns(nodes, np.flatnonzero(has_tests), model.schema.nominal)
+        return _make_columns(nodes, np.empty(0, np.int64), model.schema.nominal)._replace(
+            column=column
+        )
+    nodes, _ = concatenate_trees(model.trees)
+    has_tests = (nodes.kind == Split.OBLIQUE) | (np.diff(nodes.surrogate_offsets) > 0)
+    return _make_columns(nodes, np.flatnonzero(has_tests), model.schema.nominal)
 
 
-def _derives(tree: Tree) -> bool:
+def _has_derived_nodes(tree: Tree) -> bool:
     """Return whether a tree has a node that needs a derived column."""
     return len(tree.surrogate_feature) > 0 or bool((tree.kind == Split.OBLIQUE).any())
 
 
-def asked(model: Model) -> DerivedColumns:
+def make_node_tests(model: Model) -> DerivedColumns:
     """Return the tests of all inner nodes as derived columns, except MISSING nodes.
 
     Branches of categories are those of the node: a MULTIWAY node may have more than two.
     """
-    nodes, _ = join(model.trees)
+    nodes, _ = concatenate_trees(model.trees)
     has_tests = (nodes.kind != Split.LEAF) & (nodes.kind != Split.MISSING)
-    return _columns(nodes, np.flatnonzero(has_tests), model.schema.nominal)
+    return _make_columns(nodes, np.flatnonzero(has_tests), model.schema.nominal)
 
 
-def _columns(
+def _make_columns(
     nodes: Tree, owners: npt.NDArray[np.int64], nominal_columns: npt.NDArray[np.bool_]
 ) -> DerivedColumns:
     """Make a derived column for each of the nodes `owners`."""
-    surrogates = np.diff(nodes.surrogate_start)
+    surrogates = np.diff(nodes.surrogate_offsets)
     column = np.full(nodes.n_nodes, -1)
     column[owners] = np.arange(len(owners))
     has_own_test = nodes.kind[owners] != Split.RULE  # a rule has only its conditions, no own test
@@ -114,32 +116,35 @@ def _columns(
     test_start = np.cumsum(np.append(0, sizes))
     own = np.zeros(test_start[-1], dtype=np.bool_)  # a node's own test comes first
     own[test_start[:-1][has_own_test]] = True
-    behind, _ = ranges(nodes.surrogate_start, owners)
+    behind, _ = take_slices(nodes.surrogate_offsets, owners)
     owners = owners[has_own_test]
 
-    def tests(of_nodes: npt.NDArray[np.generic], of_surrogates: npt.NDArray[np.generic]) -> Any:
+    def merge_tests(
+        of_nodes: npt.NDArray[np.generic], of_surrogates: npt.NDArray[np.generic]
+    ) -> Any:
         merged = np.empty(len(own), dtype=np.result_type(of_nodes, of_surrogates))
         merged[own], merged[~own] = of_nodes, of_surrogates
         return merged
 
-    feature = tests(nodes.feature[owners], nodes.surrogate_feature[behind]).astype(np.int64)
+    feature = merge_tests(nodes.feature[owners], nodes.surrogate_feature[behind]).astype(np.int64)
     nominal = nominal_columns[feature]
-    terms, term_counts = _terms(nodes, owners, own, nominal)
+    terms, term_counts = _find_terms(nodes, owners, own, nominal)
     term_feature = np.repeat(feature, term_counts)
     term_weight = np.ones(len(term_feature))
     oblique = np.repeat(
-        tests(np.diff(nodes.term_start)[owners] > 0, np.zeros(len(behind), bool)), term_counts
+        merge_tests(np.diff(nodes.term_offsets)[owners] > 0, np.zeros(len(behind), bool)),
+        term_counts,
     )
     term_feature[oblique] = nodes.term_feature[terms]
     term_weight[oblique] = nodes.term_weight[terms]
-    level_start, level_branch = _levels(nodes, owners, behind, own)
+    level_start, level_branch = _collect_level_branches(nodes, owners, behind, own)
     return DerivedColumns(
         column=column,
         test_start=test_start,
-        threshold=tests(nodes.threshold[owners], nodes.surrogate_threshold[behind]),
-        below=tests(np.zeros(len(owners), np.int64), nodes.surrogate_below[behind]),
-        above=tests(np.ones(len(owners), np.int64), nodes.surrogate_above[behind]),
-        lost=tests(np.full(len(owners), -1), nodes.surrogate_lost[behind]),
+        threshold=merge_tests(nodes.threshold[owners], nodes.surrogate_threshold[behind]),
+        below=merge_tests(np.zeros(len(owners), np.int64), nodes.surrogate_below[behind]),
+        above=merge_tests(np.ones(len(owners), np.int64), nodes.surrogate_above[behind]),
+        lost=merge_tests(np.full(len(owners), -1), nodes.surrogate_lost[behind]),
         term_start=np.cumsum(np.append(0, term_counts)),
         term_feature=term_feature,
         term_weight=term_weight,
@@ -149,39 +154,41 @@ def _columns(
     )
 
 
-def _levels(
+def _collect_level_branches(
     nodes: Tree,
     owners: npt.NDArray[np.int64],
-    behind: npt.NDArray[np.int64],
+    surrogates: npt.NDArray[np.int64],
     own: npt.NDArray[np.bool_],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Collect the category branches of each test: of `owners` where `own`, else of `behind`."""
+    """Collect the category branches of each test: of `owners` where `own`, else of `surrogates`."""
     sizes, first = (np.empty(len(own), np.int64) for _ in range(2))
     for tests, start, at in (
-        (own, nodes.level_start, owners),
-        (~own, nodes.surrogate_level_start, behind),
+        (own, nodes.level_offsets, owners),
+        (~own, nodes.surrogate_level_offsets, surrogates),
     ):
         first[tests], sizes[tests] = start[at], start[at + 1] - start[at]
     level_start = np.cumsum(np.append(0, sizes))
     level_branch = np.empty(level_start[-1], np.int32)
-    for part in stretches(sizes):
+    for part in iter_chunks(sizes):
         mine, counts, starts = own[part], sizes[part], first[part]
         of_own = np.repeat(mine, counts)
         branch = level_branch[level_start[part.start] : level_start[part.stop]]
-        branch[of_own] = gathered(nodes.level_branch, starts[mine], counts[mine])
-        branch[~of_own] = gathered(nodes.surrogate_level_branch, starts[~mine], counts[~mine])
+        branch[of_own] = concatenate_slices(nodes.level_branch, starts[mine], counts[mine])
+        branch[~of_own] = concatenate_slices(
+            nodes.surrogate_level_branch, starts[~mine], counts[~mine]
+        )
     return level_start, level_branch
 
 
-def _terms(
+def _find_terms(
     nodes: Tree,
     owners: npt.NDArray[np.int64],
     own: npt.NDArray[np.bool_],
     nominal: npt.NDArray[np.bool_],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the positions of the oblique terms, and the number of terms of each test."""
-    terms, _ = ranges(nodes.term_start, owners)
+    terms, _ = take_slices(nodes.term_offsets, owners)
     counts = np.where(nominal, 0, 1)
-    oblique = np.diff(nodes.term_start)[owners]
+    oblique = np.diff(nodes.term_offsets)[owners]
     counts[np.flatnonzero(own)[oblique > 0]] = oblique[oblique > 0]
     return terms, counts

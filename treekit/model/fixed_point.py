@@ -6,7 +6,7 @@ votes stay within it and are exact in that type in any order.
 
 Classification
     each of T trees distributes ``U = floor(UNITS / T)`` units over the classes of
-    a leaf (`quotas`); the probability is ``sum / (U * T)``, one division in
+    a leaf (`apportion`); the probability is ``sum / (U * T)``, one division in
     double.  The label is the first class with the largest integer sum.
 Regression
     leaf values are fixed-point integers ``v`` with step ``2**exponent``
@@ -14,16 +14,16 @@ Regression
     an exact scaling.  A float32 graph stores v as two limbs.
 Sums (boosting)
     leaf values are fixed-point integers with a step so fine that the largest sum
-    is 2**53 (`sum_grid_of`); the number, or the margin of a class, is
+    is 2**53 (`fit_sum_grid`); the number, or the margin of a class, is
     ``sum * 2**exponent``, which `treekit.model.links` converts to a prediction.
 Fractional missing values
     a row's mass is an integer out of `MASS`; a leaf's integers are multiplied
     by the mass that reaches it, and sums stay within 2**53 (regression) or
     2**48 (votes): exact in 64-bit integers.
 Thresholds
-    are numbers of the input type (`threshold_between`, `floor_to`); a target
+    are numbers of the input type (`place_threshold`, `floor_to_dtype`); a target
     language that computes in double tests ``x <= t'`` without rounding x
-    (`double_threshold`).
+    (`to_double_threshold`).
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ from treekit.model.tree import Split, Tree
 __all__ = [
     "MASS",
     "MAX_TREES",
-    "UNITS",
+    "UNIT_BUDGET",
     "Grid",
-    "double_threshold",
-    "floor_to",
-    "mass_bounds",
-    "quotas",
-    "regression_grid",
-    "sum_grid",
-    "sum_grid_of",
-    "threshold_between",
-    "units_per_tree",
+    "apportion",
+    "compute_mass_bounds",
+    "count_tree_units",
+    "fit_regression_grid",
+    "fit_sum_grid",
+    "floor_to_dtype",
+    "make_sum_grid",
+    "place_threshold",
+    "to_double_threshold",
 ]
 
 
 # ---------------------------------------------------------------- fixed-point units
 
-UNITS: dict[Dtype, int] = {"float32": 2**24, "float64": 2**53}
+UNIT_BUDGET: dict[Dtype, int] = {"float32": 2**24, "float64": 2**53}
 MAX_TREES = 100_000
 """Most trees of a model: with more, a tree would have fewer than 168 units."""
 
@@ -66,20 +66,20 @@ MASS = 2**24
 """The mass of one row whose missing values split it into fractional instances."""
 
 _SCALE_BITS = 30
-_BLOCK = 1 << 14
+_BLOCK_ROWS = 1 << 14
 """Rows that are apportioned at once: about a dozen arrays of this length fit in the cache."""
 
-_HALF_BITS = 27
+_DIGIT_BITS = 27
 
 
-def units_per_tree(n_trees: int, dtype: Dtype) -> int:
+def count_tree_units(n_trees: int, dtype: Dtype) -> int:
     """Return the units U that each of `n_trees` trees distributes over the classes of a leaf."""
     if not 1 <= n_trees <= MAX_TREES:
         raise ModelError(f"a model must have 1 to {MAX_TREES} trees, got {n_trees}")
-    return UNITS[dtype] // n_trees
+    return UNIT_BUDGET[dtype] // n_trees
 
 
-def quotas(weights: npt.ArrayLike, units: int) -> npt.NDArray[np.int64]:
+def apportion(weights: npt.ArrayLike, units: int) -> npt.NDArray[np.int64]:
     """Apportion integer `units` to the classes in proportion to `weights`.
 
     Uses the largest-remainder method; ties go to the lower class.  Weights that
@@ -99,30 +99,30 @@ def quotas(weights: npt.ArrayLike, units: int) -> npt.NDArray[np.int64]:
     """
     w = np.atleast_2d(np.asarray(weights, dtype=np.float64))
     result = np.empty(w.shape, dtype=np.int64)
-    for first in range(0, len(w), _BLOCK):
-        block = w[first : first + _BLOCK]
+    for first in range(0, len(w), _BLOCK_ROWS):
+        block = w[first : first + _BLOCK_ROWS]
         positive = block > 0
         if not np.all(np.isfinite(block)) or np.any(block < 0) or not np.all(positive.any(axis=1)):
             raise ModelError(
                 "class weights of a leaf must be finite, non-negative and not all zero"
             )
-        spread = np.multiply(positive, units, out=result[first : first + _BLOCK])
+        spread = np.multiply(positive, units, out=result[first : first + _BLOCK_ROWS])
         # Pure leaves, the majority in a forest, need no apportionment.
         mixed = np.flatnonzero(np.count_nonzero(positive, axis=1) > 1)
         if len(mixed):
-            spread[mixed] = _quotas(block[mixed], units)
+            spread[mixed] = _apportion_mixed(block[mixed], units)
     return result
 
 
-def _quotas(w: npt.NDArray[np.float64], units: int) -> npt.NDArray[np.int64]:
+def _apportion_mixed(w: npt.NDArray[np.float64], units: int) -> npt.NDArray[np.int64]:
     """Apportion `units` in each row by the largest-remainder method."""
-    integers = _whole_weights(w)
+    integers = _scale_to_integers(w)
     total = integers.sum(axis=1, keepdims=True)
     # (whole * units) needs up to 83 bits: long division in two digits of 27 bits.
-    high, low = divmod(units, 1 << _HALF_BITS)
+    high, low = divmod(units, 1 << _DIGIT_BITS)
     upper, rest = np.divmod(integers * high, total)
-    lower, remainder = np.divmod((rest << _HALF_BITS) + integers * low, total)
-    share = (upper << _HALF_BITS) + lower
+    lower, remainder = np.divmod((rest << _DIGIT_BITS) + integers * low, total)
+    share = (upper << _DIGIT_BITS) + lower
     left_over = units - share.sum(axis=1)
     if w.shape[1] == 2:  # faster than sorting along a short axis
         second = remainder[:, 1] > remainder[:, 0]
@@ -136,7 +136,7 @@ def _quotas(w: npt.NDArray[np.float64], units: int) -> npt.NDArray[np.int64]:
     return result
 
 
-def _whole_weights(w: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def _scale_to_integers(w: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Scale and round weights to integers with row sums below 2**31."""
     with np.errstate(over="ignore"):
         exact = (w.sum(axis=1) < 2.0**_SCALE_BITS) & np.all(w == np.floor(w), axis=1)
@@ -179,7 +179,7 @@ class Grid(NamedTuple):
             return self.limit
         return min(self.limit, int(math.ldexp(sys.float_info.max, -self.exponent)))
 
-    def limbs(
+    def split_limbs(
         self, v: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Split integers in limbs: ``v == high * base + low``, ``|low| <= base / 2``."""
@@ -187,7 +187,7 @@ class Grid(NamedTuple):
         return high, v - high * self.base
 
 
-def grid_shape(n_trees: int, dtype: Dtype, mass: int = 1) -> tuple[int, int]:
+def compute_grid_shape(n_trees: int, dtype: Dtype, mass: int = 1) -> tuple[int, int]:
     """Return ``(base, limit)`` of the `Grid` of `n_trees` trees for rows of integer `mass`.
 
     float32: ``T * |high|`` and ``T * |low|`` stay within 2**24.
@@ -195,17 +195,17 @@ def grid_shape(n_trees: int, dtype: Dtype, mass: int = 1) -> tuple[int, int]:
     With a mass: one limb, ``T * mass * |v|`` within 2**53.
     """
     if mass > 1:
-        return 1 << 55, units_per_tree(n_trees, "float64") // mass
-    share = units_per_tree(n_trees, dtype)
+        return 1 << 55, count_tree_units(n_trees, "float64") // mass
+    share = count_tree_units(n_trees, dtype)
     if dtype == "float64":
         return 1 << 55, share  # v + base / 2 < base: the high limb is always 0
     base = 1 << (2 * share).bit_length() - 1
     return base, (share - 1) * base
 
 
-def regression_grid(largest: float, n_trees: int, dtype: Dtype, mass: int = 1) -> Grid:
+def fit_regression_grid(largest: float, n_trees: int, dtype: Dtype, mass: int = 1) -> Grid:
     """Return the finest `Grid` that represents leaf values up to `largest` in magnitude."""
-    base, limit = grid_shape(n_trees, dtype, mass)
+    base, limit = compute_grid_shape(n_trees, dtype, mass)
     if not math.isfinite(largest):
         raise ModelError("leaf values must be finite")
     if largest == 0.0:
@@ -217,12 +217,12 @@ def regression_grid(largest: float, n_trees: int, dtype: Dtype, mass: int = 1) -
     return Grid(max(exponent, -960), base, limit)
 
 
-def sum_grid(exponent: int) -> Grid:
+def make_sum_grid(exponent: int) -> Grid:
     """Return the `Grid` of additive leaf values with step ``2**exponent``: one limb, to 2**53."""
     return Grid(exponent, 1 << 55, 1 << 53)
 
 
-def sum_grid_of(largest: npt.NDArray[np.float64]) -> Grid:
+def fit_sum_grid(largest: npt.NDArray[np.float64]) -> Grid:
     """Return the finest `Grid` on which no sum over the trees exceeds 2**53.
 
     Parameters
@@ -235,15 +235,15 @@ def sum_grid_of(largest: npt.NDArray[np.float64]) -> Grid:
     if not math.isfinite(total * 2):
         raise ModelError("sums of leaf values must be finite: the leaf values are too large")
     if total == 0.0:
-        return sum_grid(0)
+        return make_sum_grid(0)
     # Rounding adds at most half a step per tree.
     exponent = math.frexp(total)[1] - 53
     while math.ldexp(total, -exponent) + len(largest) > 2.0**53:
         exponent += 1
-    return sum_grid(max(exponent, -960))
+    return make_sum_grid(max(exponent, -960))
 
 
-def floor_to(values: npt.ArrayLike, dtype: Dtype) -> npt.NDArray[np.float64]:
+def floor_to_dtype(values: npt.ArrayLike, dtype: Dtype) -> npt.NDArray[np.float64]:
     """Round each of `values` down to a number of type `dtype`, returned as float64."""
     v = np.asarray(values, dtype=np.float64)
     if dtype == "float64":
@@ -254,7 +254,7 @@ def floor_to(values: npt.ArrayLike, dtype: Dtype) -> npt.NDArray[np.float64]:
     return np.where(nearest.astype(np.float64) > v, below, nearest).astype(np.float64) + 0.0
 
 
-def threshold_between(
+def place_threshold(
     left: npt.ArrayLike, right: npt.ArrayLike, dtype: Dtype
 ) -> npt.NDArray[np.float64]:
     """Return the largest `dtype` number t not above the midpoint; ``left <= t < right``.
@@ -262,10 +262,10 @@ def threshold_between(
     `left` and `right` are numbers of that type with ``left < right``.
     """
     a, b = np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64)
-    return floor_to(_middle_floor(a, b), dtype)
+    return floor_to_dtype(_floor_midpoint(a, b), dtype)
 
 
-def _middle_floor(
+def _floor_midpoint(
     a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
     """Return the largest double not above the exact midpoint of a < b."""
@@ -282,7 +282,7 @@ def _middle_floor(
         return np.where(above, np.nextafter(middle, -np.inf), middle)
 
 
-def double_threshold(thresholds: npt.ArrayLike) -> npt.NDArray[np.float64]:
+def to_double_threshold(thresholds: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Return t' such that ``float32(x) <= t`` equals ``x <= t'`` for all doubles x.
 
     t' is the largest double that rounds (to nearest, ties to even) to a
@@ -302,7 +302,7 @@ def double_threshold(thresholds: npt.ArrayLike) -> npt.NDArray[np.float64]:
 # Shares of a row's mass where missing values take all branches (Quinlan 1993, ch. 3).
 
 
-def mass_bounds(tree: Tree) -> npt.NDArray[np.int64]:
+def compute_mass_bounds(tree: Tree) -> npt.NDArray[np.int64]:
     """Compute each node's share of its parent's mass for fractional instances.
 
     A node of bounds (low, high) gets ``(mass * high >> 24) - (mass * low >> 24)``
@@ -325,7 +325,7 @@ def mass_bounds(tree: Tree) -> npt.NDArray[np.int64]:
         children = tree.first_child[parents][:, None].astype(np.int64) + np.arange(count)
         weights = tree.weight[children]
         weights[~weights.any(axis=1)] = 1.0
-        ends = np.cumsum(quotas(weights, MASS), axis=1)
+        ends = np.cumsum(apportion(weights, MASS), axis=1)
         bounds[children, 1] = ends
         bounds[children[:, 1:], 0] = ends[:, :-1]
     return bounds

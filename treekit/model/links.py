@@ -30,19 +30,19 @@ import numpy.typing as npt
 from treekit.data.schema import Schema
 
 __all__ = [
-    "COEFFICIENTS",
-    "LIMIT",
+    "EXP_COEFFICIENTS",
+    "EXP_LIMIT",
     "LN2_HIGH",
     "LN2_LOW",
     "LOG2_E",
     "Combine",
     "Link",
-    "Summed",
+    "SupportsSums",
+    "apply_link",
+    "convert_sums",
     "exp",
-    "linked",
     "sigmoid",
     "softmax",
-    "values_of",
 ]
 
 Combine = Literal["mean", "sum"]
@@ -50,18 +50,18 @@ Combine = Literal["mean", "sum"]
 
 Link = Literal["identity", "exp", "sigmoid", "softmax"]
 
-LIMIT = 700.0
+EXP_LIMIT = 700.0
 LOG2_E = 1.4426950408889634
 LN2_HIGH = 0.6931471803691238
 """ln 2 to 32 bits: its product with an integer below 2**20 is exact."""
 LN2_LOW = 1.9082149292705877e-10
-COEFFICIENTS = tuple(1 / math.factorial(power) for power in range(13, -1, -1))
+EXP_COEFFICIENTS = tuple(1 / math.factorial(power) for power in range(13, -1, -1))
 """Coefficients of the powers 13 to 0: the doubles nearest to 1 / 13!, ..., 1 / 2!, 1 and 1."""
 
 Doubles = npt.NDArray[np.float64]
 
 
-class Summed(Protocol):
+class SupportsSums(Protocol):
     """Protocol of objects that define the meaning of integer sums: models and rule lists."""
 
     @property
@@ -78,12 +78,12 @@ class Summed(Protocol):
     def unit_total(self) -> int: ...  # noqa: D102
 
 
-def values_of(said: Summed, sums: npt.NDArray[np.int64]) -> Doubles:
+def convert_sums(source: SupportsSums, sums: npt.NDArray[np.int64]) -> Doubles:
     """Convert integer sums to probabilities or numbers.
 
     Parameters
     ----------
-    said : Summed
+    source : Summed
         Model or rule list of the sums.
     sums : (rows, values) int64
 
@@ -92,14 +92,14 @@ def values_of(said: Summed, sums: npt.NDArray[np.int64]) -> Doubles:
     (rows, values) float64
         Class probabilities, or predicted numbers; one output after the other.
     """
-    if said.schema.task == "classification" and not said.margins:
-        shares: Doubles = sums / said.unit_total
+    if source.schema.task == "classification" and not source.margins:
+        shares: Doubles = sums / source.unit_total
         return shares
-    numbers = np.ldexp(sums / said.divisor, said.exponent)
-    return linked(said.link, numbers, said.schema.blocks)
+    numbers = np.ldexp(sums / source.divisor, source.exponent)
+    return apply_link(source.link, numbers, source.schema.blocks)
 
 
-def linked(link: Link, margins: Doubles, blocks: tuple[int, ...]) -> Doubles:
+def apply_link(link: Link, margins: Doubles, blocks: tuple[int, ...]) -> Doubles:
     """Apply a link function to margins (rows, values); softmax applies to each block."""
     if link == "softmax":
         parts = [softmax(margins[:, a:b]) for a, b in itertools.pairwise(blocks)]
@@ -111,11 +111,11 @@ def linked(link: Link, margins: Doubles, blocks: tuple[int, ...]) -> Doubles:
 
 def exp(x: Doubles) -> Doubles:
     """Compute the exponential of an array of finite numbers."""
-    x = np.minimum(np.maximum(x, -LIMIT), LIMIT)
+    x = np.minimum(np.maximum(x, -EXP_LIMIT), EXP_LIMIT)
     n = np.floor(x * LOG2_E + 0.5)
     r = (x - n * LN2_HIGH) - n * LN2_LOW
-    p = np.full(x.shape, COEFFICIENTS[0])
-    for coefficient in COEFFICIENTS[1:]:
+    p = np.full(x.shape, EXP_COEFFICIENTS[0])
+    for coefficient in EXP_COEFFICIENTS[1:]:
         p = p * r + coefficient
     result: Doubles = np.ldexp(p, n.astype(np.int32))
     return result

@@ -14,17 +14,17 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import ModelError
-from treekit.model.concatenated import GROUP, groups
+from treekit.model.concatenated import BATCH_NODES, batch_trees
 from treekit.model.fixed_point import (
     MASS,
-    UNITS,
+    UNIT_BUDGET,
     Grid,
-    grid_shape,
-    quotas,
-    regression_grid,
-    sum_grid,
-    sum_grid_of,
-    units_per_tree,
+    apportion,
+    compute_grid_shape,
+    count_tree_units,
+    fit_regression_grid,
+    fit_sum_grid,
+    make_sum_grid,
 )
 from treekit.model.links import Combine, Link
 from treekit.model.tree import Tree
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
     from treekit.rules import RuleList
 
 __all__ = [
-    "Ballot",
     "MissingPolicy",
     "Model",
     "UnknownPolicy",
     "Voting",
-    "least_cost",
+    "VotingScheme",
+    "as_model",
+    "count_leaf_units",
+    "distribute_tree_votes",
+    "distribute_votes",
     "make_model",
-    "model_of",
-    "spread",
-    "spread_trees",
-    "units_each",
+    "predict_labels",
 ]
 
 
@@ -68,7 +68,7 @@ UnknownPolicy = Literal["missing", "error"]
 Voting = Literal["soft", "hard"]
 """``soft``: a leaf votes in proportion to its class weights.  ``hard``: one vote for its label."""
 
-_NAMED = 4
+_MAX_REPR_TARGETS = 4
 """Most targets that the `repr` of a model lists."""
 
 
@@ -127,9 +127,9 @@ class Model:
     def __repr__(self) -> str:
         trees = "1 tree" if self.n_trees == 1 else f"{self.n_trees} trees"
         names = [repr(output.name) for output in self.schema.outputs]
-        targets = ", ".join(names[:_NAMED])
-        if len(names) > _NAMED:
-            targets += f" and {len(names) - _NAMED} more"
+        targets = ", ".join(names[:_MAX_REPR_TARGETS])
+        if len(names) > _MAX_REPR_TARGETS:
+            targets += f" and {len(names) - _MAX_REPR_TARGETS} more"
         return (
             f"<Model: {self.schema.task} of {targets} by "
             f"{self.schema.n_features} columns, {trees}, {self.n_leaves} leaves>"
@@ -182,7 +182,7 @@ class Model:
     @property
     def units_each(self) -> int:
         """Classification: votes U that each leaf distributes over the classes of an output."""
-        return units_each(self)
+        return count_leaf_units(self)
 
     @property
     def unit_total(self) -> int:
@@ -193,8 +193,8 @@ class Model:
     def grid(self) -> Grid:
         """Numbers and margins: the fixed-point format of the leaf values."""
         if self.combine == "sum":
-            return sum_grid(self.exponent)
-        return Grid(self.exponent, *grid_shape(self.n_trees, self.schema.dtype, self.mass))
+            return make_sum_grid(self.exponent)
+        return Grid(self.exponent, *compute_grid_shape(self.n_trees, self.schema.dtype, self.mass))
 
     @cached_property
     def leaf_offsets(self) -> npt.NDArray[np.int64]:
@@ -209,16 +209,16 @@ class Model:
     @cached_property
     def packed(self) -> PackedModel:
         """The trees packed for scoring (cached); see `treekit.model.packing`."""
-        from treekit.model.packing import pack
+        from treekit.model.packing import pack_model
 
-        return pack(self)
+        return pack_model(self)
 
     @cached_property
     def straight(self) -> StraightTree | None:
         """The layout of a single threshold tree, else None; see `treekit.model.packing`."""
-        from treekit.model.packing import straight_tree
+        from treekit.model.packing import make_straight_tree
 
-        return straight_tree(self)
+        return make_straight_tree(self)
 
     def predict(self, rows: Any) -> npt.NDArray[Any]:
         """Predict the label or number of each row of any table that `read_table` accepts.
@@ -326,20 +326,20 @@ def make_model(
     )
     check_policies(frame)
     if schema.task == "classification" and not frame.margins:
-        return replace(frame, units=spread_trees(frame, trees))
+        return replace(frame, units=distribute_tree_votes(frame, trees))
     leaf_values = np.concatenate([tree.value[tree.leaves] for tree in trees])
     largest = np.maximum.reduceat(np.abs(leaf_values), frame.leaf_offsets[:-1], axis=0)
     if combine == "sum":
-        grid = sum_grid_of(largest)
+        grid = fit_sum_grid(largest)
     else:
-        grid = regression_grid(float(largest.max()), len(trees), schema.dtype, frame.mass)
+        grid = fit_regression_grid(float(largest.max()), len(trees), schema.dtype, frame.mass)
     return replace(frame, units=grid.to_grid(leaf_values), exponent=grid.exponent)
 
 
 # ---------------------------------------------------------------- votes
 
 
-class Ballot(Protocol):
+class VotingScheme(Protocol):
     """Protocol of what determines the votes of a leaf; see `treekit.model.model.Model`."""
 
     @property
@@ -354,39 +354,39 @@ class Ballot(Protocol):
     def costs(self) -> npt.NDArray[np.int64] | None: ...  # noqa: D102
 
 
-def units_each(model: Ballot) -> int:
+def count_leaf_units(model: VotingScheme) -> int:
     """Return the votes that each leaf of a model distributes over the classes of an output."""
     if model.voting == "hard":
         return 1
     wide = model.mass == 1 and model.costs is None
-    return units_per_tree(model.n_trees, model.schema.dtype if wide else "float32")
+    return count_tree_units(model.n_trees, model.schema.dtype if wide else "float32")
 
 
-def spread(model: Ballot, values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def distribute_votes(model: VotingScheme, values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Convert class weights (leaves, values) to votes, separately for each output."""
     blocks = model.schema.blocks
     parts = []
     for first, last in itertools.pairwise(blocks):
         weights = values[:, first:last]
         if model.voting == "hard":
-            label = least_cost(quotas(weights, UNITS["float32"]), model.costs)
+            label = predict_labels(apportion(weights, UNIT_BUDGET["float32"]), model.costs)
             weights = np.eye(last - first)[label]
-        parts.append(quotas(weights, units_each(model)))
+        parts.append(apportion(weights, count_leaf_units(model)))
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
 
-def spread_trees(model: Ballot, trees: Sequence[Tree]) -> npt.NDArray[np.int64]:
+def distribute_tree_votes(model: VotingScheme, trees: Sequence[Tree]) -> npt.NDArray[np.int64]:
     """Compute the votes of all leaves, tree after tree and in node order."""
     units = np.empty((sum(tree.n_leaves for tree in trees), model.schema.n_values), dtype=np.int64)
     at = 0
-    for group in groups(trees, GROUP):  # all weights at once would double the memory
+    for group in batch_trees(trees, BATCH_NODES):  # all weights at once would double the memory
         weights = np.concatenate([tree.value[tree.leaves] for tree in group])
-        units[at : at + len(weights)] = spread(model, weights)
+        units[at : at + len(weights)] = distribute_votes(model, weights)
         at += len(weights)
     return units
 
 
-def least_cost(
+def predict_labels(
     votes: npt.NDArray[np.int64], costs: npt.NDArray[np.int64] | None
 ) -> npt.NDArray[np.int64]:
     """Return (rows,) int64: the first class with most votes, or with least expected cost."""
@@ -403,24 +403,26 @@ def least_cost(
 # ---------------------------------------------------------------- model arguments
 
 
-def model_of(given: object) -> Model:
+def as_model(source: object) -> Model:
     """Return a `Model` itself, or the model of a fitted estimator.
 
     Raises
     ------
     TypeError
-        If `given` is neither.
+        If `source` is neither.
     """
-    model = getattr(given, "model_", given)
+    model = getattr(source, "model_", source)
     if isinstance(model, Model):
         return model
-    if isinstance(given, str | Path):
+    if isinstance(source, str | Path):
         remedy = "read a model file with treekit.load first"
-    elif hasattr(given, "fit"):
+    elif hasattr(source, "fit"):
         remedy = (
             "fit the treekit estimator first, or import a scikit-learn model with "
             "treekit.read_model"
         )
     else:
         remedy = "pass the result of treekit.train or treekit.load"
-    raise TypeError(f"expected a Model or a fitted estimator, got {type(given).__name__}; {remedy}")
+    raise TypeError(
+        f"expected a Model or a fitted estimator, got {type(source).__name__}; {remedy}"
+    )

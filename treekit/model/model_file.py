@@ -25,22 +25,22 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import ModelError, ModelFileAccessError, ModelFileError, ModelFileNotFoundError
-from treekit.model.concatenated import roots_of, separate
+from treekit.model.concatenated import compute_root_offsets, split_trees
 from treekit.model.fixed_point import MAX_TREES
 from treekit.model.json_values import from_json, to_json
 from treekit.model.links import Combine, Link
 from treekit.model.model import MissingPolicy, Model, UnknownPolicy, Voting
-from treekit.model.tree import DTYPES, PER_NODE, Split, Tree
+from treekit.model.tree import FIELD_DTYPES, PER_NODE_FIELDS, Split, Tree
 from treekit.model.validation import check_forest, check_policies, check_units
 
 __all__ = [
-    "VERSION",
-    "array_bytes",
+    "FORMAT_VERSION",
+    "decode_array",
+    "encode_array",
     "load",
-    "narrowest",
-    "read_array",
+    "narrow_dtype",
     "read_entries",
-    "replacing",
+    "replace_atomically",
     "save",
     "write_entries",
 ]
@@ -48,7 +48,7 @@ __all__ = [
 
 # ---------------------------------------------------------------- saving and loading
 
-VERSION = 3
+FORMAT_VERSION = 3
 """Version of the file format; a reader accepts files up to its own version.
 
 Version 2 added sums and link functions, 3 rules; a model without rules is still
@@ -58,7 +58,7 @@ readers can report the version.
 """
 
 _FORMAT = "treekit-model"
-_GROUPS = {
+_OPTIONAL_ARRAYS = {
     "n_terms": ("term_feature", "term_weight"),
     "n_surrogates": (
         "surrogate_feature",
@@ -69,22 +69,22 @@ _GROUPS = {
 }
 """Optional arrays, all present or all absent: the counts per node, and their entries."""
 
-_SIDES = ("surrogate_above", "surrogate_lost")
+_CONDITION_ARRAYS = ("surrogate_above", "surrogate_lost")
 """Arrays of models with rules; surrogates of other models have the default values."""
 
-_PLAIN = ("roots", "units", *PER_NODE, "level_branch")
-_ARRAYS: dict[str, type[np.generic]] = {
+_REQUIRED_ARRAYS = ("roots", "units", *PER_NODE_FIELDS, "level_branch")
+_ARRAY_DTYPES: dict[str, type[np.generic]] = {
     "roots": np.int64,
     "units": np.int64,
     "n_terms": np.int64,
     "n_surrogates": np.int64,
-    **{name: dtype for name, dtype in DTYPES.items() if not name.endswith("_start")},
+    **{name: dtype for name, dtype in FIELD_DTYPES.items() if not name.endswith("_offsets")},
 }
 
-_MOST_OWNED = 2**31 - 1
+_MAX_ENTRIES = 2**31 - 1
 
 
-class _Stamp(msgspec.Struct, frozen=True):
+class _FormatStamp(msgspec.Struct, frozen=True):
     """The part of ``model.json`` that is common to all versions."""
 
     format: str
@@ -123,7 +123,7 @@ def save(model: Model, path: str | Path) -> None:
     try:
         header = _Header(
             format=_FORMAT,
-            version=VERSION if _one_sided(model) else 2,
+            version=FORMAT_VERSION if _has_rule_conditions(model) else 2,
             schema=model.schema,
             exponent=model.exponent,
             missing=model.missing,
@@ -138,39 +138,39 @@ def save(model: Model, path: str | Path) -> None:
         entries = {"model.json": msgspec.json.format(msgspec.json.encode(header), indent=1)}
     except (ModelError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ModelFileError(f"cannot save the model to {path}: {error}") from error
-    for name, array in _arrays_of(model):
-        entries[f"{name}.npy"] = array_bytes(narrowest(array))
+    for name, array in _iter_arrays(model):
+        entries[f"{name}.npy"] = encode_array(narrow_dtype(array))
     write_entries(path, entries)
 
 
-def _arrays_of(model: Model) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+def _iter_arrays(model: Model) -> Iterator[tuple[str, npt.NDArray[Any]]]:
     """Yield the arrays of a file by name, one at a time to save memory."""
-    yield "roots", roots_of(model.trees)
+    yield "roots", compute_root_offsets(model.trees)
     yield "units", model.units
-    for name in _PLAIN[2:]:
-        yield name, _joined(model, name)
-    for count, names in _GROUPS.items():
-        start = f"{count[2:-1]}_start"
+    for name in _REQUIRED_ARRAYS[2:]:
+        yield name, _concatenate_field(model, name)
+    for count, names in _OPTIONAL_ARRAYS.items():
+        start = f"{count[2:-1]}_offsets"
         owned = np.concatenate([np.diff(getattr(tree, start)) for tree in model.trees])
         if owned.any():
             yield count, owned
             for name in names:
-                yield name, _joined(model, name)
-    if _one_sided(model):
-        for name in _SIDES:
-            yield name, _joined(model, name)
+                yield name, _concatenate_field(model, name)
+    if _has_rule_conditions(model):
+        for name in _CONDITION_ARRAYS:
+            yield name, _concatenate_field(model, name)
 
 
-def _one_sided(model: Model) -> bool:
+def _has_rule_conditions(model: Model) -> bool:
     return any(len(tree.surrogate_feature) and tree.one_sided for tree in model.trees)
 
 
-def _joined(model: Model, name: str) -> npt.NDArray[Any]:
+def _concatenate_field(model: Model, name: str) -> npt.NDArray[Any]:
     """Concatenate one array of all trees like `join`, in the smallest exact type."""
-    arrays = [narrowest(getattr(tree, name)) for tree in model.trees]
+    arrays = [narrow_dtype(getattr(tree, name)) for tree in model.trees]
     if name != "first_child":
         return np.concatenate(arrays)
-    roots = roots_of(model.trees).tolist()
+    roots = compute_root_offsets(model.trees).tolist()
     return np.concatenate(
         [
             np.where(tree.kind == Split.LEAF, -1, child.astype(np.int64) + root)
@@ -195,53 +195,53 @@ def load(path: str | Path) -> Model:
     """
     entries = read_entries(path)
     try:
-        _check_stamp(entries)
-        expected = _expected(entries)
+        _check_format(entries)
+        expected = _list_expected_arrays(entries)
         if strange := sorted(set(entries) ^ {f"{name}.npy" for name in expected} ^ {"model.json"}):
             raise ModelFileError(f"missing or unknown entries: {', '.join(strange)!r}")
         header = msgspec.json.decode(entries.pop("model.json"), type=_Header)
-        arrays = {name: _array(name, entries.pop(f"{name}.npy")) for name in expected}
-        return _model(header, arrays)
+        arrays = {name: _read_array_entry(name, entries.pop(f"{name}.npy")) for name in expected}
+        return _build_model(header, arrays)
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from None
     except (ValueError, msgspec.MsgspecError, RecursionError) as error:
         raise ModelFileError(f"{path} is damaged or malformed: {error}") from error
 
 
-def _check_stamp(entries: dict[str, bytes]) -> None:
+def _check_format(entries: dict[str, bytes]) -> None:
     if "model.json" not in entries:
         raise ModelFileError("not a model file: no entry 'model.json'")
-    stamp = msgspec.json.decode(entries["model.json"], type=_Stamp)
+    stamp = msgspec.json.decode(entries["model.json"], type=_FormatStamp)
     if stamp.format != _FORMAT or stamp.version < 1:
         raise ModelFileError(f"not a model file: format {stamp.format!r}")
-    if stamp.version > VERSION:
+    if stamp.version > FORMAT_VERSION:
         raise ModelFileError(
             f"the file has format version {stamp.version}, but this treekit reads up to "
-            f"version {VERSION}; upgrade treekit"
+            f"version {FORMAT_VERSION}; upgrade treekit"
         )
 
 
-def _expected(entries: Mapping[str, bytes]) -> list[str]:
+def _list_expected_arrays(entries: Mapping[str, bytes]) -> list[str]:
     """Return the names of the arrays that a file with these entries must have."""
-    groups = [group for group in _GROUPS if f"{group}.npy" in entries]
-    owned = [name for group in groups for name in _GROUPS[group]]
-    sides = _SIDES if f"{_SIDES[0]}.npy" in entries else ()
-    return [*_PLAIN, *groups, *owned, *sides]
+    groups = [group for group in _OPTIONAL_ARRAYS if f"{group}.npy" in entries]
+    owned = [name for group in groups for name in _OPTIONAL_ARRAYS[group]]
+    sides = _CONDITION_ARRAYS if f"{_CONDITION_ARRAYS[0]}.npy" in entries else ()
+    return [*_REQUIRED_ARRAYS, *groups, *owned, *sides]
 
 
-def _array(name: str, content: bytes) -> npt.NDArray[Any]:
+def _read_array_entry(name: str, content: bytes) -> npt.NDArray[Any]:
     try:
-        return read_array(content, _ARRAYS[name])
+        return decode_array(content, _ARRAY_DTYPES[name])
     except ValueError as error:
         raise ModelFileError(f"{name}.npy contains {error}") from None
 
 
-def _model(header: _Header, arrays: dict[str, npt.NDArray[Any]]) -> Model:
+def _build_model(header: _Header, arrays: dict[str, npt.NDArray[Any]]) -> Model:
     """Build the model with the same checks as for a model built by hand."""
     schema, roots, units = header.schema, arrays.pop("roots"), arrays.pop("units")
     for name, array in arrays.items():
         if (
-            name in (*PER_NODE, *_GROUPS)
+            name in (*PER_NODE_FIELDS, *_OPTIONAL_ARRAYS)
             and name != "value"
             and array.shape != arrays["kind"].shape
         ):
@@ -252,16 +252,16 @@ def _model(header: _Header, arrays: dict[str, npt.NDArray[Any]]) -> Model:
         raise ModelFileError(
             f"a model must have 1 to {MAX_TREES} trees, but roots has shape {roots.shape}"
         )
-    arrays |= _starts(arrays, schema)
-    for group in _GROUPS:
+    arrays |= _rebuild_offsets(arrays, schema)
+    for group in _OPTIONAL_ARRAYS:
         arrays.pop(group, None)
     nodes = Tree(**arrays)
     margins = schema.task == "classification" and header.combine == "sum"
     check_forest(nodes, roots, schema, margins)
-    costs = None if header.costs is None else _cost_table(header.costs)
+    costs = None if header.costs is None else _parse_costs(header.costs)
     model = Model(
         schema=schema,
-        trees=separate(nodes, roots),
+        trees=split_trees(nodes, roots),
         units=units,
         exponent=header.exponent,
         missing=header.missing,
@@ -278,40 +278,42 @@ def _model(header: _Header, arrays: dict[str, npt.NDArray[Any]]) -> Model:
     return model
 
 
-def _cost_table(costs: tuple[tuple[int, ...], ...]) -> npt.NDArray[np.int64]:
+def _parse_costs(costs: tuple[tuple[int, ...], ...]) -> npt.NDArray[np.int64]:
     if len({len(row) for row in costs}) != 1:
         raise ModelFileError("costs is not a matrix")
     return np.array(costs, dtype=np.int64)
 
 
-def _starts(
+def _rebuild_offsets(
     arrays: Mapping[str, npt.NDArray[Any]], schema: Schema
 ) -> dict[str, npt.NDArray[np.int64]]:
     """Compute the offsets of the entries of nodes and surrogates, which the file omits."""
     kind, feature = arrays["kind"], arrays["feature"]
     level_splits = (kind == Split.SUBSET) | (kind == Split.MULTIWAY)
-    starts = {"level_start": _level_starts(feature, level_splits, schema)}
-    for group in _GROUPS:
+    starts = {"level_offsets": _compute_level_offsets(feature, level_splits, schema)}
+    for group in _OPTIONAL_ARRAYS:
         if group in arrays:
-            if np.any((arrays[group] < 0) | (arrays[group] > _MOST_OWNED)):
+            if np.any((arrays[group] < 0) | (arrays[group] > _MAX_ENTRIES)):
                 raise ModelFileError(f"{group} is out of range")
-            starts[f"{group[2:-1]}_start"] = np.cumsum(np.append(0, arrays[group]))
+            starts[f"{group[2:-1]}_offsets"] = np.cumsum(np.append(0, arrays[group]))
     if "n_surrogates" in arrays:
         surrogate_features = arrays["surrogate_feature"]
         all_surrogates = np.ones(len(surrogate_features), dtype=np.bool_)
-        starts["surrogate_level_start"] = _level_starts(surrogate_features, all_surrogates, schema)
+        starts["surrogate_level_offsets"] = _compute_level_offsets(
+            surrogate_features, all_surrogates, schema
+        )
     return starts
 
 
-def _level_starts(
-    feature: npt.NDArray[Any], asks: npt.NDArray[np.bool_], schema: Schema
+def _compute_level_offsets(
+    feature: npt.NDArray[Any], level_splits: npt.NDArray[np.bool_], schema: Schema
 ) -> npt.NDArray[np.int64]:
     """Compute the offsets of splits on categories: one entry per category of the column."""
-    asks = (
-        asks & (feature >= 0) & (feature < schema.n_features)
+    level_splits = (
+        level_splits & (feature >= 0) & (feature < schema.n_features)
     )  # invalid columns are rejected later, with a message of their own
     counts = np.zeros(len(feature) + 1, dtype=np.int64)
-    counts[1:][asks] = schema.n_levels[feature[asks]]
+    counts[1:][level_splits] = schema.n_levels[feature[level_splits]]
     return np.cumsum(counts)
 
 
@@ -319,19 +321,19 @@ def _level_starts(
 # A zip file whose entries are stored uncompressed, so that no entry can be larger
 # than the file itself (no zip bombs).
 
-_DATE = (1980, 1, 1, 0, 0, 0)
+_ENTRY_DATE = (1980, 1, 1, 0, 0, 0)
 """Constant date of all entries, so that equal models give equal bytes."""
 
 # The only form of header that NumPy writes for the arrays of a model, parsed by a
 # regular expression instead of evaluation.
-_HEADER = re.compile(
+_NPY_HEADER = re.compile(
     rb"\{'descr': '([|][iu]1|<[iu][248]|<f[48])', 'fortran_order': False, "
     rb"'shape': \((\d{1,12}),?(?: (\d{1,12}))?\), \} *\n"
 )
-_MAGIC = b"\x93NUMPY\x01\x00"
+_NPY_MAGIC = b"\x93NUMPY\x01\x00"
 
 # Exceptions that zipfile documents, or was observed to raise, for broken files.
-_BROKEN = (
+_ARCHIVE_ERRORS = (
     zipfile.BadZipFile,
     zipfile.LargeZipFile,
     NotImplementedError,
@@ -346,7 +348,7 @@ _BROKEN = (
 
 
 @contextlib.contextmanager
-def replacing(path: str | Path) -> Iterator[IO[bytes]]:
+def replace_atomically(path: str | Path) -> Iterator[IO[bytes]]:
     """Open a file for atomic replacement: readers see the complete old or new file.
 
     A temporary file in the same folder is written, flushed to disk and renamed;
@@ -367,7 +369,7 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def write_entries(path: str | Path, entries: Mapping[str, bytes]) -> None:
-    """Write the file atomically, see `replacing`; missing folders are created.
+    """Write the file atomically, see `replace_atomically`; missing folders are created.
 
     Raises
     ------
@@ -376,9 +378,12 @@ def write_entries(path: str | Path, entries: Mapping[str, bytes]) -> None:
     """
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        with (
+            replace_atomically(path) as file,
+            zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive,
+        ):
             for name, content in entries.items():
-                info = zipfile.ZipInfo(name, _DATE)
+                info = zipfile.ZipInfo(name, _ENTRY_DATE)
                 info.create_system = 3  # the same bytes on every system
                 info.external_attr = 0o644 << 16
                 archive.writestr(info, content)
@@ -397,7 +402,7 @@ def read_entries(path: str | Path) -> dict[str, bytes]:
     ModelFileNotFoundError, ModelFileAccessError
         If it does not exist, or cannot be opened.
     """
-    with _opened(path) as file:
+    with _open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         try:
             with zipfile.ZipFile(file) as archive:
@@ -412,11 +417,11 @@ def read_entries(path: str | Path) -> dict[str, bytes]:
                 return {info.filename: archive.read(info) for info in infos}
         except ModelFileError as error:
             raise ModelFileError(f"{path}: {error}") from None
-        except _BROKEN as error:
+        except _ARCHIVE_ERRORS as error:
             raise ModelFileError(f"{path} is not a model file, or is damaged: {error}") from error
 
 
-def _opened(path: str | Path) -> IO[bytes]:
+def _open_file(path: str | Path) -> IO[bytes]:
     try:
         return Path(path).open("rb")
     except FileNotFoundError as error:
@@ -428,7 +433,7 @@ def _opened(path: str | Path) -> IO[bytes]:
         raise ModelFileAccessError(f"cannot read model file {os.fspath(path)!r}: {why}") from error
 
 
-def narrowest(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def narrow_dtype(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Convert `array` to the smallest type that represents all values exactly."""
     if array.dtype == np.float32:
         return array
@@ -444,17 +449,17 @@ def narrowest(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     )
 
 
-def array_bytes(array: npt.NDArray[Any]) -> bytes:
+def encode_array(array: npt.NDArray[Any]) -> bytes:
     """Return `array` as the bytes of a .npy file, version 1.0, little endian."""
     little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
     header = f"{{'descr': '{little.dtype.str}', 'fortran_order': False, 'shape': {array.shape}, }}"
     # The format requires a multiple of 64 bytes up to and including the newline.
-    padded = header + " " * (-(len(_MAGIC) + 2 + len(header) + 1) % 64) + "\n"
-    head = _MAGIC + struct.pack("<H", len(padded)) + padded.encode("ascii")
+    padded = header + " " * (-(len(_NPY_MAGIC) + 2 + len(header) + 1) % 64) + "\n"
+    head = _NPY_MAGIC + struct.pack("<H", len(padded)) + padded.encode("ascii")
     return b"".join((head, little.data))
 
 
-def read_array(content: bytes, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+def decode_array(content: bytes, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Read the array of a .npy file and widen it to `dtype`; raise ValueError if invalid.
 
     The stored type must be of the same kind and no wider, and the size must match
@@ -462,8 +467,8 @@ def read_array(content: bytes, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """
     target = np.dtype(dtype)
     end = 10 + int.from_bytes(content[8:10], "little")
-    header = _HEADER.fullmatch(content[10:end])
-    if content[:8] != _MAGIC or header is None:
+    header = _NPY_HEADER.fullmatch(content[10:end])
+    if content[:8] != _NPY_MAGIC or header is None:
         raise ValueError("no array in treekit's .npy format")
     stored = np.dtype(header[1].decode("ascii"))
     kinds = "iu" if target.kind in "iu" else target.kind

@@ -9,40 +9,40 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.model.concatenated import (
-    GROUP,
-    asks_levels,
-    fill_levels,
-    groups,
-    join,
-    level_room,
-    roots_of,
+    BATCH_NODES,
+    allocate_level_table,
+    batch_trees,
+    compute_root_offsets,
+    concatenate_trees,
+    fill_level_table,
+    find_level_splits,
 )
-from treekit.model.derived_features import DerivedColumns, derive
-from treekit.model.fixed_point import mass_bounds
+from treekit.model.derived_features import DerivedColumns, make_derived_columns
+from treekit.model.fixed_point import compute_mass_bounds
 from treekit.model.tree import MAX_DEPTH, Split, Tree, node_depths
 
 if TYPE_CHECKING:
-    from treekit.kernels.score_batch import PackedColumns, PackedTrees, Tops
+    from treekit.kernels.score_batch import CompleteLevels, PackedDerivedColumns, PackedTrees
     from treekit.model.model import Model
 
 __all__ = [
-    "MAX_TOP",
+    "MAX_TOP_LEVELS",
     "PackedModel",
     "StraightTree",
-    "joined_tops",
+    "compute_node_keys",
+    "concatenate_tops",
+    "count_top_levels",
+    "make_straight_tree",
     "make_tops",
-    "node_keys",
-    "ordered_keys",
-    "pack",
-    "straight_tree",
-    "top_levels",
+    "pack_model",
+    "to_ordered_keys",
 ]
 
 
 # ---------------------------------------------------------------- packed trees
 
-_CELL = 8
-"""Stride of the cells of a row; `treekit.kernels.feature_codes.GROUP`, without importing numba."""
+_CELL_STRIDE = 8
+"""Stride of the cells of a row: `feature_codes.GROUP_SIZE`, without importing numba."""
 
 
 class PackedModel(NamedTuple):
@@ -53,16 +53,16 @@ class PackedModel(NamedTuple):
     trees : PackedTrees
     node_of_leaf : (leaves,) int32
         Node of each row of `Model.units`, relative to its tree's root.
-    shares : (nodes, 2) int64, or None
-        `mass_bounds` of all trees; None without fractional instances.
+    mass_bounds : (nodes, 2) int64, or None
+        `compute_mass_bounds` of all trees; None without fractional instances.
     """
 
     trees: PackedTrees
     node_of_leaf: npt.NDArray[np.int32]
-    shares: npt.NDArray[np.int64] | None
+    mass_bounds: npt.NDArray[np.int64] | None
 
 
-class _Form(NamedTuple):
+class _PackFormat(NamedTuple):
     """The packing format, common to all trees.
 
     `columns` are the split features of plain nodes and of tests of categories, ascending.
@@ -72,11 +72,11 @@ class _Form(NamedTuple):
     cell_bits: int
     word: np.dtype[Any]
     real: np.dtype[Any]
-    divides: bool
-    most_top: int
+    fractional: bool
+    max_top: int
 
 
-def pack(model: Model) -> PackedModel:
+def pack_model(model: Model) -> PackedModel:
     """Pack the trees of a model, in batches to save memory.
 
     Keys are 32 bits wide if the input type is float32 and a node's cell and
@@ -86,44 +86,53 @@ def pack(model: Model) -> PackedModel:
 
     schema = model.schema
     divides = model.missing == "fractional"
-    derived = derive(model)
+    derived = make_derived_columns(model)
     # Each None is another kernel variant to compile; avoid it where speed matters less.
     full = divides or derived.n_columns > 0
-    columns = _asked_columns(model, derived)
-    table = level_room(model.trees, derived.column < 0)
-    roots = roots_of(model.trees)
-    cell_bits = (2 * _CELL * (len(columns) + derived.n_columns + 1)).bit_length()
+    columns = _find_split_columns(model, derived)
+    table = allocate_level_table(model.trees, derived.column < 0)
+    roots = compute_root_offsets(model.trees)
+    cell_bits = (2 * _CELL_STRIDE * (len(columns) + derived.n_columns + 1)).bit_length()
     child_bits = int(np.diff(roots).max()).bit_length()
     narrow = schema.dtype == "float32" and cell_bits + child_bits <= 32 and len(table) < 1 << 31
     word, real = (np.uint32, np.float32) if narrow else (np.uint64, np.float64)
-    form = _Form(
-        *(columns, cell_bits, np.dtype(word), np.dtype(real), divides, 0 if full else MAX_TOP)
+    form = _PackFormat(
+        *(
+            columns,
+            cell_bits,
+            np.dtype(word),
+            np.dtype(real),
+            divides,
+            0 if full else MAX_TOP_LEVELS,
+        )
     )
     nodes = np.empty((int(roots[-1]), 2), word)
     node_of_leaf, depth, tops = _pack_trees(model, derived, form, nodes, table)
     packed = PackedTrees(
         nodes=nodes,
         roots=roots.astype(np.uint64),
-        tops=joined_tops(tops),
+        tops=concatenate_tops(tops),
         table=table if len(table) else np.zeros(1, table.dtype) if full else None,
-        derived=_packed_columns(derived, columns) if full else None,
+        derived=_pack_derived_columns(derived, columns) if full else None,
         cell_mask=np.uint64((1 << cell_bits) - 2),
         child_shift=np.uint64(cell_bits),
         columns=columns.astype(np.uint64),
         n_codes=np.where(schema.nominal, schema.n_levels + 1, 0)[columns].astype(np.uint64),
         deepest=np.uint64(depth.max()),
     )
-    shares = np.concatenate([mass_bounds(tree) for tree in model.trees]) if divides else None
+    shares = (
+        np.concatenate([compute_mass_bounds(tree) for tree in model.trees]) if divides else None
+    )
     return PackedModel(packed, node_of_leaf, shares)
 
 
 def _pack_trees(
     model: Model,
     derived: DerivedColumns,
-    form: _Form,
+    form: _PackFormat,
     packed: npt.NDArray[Any],
     table: npt.NDArray[Any],
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], list[Tops]]:
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], list[CompleteLevels]]:
     """Fill the packed nodes (nodes, 2) and the branch table.
 
     Returns
@@ -136,21 +145,21 @@ def _pack_trees(
     tops, depths = [], []
     node_of_leaf = np.empty(model.n_leaves, np.int32)
     first = first_leaf = entry = 0
-    for trees in groups(model.trees, GROUP):
-        nodes, roots = join(trees)
+    for trees in batch_trees(model.trees, BATCH_NODES):
+        nodes, roots = concatenate_trees(trees)
         part = derived._replace(column=derived.column[first : first + nodes.n_nodes])
         plain = part.column < 0
-        level_splits = asks_levels(nodes, plain)
-        key, wrap = node_keys(nodes, part, form.word, form.real)
+        level_splits = find_level_splits(nodes, plain)
+        key, wrap = compute_node_keys(nodes, part, form.word, form.real)
         # Left cells of numeric columns are 0 for missing but not shifted: undo the key's shift.
         key[wrap & plain & (nodes.kind == Split.THRESHOLD)] -= form.word.type(1)
-        start = fill_levels(table, entry, nodes, level_splits, divides=form.divides)
+        start = fill_level_table(table, entry, nodes, level_splits, fractional=form.fractional)
         key[level_splits], entry = start[:-1], int(start[-1])
         leaves = np.flatnonzero(nodes.kind == Split.LEAF)
         key[leaves] = np.arange(first_leaf, first_leaf + len(leaves))
-        cell = _cells(nodes, part, form.columns, wrap | level_splits) | level_splits.astype(
-            np.uint64
-        )
+        cell = _compute_node_cells(
+            nodes, part, form.columns, wrap | level_splits
+        ) | level_splits.astype(np.uint64)
         root = np.repeat(roots[:-1], np.diff(roots))
         child = nodes.first_child - root
         child[leaves] = leaves - root[leaves]
@@ -158,7 +167,7 @@ def _pack_trees(
         own[:, 0] = key
         own[:, 1] = cell | (child.astype(np.uint64) << np.uint64(form.cell_bits))
         depth = np.maximum.reduceat(node_depths(nodes, roots[:-1], MAX_DEPTH), roots[:-1])
-        levels = top_levels(nodes, roots, depth, form.most_top)
+        levels = count_top_levels(nodes, roots, depth, form.max_top)
         tops.append(make_tops(nodes, roots, depth, key, cell, levels))
         depths.append(depth)
         node_of_leaf[first_leaf : first_leaf + len(leaves)] = leaves - root[leaves]
@@ -166,7 +175,7 @@ def _pack_trees(
     return node_of_leaf, np.concatenate(depths), tops
 
 
-def _asked_columns(model: Model, derived: DerivedColumns) -> npt.NDArray[np.int64]:
+def _find_split_columns(model: Model, derived: DerivedColumns) -> npt.NDArray[np.int64]:
     """Return the split features of plain nodes and of tests of categories, ascending."""
     used = np.zeros(model.schema.n_features, dtype=np.bool_)
     used[derived.level_feature[derived.level_feature >= 0]] = True
@@ -178,7 +187,7 @@ def _asked_columns(model: Model, derived: DerivedColumns) -> npt.NDArray[np.int6
     return np.flatnonzero(used)
 
 
-def _cells(
+def _compute_node_cells(
     nodes: Tree,
     derived: DerivedColumns,
     columns: npt.NDArray[np.int64],
@@ -187,36 +196,38 @@ def _cells(
     """Return the cell that each node reads: of a column, of a derived column, or 0 in leaves."""
     place = np.searchsorted(columns, nodes.feature)
     place = np.where(derived.column < 0, place, len(columns) + derived.column)
-    cell = _CELL * (2 * place + 1 + left)
+    cell = _CELL_STRIDE * (2 * place + 1 + left)
     return np.where(nodes.kind == Split.LEAF, 0, cell).astype(np.uint64)
 
 
-def _packed_columns(derived: DerivedColumns, columns: npt.NDArray[np.int64]) -> PackedColumns:
-    from treekit.kernels.score_batch import UNKNOWN, PackedColumns
+def _pack_derived_columns(
+    derived: DerivedColumns, columns: npt.NDArray[np.int64]
+) -> PackedDerivedColumns:
+    from treekit.kernels.score_batch import UNKNOWN, PackedDerivedColumns
 
     arrays = derived._asdict()
     for name in ("below", "above", "lost", "level_branch"):
         branch = arrays[name]
         arrays[name] = np.where(branch < 0, UNKNOWN, branch).astype(np.uint8)
-    arrays["level_cell"] = _CELL * (2 * np.searchsorted(columns, derived.level_feature) + 1)
+    arrays["level_cell"] = _CELL_STRIDE * (2 * np.searchsorted(columns, derived.level_feature) + 1)
     kept_types = np.float64, np.uint8
-    return PackedColumns(
+    return PackedDerivedColumns(
         **{
             name: array if array.dtype in kept_types else array.astype(np.uint64)
             for name, array in arrays.items()
-            if name in PackedColumns._fields
+            if name in PackedDerivedColumns._fields
         }
     )
 
 
-def ordered_keys(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def to_ordered_keys(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Map floats, except -0.0 and NaN, to unsigned integers of equal width in the same order."""
     word = np.dtype(f"u{numbers.dtype.itemsize}")
     bits, largest = numbers.view(word), np.iinfo(word).max
     return np.where(numbers < 0, ~bits, bits | word.type(largest - largest // 2))
 
 
-def node_keys(
+def compute_node_keys(
     nodes: Tree, derived: DerivedColumns, word: np.dtype[Any], real: np.dtype[Any]
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
     """Return the first word and the wrap bit of each node that is no split on categories.
@@ -229,7 +240,7 @@ def node_keys(
     at = (nodes.kind == Split.THRESHOLD) & (derived.column < 0)
     left = nodes.missing[at] == 0
     thresholds = (nodes.threshold[at] + 0.0).astype(real)
-    key[at] = ordered_keys(thresholds) + left.astype(word)
+    key[at] = to_ordered_keys(thresholds) + left.astype(word)
     key[nodes.kind == Split.MISSING] = 0
     wrap = nodes.kind == Split.MISSING
     wrap[at] = left
@@ -241,13 +252,13 @@ def node_keys(
 # ---------------------------------------------------------------- tops
 # The top levels of each tree as a complete binary tree, traversed first.
 
-MAX_TOP = 9
+MAX_TOP_LEVELS = 9
 """Most levels of a top: larger tops do not fit in the L1 cache."""
 
 Places = npt.NDArray[np.int64]
 
 
-def top_levels(nodes: Tree, roots: Places, depth: Places, most: int) -> Places:
+def count_top_levels(nodes: Tree, roots: Places, depth: Places, most: int) -> Places:
     """Return the top levels (trees,): up to `most`, with at most twice as many places as nodes.
 
     A tree with a node that does not have two branches has no top levels.
@@ -265,13 +276,13 @@ def make_tops(
     key: npt.NDArray[Any],
     cell: npt.NDArray[np.uint64],
     levels: Places,
-) -> Tops:
+) -> CompleteLevels:
     """Build the complete top levels of all trees.
 
     Parameters
     ----------
     nodes, roots
-        See `treekit.model.concatenated.join`.
+        See `treekit.model.concatenated.concatenate_trees`.
     depth : (trees,) int64
         Depth of each tree.
     key, cell : (nodes,)
@@ -279,7 +290,7 @@ def make_tops(
     levels : (trees,) int64
         Top levels of each tree; leaves above the last level are repeated.
     """
-    from treekit.kernels.score_batch import Tops
+    from treekit.kernels.score_batch import CompleteLevels
 
     below = levels < depth
     start = np.cumsum(1 << levels) - (1 << levels)
@@ -302,41 +313,43 @@ def make_tops(
         children = np.where(leaf, at, nodes.first_child[at])[:, :, None] + [0, 1]
         children[leaf, 1] -= 1  # both children of a leaf are the leaf itself
         at = children.reshape(len(tree), 2 << level)
-    return Tops(start.astype(np.uint64), levels.astype(np.uint64), below, keys, cells, ends)
+    return CompleteLevels(
+        start.astype(np.uint64), levels.astype(np.uint64), below, keys, cells, ends
+    )
 
 
-def joined_tops(parts: Sequence[Tops]) -> Tops:
+def concatenate_tops(parts: Sequence[CompleteLevels]) -> CompleteLevels:
     """Concatenate the tops of batches of trees."""
-    from treekit.kernels.score_batch import Tops
+    from treekit.kernels.score_batch import CompleteLevels
 
     sizes = [len(part.key) for part in parts]
-    before = np.repeat(np.cumsum(sizes) - sizes, [len(part.start) for part in parts])
-    joined = Tops(*map(np.concatenate, zip(*parts, strict=True)))
-    return joined._replace(start=joined.start + before.astype(np.uint64))
+    before = np.repeat(np.cumsum(sizes) - sizes, [len(part.offsets) for part in parts])
+    joined = CompleteLevels(*map(np.concatenate, zip(*parts, strict=True)))
+    return joined._replace(offsets=joined.offsets + before.astype(np.uint64))
 
 
 # ---------------------------------------------------------------- single threshold trees
 
 
 class StraightTree(NamedTuple):
-    """Arguments of `treekit.kernels.score_batch.leaves_of_rows` for a single threshold tree.
+    """Arguments of `score_batch.gather_unpacked_values` for a single threshold tree.
 
     Attributes
     ----------
-    walk : tuple
+    kernel_arguments : tuple
         The first four arguments.
-    leaf : (nodes,) int32
+    leaf_ids : (nodes,) int32
         Leaf number of each node; undefined for inner nodes.
-    node : (nodes,) int32
+    node_ids : (nodes,) int32
         The node numbers.
     """
 
-    walk: tuple[npt.NDArray[Any], npt.NDArray[Any], np.uint64, np.uint64]
-    leaf: npt.NDArray[np.int32]
-    node: npt.NDArray[np.int32]
+    kernel_arguments: tuple[npt.NDArray[Any], npt.NDArray[Any], np.uint64, np.uint64]
+    leaf_ids: npt.NDArray[np.int32]
+    node_ids: npt.NDArray[np.int32]
 
 
-def straight_tree(model: Model) -> StraightTree | None:
+def make_straight_tree(model: Model) -> StraightTree | None:
     """Return the layout of a model's tree; None for several trees or other kinds of split."""
     tree = model.trees[0]
     inner = tree.kind != Split.LEAF

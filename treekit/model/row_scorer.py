@@ -21,7 +21,14 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import DataError
-from treekit.model.scoring import accepted, decide, encoded, label_codes, probabilities, sums
+from treekit.model.scoring import (
+    compute_label_codes,
+    compute_probabilities,
+    encode_table,
+    predict_from_sums,
+    sum_leaf_values,
+    validate_matrix,
+)
 
 if TYPE_CHECKING:
     from treekit.model.model import Model
@@ -46,8 +53,8 @@ class Scorer:
     """
 
     __slots__ = (
-        *("_as_keys", "_cells", "_dtype", "_facts"),
-        *("_model", "_say", "_shapes", "_total", "_walk"),
+        *("_cell_dtype", "_dtype", "_is_key_dtype", "_kernel", "_kernel_arguments"),
+        *("_model", "_predict", "_shapes", "_unit_total"),
     )
 
     def __init__(self, model: Model) -> None:
@@ -55,12 +62,12 @@ class Scorer:
         self._dtype = np.dtype(model.schema.dtype)
         self._shapes = (model.schema.n_features,), (1, model.schema.n_features)
         votes = model.schema.task == "classification" and not model.margins
-        self._total = model.unit_total if votes and not model.schema.more else 0
-        self._say = _teller(model)
-        self._walk, self._facts = _walker(model)
+        self._unit_total = model.unit_total if votes and not model.schema.more else 0
+        self._predict = _make_predictor(model)
+        self._kernel, self._kernel_arguments = _select_kernel(model)
         # Cells are as wide as the keys, which need 64 bits for many columns or nodes.
-        self._cells = np.dtype(f"f{model.packed.trees.nodes.itemsize}")
-        self._as_keys = self._cells == self._dtype
+        self._cell_dtype = np.dtype(f"f{model.packed.trees.nodes.itemsize}")
+        self._is_key_dtype = self._cell_dtype == self._dtype
 
     def __call__(self, row: npt.NDArray[np.floating[Any]]) -> Any:
         """Predict the label of the schema, or the number; (outputs,) for several outputs.
@@ -70,8 +77,8 @@ class Scorer:
         DataError
             If `row` is not an array of the model's type and width, or a policy rejects a cell.
         """
-        first, total = self._sums(row)
-        return self._say(first, total)
+        first, total = self._sum_row(row)
+        return self._predict(first, total)
 
     def proba(self, row: npt.NDArray[np.floating[Any]]) -> Any:
         """Predict class probabilities (classes,); a list of such arrays for several outputs.
@@ -83,21 +90,21 @@ class Scorer:
         ModelError
             For a regression model.
         """
-        _, total = self._sums(row)
-        if self._total:
-            return total / self._total
-        shares = probabilities(self._model, total[None])
+        _, total = self._sum_row(row)
+        if self._unit_total:
+            return total / self._unit_total
+        shares = compute_probabilities(self._model, total[None])
         return [own[0] for own in shares] if isinstance(shares, list) else shares[0]
 
     def sums(self, row: npt.NDArray[np.floating[Any]]) -> Sums:
-        """Return the integer sums (values,) of the row; see `treekit.model.scoring.sums`.
+        """Return the integer sums (values,) of the row; see `scoring.sum_leaf_values`.
 
         Raises
         ------
         DataError
             See `__call__`.
         """
-        return self._sums(row)[1]
+        return self._sum_row(row)[1]
 
     def rows(self, table: Any) -> npt.NDArray[np.floating[Any]]:
         """Encode any table that `Model.predict` accepts as rows (rows, features) of `dtype`.
@@ -107,7 +114,7 @@ class Scorer:
         DataError
             If the table does not fit; the message names the column, and any row and value.
         """
-        return encoded(self._model, table)
+        return encode_table(self._model, table)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -121,12 +128,12 @@ class Scorer:
         (width,) = self._shapes[0]
         return f"<Scorer of rows ({width},) of {self._dtype}>"
 
-    def _sums(self, row: npt.NDArray[np.floating[Any]]) -> tuple[int, Sums]:
+    def _sum_row(self, row: npt.NDArray[np.floating[Any]]) -> tuple[int, Sums]:
         """Return the position of the first largest sum, and the sums (values,)."""
         narrow, wide = self._shapes
         if type(row) is not np.ndarray or row.dtype != self._dtype:
             raise DataError(
-                f"a row must be a plain array of {self._dtype}, got {_type_text(row)}; "
+                f"a row must be a plain array of {self._dtype}, got {_describe_type(row)}; "
                 "encode a table with rows(), or use predict"
             )
         if row.shape == wide:
@@ -134,41 +141,41 @@ class Scorer:
         elif row.shape != narrow:
             raise DataError(f"the row has shape {row.shape}; the model requires {narrow} or {wide}")
         flags = row.flags
-        if not (self._as_keys and flags.c_contiguous and flags.writeable and flags.aligned):
-            row = row.astype(self._cells)  # the kernel is compiled for one array type
-        if self._walk is None:
-            total = sums(self._model, row[None])[0]
+        if not (self._is_key_dtype and flags.c_contiguous and flags.writeable and flags.aligned):
+            row = row.astype(self._cell_dtype)  # the kernel is compiled for one array type
+        if self._kernel is None:
+            total = sum_leaf_values(self._model, row[None])[0]
             return int(total.argmax()), total
         total = np.empty(self._model.units.shape[1], np.int64)
-        first = self._walk(row, *self._facts, total)
+        first = self._kernel(row, *self._kernel_arguments, total)
         if first < 0:
-            accepted(self._model, row[None])  # raises an error that names the rejected cell
+            validate_matrix(self._model, row[None])  # raises an error that names the rejected cell
         return first, total
 
 
-def _type_text(row: Any) -> str:
+def _describe_type(row: Any) -> str:
     """Describe the type of an invalid row for a message."""
     name = type(row).__name__
     return f"{name} of {row.dtype}" if hasattr(row, "dtype") and row.ndim else name
 
 
-def _teller(model: Model) -> Callable[[int, Sums], Any]:
+def _make_predictor(model: Model) -> Callable[[int, Sums], Any]:
     """Return a function that converts the first largest position and the sums to a prediction."""
     schema = model.schema
     if schema.more:
-        return lambda _, total: decide(model, total[None])[0]
+        return lambda _, total: predict_from_sums(model, total[None])[0]
     if schema.task == "classification":
         labels = schema.classes
         if model.label_costs is None:
             return lambda first, _: labels[first]
-        return lambda _, total: labels[label_codes(model, total[None]).item()]
+        return lambda _, total: labels[compute_label_codes(model, total[None]).item()]
     if model.link != "identity":
-        return lambda _, total: decide(model, total[None]).item()
+        return lambda _, total: predict_from_sums(model, total[None]).item()
     divisor, exponent = model.divisor, model.exponent
     return lambda _, total: math.ldexp(total.item() / divisor, exponent)
 
 
-def _walker(model: Model) -> tuple[Callable[..., int] | None, tuple[Any, ...]]:
+def _select_kernel(model: Model) -> tuple[Callable[..., int] | None, tuple[Any, ...]]:
     """Return the kernel for one row and its further arguments; None if it is not applicable."""
     trees = model.packed.trees
     if trees.derived is not None:

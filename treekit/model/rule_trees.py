@@ -17,14 +17,14 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import ModelError
-from treekit.model.concatenated import separate
+from treekit.model.concatenated import split_trees
 from treekit.model.model import Model, make_model
 from treekit.model.tree import Split, Tree
 
 __all__ = [
     "Conditions",
-    "list_trees",
-    "rule_model",
+    "make_rule_model",
+    "make_rule_trees",
 ]
 
 Index = npt.NDArray[np.int64]
@@ -52,7 +52,7 @@ class Conditions(Protocol):
     def levels(self) -> npt.NDArray[np.int32]: ...  # noqa: D102
 
 
-def rule_model(
+def make_rule_model(
     schema: Schema,
     tree: npt.ArrayLike,
     end: npt.ArrayLike,
@@ -67,16 +67,16 @@ def rule_model(
     ----------
     schema : Schema
     tree, end, conditions, value, weight
-        See `list_trees`.
+        See `make_rule_trees`.
     **policies
         See `make_model`.
     """
     margins = policies.get("combine", "mean") != "mean"
-    trees = list_trees(schema, tree, end, conditions, value, weight, margins=margins)
+    trees = make_rule_trees(schema, tree, end, conditions, value, weight, margins=margins)
     return make_model(schema, trees, **policies)
 
 
-def list_trees(
+def make_rule_trees(
     schema: Schema,
     tree: npt.ArrayLike,
     end: npt.ArrayLike,
@@ -117,8 +117,8 @@ def list_trees(
     if not len(tree) or tree[0] != 0 or np.any((np.diff(tree) != 0) & (np.diff(tree) != 1)):
         raise ModelError("rules must be ordered by list, and each list must have a rule")
     counts = np.diff(end, prepend=0)
-    _check_ends(tree, counts, last)
-    entries = _entries(schema, conditions)
+    _check_last_rules(tree, counts, last)
+    entries = _make_entries(schema, conditions)
     # The nodes of a list are: rule, leaf, rule, leaf, ..., leaf of the last rule.
     sizes = np.bincount(tree)
     roots = np.cumsum(np.append(0, 2 * sizes - 1))
@@ -130,54 +130,54 @@ def list_trees(
     n_entries = np.zeros(len(is_rule), np.int64)
     n_entries[is_rule] = np.diff(ends, prepend=0)[~last]
     classes = schema.task == "classification" and not margins
-    values, weights = _inside(value, weight, sizes, classes=classes)
-    nodes = _nodes(is_rule, np.cumsum(np.append(0, n_entries)), entries)
+    values, weights = _compute_inner_values(value, weight, sizes, classes=classes)
+    nodes = _make_nodes(is_rule, np.cumsum(np.append(0, n_entries)), entries)
     nodes = replace(
         nodes,
-        value=_merged(is_rule, values[~last], value),
-        weight=_merged(is_rule, weights[~last], weight),
+        value=_interleave_nodes(is_rule, values[~last], value),
+        weight=_interleave_nodes(is_rule, weights[~last], weight),
     )
-    return separate(nodes, roots)
+    return split_trees(nodes, roots)
 
 
-def _merged(
-    asks: npt.NDArray[np.bool_], of_rules: npt.NDArray[Any], of_leaves: npt.NDArray[Any]
+def _interleave_nodes(
+    is_rule: npt.NDArray[np.bool_], of_rules: npt.NDArray[Any], of_leaves: npt.NDArray[Any]
 ) -> npt.NDArray[Any]:
     """Interleave values of inner nodes and of leaves, both in the order of the rules."""
-    made = np.empty((len(asks), *of_leaves.shape[1:]), of_leaves.dtype)
-    made[asks], made[~asks] = of_rules, of_leaves
+    made = np.empty((len(is_rule), *of_leaves.shape[1:]), of_leaves.dtype)
+    made[is_rule], made[~is_rule] = of_rules, of_leaves
     return made
 
 
-def _nodes(asks: npt.NDArray[np.bool_], starts: Index, entries: _Entries) -> Tree:
+def _make_nodes(is_rule: npt.NDArray[np.bool_], starts: Index, entries: _Entries) -> Tree:
     """Make the concatenated nodes, values still 0: each rule, its leaf, then the next rule."""
-    n, rule = len(asks), np.flatnonzero(asks)
+    n, rule = len(is_rule), np.flatnonzero(is_rule)
     feature = np.full(n, -1, np.int32)
     feature[rule] = entries.feature[starts[rule]]
     return Tree(
-        kind=np.where(asks, Split.RULE, Split.LEAF).astype(np.uint8),
+        kind=np.where(is_rule, Split.RULE, Split.LEAF).astype(np.uint8),
         feature=feature,
         threshold=np.full(n, np.nan),
-        first_child=np.where(asks, np.arange(1, n + 1), -1).astype(np.int32),
-        n_children=(2 * asks).astype(np.int32),
+        first_child=np.where(is_rule, np.arange(1, n + 1), -1).astype(np.int32),
+        n_children=(2 * is_rule).astype(np.int32),
         missing=np.zeros(n, np.int32),
-        level_start=np.zeros(n + 1, np.int64),
+        level_offsets=np.zeros(n + 1, np.int64),
         level_branch=np.empty(0, np.int32),
         value=np.zeros((n, 1)),
         weight=np.zeros(n),
         gain=np.zeros(n),
-        surrogate_start=starts,
+        surrogate_offsets=starts,
         surrogate_feature=entries.feature,
         surrogate_threshold=entries.threshold,
         surrogate_below=entries.below,
         surrogate_above=entries.above,
         surrogate_lost=entries.lost,
-        surrogate_level_start=entries.level_start,
+        surrogate_level_offsets=entries.level_offsets,
         surrogate_level_branch=entries.level_branch,
     )
 
 
-def _check_ends(tree: Index, counts: Index, last: npt.NDArray[np.bool_]) -> None:
+def _check_last_rules(tree: Index, counts: Index, last: npt.NDArray[np.bool_]) -> None:
     """Check that the last rule of each list, and no other, has no conditions."""
     for wrong, what in (
         (last & (counts > 0), "has conditions: add a default rule without conditions"),
@@ -199,11 +199,11 @@ class _Entries(NamedTuple):
     below: npt.NDArray[np.int32]
     above: npt.NDArray[np.int32]
     lost: npt.NDArray[np.int32]
-    level_start: Index
+    level_offsets: Index
     level_branch: npt.NDArray[np.int32]
 
 
-def _entries(schema: Schema, conditions: Conditions) -> _Entries:
+def _make_entries(schema: Schema, conditions: Conditions) -> _Entries:
     """Convert conditions to entries: branch 1 where a condition fails, -1 where it is met."""
     column = np.asarray(conditions.column, np.int64)
     low, high, known = conditions.low, conditions.high, conditions.known
@@ -223,7 +223,7 @@ def _entries(schema: Schema, conditions: Conditions) -> _Entries:
     below = np.where(lower | gone, 1, -1)
     above = np.where(upper | gone, 1, -1)
     nominal = ~numeric[of]
-    level_start, level_branch = _level_branches(schema, conditions, of, nominal)
+    level_start, level_branch = _list_level_branches(schema, conditions, of, nominal)
     return _Entries(
         per_condition=per_condition,
         feature=column[of].astype(np.int32),
@@ -231,12 +231,12 @@ def _entries(schema: Schema, conditions: Conditions) -> _Entries:
         below=np.where(nominal, 0, below).astype(np.int32),
         above=np.where(nominal, 1, above).astype(np.int32),
         lost=np.where(conditions.missing[of], -1, 1).astype(np.int32),
-        level_start=level_start,
+        level_offsets=level_start,
         level_branch=level_branch,
     )
 
 
-def _level_branches(
+def _list_level_branches(
     schema: Schema, conditions: Conditions, of: Index, nominal: npt.NDArray[np.bool_]
 ) -> tuple[Index, npt.NDArray[np.int32]]:
     """Return the branch of each category: -1 (met) if the condition lists it, else 1 (fails)."""
@@ -250,7 +250,7 @@ def _level_branches(
     return level_start, branch
 
 
-def _inside(
+def _compute_inner_values(
     value: npt.NDArray[np.float64], weight: npt.NDArray[np.float64], sizes: Index, *, classes: bool
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Aggregate each rule and its successors in the list: sums, or weighted means."""

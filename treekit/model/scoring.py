@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from treekit.data.schema import Output, Schema
 from treekit.errors import DataError, ModelError
-from treekit.model.links import values_of
-from treekit.model.model import least_cost
+from treekit.model.links import convert_sums
+from treekit.model.model import predict_labels
 
 if TYPE_CHECKING:
     from treekit.kernels.score_batch import PackedTrees
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Matrix",
-    "accepted",
-    "answers",
-    "decide",
-    "encoded",
-    "label_codes",
+    "compute_label_codes",
+    "compute_probabilities",
+    "encode_table",
     "leaf_indices",
     "predict",
+    "predict_from_sums",
     "predict_proba",
-    "probabilities",
-    "sums",
+    "sum_leaf_values",
+    "transform_sums",
+    "validate_matrix",
 ]
 
 
@@ -58,7 +58,9 @@ def predict(model: Model, rows: Any, n_threads: int = 1) -> npt.NDArray[Any]:
     DataError
         If the rows do not fit the schema, or a policy rejects a cell.
     """
-    predictions: npt.NDArray[Any] = answers(model, encoded(model, rows), decide, n_threads)
+    predictions: npt.NDArray[Any] = transform_sums(
+        model, encode_table(model, rows), predict_from_sums, n_threads
+    )
     return predictions
 
 
@@ -67,36 +69,36 @@ def predict_proba(model: Model, rows: Any, n_threads: int = 1) -> Any:
 
     Returns a list of such arrays if the model has several outputs.
     """
-    return answers(model, encoded(model, rows), probabilities, n_threads)
+    return transform_sums(model, encode_table(model, rows), compute_probabilities, n_threads)
 
 
-def answers(
+def transform_sums(
     model: Model,
     matrix: Matrix,
-    say: Callable[[Model, npt.NDArray[np.int64]], Any],
+    transform: Callable[[Model, npt.NDArray[np.int64]], Any],
     n_threads: int = 1,
 ) -> Any:
-    """Apply a function such as `decide` to the sums of each row.
+    """Apply a function such as `predict_from_sums` to the sums of each row.
 
     For a single tree without fractional instances, the sums are those of one leaf, and
-    `say` is applied once per leaf.  See `sums` for `matrix`, `n_threads` and errors.
+    `transform` is applied once per leaf.  See `sums` for `matrix`, `n_threads` and errors.
 
     Returns
     -------
-    (rows, ...) array, or list of arrays, as returned by `say`
+    (rows, ...) array, or list of arrays, as returned by `transform`
     """
     if model.n_trees > 1 or model.mass > 1:
-        return say(model, sums(model, matrix, n_threads))
-    leaf = _leaves(model, matrix, n_threads)[:, 0]
+        return transform(model, sum_leaf_values(model, matrix, n_threads))
+    leaf = _find_leaves(model, matrix, n_threads)[:, 0]
     if len(leaf) < model.n_leaves:
-        return say(model, model.units[leaf])
-    per_leaf = say(model, model.units)
+        return transform(model, model.units[leaf])
+    per_leaf = transform(model, model.units)
     if isinstance(per_leaf, list):
         return [own.take(leaf, axis=0) for own in per_leaf]
     return per_leaf.take(leaf, axis=0)
 
 
-def decide(model: Model, sums: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+def predict_from_sums(model: Model, sums: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     """Convert integer `sums` (rows, values) to labels or numbers.
 
     Classification: the first class with the largest sum, or with least expected
@@ -109,23 +111,23 @@ def decide(model: Model, sums: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     """
     schema = model.schema
     if schema.task == "regression":
-        numbers = values_of(model, sums)
+        numbers = convert_sums(model, sums)
         return numbers if schema.more else numbers[:, 0]
-    codes = label_codes(model, sums)
-    labels = [_label_array(output)[codes[:, k]] for k, output in enumerate(schema.outputs)]
+    codes = compute_label_codes(model, sums)
+    labels = [_make_label_array(output)[codes[:, k]] for k, output in enumerate(schema.outputs)]
     if not schema.more:
         return labels[0]
     same = len({answer.dtype.kind for answer in labels}) == 1
     return np.stack(labels if same else [a.astype(object) for a in labels], axis=1)
 
 
-def label_codes(model: Model, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def compute_label_codes(model: Model, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return the class position of the label of each output, (rows, outputs) int64."""
     blocks = itertools.pairwise(model.schema.blocks)
-    return np.stack([least_cost(sums[:, a:b], model.label_costs) for a, b in blocks], axis=1)
+    return np.stack([predict_labels(sums[:, a:b], model.label_costs) for a, b in blocks], axis=1)
 
 
-def probabilities(model: Model, sums: npt.NDArray[np.int64]) -> Any:
+def compute_probabilities(model: Model, sums: npt.NDArray[np.int64]) -> Any:
     """Convert `sums` to class probabilities (rows, classes).
 
     Votes take one correctly rounded division by all votes, margins the link function;
@@ -133,13 +135,13 @@ def probabilities(model: Model, sums: npt.NDArray[np.int64]) -> Any:
     """
     if model.schema.task != "classification":
         raise ModelError("a regression model has no class probabilities; use predict")
-    shares = values_of(model, sums)
+    shares = convert_sums(model, sums)
     if not model.schema.more:
         return shares
     return [shares[:, a:b] for a, b in itertools.pairwise(model.schema.blocks)]
 
 
-def sums(model: Model, matrix: Matrix, n_threads: int = 1) -> npt.NDArray[np.int64]:
+def sum_leaf_values(model: Model, matrix: Matrix, n_threads: int = 1) -> npt.NDArray[np.int64]:
     """Sum the integer leaf values of all trees.
 
     Parameters
@@ -160,24 +162,24 @@ def sums(model: Model, matrix: Matrix, n_threads: int = 1) -> npt.NDArray[np.int
     DataError
         If the shape or type is wrong, or the model's policy rejects a cell.
     """
-    from treekit.kernels.score_batch import add_units
-    from treekit.kernels.score_fractional import add_divided_units
+    from treekit.kernels.score_batch import add_leaf_units
+    from treekit.kernels.score_fractional import add_fractional_units
 
     if model.straight is not None:
-        return model.units.take(_leaves(model, matrix, n_threads)[:, 0], axis=0)
-    checked = accepted(model, matrix)
+        return model.units.take(_find_leaves(model, matrix, n_threads)[:, 0], axis=0)
+    checked = validate_matrix(model, matrix)
     trees, _, shares = model.packed
     result = np.zeros((len(checked), model.schema.n_values), dtype=np.int64)
-    cells, block = _cells(trees, checked)
+    cells, block = _prepare_cells(trees, checked)
 
-    def score(part: slice) -> None:
+    def add_slice(part: slice) -> None:
         arguments = trees, cells[part], block, model.units
         if shares is None:
-            add_units(*arguments, result[part])
+            add_leaf_units(*arguments, result[part])
         else:
-            add_divided_units(*arguments, shares, _most_leaves(model), result[part])
+            add_fractional_units(*arguments, shares, _count_most_leaves(model), result[part])
 
-    _share(score, len(checked), n_threads)
+    _run_in_threads(add_slice, len(checked), n_threads)
     return result
 
 
@@ -189,55 +191,57 @@ def leaf_indices(model: Model, matrix: Matrix, n_threads: int = 1) -> npt.NDArra
 
     See `sums` for parameters and errors.
     """
-    return _leaves(model, matrix, n_threads, nodes=True)
+    return _find_leaves(model, matrix, n_threads, nodes=True)
 
 
-def _leaves(
+def _find_leaves(
     model: Model, matrix: Matrix, n_threads: int, *, nodes: bool = False
 ) -> npt.NDArray[np.int32]:
     """Return the leaves (rows, trees) int32, as rows of `Model.units` or as nodes."""
-    from treekit.kernels.score_batch import leaf_rows, leaves_of_rows
-    from treekit.kernels.score_fractional import largest_parts
+    from treekit.kernels.score_batch import gather_leaf_values, gather_unpacked_values
+    from treekit.kernels.score_fractional import gather_heaviest_leaf_values
 
-    cells = accepted(model, matrix)
+    cells = validate_matrix(model, matrix)
     result = np.empty((len(cells), model.n_trees), dtype=np.int32)
     straight = model.straight
     if straight is not None:
-        leaf_ids = straight.node if nodes else straight.leaf
+        leaf_ids = straight.node_ids if nodes else straight.leaf_ids
 
-        def walk(part: slice) -> None:
-            leaves_of_rows(*straight.walk, leaf_ids, cells[part], result[part, 0])
+        def traverse_slice(part: slice) -> None:
+            gather_unpacked_values(
+                *straight.kernel_arguments, leaf_ids, cells[part], result[part, 0]
+            )
 
-        _share(walk, len(cells), n_threads)
+        _run_in_threads(traverse_slice, len(cells), n_threads)
         return result
     trees, node_of_leaf, shares = model.packed
     leaf_ids = node_of_leaf if nodes else np.arange(model.n_leaves, dtype=np.int32)
-    cells, block = _cells(trees, cells)
+    cells, block = _prepare_cells(trees, cells)
 
-    def find(part: slice) -> None:
+    def find_slice(part: slice) -> None:
         arguments = trees, cells[part], block, leaf_ids
         if shares is None:
-            leaf_rows(*arguments, result[part])
+            gather_leaf_values(*arguments, result[part])
         else:
-            largest_parts(*arguments, shares, _most_leaves(model), result[part])
+            gather_heaviest_leaf_values(*arguments, shares, _count_most_leaves(model), result[part])
 
-    _share(find, len(cells), n_threads)
+    _run_in_threads(find_slice, len(cells), n_threads)
     return result
 
 
-def _most_leaves(model: Model) -> np.uint64:
+def _count_most_leaves(model: Model) -> np.uint64:
     """Return the largest number of leaves of a tree."""
     return np.uint64(np.diff(model.leaf_offsets).max())
 
 
-def encoded(model: Model, rows: Any) -> Matrix:
+def encode_table(model: Model, rows: Any) -> Matrix:
     """Encode any table as a matrix (rows, features), with the model's type and policies."""
     from treekit.data.encoding import encode_rows
 
     return encode_rows(rows, model.schema, missing=model.missing, unknown=model.unknown)
 
 
-def _label_array(output: Output) -> npt.NDArray[Any]:
+def _make_label_array(output: Output) -> npt.NDArray[Any]:
     """Return the labels of an output in the narrowest array type that preserves them."""
     labels = np.array(output.classes)
     converted = labels.tolist()
@@ -248,7 +252,7 @@ def _label_array(output: Output) -> npt.NDArray[Any]:
     return labels
 
 
-def _cells(packed: PackedTrees, matrix: Matrix) -> tuple[Matrix, np.uint64]:
+def _prepare_cells(packed: PackedTrees, matrix: Matrix) -> tuple[Matrix, np.uint64]:
     """Cast `matrix` to the width of the keys, and choose the block size for these trees."""
     real = np.float32 if packed.nodes.dtype == np.uint32 else np.float64
     # Small models stay in the L2 cache, so small blocks keep their rows in L1.  Large
@@ -257,7 +261,7 @@ def _cells(packed: PackedTrees, matrix: Matrix) -> tuple[Matrix, np.uint64]:
     return matrix.astype(real, copy=False), np.uint64(block)
 
 
-def _share(work: Callable[[slice], None], n_rows: int, n_threads: int) -> None:
+def _run_in_threads(work: Callable[[slice], None], n_rows: int, n_threads: int) -> None:
     """Call `work` on slices that cover all rows, in up to `n_threads` threads."""
     if n_threads < 1:
         raise DataError(f"n_threads is {n_threads}; give 1 or more")
@@ -276,7 +280,7 @@ def _share(work: Callable[[slice], None], n_rows: int, n_threads: int) -> None:
 Matrix = npt.NDArray[np.floating[Any]]
 
 
-def accepted(model: Model, matrix: Matrix) -> Matrix:
+def validate_matrix(model: Model, matrix: Matrix) -> Matrix:
     """Check `matrix` and convert it to the model's input type in C order.
 
     Raises
@@ -297,22 +301,22 @@ def accepted(model: Model, matrix: Matrix) -> Matrix:
     with np.errstate(over="ignore"):  # overflow to infinity is intended, as in the kernels
         result = np.ascontiguousarray(matrix, dtype=schema.dtype)
     if model.unknown == "error":
-        _refuse_unknown(result, schema)
+        _reject_unknown_codes(result, schema)
     if model.missing == "error":
-        _refuse_missing(result, schema)
+        _reject_missing_values(result, schema)
     return result
 
 
-def _unknown_codes(codes: npt.NDArray[Any], n_levels: int) -> npt.NDArray[np.bool_]:
+def _is_unknown_code(codes: npt.NDArray[Any], n_levels: int) -> npt.NDArray[np.bool_]:
     known = (codes >= 0) & (codes < n_levels) & (codes == np.floor(codes))
     unknown: npt.NDArray[np.bool_] = ~known & ~np.isnan(codes)
     return unknown
 
 
-def _refuse_unknown(matrix: Matrix, schema: Schema) -> None:
+def _reject_unknown_codes(matrix: Matrix, schema: Schema) -> None:
     for f in np.flatnonzero(schema.nominal):
         column = schema.columns[f]
-        unknown = _unknown_codes(matrix[:, f], len(column.levels))
+        unknown = _is_unknown_code(matrix[:, f], len(column.levels))
         if unknown.any():
             row = int(unknown.argmax())
             raise DataError(
@@ -321,11 +325,11 @@ def _refuse_unknown(matrix: Matrix, schema: Schema) -> None:
             )
 
 
-def _refuse_missing(matrix: Matrix, schema: Schema) -> None:
+def _reject_missing_values(matrix: Matrix, schema: Schema) -> None:
     for f, column in enumerate(schema.columns):
         missing = np.isnan(matrix[:, f])
         if column.kind == "nominal":
-            missing |= _unknown_codes(matrix[:, f], len(column.levels))
+            missing |= _is_unknown_code(matrix[:, f], len(column.levels))
         if missing.any():
             raise DataError(
                 f"row {int(missing.argmax())}: column {column.name!r} is missing, and the "

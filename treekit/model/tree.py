@@ -16,18 +16,18 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
-    "DTYPES",
+    "FIELD_DTYPES",
     "MAX_DEPTH",
-    "PER_NODE",
+    "PER_NODE_FIELDS",
     "Split",
     "Tree",
-    "gathered",
-    "is_idle",
-    "no_entries",
+    "concatenate_slices",
+    "empty_offsets",
+    "has_no_entries",
+    "iter_chunks",
     "node_depths",
     "node_levels",
-    "ranges",
-    "stretches",
+    "take_slices",
 ]
 
 
@@ -50,7 +50,7 @@ class Split(IntEnum):
     MISSING = 4
     """Missing values go to branch 0, all others to branch 1."""
     OBLIQUE = 5
-    """``sum(w * x) <= threshold``: branch 0, else branch 1; see `Tree.term_start`."""
+    """``sum(w * x) <= threshold``: branch 0, else branch 1; see `Tree.term_offsets`."""
     RULE = 6
     """All conditions of a rule are met: branch 0, a leaf; else branch 1, the remaining rules.
 
@@ -58,13 +58,13 @@ class Split(IntEnum):
     where it is met.  A tree with RULE nodes is a chain without other kinds of split."""
 
 
-_OWNED = ("level", "term", "surrogate")
-_NOTHING: npt.NDArray[Any] = np.empty(0)
+_ENTRY_PREFIXES = ("level", "term", "surrogate")
+_UNSET: npt.NDArray[Any] = np.empty(0)
 
 
-def _nothing() -> npt.NDArray[Any]:
+def _get_unset() -> npt.NDArray[Any]:
     """Return the default of optional arrays: no terms or surrogates."""
-    return _NOTHING
+    return _UNSET
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +86,7 @@ class Tree:
         Number of branches; 0 in leaves.
     missing : (n,) int32
         Branch that a missing value takes; 0 in leaves and MISSING nodes.
-    level_start : (n + 1,) int64
+    level_offsets : (n + 1,) int64
         Offsets into `level_branch`: SUBSET and MULTIWAY nodes have one entry for
         each category of their column, other nodes none.
     level_branch : (levels,) int32
@@ -99,14 +99,14 @@ class Tree:
         Training weight that reached the node.
     gain : (n,) float64
         Score of the node's split; 0 in leaves.
-    term_start : (n + 1,) int64
+    term_offsets : (n + 1,) int64
         Offsets of the terms of OBLIQUE nodes; other nodes have none.
     term_feature : (terms,) int32
         Numeric columns, ascending within a node.
     term_weight : (terms,) float64
         Non-zero numbers exact in float32.  The sum is computed in double, in this
         order, from 0.0; a NaN sum is treated as missing.
-    surrogate_start : (n + 1,) int64
+    surrogate_offsets : (n + 1,) int64
         Offsets of the surrogates of THRESHOLD and SUBSET nodes, for rows whose value is
         missing, or is a category absent at the node; the first surrogate that gives a
         branch decides.  The surrogates of RULE nodes are their conditions.
@@ -120,7 +120,7 @@ class Tree:
     surrogate_lost : (surrogates,) int32
         Branch of a missing value, or of a category outside the vocabulary that counts
         as missing; -1 = no branch, the default.
-    surrogate_level_start : (surrogates + 1,) int64
+    surrogate_level_offsets : (surrogates + 1,) int64
         Offsets of the categories of each surrogate.
     surrogate_level_branch : (levels,) int32
         Nominal columns: branch of each category; -1 = no branch.
@@ -132,36 +132,36 @@ class Tree:
     first_child: npt.NDArray[np.int32]
     n_children: npt.NDArray[np.int32]
     missing: npt.NDArray[np.int32]
-    level_start: npt.NDArray[np.int64]
+    level_offsets: npt.NDArray[np.int64]
     level_branch: npt.NDArray[np.int32]
     value: npt.NDArray[np.float64]
     weight: npt.NDArray[np.float64]
     gain: npt.NDArray[np.float64]
-    term_start: npt.NDArray[np.int64] = field(default_factory=_nothing)
-    term_feature: npt.NDArray[np.int32] = field(default_factory=_nothing)
-    term_weight: npt.NDArray[np.float64] = field(default_factory=_nothing)
-    surrogate_start: npt.NDArray[np.int64] = field(default_factory=_nothing)
-    surrogate_feature: npt.NDArray[np.int32] = field(default_factory=_nothing)
-    surrogate_threshold: npt.NDArray[np.float64] = field(default_factory=_nothing)
-    surrogate_below: npt.NDArray[np.int32] = field(default_factory=_nothing)
-    surrogate_level_start: npt.NDArray[np.int64] = field(default_factory=_nothing)
-    surrogate_level_branch: npt.NDArray[np.int32] = field(default_factory=_nothing)
-    surrogate_above: npt.NDArray[np.int32] = field(default_factory=_nothing)
-    surrogate_lost: npt.NDArray[np.int32] = field(default_factory=_nothing)
+    term_offsets: npt.NDArray[np.int64] = field(default_factory=_get_unset)
+    term_feature: npt.NDArray[np.int32] = field(default_factory=_get_unset)
+    term_weight: npt.NDArray[np.float64] = field(default_factory=_get_unset)
+    surrogate_offsets: npt.NDArray[np.int64] = field(default_factory=_get_unset)
+    surrogate_feature: npt.NDArray[np.int32] = field(default_factory=_get_unset)
+    surrogate_threshold: npt.NDArray[np.float64] = field(default_factory=_get_unset)
+    surrogate_below: npt.NDArray[np.int32] = field(default_factory=_get_unset)
+    surrogate_level_offsets: npt.NDArray[np.int64] = field(default_factory=_get_unset)
+    surrogate_level_branch: npt.NDArray[np.int32] = field(default_factory=_get_unset)
+    surrogate_above: npt.NDArray[np.int32] = field(default_factory=_get_unset)
+    surrogate_lost: npt.NDArray[np.int32] = field(default_factory=_get_unset)
 
     def __post_init__(self) -> None:
         for attribute in fields(self):
-            dtype = DTYPES[attribute.name]
+            dtype = FIELD_DTYPES[attribute.name]
             array = getattr(self, attribute.name)
-            if attribute.name.endswith("_start"):
+            if attribute.name.endswith("_offsets"):
                 owners = (
                     self.surrogate_feature if "surrogate_level" in attribute.name else self.kind
                 )
-                if array is _NOTHING or is_idle(np.asarray(array), owners.size):
-                    array = no_entries(owners.size)
-            elif array is _NOTHING and attribute.name == "surrogate_above":
+                if array is _UNSET or has_no_entries(np.asarray(array), owners.size):
+                    array = empty_offsets(owners.size)
+            elif array is _UNSET and attribute.name == "surrogate_above":
                 array = 1 - np.asarray(self.surrogate_below)
-            elif array is _NOTHING and attribute.name == "surrogate_lost":
+            elif array is _UNSET and attribute.name == "surrogate_lost":
                 array = np.full(len(self.surrogate_feature), -1)
             array = np.ascontiguousarray(array, dtype=dtype)
             if array.flags.writeable:
@@ -212,7 +212,7 @@ class Tree:
 
     def branches(self, node: int) -> npt.NDArray[np.int32]:
         """Return the branch of each category of a SUBSET or MULTIWAY node, as a view."""
-        return self.level_branch[self.level_start[node] : self.level_start[node + 1]]
+        return self.level_branch[self.level_offsets[node] : self.level_offsets[node + 1]]
 
     def take(
         self,
@@ -235,10 +235,10 @@ class Tree:
         closed = closed | (self.kind[source] == Split.LEAF)
         number = np.full(self.n_nodes, -1)
         number[nodes] = np.arange(len(nodes))
-        level_sizes = np.where(closed, 0, np.diff(self.level_start)[source])
-        terms, term_start = ranges(self.term_start, source, closed)
-        surrogates, surrogate_start = ranges(self.surrogate_start, source, closed)
-        entry_sizes = np.diff(self.surrogate_level_start)[surrogates]
+        level_sizes = np.where(closed, 0, np.diff(self.level_offsets)[source])
+        terms, term_offsets = take_slices(self.term_offsets, source, closed)
+        surrogates, surrogate_offsets = take_slices(self.surrogate_offsets, source, closed)
+        entry_sizes = np.diff(self.surrogate_level_offsets)[surrogates]
         return Tree(
             kind=np.where(closed, Split.LEAF, self.kind[source]),
             feature=np.where(closed, -1, self.feature[source]),
@@ -246,23 +246,25 @@ class Tree:
             first_child=np.where(closed, -1, number[self.first_child[source]]),
             n_children=np.where(closed, 0, self.n_children[source]),
             missing=np.where(closed, 0, self.missing[source]),
-            level_start=np.cumsum(np.append(0, level_sizes)),
-            level_branch=gathered(self.level_branch, self.level_start[source], level_sizes),
+            level_offsets=np.cumsum(np.append(0, level_sizes)),
+            level_branch=concatenate_slices(
+                self.level_branch, self.level_offsets[source], level_sizes
+            ),
             value=self.value[source],
             weight=self.weight[source],
             gain=np.where(closed, 0.0, self.gain[source]),
-            term_start=term_start,
+            term_offsets=term_offsets,
             term_feature=self.term_feature[terms],
             term_weight=self.term_weight[terms],
-            surrogate_start=surrogate_start,
+            surrogate_offsets=surrogate_offsets,
             surrogate_feature=self.surrogate_feature[surrogates],
             surrogate_threshold=self.surrogate_threshold[surrogates],
             surrogate_below=self.surrogate_below[surrogates],
             surrogate_above=self.surrogate_above[surrogates],
             surrogate_lost=self.surrogate_lost[surrogates],
-            surrogate_level_start=np.cumsum(np.append(0, entry_sizes)),
-            surrogate_level_branch=gathered(
-                self.surrogate_level_branch, self.surrogate_level_start[surrogates], entry_sizes
+            surrogate_level_offsets=np.cumsum(np.append(0, entry_sizes)),
+            surrogate_level_branch=concatenate_slices(
+                self.surrogate_level_branch, self.surrogate_level_offsets[surrogates], entry_sizes
             ),
         )
 
@@ -271,56 +273,58 @@ class Tree:
         return replace(self, value=value)
 
 
-DTYPES: dict[str, type[np.generic]] = {
+FIELD_DTYPES: dict[str, type[np.generic]] = {
     "kind": np.uint8,
     "feature": np.int32,
     "threshold": np.float64,
     "first_child": np.int32,
     "n_children": np.int32,
     "missing": np.int32,
-    "level_start": np.int64,
+    "level_offsets": np.int64,
     "level_branch": np.int32,
     "value": np.float64,
     "weight": np.float64,
     "gain": np.float64,
-    "term_start": np.int64,
+    "term_offsets": np.int64,
     "term_feature": np.int32,
     "term_weight": np.float64,
-    "surrogate_start": np.int64,
+    "surrogate_offsets": np.int64,
     "surrogate_feature": np.int32,
     "surrogate_threshold": np.float64,
     "surrogate_below": np.int32,
-    "surrogate_level_start": np.int64,
+    "surrogate_level_offsets": np.int64,
     "surrogate_level_branch": np.int32,
     "surrogate_above": np.int32,
     "surrogate_lost": np.int32,
 }
 
-PER_NODE = tuple(name for name in DTYPES if name.partition("_")[0] not in _OWNED)
+PER_NODE_FIELDS = tuple(
+    name for name in FIELD_DTYPES if name.partition("_")[0] not in _ENTRY_PREFIXES
+)
 """Fields with one entry, or one row, per node."""
 
 
 # ---------------------------------------------------------------- empty offsets
 
-_FEWEST = 2**12
-_shared: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
+_MIN_SHARED = 2**12
+_shared_zeros: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
 
 
-def no_entries(n_owners: int) -> npt.NDArray[np.int64]:
+def empty_offsets(n_owners: int) -> npt.NDArray[np.int64]:
     """Return read-only CSR offsets (owners + 1,) int64 for nodes without entries.
 
     They are views of zeros that all trees share: three such arrays per tree would take
     a third of a forest's memory.
     """
-    zeros = _shared[0]  # a local reference, because another thread may replace it
+    zeros = _shared_zeros[0]  # a local reference, because another thread may replace it
     if len(zeros) <= n_owners:
-        zeros = np.zeros(max(2 * n_owners, _FEWEST), np.int64)
+        zeros = np.zeros(max(2 * n_owners, _MIN_SHARED), np.int64)
         zeros.flags.writeable = False
-        _shared[0] = zeros
+        _shared_zeros[0] = zeros
     return zeros[: n_owners + 1]
 
 
-def is_idle(start: npt.NDArray[Any], n_owners: int) -> bool:
+def has_no_entries(start: npt.NDArray[Any], n_owners: int) -> bool:
     """Return whether `start` are valid CSR offsets of `n_owners` owners without entries."""
     return start.shape == (n_owners + 1,) and start.dtype.kind in "iu" and not start.any()
 
@@ -368,31 +372,31 @@ def node_levels(
 # `Tree.level_branch` may be much larger than the rest of a tree, and positions in it twice
 # as large again, so entries are processed in chunks.
 
-_MOST = 1 << 16
+_CHUNK_ENTRIES = 1 << 16
 """Entries that are processed at once: their positions stay in the cache."""
 
 
-def ranges(
-    start: npt.NDArray[np.int64],
+def take_slices(
+    offsets: npt.NDArray[np.int64],
     owners: npt.NDArray[np.int64],
-    without: npt.NDArray[np.bool_] | None = None,
+    excluded: npt.NDArray[np.bool_] | None = None,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the positions of the entries ``start[i]:start[i + 1]`` of each owner i of `owners`.
 
     Returns
     -------
     positions : (entries,) int64
-        Positions in the old array, without those of owners in mask `without`.
+        Positions in the old array, without those of owners in mask `excluded`.
     starts : (owners + 1,) int64
         Offsets of each owner's entries in the new array.
     """
-    sizes = np.diff(start)[owners]
-    if without is not None:
-        sizes = np.where(without, 0, sizes)
-    return _positions(start[owners], sizes), np.cumsum(np.append(0, sizes))
+    sizes = np.diff(offsets)[owners]
+    if excluded is not None:
+        sizes = np.where(excluded, 0, sizes)
+    return _expand_slices(offsets[owners], sizes), np.cumsum(np.append(0, sizes))
 
 
-def gathered(
+def concatenate_slices(
     array: npt.NDArray[Any], first: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
 ) -> npt.NDArray[Any]:
     """Concatenate the slices ``array[first[i]:first[i] + sizes[i]]``."""
@@ -400,24 +404,26 @@ def gathered(
         return array[first[0] : first[-1] + sizes[-1]].copy()
     result = np.empty(sizes.sum(), array.dtype)
     at = 0
-    for part in stretches(sizes):
-        own = _positions(first[part], sizes[part])
+    for part in iter_chunks(sizes):
+        own = _expand_slices(first[part], sizes[part])
         result[at : at + len(own)] = array[own]
         at += len(own)
     return result
 
 
-def stretches(sizes: npt.NDArray[np.int64]) -> Iterator[slice]:
+def iter_chunks(sizes: npt.NDArray[np.int64]) -> Iterator[slice]:
     """Yield slices of owners with `sizes` entries each: few entries in total, or one owner."""
     ends = np.cumsum(sizes)
     first = before = 0
     while first < len(ends):
-        last = max(int(np.searchsorted(ends, before + _MOST, "right")), first + 1)
+        last = max(int(np.searchsorted(ends, before + _CHUNK_ENTRIES, "right")), first + 1)
         yield slice(first, last)
         first, before = last, int(ends[last - 1])
 
 
-def _positions(first: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _expand_slices(
+    first: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
     ends = np.cumsum(sizes)
     n_entries = int(ends[-1]) if len(ends) else 0
     return np.repeat(first - (ends - sizes), sizes) + np.arange(n_entries)

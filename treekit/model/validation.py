@@ -15,17 +15,17 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import ModelError
-from treekit.model.concatenated import GROUP, groups, join
+from treekit.model.concatenated import BATCH_NODES, batch_trees, concatenate_trees
 from treekit.model.json_values import to_json
 from treekit.model.tree import (
-    DTYPES,
+    FIELD_DTYPES,
     MAX_DEPTH,
-    PER_NODE,
+    PER_NODE_FIELDS,
     Split,
     Tree,
-    is_idle,
+    has_no_entries,
+    iter_chunks,
     node_depths,
-    stretches,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def check_model(model: Model) -> None:
     trees: object = model.trees
     if not isinstance(trees, tuple) or not all(isinstance(tree, Tree) for tree in trees):
         raise ModelError("a model's trees must be a tuple of Tree")
-    _require(bool(trees), "a model needs at least one tree")
+    _raise_unless(bool(trees), "a model needs at least one tree")
     check_trees(model.trees, model.schema, model.margins)
     check_policies(model)
     check_units(model, sum(tree.n_leaves for tree in model.trees))
@@ -67,16 +67,16 @@ def check_tree(tree: Tree, schema: Schema, margins: bool = False) -> None:
 
 def check_trees(trees: Sequence[Tree], schema: Schema, margins: bool = False) -> None:
     """Check each tree like `check_tree`, as fast as one tree with as many nodes."""
-    for group in groups(trees, GROUP):
+    for group in batch_trees(trees, BATCH_NODES):
         for tree in group:  # before `join`, which hides wrong lengths of single trees
             _check_shapes(tree, schema)
-        check_forest(*join(group), schema, margins)
+        check_forest(*concatenate_trees(group), schema, margins)
 
 
 def check_forest(
     nodes: Tree, roots: npt.NDArray[np.int64], schema: Schema, margins: bool = False
 ) -> None:
-    """Check the trees of `treekit.model.concatenated.join` like `check_tree`, all at once.
+    """Check concatenated trees (`concatenate_trees`) like `check_tree`, all at once.
 
     With `margins` class values may be negative.
 
@@ -86,27 +86,27 @@ def check_forest(
         If a tree is malformed, or has no node.
     """
     in_order = len(roots) > 1 and roots[0] == 0 and roots[-1] == nodes.n_nodes
-    _require(in_order and bool(np.all(np.diff(roots) >= 1)), "a tree needs at least one node")
+    _raise_unless(in_order and bool(np.all(np.diff(roots) >= 1)), "a tree needs at least one node")
     _check_shapes(nodes, schema)
     leaf = nodes.kind == Split.LEAF
     inner = np.flatnonzero(~leaf)
-    _require(bool(np.all(nodes.kind <= Split.RULE)), "a node has an unknown kind of split")
-    _check_links(nodes, roots, leaf, inner)
+    _raise_unless(bool(np.all(nodes.kind <= Split.RULE)), "a node has an unknown kind of split")
+    _check_structure(nodes, roots, leaf, inner)
     features = nodes.feature[inner]
-    _require(
+    _raise_unless(
         bool(np.all((features >= 0) & (features < schema.n_features))),
         "a split uses a column that the schema does not have",
     )
     _check_thresholds(nodes, schema)
-    _check_levels(nodes, schema)
-    _check_terms(nodes, schema)
+    _check_level_splits(nodes, schema)
+    _check_oblique_terms(nodes, schema)
     _check_surrogates(nodes, schema)
     _check_rules(nodes, roots, schema)
-    _require(bool(np.all(np.isfinite(nodes.value))), "a node value is not finite")
+    _raise_unless(bool(np.all(np.isfinite(nodes.value))), "a node value is not finite")
     weights_ok = np.all(np.isfinite(nodes.weight) & (nodes.weight >= 0))
-    _require(bool(weights_ok), "a node weight is negative or not finite")
+    _raise_unless(bool(weights_ok), "a node weight is negative or not finite")
     if schema.task == "classification" and not margins:
-        _require(bool(np.all(nodes.value >= 0)), "a class weight is negative")
+        _raise_unless(bool(np.all(nodes.value >= 0)), "a class weight is negative")
     depths = node_depths(nodes, roots[:-1], MAX_DEPTH)
     if np.any(~leaf[depths == MAX_DEPTH]):
         if np.any(nodes.kind == Split.RULE):
@@ -114,34 +114,34 @@ def check_forest(
         raise ModelError(f"a tree is deeper than {MAX_DEPTH}, the maximum: set max_depth")
 
 
-def _require(condition: bool, message: str) -> None:
+def _raise_unless(condition: bool, message: str) -> None:
     if not condition:
         raise ModelError(message)
 
 
 def _check_shapes(nodes: Tree, schema: Schema) -> None:
-    for name, shape in _shapes(nodes, schema).items():
+    for name, shape in _get_expected_shapes(nodes, schema).items():
         if getattr(nodes, name).shape != shape:
             raise ModelError(f"{name} has shape {getattr(nodes, name).shape}, expected {shape}")
 
 
-def _shapes(nodes: Tree, schema: Schema) -> dict[str, tuple[int, ...]]:
+def _get_expected_shapes(nodes: Tree, schema: Schema) -> dict[str, tuple[int, ...]]:
     n, surrogates = nodes.n_nodes, len(nodes.surrogate_feature)
-    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(PER_NODE, (n,))
-    shapes |= {"value": (n, schema.n_values), "surrogate_level_start": (surrogates + 1,)}
-    for name in DTYPES:
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(PER_NODE_FIELDS, (n,))
+    shapes |= {"value": (n, schema.n_values), "surrogate_level_offsets": (surrogates + 1,)}
+    for name in FIELD_DTYPES:
         owner = name.rpartition("_")[0]
-        if name.endswith("_start"):
+        if name.endswith("_offsets"):
             shapes.setdefault(name, (n + 1,))
         elif name not in shapes:
-            shapes[name] = (_owned(nodes, owner if name != "level_branch" else "level"),)
+            shapes[name] = (_count_entries(nodes, owner if name != "level_branch" else "level"),)
     return shapes
 
 
-def _owned(nodes: Tree, owner: str) -> int:
+def _count_entries(nodes: Tree, owner: str) -> int:
     """Return the number of entries of `owner` by its offsets; -1 if these are invalid."""
-    start = getattr(nodes, f"{owner}_start")
-    if is_idle(start, len(start) - 1 if start.ndim == 1 else -1):
+    start = getattr(nodes, f"{owner}_offsets")
+    if has_no_entries(start, len(start) - 1 if start.ndim == 1 else -1):
         return 0
     ascending = (
         start.ndim == 1 and len(start) and start[0] == 0 and bool(np.all(np.diff(start) >= 0))
@@ -149,133 +149,135 @@ def _owned(nodes: Tree, owner: str) -> int:
     return int(start[-1]) if ascending else -1
 
 
-def _check_links(
+def _check_structure(
     nodes: Tree,
     roots: npt.NDArray[np.int64],
     leaf: npt.NDArray[np.bool_],
     inner: npt.NDArray[np.int64],
 ) -> None:
-    _require(bool(np.all(nodes.n_children[leaf] == 0)), "a leaf has children")
-    _require(bool(np.all(nodes.feature[leaf] == -1)), "a leaf has a split column")
+    _raise_unless(bool(np.all(nodes.n_children[leaf] == 0)), "a leaf has children")
+    _raise_unless(bool(np.all(nodes.feature[leaf] == -1)), "a leaf has a split column")
     counts = nodes.n_children[inner].astype(np.int64)
     first = nodes.first_child[inner].astype(np.int64)
-    _require(bool(np.all(counts >= 1)), "an inner node has no children")
+    _raise_unless(bool(np.all(counts >= 1)), "an inner node has no children")
     two = nodes.kind[inner] != Split.MULTIWAY
-    _require(bool(np.all(counts[two] == 2)), "a two-way split does not have two children")
-    _require(bool(np.all(first > inner)), "a child does not come after its parent")
+    _raise_unless(bool(np.all(counts[two] == 2)), "a two-way split does not have two children")
+    _raise_unless(bool(np.all(first > inner)), "a child does not come after its parent")
     end = np.repeat(roots[1:], np.diff(roots))[inner]
-    _require(bool(np.all(first + counts <= end)), "a child lies outside the tree")
+    _raise_unless(bool(np.all(first + counts <= end)), "a child lies outside the tree")
     # Number of parents of each node: opened minus closed ranges of children.
     cover = np.bincount(first, minlength=nodes.n_nodes + 1)
     cover -= np.bincount(first + counts, minlength=nodes.n_nodes + 1)
     parents = np.cumsum(cover)[:-1]
     parents[roots[:-1]] += 1
-    _require(bool(np.all(parents == 1)), "a node has no parent or several")
+    _raise_unless(bool(np.all(parents == 1)), "a node has no parent or several")
     missing = nodes.missing[inner]
-    _require(
+    _raise_unless(
         bool(np.all((missing >= 0) & (missing < counts))), "missing values take an invalid branch"
     )
 
 
 def _check_thresholds(tree: Tree, schema: Schema) -> None:
     at = tree.kind == Split.THRESHOLD
-    _require_type(tree.threshold[at], schema, "a threshold")
+    _check_input_type(tree.threshold[at], schema, "a threshold")
     nominal = schema.nominal[tree.feature[at]]
-    _require(not bool(np.any(nominal)), "a threshold split uses a nominal column")
+    _raise_unless(not bool(np.any(nominal)), "a threshold split uses a nominal column")
 
 
-def _require_type(values: npt.NDArray[np.float64], schema: Schema, what: str) -> None:
+def _check_input_type(values: npt.NDArray[np.float64], schema: Schema, what: str) -> None:
     """Raise `ModelError` unless values are finite numbers of the model's input type."""
-    _require(bool(np.all(np.isfinite(values))), f"{what} is not finite")
+    _raise_unless(bool(np.all(np.isfinite(values))), f"{what} is not finite")
     if schema.dtype == "float32":
         exact = np.abs(values) <= np.finfo(np.float32).max
-        _require(
+        _raise_unless(
             bool(np.all(exact)) and bool(np.all(values.astype(np.float32) == values)),
             f"{what} is not a float32, the model's input type",
         )
 
 
-def _check_levels(tree: Tree, schema: Schema) -> None:
+def _check_level_splits(tree: Tree, schema: Schema) -> None:
     sets = (tree.kind == Split.SUBSET) | (tree.kind == Split.MULTIWAY)
-    if not sets.any() and tree.level_start[-1] == 0:
+    if not sets.any() and tree.level_offsets[-1] == 0:
         return
     expected = np.zeros(tree.n_nodes, dtype=np.int64)
     expected[sets] = schema.n_levels[tree.feature[sets]]
-    _require(
-        bool(np.array_equal(np.diff(tree.level_start), expected)),
+    _raise_unless(
+        bool(np.array_equal(np.diff(tree.level_offsets), expected)),
         "a node does not have one branch entry for each category of its column",
     )
-    _require(
+    _raise_unless(
         bool(np.all(schema.nominal[tree.feature[sets]])), "a category split uses a numeric column"
     )
     owners = np.flatnonzero(expected)
     at = 0
-    for part in stretches(expected[owners]):
+    for part in iter_chunks(expected[owners]):
         own = owners[part]
         bound = np.repeat(tree.n_children[own], expected[own])
         branch = tree.level_branch[at : at + len(bound)]
         inside = bool(np.all((branch >= -1) & (branch < bound)))
-        _require(inside, "a category takes a branch that does not exist")
+        _raise_unless(inside, "a category takes a branch that does not exist")
         at += len(bound)
 
 
-def _check_terms(tree: Tree, schema: Schema) -> None:
+def _check_oblique_terms(tree: Tree, schema: Schema) -> None:
     oblique = tree.kind == Split.OBLIQUE
-    if not oblique.any() and tree.term_start[-1] == 0:
+    if not oblique.any() and tree.term_offsets[-1] == 0:
         return
-    counts = np.diff(tree.term_start)
-    _require(bool(np.all((counts > 0) == oblique)), "only oblique splits have terms")
-    _require(schema.dtype == "float32", "an oblique split requires a float32 model")
-    _require(bool(np.all(np.isfinite(tree.threshold[oblique]))), "a threshold is not finite")
+    counts = np.diff(tree.term_offsets)
+    _raise_unless(bool(np.all((counts > 0) == oblique)), "only oblique splits have terms")
+    _raise_unless(schema.dtype == "float32", "an oblique split requires a float32 model")
+    _raise_unless(bool(np.all(np.isfinite(tree.threshold[oblique]))), "a threshold is not finite")
     feature = tree.term_feature
-    _require(
+    _raise_unless(
         bool(np.all((feature >= 0) & (feature < schema.n_features))),
         "a term uses a column that the schema does not have",
     )
-    _require(not bool(np.any(schema.nominal[feature])), "a term uses a nominal column")
+    _raise_unless(not bool(np.any(schema.nominal[feature])), "a term uses a nominal column")
     first = np.zeros(len(feature), dtype=np.bool_)
-    first[tree.term_start[:-1][oblique]] = True
-    _require(bool(np.all((np.diff(feature) > 0) | first[1:])), "terms are not in column order")
-    _require(
+    first[tree.term_offsets[:-1][oblique]] = True
+    _raise_unless(bool(np.all((np.diff(feature) > 0) | first[1:])), "terms are not in column order")
+    _raise_unless(
         bool(np.array_equal(tree.feature[oblique], feature[first])),
         "the feature of an oblique split is not that of its first term",
     )
-    _require_type(tree.term_weight, schema, "a term's weight")
-    _require(bool(np.all(tree.term_weight != 0)), "a term's weight is 0")
+    _check_input_type(tree.term_weight, schema, "a term's weight")
+    _raise_unless(bool(np.all(tree.term_weight != 0)), "a term's weight is 0")
 
 
 def _check_surrogates(tree: Tree, schema: Schema) -> None:
-    if tree.surrogate_start[-1] == 0:  # offsets ascend, so there are no surrogates
+    if tree.surrogate_offsets[-1] == 0:  # offsets ascend, so there are no surrogates
         return
     may_have_surrogates = (
         (tree.kind == Split.THRESHOLD) | (tree.kind == Split.SUBSET) | (tree.kind == Split.RULE)
     )
-    _require(
-        bool(np.all(may_have_surrogates | (np.diff(tree.surrogate_start) == 0))),
+    _raise_unless(
+        bool(np.all(may_have_surrogates | (np.diff(tree.surrogate_offsets) == 0))),
         "a node with surrogates is not a threshold split, subset split or rule",
     )
     feature = tree.surrogate_feature
-    _require(
+    _raise_unless(
         bool(np.all((feature >= 0) & (feature < schema.n_features))),
         "a surrogate uses a column that the schema does not have",
     )
     nominal = schema.nominal[feature]
-    _require_type(tree.surrogate_threshold[~nominal], schema, "a surrogate's threshold")
+    _check_input_type(tree.surrogate_threshold[~nominal], schema, "a surrogate's threshold")
     branches = np.stack([tree.surrogate_below, tree.surrogate_above, tree.surrogate_lost])
-    _require(bool(np.all((branches >= -1) & (branches <= 1))), "a surrogate has an invalid branch")
-    _require(
-        bool(np.array_equal(np.diff(tree.surrogate_level_start), schema.n_levels[feature])),
+    _raise_unless(
+        bool(np.all((branches >= -1) & (branches <= 1))), "a surrogate has an invalid branch"
+    )
+    _raise_unless(
+        bool(np.array_equal(np.diff(tree.surrogate_level_offsets), schema.n_levels[feature])),
         "a surrogate does not have one branch entry for each category of its column",
     )
     branch = tree.surrogate_level_branch
     inside = branch.min(initial=0) >= -1 and branch.max(initial=0) <= 1
-    _require(bool(inside), "a surrogate has an invalid branch")
+    _raise_unless(bool(inside), "a surrogate has an invalid branch")
 
 
 def _check_rules(tree: Tree, roots: npt.NDArray[np.int64], schema: Schema) -> None:
     """Check that rules are chains of one-sided conditions, and surrogates are two-sided."""
     rule = tree.kind == Split.RULE
-    counts = np.diff(tree.surrogate_start)
+    counts = np.diff(tree.surrogate_offsets)
     of_rule = np.repeat(rule, counts)
     surrogate = ~of_rule
     two_sided = (
@@ -283,29 +285,33 @@ def _check_rules(tree: Tree, roots: npt.NDArray[np.int64], schema: Schema) -> No
         & (tree.surrogate_above[surrogate] == 1 - tree.surrogate_below[surrogate])
         & (tree.surrogate_lost[surrogate] == -1)
     )
-    _require(bool(np.all(two_sided)), "a surrogate must have opposite branches below and above")
+    _raise_unless(
+        bool(np.all(two_sided)), "a surrogate must have opposite branches below and above"
+    )
     at = np.flatnonzero(rule)
     if not len(at):
         return
     first = tree.first_child[at]
-    _require(bool(np.all(counts[at] > 0)), "a rule other than the last has no conditions")
-    _require(bool(np.all(tree.missing[at] == 0)), "the missing branch of a rule must be 0")
+    _raise_unless(bool(np.all(counts[at] > 0)), "a rule other than the last has no conditions")
+    _raise_unless(bool(np.all(tree.missing[at] == 0)), "the missing branch of a rule must be 0")
     inner = tree.kind != Split.LEAF
     alone = np.add.reduceat(inner & ~rule, roots[:-1]) == 0
     chained = alone | (np.add.reduceat(rule, roots[:-1]) == 0)
-    _require(bool(np.all(chained)), "rules must be a chain: a tree of rules has other splits")
-    _require(not bool(np.any(inner[first])), "rules must be a chain: branch 0 is not a leaf")
-    first_columns = tree.surrogate_feature[tree.surrogate_start[at]]
+    _raise_unless(bool(np.all(chained)), "rules must be a chain: a tree of rules has other splits")
+    _raise_unless(not bool(np.any(inner[first])), "rules must be a chain: branch 0 is not a leaf")
+    first_columns = tree.surrogate_feature[tree.surrogate_offsets[at]]
     named = bool(np.array_equal(tree.feature[at], first_columns))
-    _require(named, "the feature of a rule is not that of its first condition")
+    _raise_unless(named, "the feature of a rule is not that of its first condition")
     entries = np.flatnonzero(of_rule)
     branches = [tree.surrogate_below, tree.surrogate_above, tree.surrogate_lost]
     # Conditions on nominal columns do not use below and above.
     numeric = ~schema.nominal[tree.surrogate_feature[entries]]
     fails = [branches[0][entries][numeric], branches[1][entries][numeric], branches[2][entries]]
-    levels = np.repeat(of_rule, np.diff(tree.surrogate_level_start))
+    levels = np.repeat(of_rule, np.diff(tree.surrogate_level_offsets))
     fails.append(tree.surrogate_level_branch[levels])
-    _require(all(bool(np.all(one != 0)) for one in fails), "a condition of a rule gives branch 0")
+    _raise_unless(
+        all(bool(np.all(one != 0)) for one in fails), "a condition of a rule gives branch 0"
+    )
 
 
 # ---------------------------------------------------------------- policies and units
@@ -328,10 +334,10 @@ def check_policies(model: Model) -> None:
     ):
         if value not in known:
             raise ModelError(f"unknown {what} {value!r}; known: {', '.join(known)}")
-    _check_missing(model)
+    _check_missing_policy(model)
     if schema.task == "regression" and (model.voting == "hard" or model.costs is not None):
         raise ModelError("hard voting and costs require classification")
-    _check_link(model)
+    _check_link_function(model)
     if model.costs is None:
         return
     if schema.more:
@@ -345,7 +351,7 @@ def check_policies(model: Model) -> None:
         raise ModelError(f"costs must be between 0 and {MAX_COST}")
 
 
-def _check_missing(model: Model) -> None:
+def _check_missing_policy(model: Model) -> None:
     """Check that the missing policy fits the trees' surrogates and rules."""
     with_surrogates = [tree for tree in model.trees if len(tree.surrogate_feature)]
     rules = [tree for tree in with_surrogates if Split.RULE in tree.kind]
@@ -361,7 +367,7 @@ def _check_missing(model: Model) -> None:
         raise ModelError("a model of rules has other splits: all trees must be rule lists")
 
 
-def _check_link(model: Model) -> None:
+def _check_link_function(model: Model) -> None:
     schema = model.schema
     links: tuple[str, ...] = ("identity", "exp", "sigmoid")
     if model.combine == "sum" and model.missing == "fractional":

@@ -59,22 +59,22 @@ def plot(
     OSError
         If the file cannot be written; an existing file is then unchanged.
     """
-    from treekit.model.model import model_of
-    from treekit.model.model_file import replacing
+    from treekit.model.model import as_model
+    from treekit.model.model_file import replace_atomically
     from treekit.plot.picture import make_picture
-    from treekit.plot.wording import language_named
+    from treekit.plot.wording import get_language
 
-    model = model_of(model)
+    model = as_model(model)
     if not 0 <= tree < model.n_trees:
         raise SettingError(
             f"there is no tree {tree}: trees are numbered from 0 to {model.n_trees - 1}"
         )
     suffix = "" if path is None else suffix_of(Path(path))
-    picture = make_picture(model, tree, max_depth, language_named(language), marked)
+    picture = make_picture(model, tree, max_depth, get_language(language), marked)
     if path is not None:
         place = Path(path)
         place.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(place) as file:
+        with replace_atomically(place) as file:
             file.write(written(picture, suffix).encode())
     return picture
 

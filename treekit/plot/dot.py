@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from treekit.plot.picture import Picture
 from treekit.plot.svg import INK, PAPER, class_colour, mixed
-from treekit.plot.wording import percent_text, weight_text
+from treekit.plot.wording import format_percent, format_weight
 
-__all__ = ["dot", "quoted"]
+__all__ = ["quote_lines", "write_dot"]
 
-_WAY = 3.0
+_PATH_WIDTH = 3.0
 """Line width of the marked path, in points."""
 
 
-def quoted(*lines: str) -> str:
+def quote_lines(*lines: str) -> str:
     r"""Quote lines of text as a DOT string.
 
     Graphviz interprets ``\n`` and other escapes in labels, and HTML entities; so
@@ -26,19 +26,20 @@ def quoted(*lines: str) -> str:
     return '"' + "\\n".join(line.translate(escapes) for line in clean) + '"'
 
 
-def dot(picture: Picture) -> str:
+def write_dot(picture: Picture) -> str:
     """Write a picture as the text of a ``digraph``."""
-    return "".join(f"{line}\n" for line in _lines(picture))
+    return "".join(f"{line}\n" for line in _format_lines(picture))
 
 
-def _lines(picture: Picture) -> Iterator[str]:
+def _format_lines(picture: Picture) -> Iterator[str]:
     font = 'fontname="Helvetica,Arial,sans-serif"'
     yield "digraph tree {"
-    yield f"  graph [label={quoted(picture.title, *picture.notes)}, labelloc=t, {font}];"
+    yield f"  graph [label={quote_lines(picture.title, *picture.notes)}, labelloc=t, {font}];"
     yield f'  node [shape=box, style="filled", fillcolor="{PAPER}", color="{INK}", {font}];'
     yield f"  edge [{font}, fontsize=11];"
     for at, drawn in enumerate(picture.nodes):
-        yield f"  n{drawn.node} [label={quoted(*_label(picture, at))}{_look(picture, at)}];"
+        label, style = quote_lines(*_format_label(picture, at)), _format_style(picture, at)
+        yield f"  n{drawn.node} [label={label}{style}];"
     for drawn in picture.nodes:
         for child in range(drawn.first_child, drawn.first_child + drawn.n_children):
             below = picture.nodes[child]
@@ -47,29 +48,29 @@ def _lines(picture: Picture) -> Iterator[str]:
             width = 1 + 4 * below.share
             look = f"penwidth={width:.2f}"
             if below.marked:
-                look = f'penwidth={max(width, _WAY):.2f}, color="{INK}"'
-            yield f"  n{drawn.node} -> n{below.node} [label={quoted(text)}, {look}];"
+                look = f'penwidth={max(width, _PATH_WIDTH):.2f}, color="{INK}"'
+            yield f"  n{drawn.node} -> n{below.node} [label={quote_lines(text)}, {look}];"
     yield "}"
 
 
-def _label(picture: Picture, at: int) -> Iterator[str]:
+def _format_label(picture: Picture, at: int) -> Iterator[str]:
     drawn, words = picture.nodes[at], picture.language
     if drawn.question:
         yield drawn.question.text
-        yield from (words.instead.format(text) for text in drawn.question.instead)
+        yield from (words.if_missing.format(text) for text in drawn.question.surrogates)
     elif drawn.hidden:
         yield (words.hidden_one if drawn.hidden == 1 else words.hidden).format(f"{drawn.hidden:,}")
     for target in picture.targets:
         answer = target.answers[at]
         yield answer.text if len(picture.targets) == 1 else f"{target.name}: {answer.text}"
         weights = zip(target.entries, answer.bars, strict=False)
-        counts = [f"{entry} {weight_text(weight)}" for entry, weight in weights if weight]
+        counts = [f"{entry} {format_weight(weight)}" for entry, weight in weights if weight]
         if counts:
             yield " · ".join(counts)
-    yield f"{percent_text(drawn.share)} · {weight_text(drawn.weight)}"
+    yield f"{format_percent(drawn.share)} · {format_weight(drawn.weight)}"
 
 
-def _look(picture: Picture, at: int) -> str:
+def _format_style(picture: Picture, at: int) -> str:
     drawn = picture.nodes[at]
     look, edge = "", INK if drawn.marked else ""
     entry = picture.targets[0].answers[at].entry
@@ -77,7 +78,7 @@ def _look(picture: Picture, at: int) -> str:
         colour = class_colour(entry)
         look, edge = f', fillcolor="{mixed(PAPER, colour, 0.13)}"', edge or mixed(colour, INK, 0.2)
     look += f', color="{edge}"' if edge else ""
-    look += f", penwidth={_WAY:.2f}" if drawn.marked else ""
+    look += f", penwidth={_PATH_WIDTH:.2f}" if drawn.marked else ""
     styles = ["filled"]
     if not drawn.question:
         styles.append("rounded")

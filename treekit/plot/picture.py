@@ -12,56 +12,56 @@ import numpy.typing as npt
 
 from treekit.data.schema import Output
 from treekit.errors import SettingError
-from treekit.model.model import Model, spread
-from treekit.model.scoring import label_codes
+from treekit.model.model import Model, distribute_votes
+from treekit.model.scoring import compute_label_codes
 from treekit.model.tree import Tree
-from treekit.plot.layout import clipped, text_width, wrapped
+from treekit.plot.layout import clip_text, estimate_text_width, wrap_text
 from treekit.plot.wording import (
-    Branch,
+    BranchText,
     Language,
-    Question,
-    percent_text,
-    question,
-    shown_label,
-    shown_name,
-    value_text,
-    weight_text,
+    SplitText,
+    describe_split,
+    format_label,
+    format_name,
+    format_percent,
+    format_value,
+    format_weight,
 )
 
 __all__ = [
-    "BAR",
     "BAR_GAP",
-    "LINE",
-    "MOST_CLASSES",
+    "BAR_HEIGHT",
+    "FONT_SIZE",
+    "LINE_HEIGHT",
+    "MAX_COLOURED_CLASSES",
+    "MAX_PATH_DEPTH",
     "MOST_ENDS",
-    "MOST_LEVELS",
-    "PAD",
-    "SMALL",
-    "SMALL_LINE",
-    "TEXT",
-    "Answer",
+    "PADDING",
+    "SMALL_FONT_SIZE",
+    "SMALL_LINE_HEIGHT",
     "Box",
-    "Cut",
     "Drawn",
+    "DrawnPart",
     "MaxDepth",
+    "NodeValue",
     "Picture",
     "Target",
-    "box",
-    "cut",
+    "make_box",
     "make_picture",
-    "targets",
-    "way_to",
+    "make_targets",
+    "mark_paths",
+    "select_drawn_part",
 ]
 
 
 # ---------------------------------------------------------------- target values
 
-MOST_CLASSES = 8
+MAX_COLOURED_CLASSES = 8
 """Classes with a separate colour, the heaviest at the root; the others share grey."""
 
 
 @dataclass(frozen=True)
-class Answer:
+class NodeValue:
     """Value of one node for one target.
 
     Attributes
@@ -74,7 +74,7 @@ class Answer:
         Classification: training weight of each entry of `Target.entries`.
     entry : int
         Entry of the label; -1 for numbers.
-    place : float
+    position : float
         Regression: position of the number between the smallest (0) and the largest (1) drawn.
     """
 
@@ -82,7 +82,7 @@ class Answer:
     exact: str
     bars: tuple[float, ...] = ()
     entry: int = -1
-    place: float = 0.0
+    position: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,10 @@ class Target:
 
     name: str
     entries: tuple[str, ...]
-    answers: tuple[Answer, ...]
+    answers: tuple[NodeValue, ...]
 
 
-def targets(
+def make_targets(
     model: Model, number: int, nodes: npt.NDArray[np.int64], language: Language
 ) -> tuple[Target, ...]:
     """Compute the values of `nodes` of tree `number` for each target.
@@ -120,21 +120,21 @@ def targets(
         value[leaf] = np.ldexp(model.tree_units(number)[rows].astype(np.float64), model.exponent)
         added_to = [str(c) for c in schema.classes] if model.margins else []
         names = added_to or [output.name for output in schema.outputs]
-        return tuple(_number(name, value[:, k]) for k, name in enumerate(names))
+        return tuple(_make_number_target(name, value[:, k]) for k, name in enumerate(names))
     weights = tree.value[nodes]
     votes = np.zeros(weights.shape, dtype=np.int64)
     blocks = list(itertools.pairwise(schema.blocks))
     weighted = np.all([weights[:, a:b].any(axis=1) for a, b in blocks], axis=0)
-    votes[weighted] = spread(model, weights[weighted])
+    votes[weighted] = distribute_votes(model, weights[weighted])
     votes[leaf] = model.tree_units(number)[rows]
-    labels = label_codes(model, votes)
+    labels = compute_label_codes(model, votes)
     return tuple(
-        _classes(output, weights[:, a:b], labels[:, k], language)
+        _make_class_target(output, weights[:, a:b], labels[:, k], language)
         for k, (output, (a, b)) in enumerate(zip(schema.outputs, blocks, strict=True))
     )
 
 
-def _number(name: str, values: npt.NDArray[np.float64]) -> Target:
+def _make_number_target(name: str, values: npt.NDArray[np.float64]) -> Target:
     low, high = float(values.min()), float(values.max())
     with np.errstate(over="ignore"):
         width = high - low
@@ -143,34 +143,34 @@ def _number(name: str, values: npt.NDArray[np.float64]) -> Target:
         (values / 2 - low / 2) / (high / 2 - low / 2) if width > 0 else np.full(len(values), 0.5)
     )
     answers = [
-        Answer(value_text(v), repr(v), place=p)
+        NodeValue(format_value(v), repr(v), position=p)
         for v, p in zip(values.tolist(), place.tolist(), strict=True)
     ]
-    return Target(shown_name(name), (), tuple(answers))
+    return Target(format_name(name), (), tuple(answers))
 
 
-def _classes(
+def _make_class_target(
     output: Output,
     weights: npt.NDArray[np.float64],
     labels: npt.NDArray[np.int64],
     language: Language,
 ) -> Target:
-    texts = [shown_label(label) for label in output.classes]
+    texts = [format_label(label) for label in output.classes]
     entry = np.arange(len(texts))
-    if len(texts) > MOST_CLASSES + 1:  # a single remaining class keeps its name
-        heaviest = np.sort(np.argsort(-weights[0], kind="stable")[:MOST_CLASSES])
-        entry = np.full(len(texts), MOST_CLASSES)
-        entry[heaviest] = np.arange(MOST_CLASSES)
+    if len(texts) > MAX_COLOURED_CLASSES + 1:  # a single remaining class keeps its name
+        heaviest = np.sort(np.argsort(-weights[0], kind="stable")[:MAX_COLOURED_CLASSES])
+        entry = np.full(len(texts), MAX_COLOURED_CLASSES)
+        entry[heaviest] = np.arange(MAX_COLOURED_CLASSES)
         entries = [texts[i] for i in heaviest.tolist()] + [language.others]
     else:
         entries = texts
     bars = np.zeros((len(weights), len(entries)))
     np.add.at(bars.T, entry, weights.T)
     answers = [
-        Answer(texts[label], texts[label], tuple(bar), int(entry[label]))
+        NodeValue(texts[label], texts[label], tuple(bar), int(entry[label]))
         for label, bar in zip(labels.tolist(), bars.tolist(), strict=True)
     ]
-    return Target(shown_name(output.name), tuple(entries), tuple(answers))
+    return Target(format_name(output.name), tuple(entries), tuple(answers))
 
 
 # ---------------------------------------------------------------- picture
@@ -203,8 +203,8 @@ class Drawn:
     depth: int
     first_child: int
     n_children: int
-    branch: Branch | None
-    question: Question | None
+    branch: BranchText | None
+    question: SplitText | None
     hidden: int
     weight: float
     share: float
@@ -236,15 +236,15 @@ class Picture:
 
     def svg(self) -> str:
         """Return the picture as a self-contained SVG element."""
-        from treekit.plot.svg import svg
+        from treekit.plot.svg import write_svg
 
-        return svg(self)
+        return write_svg(self)
 
     def dot(self) -> str:
         """Return the picture in the DOT language of Graphviz."""
-        from treekit.plot.dot import dot
+        from treekit.plot.dot import write_dot
 
-        return dot(self)
+        return write_dot(self)
 
     def hover(self, at: int) -> str:
         """Return the tooltip of a node, one fact per line."""
@@ -253,14 +253,16 @@ class Picture:
         if drawn.branch:
             lines.append(f"{drawn.branch.full} {drawn.branch.rest}".rstrip())
         if drawn.question:
-            lines += [words.instead.format(text) for text in drawn.question.instead]
-        whole = weight_text(self.nodes[0].weight)
-        lines.append(words.rows.format(percent_text(drawn.share), weight_text(drawn.weight), whole))
+            lines += [words.if_missing.format(text) for text in drawn.question.surrogates]
+        whole = format_weight(self.nodes[0].weight)
+        lines.append(
+            words.rows.format(format_percent(drawn.share), format_weight(drawn.weight), whole)
+        )
         for target in self.targets:
             answer = target.answers[at]
             lines.append(f"{target.name}: {answer.exact}")
             weights = zip(target.entries, answer.bars, strict=False)
-            lines += [f"  {entry}: {weight_text(weight)}" for entry, weight in weights if weight]
+            lines += [f"  {entry}: {format_weight(weight)}" for entry, weight in weights if weight]
         return "\n".join(lines)
 
     def _repr_svg_(self) -> str:
@@ -278,51 +280,51 @@ def make_picture(
     language: Language,
     marked: Collection[int] = (),
 ) -> Picture:
-    """Make the picture of tree `number` of a model, from 0, down to a depth (see `cut`)."""
+    """Make the picture of tree `number` of a model, from 0; see `select_drawn_part`."""
     tree = model.trees[number]
-    way = way_to(tree, marked) if marked else None
-    part = cut(tree, max_depth, way)
-    reached: list[Branch | None] = [None] * len(part.nodes)
+    way = mark_paths(tree, marked) if marked else None
+    part = select_drawn_part(tree, max_depth, way)
+    reached: list[BranchText | None] = [None] * len(part.nodes)
     root = float(tree.weight[0])
     nodes = []
     for at, (node, first, n, hidden, depth) in enumerate(
         zip(*(array.tolist() for array in part[:5]), strict=True)
     ):
-        asked = question(model, tree, node, language) if n else None
+        asked = describe_split(model, tree, node, language) if n else None
         if asked:
             reached[first : first + n] = asked.branches
         weight = float(tree.weight[node])
         share = weight / root if root > 0 else 0.0
         own = Drawn(node, depth, first, n, reached[at], asked, hidden, weight, share)
         nodes.append(own if way is None or not way[node] else replace(own, marked=True))
-    names = ", ".join(shown_name(output.name) for output in model.schema.outputs)
+    names = ", ".join(format_name(output.name) for output in model.schema.outputs)
     title = language.title.format(names)
     if model.n_trees > 1:
         title += f" ({language.of_tree.format(number + 1, model.n_trees)})"
     return Picture(
         title=title,
-        described=_described(nodes, tree.n_leaves, tree.depth, language),
-        notes=_notes(model, nodes, tree.n_leaves, part.along, language),
-        targets=targets(model, number, np.asarray(part.nodes), language),
+        described=_describe_tree(nodes, tree.n_leaves, tree.depth, language),
+        notes=_list_notes(model, nodes, tree.n_leaves, part.path_only, language),
+        targets=make_targets(model, number, np.asarray(part.nodes), language),
         nodes=tuple(nodes),
         language=language,
     )
 
 
-def _described(nodes: list[Drawn], leaves: int, depth: int, language: Language) -> str:
+def _describe_tree(nodes: list[Drawn], leaves: int, depth: int, language: Language) -> str:
     asked = nodes[0].question
     return language.described.format(leaves, depth, asked.text if asked else "—")
 
 
-def _notes(
+def _list_notes(
     model: Model, nodes: list[Drawn], leaves: int, along: bool, language: Language
 ) -> tuple[str, ...]:
     notes = []
     hidden = sum(drawn.hidden for drawn in nodes)
     if hidden and along:
-        notes.append(language.along.format(f"{leaves - hidden:,}", f"{leaves:,}"))
+        notes.append(language.path_only.format(f"{leaves - hidden:,}", f"{leaves:,}"))
         if any(drawn.marked and drawn.hidden for drawn in nodes):
-            notes.append(language.goes_on.format(MOST_LEVELS))
+            notes.append(language.path_continues.format(MAX_PATH_DEPTH))
     elif hidden:
         depth = max(drawn.depth for drawn in nodes)
         notes.append(language.cut.format(depth, f"{leaves - hidden:,}", f"{leaves:,}"))
@@ -336,13 +338,13 @@ def _notes(
 MOST_ENDS = 40
 """``max_depth="auto"`` stops at the deepest level with at most this many ends (leaves and cuts)."""
 
-MOST_LEVELS = 30
+MAX_PATH_DEPTH = 30
 """Maximum depth of a marked path if the tree is not drawn completely."""
 
 MaxDepth = int | Literal["auto", "way"] | None
 
 
-class Cut(NamedTuple):
+class DrawnPart(NamedTuple):
     """Drawn part of a tree.
 
     Attributes
@@ -354,7 +356,7 @@ class Cut(NamedTuple):
     hidden : (drawn,) int64
         Leaves below a node at which the tree is cut; 0 elsewhere.
     depth : (drawn,) int64
-    along : bool
+    path_only : bool
         Whether only the marked paths and their other branches are drawn.
     """
 
@@ -363,10 +365,12 @@ class Cut(NamedTuple):
     n_children: npt.NDArray[np.int64]
     hidden: npt.NDArray[np.int64]
     depth: npt.NDArray[np.int64]
-    along: bool
+    path_only: bool
 
 
-def cut(tree: Tree, max_depth: MaxDepth, way: npt.NDArray[np.bool_] | None = None) -> Cut:
+def select_drawn_part(
+    tree: Tree, max_depth: MaxDepth, way: npt.NDArray[np.bool_] | None = None
+) -> DrawnPart:
     """Select the nodes to draw.
 
     Parameters
@@ -375,7 +379,7 @@ def cut(tree: Tree, max_depth: MaxDepth, way: npt.NDArray[np.bool_] | None = Non
     max_depth : int, "auto", "way" or None
         Maximum depth; "auto": see `MOST_ENDS`; None: all nodes.
     way : (nodes,) bool, optional
-        Marked paths from the root (see `way_to`).  ``way`` draws these nodes
+        Marked paths from the root (see `mark_paths`).  ``way`` draws these nodes
         and their other branches, down to `MOST_LEVELS`; so does ``auto`` if it
         would cut the tree.
 
@@ -385,30 +389,32 @@ def cut(tree: Tree, max_depth: MaxDepth, way: npt.NDArray[np.bool_] | None = Non
         If `max_depth` is invalid.
     """
     depths = tree.depths
-    limit = _limit(tree, depths, "auto" if max_depth == "way" and way is not None else max_depth)
+    limit = _resolve_max_depth(
+        tree, depths, "auto" if max_depth == "way" and way is not None else max_depth
+    )
     opened = (tree.n_children > 0) & (depths < limit)
     too_large = max_depth == "auto" and limit < int(depths.max())
     along = False
     if way is not None and (max_depth == "way" or too_large):
-        along, opened = True, (tree.n_children > 0) & (depths < MOST_LEVELS) & way
+        along, opened = True, (tree.n_children > 0) & (depths < MAX_PATH_DEPTH) & way
     # Siblings are drawn together, so they stay adjacent and in order.
     drawn = opened[tree.parent]
     drawn[0] = True
     nodes, inner = np.flatnonzero(drawn), opened[drawn]
     place = np.cumsum(drawn) - 1
-    return Cut(
+    return DrawnPart(
         nodes=nodes,
         first_child=np.where(inner, place[tree.first_child[nodes]], -1),
         n_children=np.where(inner, tree.n_children[nodes], 0).astype(np.int64),
         hidden=np.where(
-            (tree.n_children[nodes] > 0) & ~inner, _leaves_below(tree, depths)[nodes], 0
+            (tree.n_children[nodes] > 0) & ~inner, _count_leaves_below(tree, depths)[nodes], 0
         ),
         depth=depths[nodes],
-        along=along,
+        path_only=along,
     )
 
 
-def way_to(tree: Tree, marked: Collection[int]) -> npt.NDArray[np.bool_]:
+def mark_paths(tree: Tree, marked: Collection[int]) -> npt.NDArray[np.bool_]:
     """Return a mask (nodes,) of the decision paths from the root to the marked nodes.
 
     Raises
@@ -430,7 +436,7 @@ def way_to(tree: Tree, marked: Collection[int]) -> npt.NDArray[np.bool_]:
     return way
 
 
-def _limit(tree: Tree, depths: npt.NDArray[np.int64], max_depth: MaxDepth) -> int:
+def _resolve_max_depth(tree: Tree, depths: npt.NDArray[np.int64], max_depth: MaxDepth) -> int:
     if max_depth is None:
         return int(depths.max())
     if isinstance(max_depth, int) and not isinstance(max_depth, bool) and max_depth >= 0:
@@ -447,7 +453,7 @@ def _limit(tree: Tree, depths: npt.NDArray[np.int64], max_depth: MaxDepth) -> in
     return max(int(np.flatnonzero(leaves_above + inner_here <= MOST_ENDS).max(initial=0)), 1)
 
 
-def _leaves_below(tree: Tree, depths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _count_leaves_below(tree: Tree, depths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Count the leaves of the subtree of each node (n,), from the deepest level up."""
     count: npt.NDArray[np.int64] = (tree.n_children == 0).astype(np.int64)
     parent = tree.parent
@@ -461,12 +467,12 @@ def _leaves_below(tree: Tree, depths: npt.NDArray[np.int64]) -> npt.NDArray[np.i
 
 # ---------------------------------------------------------------- boxes
 
-TEXT, SMALL = 13.0, 11.0
-LINE, SMALL_LINE = 17.0, 15.0
-PAD = 9.0
-BAR, BAR_GAP = 13.0, 6.0
-LEAST_BAR, MOST_TEXT = 70.0, 250.0
-BRANCH_PAD = 8.0
+FONT_SIZE, SMALL_FONT_SIZE = 13.0, 11.0
+LINE_HEIGHT, SMALL_LINE_HEIGHT = 17.0, 15.0
+PADDING = 9.0
+BAR_HEIGHT, BAR_GAP = 13.0, 6.0
+MIN_BAR_WIDTH, MAX_TEXT_WIDTH = 70.0, 250.0
+BRANCH_PADDING = 8.0
 
 
 @dataclass(frozen=True)
@@ -477,7 +483,7 @@ class Box:
     ----------
     head : tuple of str
         Lines in bold: the split, or the leaf value.
-    instead : str
+    surrogate : str
         First surrogate; else empty.
     captions : tuple of str
         Line above each bar, if there are several targets; else empty texts.
@@ -492,7 +498,7 @@ class Box:
     """
 
     head: tuple[str, ...]
-    instead: str
+    surrogate: str
     captions: tuple[str, ...]
     share: str
     branch: str
@@ -502,42 +508,58 @@ class Box:
     span: float
 
 
-def box(picture: Picture, at: int) -> Box:
+def make_box(picture: Picture, at: int) -> Box:
     """Make the box of node `at` of a picture."""
     drawn, words, targets = picture.nodes[at], picture.language, picture.targets
     many = len(targets) > 1
     if drawn.question:
-        head = tuple(wrapped(drawn.question.text, MOST_TEXT, TEXT, 3, bold=True))
+        head = tuple(wrap_text(drawn.question.text, MAX_TEXT_WIDTH, FONT_SIZE, 3, bold=True))
     elif drawn.hidden:
         more = words.hidden_one if drawn.hidden == 1 else words.hidden
         head = (more.format(f"{drawn.hidden:,}"),)
     else:
-        head = () if many else (clipped(targets[0].answers[at].text, MOST_TEXT, TEXT, bold=True),)
+        head = (
+            ()
+            if many
+            else (clip_text(targets[0].answers[at].text, MAX_TEXT_WIDTH, FONT_SIZE, bold=True),)
+        )
     captions = tuple(
-        clipped(f"{target.name}: {target.answers[at].text}", MOST_TEXT, SMALL) if many
-        else target.answers[at].text if drawn.question and not target.entries
+        clip_text(f"{target.name}: {target.answers[at].text}", MAX_TEXT_WIDTH, SMALL_FONT_SIZE)
+        if many
+        else target.answers[at].text
+        if drawn.question and not target.entries
         else ""
         for target in targets
-    )  # fmt: skip
-    share = f"{percent_text(drawn.share)} · {weight_text(drawn.weight)}"
+    )
+    share = f"{format_percent(drawn.share)} · {format_weight(drawn.weight)}"
     if drawn.weight == 0:
-        share = words.nobody
+        share = words.no_rows
     instead = ""
-    if drawn.question and drawn.question.instead:
-        first, *others = drawn.question.instead
-        text = words.instead.format(first)
-        instead = clipped(
-            words.and_more.format(text, len(others)) if others else text, MOST_TEXT, SMALL
+    if drawn.question and drawn.question.surrogates:
+        first, *others = drawn.question.surrogates
+        text = words.if_missing.format(first)
+        instead = clip_text(
+            words.and_more.format(text, len(others)) if others else text,
+            MAX_TEXT_WIDTH,
+            SMALL_FONT_SIZE,
         )
     small = [line for line in (instead, *captions, share) if line]
     width = max(
-        LEAST_BAR,
-        *(text_width(line, TEXT, bold=True) for line in head),
-        *(text_width(line, SMALL) for line in small),
+        MIN_BAR_WIDTH,
+        *(estimate_text_width(line, FONT_SIZE, bold=True) for line in head),
+        *(estimate_text_width(line, SMALL_FONT_SIZE) for line in small),
     )
-    height = 2 * PAD + len(head) * LINE + len(small) * SMALL_LINE + len(targets) * (BAR + BAR_GAP)
-    branch = clipped(drawn.branch.label, MOST_TEXT, SMALL) if drawn.branch else ""
+    height = (
+        2 * PADDING
+        + len(head) * LINE_HEIGHT
+        + len(small) * SMALL_LINE_HEIGHT
+        + len(targets) * (BAR_HEIGHT + BAR_GAP)
+    )
+    branch = clip_text(drawn.branch.label, MAX_TEXT_WIDTH, SMALL_FONT_SIZE) if drawn.branch else ""
     rest = drawn.branch.rest if drawn.branch else ""
-    label = text_width(" ".join(filter(None, (branch, rest))), SMALL) + BRANCH_PAD
-    width += 2 * PAD
+    label = (
+        estimate_text_width(" ".join(filter(None, (branch, rest))), SMALL_FONT_SIZE)
+        + BRANCH_PADDING
+    )
+    width += 2 * PADDING
     return Box(head, instead, captions, share, branch, rest, width, height, max(width, label))

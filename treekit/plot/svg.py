@@ -10,36 +10,36 @@ import itertools
 import re
 from collections.abc import Iterator
 
-from treekit.plot.layout import clipped, text_width, tidy, wrapped
+from treekit.plot.layout import clip_text, compute_centres, estimate_text_width, wrap_text
 from treekit.plot.picture import (
-    BAR,
     BAR_GAP,
-    LINE,
-    PAD,
-    SMALL,
-    SMALL_LINE,
-    TEXT,
-    Answer,
+    BAR_HEIGHT,
+    FONT_SIZE,
+    LINE_HEIGHT,
+    PADDING,
+    SMALL_FONT_SIZE,
+    SMALL_LINE_HEIGHT,
     Box,
+    NodeValue,
     Picture,
     Target,
-    box,
+    make_box,
 )
-from treekit.plot.wording import weight_text
+from treekit.plot.wording import format_weight
 
 __all__ = [
     "EDGE",
     "INK",
     "MUTED",
     "PAPER",
-    "attribute",
     "class_colour",
     "element",
     "escaped",
+    "format_attribute",
+    "format_coordinate",
     "ink_on",
     "mixed",
-    "number",
-    "svg",
+    "write_svg",
 ]
 
 
@@ -50,41 +50,41 @@ FONTS = (
     "'PingFang SC', 'Microsoft YaHei', 'Noto Sans CJK SC', 'WenQuanYi Micro Hei', sans-serif"
 )
 MARGIN = 20.0
-GAP, STRANGER_GAP = 14.0, 26.0
-LEVEL, LABEL = 66.0, 24.0
-TITLE, SWATCH = 16.0, 11.0
-LEAST_WIDTH, MOST_TITLE, MOST_ENTRY = 300.0, 700.0, 160.0
-BAR_TEXT = 9.5
-WAY = 3.0  # line width of the marked path
+SIBLING_GAP, STRANGER_GAP = 14.0, 26.0
+LEVEL_GAP, LABEL_HEIGHT = 66.0, 24.0
+TITLE_FONT_SIZE, SWATCH_SIZE = 16.0, 11.0
+MIN_WIDTH, MAX_TITLE_WIDTH, MAX_ENTRY_WIDTH = 300.0, 700.0, 160.0
+BAR_FONT_SIZE = 9.5
+PATH_WIDTH = 3.0  # line width of the marked path
 
 
-def svg(picture: Picture) -> str:
+def write_svg(picture: Picture) -> str:
     """Write a picture as the text of an SVG element."""
     nodes = picture.nodes
-    boxes = [box(picture, at) for at in range(len(nodes))]
-    centres = tidy(
+    boxes = [make_box(picture, at) for at in range(len(nodes))]
+    centres = compute_centres(
         [drawn.first_child for drawn in nodes],
         [drawn.n_children for drawn in nodes],
         [own.span for own in boxes],
-        GAP,
+        SIBLING_GAP,
         STRANGER_GAP,
     )
     tree_width = max(x + own.span / 2 for x, own in zip(centres, boxes, strict=True))
-    header, least_width, top = _header(picture, max(tree_width, LEAST_WIDTH))
+    header, least_width, top = _write_header(picture, max(tree_width, MIN_WIDTH))
     inner = max(tree_width, least_width)
     left = MARGIN + (inner - tree_width) / 2
-    tops = _tops(picture, boxes, top)
+    tops = _compute_tops(picture, boxes, top)
     places = [(left + x, tops[drawn.depth]) for x, drawn in zip(centres, nodes, strict=True)]
     bottom = max(y + own.height for (_, y), own in zip(places, boxes, strict=True))
-    notes, height = _notes(picture, bottom, inner)
+    notes, height = _write_notes(picture, bottom, inner)
     width = inner + 2 * MARGIN
     parts = [
         element("title", escaped(picture.title)),
         element("desc", escaped(picture.described)),
         element("rect", width=width, height=height, rx=8.0, fill=PAPER),
         *header,
-        element("g", *_edges(picture, boxes, places), fill="none", stroke=EDGE),
-        *(_node(picture, at, boxes[at], *places[at]) for at in range(len(nodes))),
+        element("g", *_write_edges(picture, boxes, places), fill="none", stroke=EDGE),
+        *(_write_node(picture, at, boxes[at], *places[at]) for at in range(len(nodes))),
         *notes,
     ]
     frame: dict[str, str | float] = {
@@ -92,25 +92,28 @@ def svg(picture: Picture) -> str:
         "xml:space": "preserve",
         "width": width,
         "height": height,
-        "viewBox": f"0 0 {number(width)} {number(height)}",
+        "viewBox": f"0 0 {format_coordinate(width)} {format_coordinate(height)}",
         "role": "img",
         "font-family": FONTS,
-        "font-size": TEXT,
+        "font-size": FONT_SIZE,
         "fill": INK,
     }
     return element("svg", "\n", *(f"{part}\n" for part in parts), **frame) + "\n"
 
 
-def _text(text: str, x: float, y: float, **attributes: str | float) -> str:
+def _write_text(text: str, x: float, y: float, **attributes: str | float) -> str:
     return element("text", escaped(text), x=x, y=y, **attributes)
 
 
-def _header(picture: Picture, width: float) -> tuple[list[str], float, float]:
+def _write_header(picture: Picture, width: float) -> tuple[list[str], float, float]:
     """Write title and legends; return them, their width, and the top of the tree."""
-    title = clipped(picture.title, max(width, MOST_TITLE), TITLE, bold=True)
-    y = MARGIN + TITLE - 2
-    parts = [_text(title, MARGIN, y, font_size=TITLE, font_weight="bold")]
-    widest = max(width if picture.nodes[0].n_children else 0.0, text_width(title, TITLE, bold=True))
+    title = clip_text(picture.title, max(width, MAX_TITLE_WIDTH), TITLE_FONT_SIZE, bold=True)
+    y = MARGIN + TITLE_FONT_SIZE - 2
+    parts = [_write_text(title, MARGIN, y, font_size=TITLE_FONT_SIZE, font_weight="bold")]
+    widest = max(
+        width if picture.nodes[0].n_children else 0.0,
+        estimate_text_width(title, TITLE_FONT_SIZE, bold=True),
+    )
     for target in picture.targets:
         if not target.entries:
             continue
@@ -118,35 +121,45 @@ def _header(picture: Picture, width: float) -> tuple[list[str], float, float]:
         x = MARGIN
         items = [(entry, class_colour(i)) for i, entry in enumerate(target.entries)]
         if len(picture.targets) > 1:
-            text = clipped(f"{target.name}:", MOST_ENTRY, SMALL)
-            parts.append(_text(text, x, y, font_size=SMALL, fill=MUTED))
-            x += text_width(text, SMALL) + 10
+            text = clip_text(f"{target.name}:", MAX_ENTRY_WIDTH, SMALL_FONT_SIZE)
+            parts.append(_write_text(text, x, y, font_size=SMALL_FONT_SIZE, fill=MUTED))
+            x += estimate_text_width(text, SMALL_FONT_SIZE) + 10
         for entry, colour in items:
-            text = clipped(entry, MOST_ENTRY, SMALL)
-            room = SWATCH + 5 + text_width(text, SMALL)
+            text = clip_text(entry, MAX_ENTRY_WIDTH, SMALL_FONT_SIZE)
+            room = SWATCH_SIZE + 5 + estimate_text_width(text, SMALL_FONT_SIZE)
             if x > MARGIN and x + room > MARGIN + widest:
                 x, y = MARGIN, y + 18
             edge = mixed(colour, INK, 0.25)
             parts.append(
-                element("rect", x=x, y=y - 9.5, width=SWATCH, height=SWATCH, rx=2.0, fill=colour,
-                        stroke=edge)
-            )  # fmt: skip
-            parts.append(_text(text, x + SWATCH + 5, y, font_size=SMALL))
+                element(
+                    "rect",
+                    x=x,
+                    y=y - 9.5,
+                    width=SWATCH_SIZE,
+                    height=SWATCH_SIZE,
+                    rx=2.0,
+                    fill=colour,
+                    stroke=edge,
+                )
+            )
+            parts.append(_write_text(text, x + SWATCH_SIZE + 5, y, font_size=SMALL_FONT_SIZE))
             x += room + 14
     return parts, widest, y + 22
 
 
-def _tops(picture: Picture, boxes: list[Box], top: float) -> list[float]:
+def _compute_tops(picture: Picture, boxes: list[Box], top: float) -> list[float]:
     """Return the upper edge of the boxes of each level."""
     heights = [0.0] * (picture.nodes[-1].depth + 1)
     for drawn, own in zip(picture.nodes, boxes, strict=True):
         if drawn.depth >= len(heights):
             heights += [0.0] * (drawn.depth + 1 - len(heights))
         heights[drawn.depth] = max(heights[drawn.depth], own.height)
-    return list(itertools.accumulate((height + LEVEL for height in heights), initial=top))
+    return list(itertools.accumulate((height + LEVEL_GAP for height in heights), initial=top))
 
 
-def _edges(picture: Picture, boxes: list[Box], places: list[tuple[float, float]]) -> Iterator[str]:
+def _write_edges(
+    picture: Picture, boxes: list[Box], places: list[tuple[float, float]]
+) -> Iterator[str]:
     """Write the curves from parents to children; the width shows the share of the rows.
 
     Those of the marked path come last, so that they are drawn over the others.
@@ -156,73 +169,77 @@ def _edges(picture: Picture, boxes: list[Box], places: list[tuple[float, float]]
         x, y = places[at][0], places[at][1] + boxes[at].height
         for child in range(drawn.first_child, drawn.first_child + drawn.n_children):
             to_x, to_y = places[child]
-            end = to_y - LABEL  # straight from here, behind the label
+            end = to_y - LABEL_HEIGHT  # straight from here, behind the label
             middle = (y + end) / 2
             points = (x, y, x, middle, to_x, middle, to_x, end, to_y)
-            path = "M{} {}C{} {} {} {} {} {}V{}".format(*map(number, points))
+            path = "M{} {}C{} {} {} {} {} {}V{}".format(*map(format_coordinate, points))
             below = picture.nodes[child]
             look: dict[str, str | float] = {"stroke_width": 1.25 + 7 * below.share}
             if not below.weight:
                 look["stroke_dasharray"] = "3 3"
             if below.marked:
-                look |= {"stroke": INK, "stroke_width": max(1.25 + 7 * below.share, WAY)}
+                look |= {"stroke": INK, "stroke_width": max(1.25 + 7 * below.share, PATH_WIDTH)}
                 marked.append(element("path", d=path, **look))
             else:
                 yield element("path", d=path, **look)
     yield from marked
 
 
-def _node(picture: Picture, at: int, own: Box, x: float, top: float) -> str:
+def _write_node(picture: Picture, at: int, own: Box, x: float, top: float) -> str:
     """Write a box with text, bars, label and tooltip; `x` is its middle."""
     drawn = picture.nodes[at]
     parts = [element("title", escaped(picture.hover(at)))]
     if own.branch or own.rest:
-        parts += _branch(own, x, top)
-    fill, stroke = _tint(picture, at)
+        parts += _write_branch_label(own, x, top)
+    fill, stroke = _choose_colours(picture, at)
     frame: dict[str, str | float] = {"fill": fill, "stroke": stroke, "stroke_width": 1.25}
     if drawn.hidden or drawn.weight == 0:
         frame["stroke_dasharray"] = "4 3"
     if drawn.marked:
-        frame |= {"stroke": INK, "stroke_width": WAY}
+        frame |= {"stroke": INK, "stroke_width": PATH_WIDTH}
     parts.append(
         element("rect", x=x - own.width / 2, y=top, width=own.width, height=own.height,
                 rx=4.0 if drawn.question else 10.0, **frame)
     )  # fmt: skip
-    y = top + PAD
+    y = top + PADDING
     for line in own.head:
-        y += LINE
-        parts.append(_text(line, x, y - 4.5, font_weight="bold", text_anchor="middle"))
-    if own.instead:
-        y += SMALL_LINE
-        parts.append(_small(own.instead, x, y, MUTED))
+        y += LINE_HEIGHT
+        parts.append(_write_text(line, x, y - 4.5, font_weight="bold", text_anchor="middle"))
+    if own.surrogate:
+        y += SMALL_LINE_HEIGHT
+        parts.append(_write_small_text(own.surrogate, x, y, MUTED))
     for target, caption in zip(picture.targets, own.captions, strict=True):
         if caption:
-            y += SMALL_LINE
-            parts.append(_small(caption, x, y, INK))
-        left = x - own.width / 2 + PAD
+            y += SMALL_LINE_HEIGHT
+            parts.append(_write_small_text(caption, x, y, INK))
+        left = x - own.width / 2 + PADDING
         faint = {} if drawn.weight else {"opacity": 0.4}
-        bar = _bar(target, target.answers[at], left, y + BAR_GAP / 2, own.width - 2 * PAD)
+        bar = _write_bar(target, target.answers[at], left, y + BAR_GAP / 2, own.width - 2 * PADDING)
         parts.append(element("g", *bar, **faint))
-        y += BAR + BAR_GAP
-    parts.append(_small(own.share, x, y + SMALL_LINE, MUTED))
+        y += BAR_HEIGHT + BAR_GAP
+    parts.append(_write_small_text(own.share, x, y + SMALL_LINE_HEIGHT, MUTED))
     return element("g", *parts)
 
 
-def _small(text: str, x: float, below: float, fill: str) -> str:
-    return _text(text, x, below - 3.5, font_size=SMALL, text_anchor="middle", fill=fill)
+def _write_small_text(text: str, x: float, below: float, fill: str) -> str:
+    return _write_text(
+        text, x, below - 3.5, font_size=SMALL_FONT_SIZE, text_anchor="middle", fill=fill
+    )
 
 
-def _branch(own: Box, x: float, top: float) -> Iterator[str]:
+def _write_branch_label(own: Box, x: float, top: float) -> Iterator[str]:
     """Write the label of the branch, with a background that hides the edge."""
     text = " ".join(filter(None, (own.branch, own.rest)))
-    width = text_width(text, SMALL) + 6
+    width = estimate_text_width(text, SMALL_FONT_SIZE) + 6
     yield element("rect", x=x - width / 2, y=top - 22, width=width, height=16.0, rx=3.0, fill=PAPER)
     rest = element("tspan", escaped(own.rest), fill=MUTED) if own.rest else ""
     label = escaped(own.branch) + (" " if own.branch and rest else "")
-    yield element("text", label, rest, x=x, y=top - 10, font_size=SMALL, text_anchor="middle")
+    yield element(
+        "text", label, rest, x=x, y=top - 10, font_size=SMALL_FONT_SIZE, text_anchor="middle"
+    )
 
 
-def _tint(picture: Picture, at: int) -> tuple[str, str]:
+def _choose_colours(picture: Picture, at: int) -> tuple[str, str]:
     """Return fill and stroke of a box; leaves have the colour of their class (one target only)."""
     drawn, first = picture.nodes[at], picture.targets[0]
     entry = first.answers[at].entry
@@ -232,12 +249,19 @@ def _tint(picture: Picture, at: int) -> tuple[str, str]:
     return mixed(PAPER, colour, 0.13), mixed(colour, INK, 0.2)
 
 
-def _bar(target: Target, answer: Answer, left: float, top: float, width: float) -> Iterator[str]:
+def _write_bar(
+    target: Target, answer: NodeValue, left: float, top: float, width: float
+) -> Iterator[str]:
     if not target.entries:
-        yield element("rect", x=left, y=top + 3, width=width, height=BAR - 6, rx=3.0,
+        yield element("rect", x=left, y=top + 3, width=width, height=BAR_HEIGHT - 6, rx=3.0,
                       fill=mixed(PAPER, EDGE, 0.45))  # fmt: skip
-        yield element("circle", cx=left + 5 + answer.place * (width - 10), cy=top + BAR / 2, r=5.0,
-                      fill=class_colour(0))  # fmt: skip
+        yield element(
+            "circle",
+            cx=left + 5 + answer.position * (width - 10),
+            cy=top + BAR_HEIGHT / 2,
+            r=5.0,
+            fill=class_colour(0),
+        )
         return
     total = sum(answer.bars)
     x = left
@@ -246,23 +270,29 @@ def _bar(target: Target, answer: Answer, left: float, top: float, width: float) 
         if part <= 0:
             continue
         colour = class_colour(entry)
-        yield element("rect", x=x, y=top, width=part, height=BAR, fill=colour, stroke=PAPER,
+        yield element("rect", x=x, y=top, width=part, height=BAR_HEIGHT, fill=colour, stroke=PAPER,
                       stroke_width=0.75)  # fmt: skip
-        text = weight_text(weight)
-        if text_width(text, BAR_TEXT) + 3 <= part:
-            yield _text(text, x + part / 2, top + BAR - 3, font_size=BAR_TEXT, fill=ink_on(colour),
-                        text_anchor="middle")  # fmt: skip
+        text = format_weight(weight)
+        if estimate_text_width(text, BAR_FONT_SIZE) + 3 <= part:
+            yield _write_text(
+                text,
+                x + part / 2,
+                top + BAR_HEIGHT - 3,
+                font_size=BAR_FONT_SIZE,
+                fill=ink_on(colour),
+                text_anchor="middle",
+            )
         x += part
 
 
-def _notes(picture: Picture, bottom: float, width: float) -> tuple[list[str], float]:
+def _write_notes(picture: Picture, bottom: float, width: float) -> tuple[list[str], float]:
     """Write the notes below the tree; return them and the height of the picture."""
     y = bottom + 8
     parts = []
     for note in picture.notes:
-        for line in wrapped(note, width, SMALL, 6):
-            y += SMALL_LINE
-            parts.append(_text(line, MARGIN, y, font_size=SMALL, fill=MUTED))
+        for line in wrap_text(note, width, SMALL_FONT_SIZE, 6):
+            y += SMALL_LINE_HEIGHT
+            parts.append(_write_text(line, MARGIN, y, font_size=SMALL_FONT_SIZE, fill=MUTED))
     return parts, y + MARGIN - 4
 
 
@@ -273,7 +303,7 @@ def _notes(picture: Picture, bottom: float, width: float) -> tuple[list[str], fl
 # information depends on colour alone.
 
 INK, MUTED, PAPER, EDGE = "#1b2733", "#5b6b7b", "#ffffff", "#b4bfca"
-_CLASSES = (
+_CLASS_COLOURS = (
     "#0072b2",  # blue
     "#e69f00",  # orange
     "#f0e442",  # yellow
@@ -288,29 +318,29 @@ _CLASSES = (
 
 def class_colour(entry: int) -> str:
     """Return the colour of a legend entry."""
-    return _CLASSES[min(entry, len(_CLASSES) - 1)]
+    return _CLASS_COLOURS[min(entry, len(_CLASS_COLOURS) - 1)]
 
 
 def mixed(colour: str, other: str, share: float) -> str:
     """Mix `colour` with a `share` of 0 to 1 of another colour."""
-    parts = zip(_channels(colour), _channels(other), strict=True)
+    parts = zip(_parse_channels(colour), _parse_channels(other), strict=True)
     return "#" + "".join(f"{round(a * (1 - share) + b * share):02x}" for a, b in parts)
 
 
 def ink_on(colour: str) -> str:
     """Return white or black, whichever contrasts more with `colour` (luminance, WCAG 2.1)."""
-    light = _luminance(colour) + 0.05
+    light = _compute_luminance(colour) + 0.05
     return PAPER if 1.05 / light > light / 0.05 else "#000000"
 
 
-def _channels(colour: str) -> tuple[int, int, int]:
+def _parse_channels(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
-def _luminance(colour: str) -> float:
+def _compute_luminance(colour: str) -> float:
     linear = [
         c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
-        for c in (channel / 255 for channel in _channels(colour))
+        for c in (channel / 255 for channel in _parse_channels(colour))
     ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
@@ -318,7 +348,7 @@ def _luminance(colour: str) -> float:
 # ---------------------------------------------------------------- markup
 # The only functions that turn the strings of a picture into markup.
 
-_ESCAPES = {
+_XML_ESCAPES = {
     ord("&"): "&amp;",
     ord("<"): "&lt;",
     ord(">"): "&gt;",  # so that "]]>" cannot stand in text
@@ -328,7 +358,7 @@ _ESCAPES = {
     ord("\t"): "&#9;",
     ord("\r"): "&#13;",
 }
-_NEVER = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_INVALID_CHARACTERS = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def escaped(text: str) -> str:
@@ -336,18 +366,18 @@ def escaped(text: str) -> str:
 
     Characters that XML 1.0 does not allow (section 2.2) become U+FFFD.
     """
-    return _NEVER.sub("\ufffd", text).translate(_ESCAPES)
+    return _INVALID_CHARACTERS.sub("\ufffd", text).translate(_XML_ESCAPES)
 
 
-def number(value: float) -> str:
+def format_coordinate(value: float) -> str:
     """Format a coordinate to a hundredth of a pixel."""
     text = f"{value:.2f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
 
 
-def attribute(value: str | float) -> str:
+def format_attribute(value: str | float) -> str:
     """Format the value of an attribute."""
-    return escaped(value) if isinstance(value, str) else number(value)
+    return escaped(value) if isinstance(value, str) else format_coordinate(value)
 
 
 def element(tag: str, *content: str, **attributes: str | float) -> str:
@@ -356,6 +386,7 @@ def element(tag: str, *content: str, **attributes: str | float) -> str:
     Underscores in names of attributes become hyphens: ``font_size=12``.
     """
     pairs = "".join(
-        f' {name.replace("_", "-")}="{attribute(value)}"' for name, value in attributes.items()
+        f' {name.replace("_", "-")}="{format_attribute(value)}"'
+        for name, value in attributes.items()
     )
     return f"<{tag}{pairs}>{''.join(content)}</{tag}>" if content else f"<{tag}{pairs}/>"

@@ -11,27 +11,27 @@ import numpy as np
 from treekit.errors import SettingError
 from treekit.model.model import Model
 from treekit.model.tree import Split, Tree
-from treekit.rules.wording import label_text, numerals, quote
+from treekit.rules.wording import format_numbers, quote_label, quote_text
 
 if TYPE_CHECKING:
     from treekit.data.schema import Label
 
 __all__ = [
     "LANGUAGES",
-    "LONGEST_LIST",
-    "Branch",
+    "MAX_LIST_LENGTH",
+    "BranchText",
     "Language",
-    "Question",
-    "condition_texts",
-    "either",
-    "language_named",
-    "number_text",
-    "percent_text",
-    "question",
-    "shown_label",
-    "shown_name",
-    "value_text",
-    "weight_text",
+    "SplitText",
+    "describe_split",
+    "format_label",
+    "format_name",
+    "format_number",
+    "format_percent",
+    "format_value",
+    "format_weight",
+    "get_language",
+    "join_alternatives",
+    "list_conditions",
 ]
 
 
@@ -41,7 +41,7 @@ _QUESTION_LETTERS, _BRANCH_LETTERS = 44, 24
 """Characters after which further categories are counted instead of named."""
 
 
-class Branch(NamedTuple):
+class BranchText(NamedTuple):
     """Branch of a split.
 
     Attributes
@@ -59,69 +59,74 @@ class Branch(NamedTuple):
     full: str
 
 
-class Question(NamedTuple):
+class SplitText(NamedTuple):
     """Split of a node.
 
     Attributes
     ----------
     text : str
     branches : tuple of Branch
-    instead : tuple of str
+    surrogates : tuple of str
         Surrogates in order, each the condition for branch 0.
     """
 
     text: str
-    branches: tuple[Branch, ...]
-    instead: tuple[str, ...]
+    branches: tuple[BranchText, ...]
+    surrogates: tuple[str, ...]
 
 
-def question(model: Model, tree: Tree, node: int, language: Language) -> Question:
+def describe_split(model: Model, tree: Tree, node: int, language: Language) -> SplitText:
     """Describe the split of an inner node of one of the model's trees."""
     kind = Split(int(tree.kind[node]))
     if kind == Split.RULE:
-        return _rule(model, tree, node, language)
-    name = shown_name(model.schema.names[tree.feature[node]])
+        return _describe_rule(model, tree, node, language)
+    name = format_name(model.schema.names[tree.feature[node]])
     labels = [language.yes, language.no]
     absent = False
     if kind in (Split.SUBSET, Split.MULTIWAY):
-        named = _levels_by_branch(model, tree, node)
+        named = _list_branch_levels(model, tree, node)
         absent = bool(named.pop())
-        fulls = [language.is_in.format(name, either(levels, language)) for levels in named]
+        fulls = [
+            language.is_in.format(name, join_alternatives(levels, language)) for levels in named
+        ]
         if kind == Split.SUBSET:
             room = max(_QUESTION_LETTERS - len(name), 0)
-            text = language.is_in.format(name, either(named[0], language, room))
+            text = language.is_in.format(name, join_alternatives(named[0], language, room))
         else:
-            text = language.asks.format(name)
-            labels = [either(levels, language, _BRANCH_LETTERS) for levels in named]
+            text = language.split_on.format(name)
+            labels = [join_alternatives(levels, language, _BRANCH_LETTERS) for levels in named]
     elif kind == Split.MISSING:
         text = language.is_missing.format(name)
         fulls = [text, language.is_known.format(name)]
     else:
-        side, threshold = _number_asked(model, tree, node)
+        side, threshold = _describe_threshold(model, tree, node)
         text = f"{side} ≤ {threshold}"
         fulls = [text, f"{side} > {threshold}"]
-    rest = _rest(model, kind, absent, language)
+    rest = _describe_missing_branch(model, kind, absent, language)
     way = int(tree.missing[node])
     branches = tuple(
-        Branch(label, rest if b == way else "", full)
+        BranchText(label, rest if b == way else "", full)
         for b, (label, full) in enumerate(zip(labels, fulls, strict=True))
     )
-    return Question(text, branches, tuple(_instead(model, tree, node, language)))
+    return SplitText(text, branches, tuple(_list_surrogates(model, tree, node, language)))
 
 
-def _rule(model: Model, tree: Tree, node: int, language: Language) -> Question:
+def _describe_rule(model: Model, tree: Tree, node: int, language: Language) -> SplitText:
     """Describe a rule: as many conditions as fit, and the number of further ones."""
-    shown = condition_texts(model, tree, node, language)
+    shown = list_conditions(model, tree, node, language)
     text, n = shown[0], 1
     while n < len(shown) and len(text) + len(shown[n]) <= _QUESTION_LETTERS:
         text, n = text + language.comma + shown[n], n + 1
     text = text if n == len(shown) else language.and_more.format(text, len(shown) - n)
-    full = language.comma.join(condition_texts(model, tree, node, language, room=None))
-    branches = Branch(language.yes, "", full), Branch(language.no, "", f"{language.no}: {full}")
-    return Question(text, branches, ())
+    full = language.comma.join(list_conditions(model, tree, node, language, room=None))
+    branches = (
+        BranchText(language.yes, "", full),
+        BranchText(language.no, "", f"{language.no}: {full}"),
+    )
+    return SplitText(text, branches, ())
 
 
-def _rest(model: Model, kind: Split, absent: bool, language: Language) -> str:
+def _describe_missing_branch(model: Model, kind: Split, absent: bool, language: Language) -> str:
     """Describe the other values that take the branch of missing values."""
     if kind != Split.MISSING and model.missing in ("direction", "surrogate"):
         return language.or_missing
@@ -129,82 +134,90 @@ def _rest(model: Model, kind: Split, absent: bool, language: Language) -> str:
     return language.or_absent if absent and model.missing == "error" else ""
 
 
-def _levels_by_branch(model: Model, tree: Tree, node: int) -> list[list[str]]:
+def _list_branch_levels(model: Model, tree: Tree, node: int) -> list[list[str]]:
     """List the categories of each branch, then those without training rows at this node."""
     named: list[list[str]] = [[] for _ in range(int(tree.n_children[node]) + 1)]
     levels = model.schema.columns[tree.feature[node]].levels
     for level, branch in zip(levels, tree.branches(node).tolist(), strict=True):
-        named[branch].append(shown_name(level))  # -1 is the last list
+        named[branch].append(format_name(level))  # -1 is the last list
     return named
 
 
-def _number_asked(model: Model, tree: Tree, node: int) -> tuple[str, str]:
+def _describe_threshold(model: Model, tree: Tree, node: int) -> tuple[str, str]:
     """Return the compared column or sum, and the threshold, both exact."""
     names = model.schema.names
     if tree.kind[node] == Split.THRESHOLD:
-        threshold = number_text(tree.threshold[node], model.schema.dtype)
-        return shown_name(names[tree.feature[node]]), threshold
-    own = slice(int(tree.term_start[node]), int(tree.term_start[node + 1]))
+        threshold = format_number(tree.threshold[node], model.schema.dtype)
+        return format_name(names[tree.feature[node]]), threshold
+    own = slice(int(tree.term_offsets[node]), int(tree.term_offsets[node + 1]))
     text = ""
     terms = zip(tree.term_feature[own].tolist(), tree.term_weight[own].tolist(), strict=True)
     for feature, weight in terms:
-        size = "" if abs(weight) == 1.0 else f"{number_text(abs(weight), 'float32')} × "
+        size = "" if abs(weight) == 1.0 else f"{format_number(abs(weight), 'float32')} × "
         sign = " − " if weight < 0 else " + "
         lead = text + sign if text else "-" if weight < 0 else ""
-        text = f"{lead}{size}{shown_name(names[feature])}"
-    return text, number_text(tree.threshold[node])
+        text = f"{lead}{size}{format_name(names[feature])}"
+    return text, format_number(tree.threshold[node])
 
 
-def _instead(model: Model, tree: Tree, node: int, language: Language) -> list[str]:
+def _list_surrogates(model: Model, tree: Tree, node: int, language: Language) -> list[str]:
     """List the surrogates of a node in order, each as the condition for branch 0."""
     texts = []
-    for at in range(int(tree.surrogate_start[node]), int(tree.surrogate_start[node + 1])):
+    for at in range(int(tree.surrogate_offsets[node]), int(tree.surrogate_offsets[node + 1])):
         column = model.schema.columns[tree.surrogate_feature[at]]
-        name = shown_name(column.name)
+        name = format_name(column.name)
         if column.kind == "numeric":
             sign = "≤" if tree.surrogate_below[at] == 0 else ">"
-            threshold = number_text(tree.surrogate_threshold[at], model.schema.dtype)
+            threshold = format_number(tree.surrogate_threshold[at], model.schema.dtype)
             texts.append(f"{name} {sign} {threshold}")
             continue
-        start, stop = tree.surrogate_level_start[at : at + 2].tolist()
+        start, stop = tree.surrogate_level_offsets[at : at + 2].tolist()
         codes = np.flatnonzero(tree.surrogate_level_branch[start:stop] == 0).tolist()
-        levels = [shown_name(column.levels[code]) for code in codes]
-        texts.append(language.is_in.format(name, either(levels, language, _BRANCH_LETTERS)))
+        levels = [format_name(column.levels[code]) for code in codes]
+        texts.append(
+            language.is_in.format(name, join_alternatives(levels, language, _BRANCH_LETTERS))
+        )
     return texts
 
 
 # ---------------------------------------------------------------- conditions of rules
 
-_LETTERS = 24
+_CONDITION_LETTERS = 24
 """Characters after which further categories are counted instead of named."""
 
 
-def condition_texts(
-    model: Model, tree: Tree, node: int, language: Language, room: int | None = _LETTERS
+def list_conditions(
+    model: Model, tree: Tree, node: int, language: Language, room: int | None = _CONDITION_LETTERS
 ) -> list[str]:
     """List the conditions of a node of `Split.RULE`; with `room` None all categories are named."""
-    entries = range(int(tree.surrogate_start[node]), int(tree.surrogate_start[node + 1]))
-    return [_condition(model, tree, at, language, room) for at in entries]
+    entries = range(int(tree.surrogate_offsets[node]), int(tree.surrogate_offsets[node + 1]))
+    return [_describe_condition(model, tree, at, language, room) for at in entries]
 
 
-def _condition(model: Model, tree: Tree, at: int, language: Language, room: int | None) -> str:
+def _describe_condition(
+    model: Model, tree: Tree, at: int, language: Language, room: int | None
+) -> str:
     column = model.schema.columns[tree.surrogate_feature[at]]
-    name, conditions = shown_name(column.name), []
+    name, conditions = format_name(column.name), []
     if column.kind == "numeric":
-        threshold = number_text(tree.surrogate_threshold[at], model.schema.dtype)
+        threshold = format_number(tree.surrogate_threshold[at], model.schema.dtype)
         below, above = int(tree.surrogate_below[at]), int(tree.surrogate_above[at])
         if below < 0 or above < 0:
             conditions = [[language.is_known.format(name), f"{name} ≤ {threshold}"][above == 1]]
         if below == 1 and above < 0:
             conditions = [f"{name} > {threshold}"]
     else:
-        start, stop = tree.surrogate_level_start[at : at + 2].tolist()
+        start, stop = tree.surrogate_level_offsets[at : at + 2].tolist()
         codes = np.flatnonzero(tree.surrogate_level_branch[start:stop] < 0).tolist()
-        levels = [shown_name(column.levels[code]) for code in codes]
+        levels = [format_name(column.levels[code]) for code in codes]
         if len(codes) == stop - start and codes:
             conditions = [language.is_known.format(name)]
         elif codes:
-            listed = either(levels, language) if room is None else either(levels, language, room)
+            listed = (
+                join_alternatives(levels, language)
+                if room is None
+                else join_alternatives(levels, language, room)
+            )
             conditions = [language.is_in.format(name, listed)]
     if not conditions:
         return language.is_missing.format(name)
@@ -223,24 +236,24 @@ class Language(NamedTuple):
     more: str
     yes: str
     no: str
-    asks: str
+    split_on: str
     is_in: str
     is_missing: str
     is_known: str
     or_missing: str
     or_absent: str
-    instead: str
+    if_missing: str
     and_more: str
     hidden: str
     hidden_one: str
-    nobody: str
+    no_rows: str
     others: str
     rows: str
     title: str
     of_tree: str
     cut: str
-    along: str
-    goes_on: str
+    path_only: str
+    path_continues: str
     marked: str
     described: str
     missing: dict[str, str]
@@ -252,24 +265,24 @@ ENGLISH = Language(
     more="{} more",
     yes="yes",
     no="no",
-    asks="{} = ?",
+    split_on="{} = ?",
     is_in="{} is {}",
     is_missing="{} is missing",
     is_known="{} is known",
     or_missing="or missing",
     or_absent="or any other",
-    instead="if missing: {}",
+    if_missing="if missing: {}",
     and_more="{} (+{})",
     hidden="… {} more leaves",
     hidden_one="… 1 more leaf",
-    nobody="no training rows",
+    no_rows="no training rows",
     others="other classes",
     rows="{} of the training weight: {} of {}",
     title="Decision tree for {}",
     of_tree="tree {} of {}",
     cut="Cut at depth {}: {} of {} leaves are drawn.",
-    along="Only the marked way and what branches off it is drawn: {} of {} leaves.",
-    goes_on="The marked way goes on below depth {}.",
+    path_only="Only the marked way and what branches off it is drawn: {} of {} leaves.",
+    path_continues="The marked way goes on below depth {}.",
     marked="on the marked way",
     described="{} leaves, depth {}; {} asks first.",
     missing={
@@ -288,24 +301,24 @@ CHINESE = Language(
     more="其他 {} 个",
     yes="是",
     no="否",
-    asks="{} = ?",
+    split_on="{} = ?",
     is_in="{} = {}",
     is_missing="{} 缺失",
     is_known="{} 已知",
     or_missing="或缺失",
     or_absent="或其他",
-    instead="缺失时: {}",
+    if_missing="缺失时: {}",
     and_more="{} (+{})",
     hidden="… 另有 {} 个叶结点",
     hidden_one="… 另有 1 个叶结点",
-    nobody="无训练样本",
+    no_rows="无训练样本",
     others="其他类别",
     rows="占训练权重 {}: {} / {}",
     title="决策树: {}",
     of_tree="第 {} 棵, 共 {} 棵",
     cut="在深度 {} 处截断: 画出 {} / {} 个叶结点。",
-    along="只画出标记的路径及其旁支: {} / {} 个叶结点。",
-    goes_on="标记的路径在深度 {} 以下继续。",
+    path_only="只画出标记的路径及其旁支: {} / {} 个叶结点。",
+    path_continues="标记的路径在深度 {} 以下继续。",
     marked="在标记的路径上",
     described="{} 个叶结点, 深度 {}; 根结点: {}。",
     missing={
@@ -319,7 +332,7 @@ CHINESE = Language(
 LANGUAGES = {"en": ENGLISH, "zh": CHINESE}
 
 
-def language_named(name: str) -> Language:
+def get_language(name: str) -> Language:
     """Return the phrases of a language.
 
     Raises
@@ -334,37 +347,39 @@ def language_named(name: str) -> Language:
 
 # ---------------------------------------------------------------- names and numbers
 # Names are untrusted text: unprintable or ambiguous ones are quoted and escaped as in
-# the text of rules (`treekit.rules.wording.quote`).  Thresholds are exact; shares and
+# the text of rules (`treekit.rules.wording.quote_text`).  Thresholds are exact; shares and
 # weights of training rows are rounded.
 
-LONGEST_NAME, LONGEST_LIST = 200, 2000
+MAX_NAME_LENGTH, MAX_LIST_LENGTH = 200, 2000
 """Maximum characters of a name, and of a list of categories in a tooltip."""
 
 _RIGHT_TO_LEFT = frozenset(("R", "AL", "AN"))
 _ISOLATE, _POP = "\u2068", "\u2069"
 
 
-def shown_name(name: str) -> str:
+def format_name(name: str) -> str:
     """Return a name, quoted and escaped if it is unprintable or ambiguous.
 
     Names in a right-to-left script are isolated, so that adjacent
     numbers and signs keep their positions.
     """
-    text = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
+    text = name if len(name) <= MAX_NAME_LENGTH else name[: MAX_NAME_LENGTH - 1] + "…"
     plain = text.isprintable() and text == text.strip() and "  " not in text and text
     if not plain or text.startswith('"') or unicodedata.combining(text[0]):
-        return quote(text)
+        return quote_text(text)
     if any(unicodedata.bidirectional(char) in _RIGHT_TO_LEFT for char in text):
         return f"{_ISOLATE}{text}{_POP}"
     return text
 
 
-def shown_label(label: Label) -> str:
+def format_label(label: Label) -> str:
     """Return the text of a class label; numbers and bools as in the text of rules."""
-    return shown_name(label) if isinstance(label, str) else shown_name(label_text(label))
+    return format_name(label) if isinstance(label, str) else format_name(quote_label(label))
 
 
-def either(texts: Sequence[str], language: Language, letters: int = LONGEST_LIST) -> str:
+def join_alternatives(
+    texts: Sequence[str], language: Language, letters: int = MAX_LIST_LENGTH
+) -> str:
     """Join texts: ``a``, ``a or b``, ``a, b or c``; after about `letters`: ``a, b or 9 more``."""
     room, fit = letters, 0
     while fit < len(texts) and (fit == 0 or len(texts[fit]) + 2 <= room):
@@ -378,27 +393,27 @@ def either(texts: Sequence[str], language: Language, letters: int = LONGEST_LIST
     return language.comma.join(shown[:-1]) + language.either + shown[-1]
 
 
-def number_text(value: float, dtype: str = "float64") -> str:
+def format_number(value: float, dtype: str = "float64") -> str:
     """Return the shortest text that round-trips to the number of that dtype."""
-    return numerals(np.array([value]), "float32" if dtype == "float32" else "float64")[0]
+    return format_numbers(np.array([value]), "float32" if dtype == "float32" else "float64")[0]
 
 
-def value_text(value: float) -> str:
+def format_value(value: float) -> str:
     """Format a number: exact up to six digits, a longer one rounded and marked with ≈."""
-    exact = number_text(value)
+    exact = format_number(value)
     if sum(char.isdigit() for char in exact.partition("e")[0].lstrip("-0.")) <= 6:
         return exact
     return f"≈ {value:.5g}".replace("e+", "e")
 
 
-def weight_text(weight: float) -> str:
+def format_weight(weight: float) -> str:
     """Format a sum of training weights, to four digits unless it is an integer."""
     if weight == round(weight) and weight < 1e15:
         return f"{weight:,.0f}"
     return f"{weight:.4g}".replace("e+", "e")
 
 
-def percent_text(share: float) -> str:
+def format_percent(share: float) -> str:
     """Format a share of the training rows as a percentage, to three digits."""
     percent = 100.0 * share
     return "< 0.01%" if 0.0 < percent < 0.01 else f"{percent:.3g}%"

@@ -21,54 +21,54 @@ import numpy.typing as npt
 from treekit.data.dataset import Dataset, make_validation
 from treekit.errors import DataError, ModelError, SettingError
 from treekit.model.fixed_point import MASS
-from treekit.model.model import Model, least_cost, spread
+from treekit.model.model import Model, distribute_votes, predict_labels
 from treekit.rule_learning.candidates import (
-    Asked,
     Bits,
-    Ground,
-    Paths,
-    ground_of,
-    merged,
-    once,
-    paths_of,
-    refuse_lists,
-    rows_meeting,
-    unpacked,
+    PathCondition,
+    RowSets,
+    TreePaths,
+    check_not_rule_list,
+    extract_paths,
+    find_matching_rows,
+    find_union_and_repeats,
+    make_row_sets,
+    merge_conditions,
+    unpack_bits,
 )
-from treekit.rule_learning.report import LearnedList, judged
+from treekit.rule_learning.report import LearnedList, evaluate_list
 from treekit.rules.rule_list import ConditionTable, RuleList
 
 __all__ = [
-    "EXHAUSTIVE",
-    "THEORY",
+    "MAX_EXHAUSTIVE",
+    "THEORY_WEIGHT",
     "ClassRules",
-    "Generalised",
-    "answered",
-    "any_order",
-    "base_rates",
-    "by_false_positives",
+    "GeneralisedPaths",
     "c45rules",
-    "chosen",
-    "condition_table",
-    "exception_bits",
-    "generalise",
-    "ordered_list",
-    "rate_bound",
-    "rule_bits",
-    "shortened",
+    "compute_base_rates",
+    "compute_exception_bits",
+    "compute_ordering_bits",
+    "compute_rule_bits",
+    "generalise_paths",
+    "make_condition_table",
+    "make_ordered_list",
+    "make_rate_bound",
+    "order_by_false_positives",
+    "prune_rule_list",
+    "select_shortest_subset",
+    "sum_first_match_weights",
 ]
 
 
 # ---------------------------------------------------------------- c45rules
 
 
-class _Candidate(NamedTuple):
+class _CandidateRule(NamedTuple):
     """A generalised path: conditions, predicted class, matching rows, pessimistic error rate."""
 
-    conditions: tuple[Asked, ...]
+    conditions: tuple[PathCondition, ...]
     label: int
-    met: Bits
-    rate: float
+    matching_rows: Bits
+    error_rate: float
 
 
 def c45rules(
@@ -82,12 +82,13 @@ def c45rules(
 ) -> LearnedList:
     """Make an ordered list of rules from the paths of a model's trees.
 
-    Each path is a rule; conditions are dropped as long as the pessimistic error of the rule
-    on all rows does not rise (`generalise`), and rules that do no better than predicting their
+    Each path is a rule; conditions are dropped as long as the pessimistic error of the rule on
+    all rows does not rise (`generalise_paths`), and rules that do no better than predicting their
     class for all rows are dropped.  For each class, the subset of rules with the shortest
-    description length is kept (`chosen`, `exception_bits`).  The classes are ordered by false
-    positives (`by_false_positives`), the default is the most frequent class among the rows that
-    match no rule, and rules are dropped while the errors of the list do not rise (`shortened`).
+    description length is kept (`select_shortest_subset`, `compute_exception_bits`).  The classes
+    are ordered by false positives (`order_by_false_positives`), the default is the most frequent
+    class among the rows that match no rule, and rules are dropped while the errors of the list do
+    not rise (`prune_rule_list`).
 
     Any rows are accepted, but the training table is intended: error estimates are pessimistic
     because they are training errors.
@@ -128,28 +129,30 @@ def c45rules(
     O(R n / 64) for each rule that the selection adds or drops; the rows of a tree's conditions
     and of the rules are stored as bits, n / 8 bytes each.
     """
-    _check(model, confidence, rules)
-    dataset = _read(model, rows, weights)
-    ground = ground_of(dataset)
-    matrix = dataset.matrix()
-    found = _candidates(model, matrix, ground, confidence)
-    values = _n_values(model, matrix)
-    selected: list[_Candidate] = []
-    for label in range(len(ground.totals)):
-        selected += _chosen([each for each in found if each.label == label], values, ground, label)
-    met = _stacked(selected, ground)
+    _check_inputs(model, confidence, rules)
+    dataset = _read_dataset(model, rows, weights)
+    ground = make_row_sets(dataset)
+    matrix = dataset.to_matrix()
+    found = _find_candidates(model, matrix, ground, confidence)
+    values = _count_values(model, matrix)
+    selected: list[_CandidateRule] = []
+    for label in range(len(ground.class_totals)):
+        selected += _select_class_rules(
+            [each for each in found if each.label == label], values, ground, label
+        )
+    met = _stack_row_sets(selected, ground)
     labels = np.array([each.label for each in selected], dtype=np.int64)
-    order = by_false_positives(met, labels, ground)
-    order = order[shortened(met[order], labels[order], ground, rules)]
+    order = order_by_false_positives(met, labels, ground)
+    order = order[prune_rule_list(met[order], labels[order], ground, rules)]
     conditions = [selected[i].conditions for i in order.tolist()]
-    made = ordered_list(model, conditions, answered(met[order], ground))
+    made = make_ordered_list(model, conditions, sum_first_match_weights(met[order], ground))
     column = None if isinstance(test, Dataset) else weights
-    judges = dataset if test is None else _read(model, test, column)
-    codes = least_cost(made.sums(judges.matrix()), None)
-    return judged(made, codes, model, judges)
+    judges = dataset if test is None else _read_dataset(model, test, column)
+    codes = predict_labels(made.sums(judges.to_matrix()), None)
+    return evaluate_list(made, codes, model, judges)
 
 
-def _check(model: Model, confidence: float, rules: int | None) -> None:
+def _check_inputs(model: Model, confidence: float, rules: int | None) -> None:
     """Check that the algorithm supports the model and the parameters."""
     if not 0.0 < confidence <= 0.5:
         raise SettingError(f"confidence is {confidence!r}; expected above 0 and at most 0.5")
@@ -165,10 +168,10 @@ def _check(model: Model, confidence: float, rules: int | None) -> None:
         raise ModelError(
             "C4.5rules does not support misclassification costs; train the model without costs"
         )
-    refuse_lists(model)
+    check_not_rule_list(model)
 
 
-def _read(model: Model, rows: Any, weights: str | None) -> Dataset:
+def _read_dataset(model: Model, rows: Any, weights: str | None) -> Dataset:
     if not isinstance(rows, Dataset):
         return make_validation(
             rows, model.schema, weights=weights, missing=model.missing, unknown=model.unknown,
@@ -181,17 +184,17 @@ def _read(model: Model, rows: Any, weights: str | None) -> Dataset:
     return rows
 
 
-def _candidates(
-    model: Model, matrix: npt.NDArray[Any], ground: Ground, confidence: float
-) -> list[_Candidate]:
+def _find_candidates(
+    model: Model, matrix: npt.NDArray[Any], ground: RowSets, confidence: float
+) -> list[_CandidateRule]:
     """Return the distinct generalised rules that beat a constant prediction of their class."""
-    bound = rate_bound(confidence)
-    worst = base_rates(ground, bound)
-    found: dict[tuple[int, frozenset[Asked]], _Candidate] = {}
+    bound = make_rate_bound(confidence)
+    worst = compute_base_rates(ground, bound)
+    found: dict[tuple[int, frozenset[PathCondition]], _CandidateRule] = {}
     for number in range(model.n_trees):
-        paths = paths_of(model, number)
-        met = rows_meeting(paths.asked, matrix, model.schema.n_levels)
-        made = generalise(paths, met, ground, bound)
+        paths = extract_paths(model, number)
+        met = find_matching_rows(paths.conditions, matrix, model.schema.n_levels)
+        made = generalise_paths(paths, met, ground, bound)
         starts = np.append(0, paths.end[:-1]).tolist()
         seen: set[tuple[int, ...]] = set()
         for path, label in enumerate(paths.label.tolist()):
@@ -201,38 +204,38 @@ def _candidates(
             if made.rate[path] >= worst[label] or same in seen:
                 continue
             seen.add(same)
-            conditions = merged(paths.asked, nodes.tolist())
+            conditions = merge_conditions(paths.conditions, nodes.tolist())
             key = label, frozenset(conditions)
             if key not in found:
                 rows = np.bitwise_and.reduce(met[nodes], axis=0)
-                found[key] = _Candidate(conditions, label, rows, float(made.rate[path]))
+                found[key] = _CandidateRule(conditions, label, rows, float(made.rate[path]))
     return list(found.values())
 
 
-def _chosen(
-    rules: list[_Candidate], values: list[int], ground: Ground, label: int
-) -> list[_Candidate]:
+def _select_class_rules(
+    rules: list[_CandidateRule], values: list[int], ground: RowSets, label: int
+) -> list[_CandidateRule]:
     """Select the rules to keep for a class, lowest error rate first."""
-    bits = [rule_bits(rule.conditions, values) for rule in rules]
+    bits = [compute_rule_bits(rule.conditions, values) for rule in rules]
     shortest: dict[bytes, int] = {}  # shortest rule for each set of matching rows
     for i in np.argsort(bits, kind="stable").tolist():
-        shortest.setdefault(rules[i].met.tobytes(), i)
+        shortest.setdefault(rules[i].matching_rows.tobytes(), i)
     left = sorted(shortest.values())
     rules = [rules[i] for i in left]
-    met = _stacked(rules, ground)
-    some = chosen(ClassRules(met, np.array([bits[i] for i in left]), ground, label))
-    return sorted((rules[i] for i in some.tolist()), key=lambda rule: rule.rate)
+    met = _stack_row_sets(rules, ground)
+    some = select_shortest_subset(ClassRules(met, np.array([bits[i] for i in left]), ground, label))
+    return sorted((rules[i] for i in some.tolist()), key=lambda rule: rule.error_rate)
 
 
-def _stacked(rules: list[_Candidate], ground: Ground) -> Bits:
+def _stack_row_sets(rules: list[_CandidateRule], ground: RowSets) -> Bits:
     """Return (rules, words) uint64: the rows that match each rule; there may be no rules."""
-    met = np.empty((len(rules), len(ground.everyone)), dtype=np.uint64)
+    met = np.empty((len(rules), len(ground.all_rows)), dtype=np.uint64)
     for row, rule in zip(met, rules, strict=True):
-        row[:] = rule.met
+        row[:] = rule.matching_rows
     return met
 
 
-def _n_values(model: Model, matrix: npt.NDArray[Any]) -> list[int]:
+def _count_values(model: Model, matrix: npt.NDArray[Any]) -> list[int]:
     """Count the distinct known values of numeric columns, and the categories of nominal ones."""
     sizes: list[int] = model.schema.n_levels.tolist()
     for column in np.flatnonzero(~model.schema.nominal).tolist():
@@ -250,14 +253,14 @@ Numbers = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-EXHAUSTIVE = 10
+MAX_EXHAUSTIVE = 10
 """Number of rules up to which every subset is tried, as in C4.5."""
 
-_DOWNHILL = 1000
+_MAX_RESTARTS = 1000
 """Number of rules up to which the search also starts from all rules and random halves."""
 
-_HALVES = 3
-_SMALL = 1e-9
+_N_RANDOM_STARTS = 3
+_TOLERANCE = 1e-9
 
 
 class ClassRules:
@@ -265,7 +268,7 @@ class ClassRules:
 
     Parameters
     ----------
-    met : (rules, words) uint64
+    matching_rows : (rules, words) uint64
         Rows that match each rule.
     bits : (rules,) float64
         Bits of the conditions of each rule.
@@ -274,85 +277,94 @@ class ClassRules:
         The class.
     """
 
-    def __init__(self, met: Bits, bits: Numbers, ground: Ground, label: int) -> None:
-        self.met, self.bits, self.ground = met, bits, ground
-        self.own = ground.classes[label]
-        self.total, self.of_class = float(ground.totals.sum()), float(ground.totals[label])
+    def __init__(self, met: Bits, bits: Numbers, ground: RowSets, label: int) -> None:
+        self.matching_rows, self.bits, self.ground = met, bits, ground
+        self.class_rows = ground.class_rows[label]
+        self.total_weight, self.class_weight = (
+            float(ground.class_totals.sum()),
+            float(ground.class_totals[label]),
+        )
 
     def __len__(self) -> int:
-        return len(self.met)
+        return len(self.matching_rows)
 
-    def length(self, covered: Numbers, right: Numbers, bits: Numbers, n: Index) -> Numbers:
+    def compute_lengths(self, covered: Numbers, right: Numbers, bits: Numbers, n: Index) -> Numbers:
         """Return (subsets,) float64: description lengths of subsets of `n` rules and `bits`."""
-        theory = np.maximum(bits - any_order(n), 0.0)
-        exceptions = exception_bits(covered, right, self.total, self.of_class)
-        return np.asarray(exceptions + THEORY * theory)
+        theory = np.maximum(bits - compute_ordering_bits(n), 0.0)
+        exceptions = compute_exception_bits(covered, right, self.total_weight, self.class_weight)
+        return np.asarray(exceptions + THEORY_WEIGHT * theory)
 
-    def weights(self, sets: Bits, within: Bits) -> tuple[Numbers, Numbers]:
+    def weigh_sets(self, sets: Bits, within: Bits) -> tuple[Numbers, Numbers]:
         """Return the weights of `sets` (sets, words) in `within`, and of the class's rows there."""
-        return self.ground.weight(sets, within), self.ground.weight(sets, within & self.own)
+        return self.ground.weigh_intersections(sets, within), self.ground.weigh_intersections(
+            sets, within & self.class_rows
+        )
 
 
-def chosen(rules: ClassRules) -> Index:
+def select_shortest_subset(rules: ClassRules) -> Index:
     """Return the positions of the subset of shortest description length found, ascending."""
-    if len(rules) <= EXHAUSTIVE:
-        return _best_subset(rules)
+    if len(rules) <= MAX_EXHAUSTIVE:
+        return _search_all_subsets(rules)
     best, least = np.zeros(len(rules), np.bool_), np.inf
-    for start in _starts(len(rules)):
-        found, length = _improved(rules, start)
-        if length < least - _SMALL:
+    for start in _iter_starts(len(rules)):
+        found, length = _improve_subset(rules, start)
+        if length < least - _TOLERANCE:
             best, least = found, length
     return np.flatnonzero(best)
 
 
-def _best_subset(rules: ClassRules) -> Index:
+def _search_all_subsets(rules: ClassRules) -> Index:
     """Return the first of the shortest subsets, in the order of binary numbers."""
     n = len(rules)
-    covers = np.zeros((2, len(rules.ground.everyone)), dtype=np.uint64)[:1]
+    covers = np.zeros((2, len(rules.ground.all_rows)), dtype=np.uint64)[:1]
     covered, right = np.zeros(1), np.zeros(1)
     # Each rule doubles the subsets: those without it, then the same with it.
     for rule in range(n):
-        more = covers | rules.met[rule]
-        own = rules.weights(more, rules.ground.everyone)
+        more = covers | rules.matching_rows[rule]
+        own = rules.weigh_sets(more, rules.ground.all_rows)
         covered, right = np.append(covered, own[0]), np.append(right, own[1])
         covers = np.concatenate([covers, more])
     members = (np.arange(1 << n)[:, None] >> np.arange(n)) & 1
-    length = rules.length(covered, right, members @ rules.bits, members.sum(axis=1))
-    near = np.flatnonzero(length <= length.min() + _SMALL)
+    length = rules.compute_lengths(covered, right, members @ rules.bits, members.sum(axis=1))
+    near = np.flatnonzero(length <= length.min() + _TOLERANCE)
     return np.flatnonzero(members[near[0]])
 
 
-def _starts(n: int) -> Iterator[Mask]:
+def _iter_starts(n: int) -> Iterator[Mask]:
     """Yield the starting subsets: none, all, and random halves from a fixed seed."""
     yield np.zeros(n, np.bool_)
-    if n <= _DOWNHILL:
+    if n <= _MAX_RESTARTS:
         yield np.ones(n, np.bool_)
         rng = np.random.default_rng(0)
-        for _ in range(_HALVES):
+        for _ in range(_N_RANDOM_STARTS):
             yield rng.random(n) < 0.5
 
 
-def _improved(rules: ClassRules, inside: Mask) -> tuple[Mask, float]:
+def _improve_subset(rules: ClassRules, inside: Mask) -> tuple[Mask, float]:
     """Add or drop the rule that shortens the description most, until none does.
 
     Returns the subset and its length.  A step is linear in the words of all rules.
     """
     inside, least = inside.copy(), np.inf
     while True:
-        some, several = once(rules.met[inside], len(rules.ground.everyone))
-        now = np.array([*rules.weights(some[None], rules.ground.everyone)])[:, 0]
+        some, several = find_union_and_repeats(
+            rules.matching_rows[inside], len(rules.ground.all_rows)
+        )
+        now = np.array([*rules.weigh_sets(some[None], rules.ground.all_rows)])[:, 0]
         covered, right = np.full(len(rules), now[0]), np.full(len(rules), now[1])
         for rows, within, sign in ((inside, some & ~several, -1), (~inside, ~some, 1)):
-            some_more = rules.weights(rules.met[rows], within)
+            some_more = rules.weigh_sets(rules.matching_rows[rows], within)
             covered[rows] += sign * some_more[0]
             right[rows] += sign * some_more[1]
         n, bits = int(inside.sum()), float(rules.bits[inside].sum())
         if least == np.inf:
-            least = float(rules.length(now[:1], now[1:], np.array([bits]), np.array([n]))[0])
+            least = float(
+                rules.compute_lengths(now[:1], now[1:], np.array([bits]), np.array([n]))[0]
+            )
         change = np.where(inside, -1, 1)
-        length = rules.length(covered, right, bits + change * rules.bits, n + change)
+        length = rules.compute_lengths(covered, right, bits + change * rules.bits, n + change)
         best = int(length.argmin())
-        if not length[best] < least - _SMALL:
+        if not length[best] < least - _TOLERANCE:
             return inside, least
         inside[best] = ~inside[best]
         least = float(length[best])
@@ -365,11 +377,11 @@ def _improved(rules: ClassRules, inside: Mask) -> tuple[Mask, float]:
 # together with their errors (Rissanen's minimum description length).  Conditions are encoded
 # as `treekit.components.pruners` encodes splits.
 
-THEORY = 0.5
+THEORY_WEIGHT = 0.5
 """Weight of rule bits relative to exception bits: rules have redundant encodings."""
 
 
-def rule_bits(conditions: Sequence[Asked], n_values: Sequence[int]) -> float:
+def compute_rule_bits(conditions: Sequence[PathCondition], n_values: Sequence[int]) -> float:
     """Return the bits that encode the conditions of a rule, in any order.
 
     Parameters
@@ -378,12 +390,12 @@ def rule_bits(conditions: Sequence[Asked], n_values: Sequence[int]) -> float:
     n_values : (features,) sequence of int
         Distinct known values of each column: numbers in the rows, or the vocabulary size.
     """
-    own = [_condition_bits(condition, n_values) for condition in conditions]
+    own = [_list_condition_bits(condition, n_values) for condition in conditions]
     bits = [each for several in own for each in several]
     return max(sum(bits) - math.lgamma(len(bits) + 1.0) / math.log(2.0), 0.0)
 
 
-def _condition_bits(asked: Asked, n_values: Sequence[int]) -> list[float]:
+def _list_condition_bits(asked: PathCondition, n_values: Sequence[int]) -> list[float]:
     """Return the bits of each test in a condition; an interval is two tests."""
     values = n_values[asked.column]
     column = math.log2(len(n_values))
@@ -396,14 +408,16 @@ def _condition_bits(asked: Asked, n_values: Sequence[int]) -> list[float]:
     return [column + 1.0 + math.log2(max(values - 1, 1))] * bounds or [column + 1.0]
 
 
-def any_order(n: npt.NDArray[np.int64]) -> Numbers:
+def compute_ordering_bits(n: npt.NDArray[np.int64]) -> Numbers:
     """Return (subsets,) float64: bits saved because the order of `n` rules is irrelevant."""
     from scipy.special import gammaln
 
     return np.asarray(gammaln(n + 1.0) / math.log(2.0))
 
 
-def exception_bits(covered: Numbers, right: Numbers, total: float, of_class: float) -> Numbers:
+def compute_exception_bits(
+    covered: Numbers, right: Numbers, total: float, of_class: float
+) -> Numbers:
     """Return the bits that encode which rows the rules for a class get wrong.
 
     ``log2 C(covered, false positives) + log2 C(uncovered, false negatives)``
@@ -417,10 +431,10 @@ def exception_bits(covered: Numbers, right: Numbers, total: float, of_class: flo
         Weight of all rows, and of the class.
     """
     wrong, others, lost = covered - right, total - covered, of_class - right
-    return np.asarray(_choices(covered, wrong) + _choices(others, lost))
+    return np.asarray(_log2_binomial(covered, wrong) + _log2_binomial(others, lost))
 
 
-def _choices(n: Numbers, k: Numbers) -> Numbers:
+def _log2_binomial(n: Numbers, k: Numbers) -> Numbers:
     """Return ``log2 C(n, k)`` for real ``0 <= k <= n``."""
     from scipy.special import gammaln
 
@@ -436,7 +450,7 @@ def _choices(n: Numbers, k: Numbers) -> Numbers:
 # a rule's errors on all rows, as `treekit.components.error_based` uses for leaves.
 
 
-class Generalised(NamedTuple):
+class GeneralisedPaths(NamedTuple):
     """Generalised paths of a tree.
 
     Attributes
@@ -451,26 +465,26 @@ class Generalised(NamedTuple):
     rate: Numbers
 
 
-def rate_bound(confidence: float) -> Any:
+def make_rate_bound(confidence: float) -> Any:
     """Return the upper limit of errors for a confidence factor.
 
-    A `treekit.kernels.pruning.Bound`.
+    A `treekit.kernels.pruning.ErrorBound`.
     """
-    from treekit.kernels.pruning import Bound
+    from treekit.kernels.pruning import ErrorBound
 
     z = NormalDist().inv_cdf(1.0 - confidence)
-    return Bound(confidence, z, False, 1.0 - np.eye(2))
+    return ErrorBound(confidence, z, False, 1.0 - np.eye(2))
 
 
-def base_rates(ground: Ground, bound: Any) -> list[float]:
+def compute_base_rates(ground: RowSets, bound: Any) -> list[float]:
     """Return, for each class, the pessimistic error rate of predicting it for all rows."""
-    from treekit.kernels.rule_bitsets import error_rate
+    from treekit.kernels.rule_bitsets import estimate_error_rate
 
-    total = float(ground.totals.sum())
-    return [float(error_rate(total, own, bound)) for own in ground.totals.tolist()]
+    total = float(ground.class_totals.sum())
+    return [float(estimate_error_rate(total, own, bound)) for own in ground.class_totals.tolist()]
 
 
-def generalise(paths: Paths, met: Bits, ground: Ground, bound: Any) -> Generalised:
+def generalise_paths(paths: TreePaths, met: Bits, ground: RowSets, bound: Any) -> GeneralisedPaths:
     """Drop conditions of each path as long as its pessimistic error rate does not rise.
 
     Each round drops the condition whose removal gives the lowest rate; ties drop the first.
@@ -482,7 +496,7 @@ def generalise(paths: Paths, met: Bits, ground: Ground, bound: Any) -> Generalis
         Rows that match the condition of the step to each node.
     ground : Ground
     bound
-        See `rate_bound`.
+        See `make_rate_bound`.
 
     Notes
     -----
@@ -493,17 +507,17 @@ def generalise(paths: Paths, met: Bits, ground: Ground, bound: Any) -> Generalis
     kept = np.zeros(len(paths.node), dtype=np.bool_)
     rate = np.empty(len(paths.end))
     drop_conditions(
-        met, paths.node, paths.end, paths.label, ground.classes, ground.everyone,
-        ground.w[:0] if ground.counted else ground.w, bound, kept, rate,
+        met, paths.node, paths.end, paths.label, ground.class_rows, ground.all_rows,
+        ground.row_weights[:0] if ground.is_unweighted else ground.row_weights, bound, kept, rate,
     )  # fmt: skip
-    return Generalised(kept, rate)
+    return GeneralisedPaths(kept, rate)
 
 
 # ---------------------------------------------------------------- order
 # Order of the classes, default class and pruning of the list (Quinlan 1993, section 5.2).
 
 
-def by_false_positives(met: Bits, label: Index, ground: Ground) -> Index:
+def order_by_false_positives(met: Bits, label: Index, ground: RowSets) -> Index:
     """Order rules by class: the class with the fewest false positives first.
 
     False positives are counted on the rows that no earlier class covers; ties go to the class
@@ -522,10 +536,10 @@ def by_false_positives(met: Bits, label: Index, ground: Ground) -> Index:
         Positions; rules of a class stay in order.
     """
     covers = {c: np.bitwise_or.reduce(met[label == c], axis=0) for c in np.unique(label).tolist()}
-    left, order = ground.everyone, np.empty(0, dtype=np.int64)
+    left, order = ground.all_rows, np.empty(0, dtype=np.int64)
     while covers:
         wrong = {
-            c: float(ground.weight(cover[None], left & ~ground.classes[c])[0])
+            c: float(ground.weigh_intersections(cover[None], left & ~ground.class_rows[c])[0])
             for c, cover in covers.items()
         }
         first = min(covers, key=lambda c: (wrong[c], np.count_nonzero(label == c), c))
@@ -535,7 +549,7 @@ def by_false_positives(met: Bits, label: Index, ground: Ground) -> Index:
 
 
 @dataclass(eq=False)
-class _Matches:
+class _RuleMatches:
     """The first and second matching rule of each row; the number of rules if there is none."""
 
     met: npt.NDArray[np.bool_]
@@ -543,13 +557,13 @@ class _Matches:
     second: Index
 
     @classmethod
-    def of(cls, met: npt.NDArray[np.bool_]) -> _Matches:
+    def from_indicators(cls, met: npt.NDArray[np.bool_]) -> _RuleMatches:
         none = np.full(met.shape[1], len(met), dtype=np.int64)
         made = cls(met, none, none.copy())
-        made.find(np.arange(met.shape[1]))
+        made.update_rows(np.arange(met.shape[1]))
         return made
 
-    def find(self, rows: Index) -> None:
+    def update_rows(self, rows: Index) -> None:
         """Recompute the matches of some rows."""
         met = self.met[:, rows]
         first = np.full(len(rows), len(met), dtype=np.int64)
@@ -560,14 +574,14 @@ class _Matches:
             first[own] = rule
         self.first[rows], self.second[rows] = first, second
 
-    def drop(self, rule: int) -> None:
+    def drop_rule(self, rule: int) -> None:
         """Remove a rule; the others keep their numbers."""
         rows = np.flatnonzero((self.first == rule) | (self.second == rule))
         self.met[rule] = False
-        self.find(rows)
+        self.update_rows(rows)
 
 
-def shortened(met: Bits, label: Index, ground: Ground, most: int | None = None) -> Index:
+def prune_rule_list(met: Bits, label: Index, ground: RowSets, most: int | None = None) -> Index:
     """Return the rules of an ordered list that remain after pruning, ascending.
 
     The default class has the most weight among the rows that match no rule; ties go to the
@@ -593,13 +607,13 @@ def shortened(met: Bits, label: Index, ground: Ground, most: int | None = None) 
     dropped as well.  Linear in the rows for each rule dropped, and in the rules for each row
     that this reassigns.
     """
-    matches = _Matches.of(unpacked(met, ground.n_rows))
+    matches = _RuleMatches.from_indicators(unpack_bits(met, ground.n_rows))
     kept = np.ones(len(met), dtype=np.bool_)
     while kept.any():
-        now, without = _errors(matches, label, ground)
+        now, without = _sum_errors(matches, label, ground)
         without[~kept] = np.inf
         least = float(without.min())
-        odd = kept & ~_sincere(matches, label, ground)
+        odd = kept & ~_find_majority_rules(matches, label, ground)
         too_many = most is not None and int(kept.sum()) > most
         if least <= now or (too_many and not odd.any()):
             worst = int(np.flatnonzero(without <= least)[-1])
@@ -608,42 +622,44 @@ def shortened(met: Bits, label: Index, ground: Ground, most: int | None = None) 
         else:
             break
         kept[worst] = False
-        matches.drop(worst)
+        matches.drop_rule(worst)
     return np.flatnonzero(kept)
 
 
-def answered(met: Bits, ground: Ground) -> Numbers:
+def sum_first_match_weights(met: Bits, ground: RowSets) -> Numbers:
     """Return (rules + 1, classes) float64: weights of the rows that match each rule first.
 
     The last entry is for the rows that match no rule.
     """
-    return _weights(_Matches.of(unpacked(met, ground.n_rows)), ground)
+    return _sum_class_weights(_RuleMatches.from_indicators(unpack_bits(met, ground.n_rows)), ground)
 
 
-def _weights(matches: _Matches, ground: Ground) -> Numbers:
-    k = len(ground.totals)
+def _sum_class_weights(matches: _RuleMatches, ground: RowSets) -> Numbers:
+    k = len(ground.class_totals)
     cells = matches.first * k + ground.y
-    sums = np.bincount(cells, ground.w, (len(matches.met) + 1) * k)
+    sums = np.bincount(cells, ground.row_weights, (len(matches.met) + 1) * k)
     return sums.reshape(-1, k).astype(np.float64)
 
 
-def _sincere(matches: _Matches, label: Index, ground: Ground) -> npt.NDArray[np.bool_]:
+def _find_majority_rules(
+    matches: _RuleMatches, label: Index, ground: RowSets
+) -> npt.NDArray[np.bool_]:
     """Return (rules,) bool: rules that match rows first, mostly of their own class."""
-    own = _weights(matches, ground)[:-1]
+    own = _sum_class_weights(matches, ground)[:-1]
     return np.asarray(own.any(axis=1) & (own.argmax(axis=1) == label))
 
 
-def _errors(matches: _Matches, label: Index, ground: Ground) -> tuple[float, Numbers]:
+def _sum_errors(matches: _RuleMatches, label: Index, ground: RowSets) -> tuple[float, Numbers]:
     """Return the errors of the list, and of the list without each rule."""
-    n, k = len(label), len(ground.totals)
-    weights = _weights(matches, ground)
+    n, k = len(label), len(ground.class_totals)
+    weights = _sum_class_weights(matches, ground)
     wrong = weights[:-1].sum(axis=1) - weights[np.arange(n), label]
     uncovered = weights[-1]
     now = float(wrong.sum() + uncovered.sum() - uncovered.max())
     # The rows of a dropped rule move to their second matching rule, or to the default.
     covered = np.flatnonzero(matches.first < n)
     first, second = matches.first[covered], matches.second[covered]
-    w, y = ground.w[covered], ground.y[covered]
+    w, y = ground.row_weights[covered], ground.y[covered]
     falls = second == n
     answer = np.append(label, -1)[second]
     passed = np.bincount(first, w * (~falls & (answer != y)), n)
@@ -655,7 +671,9 @@ def _errors(matches: _Matches, label: Index, ground: Ground) -> tuple[float, Num
 # ---------------------------------------------------------------- ordered list
 
 
-def ordered_list(model: Model, rules: Sequence[Sequence[Asked]], weight: Numbers) -> RuleList:
+def make_ordered_list(
+    model: Model, rules: Sequence[Sequence[PathCondition]], weight: Numbers
+) -> RuleList:
     """Make a classifying list of order "first".
 
     The list has no fractional instances even if the model has: a missing value matches the
@@ -687,14 +705,14 @@ def ordered_list(model: Model, rules: Sequence[Sequence[Asked]], weight: Numbers
         as_parent=np.zeros(n, np.bool_),
         units=np.zeros(weight.shape, np.int64),
         end=np.cumsum([*(len(rule) for rule in rules), 0]).astype(np.int64),
-        conditions=condition_table([each for rule in rules for each in rule]),
+        conditions=make_condition_table([each for rule in rules for each in rule]),
         order="first",
         value=weight,
     )
-    return replace(made, units=spread(made, weight))
+    return replace(made, units=distribute_votes(made, weight))
 
 
-def condition_table(conditions: Sequence[Asked]) -> ConditionTable:
+def make_condition_table(conditions: Sequence[PathCondition]) -> ConditionTable:
     """Make a table of conditions without fractional instances."""
     missing = np.array([each.missing for each in conditions], dtype=np.bool_)
     sizes = [len(each.levels) for each in conditions]

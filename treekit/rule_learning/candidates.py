@@ -16,36 +16,46 @@ import numpy.typing as npt
 
 from treekit.data.dataset import Dataset, make_dataset, make_validation
 from treekit.errors import DataError, ModelError, SettingError
-from treekit.grow.target_statistics import gridded_weights
+from treekit.grow.target_statistics import round_weights
 from treekit.model.fixed_point import MASS
-from treekit.model.model import Model, least_cost, make_model
+from treekit.model.model import Model, make_model, predict_labels
 from treekit.model.tree import Split, Tree
-from treekit.rules.evaluate import packed
-from treekit.rules.extract import depth_first, is_listed, node_paths, rules, steps
-from treekit.rules.rule_list import ConditionTable, RuleList, coded, taken
-from treekit.training.class_weights import class_weights, keeping_weight, with_class_weights
+from treekit.rules.evaluate import pack_bits
+from treekit.rules.extract import (
+    is_rule_list,
+    list_leaves_depth_first,
+    list_path_nodes,
+    make_edge_conditions,
+    rules,
+)
+from treekit.rules.rule_list import ConditionTable, RuleList, sanitize_codes, take_rules
+from treekit.training.class_weights import (
+    apply_class_weights,
+    compute_class_weights,
+    rescale_factors,
+)
 
 __all__ = [
-    "Asked",
     "Bits",
-    "Ground",
-    "Paths",
-    "candidate_rules",
+    "PathCondition",
+    "RowSets",
+    "TreePaths",
     "check_count",
-    "ground_of",
-    "independent",
-    "indicators",
-    "interned",
-    "joined",
-    "merged",
-    "once",
-    "paths_of",
+    "check_not_rule_list",
+    "compute_indicators",
+    "concatenate_rules",
+    "extract_candidates",
+    "extract_paths",
+    "find_independent",
+    "find_matching_rows",
+    "find_union_and_repeats",
+    "make_row_sets",
+    "make_weighted_rows",
+    "merge_conditions",
+    "number_distinct_rules",
     "read_rows",
-    "refuse_lists",
-    "rows_and_weights",
-    "rows_meeting",
-    "unpacked",
-    "weighed",
+    "unpack_bits",
+    "weigh_classes",
 ]
 
 
@@ -54,7 +64,7 @@ __all__ = [
 Index = npt.NDArray[np.int64]
 
 
-def candidate_rules(model: Model, depth: int) -> RuleList:
+def extract_candidates(model: Model, depth: int) -> RuleList:
     """Return the rules of the nodes down to `depth` edges below the roots, without the roots.
 
     Parameters
@@ -79,41 +89,41 @@ def candidate_rules(model: Model, depth: int) -> RuleList:
     ModelError
         If the model is a rule list.
     """
-    refuse_lists(model)
-    plain = [_plain(tree) for tree in model.trees]
-    parts = [_of_depth(model, plain, k) for k in range(1, depth + 1) if k <= model.depth]
+    check_not_rule_list(model)
+    plain = [_drop_surrogates(tree) for tree in model.trees]
+    parts = [_extract_at_depth(model, plain, k) for k in range(1, depth + 1) if k <= model.depth]
     parts = [part for part in parts if len(part)]
     if not parts:
         raise DataError(
             "the model has no rules to choose from: its trees are single leaves or have only "
             "oblique splits; train a forest with splits on single columns"
         )
-    return joined(parts)
+    return concatenate_rules(parts)
 
 
-def refuse_lists(model: Model) -> None:
+def check_not_rule_list(model: Model) -> None:
     """Raise `ModelError` if the model is a rule list, which has no paths."""
-    if is_listed(model):
+    if is_rule_list(model):
         raise ModelError(
             "the model is a rule list already and has no paths; pass the tree or forest that the "
             "list was made from"
         )
 
 
-def _plain(tree: Tree) -> Tree:
+def _drop_surrogates(tree: Tree) -> Tree:
     """Return a tree without surrogates."""
     if not len(tree.surrogate_feature):
         return tree
     none = np.zeros(tree.n_nodes + 1, dtype=np.int64)
     empty, no_numbers = np.empty(0, dtype=np.int32), np.empty(0)
     return replace(
-        tree, surrogate_start=none, surrogate_feature=empty, surrogate_threshold=no_numbers,
+        tree, surrogate_offsets=none, surrogate_feature=empty, surrogate_threshold=no_numbers,
         surrogate_below=empty, surrogate_above=empty, surrogate_lost=empty,
-        surrogate_level_start=none[:1], surrogate_level_branch=empty,
+        surrogate_level_offsets=none[:1], surrogate_level_branch=empty,
     )  # fmt: skip
 
 
-def _of_depth(model: Model, trees: Sequence[Tree], depth: int) -> RuleList:
+def _extract_at_depth(model: Model, trees: Sequence[Tree], depth: int) -> RuleList:
     """Return the rules of the nodes exactly `depth` edges below a root."""
     cut, at_depth = [], []
     for tree in trees:
@@ -130,19 +140,19 @@ def _of_depth(model: Model, trees: Sequence[Tree], depth: int) -> RuleList:
     first = np.cumsum([0] + [tree.n_nodes for tree in cut])
     here = np.concatenate(at_depth)[first[found.tree] + found.leaf]
     sums = found.conditions.column >= model.schema.n_features
-    oblique = np.add.reduceat(np.append(sums, False), _starts(found)) > 0
+    oblique = np.add.reduceat(np.append(sums, False), _find_condition_starts(found)) > 0
     # reduceat gives rules without conditions the value of the next rule.
-    oblique &= found.end > _starts(found)
-    bare = taken(found, np.flatnonzero(here & ~oblique))
+    oblique &= found.end > _find_condition_starts(found)
+    bare = take_rules(found, np.flatnonzero(here & ~oblique))
     return replace(bare, tests=(), units=np.zeros_like(bare.units), value=None)
 
 
-def _starts(found: RuleList) -> Index:
+def _find_condition_starts(found: RuleList) -> Index:
     """Return (rules,) int64: where the conditions of each rule begin."""
     return np.append(0, found.end[:-1])
 
 
-def joined(parts: Iterable[RuleList]) -> RuleList:
+def concatenate_rules(parts: Iterable[RuleList]) -> RuleList:
     """Concatenate rule lists of one schema."""
     parts = list(parts)
     n_conditions = np.cumsum([0] + [len(part.conditions.column) for part in parts])
@@ -165,7 +175,7 @@ def joined(parts: Iterable[RuleList]) -> RuleList:
     )
 
 
-def interned(found: RuleList) -> Index:
+def number_distinct_rules(found: RuleList) -> Index:
     """Return (rules,) int64: equal numbers for rules with equal conditions, in any order."""
     if not len(found):
         return np.empty(0, dtype=np.int64)
@@ -191,11 +201,11 @@ def interned(found: RuleList) -> Index:
 # ---------------------------------------------------------------- conditions
 # The paths of a tree as lists of conditions, and the rows that match each condition.
 
-_CELLS = 1 << 22
+_MAX_CELLS = 1 << 22
 """Number of (condition, row) cells evaluated at once, one byte each."""
 
 
-class Asked(NamedTuple):
+class PathCondition(NamedTuple):
     """Condition on one column; the fields are those of `ConditionTable`.
 
     `levels` are the codes of the accepted categories, ascending; empty for numeric columns.
@@ -210,12 +220,12 @@ class Asked(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Paths:
+class TreePaths:
     """Paths of one tree.
 
     Attributes
     ----------
-    asked : ConditionTable
+    conditions : ConditionTable
         Condition of the step to each node; the root accepts everything.
     leaf : (leaves,) int64
         From the leftmost path to the rightmost.
@@ -225,14 +235,14 @@ class Paths:
         Class predicted by each leaf.
     """
 
-    asked: ConditionTable
+    conditions: ConditionTable
     leaf: Index
     node: Index
     end: Index
     label: Index
 
 
-def paths_of(model: Model, number: int) -> Paths:
+def extract_paths(model: Model, number: int) -> TreePaths:
     """Return the paths of one tree of a classifier of one target.
 
     With fractional instances (Quinlan 1993, section 3.2), missing values, and categories that a
@@ -245,14 +255,16 @@ def paths_of(model: Model, number: int) -> Paths:
         For splits on more than one column.
     """
     tree = model.trees[number]
-    _refuse(tree, number)
-    leaf = depth_first(tree)
-    node, end = node_paths(tree, leaf)
+    _check_axis_splits(tree, number)
+    leaf = list_leaves_depth_first(tree)
+    node, end = list_path_nodes(tree, leaf)
     units = model.tree_units(number)[np.searchsorted(tree.leaves, leaf)]
-    return Paths(_asked(model, tree), leaf, node, end, least_cost(units, None))
+    return TreePaths(
+        _make_step_conditions(model, tree), leaf, node, end, predict_labels(units, None)
+    )
 
 
-def _refuse(tree: Tree, number: int) -> None:
+def _check_axis_splits(tree: Tree, number: int) -> None:
     if len(tree.term_feature):
         what = "oblique splits"
     elif len(tree.surrogate_feature):
@@ -265,7 +277,7 @@ def _refuse(tree: Tree, number: int) -> None:
     )
 
 
-def _asked(model: Model, tree: Tree) -> ConditionTable:
+def _make_step_conditions(model: Model, tree: Tree) -> ConditionTable:
     """Return the condition of each node's step, without fractional instances."""
     parent = tree.parent
     up = np.maximum(parent, 0)
@@ -275,7 +287,7 @@ def _asked(model: Model, tree: Tree) -> ConditionTable:
     if model.missing == "fractional":
         takes &= absence
     bounds = np.stack([np.zeros(tree.n_nodes, np.int64), np.where(takes, MASS, 0)], axis=1)
-    table = steps(tree, bounds, model.schema.n_levels)
+    table = make_edge_conditions(tree, bounds, model.schema.n_levels)
     if model.missing == "error":
         table = table._replace(missing=table.missing & ~table.known)
     # Categories that follow the missing direction are accepted like others.
@@ -283,20 +295,20 @@ def _asked(model: Model, tree: Tree) -> ConditionTable:
     return table._replace(known=known, dividing=np.zeros_like(table.dividing))
 
 
-def merged(asked: ConditionTable, nodes: Iterable[int]) -> tuple[Asked, ...]:
+def merge_conditions(asked: ConditionTable, nodes: Iterable[int]) -> tuple[PathCondition, ...]:
     """Merge the conditions of some steps to one per column, in the order of first use."""
-    found: dict[int, Asked] = {}
+    found: dict[int, PathCondition] = {}
     for node in nodes:
         column = int(asked.column[node])
-        own = Asked(
+        own = PathCondition(
             column, float(asked.low[node]), float(asked.high[node]), bool(asked.known[node]),
-            bool(asked.missing[node]), tuple(sorted(asked.codes(node)[0])),
+            bool(asked.missing[node]), tuple(sorted(asked.list_codes(node)[0])),
         )  # fmt: skip
-        found[column] = _both(found[column], own) if column in found else own
+        found[column] = _intersect_conditions(found[column], own) if column in found else own
     return tuple(found.values())
 
 
-def _both(one: Asked, other: Asked) -> Asked:
+def _intersect_conditions(one: PathCondition, other: PathCondition) -> PathCondition:
     """Intersect two conditions on a column; a bare "is known" lists every category."""
     known = one.known and other.known
     levels = tuple(level for level in one.levels if level in set(other.levels)) if known else ()
@@ -305,10 +317,12 @@ def _both(one: Asked, other: Asked) -> Asked:
         low, high = -np.inf, np.inf
     elif one.levels:
         known = len(levels) > 0
-    return Asked(one.column, low, high, known, one.missing and other.missing, levels)
+    return PathCondition(one.column, low, high, known, one.missing and other.missing, levels)
 
 
-def rows_meeting(asked: ConditionTable, matrix: npt.NDArray[np.floating], n_levels: Index) -> Bits:
+def find_matching_rows(
+    asked: ConditionTable, matrix: npt.NDArray[np.floating], n_levels: Index
+) -> Bits:
     """Return (conditions, words) uint64: the rows that match each condition.
 
     Parameters
@@ -322,22 +336,22 @@ def rows_meeting(asked: ConditionTable, matrix: npt.NDArray[np.floating], n_leve
     """
     n_rows = len(matrix)
     found = np.zeros((len(asked.column), -(-n_rows // 64)), dtype=np.uint64)
-    block = max(_CELLS // max(n_rows, 1), 1)
+    block = max(_MAX_CELLS // max(n_rows, 1), 1)
     for column in np.unique(asked.column).tolist():
         at = np.flatnonzero(asked.column == column)
         values = matrix[:, column].astype(np.float64)
         for first in range(0, len(at), block):
             own = at[first : first + block]
             if n_levels[column] > 0:
-                cells = coded(values, int(n_levels[column]))
-                met = _accepted(asked, own, int(n_levels[column]))[:, cells]
+                cells = sanitize_codes(values, int(n_levels[column]))
+                met = _list_accepted_levels(asked, own, int(n_levels[column]))[:, cells]
             else:
-                met = _within(asked, own, values)
-            found[own] = packed(met)
+                met = _test_intervals(asked, own, values)
+            found[own] = pack_bits(met)
     return found
 
 
-def _within(
+def _test_intervals(
     asked: ConditionTable, at: Index, values: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.bool_]:
     """Return (conditions, rows) bool, for a numeric column."""
@@ -349,11 +363,11 @@ def _within(
     return met
 
 
-def _accepted(asked: ConditionTable, at: Index, n_levels: int) -> npt.NDArray[np.bool_]:
+def _list_accepted_levels(asked: ConditionTable, at: Index, n_levels: int) -> npt.NDArray[np.bool_]:
     """Return (conditions, levels + 1) bool: accepted categories and, last, missing values."""
     accepts = np.zeros((len(at), n_levels + 1), dtype=np.bool_)
     for row, condition in enumerate(at.tolist()):
-        accepts[row, asked.codes(condition)[0]] = True
+        accepts[row, asked.list_codes(condition)[0]] = True
     accepts[:, -1] = asked.missing[at]
     return accepts
 
@@ -365,89 +379,89 @@ def _accepted(asked: ConditionTable, at: Index, n_levels: int) -> npt.NDArray[np
 Bits = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.float64]
 
-_BLOCK = 1 << 17
+_BLOCK_WORDS = 1 << 17
 """Words processed at once, so that they and their results stay in the cache."""
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
+class RowSets:
     """Rows to evaluate rules on, as bit sets.
 
     Attributes
     ----------
     y : (rows,) int32
         Class of each row.
-    w : (rows,) float64
+    row_weights : (rows,) float64
         Weights rounded to fixed point, so that their sums are exact in any order.
-    counted : bool
+    is_unweighted : bool
         Whether every row has weight 1.
-    everyone : (words,) uint64
+    all_rows : (words,) uint64
         All rows.
-    classes : (classes, words) uint64
+    class_rows : (classes, words) uint64
         Rows of each class.
-    totals : (classes,) float64
+    class_totals : (classes,) float64
         Their weights.
     """
 
     y: npt.NDArray[np.int32]
-    w: Numbers
-    counted: bool
-    everyone: Bits
-    classes: Bits
-    totals: Numbers
+    row_weights: Numbers
+    is_unweighted: bool
+    all_rows: Bits
+    class_rows: Bits
+    class_totals: Numbers
 
     @property
     def n_rows(self) -> int:
         """Number of rows, including those without weight."""
         return len(self.y)
 
-    def weight(self, sets: Bits, within: Bits) -> Numbers:
+    def weigh_intersections(self, sets: Bits, within: Bits) -> Numbers:
         """Return (sets,) float64: weight of the intersection of each set with `within`.
 
         Linear in the words, plus a third of that for each set bit if rows have weights.
         """
         found = np.empty(len(sets))
-        block = max(_BLOCK // max(sets.shape[1], 1), 1)
+        block = max(_BLOCK_WORDS // max(sets.shape[1], 1), 1)
         for first in range(0, len(sets), block):
             both = sets[first : first + block] & within
-            found[first : first + block] = self._weight(both)
+            found[first : first + block] = self._weigh_sets(both)
         return found
 
-    def _weight(self, sets: Bits) -> Numbers:
-        if self.counted:
+    def _weigh_sets(self, sets: Bits) -> Numbers:
+        if self.is_unweighted:
             return np.asarray(np.bitwise_count(sets).sum(axis=1, dtype=np.int64), np.float64)
-        from treekit.kernels.rule_bitsets import weigh
+        from treekit.kernels.rule_bitsets import weigh_sets
 
         sums = np.empty(len(sets))
-        weigh(sets, self.w, sums)
+        weigh_sets(sets, self.row_weights, sums)
         return sums
 
 
-def ground_of(rows: Dataset) -> Ground:
+def make_row_sets(rows: Dataset) -> RowSets:
     """Return the rows of a dataset with one class target."""
-    w, _ = gridded_weights(rows.n_rows, rows.weights)
+    w, _ = round_weights(rows.n_rows, rows.weights)
     y = np.ascontiguousarray(rows.y, dtype=np.int32)
     n_classes = len(rows.schema.classes)
     totals = np.bincount(y, w, n_classes).astype(np.float64)
     if not totals.sum() > 0:
         raise DataError("no row has a positive weight; at least one is needed")
-    return Ground(
+    return RowSets(
         y=y,
-        w=w,
-        counted=bool((w == 1.0).all()),
-        everyone=packed(np.ones((1, len(y)), dtype=np.bool_))[0],
-        classes=packed(y == np.arange(n_classes)[:, None]),
-        totals=totals,
+        row_weights=w,
+        is_unweighted=bool((w == 1.0).all()),
+        all_rows=pack_bits(np.ones((1, len(y)), dtype=np.bool_))[0],
+        class_rows=pack_bits(y == np.arange(n_classes)[:, None]),
+        class_totals=totals,
     )
 
 
-def unpacked(sets: Bits, n_rows: int) -> npt.NDArray[np.bool_]:
+def unpack_bits(sets: Bits, n_rows: int) -> npt.NDArray[np.bool_]:
     """Unpack bit sets to (sets, rows) bool."""
     octets = np.ascontiguousarray(sets.astype("<u8", copy=False)).view(np.uint8)
     return np.unpackbits(octets, axis=1, count=n_rows, bitorder="little").view(np.bool_)
 
 
-def once(sets: Bits, n_words: int) -> tuple[Bits, Bits]:
+def find_union_and_repeats(sets: Bits, n_words: int) -> tuple[Bits, Bits]:
     """Return (words,) uint64: members of at least one set, and of at least two."""
     some = np.zeros(n_words, dtype=np.uint64)
     several = np.zeros(n_words, dtype=np.uint64)
@@ -462,7 +476,7 @@ def once(sets: Bits, n_words: int) -> tuple[Bits, Bits]:
 Truths = npt.NDArray[np.bool_]
 
 
-def indicators(found: RuleList, matrix: npt.NDArray[np.floating]) -> Truths:
+def compute_indicators(found: RuleList, matrix: npt.NDArray[np.floating]) -> Truths:
     """Return which rows match the conditions of each rule.
 
     Parameters
@@ -485,18 +499,18 @@ def indicators(found: RuleList, matrix: npt.NDArray[np.floating]) -> Truths:
         values = matrix[:, feature].astype(np.float64)
         levels = len(schema.columns[feature].levels)
         if schema.columns[feature].kind == "nominal":
-            code = coded(values, levels)
+            code = sanitize_codes(values, levels)
             for at in here.tolist():
                 accepts = np.zeros(levels + 1, dtype=np.bool_)
-                accepts[table.codes(at)[0]] = True
+                accepts[table.list_codes(at)[0]] = True
                 accepts[levels] = table.missing[at]
                 result[owner[at]] &= accepts[code]
         else:
-            _numeric(found, here, owner, values, result)
+            _apply_numeric_conditions(found, here, owner, values, result)
     return result
 
 
-def _numeric(
+def _apply_numeric_conditions(
     found: RuleList,
     here: npt.NDArray[np.int64],
     owner: npt.NDArray[np.int64],
@@ -530,7 +544,7 @@ def _numeric(
 # ---------------------------------------------------------------- weighted rows
 
 
-class Weighed(NamedTuple):
+class WeightedRows(NamedTuple):
     """Rows with weights, as arrays.
 
     Attributes
@@ -544,9 +558,9 @@ class Weighed(NamedTuple):
     y: npt.NDArray[Any]
     weight: npt.NDArray[np.float64]
 
-    def take(self, rows: npt.NDArray[Any]) -> Weighed:
+    def take(self, rows: npt.NDArray[Any]) -> WeightedRows:
         """Return some of the rows, given by index or by mask."""
-        return Weighed(self.matrix[rows], self.y[rows], self.weight[rows])
+        return WeightedRows(self.matrix[rows], self.y[rows], self.weight[rows])
 
 
 def read_rows(
@@ -587,19 +601,19 @@ def read_rows(
     )  # fmt: skip
 
 
-def weighed(dataset: Dataset, class_weight: Any, model: Model | None = None) -> Dataset:
+def weigh_classes(dataset: Dataset, class_weight: Any, model: Model | None = None) -> Dataset:
     """Return the dataset with the given class weights, by default those of the model."""
     recorded = {} if model is None else model.settings
     priors = recorded.get("priors") if class_weight is None else None
     if class_weight is None and priors is None:
         class_weight = recorded.get("class_weight")
-    weights = class_weights(dataset, class_weight, priors)
+    weights = compute_class_weights(dataset, class_weight, priors)
     if weights is None:
         return dataset
-    return with_class_weights(dataset, keeping_weight(dataset, weights))
+    return apply_class_weights(dataset, rescale_factors(dataset, weights))
 
 
-def rows_and_weights(dataset: Dataset) -> Weighed:
+def make_weighted_rows(dataset: Dataset) -> WeightedRows:
     """Return the rows with positive weight.
 
     Raises
@@ -614,7 +628,7 @@ def rows_and_weights(dataset: Dataset) -> Weighed:
         raise DataError("no row of the table has a positive weight; at least one is needed")
     kind = np.int64 if dataset.schema.task == "classification" else np.float64
     y = dataset.y.reshape(dataset.n_rows, -1).astype(kind)
-    found = Weighed(dataset.matrix(), y, weight)
+    found = WeightedRows(dataset.to_matrix(), y, weight)
     return found if some.all() else found.take(some)
 
 
@@ -630,12 +644,12 @@ def check_count(name: str, value: Any, least: int, most: int) -> None:
 # (Bénard, Biau, da Veiga and Scornet 2021, "SIRUS: Stable and interpretable rule set for
 # classification", Electronic Journal of Statistics 15, section 2.2).
 
-_NOISE = 1e-10
+_ROUNDING_NOISE = 1e-10
 """Relative squared length attributed to rounding; a rule of ten million rows that differs
 in one row from a combination of others leaves 1e-7."""
 
 
-def independent(met: npt.NDArray[np.bool_], most: int | None = None) -> npt.NDArray[np.int64]:
+def find_independent(met: npt.NDArray[np.bool_], most: int | None = None) -> npt.NDArray[np.int64]:
     """Select the rules that are not linear combinations of earlier ones and the constant.
 
     Twice iterated Gram-Schmidt (Giraud, Langou and Rozložník 2005): each rule costs two
@@ -666,7 +680,7 @@ def independent(met: npt.NDArray[np.bool_], most: int | None = None) -> npt.NDAr
             rest -= (known @ rest) @ known
             rest -= rest.mean()
         left = float(rest @ rest)
-        if left > _NOISE * max(float(np.count_nonzero(indicator)), 1.0):
+        if left > _ROUNDING_NOISE * max(float(np.count_nonzero(indicator)), 1.0):
             basis[len(selected)] = rest / np.sqrt(left)
             selected.append(number)
     return np.array(selected, dtype=np.int64)

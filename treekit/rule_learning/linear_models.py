@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
-    "Weights",
-    "fewest",
-    "folds_of",
-    "nonnegative_ridge",
-    "penalised",
-    "refitted",
+    "RuleWeights",
+    "draw_folds",
+    "fit_nonnegative_ridge",
+    "fit_penalised",
+    "refit_weights",
+    "select_smallest_size",
 ]
 
 
@@ -30,17 +30,17 @@ __all__ = [
 Doubles = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 
-_RATIO, _STEPS = 0.85, 60
+_PENALTY_RATIO, _MAX_PENALTIES = 0.85, 60
 """Ratio of successive penalties, and maximum number of steps: down to 6e-5 of the first."""
-_HALVINGS = 4
-_ENTER = 12
+_MAX_BISECTIONS = 4
+_MAX_ENTERING = 12
 """Maximum number of rules that enter at once."""
-_NEWTON = 6
-_LIGHT = 1e-5
+_MAX_NEWTON_STEPS = 6
+_MIN_ROW_WEIGHT = 1e-5
 """Minimum relative weight of a row in a Newton step; shares near 0 or 1 have almost none."""
 
 
-class Weights(NamedTuple):
+class RuleWeights(NamedTuple):
     """Amounts that rules add to the number, or to the margin of each class.
 
     Attributes
@@ -53,21 +53,21 @@ class Weights(NamedTuple):
     slope: Doubles
 
     @property
-    def used(self) -> Index:
+    def used_rules(self) -> Index:
         """Rules with a nonzero weight."""
         return np.flatnonzero(self.slope.any(axis=1))
 
 
-def penalised(
-    met: npt.NDArray[np.bool_], wanted: Doubles, weight: Doubles, most: int, *, classes: bool
-) -> Weights:
+def fit_penalised(
+    met: npt.NDArray[np.bool_], target_values: Doubles, weight: Doubles, most: int, *, classes: bool
+) -> RuleWeights:
     """Fit weights with the smallest penalty that leaves at most `most` rules.
 
     Parameters
     ----------
     met : (rules, rows) bool
         Each holds for some rows, but not for all.
-    wanted : (rows, values) float64
+    target_values : (rows, values) float64
         Class shares, which add up to 1, or one column of numbers.
     weight : (rows,) float64
     most : int
@@ -80,128 +80,138 @@ def penalised(
         Weights of the indicators; the penalty applies to standardised indicators, so that it
         does not depend on the number of matching rows.
     """
-    problem = _Problem(met, wanted, weight, classes=classes)
-    level = problem.largest()
-    before, found = level, problem.start()
-    for _ in range(_STEPS if level > 0 else 0):
-        below = before * _RATIO
-        tried = problem.solved(below, found)
-        if len(tried.used) > most:
-            found = _between(problem, below, before, found, most)
+    problem = _PenalisedProblem(met, target_values, weight, classes=classes)
+    level = problem.compute_max_penalty()
+    before, found = level, problem.make_start()
+    for _ in range(_MAX_PENALTIES if level > 0 else 0):
+        below = before * _PENALTY_RATIO
+        tried = problem.solve_penalty(below, found)
+        if len(tried.used_rules) > most:
+            found = _bisect_penalty(problem, below, before, found, most)
             break
         before, found = below, tried
-    return problem.plain(found)
+    return problem.unstandardise_weights(found)
 
 
-def _between(problem: _Problem, low: float, high: float, found: Weights, most: int) -> Weights:
+def _bisect_penalty(
+    problem: _PenalisedProblem, low: float, high: float, found: RuleWeights, most: int
+) -> RuleWeights:
     """Bisect between a penalty that leaves too many rules and one that does not."""
-    for _ in range(_HALVINGS):
+    for _ in range(_MAX_BISECTIONS):
         middle = float(np.sqrt(low * high))
-        tried = problem.solved(middle, found)
-        if len(tried.used) > most:
+        tried = problem.solve_penalty(middle, found)
+        if len(tried.used_rules) > most:
             low = middle
         else:
             high, found = middle, tried
     return found
 
 
-class _Problem:
+class _PenalisedProblem:
     """Penalised regression on standardised indicators, for a sequence of penalties."""
 
     def __init__(
-        self, met: npt.NDArray[np.bool_], wanted: Doubles, weight: Doubles, *, classes: bool
+        self, met: npt.NDArray[np.bool_], target_values: Doubles, weight: Doubles, *, classes: bool
     ) -> None:
         self.classes = classes
-        self.two = classes and wanted.shape[1] == 2
-        self.wanted = wanted[:, 1:] if self.two else wanted
+        self.is_binary = classes and target_values.shape[1] == 2
+        self.target_values = target_values[:, 1:] if self.is_binary else target_values
         self.weight = weight / weight.sum()
         # Single precision: a million cells are 4 MB; final sums are in double.
         self.met = met.astype(np.float32)
         self.mean = self.met @ self.weight.astype(np.float32)
         self.scale = np.sqrt(np.maximum(self.mean * (1 - self.mean), 1e-12))
 
-    def start(self) -> Weights:
+    def make_start(self) -> RuleWeights:
         """Return the solution without rules."""
-        mean = self.weight @ self.wanted
+        mean = self.weight @ self.target_values
         if self.classes:
             mean = np.clip(mean, 1e-9, 1 - 1e-9)
-            mean = np.log(mean / (1 - mean)) if self.two else np.log(mean)
-        return Weights(mean, np.zeros((len(self.met), len(mean))))
+            mean = np.log(mean / (1 - mean)) if self.is_binary else np.log(mean)
+        return RuleWeights(mean, np.zeros((len(self.met), len(mean))))
 
-    def largest(self) -> float:
+    def compute_max_penalty(self) -> float:
         """Return the penalty above which all rule weights are 0."""
-        predicted = self._said(self._margins(self.start(), np.empty(0, dtype=np.int64)))
-        return float(np.abs(self._gradient(predicted)).max(initial=0.0))
+        predicted = self._predict_values(
+            self._compute_margins(self.make_start(), np.empty(0, dtype=np.int64))
+        )
+        return float(np.abs(self._compute_gradient(predicted)).max(initial=0.0))
 
-    def solved(self, penalty: float, found: Weights) -> Weights:
+    def solve_penalty(self, penalty: float, found: RuleWeights) -> RuleWeights:
         """Return optimal weights, starting from those for a larger penalty."""
-        some = found.used
-        predicted = self._said(self._margins(found, some))
+        some = found.used_rules
+        predicted = self._predict_values(self._compute_margins(found, some))
         while True:
             if len(some):
-                found, predicted = self._newton(penalty, found, some)
-            gradient = np.abs(self._gradient(predicted)).max(axis=1, initial=0.0)
+                found, predicted = self._take_newton_steps(penalty, found, some)
+            gradient = np.abs(self._compute_gradient(predicted)).max(axis=1, initial=0.0)
             gradient[some] = 0.0
             violating = np.flatnonzero(gradient > penalty * 1.001)
             if not len(violating):
                 return found
             # Of similar rules one enters, and the others then satisfy the conditions.
-            first = np.argsort(-gradient[violating], kind="stable")[:_ENTER]
+            first = np.argsort(-gradient[violating], kind="stable")[:_MAX_ENTERING]
             some = np.union1d(some, violating[first])
 
-    def _newton(self, penalty: float, found: Weights, some: Index) -> tuple[Weights, Doubles]:
+    def _take_newton_steps(
+        self, penalty: float, found: RuleWeights, some: Index
+    ) -> tuple[RuleWeights, Doubles]:
         """Fit the weights of the rules `some` by quadratic approximations of the loss."""
         x = (self.met[some] - self.mean[some, None]) / self.scale[some, None]
         slope, intercept = found.slope.copy(), found.intercept.copy()
         margins = intercept + x.T.astype(np.float64) @ slope[some]
-        for _ in range(_NEWTON if self.classes else 1):
+        for _ in range(_MAX_NEWTON_STEPS if self.classes else 1):
             moved = 0.0
             for k in range(len(intercept)):
-                predicted = self._said(margins)[:, k]
-                light = np.maximum(predicted * (1 - predicted), _LIGHT) if self.classes else 1.0
+                predicted = self._predict_values(margins)[:, k]
+                light = (
+                    np.maximum(predicted * (1 - predicted), _MIN_ROW_WEIGHT)
+                    if self.classes
+                    else 1.0
+                )
                 curve = self.weight * light
-                step = self.weight * (self.wanted[:, k] - predicted)
-                new, start = _least(x, curve, step, slope[some, k], penalty)
+                step = self.weight * (self.target_values[:, k] - predicted)
+                new, start = _solve_least_squares(x, curve, step, slope[some, k], penalty)
                 moved = max(moved, float(np.abs(new - slope[some, k]).max(initial=0.0)))
                 margins[:, k] += start + x.T @ (new - slope[some, k])
                 intercept[k] += start
                 slope[some, k] = new
             if moved < 1e-3 * max(1.0, float(np.abs(slope).max(initial=0.0))):
                 break
-        return Weights(intercept, slope), self._said(margins)
+        return RuleWeights(intercept, slope), self._predict_values(margins)
 
-    def _margins(self, found: Weights, used: Index) -> Doubles:
+    def _compute_margins(self, found: RuleWeights, used: Index) -> Doubles:
         x = (self.met[used] - self.mean[used, None]) / self.scale[used, None]
         margins: Doubles = found.intercept + x.T.astype(np.float64) @ found.slope[used]
         return margins if len(margins) else np.zeros((len(self.weight), len(found.intercept)))
 
-    def _said(self, margins: Doubles) -> Doubles:
+    def _predict_values(self, margins: Doubles) -> Doubles:
         if not self.classes:
             return margins
-        if self.two:
+        if self.is_binary:
             return 1 / (1 + np.exp(-np.clip(margins, -500, 500)))
         shares = np.exp(margins - margins.max(axis=1, keepdims=True))
         total: Doubles = shares / shares.sum(axis=1, keepdims=True)
         return total
 
-    def _gradient(self, said: Doubles) -> Doubles:
+    def _compute_gradient(self, predicted: Doubles) -> Doubles:
         """Return (rules, values): the decrease of the loss per unit of each weight."""
-        rest = self.weight[:, None] * (self.wanted - said)
+        rest = self.weight[:, None] * (self.target_values - predicted)
         sums = self.met @ rest.astype(np.float32) - self.mean[:, None] * rest.sum(axis=0)
         gradient: Doubles = sums.astype(np.float64) / self.scale[:, None]
         return gradient
 
-    def plain(self, found: Weights) -> Weights:
+    def unstandardise_weights(self, found: RuleWeights) -> RuleWeights:
         """Return weights of the original indicators, one column per class."""
         slope = found.slope / self.scale[:, None]
         intercept = found.intercept - self.mean @ slope
-        if self.two:
+        if self.is_binary:
             slope = np.column_stack([np.zeros(len(slope)), slope])
             intercept = np.append(0.0, intercept)
-        return Weights(intercept, slope)
+        return RuleWeights(intercept, slope)
 
 
-def _least(
+def _solve_least_squares(
     x: npt.NDArray[np.float32], curve: Doubles, step: Doubles, now: Doubles, penalty: float
 ) -> tuple[Doubles, float]:
     """Solve penalised least squares; return the weights and the change of the intercept.
@@ -216,11 +226,11 @@ def _least(
     squares = (scaled @ scaled.T).astype(np.float64) - total * np.outer(mean, mean)
     shift = float(step.sum())
     slope = (x @ step.astype(np.float32)).astype(np.float64) - mean * shift
-    new = _quadratic(squares, slope + squares @ now, penalty)
+    new = _minimise_quadratic(squares, slope + squares @ now, penalty)
     return new, shift / total - float(mean @ (new - now))
 
 
-def _quadratic(squares: Doubles, linear: Doubles, penalty: float) -> Doubles:
+def _minimise_quadratic(squares: Doubles, linear: Doubles, penalty: float) -> Doubles:
     """Minimise ``w'Sw / 2 - l'w + penalty * |w|`` as a Lasso with one row per eigenvector."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import Lasso
@@ -244,11 +254,11 @@ def _quadratic(squares: Doubles, linear: Doubles, penalty: float) -> Doubles:
 # a penalty chosen by cross-validation (Bénard, Biau, da Veiga and Scornet 2021,
 # "Interpretable random forests via rule extraction", AISTATS, section 2).
 
-_PENALTIES = np.geomspace(1e-5, 1e2, 15)
+_RIDGE_PENALTIES = np.geomspace(1e-5, 1e2, 15)
 """Relative to the mean squared length of a column."""
 
 
-def nonnegative_ridge(
+def fit_nonnegative_ridge(
     x: Doubles, y: Doubles, weight: Doubles, folds: npt.NDArray[np.int64]
 ) -> tuple[float, Doubles]:
     """Fit an intercept and nonnegative weights by ridge regression.
@@ -266,19 +276,19 @@ def nonnegative_ridge(
         Not penalised.
     weights : (rules,) float64, none negative
     """
-    errors = np.zeros(len(_PENALTIES))
+    errors = np.zeros(len(_RIDGE_PENALTIES))
     for fold in np.unique(folds).tolist():
         held_out = folds == fold
-        known = _Squares(x[~held_out], y[~held_out], weight[~held_out])
-        for at, penalty in enumerate(_PENALTIES.tolist()):
-            start, slopes = known.solved(penalty)
+        known = _ReducedLeastSquares(x[~held_out], y[~held_out], weight[~held_out])
+        for at, penalty in enumerate(_RIDGE_PENALTIES.tolist()):
+            start, slopes = known.solve_penalty(penalty)
             errors[at] += weight[held_out] @ (y[held_out] - start - x[held_out] @ slopes) ** 2
     # Ties: the largest penalty.
     best = len(errors) - 1 - int(np.argmin(errors[::-1]))
-    return _Squares(x, y, weight).solved(float(_PENALTIES[best]))
+    return _ReducedLeastSquares(x, y, weight).solve_penalty(float(_RIDGE_PENALTIES[best]))
 
 
-class _Squares:
+class _ReducedLeastSquares:
     """Weighted least squares reduced by QR to as many rows as columns."""
 
     def __init__(self, x: Doubles, y: Doubles, weight: Doubles) -> None:
@@ -291,7 +301,7 @@ class _Squares:
         triangle: Doubles = np.asarray(np.linalg.qr(both, mode="r"))
         self.x, self.y = triangle[:, :-1], triangle[:, -1]
 
-    def solved(self, penalty: float) -> tuple[float, Doubles]:
+    def solve_penalty(self, penalty: float) -> tuple[float, Doubles]:
         """Return intercept and weights for a relative penalty."""
         from sklearn.linear_model import LinearRegression
 
@@ -311,34 +321,39 @@ class _Squares:
 # ---------------------------------------------------------------- refitted
 # Weights of the selected rules without the L1 penalty.
 
-_RIDGE = 1e-4
+_REFIT_PENALTY = 1e-4
 """Ridge penalty relative to the weight of all rows: without it rules that match one class
 only would have infinite weights, and equivalent rules undefined ones."""
 
 
-def refitted(
-    met: npt.NDArray[np.bool_], wanted: Doubles, weight: Doubles, *, classes: bool
-) -> Weights:
+def refit_weights(
+    met: npt.NDArray[np.bool_], target_values: Doubles, weight: Doubles, *, classes: bool
+) -> RuleWeights:
     """Fit least squares, or maximum likelihood margins, to indicators.
 
-    See `treekit.rule_learning.linear_models.penalised` for parameters and result.
+    See `treekit.rule_learning.linear_models.fit_penalised` for parameters and result.
     """
     from sklearn.linear_model import LogisticRegression, Ridge
 
     x, total = met.T.astype(np.float64), float(weight.sum())
     if not classes:
-        fitted = Ridge(alpha=_RIDGE * total).fit(x, wanted[:, 0], sample_weight=weight)
+        fitted = Ridge(alpha=_REFIT_PENALTY * total).fit(
+            x, target_values[:, 0], sample_weight=weight
+        )
         slope = np.asarray(fitted.coef_, dtype=np.float64).reshape(-1, 1)
-        return Weights(np.array([float(fitted.intercept_)]), slope)
+        return RuleWeights(np.array([float(fitted.intercept_)]), slope)
     # A row with shares of several classes becomes a row for each, weighted by the share.
-    parts = weight[:, None] * wanted
+    parts = weight[:, None] * target_values
     row, label = np.nonzero(parts > 0)
     present = np.unique(label)
-    slope, start = np.zeros((x.shape[1], wanted.shape[1])), np.full(wanted.shape[1], -30.0)
+    slope, start = (
+        np.zeros((x.shape[1], target_values.shape[1])),
+        np.full(target_values.shape[1], -30.0),
+    )
     if len(present) == 1:
         start[present] = 0.0
-        return Weights(start, slope)
-    solver = LogisticRegression(C=1 / (_RIDGE * total), max_iter=1000)
+        return RuleWeights(start, slope)
+    solver = LogisticRegression(C=1 / (_REFIT_PENALTY * total), max_iter=1000)
     solver.fit(x[row], label, sample_weight=parts[row, label])
     coef = np.asarray(solver.coef_, dtype=np.float64)
     intercept = np.asarray(solver.intercept_, dtype=np.float64)
@@ -346,22 +361,22 @@ def refitted(
         coef = np.concatenate([np.zeros_like(coef), coef])
         intercept = np.append(0.0, intercept)
     slope[:, present], start[present] = coef.T, intercept
-    return Weights(start, slope)
+    return RuleWeights(start, slope)
 
 
 # ---------------------------------------------------------------- folds
 # Cross-validation folds, and the one-standard-error rule.
 
-_FOLDS = 5
+_N_FOLDS = 5
 
 
-def folds_of(n_rows: int, seed: int = 0) -> npt.NDArray[np.int64]:
+def draw_folds(n_rows: int, seed: int = 0) -> npt.NDArray[np.int64]:
     """Return (rows,) int64: random folds; with few rows each row is its own fold."""
-    number = np.arange(n_rows) % min(_FOLDS, n_rows)
+    number = np.arange(n_rows) % min(_N_FOLDS, n_rows)
     return np.random.default_rng(seed).permutation(number)
 
 
-def fewest(errors: npt.NDArray[np.float64]) -> int:
+def select_smallest_size(errors: npt.NDArray[np.float64]) -> int:
     """Return the smallest size whose mean error is within one standard error of the minimum.
 
     Breiman, Friedman, Olshen and Stone 1984, section 3.4.3.

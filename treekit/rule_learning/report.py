@@ -12,23 +12,23 @@ import numpy.typing as npt
 
 from treekit.data.dataset import Dataset
 from treekit.errors import DataError
-from treekit.model.links import values_of
-from treekit.model.model import Model, least_cost
-from treekit.model.scoring import label_codes, sums
-from treekit.rule_learning.candidates import indicators
-from treekit.rule_learning.weighted_rules import sums_of
-from treekit.rules.language import Language, language
-from treekit.rules.rule_list import RuleList, taken
+from treekit.model.links import convert_sums
+from treekit.model.model import Model, predict_labels
+from treekit.model.scoring import compute_label_codes, sum_leaf_values
+from treekit.rule_learning.candidates import compute_indicators
+from treekit.rule_learning.weighted_rules import sum_rule_units
+from treekit.rules.language import Language, load_language
+from treekit.rules.rule_list import RuleList, take_rules
 
 __all__ = [
     "LearnedList",
     "ShortList",
-    "agreement",
-    "auc",
-    "judged",
-    "judged_short",
-    "mean_auc",
-    "r_squared",
+    "compute_agreement",
+    "compute_auc",
+    "compute_mean_auc",
+    "compute_r_squared",
+    "evaluate_list",
+    "evaluate_short_list",
 ]
 
 
@@ -71,71 +71,73 @@ class LearnedList:
 
     def lines(self, words: Language | None = None) -> list[str]:
         """Return the figures as lines of text, in English or the given language."""
-        words = words or language()
-        size, *others = self._phrases()
+        words = words or load_language()
+        size, *others = self._list_phrase_keys()
         listed = ["learned_listed"] if len(self.rules) > self.n_rules else []
         counts = {"rules": self.n_rules, "conditions": self.n_conditions, "listed": len(self.rules)}
-        fields = {name: str(count) for name, count in counts.items()} | self._figures()
+        fields = {name: str(count) for name, count in counts.items()} | self._format_figures()
         return [words.say(key, **fields) for key in (size, *listed, *others)]
 
-    def _figures(self) -> dict[str, str]:
+    def _format_figures(self) -> dict[str, str]:
         """Return the values for the phrases."""
         names = ("fidelity", "accuracy", "accuracy_of_model")
         return {name: f"{getattr(self, name):.4f}" for name in names}
 
-    def _phrases(self) -> list[str]:
+    def _list_phrase_keys(self) -> list[str]:
         """Return the keys of the lines."""
         if self.rules.schema.task == "regression":
             return ["learned_size", "learned_numbers"]
         return ["learned_size", "learned_agrees", "learned_accuracy"]
 
 
-def judged(rules: RuleList, said: npt.NDArray[Any], model: Model, rows: Dataset) -> LearnedList:
+def evaluate_list(
+    rules: RuleList, predicted: npt.NDArray[Any], model: Model, rows: Dataset
+) -> LearnedList:
     """Evaluate a list made from `model`, with one target.
 
     Parameters
     ----------
     rules : RuleList
-    said : (rows,) int64 or float64
+    predicted : (rows,) int64 or float64
         Prediction of the list for each row: class index, or number.
     model : Model
     rows : Dataset
         With the model's schema.
     """
-    total = sums(model, rows.matrix())
+    total = sum_leaf_values(model, rows.to_matrix())
     compare: Callable[[Any, Any, Numbers | None], float]
     if model.schema.task == "classification":
-        theirs: npt.NDArray[Any] = label_codes(model, total)[:, 0]
-        compare = agreement
+        theirs: npt.NDArray[Any] = compute_label_codes(model, total)[:, 0]
+        compare = compute_agreement
     else:
-        theirs = values_of(model, total)[:, 0]
-        compare = r_squared
+        theirs = convert_sums(model, total)[:, 0]
+        compare = compute_r_squared
     return LearnedList(
         rules=rules,
-        fidelity=compare(said, theirs, rows.weights),
-        accuracy=compare(said, rows.y, rows.weights),
+        fidelity=compare(predicted, theirs, rows.weights),
+        accuracy=compare(predicted, rows.y, rows.weights),
         accuracy_of_model=compare(theirs, rows.y, rows.weights),
     )
 
 
-def agreement(
-    said: npt.NDArray[Any], true: npt.NDArray[Any], weights: Numbers | None = None
+def compute_agreement(
+    predicted: npt.NDArray[Any], true: npt.NDArray[Any], weights: Numbers | None = None
 ) -> float:
     """Return the weighted fraction of rows on which two arrays (rows,) are equal."""
-    return float(np.average(said == true, weights=_some(weights, len(said))))
+    return float(np.average(predicted == true, weights=_check_weights(weights, len(predicted))))
 
 
-def r_squared(
-    said: npt.NDArray[Any], true: npt.NDArray[Any], weights: Numbers | None = None
+def compute_r_squared(
+    predicted: npt.NDArray[Any], true: npt.NDArray[Any], weights: Numbers | None = None
 ) -> float:
     """Return one minus the squared error over the variance of `true`; 1 or 0 if constant."""
-    own = _some(weights, len(said))
-    wrong = float(np.average((true - said) ** 2, weights=own))
+    own = _check_weights(weights, len(predicted))
+    wrong = float(np.average((true - predicted) ** 2, weights=own))
     spread = float(np.average((true - np.average(true, weights=own)) ** 2, weights=own))
     return 1.0 - wrong / spread if spread > 0 else float(wrong == 0)
 
 
-def _some(weights: Numbers | None, n_rows: int) -> Numbers | None:
+def _check_weights(weights: Numbers | None, n_rows: int) -> Numbers | None:
     """Check that there is a row with positive weight; return the weights."""
     if n_rows == 0 or (weights is not None and not weights.sum() > 0):
         raise DataError("no row has a positive weight to evaluate the list on")
@@ -189,10 +191,10 @@ class ShortList(LearnedList):
     one_label: bool = False
     frequency: Doubles = field(default_factory=lambda: np.empty(0), repr=False)
 
-    def _figures(self) -> dict[str, str]:
-        return {name: f"{getattr(self, name):.4f}" for name in _FIGURES}
+    def _format_figures(self) -> dict[str, str]:
+        return {name: f"{getattr(self, name):.4f}" for name in _FIGURE_NAMES}
 
-    def _phrases(self) -> list[str]:
+    def _list_phrase_keys(self) -> list[str]:
         classes = self.rules.schema.task == "classification"
         keys = ["learned_size"]
         keys += ["learned_fidelity", "learned_accuracy"] if classes else ["learned_numbers"]
@@ -207,13 +209,13 @@ class ShortList(LearnedList):
         return keys
 
 
-_FIGURES = (
+_FIGURE_NAMES = (
     "fidelity", "accuracy", "accuracy_of_model", "balanced_fidelity", "correlation", "auc",
     "auc_of_model", "stability", "fold_stability",
 )  # fmt: skip
 
 
-def judged_short(
+def evaluate_short_list(
     rules: RuleList,
     model: Model,
     rows: Dataset,
@@ -223,76 +225,103 @@ def judged_short(
     frequency: Doubles | None = None,
 ) -> ShortList:
     """Evaluate a weighted list selected from `model`, on rows of its schema."""
-    matrix = rows.matrix()
+    matrix = rows.to_matrix()
     conditional = np.flatnonzero(np.diff(rules.end, prepend=0) > 0)
-    ours = sums_of(rules, indicators(taken(rules, conditional), matrix))
-    theirs = sums(model, matrix)
-    list_values, model_values = values_of(rules, ours), values_of(model, theirs)
+    ours = sum_rule_units(rules, compute_indicators(take_rules(rules, conditional), matrix))
+    theirs = sum_leaf_values(model, matrix)
+    list_values, model_values = convert_sums(rules, ours), convert_sums(model, theirs)
     y: npt.NDArray[Any] = rows.y.reshape(len(matrix), -1)
     figures: dict[str, Any] = {
         "stability": stability,
         "fold_stability": fold_stability,
-        "correlation": _correlation(list_values, model_values, rows.weights),
+        "correlation": _compute_correlation(list_values, model_values, rows.weights),
     }
     if rules.schema.task == "regression":
-        figures |= _of_numbers(list_values, model_values, y, rows.weights)
+        figures |= _score_numbers(list_values, model_values, y, rows.weights)
     else:
         blocks = list(itertools.pairwise(rules.schema.blocks))
-        labels = np.stack([least_cost(ours[:, a:b], rules.costs) for a, b in blocks], axis=1)
+        labels = np.stack([predict_labels(ours[:, a:b], rules.costs) for a, b in blocks], axis=1)
         figures["one_label"] = bool((labels == labels[:1]).all(axis=0).any())
-        figures |= _of_labels(labels, label_codes(model, theirs), y, rows.weights)
+        figures |= _score_labels(labels, compute_label_codes(model, theirs), y, rows.weights)
         for name, shares in (("auc", list_values), ("auc_of_model", model_values)):
-            figures[name] = _mean(
-                mean_auc(shares[:, a:b], y[:, k], rows.weights) for k, (a, b) in enumerate(blocks)
+            figures[name] = _average_values(
+                compute_mean_auc(shares[:, a:b], y[:, k], rows.weights)
+                for k, (a, b) in enumerate(blocks)
             )
     return ShortList(rules, frequency=np.empty(0) if frequency is None else frequency, **figures)
 
 
-def _of_numbers(
-    said: Doubles, told: Doubles, y: Doubles, weights: Doubles | None
+def _score_numbers(
+    predicted: Doubles, model_predicted: Doubles, y: Doubles, weights: Doubles | None
 ) -> dict[str, float]:
     over = range(y.shape[1])
     return {
-        "fidelity": _mean(r_squared(said[:, k], told[:, k], weights) for k in over),
-        "accuracy": _mean(r_squared(said[:, k], y[:, k], weights) for k in over),
-        "accuracy_of_model": _mean(r_squared(told[:, k], y[:, k], weights) for k in over),
+        "fidelity": _average_values(
+            compute_r_squared(predicted[:, k], model_predicted[:, k], weights) for k in over
+        ),
+        "accuracy": _average_values(
+            compute_r_squared(predicted[:, k], y[:, k], weights) for k in over
+        ),
+        "accuracy_of_model": _average_values(
+            compute_r_squared(model_predicted[:, k], y[:, k], weights) for k in over
+        ),
     }
 
 
-def _of_labels(said: Sums, told: Sums, y: Sums, weights: Doubles | None) -> dict[str, float]:
+def _score_labels(
+    predicted: Sums, model_predicted: Sums, y: Sums, weights: Doubles | None
+) -> dict[str, float]:
     over = range(y.shape[1])
     return {
-        "fidelity": _mean(agreement(said[:, k], told[:, k], weights) for k in over),
-        "accuracy": _mean(agreement(said[:, k], y[:, k], weights) for k in over),
-        "accuracy_of_model": _mean(agreement(told[:, k], y[:, k], weights) for k in over),
-        "balanced_fidelity": _mean(_balanced(said[:, k], told[:, k], weights) for k in over),
+        "fidelity": _average_values(
+            compute_agreement(predicted[:, k], model_predicted[:, k], weights) for k in over
+        ),
+        "accuracy": _average_values(
+            compute_agreement(predicted[:, k], y[:, k], weights) for k in over
+        ),
+        "accuracy_of_model": _average_values(
+            compute_agreement(model_predicted[:, k], y[:, k], weights) for k in over
+        ),
+        "balanced_fidelity": _average_values(
+            _compute_balanced_agreement(predicted[:, k], model_predicted[:, k], weights)
+            for k in over
+        ),
     }
 
 
-def _mean(values: Iterable[float]) -> float:
+def _average_values(values: Iterable[float]) -> float:
     return float(np.mean(list(values)))
 
 
-def _balanced(
-    said: npt.NDArray[np.int64], told: npt.NDArray[np.int64], weights: Doubles | None
+def _compute_balanced_agreement(
+    predicted: npt.NDArray[np.int64],
+    model_predicted: npt.NDArray[np.int64],
+    weights: Doubles | None,
 ) -> float:
-    """Return the agreement averaged over the labels in `told` with positive weight."""
-    own = np.ones(len(told)) if weights is None else weights
-    labels = np.unique(told[own > 0])
-    return _mean(agreement(said[told == k], k, own[told == k]) for k in labels)
+    """Return the agreement averaged over the labels in `model_predicted` with positive weight."""
+    own = np.ones(len(model_predicted)) if weights is None else weights
+    labels = np.unique(model_predicted[own > 0])
+    return _average_values(
+        compute_agreement(predicted[model_predicted == k], k, own[model_predicted == k])
+        for k in labels
+    )
 
 
-def _correlation(said: Doubles, told: Doubles, weights: Doubles | None) -> float:
+def _compute_correlation(
+    predicted: Doubles, model_predicted: Doubles, weights: Doubles | None
+) -> float:
     """Return Pearson's correlation averaged over the columns that vary; NaN if none does."""
-    own = np.ones(len(said)) if weights is None else weights
+    own = np.ones(len(predicted)) if weights is None else weights
     own = own / own.sum()
-    a, b = said - own @ said, told - own @ told
+    a, b = predicted - own @ predicted, model_predicted - own @ model_predicted
     lengths = np.sqrt((own @ a**2) * (own @ b**2))
     some = lengths > 0
     return float(np.mean((own @ (a * b))[some] / lengths[some])) if some.any() else np.nan
 
 
-def mean_auc(shares: Doubles, y: npt.NDArray[np.int64], weights: Doubles | None = None) -> float:
+def compute_mean_auc(
+    shares: Doubles, y: npt.NDArray[np.int64], weights: Doubles | None = None
+) -> float:
     """Return `auc` of each class against the others, averaged by the classes' weights.
 
     `shares` are (rows, classes); NaN if one class has all weight.
@@ -302,10 +331,12 @@ def mean_auc(shares: Doubles, y: npt.NDArray[np.int64], weights: Doubles | None 
     some = np.flatnonzero((part > 0) & (part < own.sum()))
     if not len(some):
         return np.nan
-    return float(np.average([auc(shares[:, k], y == k, own) for k in some], weights=part[some]))
+    return float(
+        np.average([compute_auc(shares[:, k], y == k, own) for k in some], weights=part[some])
+    )
 
 
-def auc(score: Doubles, positive: npt.NDArray[np.bool_], weights: Doubles) -> float:
+def compute_auc(score: Doubles, positive: npt.NDArray[np.bool_], weights: Doubles) -> float:
     """Return the area under the ROC curve.
 
     It is the probability that a positive row scores above a negative one; equal scores count

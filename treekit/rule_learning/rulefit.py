@@ -19,23 +19,23 @@ import numpy.typing as npt
 
 from treekit.data.dataset import Dataset
 from treekit.errors import DataError, SettingError
-from treekit.model.links import values_of
+from treekit.model.links import convert_sums
 from treekit.model.model import Model
-from treekit.model.scoring import sums
+from treekit.model.scoring import sum_leaf_values
 from treekit.rule_learning.candidates import (
-    Weighed,
-    candidate_rules,
+    WeightedRows,
     check_count,
-    indicators,
-    interned,
+    compute_indicators,
+    extract_candidates,
+    make_weighted_rows,
+    number_distinct_rules,
     read_rows,
-    rows_and_weights,
-    weighed,
+    weigh_classes,
 )
-from treekit.rule_learning.linear_models import Weights, penalised, refitted
-from treekit.rule_learning.report import ShortList, judged_short
-from treekit.rule_learning.weighted_rules import weighted_list
-from treekit.rules.rule_list import RuleList, taken
+from treekit.rule_learning.linear_models import RuleWeights, fit_penalised, refit_weights
+from treekit.rule_learning.report import ShortList, evaluate_short_list
+from treekit.rule_learning.weighted_rules import make_weighted_list
+from treekit.rules.rule_list import RuleList, take_rules
 
 __all__ = [
     "rulefit",
@@ -44,9 +44,9 @@ __all__ = [
 Truths = npt.NDArray[np.bool_]
 Doubles = npt.NDArray[np.float64]
 
-_ROWS = 25_000
+_MAX_SELECTION_ROWS = 25_000
 """Maximum number of rows for rule selection, sampled; weights are fitted to all rows."""
-_RARE, _FEW = 0.005, 5
+_MIN_ROW_SHARE, _MIN_ROWS = 0.005, 5
 """Minimum share and minimum number of rows that a candidate must match; rarer rules reflect
 chance.  (In tables with fewer than 50 rows, a tenth of them.)"""
 
@@ -115,18 +115,22 @@ def rulefit(
             f"{next(iter(settings))} is a setting of a new forest, but a model is given; leave "
             "one of them out"
         )
-    dataset = weighed(read_rows(source, target, model, reading or {}), class_weight, model)
+    dataset = weigh_classes(read_rows(source, target, model, reading or {}), class_weight, model)
     if dataset.schema.more:
         raise DataError("RuleFit needs a single target; fit one list for each target")
-    forest = model or _grown(dataset, {"trees": trees, "max_depth": depth, "seed": seed} | settings)
-    rows = rows_and_weights(dataset)
-    wanted = _wanted(forest, rows, to)
-    listed = _listed(forest, rows, wanted, _Limits(rules, depth, candidates, seed), refit=refit)
+    forest = model or _grow_forest(
+        dataset, {"trees": trees, "max_depth": depth, "seed": seed} | settings
+    )
+    rows = make_weighted_rows(dataset)
+    wanted = _make_target_values(forest, rows, to)
+    listed = _fit_rule_list(
+        forest, rows, wanted, _RuleLimits(rules, depth, candidates, seed), refit=refit
+    )
     judges = dataset if test is None else read_rows(test, None, forest, {})
-    return judged_short(listed, forest, judges)
+    return evaluate_short_list(listed, forest, judges)
 
 
-def _grown(dataset: Dataset, settings: dict[str, Any]) -> Model:
+def _grow_forest(dataset: Dataset, settings: dict[str, Any]) -> Model:
     """Grow a forest of diverse rules: each node tries a fifth of the columns.
 
     Trying half of them gave worse lists on all of three tables (measured).
@@ -141,57 +145,62 @@ def _grown(dataset: Dataset, settings: dict[str, Any]) -> Model:
     return fit(dataset, usual | settings).model
 
 
-def _wanted(forest: Model, rows: Weighed, to: str) -> Doubles:
+def _make_target_values(forest: Model, rows: WeightedRows, to: str) -> Doubles:
     """Return (rows, values) float64: class shares, or numbers."""
     if to == "model":
-        return values_of(forest, sums(forest, rows.matrix))
+        return convert_sums(forest, sum_leaf_values(forest, rows.matrix))
     if forest.schema.task == "regression":
         return rows.y.astype(np.float64)
     shares: Doubles = np.eye(forest.schema.n_values)[rows.y[:, 0]]
     return shares
 
 
-class _Limits:
+class _RuleLimits:
     """Limits on the candidate and selected rules."""
 
     def __init__(self, rules: int, depth: int, candidates: int, seed: int) -> None:
         self.rules, self.depth, self.candidates, self.seed = rules, depth, candidates, seed
 
 
-def _listed(
-    forest: Model, rows: Weighed, wanted: Doubles, limits: _Limits, *, refit: bool
+def _fit_rule_list(
+    forest: Model, rows: WeightedRows, target_values: Doubles, limits: _RuleLimits, *, refit: bool
 ) -> RuleList:
-    draw = np.random.default_rng(limits.seed).permutation(len(rows.weight))[:_ROWS]
+    draw = np.random.default_rng(limits.seed).permutation(len(rows.weight))[:_MAX_SELECTION_ROWS]
     draw.sort()
     some = rows.take(draw)
-    chosen, met = _distinct(candidate_rules(forest, limits.depth), some, limits.candidates)
+    chosen, met = _select_distinct(
+        extract_candidates(forest, limits.depth), some, limits.candidates
+    )
     classes = forest.schema.task == "classification"
-    found = penalised(met, wanted[draw], some.weight, limits.rules, classes=classes)
-    chosen, found = taken(chosen, found.used), Weights(found.intercept, found.slope[found.used])
-    met = indicators(chosen, rows.matrix)
+    found = fit_penalised(met, target_values[draw], some.weight, limits.rules, classes=classes)
+    chosen, found = (
+        take_rules(chosen, found.used_rules),
+        RuleWeights(found.intercept, found.slope[found.used_rules]),
+    )
+    met = compute_indicators(chosen, rows.matrix)
     if refit and len(chosen):
-        found = refitted(met, wanted, rows.weight, classes=classes)
+        found = refit_weights(met, target_values, rows.weight, classes=classes)
     value = np.stack([found.slope, np.zeros_like(found.slope)], axis=1)
     support = np.stack([met @ rows.weight, ~met @ rows.weight], axis=1)
-    return weighted_list(
+    return make_weighted_list(
         chosen, value, support, combine="sum", link="softmax" if classes else "identity",
         intercept=found.intercept, total=float(rows.weight.sum()),
     )  # fmt: skip
 
 
-def _distinct(found: RuleList, rows: Weighed, most: int) -> tuple[RuleList, Truths]:
+def _select_distinct(found: RuleList, rows: WeightedRows, most: int) -> tuple[RuleList, Truths]:
     """Return rules that match different rows, and these rows; a rule equals its complement.
 
     Rules that nearly all rows match, or nearly none, are left out.
     """
-    first = np.unique(interned(found), return_index=True)[1]
+    first = np.unique(number_distinct_rules(found), return_index=True)[1]
     order = first[np.argsort(found.tree[first], kind="stable")][:most]
-    found = taken(found, np.sort(order))  # fewest conditions first
-    met = indicators(found, rows.matrix)
+    found = take_rules(found, np.sort(order))  # fewest conditions first
+    met = compute_indicators(found, rows.matrix)
     packed = np.packbits(met ^ met[:, :1], axis=1)
     one = np.unique(packed.view(f"V{packed.shape[1]}").reshape(-1), return_index=True)[1]
     count = met.sum(axis=1)
-    few = max(_RARE * met.shape[1], min(_FEW, met.shape[1] / 10))
+    few = max(_MIN_ROW_SHARE * met.shape[1], min(_MIN_ROWS, met.shape[1] / 10))
     common = np.minimum(count, met.shape[1] - count) >= few
     selected = np.sort(one[common[one]])
-    return taken(found, selected), met[selected]
+    return take_rules(found, selected), met[selected]

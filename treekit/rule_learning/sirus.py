@@ -31,37 +31,46 @@ from treekit.model.fixed_point import MASS
 from treekit.model.model import Model
 from treekit.model.tree import Split, Tree
 from treekit.rule_learning.candidates import (
-    Weighed,
-    candidate_rules,
+    WeightedRows,
     check_count,
-    independent,
-    indicators,
-    interned,
-    joined,
+    compute_indicators,
+    concatenate_rules,
+    extract_candidates,
+    find_independent,
+    make_weighted_rows,
+    number_distinct_rules,
     read_rows,
-    rows_and_weights,
-    weighed,
+    weigh_classes,
 )
-from treekit.rule_learning.linear_models import fewest, folds_of, nonnegative_ridge
-from treekit.rule_learning.report import ShortList, judged_short, mean_auc, r_squared
-from treekit.rule_learning.weighted_rules import weighted_list
-from treekit.rules.rule_list import RuleList, taken
+from treekit.rule_learning.linear_models import (
+    draw_folds,
+    fit_nonnegative_ridge,
+    select_smallest_size,
+)
+from treekit.rule_learning.report import (
+    ShortList,
+    compute_mean_auc,
+    compute_r_squared,
+    evaluate_short_list,
+)
+from treekit.rule_learning.weighted_rules import make_weighted_list
+from treekit.rules.rule_list import RuleList, take_rules
 
 __all__ = [
-    "Cuts",
-    "Drawing",
-    "Frequent",
-    "added_list",
-    "chosen_size",
-    "cuts_of",
-    "dice",
-    "drawn",
-    "frequent_rules",
-    "mean_list",
-    "never_missing",
+    "CutPoints",
+    "FrequentRules",
+    "SirusTask",
+    "compute_cut_points",
+    "compute_dice_index",
+    "compute_half_stability",
+    "count_paths",
+    "find_complete_columns",
+    "make_additive_list",
+    "make_mean_list",
+    "predict_stages",
+    "select_independent_rules",
+    "select_size",
     "sirus",
-    "stability_of_halves",
-    "staged",
 ]
 
 
@@ -131,16 +140,16 @@ def sirus(
             f"{next(iter(settings))} is a setting of a new forest, but a model is given; leave "
             "one of them out"
         )
-    dataset = weighed(read_rows(source, target, model, reading or {}), class_weight, model)
+    dataset = weigh_classes(read_rows(source, target, model, reading or {}), class_weight, model)
     own = {"trees": trees, "seed": seed} | settings
-    task = Drawing(dataset, model, cuts_of(dataset, quantiles), depth, above, own)
-    found = task.frequent(task.forest)
-    size, fold_stability = (rules, np.nan) if rules is not None else chosen_size(task, most, seed)
-    listed, frequency = task.listed(found, rows_and_weights(dataset), size)
+    task = SirusTask(dataset, model, compute_cut_points(dataset, quantiles), depth, above, own)
+    found = task.count_forest_paths(task.forest)
+    size, fold_stability = (rules, np.nan) if rules is not None else select_size(task, most, seed)
+    listed, frequency = task.make_list(found, make_weighted_rows(dataset), size)
     judges = dataset if test is None else read_rows(test, None, task.forest, {})
-    return judged_short(
+    return evaluate_short_list(
         listed, task.forest, judges, frequency=frequency, fold_stability=fold_stability,
-        stability=stability_of_halves(task, size),
+        stability=compute_half_stability(task, size),
     )  # fmt: skip
 
 
@@ -148,7 +157,7 @@ def sirus(
 # Path frequencies, the first half of SIRUS (Bénard et al. 2021, "SIRUS", section 2).
 
 
-class Frequent(NamedTuple):
+class FrequentRules(NamedTuple):
     """Distinct rules, most frequent first; ties: shallow rules, then the first found.
 
     Attributes
@@ -162,7 +171,7 @@ class Frequent(NamedTuple):
     frequency: npt.NDArray[np.float64]
 
 
-def never_missing(dataset: Dataset) -> npt.NDArray[np.bool_]:
+def find_complete_columns(dataset: Dataset) -> npt.NDArray[np.bool_]:
     """Return (features,) bool: columns without missing values."""
     return np.array(
         [not ((c < 0) if c.dtype.kind == "i" else np.isnan(c)).any() for c in dataset.columns],
@@ -170,13 +179,13 @@ def never_missing(dataset: Dataset) -> npt.NDArray[np.bool_]:
     )
 
 
-def frequent_rules(
+def count_paths(
     model: Model,
     depth: int,
-    cuts: Cuts | None,
+    cuts: CutPoints | None,
     complete: npt.NDArray[np.bool_],
     trees: slice = slice(None),
-) -> Frequent:
+) -> FrequentRules:
     """Count the distinct paths of a forest's trees down to a depth.
 
     Parameters
@@ -192,24 +201,24 @@ def frequent_rules(
         Subset of the trees.
     """
     some = replace(model, trees=model.trees[trees])
-    found = candidate_rules(some, depth)
-    found = found if cuts is None else cuts.snapped(found)
+    found = extract_candidates(some, depth)
+    found = found if cuts is None else cuts.snap_rules(found)
     table = found.conditions
     sure = complete[table.column] & table.known
     missing = table.missing & ~sure
     whole = np.where(missing, MASS, 0).astype(np.int32)
     found = replace(found, conditions=table._replace(missing=missing, part_high=whole))
-    found = taken(found, np.flatnonzero(_possible(found)))
-    key = interned(found)
+    found = take_rules(found, np.flatnonzero(_find_satisfiable(found)))
+    key = number_distinct_rules(found)
     # A path counts once per tree; moved bounds may make the paths of two nodes equal.
     pairs = np.unique(np.column_stack([key, found.tree]), axis=0)
     count = np.bincount(pairs[:, 0])
     first = np.unique(key, return_index=True)[1]
     order = np.lexsort((first, -count))
-    return Frequent(taken(found, first[order]), count[order] / some.n_trees)
+    return FrequentRules(take_rules(found, first[order]), count[order] / some.n_trees)
 
 
-def _possible(found: RuleList) -> npt.NDArray[np.bool_]:
+def _find_satisfiable(found: RuleList) -> npt.NDArray[np.bool_]:
     """Return (rules,) bool: rules that some value satisfies; moved bounds may have collided."""
     table = found.conditions
     owner = np.repeat(np.arange(len(found)), np.diff(found.end, prepend=0))
@@ -218,8 +227,8 @@ def _possible(found: RuleList) -> npt.NDArray[np.bool_]:
     return possible
 
 
-def drawn(
-    frequent: Frequent, rows: Weighed, most: int, above: float
+def select_independent_rules(
+    frequent: FrequentRules, rows: WeightedRows, most: int, above: float
 ) -> tuple[RuleList, npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
     """Select the first rules that are not linear combinations of earlier ones.
 
@@ -244,30 +253,30 @@ def drawn(
     blocks: list[tuple[RuleList, npt.NDArray[np.bool_]]] = []
     numbers = np.empty(0, dtype=np.int64)
     for first in range(0, n, step):
-        block = taken(frequent.rules, np.arange(first, min(first + step, n)))
+        block = take_rules(frequent.rules, np.arange(first, min(first + step, n)))
         before = [met for _, met in blocks]
-        met = np.concatenate([*before, indicators(block, rows.matrix)])
-        found = independent(met, most)
+        met = np.concatenate([*before, compute_indicators(block, rows.matrix)])
+        found = find_independent(met, most)
         new = found[found >= len(numbers)] - len(numbers)
-        blocks.append((taken(block, new), met[len(numbers) :][new]))
+        blocks.append((take_rules(block, new), met[len(numbers) :][new]))
         numbers = np.append(numbers, first + new)
         if len(numbers) >= most:
             break
     if not blocks:
-        none = taken(frequent.rules, numbers)
+        none = take_rules(frequent.rules, numbers)
         return none, np.empty((0, len(rows.weight)), dtype=np.bool_), np.empty(0)
-    chosen = joined([own for own, _ in blocks])
+    chosen = concatenate_rules([own for own, _ in blocks])
     return chosen, np.concatenate([met for _, met in blocks]), frequent.frequency[numbers]
 
 
-def dice(first: RuleList, second: RuleList) -> float:
+def compute_dice_index(first: RuleList, second: RuleList) -> float:
     """Return the Dice-Sorensen index of two sets of rules: 1 if equal, 0 if disjoint.
 
     Twice the number of common rules, divided by the sum of both sizes.
     """
     if not len(first) and not len(second):
         return 1.0
-    key = interned(joined([first, second]))
+    key = number_distinct_rules(concatenate_rules([first, second]))
     both = np.intersect1d(key[: len(first)], key[len(first) :])
     return 2 * len(both) / (len(first) + len(second))
 
@@ -276,39 +285,39 @@ def dice(first: RuleList, second: RuleList) -> float:
 
 
 @dataclass(eq=False)
-class Drawing:
+class SirusTask:
     """Selection of short lists from forests on various subsets of the rows.
 
     Attributes
     ----------
     dataset : Dataset
-    given : Model, optional
+    given_forest : Model, optional
         Given forest; None: forests are grown.
     cuts : Cuts
         Cut points from all rows; they do not depend on the target.
     depth : int
-    above : float
+    min_frequency : float
         Rules in at most this fraction of the trees are left out.
     settings : dict
         Settings of grown forests.
     """
 
     dataset: Dataset
-    given: Model | None
-    cuts: Cuts
+    given_forest: Model | None
+    cuts: CutPoints
     depth: int
-    above: float
+    min_frequency: float
     settings: dict[str, Any]
 
     def __post_init__(self) -> None:
-        self.complete = never_missing(self.dataset)
-        self.coded = self.cuts.coded(self.dataset)
-        self.forest = self.on(None)
+        self.complete_columns = find_complete_columns(self.dataset)
+        self.encoded_dataset = self.cuts.encode_dataset(self.dataset)
+        self.forest = self.get_forest(None)
 
-    def on(self, rows: npt.NDArray[np.int64] | None) -> Model:
+    def get_forest(self, rows: npt.NDArray[np.int64] | None) -> Model:
         """Return the given forest, or grow shallow trees on some of the rows, split at the cuts."""
-        if self.given is not None:
-            return self.given
+        if self.given_forest is not None:
+            return self.given_forest
         from treekit.training import fit
 
         usual = {
@@ -317,22 +326,22 @@ class Drawing:
             # One category against the rest recurs in many trees; sets of categories vary.
             "nominal_splits": "one_vs_rest",
         }  # fmt: skip
-        part = self.coded if rows is None else self.coded.take(rows)
-        return self.cuts.decoded(fit(part, usual | self.settings).model)
+        part = self.encoded_dataset if rows is None else self.encoded_dataset.take(rows)
+        return self.cuts.decode_model(fit(part, usual | self.settings).model)
 
-    def frequent(self, forest: Model, trees: slice = slice(None)) -> Frequent:
+    def count_forest_paths(self, forest: Model, trees: slice = slice(None)) -> FrequentRules:
         """Count the forest's paths."""
-        cuts = None if self.given is None else self.cuts
-        return frequent_rules(forest, self.depth, cuts, self.complete, trees)
+        cuts = None if self.given_forest is None else self.cuts
+        return count_paths(forest, self.depth, cuts, self.complete_columns, trees)
 
-    def listed(
-        self, found: Frequent, rows: Weighed, size: int
+    def make_list(
+        self, found: FrequentRules, rows: WeightedRows, size: int
     ) -> tuple[RuleList, npt.NDArray[np.float64]]:
         """Return a list of at most `size` rules, and their frequencies."""
-        chosen, met, frequency = drawn(found, rows, size, self.above)
+        chosen, met, frequency = select_independent_rules(found, rows, size, self.min_frequency)
         if self.dataset.schema.task == "classification":
-            return mean_list(chosen, met, rows), frequency
-        made, kept = added_list(chosen, met, rows)
+            return make_mean_list(chosen, met, rows), frequency
+        made, kept = make_additive_list(chosen, met, rows)
         return made, frequency[kept]
 
 
@@ -341,7 +350,7 @@ class Drawing:
 # index of lists from different folds (Bénard et al. 2021, section 4).
 
 
-def chosen_size(task: Drawing, most: int, seed: int) -> tuple[int, float]:
+def select_size(task: SirusTask, most: int, seed: int) -> tuple[int, float]:
     """Choose the smallest number of rules with about the lowest cross-validation error.
 
     Each fold is held out once: a list is selected from a forest grown on the other rows (or
@@ -354,47 +363,56 @@ def chosen_size(task: Drawing, most: int, seed: int) -> tuple[int, float]:
     stability : float
         Mean Dice-Sorensen index of the lists of this size from any two folds.
     """
-    fold = folds_of(task.dataset.n_rows, seed)
+    fold = draw_folds(task.dataset.n_rows, seed)
     errors = np.full((int(fold.max()) + 1, most), np.nan)
     lists: list[RuleList] = []
     for number in range(len(errors)):
-        training = rows_and_weights(task.dataset.take(np.flatnonzero(fold != number)))
-        held_out = rows_and_weights(task.dataset.take(np.flatnonzero(fold == number)))
-        found = task.frequent(task.on(np.flatnonzero(fold != number)))
-        chosen, met, _ = drawn(found, training, most, task.above)
+        training = make_weighted_rows(task.dataset.take(np.flatnonzero(fold != number)))
+        held_out = make_weighted_rows(task.dataset.take(np.flatnonzero(fold == number)))
+        found = task.count_forest_paths(task.get_forest(np.flatnonzero(fold != number)))
+        chosen, met, _ = select_independent_rules(found, training, most, task.min_frequency)
         lists.append(chosen)
-        met_by_others = indicators(chosen, held_out.matrix)
-        for at, predicted in enumerate(staged(chosen, met, training, met_by_others)):
-            errors[number, at] = _error(chosen, predicted, held_out)
+        met_by_others = compute_indicators(chosen, held_out.matrix)
+        for at, predicted in enumerate(predict_stages(chosen, met, training, met_by_others)):
+            errors[number, at] = _compute_error(chosen, predicted, held_out)
     if np.isnan(errors).all():  # one class in each fold, or no rules: all sizes are equal
         return 1, np.nan
-    size = fewest(errors[:, ~np.isnan(errors).all(axis=0)])
-    short = [taken(own, np.arange(min(size, len(own)))) for own in lists]
-    pairs = [dice(a, b) for a, b in itertools.combinations(short, 2)]
+    size = select_smallest_size(errors[:, ~np.isnan(errors).all(axis=0)])
+    short = [take_rules(own, np.arange(min(size, len(own)))) for own in lists]
+    pairs = [compute_dice_index(a, b) for a, b in itertools.combinations(short, 2)]
     return size, float(np.mean(pairs)) if pairs else np.nan
 
 
-def _error(like: RuleList, said: npt.NDArray[np.float64], rows: Weighed) -> float:
+def _compute_error(like: RuleList, predicted: npt.NDArray[np.float64], rows: WeightedRows) -> float:
     """Return 1 - AUC, or 1 - R squared, averaged over several targets."""
     if like.schema.task == "regression":
         over = range(rows.y.shape[1])
-        return 1 - float(np.mean([r_squared(said[:, k], rows.y[:, k], rows.weight) for k in over]))
+        return 1 - float(
+            np.mean([compute_r_squared(predicted[:, k], rows.y[:, k], rows.weight) for k in over])
+        )
     blocks = enumerate(itertools.pairwise(like.schema.blocks))
     return 1 - float(
-        np.mean([mean_auc(said[:, a:b], rows.y[:, k], rows.weight) for k, (a, b) in blocks])
+        np.mean(
+            [compute_mean_auc(predicted[:, a:b], rows.y[:, k], rows.weight) for k, (a, b) in blocks]
+        )
     )
 
 
-def stability_of_halves(task: Drawing, size: int) -> float:
+def compute_half_stability(task: SirusTask, size: int) -> float:
     """Return the Dice-Sorensen index of the lists from the even and the odd trees of the forest."""
     if task.forest.n_trees < 2:
         return np.nan
-    rows = rows_and_weights(task.dataset)
+    rows = make_weighted_rows(task.dataset)
     halves = [
-        drawn(task.frequent(task.forest, slice(start, None, 2)), rows, size, task.above)[0]
+        select_independent_rules(
+            task.count_forest_paths(task.forest, slice(start, None, 2)),
+            rows,
+            size,
+            task.min_frequency,
+        )[0]
         for start in (0, 1)
     ]
-    return dice(*halves)
+    return compute_dice_index(*halves)
 
 
 # ---------------------------------------------------------------- quantiles
@@ -407,25 +425,25 @@ Doubles = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Cuts:
+class CutPoints:
     """Cut points of a table's columns.
 
     Attributes
     ----------
-    at : tuple of (cuts,) float64
+    thresholds : tuple of (cuts,) float64
         Ascending, for each column; empty for nominal columns and constants.
-    share : tuple of (values,) float64, (values,) float64
+    cumulative_shares : tuple of (values,) float64, (values,) float64
         Distinct values of each numeric column, and the cumulative share of their weight.
     """
 
-    at: tuple[Doubles, ...]
-    share: tuple[tuple[Doubles, Doubles], ...]
+    thresholds: tuple[Doubles, ...]
+    cumulative_shares: tuple[tuple[Doubles, Doubles], ...]
 
-    def coded(self, dataset: Dataset) -> Dataset:
+    def encode_dataset(self, dataset: Dataset) -> Dataset:
         """Return the dataset with each number replaced by the number of cuts below it."""
         columns = []
         for column, cuts, nominal in zip(
-            dataset.columns, self.at, dataset.schema.nominal, strict=True
+            dataset.columns, self.thresholds, dataset.schema.nominal, strict=True
         ):
             if nominal:
                 columns.append(column)
@@ -434,7 +452,7 @@ class Cuts:
             columns.append(np.where(np.isnan(column), column, code))
         return replace(dataset, columns=tuple(columns))
 
-    def decoded(self, model: Model) -> Model:
+    def decode_model(self, model: Model) -> Model:
         """Convert a model of `coded` rows to a model of the original rows.
 
         Raises
@@ -448,68 +466,70 @@ class Cuts:
                 "quantiles; choose another splitter"
             )
 
-        def meant(feature: int, thresholds: Doubles) -> Doubles:
-            return self.at[feature][np.floor(thresholds).astype(np.int64)]
+        def decode_thresholds(feature: int, thresholds: Doubles) -> Doubles:
+            return self.thresholds[feature][np.floor(thresholds).astype(np.int64)]
 
-        return replace(model, trees=tuple(_mapped(tree, meant) for tree in model.trees))
+        return replace(
+            model, trees=tuple(_map_thresholds(tree, decode_thresholds) for tree in model.trees)
+        )
 
-    def snapped(self, found: RuleList) -> RuleList:
+    def snap_rules(self, found: RuleList) -> RuleList:
         """Move the bounds of rules to the nearest cut, by the weight of rows in between.
 
         Columns without cuts keep their bounds.  Where bounds collide, no known value fits.
         """
         table = found.conditions
         low, high = table.low.copy(), table.high.copy()
-        for feature, cuts in enumerate(self.at):
+        for feature, cuts in enumerate(self.thresholds):
             if not len(cuts):
                 continue
             here = np.flatnonzero(table.column == feature)
             for bound in (low, high):
                 finite = here[np.isfinite(bound[here])]
-                bound[finite] = self._nearest(feature, bound[finite])
+                bound[finite] = self._find_nearest(feature, bound[finite])
         met = low >= high
         low[met], high[met] = -np.inf, np.inf
         known = table.known & ~met
         return replace(found, conditions=table._replace(low=low, high=high, known=known))
 
-    def _nearest(self, feature: int, bounds: Doubles) -> Doubles:
+    def _find_nearest(self, feature: int, bounds: Doubles) -> Doubles:
         """Return the cut with the least weight between it and each bound; ties: the lower one."""
-        values, share = self.share[feature]
+        values, share = self.cumulative_shares[feature]
 
-        def below(numbers: Doubles) -> Doubles:
+        def compute_share_below(numbers: Doubles) -> Doubles:
             return np.append(0.0, share)[np.searchsorted(values, numbers, side="right")]
 
-        cuts = self.at[feature]
-        far = np.abs(below(bounds)[:, None] - below(cuts)[None, :])
+        cuts = self.thresholds[feature]
+        far = np.abs(compute_share_below(bounds)[:, None] - compute_share_below(cuts)[None, :])
         nearest: Doubles = cuts[far.argmin(axis=1)]
         return nearest
 
 
-def _mapped(tree: Tree, meant: Callable[[int, Doubles], Doubles]) -> Tree:
+def _map_thresholds(tree: Tree, decode: Callable[[int, Doubles], Doubles]) -> Tree:
     """Return a tree with replaced thresholds of splits and surrogates."""
     is_threshold = tree.kind == Split.THRESHOLD
-    own = _replaced(tree.feature, tree.threshold, is_threshold, meant)
+    own = _replace_thresholds(tree.feature, tree.threshold, is_threshold, decode)
     if not len(tree.surrogate_feature):
         return replace(tree, threshold=own)
     bounds = tree.surrogate_threshold
-    behind = _replaced(tree.surrogate_feature, bounds, ~np.isnan(bounds), meant)
+    behind = _replace_thresholds(tree.surrogate_feature, bounds, ~np.isnan(bounds), decode)
     return replace(tree, threshold=own, surrogate_threshold=behind)
 
 
-def _replaced(
+def _replace_thresholds(
     feature: npt.NDArray[np.int32],
     threshold: Doubles,
     where: npt.NDArray[np.bool_],
-    meant: Callable[[int, Doubles], Doubles],
+    decode: Callable[[int, Doubles], Doubles],
 ) -> Doubles:
     found = threshold.copy()
     for column in np.unique(feature[where]).tolist():
         here = np.flatnonzero(where & (feature == column))
-        found[here] = meant(column, threshold[here])
+        found[here] = decode(column, threshold[here])
     return found
 
 
-def cuts_of(dataset: Dataset, quantiles: int) -> Cuts:
+def compute_cut_points(dataset: Dataset, quantiles: int) -> CutPoints:
     """Compute the cut points of a dataset at its weighted quantiles.
 
     The largest value of a column is not a cut: it separates nothing.
@@ -529,12 +549,12 @@ def cuts_of(dataset: Dataset, quantiles: int) -> Cuts:
             np.bincount(inverse.reshape(-1), weights, len(values)).astype(np.float64)
         )
         share = share / share[-1] if len(share) and share[-1] > 0 else share
-        at.append(_quantiles(values, share, quantiles))
+        at.append(_compute_quantiles(values, share, quantiles))
         shares.append((values, share))
-    return Cuts(tuple(at), tuple(shares))
+    return CutPoints(tuple(at), tuple(shares))
 
 
-def _quantiles(values: Doubles, share: Doubles, quantiles: int) -> Doubles:
+def _compute_quantiles(values: Doubles, share: Doubles, quantiles: int) -> Doubles:
     if len(values) <= quantiles:
         return values[:-1]
     # Tolerance: a sum of weights that should be r/q may be rounded down.
@@ -549,7 +569,7 @@ def _quantiles(values: Doubles, share: Doubles, quantiles: int) -> Doubles:
 Truths = npt.NDArray[np.bool_]
 
 
-def mean_list(chosen: RuleList, met: Truths, rows: Weighed) -> RuleList:
+def make_mean_list(chosen: RuleList, met: Truths, rows: WeightedRows) -> RuleList:
     """Make a classifying list that averages the class shares of its rules.
 
     Without rules, it predicts the shares of all rows.
@@ -561,15 +581,15 @@ def mean_list(chosen: RuleList, met: Truths, rows: Weighed) -> RuleList:
     met : (rules, rows) bool
     rows : Weighed
     """
-    cells = _cells(chosen, rows)
-    return weighted_list(
-        chosen, _two_sums(met, cells), _two_weights(met, rows), combine="mean",
+    cells = _spread_weights(chosen, rows)
+    return make_weighted_list(
+        chosen, _sum_by_match(met, cells), _weigh_by_match(met, rows), combine="mean",
         intercept=None if len(chosen) else cells.sum(axis=0), total=float(rows.weight.sum()),
     )  # fmt: skip
 
 
-def added_list(
-    chosen: RuleList, met: Truths, rows: Weighed
+def make_additive_list(
+    chosen: RuleList, met: Truths, rows: WeightedRows
 ) -> tuple[RuleList, npt.NDArray[np.int64]]:
     """Make a regression list that predicts a weighted sum of its rules' means.
 
@@ -579,43 +599,43 @@ def added_list(
     kept : (rules,) int64
         Rules with a nonzero weight for some target; the others are left out.
     """
-    means, intercept, slopes = _fitted(met, rows)
+    means, intercept, slopes = _fit_rule_means(met, rows)
     value = slopes[:, None, :] * means
     kept = np.flatnonzero(slopes.any(axis=1))
-    made = weighted_list(
-        taken(chosen, kept), value[kept], _two_weights(met[kept], rows), combine="sum",
+    made = make_weighted_list(
+        take_rules(chosen, kept), value[kept], _weigh_by_match(met[kept], rows), combine="sum",
         intercept=intercept, total=float(rows.weight.sum()),
     )  # fmt: skip
     return made, kept
 
 
-def staged(
-    chosen: RuleList, met: Truths, rows: Weighed, met_by_others: Truths
+def predict_stages(
+    chosen: RuleList, met: Truths, rows: WeightedRows, met_by_other_rows: Truths
 ) -> Iterator[Doubles]:
     """Yield the predictions of the list of the first rule, of the first two and so on.
 
     Returns
     -------
     iterator of (other rows, values) float64
-        Shares or numbers for the rows of `met_by_others`.
+        Shares or numbers for the rows of `met_by_other_rows`.
     """
     if chosen.schema.task == "classification":
-        sums = _two_sums(met, _cells(chosen, rows))
-        total = np.zeros((met_by_others.shape[1], chosen.schema.n_values))
-        weight = _two_weights(met, rows)
+        sums = _sum_by_match(met, _spread_weights(chosen, rows))
+        total = np.zeros((met_by_other_rows.shape[1], chosen.schema.n_values))
+        weight = _weigh_by_match(met, rows)
         for number in range(len(chosen)):
             shares = sums[number] / weight[number][:, None]
-            total += np.where(met_by_others[number][:, None], shares[0], shares[1])
+            total += np.where(met_by_other_rows[number][:, None], shares[0], shares[1])
             yield total / (number + 1)
         return
     for number in range(len(chosen)):
-        means, intercept, slopes = _fitted(met[: number + 1], rows)
+        means, intercept, slopes = _fit_rule_means(met[: number + 1], rows)
         added = slopes[:, None, :] * means
-        here = met_by_others[: number + 1, :, None]
+        here = met_by_other_rows[: number + 1, :, None]
         yield intercept + np.where(here, added[:, :1], added[:, 1:]).sum(axis=0)
 
 
-def _cells(like: RuleList, rows: Weighed) -> Doubles:
+def _spread_weights(like: RuleList, rows: WeightedRows) -> Doubles:
     """Return (rows, values) float64: each row's weight at its class, for each target."""
     cells = np.zeros((len(rows.weight), like.schema.n_values))
     at = np.arange(len(rows.weight))
@@ -624,27 +644,27 @@ def _cells(like: RuleList, rows: Weighed) -> Doubles:
     return cells
 
 
-def _two_sums(met: Truths, cells: Doubles) -> Doubles:
+def _sum_by_match(met: Truths, cells: Doubles) -> Doubles:
     """Return (rules, 2, values) float64: sums over the rows that match a rule, and the others."""
     inside = met @ cells
     return np.stack([inside, ~met @ cells], axis=1)
 
 
-def _two_weights(met: Truths, rows: Weighed) -> Doubles:
+def _weigh_by_match(met: Truths, rows: WeightedRows) -> Doubles:
     """Return (rules, 2) float64: weights of the rows that match a rule, and of the others."""
     return np.stack([met @ rows.weight, ~met @ rows.weight], axis=1)
 
 
-def _fitted(met: Truths, rows: Weighed) -> tuple[Doubles, Doubles, Doubles]:
+def _fit_rule_means(met: Truths, rows: WeightedRows) -> tuple[Doubles, Doubles, Doubles]:
     """Fit means (rules, 2, targets), intercepts (targets,) and weights (rules, targets)."""
-    weight = _two_weights(met, rows)
+    weight = _weigh_by_match(met, rows)
     centre = np.average(rows.y, axis=0, weights=rows.weight)
     # Centring preserves the digits of numbers far from 0.
-    far = _two_sums(met, (rows.y - centre) * rows.weight[:, None])
+    far = _sum_by_match(met, (rows.y - centre) * rows.weight[:, None])
     means = centre + far / weight[:, :, None]
-    folds = folds_of(len(rows.weight))
+    folds = draw_folds(len(rows.weight))
     intercept, slopes = np.empty(len(centre)), np.empty((len(met), len(centre)))
     for k in range(len(centre)):
         x = np.where(met, means[:, :1, k], means[:, 1:, k]).T
-        intercept[k], slopes[:, k] = nonnegative_ridge(x, rows.y[:, k], rows.weight, folds)
+        intercept[k], slopes[:, k] = fit_nonnegative_ridge(x, rows.y[:, k], rows.weight, folds)
     return means, intercept, slopes

@@ -7,21 +7,21 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.fixed_point import regression_grid, sum_grid_of
+from treekit.model.fixed_point import fit_regression_grid, fit_sum_grid
 from treekit.model.links import Combine, Link
-from treekit.model.model import spread
-from treekit.rule_learning.candidates import joined
-from treekit.rules.rule_list import RuleList, taken
+from treekit.model.model import distribute_votes
+from treekit.rule_learning.candidates import concatenate_rules
+from treekit.rules.rule_list import RuleList, take_rules
 
 __all__ = [
-    "sums_of",
-    "weighted_list",
+    "make_weighted_list",
+    "sum_rule_units",
 ]
 
 Doubles = npt.NDArray[np.float64]
 
 
-def weighted_list(
+def make_weighted_list(
     chosen: RuleList,
     value: Doubles,
     support: Doubles,
@@ -51,21 +51,21 @@ def weighted_list(
         Weight of all rows.
     """
     n = len(chosen)
-    otherwise = _unconditional(chosen, n)
+    otherwise = _make_unconditional_rules(chosen, n)
     order = np.arange(2 * n).reshape(2, n).T.reshape(-1)
-    parts = [taken(joined([chosen, otherwise]), order)] if n else []
+    parts = [take_rules(concatenate_rules([chosen, otherwise]), order)] if n else []
     values, weights = value.reshape(2 * n, chosen.schema.n_values), support.reshape(2 * n)
     trees = np.repeat(np.arange(n), 2)
     if intercept is not None:
-        parts.insert(0, _unconditional(chosen, 1))
+        parts.insert(0, _make_unconditional_rules(chosen, 1))
         values = np.concatenate([intercept[None], values])
         weights = np.concatenate([[total], weights])
         trees = np.concatenate([[0], trees + 1])
     bare = replace(
-        joined(parts),
+        concatenate_rules(parts),
         n_trees=int(trees[-1]) + 1,
         tree=trees.astype(np.int32),
-        leaf=_within(trees),
+        leaf=_number_within_trees(trees),
         support=weights,
         order="first",
         combine=combine,
@@ -74,12 +74,12 @@ def weighted_list(
         costs=chosen.costs if combine == "mean" else None,
         value=values,
     )
-    return _on_integers(bare, values)
+    return _convert_to_units(bare, values)
 
 
-def _unconditional(like: RuleList, n: int) -> RuleList:
+def _make_unconditional_rules(like: RuleList, n: int) -> RuleList:
     """Make `n` rules without conditions."""
-    none = taken(like, np.empty(0, dtype=np.int64))
+    none = take_rules(like, np.empty(0, dtype=np.int64))
     return replace(
         none,
         tree=np.zeros(n, dtype=np.int32),
@@ -91,33 +91,33 @@ def _unconditional(like: RuleList, n: int) -> RuleList:
     )
 
 
-def _within(trees: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+def _number_within_trees(trees: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
     """Number the rules within their trees; trees are ascending."""
     return (np.arange(len(trees)) - np.searchsorted(trees, trees)).astype(np.int32)
 
 
-def _on_integers(bare: RuleList, values: Doubles) -> RuleList:
+def _convert_to_units(bare: RuleList, values: Doubles) -> RuleList:
     """Convert the values to the fixed-point units of models."""
     if bare.schema.task == "classification" and bare.combine == "mean":
-        return replace(bare, units=spread(bare, values), exponent=0)
+        return replace(bare, units=distribute_votes(bare, values), exponent=0)
     if bare.combine == "mean":
         largest = float(np.abs(values).max())
-        grid = regression_grid(largest, bare.n_trees, bare.schema.dtype, bare.mass)
+        grid = fit_regression_grid(largest, bare.n_trees, bare.schema.dtype, bare.mass)
     else:
         first = np.flatnonzero(np.diff(bare.tree, prepend=-1))
-        grid = sum_grid_of(np.maximum.reduceat(np.abs(values), first, axis=0))
+        grid = fit_sum_grid(np.maximum.reduceat(np.abs(values), first, axis=0))
     return replace(bare, units=grid.to_grid(values), exponent=grid.exponent)
 
 
-def sums_of(said: RuleList, met: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+def sum_rule_units(rules: RuleList, met: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     """Return (rows, values) int64: summed units of a list, given the rows that match its rules.
 
     `met` is (rules with conditions, rows), from `treekit.rule_learning.candidates`.
     """
-    conditional = np.flatnonzero(np.diff(said.end, prepend=0) > 0)
-    alone = np.bincount(said.tree, minlength=said.n_trees)[said.tree] == 1
-    base = said.units[alone].sum(axis=0) + said.units[conditional + 1].sum(axis=0)
-    more = said.units[conditional] - said.units[conditional + 1]
+    conditional = np.flatnonzero(np.diff(rules.end, prepend=0) > 0)
+    alone = np.bincount(rules.tree, minlength=rules.n_trees)[rules.tree] == 1
+    base = rules.units[alone].sum(axis=0) + rules.units[conditional + 1].sum(axis=0)
+    more = rules.units[conditional] - rules.units[conditional + 1]
     result = np.repeat(base[None], met.shape[1], axis=0)
     for own, steps in zip(met, more, strict=True):
         result[own] += steps

@@ -21,7 +21,7 @@ from __future__ import annotations
 from treekit.contracts import Setting
 from treekit.model.model import Model
 from treekit.rules.analysis import Overlaps, overlapping_rules
-from treekit.rules.drift import Against, rules_against
+from treekit.rules.drift import DriftReport, rules_against
 from treekit.rules.extract import rules
 from treekit.rules.language import ENGLISH
 from treekit.rules.measure import Measures, measured, table_measures, training_measures
@@ -32,9 +32,9 @@ from treekit.rules.simplify_thresholds import rounded
 
 __all__ = [
     "RULES_SETTINGS",
-    "Against",
     "Answer",
     "Condition",
+    "DriftReport",
     "Measures",
     "Overlaps",
     "Rule",

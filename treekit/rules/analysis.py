@@ -12,32 +12,32 @@ import numpy.typing as npt
 
 from treekit.data.schema import Dtype
 from treekit.errors import DataError
-from treekit.model.fixed_point import floor_to
-from treekit.rules.evaluate import fired, fits, packed
-from treekit.rules.language import Language, language
-from treekit.rules.measure import labels_of, rows_of
+from treekit.model.fixed_point import floor_to_dtype
+from treekit.rules.evaluate import fitting_rules, matching_rules, pack_bits
+from treekit.rules.language import Language, load_language
+from treekit.rules.measure import compute_rule_labels, encode_table
 from treekit.rules.rule_list import RuleList
-from treekit.rules.wording import name_text, numerals, quote
+from treekit.rules.wording import format_numbers, quote_name, quote_text
 
 __all__ = [
     "EMPTY",
     "NEVER",
     "REACHED",
     "UNDECIDED",
+    "BoxSpace",
     "Boxes",
-    "Budget",
-    "Counts",
+    "MatchCounts",
     "Overlaps",
-    "Space",
-    "gap_of",
-    "meeting_pairs",
+    "StepBudget",
+    "build_space",
+    "classify_reach",
+    "find_gap",
+    "find_meeting_pairs",
+    "find_shadowing_boxes",
+    "find_uncovered_part",
+    "format_overlaps",
+    "is_surely_covered",
     "overlapping_rules",
-    "overlaps_text",
-    "reach_of",
-    "shadows_of",
-    "space_of",
-    "sure_cover",
-    "uncovered",
 ]
 
 
@@ -48,10 +48,10 @@ Mask = npt.NDArray[np.bool_]
 Reach = Literal["reached", "empty", "never", "undecided"]
 Cell = float | str | None
 
-STEPS = 6_000
+MAX_STEPS = 6_000
 
 
-class Counts(NamedTuple):
+class MatchCounts(NamedTuple):
     """Counts of the rows of a table by the rules that they match.
 
     Attributes
@@ -117,11 +117,11 @@ class Overlaps:
     reach: tuple[Reach, ...] = field(repr=False)
     gap: bool | None
     witness: dict[str, Cell] | None
-    counts: Counts | None = None
+    counts: MatchCounts | None = None
 
     def text(self, language: str | Language = "en", most: int = 20) -> str:
         """Return the report as text, with at most `most` lines of each kind."""
-        return overlaps_text(self, language, most)
+        return format_overlaps(self, language, most)
 
     def plain(self) -> dict[str, Any]:
         """Return the report as JSON values; rules are numbered from 1 as in texts."""
@@ -137,16 +137,16 @@ class Overlaps:
             "reach": {str(k + 1): reach for k, reach in unreached if reach != "reached"},
             "gap": self.gap,
             "witness": self.witness,
-            "counts": None if self.counts is None else _plain_counts(self.counts),
+            "counts": None if self.counts is None else _convert_counts(self.counts),
         }
 
 
-def _plain_counts(counts: Counts) -> dict[str, Any]:
+def _convert_counts(counts: MatchCounts) -> dict[str, Any]:
     return counts._asdict() | {"answered": counts.answered.tolist()}
 
 
 def overlapping_rules(
-    rules: RuleList, tree: int | None = None, *, table: Any = None, steps: int = STEPS
+    rules: RuleList, tree: int | None = None, *, table: Any = None, steps: int = MAX_STEPS
 ) -> Overlaps:
     """Find overlapping rules of a list, by exact arithmetic on their conditions.
 
@@ -167,18 +167,18 @@ def overlapping_rules(
         If the rules split rows into fractional instances, or `tree` is omitted for a list of
         several trees.
     """
-    number = _tree(rules, tree)
+    number = _check_tree(rules, tree)
     numbers = np.flatnonzero(rules.tree == number)
-    space = space_of(rules, numbers)
-    alive = space.meets(space.boxes, space.boxes)
-    pairs = meeting_pairs(space, alive)
-    shadowed = shadows_of(space, pairs, ordered=rules.order == "first")
-    gap, witness = gap_of(space, alive, pairs, Budget(steps // 2))
+    space = build_space(rules, numbers)
+    alive = space.find_meeting(space.boxes, space.boxes)
+    pairs = find_meeting_pairs(space, alive)
+    shadowed = find_shadowing_boxes(space, pairs, ordered=rules.order == "first")
+    gap, witness = find_gap(space, alive, pairs, StepBudget(steps // 2))
     reach = alive.astype(np.int64)
     if rules.order == "first":
-        reach = reach_of(space, alive, pairs, shadowed, Budget(steps - steps // 2))
-    pairs = pairs[numbers[pairs[:, 1]] != _rest(rules, numbers)]
-    units = labels_of(rules) if _labelled(rules) else rules.units
+        reach = classify_reach(space, alive, pairs, shadowed, StepBudget(steps - steps // 2))
+    pairs = pairs[numbers[pairs[:, 1]] != _find_default_rule(rules, numbers)]
+    units = compute_rule_labels(rules) if _has_labels(rules) else rules.units
     predictions = units[numbers]
     return Overlaps(
         rules=rules,
@@ -188,17 +188,17 @@ def overlapping_rules(
         pairs=numbers[pairs],
         conflicts=(predictions[pairs[:, 0]] != predictions[pairs[:, 1]]).any(axis=1),
         shadowed=np.where(shadowed >= 0, numbers[shadowed], -1),
-        reach=tuple(_REACH[int(code)] for code in reach),
+        reach=tuple(_REACH_NAMES[int(code)] for code in reach),
         gap=gap,
-        witness=None if witness is None else _named(rules, space, witness),
-        counts=None if table is None else _counts(rules, number, table, predictions, numbers),
+        witness=None if witness is None else _name_cells(rules, space, witness),
+        counts=None if table is None else _count_rows(rules, number, table, predictions, numbers),
     )
 
 
-_REACH: tuple[Reach, ...] = ("empty", "reached", "never", "undecided")
+_REACH_NAMES: tuple[Reach, ...] = ("empty", "reached", "never", "undecided")
 
 
-def _tree(rules: RuleList, tree: int | None) -> int:
+def _check_tree(rules: RuleList, tree: int | None) -> int:
     if rules.mass > 1:
         raise DataError(
             "rules of a model with missing='fractional' share rows by design; overlaps are not "
@@ -214,33 +214,33 @@ def _tree(rules: RuleList, tree: int | None) -> int:
     return tree or 0
 
 
-def _rest(rules: RuleList, numbers: Index) -> int:
+def _find_default_rule(rules: RuleList, numbers: Index) -> int:
     """Return the default rule of an ordered list, its last rule without conditions, or -1."""
     last = int(numbers[-1])
     asks = bool(np.diff(rules.end, prepend=0)[last])
     return -1 if asks or rules.order != "first" else last
 
 
-def _labelled(rules: RuleList) -> bool:
+def _has_labels(rules: RuleList) -> bool:
     return rules.schema.task == "classification" and not rules.margins
 
 
-def _named(rules: RuleList, space: Space, box: Boxes) -> dict[str, Cell]:
+def _name_cells(rules: RuleList, space: BoxSpace, box: Boxes) -> dict[str, Cell]:
     """Return a row of a box by column names; columns that only tests use are left out."""
     schema, found = rules.schema, {}
-    for column, cell in sorted(space.row(box).items()):
+    for column, cell in sorted(space.sample_row(box).items()):
         if column >= schema.n_features:
             continue
         value: Cell = None
         if isinstance(cell, tuple):
-            value = _number(*cell, schema.dtype)
+            value = _choose_number(*cell, schema.dtype)
         elif cell is not None:
             value = schema.columns[column].levels[cell]
         found[schema.columns[column].name] = value
     return found
 
 
-def _number(low: float, high: float, dtype: str) -> float:
+def _choose_number(low: float, high: float, dtype: str) -> float:
     """Return a short number of the input type with ``low < x <= high``."""
     if high != np.inf:
         return float(high)
@@ -253,17 +253,17 @@ def _number(low: float, high: float, dtype: str) -> float:
         return float(np.nextafter(np.dtype(dtype).type(low), np.dtype(dtype).type(np.inf)))
 
 
-def _counts(
-    rules: RuleList, tree: int, table: Any, said: npt.NDArray[np.int64], numbers: Index
-) -> Counts:
+def _count_rows(
+    rules: RuleList, tree: int, table: Any, predictions: npt.NDArray[np.int64], numbers: Index
+) -> MatchCounts:
     """Count the rows of a table by the rules that they match."""
-    rest = _rest(rules, numbers)
-    matrix = rows_of(rules.schema, table)
+    rest = _find_default_rule(rules, numbers)
+    matrix = encode_table(rules.schema, table)
     refused = rules.refused(matrix)
     fitting, conflict = np.zeros(len(matrix), np.int64), np.zeros(len(matrix), np.bool_)
-    answer = np.unique(said, axis=0, return_inverse=True)[1].reshape(-1)
+    answer = np.unique(predictions, axis=0, return_inverse=True)[1].reshape(-1)
     first = np.full(len(matrix), -1, dtype=np.int64)
-    for piece in fits(rules, matrix):
+    for piece in fitting_rules(rules, matrix):
         mine = (rules.tree[piece.rule] == tree) & (piece.rule != rest)
         row, own = piece.row[mine], answer[np.searchsorted(numbers, piece.rule[mine])]
         fitting += np.bincount(row, minlength=len(matrix))
@@ -271,11 +271,11 @@ def _counts(
         first[row[new]] = own[new]
         conflict[row[first[row] != own]] = True
     answered = np.zeros(len(numbers), dtype=np.int64)
-    for piece in fired(rules, matrix):
+    for piece in matching_rules(rules, matrix):
         mine = rules.tree[piece.rule] == tree
         at = np.searchsorted(numbers, piece.rule[mine])
         answered += np.bincount(at, minlength=len(numbers))
-    return Counts(
+    return MatchCounts(
         rows=len(matrix),
         refused=int(refused.sum()),
         none=int(((fitting == 0) & ~refused).sum()) if rest < 0 else 0,
@@ -288,18 +288,22 @@ def _counts(
 # ---------------------------------------------------------------- overlaps text
 
 
-def overlaps_text(report: Overlaps, code: str | Language = "en", most: int = 20) -> str:
+def format_overlaps(report: Overlaps, code: str | Language = "en", most: int = 20) -> str:
     """Return the report as text, at most `most` lines of each kind; rules count from 1."""
-    words = language(code)
+    words = load_language(code)
     lines = [words.say("overlap_title", rules=str(len(report.numbers)))]
     if not report.exact:
         lines.append(words.say("overlap_tests"))
-    for kind in (_pairs(report, words), _shadows(report, words), _reach(report, words)):
+    for kind in (
+        _format_pairs(report, words),
+        _format_shadows(report, words),
+        _format_reach(report, words),
+    ):
         found = [*kind]
         lines += found[:most]
         if len(found) > most:
             lines.append(words.say("overlap_more", count=str(len(found) - most)))
-    lines.append(_gap(report, words))
+    lines.append(_format_gap(report, words))
     if report.counts is not None:
         counts = report.counts._asdict()
         del counts["answered"]
@@ -308,7 +312,7 @@ def overlaps_text(report: Overlaps, code: str | Language = "en", most: int = 20)
     return "\n".join(lines) + "\n"
 
 
-def _pairs(report: Overlaps, words: Language) -> Iterator[str]:
+def _format_pairs(report: Overlaps, words: Language) -> Iterator[str]:
     if not len(report.pairs):
         yield words.say("overlap_none")
         return
@@ -320,19 +324,19 @@ def _pairs(report: Overlaps, words: Language) -> Iterator[str]:
         yield words.say(kinds[conflict], rule=str(a + 1), other=str(b + 1))
 
 
-def _shadows(report: Overlaps, words: Language) -> Iterator[str]:
+def _format_shadows(report: Overlaps, words: Language) -> Iterator[str]:
     for rule, by in zip(report.numbers.tolist(), report.shadowed.tolist(), strict=True):
         if by >= 0:
             yield words.say("overlap_shadowed", rule=str(rule + 1), other=str(by + 1))
 
 
-def _reach(report: Overlaps, words: Language) -> Iterator[str]:
+def _format_reach(report: Overlaps, words: Language) -> Iterator[str]:
     for rule, reach in zip(report.numbers.tolist(), report.reach, strict=True):
         if reach != "reached":
             yield words.say(f"overlap_{reach}", rule=str(rule + 1))
 
 
-def _gap(report: Overlaps, words: Language) -> str:
+def _format_gap(report: Overlaps, words: Language) -> str:
     if report.gap is None:
         return words.say("overlap_gap_undecided")
     if not report.gap:
@@ -340,18 +344,18 @@ def _gap(report: Overlaps, words: Language) -> str:
     if report.witness is None:
         return words.say("overlap_gap_somewhere")
     cells = [
-        words.say("overlap_cell", name=name_text(name), value=_value(value, words))
+        words.say("overlap_cell", name=quote_name(name), value=_format_value(value, words))
         for name, value in report.witness.items()
     ]
     return words.say("overlap_gap", row=words.say("overlap_and").join(cells))
 
 
-def _value(value: float | str | None, words: Language) -> str:
+def _format_value(value: float | str | None, words: Language) -> str:
     if value is None:
         return words.say("overlap_missing")
     if isinstance(value, str):
-        return quote(value)
-    return numerals(np.array([value]))[0] if np.isfinite(value) else repr(value)
+        return quote_text(value)
+    return format_numbers(np.array([value]))[0] if np.isfinite(value) else repr(value)
 
 
 # ---------------------------------------------------------------- relations between boxes
@@ -359,74 +363,76 @@ def _value(value: float | str | None, words: Language) -> str:
 EMPTY, REACHED, NEVER, UNDECIDED = 0, 1, 2, 3
 """Whether a rule ever predicts a row."""
 
-_CELLS = 1 << 22
+_CELLS_PER_BLOCK = 1 << 22
 """Cells of boxes that are compared at a time."""
 
-_PAIRS = 1 << 17
-_FEW = 16
+_PAIRS_PER_BLOCK = 1 << 17
+_FIRST_STEPS = 16
 """Steps of a rule's first search for rows, before its cells are counted."""
 
 
-def meeting_pairs(space: Space, alive: Mask) -> Index:
+def find_meeting_pairs(space: BoxSpace, alive: Mask) -> Index:
     """Return (pairs, 2) int64: overlapping boxes, the earlier one first, in order."""
     n, found = len(space.boxes), []
     width = sum(space.boxes.levels.shape[1:]) + 4 * len(space.intervals) + 1
-    step = max(_CELLS // (width * max(n, 1)), 1)
+    step = max(_CELLS_PER_BLOCK // (width * max(n, 1)), 1)
     for first in range(0, n, step):
         some = np.arange(first, min(first + step, n))
         behind = space.boxes.take(slice(first, None))
-        one = Boxes(*(part[some][:, None] for part in _parts(space.boxes)))
-        meet = space.meets(behind, one) & alive[some][:, None] & alive[None, first:]
+        one = Boxes(*(part[some][:, None] for part in _list_arrays(space.boxes)))
+        meet = space.find_meeting(behind, one) & alive[some][:, None] & alive[None, first:]
         rows, others = np.nonzero(np.triu(meet, 1))
         found.append(np.stack([rows + first, others + first], axis=1))
     return np.concatenate(found)
 
 
-def _parts(boxes: Boxes) -> tuple[npt.NDArray[Any], ...]:
+def _list_arrays(boxes: Boxes) -> tuple[npt.NDArray[Any], ...]:
     return boxes.low, boxes.high, boxes.missing, boxes.levels
 
 
-def shadows_of(space: Space, pairs: Index, *, ordered: bool) -> Index:
+def find_shadowing_boxes(space: BoxSpace, pairs: Index, *, ordered: bool) -> Index:
     """Return (boxes,) int64: the first box that contains each box; -1 if there is none."""
     n = len(space.boxes)
     first = np.full(n, n, dtype=np.int64)
-    for at in range(0, len(pairs), _PAIRS):
-        earlier, later = pairs[at : at + _PAIRS].T
+    for at in range(0, len(pairs), _PAIRS_PER_BLOCK):
+        earlier, later = pairs[at : at + _PAIRS_PER_BLOCK].T
         one, other = space.boxes.take(earlier), space.boxes.take(later)
-        inside = space.holds(one, other)
+        inside = space.find_containing(one, other)
         np.minimum.at(first, later[inside], earlier[inside])
         if not ordered:
-            inside = space.holds(other, one) & ~inside
+            inside = space.find_containing(other, one) & ~inside
             np.minimum.at(first, earlier[inside], later[inside])
     return np.where(first < n, first, -1)
 
 
-def _full(space: Space, alive: Mask, pairs: Index) -> int | None:
+def _find_covering_prefix(space: BoxSpace, alive: Mask, pairs: Index) -> int | None:
     """Return the length of a disjoint prefix of boxes that covers the space; None if it does not.
 
     The prefix ends before the first box that meets an earlier one; its cells are counted.
     """
     alone = int(pairs[:, 1].min(initial=len(alive)))
     head = np.flatnonzero(alive[:alone])
-    full = sum(space.volumes(space.boxes.take(head))) == space.volumes(space.whole)[0]
+    full = sum(space.count_cells(space.boxes.take(head))) == space.count_cells(space.domain)[0]
     return alone if full else None
 
 
-def gap_of(
-    space: Space, alive: Mask, pairs: Index, budget: Budget
+def find_gap(
+    space: BoxSpace, alive: Mask, pairs: Index, budget: StepBudget
 ) -> tuple[bool | None, Boxes | None]:
     """Return whether some row matches no box (None if undecided), and a box of such rows."""
-    if _full(space, alive, pairs) is not None:
+    if _find_covering_prefix(space, alive, pairs) is not None:
         return False, None
     try:
-        left = uncovered(space, space.whole, space.boxes.take(alive), budget)
-    except TimeoutError:  # disjoint boxes of which `_full` counted too few cells leave a gap
+        left = find_uncovered_part(space, space.domain, space.boxes.take(alive), budget)
+    except (
+        TimeoutError
+    ):  # disjoint boxes of which `_find_covering_prefix` counted too few cells leave a gap
         return (None if len(pairs) else True), None
     return left is not None, left
 
 
-def reach_of(
-    space: Space, alive: Mask, pairs: Index, shadowed: Index, budget: Budget
+def classify_reach(
+    space: BoxSpace, alive: Mask, pairs: Index, shadowed: Index, budget: StepBudget
 ) -> npt.NDArray[np.int64]:
     """Return (boxes,) int64: `REACHED`, `NEVER`, `EMPTY` or, if the budget runs out, `UNDECIDED`.
 
@@ -435,7 +441,7 @@ def reach_of(
     code = np.where(alive, REACHED, EMPTY)
     code[shadowed >= 0] = NEVER
     # If the rules of a complete tree come first, they predict every row.
-    full = _full(space, alive, pairs)
+    full = _find_covering_prefix(space, alive, pairs)
     if full is not None:
         code[full:][alive[full:]] = NEVER
     order = np.argsort(pairs[:, 1], kind="stable")
@@ -443,22 +449,22 @@ def reach_of(
     for rule in np.flatnonzero((code == REACHED) & (np.diff(starts) > 0)).tolist():
         earlier = pairs[order[starts[rule] : starts[rule + 1]], 0]
         box = space.boxes.take(slice(rule, rule + 1))
-        code[rule] = _taken(space, box, space.boxes.take(np.sort(earlier)), budget)
+        code[rule] = _decide_reach(space, box, space.boxes.take(np.sort(earlier)), budget)
     return code
 
 
-def _taken(space: Space, box: Boxes, earlier: Boxes, budget: Budget) -> int:
+def _decide_reach(space: BoxSpace, box: Boxes, earlier: Boxes, budget: StepBudget) -> int:
     """Decide whether a box is reached: a few steps, then a count of cells, then many steps."""
-    for share in (_FEW, budget.steps // 20):
-        own = Budget(min(share, budget.steps))
+    for share in (_FIRST_STEPS, budget.steps // 20):
+        own = StepBudget(min(share, budget.steps))
         allowed = own.steps
         try:
-            return NEVER if uncovered(space, box, earlier, own) is None else REACHED
+            return NEVER if find_uncovered_part(space, box, earlier, own) is None else REACHED
         except TimeoutError:
             pass
         finally:
             budget.steps -= allowed - own.steps
-        if share == _FEW and sure_cover(space, box, earlier, budget):
+        if share == _FIRST_STEPS and is_surely_covered(space, box, earlier, budget):
             return NEVER
     return UNDECIDED
 
@@ -500,52 +506,52 @@ class Boxes:
         return Boxes(**{one.name: getattr(self, one.name)[some] for one in fields(self)})
 
 
-class Space(NamedTuple):
+class BoxSpace(NamedTuple):
     """The boxes of some rules, and the columns that the rules test.
 
     Attributes
     ----------
     boxes : Boxes
-    whole : Boxes
+    domain : Boxes
         One box: all rows that the missing and unknown policies accept.
     intervals, nominal : (columns,) int64
         Columns of the boxes: of the schema, and behind them the tests.
     bounds : tuple of (cells,) float64
         For each interval column, the largest number of each cell.
-    words : (nominal + 1,) int64
+    word_offsets : (nominal + 1,) int64
         First word of each nominal column.
     n_levels : (nominal,) int64
         The bit of missing values of each nominal column.
     """
 
     boxes: Boxes
-    whole: Boxes
+    domain: Boxes
     intervals: Index
     nominal: Index
     bounds: tuple[npt.NDArray[np.float64], ...]
-    words: Index
+    word_offsets: Index
     n_levels: Index
 
-    def meets(self, boxes: Boxes, box: Boxes) -> Mask:
+    def find_meeting(self, boxes: Boxes, box: Boxes) -> Mask:
         """Return which boxes share a row with `box`; one of the two may be broadcast."""
         numbers = np.maximum(boxes.low, box.low) < np.minimum(boxes.high, box.high)
-        found = _all(numbers | (boxes.missing & box.missing))
-        return found & self._all_words((boxes.levels & box.levels) != 0)
+        found = _all_on_last_axis(numbers | (boxes.missing & box.missing))
+        return found & self._has_bits_everywhere((boxes.levels & box.levels) != 0)
 
-    def _all_words(self, some: Mask) -> Mask:
+    def _has_bits_everywhere(self, some: Mask) -> Mask:
         """Return whether any word of each nominal column is true."""
         if not len(self.nominal):
             return np.ones(some.shape[:-1], dtype=np.bool_)
-        return _all(np.logical_or.reduceat(some, self.words[:-1], axis=-1))
+        return _all_on_last_axis(np.logical_or.reduceat(some, self.word_offsets[:-1], axis=-1))
 
-    def holds(self, boxes: Boxes, box: Boxes) -> Mask:
+    def find_containing(self, boxes: Boxes, box: Boxes) -> Mask:
         """Return which boxes contain all rows of `box`, which is not empty."""
         none = box.low >= box.high
         inside = none | ((boxes.low <= box.low) & (boxes.high >= box.high))
         inside &= boxes.missing | ~box.missing
-        return _all(inside) & _all((box.levels & ~boxes.levels) == 0)
+        return _all_on_last_axis(inside) & _all_on_last_axis((box.levels & ~boxes.levels) == 0)
 
-    def cut(self, boxes: Boxes, box: Boxes) -> Boxes:
+    def intersect_boxes(self, boxes: Boxes, box: Boxes) -> Boxes:
         """Return the intersection of each box with `box`, which each of them meets."""
         low = np.maximum(boxes.low, box.low)
         return Boxes(
@@ -555,10 +561,10 @@ class Space(NamedTuple):
             boxes.levels & box.levels,
         )
 
-    def volumes(self, boxes: Boxes) -> list[int]:
+    def count_cells(self, boxes: Boxes) -> list[int]:
         """Return the number of cells of each box; the numbers of disjoint boxes add up."""
         sizes = [*(boxes.high - boxes.low + boxes.missing).T]
-        for first, last in itertools.pairwise(self.words.tolist()):
+        for first, last in itertools.pairwise(self.word_offsets.tolist()):
             own = np.ascontiguousarray(boxes.levels[:, first:last]).astype("<u8")
             sizes.append(np.unpackbits(own.view(np.uint8), axis=1).sum(axis=1, dtype=np.int64))
         found = [1] * len(boxes)
@@ -566,7 +572,7 @@ class Space(NamedTuple):
             found = [a * b for a, b in zip(found, size.tolist(), strict=True)]
         return found
 
-    def row(self, box: Boxes) -> dict[int, tuple[float, float] | int | None]:
+    def sample_row(self, box: Boxes) -> dict[int, tuple[float, float] | int | None]:
         """Return a row of one box: per column a cell's bounds, a category, or None = missing."""
         found: dict[int, tuple[float, float] | int | None] = {}
         for k, column in enumerate(self.intervals.tolist()):
@@ -574,13 +580,13 @@ class Space(NamedTuple):
             known = box.low[0, k] < box.high[0, k]
             found[column] = (bounds[at - 1] if at else -np.inf, bounds[at]) if known else None
         for k, column in enumerate(self.nominal.tolist()):
-            bits = _bits(box.levels[0, self.words[k] : self.words[k + 1]])
+            bits = _unpack_bits(box.levels[0, self.word_offsets[k] : self.word_offsets[k + 1]])
             level = int(np.flatnonzero(bits)[0])
             found[column] = level if level < self.n_levels[k] else None
         return found
 
 
-def space_of(rules: RuleList, some: Index) -> Space:
+def build_space(rules: RuleList, some: Index) -> BoxSpace:
     """Return the boxes of `some` rules, which are ascending, over the columns that they test."""
     table, schema = rules.conditions, rules.schema
     sizes = np.diff(rules.end, prepend=0)[some]
@@ -600,7 +606,7 @@ def space_of(rules: RuleList, some: Index) -> Space:
     for k, number in enumerate(intervals.tolist()):
         mine = np.flatnonzero(column == number)
         dtype = schema.dtype if number < schema.n_features else "float64"
-        own, first, last = _ranges(rules, at[mine], dtype)
+        own, first, last = _compute_cell_ranges(rules, at[mine], dtype)
         high[:, k] = len(own)
         np.maximum.at(low[:, k], owner[mine], first)
         np.minimum.at(high[:, k], owner[mine], last)
@@ -613,26 +619,26 @@ def space_of(rules: RuleList, some: Index) -> Space:
     for k, number in enumerate(others.tolist()):
         own_bits = np.ones((n + 1, int(n_levels[k]) + 1), dtype=np.bool_)
         for condition in np.flatnonzero(column == number).tolist():
-            fits, _ = table.codes(int(at[condition]))
+            fits, _ = table.list_codes(int(at[condition]))
             accepted = np.zeros(own_bits.shape[1], dtype=np.bool_)
             accepted[fits] = True
             accepted[-1] = table.missing[at[condition]]
             own_bits[owner[condition]] &= accepted
         own_bits[:, -1] &= not refused[number]
-        levels[:, words[k] : words[k + 1]] = packed(own_bits)
+        levels[:, words[k] : words[k + 1]] = pack_bits(own_bits)
     every = Boxes(low, high, missing, levels)
-    return Space(
+    return BoxSpace(
         every.take(slice(n)), every.take(slice(n, n + 1)), intervals, others, tuple(bounds),
         words, n_levels,
     )  # fmt: skip
 
 
-def _ranges(
+def _compute_cell_ranges(
     rules: RuleList, at: Index, dtype: Dtype
 ) -> tuple[npt.NDArray[np.float64], Index, Index]:
     """Return the largest number of each cell, and the first and end cell of each condition."""
     table = rules.conditions
-    low, high = floor_to(table.low[at], dtype), floor_to(table.high[at], dtype)
+    low, high = floor_to_dtype(table.low[at], dtype), floor_to_dtype(table.high[at], dtype)
     open_below, known = table.low[at] == -np.inf, table.known[at]
     bounds = np.unique(np.concatenate([low[~open_below & known], high[known], [np.inf]]))
     first = np.where(open_below, 0, np.searchsorted(bounds, low) + 1)
@@ -640,13 +646,13 @@ def _ranges(
     return bounds, np.where(known, first, 0), np.where(known, np.maximum(first, last), 0)
 
 
-def _all(some: Mask) -> Mask:
+def _all_on_last_axis(some: Mask) -> Mask:
     """Return whether all along the last axis are true."""
     found: Mask = np.logical_and.reduce(some, axis=-1)
     return found
 
 
-def _bits(words: Words) -> Mask:
+def _unpack_bits(words: Words) -> Mask:
     return np.unpackbits(words.astype("<u8").view(np.uint8), bitorder="little").astype(np.bool_)
 
 
@@ -659,12 +665,12 @@ def _bits(words: Words) -> Mask:
 # that leaves the fewest boxes on both sides comes first, so the boxes of a tree take about
 # as many steps as the tree has nodes.
 
-_SETS = 8
+_MAX_SETS = 8
 """Sets of categories that are tried for a cut of one column."""
 
 
 @dataclass
-class Budget:
+class StepBudget:
     """Remaining steps of a search; a step examines one box."""
 
     steps: int
@@ -673,7 +679,9 @@ class Budget:
 Cut = tuple[float, Boxes, Boxes]
 
 
-def uncovered(space: Space, box: Boxes, boxes: Boxes, budget: Budget) -> Boxes | None:
+def find_uncovered_part(
+    space: BoxSpace, box: Boxes, boxes: Boxes, budget: StepBudget
+) -> Boxes | None:
     """Return a part of the non-empty `box` that meets none of `boxes`; None if there is none.
 
     Raises
@@ -681,60 +689,62 @@ def uncovered(space: Space, box: Boxes, boxes: Boxes, budget: Budget) -> Boxes |
     TimeoutError
         If the step budget ends before that is decided.
     """
-    waiting = [(box, boxes.take(space.meets(boxes, box)))]
+    waiting = [(box, boxes.take(space.find_meeting(boxes, box)))]
     while waiting:
         part, some = waiting.pop()
         if not len(some):
             return part
-        if space.holds(some, part).any():
+        if space.find_containing(some, part).any():
             continue
         if budget.steps <= 0:
             raise TimeoutError
         budget.steps -= 1
-        halves = _halves(space, part, some)
-        waiting.extend((half, some.take(space.meets(some, half))) for half in halves)
+        halves = _split_box(space, part, some)
+        waiting.extend((half, some.take(space.find_meeting(some, half))) for half in halves)
     return None
 
 
-def sure_cover(space: Space, box: Boxes, boxes: Boxes, budget: Budget) -> bool:
+def is_surely_covered(space: BoxSpace, box: Boxes, boxes: Boxes, budget: StepBudget) -> bool:
     """Return whether a disjoint subset of `boxes`, chosen greedily, covers `box`.
 
     Cells are counted, one step for each box: a quick check where the boxes are rules of one
     tree.  False does not mean that `box` is uncovered.
     """
-    parts = space.cut(boxes.take(space.meets(boxes, box)), box)
+    parts = space.intersect_boxes(boxes.take(space.find_meeting(boxes, box)), box)
     left, chosen = np.ones(len(parts), dtype=np.bool_), []
     while left.any() and budget.steps > 0:
         budget.steps -= 1
         first = int(left.argmax())
         chosen.append(first)
         left[first] = False
-        left &= ~space.meets(parts, parts.take(slice(first, first + 1)))
-    return sum(space.volumes(parts.take(np.array(chosen, np.int64)))) == space.volumes(box)[0]
+        left &= ~space.find_meeting(parts, parts.take(slice(first, first + 1)))
+    return (
+        sum(space.count_cells(parts.take(np.array(chosen, np.int64)))) == space.count_cells(box)[0]
+    )
 
 
-def _halves(space: Space, box: Boxes, boxes: Boxes) -> tuple[Boxes, Boxes]:
+def _split_box(space: BoxSpace, box: Boxes, boxes: Boxes) -> tuple[Boxes, Boxes]:
     """Return the best cut of a box that some boxes meet and none of them contains."""
     best: Cut | None = None
     for k in range(len(space.intervals)):
-        for cut in (_at_bound(box, boxes, k), _at_missing(box, boxes, k)):
+        for cut in (_cut_at_bound(box, boxes, k), _cut_at_missing(box, boxes, k)):
             if cut is not None and (best is None or cut[0] < best[0]):
                 best = cut
     for k in range(len(space.nominal)):
-        cut = _at_levels(space, box, boxes, k)
+        cut = _cut_at_levels(space, box, boxes, k)
         if cut is not None and (best is None or cut[0] < best[0]):
             best = cut
     assert best is not None  # noqa: S101 - a box that meets, but does not contain, has a face in
     return best[1:]
 
 
-def _cost(left: npt.ArrayLike, right: npt.ArrayLike) -> npt.NDArray[np.float64]:
+def _compute_cut_cost(left: npt.ArrayLike, right: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Return the number of boxes left on both sides of a cut; ties favour the more even cut."""
     a, b = np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64)
     return a + b + 0.25 * np.abs(a - b)
 
 
-def _at_bound(box: Boxes, boxes: Boxes, k: int) -> Cut | None:
+def _cut_at_bound(box: Boxes, boxes: Boxes, k: int) -> Cut | None:
     """Return the best cut between two cells of column k, missing values on either side."""
     first, last = int(box.low[0, k]), int(box.high[0, k])
     low, high = boxes.low[:, k], np.maximum(boxes.low[:, k], boxes.high[:, k])
@@ -744,11 +754,16 @@ def _at_bound(box: Boxes, boxes: Boxes, k: int) -> Cut | None:
         return None
     absent = boxes.missing[:, k] & box.missing[0, k]
     n_absent = np.count_nonzero(absent)
-    left, right = _sides(low, high, at)
+    left, right = _count_sides(low, high, at)
     only_left, only_right = (
-        (left, right) if not n_absent else _sides(low[~absent], high[~absent], at)
+        (left, right) if not n_absent else _count_sides(low[~absent], high[~absent], at)
     )
-    costs = np.stack([_cost(only_left + n_absent, right), _cost(left, only_right + n_absent)])
+    costs = np.stack(
+        [
+            _compute_cut_cost(only_left + n_absent, right),
+            _compute_cut_cost(left, only_right + n_absent),
+        ]
+    )
     upwards, best = divmod(int(costs.argmin()), len(at))
     lower, upper = box.high.copy(), box.low.copy()
     lower[0, k] = upper[0, k] = at[best]
@@ -759,14 +774,14 @@ def _at_bound(box: Boxes, boxes: Boxes, k: int) -> Cut | None:
     return float(costs[upwards, best]), *halves
 
 
-def _sides(low: Index, high: Index, at: Index) -> tuple[Index, Index]:
+def _count_sides(low: Index, high: Index, at: Index) -> tuple[Index, Index]:
     """Count the intervals that begin before, and those that end after each position."""
     left = np.searchsorted(np.sort(low), at)
     right = len(high) - np.searchsorted(np.sort(high), at, "right")
     return left, right
 
 
-def _at_missing(box: Boxes, boxes: Boxes, k: int) -> Cut | None:
+def _cut_at_missing(box: Boxes, boxes: Boxes, k: int) -> Cut | None:
     """Return the cut that separates missing values of column k."""
     if not box.missing[0, k] or box.low[0, k] >= box.high[0, k]:
         return None
@@ -778,21 +793,21 @@ def _at_missing(box: Boxes, boxes: Boxes, k: int) -> Cut | None:
     low, missing = box.low.copy(), box.missing.copy()
     low[0, k] = box.high[0, k]
     missing[0, k] = False
-    cost = _cost(np.count_nonzero(boxes.missing[:, k]), np.count_nonzero(known))
+    cost = _compute_cut_cost(np.count_nonzero(boxes.missing[:, k]), np.count_nonzero(known))
     return float(cost), replace(box, low=low), replace(box, missing=missing)
 
 
-def _at_levels(space: Space, box: Boxes, boxes: Boxes, k: int) -> Cut | None:
+def _cut_at_levels(space: BoxSpace, box: Boxes, boxes: Boxes, k: int) -> Cut | None:
     """Return the best cut by the categories of column k that some box accepts."""
-    own = slice(*space.words[k : k + 2].tolist())
+    own = slice(*space.word_offsets[k : k + 2].tolist())
     whole = box.levels[0, own]
     sets = boxes.levels[:, own] & whole
     partial = np.unique(sets[(sets != whole).any(axis=1)], axis=0)
     best: tuple[float, npt.NDArray[np.uint64]] | None = None
-    for chosen in partial[:: -(-len(partial) // _SETS) or 1]:
+    for chosen in partial[:: -(-len(partial) // _MAX_SETS) or 1]:
         inside = (sets & chosen).any(axis=1)
         outside = (sets & ~chosen).any(axis=1)
-        cost = float(_cost(np.count_nonzero(inside), np.count_nonzero(outside)))
+        cost = float(_compute_cut_cost(np.count_nonzero(inside), np.count_nonzero(outside)))
         if best is None or cost < best[0]:
             best = cost, chosen
     if best is None:

@@ -11,30 +11,30 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import DataError, SettingError
-from treekit.model.links import values_of
-from treekit.model.model import least_cost
-from treekit.rules.evaluate import fired
-from treekit.rules.language import Language, language
+from treekit.model.links import convert_sums
+from treekit.model.model import predict_labels
+from treekit.rules.evaluate import matching_rules
+from treekit.rules.language import Language, load_language
 from treekit.rules.measure import (
-    Known,
+    LabelledRows,
     Measures,
-    known_rows,
-    labels_of,
+    compute_rule_labels,
+    read_labelled_rows,
     table_measures,
     training_measures,
 )
 from treekit.rules.rule_list import RuleList
-from treekit.rules.wording import label_text, name_text
+from treekit.rules.wording import quote_label, quote_name
 
 __all__ = [
-    "LEVEL",
-    "Against",
+    "SIGNIFICANCE_LEVEL",
+    "DriftReport",
     "Quality",
-    "against_text",
-    "compared_means",
-    "compared_shares",
+    "compare_means",
+    "compare_shares",
+    "compute_stability",
+    "format_drift",
     "rules_against",
-    "stability",
 ]
 
 
@@ -49,10 +49,10 @@ __all__ = [
 Numbers = npt.NDArray[np.float64]
 Stability = Literal["stable", "moved", "shifted", "unknown"]
 
-LEVEL = 0.05
+SIGNIFICANCE_LEVEL = 0.05
 """Probability of a false alarm among all rules, if nothing has changed."""
 
-_MOVED, _SHIFTED = 0.1, 0.25
+_MOVED_INDEX, _SHIFTED_INDEX = 0.1, 0.25
 
 
 class Quality(NamedTuple):
@@ -77,7 +77,7 @@ class Quality(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Against:
+class DriftReport:
     """Expected and live performance of each rule and of the list.
 
     Attributes
@@ -128,20 +128,20 @@ class Against:
         index = float(self.stability_index[tree])
         if math.isnan(index):
             return "unknown"
-        if index < _MOVED or index <= self.by_chance[tree]:
+        if index < _MOVED_INDEX or index <= self.by_chance[tree]:
             return "stable"
-        return "moved" if index < _SHIFTED else "shifted"
+        return "moved" if index < _SHIFTED_INDEX else "shifted"
 
     def text(self, language: str | Language = "en", sort: str = "rule") -> str:
         """Return a table for a terminal, one line per rule and target; `sort` is a record key."""
-        return against_text(self, language, sort)
+        return format_drift(self, language, sort)
 
     def records(self) -> list[dict[str, Any]]:
         """Return one record per rule and target, for JSON, CSV or a dataframe; NaN is None."""
         numbers = self.rules.schema.task == "regression"
         expected, live = self.expected, self.live
         figure = "mean" if numbers else "confidence"
-        said = None if numbers or self.rules.margins else labels_of(self.rules)
+        said = None if numbers or self.rules.margins else compute_rule_labels(self.rules)
         found: list[dict[str, Any]] = []
         for rule in range(len(self.rules)):
             for k, output in enumerate(self.rules.schema.outputs):
@@ -165,7 +165,7 @@ class Against:
                 if numbers:
                     value = np.ldexp(float(self.rules.units[rule, k]), self.rules.exponent)
                     record["answer"] = float(value)
-                found.append({name: _plain(value) for name, value in record.items()})
+                found.append({name: _replace_nan(value) for name, value in record.items()})
         return found
 
     def summary(self) -> dict[str, Any]:
@@ -176,17 +176,17 @@ class Against:
             "refused": self.refused,
             "unanswered": self.unanswered,
             "drifting": int(self.drift.sum()),
-            "stability_index": [_plain(index) for index in self.stability_index],
-            "by_chance": [_plain(index) for index in self.by_chance],
+            "stability_index": [_replace_nan(index) for index in self.stability_index],
+            "by_chance": [_replace_nan(index) for index in self.by_chance],
             "stability": [self.stability(tree) for tree in trees],
             "overall": [
-                {name: _plain(value) for name, value in quality._asdict().items()}
+                {name: _replace_nan(value) for name, value in quality._asdict().items()}
                 for quality in self.overall
             ],
         }
 
 
-def _plain(value: Any) -> Any:
+def _replace_nan(value: Any) -> Any:
     if isinstance(value, float):  # those of numpy, too
         return None if math.isnan(value) else float(value)
     return value
@@ -194,7 +194,7 @@ def _plain(value: Any) -> Any:
 
 def rules_against(
     rules: RuleList, table: Any, targets: list[str] | None = None, weight: Numbers | None = None
-) -> Against:
+) -> DriftReport:
     """Compare each rule's performance on a table with its training rows.
 
     Parameters
@@ -212,25 +212,29 @@ def rules_against(
     DataError
         If the table has no row, or lacks a column.
     """
-    rows = table if isinstance(table, Known) else known_rows(rules.schema, table, targets)
+    rows = (
+        table
+        if isinstance(table, LabelledRows)
+        else read_labelled_rows(rules.schema, table, targets)
+    )
     n_rows = len(rows.matrix)
     if n_rows == 0:
         raise DataError("the table has no rows; give at least one row")
     weight = np.ones(n_rows) if weight is None else np.asarray(weight, dtype=np.float64)
-    known = _is_known(rules, rows.targets)
+    known = _has_known_targets(rules, rows.targets)
     live = table_measures(rules, rows.matrix, rows.targets, weight)
     judged = live
     if not known.all():
         some = rows.matrix[known], rows.targets[known], weight[known]
         judged = table_measures(rules, *some)
-        live = live._replace(**{name: getattr(judged, name) for name in _FIGURES})
+        live = live._replace(**{name: getattr(judged, name) for name in _TARGET_MEASURES})
     expected = training_measures(rules)
     numbers = rules.schema.task == "regression"
-    test = compared_means if numbers else compared_shares
+    test = compare_means if numbers else compare_shares
     difference, low, high, p_value = test(expected, judged)
     tested = max(int(np.isfinite(p_value).sum()), 1)
-    move, index, chance = stability(rules, expected, live)
-    return Against(
+    move, index, chance = compute_stability(rules, expected, live)
+    return DriftReport(
         rules=rules,
         expected=expected,
         live=live,
@@ -238,36 +242,36 @@ def rules_against(
         low=low,
         high=high,
         p_value=p_value,
-        drift=np.logical_or.reduce(p_value < LEVEL / tested, axis=1),
+        drift=np.logical_or.reduce(p_value < SIGNIFICANCE_LEVEL / tested, axis=1),
         move=move,
         stability_index=index,
         by_chance=chance,
         rows=n_rows,
         refused=int(rules.refused(rows.matrix).sum()),
-        **_whole(rules, rows, weight),
+        **_score_list(rules, rows, weight),
     )
 
 
-_FIGURES = ("confidence", "lift", "mean", "spread")
+_TARGET_MEASURES = ("confidence", "lift", "mean", "spread")
 
 
-def _is_known(rules: RuleList, targets: Numbers) -> npt.NDArray[np.bool_]:
+def _has_known_targets(rules: RuleList, targets: Numbers) -> npt.NDArray[np.bool_]:
     """Return (rows,) bool: whether all targets of a row are known."""
     gone = ~np.isfinite(targets) if rules.schema.task == "regression" else targets == -1
     found: npt.NDArray[np.bool_] = ~np.logical_or.reduce(gone, axis=1)
     return found
 
 
-def _whole(rules: RuleList, rows: Known, weight: Numbers) -> dict[str, Any]:
+def _score_list(rules: RuleList, rows: LabelledRows, weight: Numbers) -> dict[str, Any]:
     """Return the number of unpredicted rows, and the performance on the others."""
     total = np.zeros((len(rows.matrix), rules.schema.n_values), dtype=np.int64)
     mass = np.zeros(len(rows.matrix), dtype=np.int64)
-    for piece in fired(rules, rows.matrix):
+    for piece in matching_rules(rules, rows.matrix):
         np.add.at(total, piece.row, rules.units[piece.rule] * piece.mass[:, None])
         np.add.at(mass, piece.row, piece.mass)
     usable = ~rules.refused(rows.matrix)
     answered = usable & (mass >= rules.mass * rules.n_trees)
-    numbers, blocks = values_of(rules, total), rules.schema.blocks
+    numbers, blocks = convert_sums(rules, total), rules.schema.blocks
     overall = []
     for k, output in enumerate(rules.schema.outputs):
         truth = rows.targets[:, k]
@@ -276,31 +280,31 @@ def _whole(rules: RuleList, rows: Known, weight: Numbers) -> dict[str, Any]:
         if not mine.sum() > 0:
             overall.append(Quality(output.name, n))
         elif output.classes:
-            predicted = least_cost(total[some, blocks[k] : blocks[k + 1]], rules.costs)
+            predicted = predict_labels(total[some, blocks[k] : blocks[k + 1]], rules.costs)
             right = float(np.average(predicted == truth[some], weights=mine))
             overall.append(Quality(output.name, n, accuracy=right))
         else:
-            overall.append(_fit(output.name, truth[some], numbers[some, k], mine))
+            overall.append(_score_regression(output.name, truth[some], numbers[some, k], mine))
     return {"unanswered": int((usable & ~answered).sum()), "overall": tuple(overall)}
 
 
-def _fit(name: str, y: Numbers, said: Numbers, weight: Numbers) -> Quality:
+def _score_regression(name: str, y: Numbers, predicted: Numbers, weight: Numbers) -> Quality:
     spread = float(np.average((y - np.average(y, weights=weight)) ** 2, weights=weight))
-    error = float(np.average((y - said) ** 2, weights=weight))
+    error = float(np.average((y - predicted) ** 2, weights=weight))
     fit = 1.0 - error / spread if spread > 0 else math.nan
-    away = float(np.average(np.abs(y - said), weights=weight))
+    away = float(np.average(np.abs(y - predicted), weights=weight))
     return Quality(name, len(y), r_squared=fit, mean_error=away)
 
 
 # ---------------------------------------------------------------- text of a drift report
 
-_WIDEST = 24
+_MAX_WIDTH = 24
 """Maximum width of labels and names; longer ones are truncated."""
 
-_UNKNOWN = "-"
+_UNKNOWN_CELL = "-"
 
 
-def against_text(report: Against, code: str | Language = "en", sort: str = "rule") -> str:
+def format_drift(report: DriftReport, code: str | Language = "en", sort: str = "rule") -> str:
     """Return aligned lines, one per rule and target, with the figures of the complete list below.
 
     Raises
@@ -308,25 +312,26 @@ def against_text(report: Against, code: str | Language = "en", sort: str = "rule
     SettingError
         If `sort` is not a field of a record.
     """
-    words, records = language(code), report.records()
+    words, records = load_language(code), report.records()
     if records and sort not in records[0]:
         raise SettingError(f"unknown column {sort!r} to sort by; known: {', '.join(records[0])}")
     if sort not in ("rule", "tree"):  # the largest difference, the smallest p-value first
-        records.sort(key=lambda record: _rank(record[sort], largest=sort != "p_value"))
-    names = _columns(report)
+        records.sort(key=lambda record: _make_sort_key(record[sort], largest=sort != "p_value"))
+    names = _list_columns(report)
     rows = [[words.say(f"against_{name}") for name in names]]
-    rows += [[_cell(name, record, words) for name in names] for record in records]
-    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+    rows += [[_format_cell(name, record, words) for name in names] for record in records]
+    widths = [max(map(_measure_width, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(
-            " " * (width - _width(cell)) + cell for cell, width in zip(row, widths, strict=True)
+            " " * (width - _measure_width(cell)) + cell
+            for cell, width in zip(row, widths, strict=True)
         ).rstrip()
         for row in rows
     ]
-    return "\n".join([*lines, "", *_table_lines(report, words)]) + "\n"
+    return "\n".join([*lines, "", *_format_summary(report, words)]) + "\n"
 
 
-def _columns(report: Against) -> list[str]:
+def _list_columns(report: DriftReport) -> list[str]:
     figure = "mean" if report.rules.schema.task == "regression" else "confidence"
     return [
         "rule",
@@ -338,23 +343,23 @@ def _columns(report: Against) -> list[str]:
     ]
 
 
-def _rank(value: Any, *, largest: bool) -> tuple[bool, Any]:
+def _make_sort_key(value: Any, *, largest: bool) -> tuple[bool, Any]:
     if value is None or isinstance(value, str):
         return value is None, value or ""
     return False, -abs(value) if largest else value
 
 
-def _cell(name: str, record: dict[str, Any], words: Language) -> str:
+def _format_cell(name: str, record: dict[str, Any], words: Language) -> str:
     value = record[name]
     if name == "drift":
         return words.say("against_yes") if value else ""
     if value is None:
-        return _UNKNOWN
+        return _UNKNOWN_CELL
     if name in ("answer", "target"):
         if isinstance(value, float):
             return f"{value:.6g}"
-        text = name_text(value) if name == "target" else label_text(value)
-        return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
+        text = quote_name(value) if name == "target" else quote_label(value)
+        return text if len(text) <= _MAX_WIDTH else text[: _MAX_WIDTH - 1] + "…"
     if "coverage" in name or "confidence" in name:
         return f"{100 * value:.1f}%"
     if name == "difference" and "confidence" in record:
@@ -364,21 +369,21 @@ def _cell(name: str, record: dict[str, Any], words: Language) -> str:
     return f"{value:.3g}" if name == "p_value" else f"{value:.6g}" if "mean" in name else f"{value}"
 
 
-def _width(text: str) -> int:
+def _measure_width(text: str) -> int:
     """Return the width of a text in terminal columns: two for wide characters."""
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
 
-def _table_lines(report: Against, words: Language) -> list[str]:
+def _format_summary(report: DriftReport, words: Language) -> list[str]:
     counts = {name: f"{getattr(report, name):,}" for name in ("rows", "refused", "unanswered")}
     lines = [words.say("against_counts", **counts)]
     for quality in report.overall:
-        name, rows = name_text(quality.target), f"{quality.rows:,}"
+        name, rows = quote_name(quality.target), f"{quality.rows:,}"
         if not math.isnan(quality.accuracy):
             accuracy = f"{100 * quality.accuracy:.2f}%"
             lines.append(words.say("against_accuracy", target=name, rows=rows, accuracy=accuracy))
         elif not math.isnan(quality.mean_error):
-            fit = _UNKNOWN if math.isnan(quality.r_squared) else f"{quality.r_squared:.4f}"
+            fit = _UNKNOWN_CELL if math.isnan(quality.r_squared) else f"{quality.r_squared:.4f}"
             error = f"{quality.mean_error:.6g}"
             lines.append(words.say("against_fit", target=name, rows=rows, fit=fit, error=error))
     if np.isnan(report.p_value).all():
@@ -398,38 +403,40 @@ def _table_lines(report: Against, words: Language) -> list[str]:
 
 # ---------------------------------------------------------------- statistics
 
-_Z = 1.959963984540054  # 95% quantile of the normal distribution, two-sided
-_ONE_SIDED = 1.6448536269514722  # the same, one-sided
+_Z_TWO_SIDED = 1.959963984540054  # 95% quantile of the normal distribution, two-sided
+_Z_ONE_SIDED = 1.6448536269514722  # the same, one-sided
 
 
-def compared_shares(
-    expected: Measures, live: Measures
-) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+def compare_shares(expected: Measures, live: Measures) -> tuple[Numbers, Numbers, Numbers, Numbers]:
     """Return difference, interval and p-value of confidences."""
     was, now = expected.confidence, live.confidence
     n, m = expected.weight[:, None], live.weight[:, None]
     with np.errstate(invalid="ignore", divide="ignore"):
         pooled = (was * n + now * m) / (n + m)
         error = np.sqrt(pooled * (1 - pooled) * (1 / n + 1 / m))
-        middle = (now + _Z**2 / (2 * m)) / (1 + _Z**2 / m)
-        half = _Z / (1 + _Z**2 / m) * np.sqrt(now * (1 - now) / m + _Z**2 / (4 * m**2))
+        middle = (now + _Z_TWO_SIDED**2 / (2 * m)) / (1 + _Z_TWO_SIDED**2 / m)
+        half = (
+            _Z_TWO_SIDED
+            / (1 + _Z_TWO_SIDED**2 / m)
+            * np.sqrt(now * (1 - now) / m + _Z_TWO_SIDED**2 / (4 * m**2))
+        )
     low, high = np.clip(middle - half, 0.0, 1.0), np.clip(middle + half, 0.0, 1.0)
-    return now - was, low, high, _two_sided(now - was, error)
+    return now - was, low, high, _compute_p_values(now - was, error)
 
 
-def compared_means(expected: Measures, live: Measures) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+def compare_means(expected: Measures, live: Measures) -> tuple[Numbers, Numbers, Numbers, Numbers]:
     """Return difference, interval and p-value of means, with the live spread for both."""
     was, now = expected.mean, live.mean
     n, m = expected.weight[:, None], live.weight[:, None]
     with np.errstate(invalid="ignore", divide="ignore"):
         # A single row has no spread.
         variance = np.where(m > 1, live.spread**2 * m / (m - 1), np.nan)
-        half = _Z * np.sqrt(variance / m)
+        half = _Z_TWO_SIDED * np.sqrt(variance / m)
         error = np.sqrt(variance * (1 / n + 1 / m))
-    return now - was, now - half, now + half, _two_sided(now - was, error)
+    return now - was, now - half, now + half, _compute_p_values(now - was, error)
 
 
-def _two_sided(difference: Numbers, error: Numbers) -> Numbers:
+def _compute_p_values(difference: Numbers, error: Numbers) -> Numbers:
     """Return p-values of the normal distribution; 1 where the difference is 0."""
     with np.errstate(invalid="ignore", divide="ignore"):
         z = np.abs(difference) / error
@@ -438,7 +445,7 @@ def _two_sided(difference: Numbers, error: Numbers) -> Numbers:
     return np.array(flat).reshape(z.shape)
 
 
-def stability(
+def compute_stability(
     rules: RuleList, expected: Measures, live: Measures
 ) -> tuple[Numbers, Numbers, Numbers]:
     """Return each rule's part of the stability index, each tree's index, and its 95% quantile."""
@@ -455,6 +462,6 @@ def stability(
     free = np.maximum(counts - 1, 1e-9)
     # Quantile of chi squared by Wilson and Hilferty (1931).
     spread = 2 / (9 * free)
-    quantile = free * np.maximum(1 - spread + _ONE_SIDED * np.sqrt(spread), 0.0) ** 3
+    quantile = free * np.maximum(1 - spread + _Z_ONE_SIDED * np.sqrt(spread), 0.0) ** 3
     chance = np.where(counts > 1, quantile, 0.0) * (1 / totals[0] + 1 / totals[1])
     return move, np.bincount(tree, move, trees).astype(np.float64), chance

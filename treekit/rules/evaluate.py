@@ -11,44 +11,44 @@ import numpy.typing as npt
 from treekit.data.schema import Schema
 from treekit.errors import DataError
 from treekit.model.fixed_point import MASS
-from treekit.rules.rule_list import RuleList, coded, evaluate_test
+from treekit.rules.rule_list import RuleList, evaluate_test, sanitize_codes
 
 __all__ = [
-    "ROWS_A_BLOCK",
-    "RULES_A_BLOCK",
-    "Column",
-    "Fired",
-    "Parts",
-    "asked_columns",
-    "fired",
-    "fits",
-    "fitting",
-    "packed",
-    "pairs",
-    "refused",
-    "rounded_rows",
-    "rules_of_rows",
-    "sums",
+    "ROWS_PER_BLOCK",
+    "RULES_PER_BLOCK",
+    "ConditionColumn",
+    "InstanceMass",
+    "RuleMatches",
+    "assign_rules",
+    "collect_columns",
+    "compute_match_bits",
+    "find_refused_rows",
+    "fitting_rules",
+    "iterate_pairs",
+    "matching_rules",
+    "pack_bits",
+    "round_rows",
+    "sum_units",
 ]
 
 
 # ---------------------------------------------------------------- evaluate
 
 
-def sums(rules: RuleList, rows: Any) -> npt.NDArray[np.int64]:
+def sum_units(rules: RuleList, rows: Any) -> npt.NDArray[np.int64]:
     """Return (rows, outputs) int64; see `RuleList.sums`.
 
     Overlapping rules are all added and gaps add 0; in an ordered list the first matching rule
     of each tree counts.
     """
-    matrix = rounded_rows(rules.schema, rows)
-    if (stop := refused(rules, matrix)).any():
+    matrix = round_rows(rules.schema, rows)
+    if (stop := find_refused_rows(rules, matrix)).any():
         raise DataError(
             f"row {int(np.argmax(stop))} has a missing value or an unseen category, which this "
             f"model refuses (missing: {rules.missing}, unknown: {rules.unknown}); fill or drop it"
         )
     result = np.zeros((len(matrix), rules.schema.n_values), dtype=np.int64)
-    for piece in fired(rules, matrix):
+    for piece in matching_rules(rules, matrix):
         units = rules.units[piece.rule]
         np.add.at(result, piece.row, units * piece.mass[:, None] if rules.mass > 1 else units)
     return result
@@ -57,7 +57,7 @@ def sums(rules: RuleList, rows: Any) -> npt.NDArray[np.int64]:
 # ---------------------------------------------------------------- rounding and refused rows
 
 
-def rounded_rows(schema: Schema, rows: Any) -> npt.NDArray[np.float64]:
+def round_rows(schema: Schema, rows: Any) -> npt.NDArray[np.float64]:
     """Return a float64 copy of `rows`, (rows, features), with numbers rounded to the input type.
 
     Raises
@@ -75,9 +75,9 @@ def rounded_rows(schema: Schema, rows: Any) -> npt.NDArray[np.float64]:
     return matrix
 
 
-def refused(rules: RuleList, rows: Any) -> npt.NDArray[np.bool_]:
+def find_refused_rows(rules: RuleList, rows: Any) -> npt.NDArray[np.bool_]:
     """Return (rows,) bool: missing value or unknown category where the policy is ``error``."""
-    matrix = rounded_rows(rules.schema, rows)
+    matrix = round_rows(rules.schema, rows)
     nominal, n_levels = rules.schema.nominal, rules.schema.n_levels
     absent = np.isnan(matrix)
     # Codes of categories are integers below the size of the vocabulary.
@@ -101,11 +101,11 @@ def refused(rules: RuleList, rows: Any) -> npt.NDArray[np.bool_]:
 Index = npt.NDArray[np.int64]
 Matrix = npt.NDArray[np.float64]
 
-_CELLS = 1 << 25
+_CELLS_PER_BLOCK = 1 << 25
 """Maximum number of rows times trees in one block, a byte each."""
 
 
-class Fired(NamedTuple):
+class RuleMatches(NamedTuple):
     """Pairs of rows and rules, in no particular order.
 
     Attributes
@@ -120,7 +120,7 @@ class Fired(NamedTuple):
     mass: Index
 
 
-def fired(rules: RuleList, rows: Any) -> Iterator[Fired]:
+def matching_rules(rules: RuleList, rows: Any) -> Iterator[RuleMatches]:
     """Generate the rules that predict each row, in blocks of rows and rules.
 
     Each pair occurs once; rows that a policy refuses do not occur.  In a list of order
@@ -132,16 +132,16 @@ def fired(rules: RuleList, rows: Any) -> Iterator[Fired]:
     rows : (rows, features) float64
         Numbers, codes of categories, NaN for missing values.
     """
-    matrix = rounded_rows(rules.schema, rows)
-    usable = np.flatnonzero(~refused(rules, matrix))
+    matrix = round_rows(rules.schema, rows)
+    usable = np.flatnonzero(~find_refused_rows(rules, matrix))
     if rules.order != "first":
-        yield from _all_that_fit(rules, matrix, usable)
+        yield from _match_blocks(rules, matrix, usable)
         return
-    step = max(_CELLS // rules.n_trees, ROWS_A_BLOCK)
+    step = max(_CELLS_PER_BLOCK // rules.n_trees, ROWS_PER_BLOCK)
     for at in range(0, len(usable), step):
         mine = usable[at : at + step]
         answered = np.zeros((len(mine), rules.n_trees), dtype=np.bool_)
-        for piece in _all_that_fit(rules, matrix[mine], np.arange(len(mine))):
+        for piece in _match_blocks(rules, matrix[mine], np.arange(len(mine))):
             tree = rules.tree[piece.rule]
             open_yet = np.flatnonzero(~answered[piece.row, tree])
             order = open_yet[
@@ -150,34 +150,38 @@ def fired(rules: RuleList, rows: Any) -> Iterator[Fired]:
             place = piece.row[order] * rules.n_trees + tree[order]
             first = order[np.diff(place, prepend=-1) > 0]
             answered[piece.row[first], tree[first]] = True
-            yield Fired(mine[piece.row[first]], piece.rule[first], piece.mass[first])
+            yield RuleMatches(mine[piece.row[first]], piece.rule[first], piece.mass[first])
 
 
-def fits(rules: RuleList, rows: Any) -> Iterator[Fired]:
-    """Generate all rules whose conditions each row meets, regardless of the order; see `fired`."""
-    matrix = rounded_rows(rules.schema, rows)
-    yield from _all_that_fit(rules, matrix, np.flatnonzero(~refused(rules, matrix)))
+def fitting_rules(rules: RuleList, rows: Any) -> Iterator[RuleMatches]:
+    """Generate all rules whose conditions a row meets, in any order; see `matching_rules`."""
+    matrix = round_rows(rules.schema, rows)
+    yield from _match_blocks(rules, matrix, np.flatnonzero(~find_refused_rows(rules, matrix)))
 
 
-def _all_that_fit(rules: RuleList, matrix: Matrix, usable: Index) -> Iterator[Fired]:
+def _match_blocks(rules: RuleList, matrix: Matrix, usable: Index) -> Iterator[RuleMatches]:
     """Generate the pairs of `usable` rows: per block of rows, ascending blocks of rules."""
-    for first in range(0, len(rules), RULES_A_BLOCK):
-        last = min(first + RULES_A_BLOCK, len(rules))
-        columns = asked_columns(rules, first, last)
-        parts = Parts(rules, first, last, columns) if rules.mass > 1 else None
-        for at in range(0, len(usable), ROWS_A_BLOCK):
-            mine = usable[at : at + ROWS_A_BLOCK]
-            bits, cells = fitting(rules, columns, matrix[mine], last - first)
-            found = [*pairs(bits)] or [(np.empty(0, np.int64), np.empty(0, np.int64))]
+    for first in range(0, len(rules), RULES_PER_BLOCK):
+        last = min(first + RULES_PER_BLOCK, len(rules))
+        columns = collect_columns(rules, first, last)
+        parts = InstanceMass(rules, first, last, columns) if rules.mass > 1 else None
+        for at in range(0, len(usable), ROWS_PER_BLOCK):
+            mine = usable[at : at + ROWS_PER_BLOCK]
+            bits, cells = compute_match_bits(rules, columns, matrix[mine], last - first)
+            found = [*iterate_pairs(bits)] or [(np.empty(0, np.int64), np.empty(0, np.int64))]
             row, rule = (np.concatenate(own) for own in zip(*found, strict=True))
-            mass = np.ones(len(row), np.int64) if parts is None else parts.left(cells, row, rule)
+            mass = (
+                np.ones(len(row), np.int64)
+                if parts is None
+                else parts.compute_mass(cells, row, rule)
+            )
             if parts is not None:
                 some = mass > 0
                 row, rule, mass = row[some], rule[some], mass[some]
-            yield Fired(mine[row], first + rule.astype(np.int64), mass)
+            yield RuleMatches(mine[row], first + rule.astype(np.int64), mass)
 
 
-def rules_of_rows(rules: RuleList, rows: Any) -> Index:
+def assign_rules(rules: RuleList, rows: Any) -> Index:
     """Return (rows, trees) int64: the rule that predicts each row in each tree, or -1.
 
     Raises
@@ -191,7 +195,7 @@ def rules_of_rows(rules: RuleList, rows: Any) -> Index:
             "get all of them"
         )
     found = np.full((len(np.atleast_2d(rows)), rules.n_trees), -1, dtype=np.int64)
-    for piece in fired(rules, rows):
+    for piece in matching_rules(rules, rows):
         tree = rules.tree[piece.rule]
         place = piece.row * rules.n_trees + tree
         matched = found[piece.row, tree] >= 0
@@ -217,36 +221,36 @@ def rules_of_rows(rules: RuleList, rows: Any) -> Index:
 Cells = Callable[[Matrix], Index]
 Table = npt.NDArray[np.uint64]
 
-RULES_A_BLOCK = 4096
+RULES_PER_BLOCK = 4096
 """Rules in one block, whose bits fit the cache: about 1 MB for the rows, and as much for each
 column."""
 
-ROWS_A_BLOCK = 2048
+ROWS_PER_BLOCK = 2048
 """Rows in one block."""
 
 
-class Column(NamedTuple):
+class ConditionColumn(NamedTuple):
     """A column or test with the conditions of some rules.
 
     Attributes
     ----------
     number : int
         A column of the schema, or behind them a test.
-    cells : callable
+    to_cells : callable
         Maps values, (rows,) float64, to cells, (rows,) int64.
-    table : (cells, words) uint64
+    accepted : (cells, words) uint64
         Bit r of a cell is set if rule r accepts it.
     missing : int
         The cell of missing values, the last one.
     """
 
     number: int
-    cells: Cells
-    table: Table
+    to_cells: Cells
+    accepted: Table
     missing: int
 
 
-def asked_columns(rules: RuleList, first: int, last: int) -> list[Column]:
+def collect_columns(rules: RuleList, first: int, last: int) -> list[ConditionColumn]:
     """Return the columns and tests in the conditions of rules `first` to `last`, ascending."""
     start, stop = rules.bounds(first)[0], rules.bounds(last - 1)[1]
     table, n_features = rules.conditions, rules.schema.n_features
@@ -258,20 +262,20 @@ def asked_columns(rules: RuleList, first: int, last: int) -> list[Column]:
         here = np.flatnonzero(asked == column)
         at = start + here
         if column < n_features and rules.schema.columns[column].kind == "nominal":
-            cells, accepts = _level_cells(rules, at, len(rules.schema.columns[column].levels))
+            cells, accepts = _make_level_cells(rules, at, len(rules.schema.columns[column].levels))
         else:
-            cells, accepts = _interval_cells(rules, at)
+            cells, accepts = _make_interval_cells(rules, at)
         # The last cell is that of missing values.
         accepts = np.concatenate([accepts, table.missing[at][None]])
         accepted = np.ones((len(accepts), last - first), dtype=np.bool_)
         owner = rule_of[here]  # ascending; a rule may have several conditions
         begins = np.flatnonzero(np.diff(owner, prepend=-1))
         accepted[:, owner[begins]] = np.logical_and.reduceat(accepts, begins, axis=1)
-        result.append(Column(column, cells, packed(accepted), len(accepts) - 1))
+        result.append(ConditionColumn(column, cells, pack_bits(accepted), len(accepts) - 1))
     return result
 
 
-def _interval_cells(
+def _make_interval_cells(
     rules: RuleList, at: npt.NDArray[np.int64]
 ) -> tuple[Cells, npt.NDArray[np.bool_]]:
     """Return cells between the bounds of conditions `at`, and (cells, conditions) acceptance."""
@@ -282,22 +286,24 @@ def _interval_cells(
     to_cell = np.where(high == np.inf, len(bounds), np.searchsorted(bounds, high))
     cell = np.arange(len(bounds) + 1)[:, None]
 
-    def cells(values: Matrix) -> npt.NDArray[np.int64]:
+    def find_cells(values: Matrix) -> npt.NDArray[np.int64]:
         return np.where(np.isnan(values), len(bounds) + 1, np.searchsorted(bounds, values))
 
     known = rules.conditions.known[at]
-    return cells, (cell >= from_cell) & (cell <= to_cell) & known
+    return find_cells, (cell >= from_cell) & (cell <= to_cell) & known
 
 
-def _level_cells(rules: RuleList, at: Index, n_levels: int) -> tuple[Cells, npt.NDArray[np.bool_]]:
+def _make_level_cells(
+    rules: RuleList, at: Index, n_levels: int
+) -> tuple[Cells, npt.NDArray[np.bool_]]:
     """Return one cell per category, and (categories, conditions) acceptance, in full or in part."""
-    owner, codes, _ = _levels_of(rules, at)
+    owner, codes, _ = _list_level_entries(rules, at)
     accepts = np.zeros((n_levels, len(at)), dtype=np.bool_)
     accepts[codes, owner] = True
-    return lambda values: coded(values, n_levels), accepts
+    return lambda values: sanitize_codes(values, n_levels), accepts
 
 
-def _levels_of(rules: RuleList, at: Index) -> tuple[Index, Index, npt.NDArray[np.bool_]]:
+def _list_level_entries(rules: RuleList, at: Index) -> tuple[Index, Index, npt.NDArray[np.bool_]]:
     """Return the category entries of conditions `at`: owner, code, whether it splits a row."""
     table = rules.conditions
     stops = table.level_end[at]
@@ -309,8 +315,8 @@ def _levels_of(rules: RuleList, at: Index) -> tuple[Index, Index, npt.NDArray[np
     return owner, codes, np.repeat(counts - table.dividing[at], counts) <= offset
 
 
-def fitting(
-    rules: RuleList, columns: list[Column], rows: Matrix, n_rules: int
+def compute_match_bits(
+    rules: RuleList, columns: list[ConditionColumn], rows: Matrix, n_rules: int
 ) -> tuple[Table, list[Index]]:
     """Return the rules that match each row, among those that `columns` were built from.
 
@@ -318,32 +324,32 @@ def fitting(
     ----------
     rules : RuleList
     columns : list of Column
-        From `asked_columns`.
+        From `collect_columns`.
     rows : (rows, features) float64
-        From `treekit.rules.evaluate.rounded_rows`; refused rows are not checked.
+        From `treekit.rules.evaluate.round_rows`; refused rows are not checked.
     n_rules : int
-        Number of rules given to `asked_columns`.
+        Number of rules given to `collect_columns`.
 
     Returns
     -------
     bits : (rows, words) uint64
         Bit r of a row is set if it matches rule r, counted from the first.
     cells : list of (rows,) int64
-        Cells of each column, for `Parts.left`; empty without fractional instances.
+        Cells of each column, for `InstanceMass.compute_mass`; empty without fractional instances.
     """
-    bits = np.repeat(packed(np.ones((1, n_rules), dtype=np.bool_)), len(rows), axis=0)
+    bits = np.repeat(pack_bits(np.ones((1, n_rules), dtype=np.bool_)), len(rows), axis=0)
     found = []
     for column in columns:
         test = column.number - rules.schema.n_features
         values = rows[:, column.number] if test < 0 else evaluate_test(rules.tests[test], rows)
-        cells = column.cells(values)
-        bits &= column.table[cells]
+        cells = column.to_cells(values)
+        bits &= column.accepted[cells]
         if rules.mass > 1:
             found.append(cells)
     return bits, found
 
 
-def pairs(bits: Table) -> Iterator[tuple[Index, Index]]:
+def iterate_pairs(bits: Table) -> Iterator[tuple[Index, Index]]:
     """Generate the set bits as arrays of rows and rules; each row at most once per array."""
     row, word = np.nonzero(bits)
     left = bits[row, word]
@@ -355,10 +361,12 @@ def pairs(bits: Table) -> Iterator[tuple[Index, Index]]:
         row, word, left = row[keep], word[keep], left[keep]
 
 
-class Parts:
+class InstanceMass:
     """Mass that the conditions of some rules leave to a fractional instance."""
 
-    def __init__(self, rules: RuleList, first: int, last: int, columns: list[Column]) -> None:
+    def __init__(
+        self, rules: RuleList, first: int, last: int, columns: list[ConditionColumn]
+    ) -> None:
         table = rules.conditions
         self.begin = rules.bounds(first)[0]
         stop = rules.bounds(last - 1)[1]
@@ -374,11 +382,11 @@ class Parts:
         at = np.flatnonzero(table.dividing[self.begin : stop] > 0)
         self.row = np.full(stop - self.begin, -1)
         self.row[at] = np.arange(len(at))
-        owner, codes, divides = _levels_of(rules, self.begin + at)
+        owner, codes, divides = _list_level_entries(rules, self.begin + at)
         self.divides = np.zeros((len(at) + 1, int(self.missing.max(initial=0)) + 1), np.bool_)
         self.divides[owner[divides], codes[divides]] = True
 
-    def left(self, cells: list[Index], row: Index, rule: Index) -> Index:
+    def compute_mass(self, cells: list[Index], row: Index, rule: Index) -> Index:
         """Return (pairs,) int64: the mass of each row in a rule that it matches."""
         mass = np.full(len(row), MASS)
         pair, at = np.arange(len(row)), self.start[rule]
@@ -397,7 +405,7 @@ class Parts:
 # ---------------------------------------------------------------- bits
 
 
-def packed(members: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
+def pack_bits(members: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
     """Return (sets, words) uint64 from (sets, items) bool: item k is bit k % 64 of word k // 64."""
     some = np.packbits(members, axis=1, bitorder="little")
     padded = np.zeros((len(some), -(-some.shape[1] // 8) * 8), dtype=np.uint8)

@@ -11,26 +11,26 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Schema
-from treekit.model.concatenated import join
-from treekit.model.derived_features import derive
-from treekit.model.fixed_point import MASS, mass_bounds
-from treekit.model.model import Model, spread
-from treekit.model.tree import Split, Tree, ranges
-from treekit.rules.language import Language, language
-from treekit.rules.rule_list import ConditionTable, RuleList, taken, tests_of
-from treekit.rules.wording import condition_texts
+from treekit.model.concatenated import concatenate_trees
+from treekit.model.derived_features import make_derived_columns
+from treekit.model.fixed_point import MASS, compute_mass_bounds
+from treekit.model.model import Model, distribute_votes
+from treekit.model.tree import Split, Tree, take_slices
+from treekit.rules.language import Language, load_language
+from treekit.rules.rule_list import ConditionTable, RuleList, list_tests, take_rules
+from treekit.rules.wording import render_conditions
 
 __all__ = [
-    "LeafRules",
-    "depth_first",
-    "divided_conditions",
-    "is_listed",
-    "joinable_texts",
-    "joined_texts",
-    "listed_conditions",
-    "node_paths",
+    "LeafRuleTexts",
+    "extract_fractional_conditions",
+    "extract_listed_conditions",
+    "is_rule_list",
+    "join_condition_texts",
+    "list_condition_parts",
+    "list_leaves_depth_first",
+    "list_path_nodes",
+    "make_edge_conditions",
     "rules",
-    "steps",
 ]
 
 
@@ -45,9 +45,9 @@ def rules(model: Model) -> RuleList:
     Rule lists that were made into a model are restored, in their order.  Linear in the nodes
     and the size of the conditions.
     """
-    if is_listed(model):
-        return _listed(model)
-    column = derive(model).column
+    if is_rule_list(model):
+        return _extract_rule_list(model)
+    column = make_derived_columns(model).column
     first = np.cumsum([0] + [tree.n_nodes for tree in model.trees])
     ends: list[npt.NDArray[np.int64]] = []
     leaves: list[npt.NDArray[np.int64]] = []
@@ -55,7 +55,9 @@ def rules(model: Model) -> RuleList:
     units: list[npt.NDArray[np.int64]] = []
     n_conditions = n_levels = 0
     for number, tree in enumerate(model.trees):
-        leaf, end, table = _tree_conditions(model, tree, column[first[number] : first[number + 1]])
+        leaf, end, table = _extract_tree_conditions(
+            model, tree, column[first[number] : first[number + 1]]
+        )
         leaves.append(leaf)
         ends.append(end + n_conditions)
         tables.append(table._replace(level_end=table.level_end + n_levels))
@@ -72,11 +74,11 @@ def rules(model: Model) -> RuleList:
         costs=model.label_costs,
         n_trees=model.n_trees,
         exponent=model.exponent,
-        tests=tests_of(model),
+        tests=list_tests(model),
         tree=np.repeat(np.arange(model.n_trees, dtype=np.int32), counts),
         leaf=np.concatenate(leaves).astype(np.int32),
         support=np.concatenate([tree.weight[leaf] for tree, leaf, _ in own]),
-        as_parent=np.concatenate([_as_parent(model, *some) for some in own]),
+        as_parent=np.concatenate([_predicts_like_parent(model, *some) for some in own]),
         units=np.concatenate(units),
         end=np.concatenate(ends),
         conditions=ConditionTable(*(np.concatenate(part) for part in zip(*tables, strict=True))),
@@ -86,9 +88,9 @@ def rules(model: Model) -> RuleList:
     )
 
 
-def _listed(model: Model) -> RuleList:
+def _extract_rule_list(model: Model) -> RuleList:
     """Return the rules of a model of rule lists; the inverse of `RuleList.model`."""
-    end, conditions = listed_conditions(model)
+    end, conditions = extract_listed_conditions(model)
     leaves = [tree.leaves for tree in model.trees]
     return RuleList(
         schema=model.schema,
@@ -117,7 +119,7 @@ def _listed(model: Model) -> RuleList:
     )
 
 
-def _tree_conditions(model: Model, tree: Tree, column: npt.NDArray[np.int64]) -> Conditions:
+def _extract_tree_conditions(model: Model, tree: Tree, column: npt.NDArray[np.int64]) -> Conditions:
     """Return the leaves of one tree in depth-first order, ends of conditions, and conditions.
 
     `column` is the derived column of each node, or -1.
@@ -134,17 +136,19 @@ def _tree_conditions(model: Model, tree: Tree, column: npt.NDArray[np.int64]) ->
     n_derived = int(derived.sum())
     n_levels = np.append(model.schema.n_levels, np.zeros(n_derived, dtype=np.int64))
     if model.missing == "fractional":
-        leaf, end, table = divided_conditions(plain, n_levels)
+        leaf, end, table = extract_fractional_conditions(plain, n_levels)
     else:
-        leaf, end, table = _merged_conditions(model, plain, n_levels)
+        leaf, end, table = _extract_merged_conditions(model, plain, n_levels)
     behind = table.column >= n_features
     return leaf, end, table._replace(column=np.where(behind, table.column + first, table.column))
 
 
-def _merged_conditions(model: Model, plain: Tree, n_levels: npt.NDArray[np.int64]) -> Conditions:
+def _extract_merged_conditions(
+    model: Model, plain: Tree, n_levels: npt.NDArray[np.int64]
+) -> Conditions:
     """Return at most one condition per column: the box of each leaf."""
     from treekit.kernels.reachability import make_walk
-    from treekit.kernels.tree_passes import CONDITION, leaf_conditions
+    from treekit.kernels.tree_passes import CONDITION_DTYPE, merge_leaf_conditions
 
     # A test may be unknown even if no value is missing: infinities may cancel.
     bar = np.zeros(len(n_levels), dtype=np.int64)
@@ -153,11 +157,11 @@ def _merged_conditions(model: Model, plain: Tree, n_levels: npt.NDArray[np.int64
     nominal[: model.schema.n_features] = model.schema.nominal
     walk = make_walk(plain, n_levels, nominal, bar, plain.depth + 1)
     leaf, end = np.empty(plain.n_leaves, np.int64), np.empty(plain.n_leaves, np.int64)
-    none, no_levels = np.empty(0, CONDITION), np.empty(0, np.int32)
-    n_conditions, n_coded = leaf_conditions(walk, bar, leaf, end, none, no_levels)
-    found, levels = np.empty(n_conditions, CONDITION), np.empty(n_coded, np.int32)
-    leaf_conditions(walk, bar, leaf, end, found, levels)
-    fields = {name: np.ascontiguousarray(found[name]) for name in CONDITION.names or ()}
+    none, no_levels = np.empty(0, CONDITION_DTYPE), np.empty(0, np.int32)
+    n_conditions, n_coded = merge_leaf_conditions(walk, bar, leaf, end, none, no_levels)
+    found, levels = np.empty(n_conditions, CONDITION_DTYPE), np.empty(n_coded, np.int32)
+    merge_leaf_conditions(walk, bar, leaf, end, found, levels)
+    fields = {name: np.ascontiguousarray(found[name]) for name in CONDITION_DTYPE.names or ()}
     table = ConditionTable(
         **fields,
         part_low=np.zeros(n_conditions, np.int32),
@@ -168,7 +172,7 @@ def _merged_conditions(model: Model, plain: Tree, n_levels: npt.NDArray[np.int64
     return leaf, end, table
 
 
-def _as_parent(
+def _predicts_like_parent(
     model: Model, tree: Tree, leaf: npt.NDArray[np.int64], units: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.bool_]:
     """Return (leaves,) bool: leaves without training rows that predict what their parent does."""
@@ -179,7 +183,7 @@ def _as_parent(
         blocks = np.array(model.schema.blocks)
         usable: Any = np.all(np.add.reduceat(values, blocks[:-1], axis=1) > 0, axis=1)
         values = np.where(usable[:, None], values, 1.0)
-        theirs = spread(model, values)
+        theirs = distribute_votes(model, values)
     else:
         usable = np.ones(len(values), dtype=np.bool_)
         theirs = model.grid.to_grid(values)
@@ -195,7 +199,9 @@ def _as_parent(
 Index = npt.NDArray[np.int64]
 
 
-def divided_conditions(plain: Tree, n_levels: Index) -> tuple[Index, Index, ConditionTable]:
+def extract_fractional_conditions(
+    plain: Tree, n_levels: Index
+) -> tuple[Index, Index, ConditionTable]:
     """Return the conditions of every leaf of one tree, leaves in depth-first order.
 
     Parameters
@@ -211,24 +217,24 @@ def divided_conditions(plain: Tree, n_levels: Index) -> tuple[Index, Index, Cond
         Node numbers, and the cumulative number of conditions.
     conditions : ConditionTable
     """
-    edges = steps(plain, mass_bounds(plain), n_levels)
-    leaf = depth_first(plain)
-    path, end = node_paths(plain, leaf)
-    levels, starts = ranges(np.append(0, edges.level_end), path)
+    edges = make_edge_conditions(plain, compute_mass_bounds(plain), n_levels)
+    leaf = list_leaves_depth_first(plain)
+    path, end = list_path_nodes(plain, leaf)
+    levels, starts = take_slices(np.append(0, edges.level_end), path)
     fields = {name: part[path] for name, part in edges._asdict().items() if name != "levels"}
     fields |= {"level_end": starts[1:], "levels": edges.levels[levels]}
     return leaf, end, ConditionTable(**fields)
 
 
-def steps(plain: Tree, bounds: Index, n_levels: Index) -> ConditionTable:
+def make_edge_conditions(plain: Tree, bounds: Index, n_levels: Index) -> ConditionTable:
     """Return the condition of each edge from a parent to a node; that of the root is a placeholder.
 
     Parameters
     ----------
     plain, n_levels
-        As in `divided_conditions`.
+        As in `extract_fractional_conditions`.
     bounds : (nodes, 2) int64
-        Range of a row's mass that a missing value keeps, see `mass_bounds`; equal if empty.
+        Range of a row's mass that a missing value keeps, see `compute_mass_bounds`; equal if empty.
     """
     parent = plain.parent
     up = np.maximum(parent, 0)
@@ -237,7 +243,7 @@ def steps(plain: Tree, bounds: Index, n_levels: Index) -> ConditionTable:
     at_threshold, absence = kind == Split.THRESHOLD, kind == Split.MISSING
     part = np.where(absence[:, None], np.where(branch == 0, 1, 0)[:, None] * [0, MASS], bounds)
     some = part[:, 1] > part[:, 0]
-    levels, dividing, level_end = _levels(plain, n_levels, branch, some)
+    levels, dividing, level_end = _collect_edge_levels(plain, n_levels, branch, some)
     fits = np.diff(level_end, prepend=0) - dividing
     return ConditionTable(
         column=column.astype(np.int32),
@@ -253,7 +259,7 @@ def steps(plain: Tree, bounds: Index, n_levels: Index) -> ConditionTable:
     )
 
 
-def _levels(
+def _collect_edge_levels(
     plain: Tree, n_levels: Index, branch: Index, some: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int32], Index, Index]:
     """Return matching and then dividing categories of each node's edge, dividing counts, ends."""
@@ -266,7 +272,7 @@ def _levels(
     owner = np.repeat(np.arange(plain.n_nodes), counts)
     code = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
     goes, listed = branch[owner], sets[owner]
-    goes[listed] = plain.level_branch[(plain.level_start[up[owner]] + code)[listed]]
+    goes[listed] = plain.level_branch[(plain.level_offsets[up[owner]] + code)[listed]]
     matches, divides = goes == branch[owner], (goes < 0) & some[owner]
     kept = np.flatnonzero(matches | divides)
     kept = kept[np.lexsort((divides[kept], owner[kept]))]  # stable: codes stay in order
@@ -275,7 +281,7 @@ def _levels(
     return code[kept].astype(np.int32), dividing.astype(np.int64), ends
 
 
-def depth_first(plain: Tree) -> Index:
+def list_leaves_depth_first(plain: Tree) -> Index:
     """Return (leaves,) int64: the leaves from the leftmost path to the rightmost."""
     parent, depths = plain.parent, plain.depths
     below = (plain.kind == Split.LEAF).astype(np.int64)
@@ -293,7 +299,7 @@ def depth_first(plain: Tree) -> Index:
     return leaves[np.argsort(place[leaves])]
 
 
-def node_paths(plain: Tree, leaf: Index) -> tuple[Index, Index]:
+def list_path_nodes(plain: Tree, leaf: Index) -> tuple[Index, Index]:
     """Return the nodes from below the root to each leaf, by path, and the ends of the paths."""
     parent, depths = plain.parent, plain.depths
     end = np.cumsum(depths[leaf])
@@ -312,20 +318,20 @@ def node_paths(plain: Tree, leaf: Index) -> tuple[Index, Index]:
 Mask = npt.NDArray[np.bool_]
 
 
-def is_listed(model: Model) -> bool:
+def is_rule_list(model: Model) -> bool:
     """Return whether a model consists of rule lists, whose first matching rule predicts."""
     return any(bool((tree.kind == Split.RULE).any()) for tree in model.trees)
 
 
-def listed_conditions(model: Model) -> tuple[Index, ConditionTable]:
+def extract_listed_conditions(model: Model) -> tuple[Index, ConditionTable]:
     """Return the ends of the rules' conditions, and the conditions, one per column and rule.
 
     Rules are in the order of the leaves.  Several entries of a rule on one column become one
     condition; conditions that every value meets are left out.
     """
-    nodes, _ = join(model.trees)
+    nodes, _ = concatenate_trees(model.trees)
     schema = model.schema
-    counts = np.diff(nodes.surrogate_start)
+    counts = np.diff(nodes.surrogate_offsets)
     leaves = np.flatnonzero(nodes.kind == Split.LEAF)
     # Entries belong to the first child of their node, the leaf of the rule.
     rule_of_node = np.full(nodes.n_nodes, -1)
@@ -333,12 +339,12 @@ def listed_conditions(model: Model) -> tuple[Index, ConditionTable]:
     rule_of_node[asks] = np.searchsorted(leaves, nodes.first_child[asks])
     owner = np.repeat(rule_of_node, counts)
     column = nodes.surrogate_feature.astype(np.int64)
-    group, rule, feature = _groups(owner, column, schema)
-    low, high, fails = _intervals(nodes, group, len(rule))
+    group, rule, feature = _group_entries(owner, column, schema)
+    low, high, fails = _intersect_intervals(nodes, group, len(rule))
     missing = np.ones(len(rule), np.bool_)
     np.logical_and.at(missing, group, nodes.surrogate_lost == -1)
     nominal = schema.nominal[feature]
-    owner_of_level, level = _levels_of_tests(nodes, group, feature, nominal, schema)
+    owner_of_level, level = _intersect_levels(nodes, group, feature, nominal, schema)
     n_open = np.bincount(owner_of_level, minlength=len(rule))
     known = np.where(nominal, n_open > 0, ~fails & (low < high))
     n_levels = schema.n_levels[feature]
@@ -363,7 +369,7 @@ def listed_conditions(model: Model) -> tuple[Index, ConditionTable]:
     )
 
 
-def _groups(owner: Index, column: Index, schema: Schema) -> tuple[Index, Index, Index]:
+def _group_entries(owner: Index, column: Index, schema: Schema) -> tuple[Index, Index, Index]:
     """Return the condition of each entry, and the rule and column of each condition.
 
     Conditions are ordered by rule, and within a rule by the first entry of their column.
@@ -377,7 +383,7 @@ def _groups(owner: Index, column: Index, schema: Schema) -> tuple[Index, Index, 
     return rank[inverse], owner[first], column[first]
 
 
-def _intervals(
+def _intersect_intervals(
     nodes: Tree, group: Index, n: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], Mask]:
     """Return the bounds of each condition, and which conditions no number meets."""
@@ -392,15 +398,15 @@ def _intervals(
     return low, high, fails
 
 
-def _levels_of_tests(
+def _intersect_levels(
     nodes: Tree, group: Index, feature: Index, nominal: Mask, schema: Schema
 ) -> tuple[Index, Index]:
     """Return the categories that meet each nominal condition: owner and code."""
     sizes = np.where(nominal, schema.n_levels[feature], 0)
     start = np.cumsum(np.append(0, sizes))
-    per_entry = np.diff(nodes.surrogate_level_start)
-    code = np.arange(int(nodes.surrogate_level_start[-1])) - np.repeat(
-        nodes.surrogate_level_start[:-1], per_entry
+    per_entry = np.diff(nodes.surrogate_level_offsets)
+    code = np.arange(int(nodes.surrogate_level_offsets[-1])) - np.repeat(
+        nodes.surrogate_level_offsets[:-1], per_entry
     )
     failing = nodes.surrogate_level_branch == 1
     at = start[np.repeat(group, per_entry)] + code
@@ -416,7 +422,7 @@ def _levels_of_tests(
 # therefore reduced to the paths to the requested leaves before rules are extracted.
 
 
-class LeafRules:
+class LeafRuleTexts:
     """Text of the rule of any leaf of a model.
 
     All rules are extracted once if the model has at most `most` conditions.  A larger model is
@@ -431,13 +437,13 @@ class LeafRules:
 
     def __init__(self, model: Model, most: int = 1 << 20) -> None:
         self._model = model
-        self._listed: RuleList | None = None
-        self._rules: dict[tuple[int, int], int] = {}
+        self._rule_list: RuleList | None = None
+        self._rule_numbers: dict[tuple[int, int], int] = {}
         if model.n_leaves * max(model.depth, 1) <= most:
-            self._listed = rules(model)
-            self._rules = _by_leaf(self._listed, range(model.n_trees))
+            self._rule_list = rules(model)
+            self._rule_numbers = _index_by_leaf(self._rule_list, range(model.n_trees))
 
-    def texts(
+    def format_rules(
         self, wanted: Mapping[int, Sequence[int]], words: Language | None = None
     ) -> dict[tuple[int, int], str]:
         """Return the rule of each leaf, by the numbers of its tree and node.
@@ -453,47 +459,58 @@ class LeafRules:
         """
         if not wanted:
             return {}
-        listed, places = self._cut(wanted) if self._listed is None else (self._listed, self._rules)
+        listed, places = (
+            self._extract_requested(wanted)
+            if self._rule_list is None
+            else (self._rule_list, self._rule_numbers)
+        )
         pairs = [(tree, leaf) for tree, own in wanted.items() for leaf in own]
         which = np.array([places[pair] for pair in pairs], dtype=np.int64)
-        return dict(zip(pairs, joined_texts(listed, which, words), strict=True))
+        return dict(zip(pairs, join_condition_texts(listed, which, words), strict=True))
 
-    def _cut(
+    def _extract_requested(
         self, wanted: Mapping[int, Sequence[int]]
     ) -> tuple[RuleList, dict[tuple[int, int], int]]:
         model, numbers = self._model, list(wanted)
-        nodes = [_ways(model.trees[t], np.unique(np.array(wanted[t], np.int64))) for t in numbers]
-        trees = tuple(_cut(model.trees[t], own) for t, own in zip(numbers, nodes, strict=True))
+        nodes = [
+            _list_subtree_nodes(model.trees[t], np.unique(np.array(wanted[t], np.int64)))
+            for t in numbers
+        ]
+        trees = tuple(
+            _prune_to_nodes(model.trees[t], own) for t, own in zip(numbers, nodes, strict=True)
+        )
         n_leaves = sum(tree.n_leaves for tree in trees)
         units = np.zeros((n_leaves, model.schema.n_values), np.int64)  # conditions ignore units
         listed = rules(replace(model, trees=trees, units=units))
         leaf = [int(nodes[t][n]) for t, n in zip(listed.tree, listed.leaf, strict=True)]
-        return listed, _by_leaf(replace(listed, leaf=np.array(leaf, np.int32)), numbers)
+        return listed, _index_by_leaf(replace(listed, leaf=np.array(leaf, np.int32)), numbers)
 
 
-def _by_leaf(listed: RuleList, numbers: Sequence[int]) -> dict[tuple[int, int], int]:
+def _index_by_leaf(listed: RuleList, numbers: Sequence[int]) -> dict[tuple[int, int], int]:
     """Return the number of each rule by its tree, in the order of `numbers`, and leaf."""
     pairs = zip(listed.tree.tolist(), listed.leaf.tolist(), strict=True)
     return {(numbers[tree], leaf): rule for rule, (tree, leaf) in enumerate(pairs)}
 
 
-def joined_texts(listed: RuleList, which: Index, words: Language | None = None) -> list[str]:
+def join_condition_texts(
+    listed: RuleList, which: Index, words: Language | None = None
+) -> list[str]:
     """Return the conditions of each of the rules `which` in one line, tests in full.
 
     ``a > 60 and b is c``; where a condition ends in "or is missing", ``; and`` delimits the
     scope of that "or".
     """
-    return ["".join(conditions) for conditions in joinable_texts(listed, which, words)]
+    return ["".join(conditions) for conditions in list_condition_parts(listed, which, words)]
 
 
-def joinable_texts(
+def list_condition_parts(
     listed: RuleList, which: Index, words: Language | None = None
 ) -> list[list[str]]:
-    """Return the conditions of each rule, with the separators between them; see `joined_texts`."""
-    words = words or language()
-    some = taken(listed, which)
+    """Return the conditions of each rule and their separators; see `join_condition_texts`."""
+    words = words or load_language()
+    some = take_rules(listed, which)
     table = some.conditions
-    texts = condition_texts(some, 0, len(table.column), words, whole=True)
+    texts = render_conditions(some, 0, len(table.column), words, whole=True)
     # The text of a test or a part of a row may contain a semicolon or a colon.
     long = table.missing | (table.column >= listed.schema.n_features)
     plain, marked = f" {words.say('page_and')} ", words.say("page_and_also")
@@ -509,7 +526,7 @@ def joinable_texts(
     return found
 
 
-def _ways(tree: Tree, leaves: Index) -> Index:
+def _list_subtree_nodes(tree: Tree, leaves: Index) -> Index:
     """Return the nodes on the paths to some leaves, with all their siblings, ascending."""
     parent, kept = tree.parent, np.zeros(tree.n_nodes, np.bool_)
     kept[0] = True
@@ -526,7 +543,7 @@ def _ways(tree: Tree, leaves: Index) -> Index:
     return np.flatnonzero(kept)
 
 
-def _cut(tree: Tree, nodes: Index) -> Tree:
+def _prune_to_nodes(tree: Tree, nodes: Index) -> Tree:
     """Return the tree of these nodes; nodes whose children are missing become leaves."""
     kept = np.zeros(tree.n_nodes + 1, np.bool_)
     kept[nodes] = True

@@ -22,24 +22,24 @@ from treekit.errors import SettingError
 __all__ = [
     "ENGLISH",
     "FIRST_LINE",
-    "GRAMMAR",
+    "GRAMMAR_PREFIXES",
     "Language",
-    "fields_of",
-    "known_languages",
-    "language",
+    "list_fields",
+    "list_languages",
+    "load_language",
 ]
 
 ENGLISH = "en"
 FIRST_LINE = "treekit rules, format 2"
-GRAMMAR = ("fact_", "head_", "if_", "test_", "rule_")
+GRAMMAR_PREFIXES = ("fact_", "head_", "if_", "test_", "rule_")
 """Prefixes of the keys of phrases that are next to names, and are parsed."""
 
 _MAX_BYTES = 1 << 18
-_MOST_DOTS = 200  # in a line: `tomllib` is quadratic in the parts of a dotted key
-_FIELD = re.compile(r"\{([a-z_][a-z_0-9]*)\}")
-_WORD = re.compile(r"[^\W\d]\w*")
+_MAX_DOTS = 200  # in a line: `tomllib` is quadratic in the parts of a dotted key
+_FIELD_PATTERN = re.compile(r"\{([a-z_][a-z_0-9]*)\}")
+_WORD_PATTERN = re.compile(r"[^\W\d]\w*")
 # Names that other parsers could take for a number, a bool or null.
-_ALWAYS = frozenset(("false", "inf", "infinity", "nan", "none", "null", "treekit", "true"))
+_ALWAYS_RESERVED = frozenset(("false", "inf", "infinity", "nan", "none", "null", "treekit", "true"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class Language:
 
     def say(self, key: str, **fields: str) -> str:
         """Return the phrase of `key` with each ``{field}`` replaced."""
-        return _FIELD.sub(lambda match: fields[match[1]], self.phrases[key])
+        return _FIELD_PATTERN.sub(lambda match: fields[match[1]], self.phrases[key])
 
     def lines(self, key: str, **fields: str) -> list[str]:
         """Return the lines of the phrase of `key`."""
@@ -67,7 +67,7 @@ class Language:
 
     def sayer(self, key: str) -> Callable[..., str]:
         """Return a fast version of `say` for one phrase."""
-        parts = _FIELD.split(self.phrases[key])
+        parts = _FIELD_PATTERN.split(self.phrases[key])
         parts[::2] = [part.replace("{", "{{").replace("}", "}}") for part in parts[::2]]
         parts[1::2] = [f"{{{field}}}" for field in parts[1::2]]
         return "".join(parts).format
@@ -75,7 +75,7 @@ class Language:
     def around(self, key: str, field: str, **fields: str) -> tuple[str, str]:
         """Return the texts before and after a field that occurs once in a phrase."""
         filled = (
-            _FIELD.sub(lambda match: fields[match[1]], part)
+            _FIELD_PATTERN.sub(lambda match: fields[match[1]], part)
             for part in self.phrases[key].split(f"{{{field}}}")
         )
         before, after = filled
@@ -90,39 +90,41 @@ class Language:
     def facts(self) -> dict[str, str]:
         """The keys of the header lines, padded to the widest plus two columns."""
         keys = {key[5:]: text for key, text in self.phrases.items() if key.startswith("fact_")}
-        widest = max(map(_columns, keys.values())) + 2
-        return {key: text + " " * (widest - _columns(text)) for key, text in keys.items()}
+        widest = max(map(_measure_width, keys.values())) + 2
+        return {key: text + " " * (widest - _measure_width(text)) for key, text in keys.items()}
 
     @cached_property
     def words(self) -> frozenset[str]:
         """The words of the phrases that are next to names, as written."""
-        texts = [text for key, text in self.phrases.items() if key.startswith(GRAMMAR)]
-        return frozenset(word for text in texts for word in _WORD.findall(_FIELD.sub(" ", text)))
+        texts = [text for key, text in self.phrases.items() if key.startswith(GRAMMAR_PREFIXES)]
+        return frozenset(
+            word for text in texts for word in _WORD_PATTERN.findall(_FIELD_PATTERN.sub(" ", text))
+        )
 
     @cached_property
     def reserved(self) -> frozenset[str]:
         """Casefolded texts that are quoted when they are names."""
-        return _ALWAYS | {word.casefold() for word in self.words}
+        return _ALWAYS_RESERVED | {word.casefold() for word in self.words}
 
 
-def fields_of(phrase: str) -> set[str]:
+def list_fields(phrase: str) -> set[str]:
     """Return the fields of a phrase."""
-    return set(_FIELD.findall(phrase))
+    return set(_FIELD_PATTERN.findall(phrase))
 
 
-def _columns(text: str) -> int:
+def _measure_width(text: str) -> int:
     """Return the width of a text in terminal columns."""
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
 
 @cache
-def known_languages() -> tuple[str, ...]:
+def list_languages() -> tuple[str, ...]:
     """Return the codes of the languages that treekit includes."""
     folder = files("treekit.rules").joinpath("catalogue")
     return tuple(sorted(p.name[:-5] for p in folder.iterdir() if p.name.endswith(".toml")))
 
 
-def language(code: str | Path | Language = ENGLISH) -> Language:
+def load_language(code: str | Path | Language = ENGLISH) -> Language:
     """Return the catalogue of a language, or of a file whose name ends with ``.toml``.
 
     Raises
@@ -132,36 +134,36 @@ def language(code: str | Path | Language = ENGLISH) -> Language:
     """
     if isinstance(code, Language):
         return code
-    if code in known_languages():
-        return _own(str(code))
+    if code in list_languages():
+        return _load_included(str(code))
     if not str(code).endswith(".toml"):
         raise SettingError(
-            f"unknown language {str(code)!r}; known: {', '.join(known_languages())}; or give a "
+            f"unknown language {str(code)!r}; known: {', '.join(list_languages())}; or give a "
             "catalogue file whose name ends with .toml"
         )
-    from treekit.rules.check_catalogue import checked
+    from treekit.rules.check_catalogue import parse_catalogue
 
-    return checked(_table(Path(code)), Path(code).name)
+    return parse_catalogue(_read_catalogue(Path(code)), Path(code).name)
 
 
 @cache
-def _own(code: str) -> Language:
+def _load_included(code: str) -> Language:
     place = files("treekit.rules").joinpath("catalogue", f"{code}.toml")
     table = tomllib.loads(place.read_text(encoding="utf-8"))
     texts = {key: text if isinstance(text, str) else "\n".join(text) for key, text in table.items()}
-    own = _own(ENGLISH).phrases if code != ENGLISH else {}
+    own = _load_included(ENGLISH).phrases if code != ENGLISH else {}
     return Language(code, own | texts)
 
 
-def _table(path: Path) -> dict[str, Any]:
+def _read_catalogue(path: Path) -> dict[str, Any]:
     """Read a user's catalogue file."""
     try:
         with path.open("rb") as stream:
             content = stream.read(_MAX_BYTES + 1)
         if len(content) > _MAX_BYTES:
             raise ValueError(f"it is larger than {_MAX_BYTES} bytes")
-        if any(line.count(b".") > _MOST_DOTS for line in content.split(b"\n")):
-            raise ValueError(f"a line has more than {_MOST_DOTS} dots")
+        if any(line.count(b".") > _MAX_DOTS for line in content.split(b"\n")):
+            raise ValueError(f"a line has more than {_MAX_DOTS} dots")
         return tomllib.loads(content.decode())
     except (OSError, ValueError, RecursionError) as error:
         raise SettingError(

@@ -17,22 +17,22 @@ import numpy.typing as npt
 from treekit.data.schema import Output, Schema, level_text
 from treekit.data.table import Table, read_table
 from treekit.errors import DataError
-from treekit.model.model import least_cost
-from treekit.rules.evaluate import Fired, fired
+from treekit.model.model import predict_labels
+from treekit.rules.evaluate import RuleMatches, matching_rules
 from treekit.rules.rule_list import RuleList
-from treekit.rules.to_model import said_values
+from treekit.rules.to_model import compute_values
 
 __all__ = [
-    "Known",
+    "LabelledRows",
     "Measures",
-    "known_rows",
-    "labels_of",
+    "compute_rule_labels",
+    "drop_support",
+    "encode_table",
+    "measure_support",
     "measured",
-    "rows_of",
-    "supported",
+    "read_labelled_rows",
     "table_measures",
     "training_measures",
-    "unsupported",
 ]
 
 
@@ -95,8 +95,10 @@ def training_measures(rules: RuleList) -> Measures:
         if known and rules.value is not None:
             mean = np.where(weight[:, None] > 0, rules.value, np.nan)
     elif not rules.margins:
-        confidence, lift = _shares(rules)
-    return Measures("training", None, weight, _part(weight, total), confidence, lift, mean, empty)
+        confidence, lift = _compute_confidence(rules)
+    return Measures(
+        "training", None, weight, _divide_or_nan(weight, total), confidence, lift, mean, empty
+    )
 
 
 def table_measures(
@@ -122,20 +124,20 @@ def table_measures(
     DataError
         If the shapes do not match, or a weight is negative or not finite.
     """
-    given = _Given(rules, matrix, targets, weight)
-    tally = _Numbers(rules) if rules.schema.task == "regression" else _Labels(rules, given)
+    given = _WeightedRows(rules, matrix, targets, weight)
+    tally = _NumberTally(rules) if rules.schema.task == "regression" else _LabelTally(rules, given)
     rows = np.zeros(len(rules), dtype=np.int64)
     mass = np.zeros(len(rules))
-    for piece in fired(rules, given.matrix):
+    for piece in matching_rules(rules, given.matrix):
         mine = given.weight[piece.row] * piece.mass / rules.mass
-        _add(rows, piece.rule, np.ones(len(mine)))
-        _add(mass, piece.rule, mine)
-        tally.add(piece, given.targets[piece.row], mine)
+        _add_to_rules(rows, piece.rule, np.ones(len(mine)))
+        _add_to_rules(mass, piece.rule, mine)
+        tally.add_block(piece, given.targets[piece.row], mine)
     total = np.full(len(rules), given.weight[~rules.refused(given.matrix)].sum())
-    return Measures("table", rows, mass, _part(mass, total), *tally.found())
+    return Measures("table", rows, mass, _divide_or_nan(mass, total), *tally.compute_measures())
 
 
-class _Given:
+class _WeightedRows:
     """Validated rows, targets and weights of a table."""
 
     def __init__(
@@ -157,13 +159,13 @@ class _Given:
             raise DataError("a weight is negative or not finite; weights must be numbers >= 0")
 
 
-class _Labels:
+class _LabelTally:
     """Accumulator of the weight of rows whose class is the label of their rule."""
 
-    def __init__(self, rules: RuleList, given: _Given) -> None:
+    def __init__(self, rules: RuleList, given: _WeightedRows) -> None:
         n_targets = len(rules.schema.outputs)
         self.rules = rules
-        self.labels = labels_of(rules)
+        self.labels = compute_rule_labels(rules)
         self.right, self.known = np.zeros((2, len(rules), n_targets))
         usable = ~rules.refused(given.matrix)
         prior = []
@@ -175,28 +177,28 @@ class _Labels:
             weight = given.weight[counted]
             each = np.zeros(last - first)
             np.add.at(each, mine[is_class].astype(np.int64), weight[is_class])
-            prior.append(_part(each, np.full(last - first, weight.sum())))
+            prior.append(_divide_or_nan(each, np.full(last - first, weight.sum())))
         self.prior = prior
 
-    def add(self, piece: Fired, codes: Numbers, weight: Numbers) -> None:
+    def add_block(self, piece: RuleMatches, codes: Numbers, weight: Numbers) -> None:
         """Add rows with their codes (pairs, targets) and weights."""
         for k in range(codes.shape[1]):
             mine = codes[:, k]
             right = mine == self.labels[piece.rule, k]
-            _add(self.known[:, k], piece.rule, np.where(mine != -1, weight, 0.0))
-            _add(self.right[:, k], piece.rule, np.where(right, weight, 0.0))
+            _add_to_rules(self.known[:, k], piece.rule, np.where(mine != -1, weight, 0.0))
+            _add_to_rules(self.right[:, k], piece.rule, np.where(right, weight, 0.0))
 
-    def found(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    def compute_measures(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
         """Return confidence, lift, mean and spread."""
         empty = np.full(self.right.shape, np.nan)
         if self.rules.margins:
             return empty, empty, empty, empty
-        confidence = _part(self.right, self.known)
+        confidence = _divide_or_nan(self.right, self.known)
         prior = np.stack([each[self.labels[:, k]] for k, each in enumerate(self.prior)], axis=1)
-        return confidence, _part(confidence, prior), empty, empty
+        return confidence, _divide_or_nan(confidence, prior), empty, empty
 
 
-class _Numbers:
+class _NumberTally:
     """Accumulator of the mean and spread of a rule's targets.
 
     Sums of squares are of differences from the mean, and blocks are merged as by Chan, Golub
@@ -206,7 +208,7 @@ class _Numbers:
     def __init__(self, rules: RuleList) -> None:
         self.weight, self.mean, self.squares = np.zeros((3, len(rules), len(rules.schema.outputs)))
 
-    def add(self, piece: Fired, numbers: Numbers, weight: Numbers) -> None:
+    def add_block(self, piece: RuleMatches, numbers: Numbers, weight: Numbers) -> None:
         """Add rows with their targets (pairs, targets) and weights."""
         if not len(piece.rule):
             return
@@ -217,7 +219,7 @@ class _Numbers:
             known = np.isfinite(numbers[:, k])
             rule, y, w = own[known], numbers[known, k], weight[known]
             total = np.bincount(rule, w, n).astype(np.float64)
-            mean = _part(np.bincount(rule, w * y, n).astype(np.float64), total)
+            mean = _divide_or_nan(np.bincount(rule, w * y, n).astype(np.float64), total)
             squares = np.bincount(rule, w * (y - mean[rule]) ** 2, n)
             mean = np.where(total > 0, mean, 0.0)
             before, away = self.weight[some, k], mean - self.mean[some, k]
@@ -227,14 +229,14 @@ class _Numbers:
             self.mean[some, k] += away * moved
             self.weight[some, k] = both
 
-    def found(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    def compute_measures(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
         """Return confidence, lift, mean and spread."""
         empty = np.full(self.mean.shape, np.nan)
         mean = np.where(self.weight > 0, self.mean, np.nan)
-        return empty, empty, mean, np.sqrt(_part(self.squares, self.weight))
+        return empty, empty, mean, np.sqrt(_divide_or_nan(self.squares, self.weight))
 
 
-def _add(
+def _add_to_rules(
     into: npt.NDArray[Any], rule: npt.NDArray[np.int64], values: npt.NDArray[np.float64]
 ) -> None:
     """Add to the cells of some rules, which are close together (`fired` works in blocks)."""
@@ -244,13 +246,13 @@ def _add(
         into[first : first + len(sums)] += sums.astype(into.dtype)
 
 
-def labels_of(rules: RuleList) -> npt.NDArray[np.int64]:
+def compute_rule_labels(rules: RuleList) -> npt.NDArray[np.int64]:
     """Return (rules, targets) int64: the class code that each rule predicts."""
     blocks = itertools.pairwise(rules.schema.blocks)
-    return np.stack([least_cost(rules.units[:, a:b], rules.costs) for a, b in blocks], axis=1)
+    return np.stack([predict_labels(rules.units[:, a:b], rules.costs) for a, b in blocks], axis=1)
 
 
-def _shares(rules: RuleList) -> tuple[Numbers, Numbers]:
+def _compute_confidence(rules: RuleList) -> tuple[Numbers, Numbers]:
     """Return confidence and lift of each rule's label for each target."""
     value = rules.value
     if value is None:  # parsed from text, which has only shares and support
@@ -259,18 +261,18 @@ def _shares(rules: RuleList) -> tuple[Numbers, Numbers]:
     np.add.at(totals, rules.tree, value)
     found = []
     for first, last in itertools.pairwise(rules.schema.blocks):
-        label = least_cost(rules.units[:, first:last], rules.costs)[:, None]
+        label = predict_labels(rules.units[:, first:last], rules.costs)[:, None]
         mine = value[:, first:last]
         reached = np.where(rules.support > 0, mine.sum(axis=1), 0.0)  # 0 gives NaN below
-        own = _part(np.take_along_axis(mine, label, 1)[:, 0], reached)
+        own = _divide_or_nan(np.take_along_axis(mine, label, 1)[:, 0], reached)
         all_rows = totals[rules.tree, first:last]
-        prior = _part(np.take_along_axis(all_rows, label, 1)[:, 0], all_rows.sum(axis=1))
-        found.append((own, _part(own, prior)))
+        prior = _divide_or_nan(np.take_along_axis(all_rows, label, 1)[:, 0], all_rows.sum(axis=1))
+        found.append((own, _divide_or_nan(own, prior)))
     confidence, lift = (np.stack(part, axis=1) for part in zip(*found, strict=True))
     return confidence, lift
 
 
-def _part(some: Numbers, whole: Numbers) -> Numbers:
+def _divide_or_nan(some: Numbers, whole: Numbers) -> Numbers:
     """Return quotients; NaN where the divisor is not positive."""
     quotient = np.full(some.shape, np.nan)
     np.divide(some, whole, out=quotient, where=whole > 0)
@@ -282,7 +284,7 @@ def _part(some: Numbers, whole: Numbers) -> Numbers:
 Matrix = npt.NDArray[np.float64]
 
 
-class Known(NamedTuple):
+class LabelledRows(NamedTuple):
     """The rows of a table with their targets.
 
     Attributes
@@ -318,18 +320,20 @@ def measured(
     DataError
         If a column is absent, or a cell cannot be parsed.
     """
-    read = _read(table, rules.schema)
-    known = known_rows(rules.schema, read, targets)
-    weights = None if weight is None else _numbers(read, weight, "weight column")
+    read = _as_table(table, rules.schema)
+    known = read_labelled_rows(rules.schema, read, targets)
+    weights = None if weight is None else _read_numbers(read, weight, "weight column")
     return table_measures(rules, known.matrix, known.targets, weights)
 
 
-def known_rows(schema: Schema, table: Any, targets: Sequence[str] | None = None) -> Known:
+def read_labelled_rows(
+    schema: Schema, table: Any, targets: Sequence[str] | None = None
+) -> LabelledRows:
     """Return the rows of a table and their targets, by the columns of a schema.
 
     No row is refused here; `RuleList.refused` finds the rows that a list does not predict.
     """
-    read = _read(table, schema)
+    read = _as_table(table, schema)
     names = [output.name for output in schema.outputs] if targets is None else list(targets)
     if len(names) != len(schema.outputs):
         raise DataError(
@@ -337,64 +341,68 @@ def known_rows(schema: Schema, table: Any, targets: Sequence[str] | None = None)
             f"{', '.join(repr(o.name) for o in schema.outputs[:8])}"
         )
     for name in names:
-        read.index(name, "target column")
+        read.find_column(name, "target column")
     columns = [
-        _target(read, name, output) for name, output in zip(names, schema.outputs, strict=True)
+        _encode_target(read, name, output)
+        for name, output in zip(names, schema.outputs, strict=True)
     ]
-    return Known(rows_of(schema, read), np.stack(columns, axis=1))
+    return LabelledRows(encode_table(schema, read), np.stack(columns, axis=1))
 
 
-def rows_of(schema: Schema, table: Any) -> Matrix:
-    """Return (rows, features) float64; see `Known.matrix`."""
+def encode_table(schema: Schema, table: Any) -> Matrix:
+    """Return (rows, features) float64; see `LabelledRows.matrix`."""
     from treekit.data.encoding import encode_rows
-    from treekit.data.features import UNSEEN, level_codes
+    from treekit.data.features import UNSEEN, encode_levels
 
-    read = _read(table, schema)
+    read = _as_table(table, schema)
     matrix = np.array(encode_rows(read, schema, missing_marks=read.missing), dtype=np.float64)
     for feature, column in enumerate(schema.columns):
         if column.kind == "nominal":
-            unseen = level_codes(read, _name(read, schema, feature), column.levels) == UNSEEN
+            unseen = (
+                encode_levels(read, _find_column_name(read, schema, feature), column.levels)
+                == UNSEEN
+            )
             matrix[unseen, feature] = len(column.levels)
     return matrix
 
 
-def _read(table: Any, schema: Schema) -> Table:
+def _as_table(table: Any, schema: Schema) -> Table:
     from treekit.data.table import Table, read_table
 
     return table if isinstance(table, Table) else read_table(table, missing=schema.missing_marks)
 
 
-def _name(table: Table, schema: Schema, feature: int) -> str:
+def _find_column_name(table: Table, schema: Schema, feature: int) -> str:
     return schema.names[feature] if table.named else table.names[feature]
 
 
-def _target(table: Table, name: str, output: Output) -> npt.NDArray[np.float64]:
+def _encode_target(table: Table, name: str, output: Output) -> npt.NDArray[np.float64]:
     """Return (rows,) float64: codes of labels, or numbers."""
     if not output.classes:
-        return _numbers(table, name, "target column")
-    from treekit.data.features import level_codes
+        return _read_numbers(table, name, "target column")
+    from treekit.data.features import encode_levels
 
     # Compared as texts: a file has no types.  Labels that the schema lacks get codes below -1.
     texts = [level_text(label) or "" for label in output.classes]
-    return level_codes(table, name, texts).astype(np.float64)
+    return encode_levels(table, name, texts).astype(np.float64)
 
 
-def _numbers(table: Table, name: str, role: str) -> npt.NDArray[np.float64]:
-    from treekit.data.features import numeric_cells
+def _read_numbers(table: Table, name: str, role: str) -> npt.NDArray[np.float64]:
+    from treekit.data.features import convert_to_numbers
 
-    table.index(name, role)
-    return np.asarray(numeric_cells(table, name), dtype=np.float64)
+    table.find_column(name, role)
+    return np.asarray(convert_to_numbers(table, name), dtype=np.float64)
 
 
 # ---------------------------------------------------------------- support measured on a table
 
 
-def unsupported(rules: RuleList) -> RuleList:
+def drop_support(rules: RuleList) -> RuleList:
     """Return the rules without support, for rules that have not been measured yet."""
     return replace(rules, support=np.zeros(len(rules)), value=None)
 
 
-def supported(rules: RuleList, rows: Any) -> RuleList:
+def measure_support(rules: RuleList, rows: Any) -> RuleList:
     """Return the rules with support and values measured on the rows of a table.
 
     Parameters
@@ -411,13 +419,13 @@ def supported(rules: RuleList, rows: Any) -> RuleList:
     schema = rules.schema
     table = rows if isinstance(rows, Table) else read_table(rows, missing=schema.missing_marks)
     if any(output.name not in table.names for output in schema.outputs):
-        return unsupported(rules)
-    known = known_rows(schema, table)
+        return drop_support(rules)
+    known = read_labelled_rows(schema, table)
     support = np.zeros(len(rules))
     totals = np.zeros((len(rules), schema.n_values))
     weight = np.zeros((len(rules), len(schema.outputs)))
     numbers = schema.task == "regression"
-    for piece in fired(rules, known.matrix):
+    for piece in matching_rules(rules, known.matrix):
         mass = piece.mass / rules.mass
         np.add.at(support, piece.rule, mass)
         for k, (first, last) in enumerate(itertools.pairwise(schema.blocks)):
@@ -430,7 +438,7 @@ def supported(rules: RuleList, rows: Any) -> RuleList:
     reached: npt.NDArray[np.bool_] = np.all(weight > 0, axis=1)
     if numbers:
         totals = totals / np.where(reached[:, None], weight, 1.0)
-    value = np.where(reached[:, None], totals, said_values(rules))
+    value = np.where(reached[:, None], totals, compute_values(rules))
     if rules.margins:  # margins are model parameters, and cannot be measured on rows
-        value = said_values(rules)
+        value = compute_values(rules)
     return replace(rules, support=np.where(reached, support, 0.0), value=value)

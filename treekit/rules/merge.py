@@ -16,22 +16,22 @@ import numpy.typing as npt
 
 from treekit.errors import ModelError
 from treekit.model.fixed_point import MASS
-from treekit.model.model import Model, least_cost
-from treekit.model.tree import Split, Tree, gathered, node_levels
+from treekit.model.model import Model, predict_labels
+from treekit.model.tree import Split, Tree, concatenate_slices, node_levels
 from treekit.rules.extract import rules
 from treekit.rules.rule_list import ConditionTable, RuleList
 
 __all__ = [
-    "Asked",
-    "Collapsed",
-    "Joined",
-    "asked",
-    "collapse",
-    "joined",
+    "CollapsedModel",
+    "ConditionTuple",
+    "MergedRules",
+    "collapse_subtrees",
     "joined_rules",
+    "list_conditions",
     "merge_boxes",
-    "regrouped",
-    "union_of",
+    "merge_rules",
+    "regroup_rules",
+    "unite_conditions",
 ]
 
 
@@ -40,18 +40,18 @@ __all__ = [
 Index = npt.NDArray[np.int64]
 
 
-class Joined(NamedTuple):
+class MergedRules(NamedTuple):
     """A merged list, and the merged rule of each original rule.
 
     Attributes
     ----------
     rules : RuleList
-    home : (leaves,) int64
+    rule_of_leaf : (leaves,) int64
         The merged rule that contains each rule of `treekit.rules.rules`.
     """
 
     rules: RuleList
-    home: Index
+    rule_of_leaf: Index
 
 
 def joined_rules(model: Model, *, decisions: bool = False) -> RuleList:
@@ -82,24 +82,26 @@ def joined_rules(model: Model, *, decisions: bool = False) -> RuleList:
         With `decisions`, unless the model is a single classification tree without fractional
         instances.
     """
-    return joined(model, decisions=decisions).rules
+    return merge_rules(model, decisions=decisions).rules
 
 
-def joined(model: Model, *, decisions: bool = False) -> Joined:
+def merge_rules(model: Model, *, decisions: bool = False) -> MergedRules:
     """Return the merged rules of `joined_rules`, and the merged rule of each leaf."""
     if decisions:
-        model = _decisive(model)
+        model = _make_decisive(model)
     leaves = rules(model)
     if leaves.order != "disjoint":
-        return Joined(replace(leaves, decisions=decisions), np.arange(len(leaves)))
-    small = collapse(model)
+        return MergedRules(replace(leaves, decisions=decisions), np.arange(len(leaves)))
+    small = collapse_subtrees(model)
     listed = leaves if small.model.n_nodes == model.n_nodes else rules(small.model)
     shorter, moved = _merge_siblings(small.model, listed) if model.mass > 1 else merge_boxes(listed)
-    home = moved[_homes(model, leaves, small, listed)]
-    return Joined(replace(_summed_up(model, leaves, shorter, home), decisions=decisions), home)
+    home = moved[_map_leaf_rules(model, leaves, small, listed)]
+    return MergedRules(
+        replace(_aggregate_leaves(model, leaves, shorter, home), decisions=decisions), home
+    )
 
 
-def _decisive(model: Model) -> Model:
+def _make_decisive(model: Model) -> Model:
     """Return the model with one vote for the label of each leaf."""
     reason = None
     if model.schema.task == "regression" or model.margins:
@@ -115,18 +117,20 @@ def _decisive(model: Model) -> Model:
     units = np.zeros_like(model.units)
     row = np.arange(len(units))
     for first, last in itertools.pairwise(model.schema.blocks):
-        units[row, first + least_cost(model.units[:, first:last], model.label_costs)] = 1
+        units[row, first + predict_labels(model.units[:, first:last], model.label_costs)] = 1
     return replace(model, units=units, voting="hard")
 
 
-def _homes(model: Model, leaves: RuleList, small: Collapsed, listed: RuleList) -> Index:
+def _map_leaf_rules(
+    model: Model, leaves: RuleList, small: CollapsedModel, listed: RuleList
+) -> Index:
     """Return (leaves,) int64: the rule of the smaller model for each rule of the model."""
     home = np.empty(len(leaves), dtype=np.int64)
     bounds = np.arange(model.n_trees + 1)
     old, new = np.searchsorted(leaves.tree, bounds), np.searchsorted(listed.tree, bounds)
     for number, tree in enumerate(model.trees):
         mine, theirs = slice(*old[number : number + 2]), slice(*new[number : number + 2])
-        at = small.homes[number][np.searchsorted(tree.leaves, leaves.leaf[mine])]
+        at = small.leaf_homes[number][np.searchsorted(tree.leaves, leaves.leaf[mine])]
         node = np.searchsorted(small.nodes[number], at)
         order = np.argsort(listed.leaf[theirs])
         found = np.searchsorted(listed.leaf[theirs], node, sorter=order)
@@ -149,12 +153,15 @@ def _merge_siblings(model: Model, listed: RuleList) -> tuple[RuleList, Index]:
         lead[first:last] = first + begins[run]
         for begin in (first + begins[counts > 1]).tolist():
             some = range(begin, begin + int(counts[run[begin - first]]))
-            *before, _ = asked(listed, begin)
-            replaced[begin] = [*before, union_of(asked(listed, rule)[-1] for rule in some)]
-    return regrouped(listed, lead, replaced)
+            *before, _ = list_conditions(listed, begin)
+            replaced[begin] = [
+                *before,
+                unite_conditions(list_conditions(listed, rule)[-1] for rule in some),
+            ]
+    return regroup_rules(listed, lead, replaced)
 
 
-def _summed_up(model: Model, leaves: RuleList, shorter: RuleList, home: Index) -> RuleList:
+def _aggregate_leaves(model: Model, leaves: RuleList, shorter: RuleList, home: Index) -> RuleList:
     """Return the merged rules with the node, support and value of all their leaves."""
     n = len(shorter)
     support = np.bincount(home, leaves.support, n).astype(np.float64)
@@ -170,14 +177,14 @@ def _summed_up(model: Model, leaves: RuleList, shorter: RuleList, home: Index) -
         value[home[single]] = leaves.value[single]  # not rounded
     return replace(
         shorter,
-        leaf=_lowest_common(model, leaves, shorter, home),
+        leaf=_find_common_ancestors(model, leaves, shorter, home),
         support=support,
         as_parent=shorter.as_parent & (support == 0),
         value=value,
     )
 
 
-def _lowest_common(
+def _find_common_ancestors(
     model: Model, leaves: RuleList, shorter: RuleList, home: Index
 ) -> npt.NDArray[np.int32]:
     """Return (rules,) int32: the lowest common ancestor of the leaves of each merged rule."""
@@ -194,11 +201,13 @@ def _lowest_common(
         parent = tree.parent
         for k in range(1, int(counts[some].max())):
             mine = some[counts[some] > k]
-            node[mine] = _meeting(parent, node[mine], leaves.leaf[order[starts[mine] + k]])
+            node[mine] = _find_pair_ancestors(
+                parent, node[mine], leaves.leaf[order[starts[mine] + k]]
+            )
     return node.astype(np.int32)
 
 
-def _meeting(parent: Index, one: Index, other: npt.NDArray[np.int32]) -> Index:
+def _find_pair_ancestors(parent: Index, one: Index, other: npt.NDArray[np.int32]) -> Index:
     """Return the lowest common ancestors of pairs; parents have smaller numbers than children."""
     one, other = one.copy(), other.astype(np.int64)
     while (apart := one != other).any():
@@ -216,7 +225,7 @@ def _meeting(parent: Index, one: Index, other: npt.NDArray[np.int32]) -> Index:
 Hashes = npt.NDArray[np.uint64]
 
 
-class Asked(NamedTuple):
+class ConditionTuple(NamedTuple):
     """One condition; the fields are those of `treekit.rules.rule_list.ConditionTable`."""
 
     column: int
@@ -229,18 +238,18 @@ class Asked(NamedTuple):
     dividing: tuple[int, ...]
 
 
-def asked(rules: RuleList, rule: int) -> list[Asked]:
+def list_conditions(rules: RuleList, rule: int) -> list[ConditionTuple]:
     """Return the conditions of one rule."""
     table = rules.conditions
     return [
-        Asked(
+        ConditionTuple(
             int(table.column[at]),
             float(table.low[at]),
             float(table.high[at]),
             bool(table.known[at]),
             bool(table.missing[at]),
             (int(table.part_low[at]), int(table.part_high[at])),
-            *(tuple(codes) for codes in table.codes(at)),
+            *(tuple(codes) for codes in table.list_codes(at)),
         )
         for at in range(*rules.bounds(rule))
     ]
@@ -253,24 +262,26 @@ def merge_boxes(rules: RuleList) -> tuple[RuleList, Index]:
     -------
     rules : RuleList
         With merged conditions; other fields are those of the first of the merged rules, and
-        are updated by `joined`.
+        are updated by `merge_rules`.
     home : (rules,) int64
         The merged rule of each given rule.
     """
     home = np.arange(len(rules))
     while True:
-        merged = _sweep(rules)
+        merged = _find_merges(rules)
         if not merged:
             return rules, home
         lead = np.arange(len(rules))
         for first, (others, _) in merged.items():
             lead[others] = first
-        rules, moved = regrouped(rules, lead, {first: own for first, (_, own) in merged.items()})
+        rules, moved = regroup_rules(
+            rules, lead, {first: own for first, (_, own) in merged.items()}
+        )
         home = moved[home]
 
 
-def regrouped(
-    rules: RuleList, lead: Index, replaced: dict[int, list[Asked]]
+def regroup_rules(
+    rules: RuleList, lead: Index, replaced: dict[int, list[ConditionTuple]]
 ) -> tuple[RuleList, Index]:
     """Return the leading rules, some with new conditions, and the new number of each rule's leader.
 
@@ -284,7 +295,7 @@ def regrouped(
     """
     table = rules.conditions
     own = [condition for conditions in replaced.values() for condition in conditions]
-    extended = _joined_tables(table, own)
+    extended = _append_conditions(table, own)
     start = np.append(0, rules.end[:-1])
     size = rules.end - start
     sizes = [len(conditions) for conditions in replaced.values()]
@@ -294,11 +305,14 @@ def regrouped(
     leaders, home = np.unique(lead, return_inverse=True)
     start, size = start[leaders], size[leaders]
     level_start = np.append(0, extended.level_end)[: len(extended.column)]
-    first = gathered(level_start, start, size)
-    entries = gathered(extended.level_end, start, size) - first
+    first = concatenate_slices(level_start, start, size)
+    entries = concatenate_slices(extended.level_end, start, size) - first
     names = [name for name in table._fields if name not in ("levels", "level_end")]
-    fields = {name: gathered(getattr(extended, name), start, size) for name in names}
-    fields |= {"level_end": np.cumsum(entries), "levels": gathered(extended.levels, first, entries)}
+    fields = {name: concatenate_slices(getattr(extended, name), start, size) for name in names}
+    fields |= {
+        "level_end": np.cumsum(entries),
+        "levels": concatenate_slices(extended.levels, first, entries),
+    }
     columns = {
         name: getattr(rules, name)[leaders]
         for name in ("tree", "leaf", "support", "as_parent", "units")
@@ -310,7 +324,7 @@ def regrouped(
     return shorter, home.reshape(-1)
 
 
-def _joined_tables(table: ConditionTable, more: list[Asked]) -> ConditionTable:
+def _append_conditions(table: ConditionTable, more: list[ConditionTuple]) -> ConditionTable:
     """Return a table with further conditions appended."""
     parts = np.array([c.part for c in more], dtype=np.int32).reshape(-1, 2)
     codes = [(*c.fits, *c.dividing) for c in more]
@@ -334,40 +348,42 @@ def _joined_tables(table: ConditionTable, more: list[Asked]) -> ConditionTable:
     return ConditionTable(**fields)
 
 
-def _sweep(rules: RuleList) -> dict[int, tuple[list[int], list[Asked]]]:
+def _find_merges(rules: RuleList) -> dict[int, tuple[list[int], list[ConditionTuple]]]:
     """Return, for rules to merge into, the rules merged and the conditions of the union."""
-    merged: dict[int, tuple[list[int], list[Asked]]] = {}
+    merged: dict[int, tuple[list[int], list[ConditionTuple]]] = {}
     used: set[int] = set()
-    known: dict[int, list[Asked]] = {}
-    for column, candidates in _candidates(rules):
+    known: dict[int, list[ConditionTuple]] = {}
+    for column, candidates in _generate_candidates(rules):
         groups = defaultdict(list)
         for rule in candidates:
             if rule not in used:
-                own = known.setdefault(rule, asked(rules, rule))
+                own = known.setdefault(rule, list_conditions(rules, rule))
                 others = frozenset(c for c in own if c.column != column)
                 groups[int(rules.tree[rule]), rules.units[rule].tobytes(), others].append(rule)
         for group in groups.values():
             here = [next(c for c in known[rule] if c.column == column) for rule in group]
-            for some, union in _unions(rules, column, here):
+            for some, union in _generate_unions(rules, column, here):
                 first, *rest = sorted(group[k] for k in some)
                 used.update((first, *rest))
                 own = [union if c.column == column else c for c in known[first]]
-                merged[first] = (rest, [c for c in own if not _is_free(rules, c)])
+                merged[first] = (rest, [c for c in own if not _is_always_met(rules, c)])
     return merged
 
 
-def _candidates(rules: RuleList) -> Iterator[tuple[int, list[int]]]:
+def _generate_candidates(rules: RuleList) -> Iterator[tuple[int, list[int]]]:
     """Generate columns, and rules that may agree in all other columns; most rules are in none."""
     table = rules.conditions
     owner = np.repeat(np.arange(len(rules)), np.diff(rules.end, prepend=0))
-    own = _condition_hashes(table)
+    own = _hash_conditions(table)
     ends = np.append(np.uint64(0), np.cumsum(own, dtype=np.uint64))  # sums may wrap around
     total = ends[rules.end] - ends[np.append(0, rules.end[:-1])]
     unit_hash = np.zeros(len(rules), dtype=np.uint64)
     for column in rules.units.T:
-        unit_hash = _mixed(unit_hash ^ column.astype(np.uint64))
-    unit_hash = _mixed(unit_hash ^ rules.tree.astype(np.uint64))
-    rest = _mixed(total[owner] - own + unit_hash[owner]) ^ _mixed(table.column.astype(np.uint64))
+        unit_hash = _mix_bits(unit_hash ^ column.astype(np.uint64))
+    unit_hash = _mix_bits(unit_hash ^ rules.tree.astype(np.uint64))
+    rest = _mix_bits(total[owner] - own + unit_hash[owner]) ^ _mix_bits(
+        table.column.astype(np.uint64)
+    )
     order = np.argsort(rest, kind="stable")
     begins = np.flatnonzero(np.append(True, rest[order][1:] != rest[order][:-1]))
     sizes = np.diff(np.append(begins, len(order)))
@@ -376,10 +392,10 @@ def _candidates(rules: RuleList) -> Iterator[tuple[int, list[int]]]:
         yield int(table.column[at[0]]), owner[at].tolist()
 
 
-def _condition_hashes(table: ConditionTable) -> Hashes:
+def _hash_conditions(table: ConditionTable) -> Hashes:
     """Return (conditions,) uint64: equal for equal conditions, and rarely for different ones."""
     ends = np.append(
-        np.uint64(0), np.cumsum(_mixed(table.levels.astype(np.uint64)), dtype=np.uint64)
+        np.uint64(0), np.cumsum(_mix_bits(table.levels.astype(np.uint64)), dtype=np.uint64)
     )
     found: Hashes = (
         ends[table.level_end] - ends[np.append(0, table.level_end[:-1])[: len(table.column)]]
@@ -387,11 +403,11 @@ def _condition_hashes(table: ConditionTable) -> Hashes:
     flags = table.known.astype(np.uint64) * 2 + table.missing.astype(np.uint64)
     bounds = [(bound + 0.0).view(np.uint64) for bound in (table.low, table.high)]
     for part in (*bounds, flags, table.column.astype(np.uint64)):
-        found = _mixed(found ^ part)
+        found = _mix_bits(found ^ part)
     return found
 
 
-def _mixed(values: Hashes) -> Hashes:
+def _mix_bits(values: Hashes) -> Hashes:
     """Scatter numbers over 64 bits (the finalizer of SplitMix64: Steele et al. 2014)."""
     z = values + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -399,20 +415,20 @@ def _mixed(values: Hashes) -> Hashes:
     return z ^ (z >> np.uint64(31))
 
 
-def _unions(
-    rules: RuleList, column: int, conditions: Sequence[Asked]
-) -> Iterator[tuple[list[int], Asked]]:
+def _generate_unions(
+    rules: RuleList, column: int, conditions: Sequence[ConditionTuple]
+) -> Iterator[tuple[list[int], ConditionTuple]]:
     """Generate groups of conditions on one column that merge, and their union."""
     if column < rules.schema.n_features and rules.schema.columns[column].kind == "nominal":
         chains = [list(range(len(conditions)))]
     else:
-        chains = _chains(conditions)
+        chains = _chain_intervals(conditions)
     for chain in chains:
         if len(chain) > 1:
-            yield chain, union_of([conditions[k] for k in chain])
+            yield chain, unite_conditions([conditions[k] for k in chain])
 
 
-def _chains(conditions: Sequence[Asked]) -> list[list[int]]:
+def _chain_intervals(conditions: Sequence[ConditionTuple]) -> list[list[int]]:
     """Group touching intervals; conditions that accept no number join the first group."""
     order = sorted(range(len(conditions)), key=lambda k: conditions[k].low)
     chains: list[list[int]] = []
@@ -428,12 +444,12 @@ def _chains(conditions: Sequence[Asked]) -> list[list[int]]:
     return chains
 
 
-def union_of(conditions: Iterable[Asked]) -> Asked:
+def unite_conditions(conditions: Iterable[ConditionTuple]) -> ConditionTuple:
     """Return the union of conditions on one column, whose sets touch."""
     some = list(conditions)
     known = [c for c in some if c.known]
     parts = [c.part for c in some if c.missing]
-    return Asked(
+    return ConditionTuple(
         column=some[0].column,
         low=min((c.low for c in known), default=-np.inf),
         high=max((c.high for c in known), default=np.inf),
@@ -445,7 +461,7 @@ def union_of(conditions: Iterable[Asked]) -> Asked:
     )
 
 
-def _is_free(rules: RuleList, condition: Asked) -> bool:
+def _is_always_met(rules: RuleList, condition: ConditionTuple) -> bool:
     """Return whether every value that the policies accept meets a condition."""
     test = condition.column >= rules.schema.n_features
     if not condition.known or (condition.low, condition.high) != (-np.inf, np.inf):
@@ -463,7 +479,7 @@ def _is_free(rules: RuleList, condition: Asked) -> bool:
 # contiguous, so they add to the mass of the row.
 
 
-class Collapsed(NamedTuple):
+class CollapsedModel(NamedTuple):
     """A reduced model, and the mapping of the nodes of the original.
 
     Attributes
@@ -472,17 +488,17 @@ class Collapsed(NamedTuple):
         Equal to the original, row by row.
     nodes : tuple of (nodes,) int64
         For each tree, the original numbers of the remaining nodes.
-    homes : tuple of (leaves,) int64
+    leaf_homes : tuple of (leaves,) int64
         For each tree, for each original leaf, ascending, the original number of the leaf that
         now contains it.
     """
 
     model: Model
     nodes: tuple[Index, ...]
-    homes: tuple[Index, ...]
+    leaf_homes: tuple[Index, ...]
 
 
-def collapse(model: Model) -> Collapsed:
+def collapse_subtrees(model: Model) -> CollapsedModel:
     """Replace each subtree with equal leaves by a leaf; linear in the nodes."""
     trees, units, nodes, homes = [], [], [], []
     for number, tree in enumerate(model.trees):
@@ -493,7 +509,7 @@ def collapse(model: Model) -> Collapsed:
         homes.append(home)
         units.append(values[says])
     smaller = replace(model, trees=tuple(trees), units=np.concatenate(units))
-    return Collapsed(smaller, tuple(nodes), tuple(homes))
+    return CollapsedModel(smaller, tuple(nodes), tuple(homes))
 
 
 def _collapse_tree(tree: Tree, which: Index) -> tuple[Tree, Index, Index, Index]:

@@ -18,31 +18,31 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.encoding import encode_rows
-from treekit.data.features import level_codes, numeric_cells
+from treekit.data.features import convert_to_numbers, encode_levels
 from treekit.data.schema import level_text
 from treekit.data.table import Table, read_table
 from treekit.errors import DataError, ModelError
 from treekit.model.model import Model
-from treekit.model.scoring import decide, sums
+from treekit.model.scoring import predict_from_sums, sum_leaf_values
 from treekit.model.validation import check_model
 from treekit.rules.analysis import overlapping_rules
 from treekit.rules.extract import rules
-from treekit.rules.language import Language, language
-from treekit.rules.measure import supported, unsupported
-from treekit.rules.merge import Asked, asked, joined
+from treekit.rules.language import Language, load_language
+from treekit.rules.measure import drop_support, measure_support
+from treekit.rules.merge import ConditionTuple, list_conditions, merge_rules
 from treekit.rules.rule_list import RuleList
-from treekit.rules.wording import condition_texts, numerals, quote
-from treekit.rules.write_text import AnswerTexts
+from treekit.rules.wording import format_numbers, quote_text, render_conditions
+from treekit.rules.write_text import AnswerWriter
 
 __all__ = [
     "Change",
-    "Matched",
-    "Switch",
+    "LabelSwitch",
+    "MatchedRules",
     "changed",
     "edits",
-    "matched",
-    "revised",
-    "revision",
+    "match_rules",
+    "revise_and_match",
+    "revise_model",
 ]
 
 
@@ -51,7 +51,7 @@ __all__ = [
 Doubles = npt.NDArray[np.float64]
 
 
-def revised(model: Model, edited: RuleList, rows: Any = None) -> Model:
+def revise_model(model: Model, edited: RuleList, rows: Any = None) -> Model:
     """Return the model of the edited rules of `model`.
 
     If only predictions were edited, rules keep the support of training.  Other conditions
@@ -74,28 +74,30 @@ def revised(model: Model, edited: RuleList, rows: Any = None) -> Model:
         If some row matches no rule, or conditions were edited although rules test several
         columns or have fractional instances.
     """
-    return revision(model, edited, rows)[0]
+    return revise_and_match(model, edited, rows)[0]
 
 
-def revision(model: Model, edited: RuleList, rows: Any = None) -> tuple[Model, Matched]:
-    """Return the model of `revised`, and the edited rules matched with the original ones."""
+def revise_and_match(
+    model: Model, edited: RuleList, rows: Any = None
+) -> tuple[Model, MatchedRules]:
+    """Return the model of `revise_model`, and the edited rules matched with the original ones."""
     if edited.voting == "hard" != model.voting and model.n_trees == 1:
         edited = replace(edited, decisions=True)  # rules in JSON do not state it
-    _require_same(model, edited)
+    _check_compatible(model, edited)
     edited = replace(edited, schema=model.schema)
-    found = matched(model, edited)
+    found = match_rules(model, edited)
     provenance = {**model.provenance, "revised": True}
-    if found.kept.all():
-        return _with_answers(model, found, provenance), found
-    _require_listable(found)
+    if found.unchanged_trees.all():
+        return _replace_answers(model, found, provenance), found
+    _check_listable(found)
     # A list has no surrogate splits: its rules decide where missing values go.
     missing = "direction" if edited.missing == "surrogate" else edited.missing
-    listed = _completed(replace(edited, order="first", missing=missing), found)
-    listed = unsupported(listed) if rows is None else supported(listed, rows)
+    listed = _complete_list(replace(edited, order="first", missing=missing), found)
+    listed = drop_support(listed) if rows is None else measure_support(listed, rows)
     return listed.model(settings=model.settings, provenance=provenance), found
 
 
-def _require_same(model: Model, edited: RuleList) -> None:
+def _check_compatible(model: Model, edited: RuleList) -> None:
     ours, theirs = model.schema, edited.schema
     facts: list[tuple[str, Any, Any]] = [
         ("columns", ours.columns, theirs.columns),
@@ -106,7 +108,7 @@ def _require_same(model: Model, edited: RuleList) -> None:
     ]
     if not edited.decisions:
         facts.append(("votes of rules", model.voting, edited.voting))
-        facts.append(("costs", _listed(model.label_costs), _listed(edited.costs)))
+        facts.append(("costs", _convert_costs(model.label_costs), _convert_costs(edited.costs)))
     for what, one, other in facts:
         if one != other:
             raise DataError(
@@ -119,11 +121,11 @@ def _require_same(model: Model, edited: RuleList) -> None:
         )
 
 
-def _listed(costs: npt.NDArray[np.int64] | None) -> list[list[int]]:
+def _convert_costs(costs: npt.NDArray[np.int64] | None) -> list[list[int]]:
     return [] if costs is None else costs.tolist()
 
 
-def _require_listable(found: Matched) -> None:
+def _check_listable(found: MatchedRules) -> None:
     """Refuse edited conditions where no ordered list can replace the model's rules."""
     remedy = "edit only predictions, or train a model without them and edit its rules"
     if found.before.mass > 1:
@@ -138,16 +140,16 @@ def _require_listable(found: Matched) -> None:
         )
 
 
-def _with_answers(model: Model, found: Matched, provenance: Mapping[str, Any]) -> Model:
+def _replace_answers(model: Model, found: MatchedRules, provenance: Mapping[str, Any]) -> Model:
     """Return the same trees with the predictions of the rules; training statistics stay."""
     edited = found.after
     rule_of = np.empty(len(edited), dtype=np.int64)
     rule_of[found.origin] = np.arange(len(edited))
     leaves = rules(model)
-    mine = rule_of[found.home]
+    mine = rule_of[found.rule_of_leaf]
     predictions = edited.units[mine]
     if edited.decisions:  # leaves with an unchanged label keep their shares
-        other = _differs(found)[mine]
+        other = _has_other_answer(found)[mine]
         predictions = np.where(other[:, None], predictions * leaves.units_each, leaves.units)
     units = np.empty((len(leaves), model.schema.n_values), dtype=np.int64)
     for number, tree in enumerate(model.trees):
@@ -159,7 +161,7 @@ def _with_answers(model: Model, found: Matched, provenance: Mapping[str, Any]) -
     return made
 
 
-def _differs(found: Matched) -> npt.NDArray[np.bool_]:
+def _has_other_answer(found: MatchedRules) -> npt.NDArray[np.bool_]:
     """Return (rules of after,) bool: rules without origin, or with a different prediction."""
     before, after = found.before, found.after
     ours = np.ldexp(before.units[found.origin].astype(np.float64), before.exponent)
@@ -169,7 +171,7 @@ def _differs(found: Matched) -> npt.NDArray[np.bool_]:
     return differs if each else np.ones(len(after), dtype=np.bool_)
 
 
-def _completed(listed: RuleList, found: Matched) -> RuleList:
+def _complete_list(listed: RuleList, found: MatchedRules) -> RuleList:
     """Return an ordered list whose trees end in a rule without conditions.
 
     Raises
@@ -181,12 +183,12 @@ def _completed(listed: RuleList, found: Matched) -> RuleList:
     sizes = np.diff(listed.end, prepend=0)
     for tree in np.flatnonzero(sizes[last] > 0).tolist():
         # Trees with unchanged conditions cover every row.
-        if not found.kept[tree]:
-            _require_cover(listed, tree)
-    return _without_conditions(listed, last)
+        if not found.unchanged_trees[tree]:
+            _check_cover(listed, tree)
+    return _drop_conditions(listed, last)
 
 
-def _require_cover(listed: RuleList, tree: int) -> None:
+def _check_cover(listed: RuleList, tree: int) -> None:
     found = overlapping_rules(listed, tree)
     if found.gap is False and found.exact:
         return
@@ -194,19 +196,19 @@ def _require_cover(listed: RuleList, tree: int) -> None:
     remedy = "add a last rule without conditions for all other rows"
     if found.gap and found.exact:
         row = ", ".join(
-            f"{name}={_cell(cell, listed)}" for name, cell in (found.witness or {}).items()
+            f"{name}={_format_cell(cell, listed)}" for name, cell in (found.witness or {}).items()
         )
         raise ModelError(f"no rule {where}matches the row {row or 'with any values'}; {remedy}")
     raise ModelError(f"the rules {where}could not be proved to match every row; {remedy}")
 
 
-def _cell(cell: float | str | None, listed: RuleList) -> str:
+def _format_cell(cell: float | str | None, listed: RuleList) -> str:
     if isinstance(cell, float):
-        return numerals(np.array([cell]), listed.schema.dtype)[0]
+        return format_numbers(np.array([cell]), listed.schema.dtype)[0]
     return "missing" if cell is None else cell
 
 
-def _without_conditions(listed: RuleList, last: npt.NDArray[np.int64]) -> RuleList:
+def _drop_conditions(listed: RuleList, last: npt.NDArray[np.int64]) -> RuleList:
     """Return the list with the conditions of some rules removed."""
     sizes = np.diff(listed.end, prepend=0)
     none = np.isin(np.arange(len(listed)), last)
@@ -224,7 +226,7 @@ Index = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Matched:
+class MatchedRules:
     """An edited list, matched with the list that it was made from.
 
     Attributes
@@ -233,50 +235,51 @@ class Matched:
         The rules of the model.
     after : RuleList
         The edited list.
-    home : (leaves,) int64
+    rule_of_leaf : (leaves,) int64
         The rule of `before` that contains each leaf of the model, in the order of
         `treekit.rules.rules`.
     origin : (rules of after,) int64
         The rule of `before` with the same conditions in the same tree, or -1.
-    kept : (trees,) bool
+    unchanged_trees : (trees,) bool
         Trees with unchanged conditions: each of their rules occurs once, and those of an
         ordered list are in their order.
     """
 
     before: RuleList
     after: RuleList
-    home: Index
+    rule_of_leaf: Index
     origin: Index
-    kept: npt.NDArray[np.bool_]
+    unchanged_trees: npt.NDArray[np.bool_]
 
 
-def matched(model: Model, edited: RuleList) -> Matched:
+def match_rules(model: Model, edited: RuleList) -> MatchedRules:
     """Match the edited list with the rules of `model` that are most similar to it.
 
     A text may have one rule per leaf, or merge leaves with equal predictions.
     """
     if edited.decisions:
-        found = joined(model, decisions=True)
-        return _beside(found.rules, edited, found.home)
-    found = joined(model)
-    short = _beside(found.rules, edited, found.home)
-    if short.kept.all():
+        found = merge_rules(model, decisions=True)
+        return _match_lists(found.rules, edited, found.rule_of_leaf)
+    found = merge_rules(model)
+    short = _match_lists(found.rules, edited, found.rule_of_leaf)
+    if short.unchanged_trees.all():
         return short
     leaves = rules(model)
-    long = _beside(leaves, edited, np.arange(len(leaves)))
+    long = _match_lists(leaves, edited, np.arange(len(leaves)))
     return max(
-        (short, long), key=lambda some: (int(some.kept.sum()), int((some.origin >= 0).sum()))
+        (short, long),
+        key=lambda some: (int(some.unchanged_trees.sum()), int((some.origin >= 0).sum())),
     )
 
 
-def _beside(before: RuleList, after: RuleList, home: Index) -> Matched:
+def _match_lists(before: RuleList, after: RuleList, home: Index) -> MatchedRules:
     origin = np.full(len(after), -1)
     if before.tests == after.tests:
-        known: defaultdict[tuple[int, frozenset[Asked]], list[int]] = defaultdict(list)
+        known: defaultdict[tuple[int, frozenset[ConditionTuple]], list[int]] = defaultdict(list)
         for rule in reversed(range(len(before))):
-            known[_key(before, rule)].append(rule)
+            known[_make_rule_key(before, rule)].append(rule)
         for rule in range(len(after)):
-            if same := known.get(_key(after, rule)):
+            if same := known.get(_make_rule_key(after, rule)):
                 origin[rule] = same.pop()
     policies = (before.missing, before.unknown) == (after.missing, after.unknown)
     bounds = np.arange(before.n_trees + 1)
@@ -286,18 +289,18 @@ def _beside(before: RuleList, after: RuleList, home: Index) -> Matched:
     np.logical_and.at(kept, after.tree, origin >= 0)
     if before.order == "first":
         np.logical_and.at(kept, after.tree[1:], (np.diff(origin) > 0) | (np.diff(after.tree) > 0))
-    return Matched(before, after, home, origin, kept)
+    return MatchedRules(before, after, home, origin, kept)
 
 
-def _key(rules: RuleList, rule: int) -> tuple[int, frozenset[Asked]]:
-    return int(rules.tree[rule]), frozenset(asked(rules, rule))
+def _make_rule_key(rules: RuleList, rule: int) -> tuple[int, frozenset[ConditionTuple]]:
+    return int(rules.tree[rule]), frozenset(list_conditions(rules, rule))
 
 
 # ---------------------------------------------------------------- changed predictions
 
 
 @dataclass(frozen=True)
-class Switch:
+class LabelSwitch:
     """Rows whose label changes from one model to the other.
 
     Attributes
@@ -334,7 +337,7 @@ class Change:
     target: str
     rows: int
     changed: npt.NDArray[np.int64]
-    switches: tuple[Switch, ...]
+    switches: tuple[LabelSwitch, ...]
     largest: float
     mean: float
     figure: str
@@ -343,34 +346,45 @@ class Change:
 
     def lines(self, words: Language | None = None) -> list[str]:
         """Return the changes as lines of text."""
-        say = (words or language()).say
+        say = (words or load_language()).say
         many = len(self.changed)
         text = [
             say(
                 "edit_changed",
-                target=_told(self.target),
+                target=_quote_unprintable(self.target),
                 changed=f"{many:,}",
                 rows=f"{self.rows:,}",
             )
         ]
         text += [
             "  "
-            + say("edit_switch", before=_told(s.before), after=_told(s.after), rows=f"{s.rows:,}")
+            + say(
+                "edit_switch",
+                before=_quote_unprintable(s.before),
+                after=_quote_unprintable(s.after),
+                rows=f"{s.rows:,}",
+            )
             for s in self.switches
         ]
         if self.figure != "accuracy" and many:
             text.append(
-                "  " + say("edit_moved", largest=_short(self.largest), mean=_short(self.mean))
+                "  "
+                + say(
+                    "edit_moved", largest=_format_short(self.largest), mean=_format_short(self.mean)
+                )
             )
         if not np.isnan(self.before):
             key = "edit_accuracy" if self.figure == "accuracy" else "edit_r_squared"
-            text.append("  " + say(key, before=_figure(self.before), after=_figure(self.after)))
+            text.append(
+                "  "
+                + say(key, before=_format_figure(self.before), after=_format_figure(self.after))
+            )
         return text
 
 
-def _told(text: str) -> str:
+def _quote_unprintable(text: str) -> str:
     """Return a name or label, quoted if it is not printable."""
-    return text if text.isprintable() else quote(text)
+    return text if text.isprintable() else quote_text(text)
 
 
 def changed(before: Model, after: Model, rows: Any) -> tuple[Change, ...]:
@@ -395,14 +409,14 @@ def changed(before: Model, after: Model, rows: Any) -> tuple[Change, ...]:
         )
     marks = before.schema.missing_marks
     table = rows if isinstance(rows, Table) else read_table(rows, missing=marks)
-    predictions = [_answers(model, table) for model in (before, after)]
+    predictions = [_predict_table(model, table) for model in (before, after)]
     return tuple(
-        _change(before, table, k, predictions[0][:, k], predictions[1][:, k])
+        _compare_target(before, table, k, predictions[0][:, k], predictions[1][:, k])
         for k in range(len(before.schema.outputs))
     )
 
 
-def _answers(model: Model, table: Table) -> npt.NDArray[Any]:
+def _predict_table(model: Model, table: Table) -> npt.NDArray[Any]:
     """Return (rows, targets) predicted labels or numbers."""
     matrix = encode_rows(
         table,
@@ -411,10 +425,10 @@ def _answers(model: Model, table: Table) -> npt.NDArray[Any]:
         unknown=model.unknown,
         missing_marks=table.missing,
     )
-    return decide(model, sums(model, matrix)).reshape(table.n_rows, -1)
+    return predict_from_sums(model, sum_leaf_values(model, matrix)).reshape(table.n_rows, -1)
 
 
-def _change(
+def _compare_target(
     model: Model, table: Table, k: int, before: npt.NDArray[Any], after: npt.NDArray[Any]
 ) -> Change:
     target = model.schema.outputs[k].name
@@ -423,32 +437,32 @@ def _change(
     if model.schema.task == "regression":
         moved = np.abs(after.astype(np.float64) - before.astype(np.float64))
         largest, mean = (float(moved.max()), float(moved.mean())) if len(moved) else (0.0, 0.0)
-        figures = _squared(table, target, before, after) if known else (np.nan, np.nan)
+        figures = _compute_r_squared(table, target, before, after) if known else (np.nan, np.nan)
         return Change(target, len(before), differ, (), largest, mean, "R squared", *figures)
     labels = [[level_text(label) or "" for label in some.tolist()] for some in (before, after)]
     counts = Counter((labels[0][row], labels[1][row]) for row in differ.tolist())
-    switches = tuple(Switch(*pair, many) for pair, many in counts.most_common())
-    figures = _accuracy(table, target, labels) if known else (np.nan, np.nan)
+    switches = tuple(LabelSwitch(*pair, many) for pair, many in counts.most_common())
+    figures = _compute_accuracies(table, target, labels) if known else (np.nan, np.nan)
     return Change(target, len(before), differ, switches, 0.0, 0.0, "accuracy", *figures)
 
 
-def _accuracy(table: Table, target: str, said: list[list[str]]) -> tuple[float, float]:
+def _compute_accuracies(table: Table, target: str, labels: list[list[str]]) -> tuple[float, float]:
     # Compared as texts: a file has no types, and a label that the models lack is wrong.
-    code = {text: at for at, text in enumerate(dict.fromkeys([*said[0], *said[1]]))}
-    actual = level_codes(table, target, list(code))
+    code = {text: at for at, text in enumerate(dict.fromkeys([*labels[0], *labels[1]]))}
+    actual = encode_levels(table, target, list(code))
     known = actual != -1
     if not known.any():
         return np.nan, np.nan
     before, after = (
-        float((np.array([code[text] for text in some]) == actual)[known].mean()) for some in said
+        float((np.array([code[text] for text in some]) == actual)[known].mean()) for some in labels
     )
     return before, after
 
 
-def _squared(
+def _compute_r_squared(
     table: Table, target: str, before: npt.NDArray[Any], after: npt.NDArray[Any]
 ) -> tuple[float, float]:
-    actual = numeric_cells(table, target).astype(np.float64)
+    actual = convert_to_numbers(table, target).astype(np.float64)
     known = ~np.isnan(actual)
     total = float(((actual[known] - actual[known].mean()) ** 2).sum()) if known.any() else 0.0
     if total == 0:
@@ -460,11 +474,11 @@ def _squared(
     return first, second
 
 
-def _figure(value: float) -> str:
+def _format_figure(value: float) -> str:
     return f"{value:.4f}"
 
 
-def _short(value: float) -> str:
+def _format_short(value: float) -> str:
     return f"{value:.6g}"
 
 
@@ -473,10 +487,10 @@ def edits(before: RuleList, after: RuleList, words: Language | None = None) -> I
 
     Unchanged trees are left out; rules are compared by conditions and predictions.
     """
-    catalogue = words or language()
-    writers = [(rules, AnswerTexts(rules, catalogue)) for rules in (before, after)]
+    catalogue = words or load_language()
+    writers = [(rules, AnswerWriter(rules, catalogue)) for rules in (before, after)]
     for tree in range(before.n_trees):
-        old, new = (list(_rule_texts(*each, tree, catalogue)) for each in writers)
+        old, new = (list(_format_rules(*each, tree, catalogue)) for each in writers)
         if old == new:
             continue
         if before.n_trees > 1:
@@ -487,21 +501,23 @@ def edits(before: RuleList, after: RuleList, words: Language | None = None) -> I
                 yield from (f"+ {text}" for text in new[c:d])
 
 
-def _rule_texts(rules: RuleList, texts: AnswerTexts, tree: int, words: Language) -> Iterator[str]:
+def _format_rules(
+    rules: RuleList, texts: AnswerWriter, tree: int, words: Language
+) -> Iterator[str]:
     """Generate one line per rule of a tree, without its number and support."""
     first, last = np.searchsorted(rules.tree, [tree, tree + 1]).tolist()
     start, stop = rules.bounds(first)[0], rules.bounds(last - 1)[1]
-    conditions = condition_texts(rules, start, stop, words)
+    conditions = render_conditions(rules, start, stop, words)
     blocks = itertools.pairwise(rules.schema.blocks)
-    predictions = zip(*(texts.said(*block, first, last) for block in blocks), strict=True)
+    predictions = zip(*(texts.format_answers(*block, first, last) for block in blocks), strict=True)
     then = words.phrases["rule_then"].partition("{answer}")[0]
     for number, answers in enumerate(predictions, first):
         begin, end = rules.bounds(number)
-        condition_text = _asked(conditions[begin - start : end - start], words)
-        yield " ".join([*condition_text, then + "; ".join(map(_answered, answers))])
+        condition_text = _format_condition_lines(conditions[begin - start : end - start], words)
+        yield " ".join([*condition_text, then + "; ".join(map(_format_answer, answers))])
 
 
-def _asked(conditions: list[str], words: Language) -> Iterator[str]:
+def _format_condition_lines(conditions: list[str], words: Language) -> Iterator[str]:
     if not conditions:
         yield words.phrases["rule_always"]
     for at, condition in enumerate(conditions):
@@ -509,6 +525,6 @@ def _asked(conditions: list[str], words: Language) -> Iterator[str]:
         yield f"{before.strip()} {condition}{after}"
 
 
-def _answered(said: tuple[str, str]) -> str:
+def _format_answer(said: tuple[str, str]) -> str:
     answer, shares = said
     return f"{answer} ({shares})" if shares else answer

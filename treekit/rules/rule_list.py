@@ -12,11 +12,18 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Label, Schema
-from treekit.model.derived_features import DerivedColumns, derive
+from treekit.model.derived_features import DerivedColumns, make_derived_columns
 from treekit.model.fixed_point import MASS
 from treekit.model.links import Combine, Link
-from treekit.model.model import MissingPolicy, Model, UnknownPolicy, Voting, least_cost, units_each
-from treekit.model.tree import gathered
+from treekit.model.model import (
+    MissingPolicy,
+    Model,
+    UnknownPolicy,
+    Voting,
+    count_leaf_units,
+    predict_labels,
+)
+from treekit.model.tree import concatenate_slices
 from treekit.rules.language import ENGLISH, Language
 
 if TYPE_CHECKING:
@@ -27,17 +34,17 @@ __all__ = [
     "Clause",
     "Condition",
     "ConditionTable",
-    "Levels",
-    "Linear",
+    "LevelsClause",
+    "LinearClause",
     "Order",
     "Rounding",
     "Rule",
     "RuleList",
     "Test",
-    "coded",
     "evaluate_test",
-    "taken",
-    "tests_of",
+    "list_tests",
+    "sanitize_codes",
+    "take_rules",
 ]
 
 
@@ -254,14 +261,14 @@ class RuleList(Sequence[Rule]):
     def __getitem__(self, index: slice) -> list[Rule]: ...
     def __getitem__(self, index: int | slice) -> Rule | list[Rule]:
         if isinstance(index, slice):
-            return [self._rule(i) for i in range(*index.indices(len(self)))]
+            return [self._make_rule(i) for i in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
             raise IndexError(f"rule {index} of {len(self)} rules")
-        return self._rule(index % len(self))
+        return self._make_rule(index % len(self))
 
     def of_tree(self, tree: int) -> list[Rule]:
         """Return the rules of one tree."""
-        return [self._rule(i) for i in np.flatnonzero(self.tree == tree).tolist()]
+        return [self._make_rule(i) for i in np.flatnonzero(self.tree == tree).tolist()]
 
     def __str__(self) -> str:
         return "".join(self.text())
@@ -281,9 +288,9 @@ class RuleList(Sequence[Rule]):
             A code of `treekit.rules.language`, or a catalogue file that ends with ``.toml``.
         """
         from treekit.rules import language as languages
-        from treekit.rules.write_text import pieces
+        from treekit.rules.write_text import generate_text
 
-        return pieces(self, languages.language(language), tree)
+        return generate_text(self, languages.load_language(language), tree)
 
     def frame(self) -> pd.DataFrame:
         """Return a dataframe with one line per rule and its training measures.
@@ -291,21 +298,21 @@ class RuleList(Sequence[Rule]):
         See `treekit.documents.dataframe`.
         """
         from treekit.documents import Listing
-        from treekit.documents.dataframe import to_frame
+        from treekit.documents.dataframe import rules_to_frame
         from treekit.rules.measure import training_measures
 
-        return to_frame(Listing(self, training_measures(self)))
+        return rules_to_frame(Listing(self, training_measures(self)))
 
     def _repr_html_(self) -> str:
-        from treekit.documents.dataframe import notebook
+        from treekit.documents.dataframe import render_notebook
 
-        return notebook(self)
+        return render_notebook(self)
 
     def refused(self, rows: Any) -> npt.NDArray[np.bool_]:
         """Return (rows,) bool: rows that a policy refuses; see `treekit.rules.evaluate`."""
-        from treekit.rules.evaluate import refused
+        from treekit.rules.evaluate import find_refused_rows
 
-        return refused(self, rows)
+        return find_refused_rows(self, rows)
 
     def sums(self, rows: Any) -> npt.NDArray[np.int64]:
         """Return (rows, values) int64: summed units of the rules that match each row, times mass.
@@ -320,9 +327,9 @@ class RuleList(Sequence[Rule]):
         DataError
             If a policy refuses a row.
         """
-        from treekit.rules.evaluate import sums
+        from treekit.rules.evaluate import sum_units
 
-        return sums(self, rows)
+        return sum_units(self, rows)
 
     def model(
         self, settings: Mapping[str, Any] | None = None, provenance: Mapping[str, Any] | None = None
@@ -344,9 +351,9 @@ class RuleList(Sequence[Rule]):
             has none, conditions test several columns or split rows into fractional instances,
             or a list has more than `treekit.model.tree.MAX_DEPTH` rules besides the last one.
         """
-        from treekit.rules.to_model import as_model
+        from treekit.rules.to_model import rules_to_model
 
-        return as_model(self, settings, provenance)
+        return rules_to_model(self, settings, provenance)
 
     @property
     def mass(self) -> int:
@@ -366,7 +373,7 @@ class RuleList(Sequence[Rule]):
     @property
     def units_each(self) -> int:
         """Classification: votes of a rule for all classes of a target."""
-        return units_each(self)
+        return count_leaf_units(self)
 
     @property
     def unit_total(self) -> int:
@@ -377,18 +384,18 @@ class RuleList(Sequence[Rule]):
         """Return the first condition of a rule, and the end of its conditions."""
         return (int(self.end[rule - 1]) if rule else 0), int(self.end[rule])
 
-    def _rule(self, index: int) -> Rule:
+    def _make_rule(self, index: int) -> Rule:
         return Rule(
             int(self.tree[index]),
             int(self.leaf[index]),
-            tuple(self._condition(at) for at in range(*self.bounds(index))),
+            tuple(self._make_condition(at) for at in range(*self.bounds(index))),
             float(self.support[index]),
             tuple(self.units[index].tolist()),
-            self._answers(self.units[index]),
+            self._make_answers(self.units[index]),
             bool(self.as_parent[index]),
         )
 
-    def _answers(self, units: npt.NDArray[np.int64]) -> tuple[Answer, ...]:
+    def _make_answers(self, units: npt.NDArray[np.int64]) -> tuple[Answer, ...]:
         outputs, blocks = self.schema.outputs, itertools.pairwise(self.schema.blocks)
         if self.margins:
             added = tuple(np.ldexp(units.astype(np.float64), self.exponent).tolist())
@@ -400,16 +407,16 @@ class RuleList(Sequence[Rule]):
         for output, (first, last) in zip(outputs, blocks, strict=True):
             votes = units[first:last]
             shares = tuple((votes / self.units_each).tolist())
-            label = output.classes[int(least_cost(votes[None], self.costs)[0])]
+            label = output.classes[int(predict_labels(votes[None], self.costs)[0])]
             answers.append(Answer(output.name, shares, label=label))
         return tuple(answers)
 
-    def _condition(self, at: int) -> Condition:
+    def _make_condition(self, at: int) -> Condition:
         table = self.conditions
         number = int(table.column[at])
         test = number - self.schema.n_features
         column = self.schema.columns[number] if test < 0 else None
-        fits, dividing = table.codes(at)
+        fits, dividing = table.list_codes(at)
         vocabulary = column.levels if column else ()
         return Condition(
             column.name if column else "",
@@ -433,7 +440,7 @@ class RuleList(Sequence[Rule]):
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearClause:
     """``0.0 + w0 * x0 + w1 * x1 + ...`` in double, in this order, compared with a threshold.
 
     Attributes
@@ -454,7 +461,7 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class Levels:
+class LevelsClause:
     """The branch of each category of a nominal column.
 
     Attributes
@@ -469,25 +476,25 @@ class Levels:
     branches: tuple[int, ...]
 
 
-Clause = Linear | Levels
+Clause = LinearClause | LevelsClause
 Test = tuple[Clause, ...]
 
 
-def tests_of(model: Model) -> tuple[Test, ...]:
+def list_tests(model: Model) -> tuple[Test, ...]:
     """Return the tests of a model, one for each of its derived columns."""
-    columns = derive(model)
-    clauses = [_clause(columns, at) for at in range(len(columns.threshold))]
+    columns = make_derived_columns(model)
+    clauses = [_make_clause(columns, at) for at in range(len(columns.threshold))]
     starts = columns.test_start.tolist()
     return tuple(tuple(clauses[a:b]) for a, b in itertools.pairwise(starts))
 
 
-def _clause(columns: DerivedColumns, at: int) -> Clause:
+def _make_clause(columns: DerivedColumns, at: int) -> Clause:
     if columns.level_feature[at] >= 0:
         first, last = columns.level_start[at : at + 2].tolist()
         branches = columns.level_branch[first:last].tolist()
-        return Levels(int(columns.level_feature[at]), tuple(branches))
+        return LevelsClause(int(columns.level_feature[at]), tuple(branches))
     first, last = columns.term_start[at : at + 2].tolist()
-    return Linear(
+    return LinearClause(
         tuple(columns.term_feature[first:last].tolist()),
         tuple(columns.term_weight[first:last].tolist()),
         float(columns.threshold[at]),
@@ -503,13 +510,17 @@ def evaluate_test(test: Test, matrix: npt.NDArray[np.float64]) -> npt.NDArray[np
     result = np.full(len(matrix), np.nan)
     for clause in test:
         branch = (
-            _side(clause, matrix) if isinstance(clause, Linear) else _level_side(clause, matrix)
+            _evaluate_linear(clause, matrix)
+            if isinstance(clause, LinearClause)
+            else _evaluate_levels(clause, matrix)
         )
         result = np.where(np.isnan(result), branch, result)
     return result
 
 
-def _side(clause: Linear, matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _evaluate_linear(
+    clause: LinearClause, matrix: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
     total = np.zeros(len(matrix))
     with np.errstate(invalid="ignore"):  # infinities that cancel
         for feature, weight in zip(clause.features, clause.weights, strict=True):
@@ -518,13 +529,15 @@ def _side(clause: Linear, matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.flo
     return np.where(np.isnan(total), np.nan, side)
 
 
-def _level_side(clause: Levels, matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _evaluate_levels(
+    clause: LevelsClause, matrix: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
     branches = np.array([*clause.branches, -1], dtype=np.float64)
-    side = branches[coded(matrix[:, clause.feature], len(clause.branches))]
+    side = branches[sanitize_codes(matrix[:, clause.feature], len(clause.branches))]
     return np.where(side < 0, np.nan, side)
 
 
-def coded(values: npt.NDArray[np.float64], n_levels: int) -> npt.NDArray[np.int64]:
+def sanitize_codes(values: npt.NDArray[np.float64], n_levels: int) -> npt.NDArray[np.int64]:
     """Return codes of categories; `n_levels` for missing values and invalid codes."""
     known = (values >= 0) & (values < n_levels) & (values == np.floor(values))
     return np.where(known, values, n_levels).astype(np.int64)
@@ -563,7 +576,7 @@ class ConditionTable(NamedTuple):
     level_end: npt.NDArray[np.int64]
     levels: npt.NDArray[np.int32]
 
-    def codes(self, condition: int) -> tuple[list[int], list[int]]:
+    def list_codes(self, condition: int) -> tuple[list[int], list[int]]:
         """Return the categories that match a condition, and those that split a row there."""
         start = int(self.level_end[condition - 1]) if condition else 0
         end = int(self.level_end[condition])
@@ -573,7 +586,7 @@ class ConditionTable(NamedTuple):
     def take(self, which: npt.NDArray[np.int64]) -> ConditionTable:
         """Return the conditions `which`, in that order."""
         sizes = np.diff(self.level_end, prepend=0)[which]
-        levels = gathered(self.levels, self.level_end[which] - sizes, sizes)
+        levels = concatenate_slices(self.levels, self.level_end[which] - sizes, sizes)
         rows = {name: getattr(self, name)[which] for name in self._fields if "level" not in name}
         return ConditionTable(**rows, level_end=np.cumsum(sizes), levels=levels)
 
@@ -583,10 +596,12 @@ class ConditionTable(NamedTuple):
 Index = npt.NDArray[np.int64]
 
 
-def taken(found: RuleList, which: Index) -> RuleList:
+def take_rules(found: RuleList, which: Index) -> RuleList:
     """Return the rules `which`, in that order, each with its tree number."""
     sizes = np.diff(found.end, prepend=0)[which]
-    at = gathered(np.arange(len(found.conditions.column)), found.end[which] - sizes, sizes)
+    at = concatenate_slices(
+        np.arange(len(found.conditions.column)), found.end[which] - sizes, sizes
+    )
     return replace(
         found,
         tree=found.tree[which],

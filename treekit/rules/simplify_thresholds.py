@@ -18,20 +18,20 @@ import numpy.typing as npt
 from treekit.data.schema import Dtype
 from treekit.errors import DataError, SettingError
 from treekit.rules.rule_list import Rounding, RuleList
-from treekit.rules.wording import numerals
+from treekit.rules.wording import format_numbers
 
 __all__ = [
-    "MOST_DIGITS",
+    "MAX_DIGITS",
     "rounded",
 ]
 
-MOST_DIGITS = 17
+MAX_DIGITS = 17
 """Significant digits that identify every double."""
 
 Numbers = npt.NDArray[np.float64]
 
 
-class _Shortened(NamedTuple):
+class _ShortenedColumn(NamedTuple):
     """The thresholds of one column, ascending, before and after shortening."""
 
     old: Numbers
@@ -67,8 +67,8 @@ def rounded(rules: RuleList, digits: int, rows: Any) -> RuleList:
     DataError
         If there are no rows, or the number of columns is wrong.
     """
-    if not 1 <= digits <= MOST_DIGITS:
-        raise SettingError(f"digits is {digits}; it must be from 1 to {MOST_DIGITS}")
+    if not 1 <= digits <= MAX_DIGITS:
+        raise SettingError(f"digits is {digits}; it must be from 1 to {MAX_DIGITS}")
     matrix = np.atleast_2d(np.asarray(rows))
     if matrix.shape[1] != rules.schema.n_features or not len(matrix):
         raise DataError(
@@ -82,8 +82,8 @@ def rounded(rules: RuleList, digits: int, rows: Any) -> RuleList:
         if column >= rules.schema.n_features or rules.schema.nominal[column]:
             continue
         at = np.flatnonzero(table.column == column)
-        values = _values(matrix[:, column], dtype)
-        found = _column(np.concatenate([low[at], high[at]]), values, digits, dtype)
+        values = _list_distinct_values(matrix[:, column], dtype)
+        found = _shorten_column(np.concatenate([low[at], high[at]]), values, digits, dtype)
         for bounds in (low, high):
             finite = at[np.isfinite(bounds[at])]
             bounds[finite] = found.new[np.searchsorted(found.old, bounds[finite])]
@@ -93,17 +93,19 @@ def rounded(rules: RuleList, digits: int, rows: Any) -> RuleList:
     return replace(rules, conditions=table._replace(low=low, high=high), rounding=rounding)
 
 
-def _values(column: Numbers, dtype: Dtype) -> Numbers:
+def _list_distinct_values(column: Numbers, dtype: Dtype) -> Numbers:
     """Return the distinct known values, ascending, rounded to the input type."""
     with np.errstate(over="ignore"):
         known = column[~np.isnan(column)].astype(dtype, copy=False).astype(np.float64)
     return np.unique(known)
 
 
-def _column(bounds: Numbers, values: Numbers, digits: int, dtype: Dtype) -> _Shortened:
+def _shorten_column(
+    bounds: Numbers, values: Numbers, digits: int, dtype: Dtype
+) -> _ShortenedColumn:
     """Return shorter numbers for the distinct finite `bounds`."""
     old = np.unique(bounds[np.isfinite(bounds)])
-    exact, lengths = old.tolist(), list(map(_figures, numerals(old, dtype)))
+    exact, lengths = old.tolist(), list(map(_count_digits, format_numbers(old, dtype)))
     known, longer = values.tolist(), 0
     new: list[float] = []
     for at, (bound, most) in enumerate(zip(exact, lengths, strict=True)):
@@ -114,16 +116,16 @@ def _column(bounds: Numbers, values: Numbers, digits: int, dtype: Dtype) -> _Sho
         above = exact[at + 1] if at + 1 < len(exact) else math.inf
         number, needed = bound, most
         for count in range(digits, most):
-            shorter = _nearest(bound, count, dtype)
+            shorter = _round_to_digits(bound, count, dtype)
             if below < shorter < above and bisect_right(known, shorter) == place:
                 number, needed = shorter, count
                 break
         new.append(number)
         longer += needed > digits
-    return _Shortened(old, np.array(new, dtype=np.float64), longer)
+    return _ShortenedColumn(old, np.array(new, dtype=np.float64), longer)
 
 
-def _nearest(bound: float, digits: int, dtype: Dtype) -> float:
+def _round_to_digits(bound: float, digits: int, dtype: Dtype) -> float:
     """Return a bound rounded to `digits` significant digits, in the input type."""
     number = float(f"{bound:.{digits - 1}e}")
     if dtype == "float32":
@@ -132,7 +134,7 @@ def _nearest(bound: float, digits: int, dtype: Dtype) -> float:
     return number
 
 
-def _figures(numeral: str) -> int:
+def _count_digits(numeral: str) -> int:
     """Return the number of significant digits of a numeral."""
     figures = numeral.partition("e")[0].lstrip("-").replace(".", "")
     return len(figures.strip("0")) or 1

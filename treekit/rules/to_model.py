@@ -11,19 +11,19 @@ import numpy.typing as npt
 from treekit.errors import ModelError
 from treekit.model.fixed_point import MASS
 from treekit.model.model import Model
-from treekit.model.rule_trees import list_trees
+from treekit.model.rule_trees import make_rule_trees
 from treekit.model.validation import check_model
 
 if TYPE_CHECKING:
     from treekit.rules.rule_list import RuleList
 
 __all__ = [
-    "as_model",
-    "said_values",
+    "compute_values",
+    "rules_to_model",
 ]
 
 
-def as_model(
+def rules_to_model(
     rules: RuleList,
     settings: Mapping[str, Any] | None = None,
     provenance: Mapping[str, Any] | None = None,
@@ -36,14 +36,14 @@ def as_model(
         If conditions test sums or surrogates, or rules have fractional instances, or a tree's
         last rule has conditions, or an earlier rule has none.
     """
-    _refuse(rules)
+    _check_convertible(rules)
     units = np.array(rules.units, dtype=np.int64)
-    trees = list_trees(
+    trees = make_rule_trees(
         rules.schema,
         rules.tree,
         rules.end,
         rules.conditions,
-        said_values(rules) if rules.value is None else rules.value,
+        compute_values(rules) if rules.value is None else rules.value,
         rules.support,
         margins=rules.margins,
     )
@@ -69,7 +69,7 @@ def as_model(
     return model
 
 
-def _refuse(rules: RuleList) -> None:
+def _check_convertible(rules: RuleList) -> None:
     """Raise `ModelError` for conditions that a model of rule lists cannot express."""
     table = rules.conditions
     asked = table.column >= rules.schema.n_features
@@ -88,7 +88,7 @@ def _refuse(rules: RuleList) -> None:
         )
 
 
-def said_values(rules: RuleList) -> npt.NDArray[np.float64]:
+def compute_values(rules: RuleList) -> npt.NDArray[np.float64]:
     """Return (rules, values) float64: values as in `Tree.value`, computed from the votes."""
     if rules.schema.task == "regression" or rules.margins:
         return np.ldexp(rules.units.astype(np.float64), rules.exponent)

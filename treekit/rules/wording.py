@@ -16,49 +16,49 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Column, Dtype, Label, Schema
-from treekit.model.fixed_point import MASS, floor_to
-from treekit.rules.language import Language, language
-from treekit.rules.rule_list import Clause, Linear, RuleList, Test
+from treekit.model.fixed_point import MASS, floor_to_dtype
+from treekit.rules.language import Language, load_language
+from treekit.rules.rule_list import Clause, LinearClause, RuleList, Test
 
 __all__ = [
-    "NUMBER",
-    "OPENED",
-    "QUOTED",
-    "SHARE",
-    "WHOLE",
-    "Atoms",
-    "Patterns",
-    "condition_texts",
-    "cut",
-    "label_text",
-    "levels_text",
-    "name_text",
-    "numerals",
-    "part_text",
-    "quote",
-    "read_label",
-    "read_name",
-    "read_numeral",
-    "read_share",
-    "shape",
-    "share_text",
-    "test_gist",
-    "test_text",
-    "unquote",
+    "INTEGER_PATTERN",
+    "NUMBER_PATTERN",
+    "OPENED_PATTERN",
+    "QUOTED_PATTERN",
+    "SHARE_PATTERN",
+    "FieldPatterns",
+    "PhrasePatterns",
+    "format_levels",
+    "format_numbers",
+    "format_part",
+    "format_share",
+    "format_test",
+    "format_test_gist",
+    "make_plain_pattern",
+    "parse_label",
+    "parse_name",
+    "parse_number",
+    "parse_share",
+    "quote_label",
+    "quote_name",
+    "quote_text",
+    "render_conditions",
+    "split_outside_quotes",
+    "unquote_text",
 ]
 
 
 # ---------------------------------------------------------------- names, labels and numbers
 
-_PLAIN = re.compile(r"[^\W\d]\w*")
+_PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _LONG_ESCAPES = {short: char for char, short in _SHORT_ESCAPES.items()}
-_ESCAPE = re.compile(r'\\(?:["\\nrt]|u[0-9a-f]{4}|U[0-9a-f]{8})')
-_BOOLS = {"true": True, "false": False}
-_WHOLE = re.compile(r"-?\d+")
+_ESCAPE_SEQUENCE = re.compile(r'\\(?:["\\nrt]|u[0-9a-f]{4}|U[0-9a-f]{8})')
+_BOOL_LABELS = {"true": True, "false": False}
+_INTEGER = re.compile(r"-?\d+")
 
 
-def quote(text: str) -> str:
+def quote_text(text: str) -> str:
     r"""Return `text` between double quotes, escaped much as in JSON.
 
     Letters of every script stay unchanged; control, format (bidirectional,
@@ -67,64 +67,64 @@ def quote(text: str) -> str:
     """
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'  # fast path for nearly every name
-    return '"' + "".join(_SHORT_ESCAPES.get(c) or _visible(c) for c in text) + '"'
+    return '"' + "".join(_SHORT_ESCAPES.get(c) or _escape_char(c) for c in text) + '"'
 
 
-def _visible(char: str) -> str:
+def _escape_char(char: str) -> str:
     if char.isprintable():
         return char
     code = ord(char)
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def unquote(token: str) -> str:
-    """Return the text of a quoted token; raise ValueError unless `quote` wrote it."""
-    text = _ESCAPE.sub(_character, token[1:-1])
-    if quote(text) != token:
+def unquote_text(token: str) -> str:
+    """Return the text of a quoted token; raise ValueError unless `quote_text` wrote it."""
+    text = _ESCAPE_SEQUENCE.sub(_unescape_match, token[1:-1])
+    if quote_text(text) != token:
         raise ValueError(f"{token} is not a properly quoted text")
     return text
 
 
-def _character(match: re.Match[str]) -> str:
+def _unescape_match(match: re.Match[str]) -> str:
     escape = match.group()
     return _LONG_ESCAPES[escape] if escape in _LONG_ESCAPES else chr(int(escape[2:], 16))
 
 
-def name_text(name: str, words: Language | None = None) -> str:
+def quote_name(name: str, words: Language | None = None) -> str:
     """Return a plain word unchanged, and quote reserved words and all other names."""
-    if _PLAIN.fullmatch(name) and name.isprintable():
-        reserved = (words or language()).reserved
-        return quote(name) if name.casefold() in reserved else name
-    return quote(name)
+    if _PLAIN_NAME.fullmatch(name) and name.isprintable():
+        reserved = (words or load_language()).reserved
+        return quote_text(name) if name.casefold() in reserved else name
+    return quote_text(name)
 
 
-def read_name(token: str) -> str:
-    """Return the name that `name_text` wrote."""
-    return unquote(token) if token.startswith('"') else token
+def parse_name(token: str) -> str:
+    """Return the name that `quote_name` wrote."""
+    return unquote_text(token) if token.startswith('"') else token
 
 
-def label_text(label: Label, words: Language | None = None) -> str:
+def quote_label(label: Label, words: Language | None = None) -> str:
     """Return a class label: text as a name, numbers and bools unquoted, to preserve the type."""
     if isinstance(label, bool):
         return "true" if label else "false"
-    return name_text(label, words) if isinstance(label, str) else repr(label).replace("e+", "e")
+    return quote_name(label, words) if isinstance(label, str) else repr(label).replace("e+", "e")
 
 
-def read_label(token: str) -> Label:
-    """Return the label that `label_text` wrote."""
-    if token in _BOOLS:
-        return _BOOLS[token]
-    if _PLAIN.fullmatch(token) or token.startswith('"'):
-        return read_name(token)
-    return int(token) if _WHOLE.fullmatch(token) else float(token)
+def parse_label(token: str) -> Label:
+    """Return the label that `quote_label` wrote."""
+    if token in _BOOL_LABELS:
+        return _BOOL_LABELS[token]
+    if _PLAIN_NAME.fullmatch(token) or token.startswith('"'):
+        return parse_name(token)
+    return int(token) if _INTEGER.fullmatch(token) else float(token)
 
 
-def numerals(values: npt.NDArray[np.float64], dtype: Dtype = "float64") -> list[str]:
-    """Return the shortest text of each finite number that `read_numeral` parses to it."""
+def format_numbers(values: npt.NDArray[np.float64], dtype: Dtype = "float64") -> list[str]:
+    """Return the shortest text of each finite number that `parse_number` parses to it."""
     distinct, position = np.unique(values + 0.0, return_inverse=True)  # -0.0 becomes 0.0
-    texts = [_tidy(repr(float(value))) for value in distinct]
+    texts = [_tidy_numeral(repr(float(value))) for value in distinct]
     if dtype == "float32":
-        short = [_single_text(value) for value in distinct.astype(np.float32)]
+        short = [_format_float32(value) for value in distinct.astype(np.float32)]
         # A text is parsed as a double and then rounded to float32; where this double
         # rounding misses the number, the text of the double is needed.
         same = np.array([float(text) for text in short]).astype(np.float32) == distinct
@@ -132,18 +132,18 @@ def numerals(values: npt.NDArray[np.float64], dtype: Dtype = "float64") -> list[
     return [texts[i] for i in position.tolist()]
 
 
-def _single_text(value: np.float32) -> str:
+def _format_float32(value: np.float32) -> str:
     """Return the shortest text of a float32, in the form that `repr` chooses for a double."""
     if value == 0 or 1e-4 <= abs(value) < 1e16:
         return np.format_float_positional(value, trim="-")
-    return _tidy(str(value))
+    return _tidy_numeral(str(value))
 
 
-def _tidy(text: str) -> str:
+def _tidy_numeral(text: str) -> str:
     return text.removesuffix(".0").replace("e+", "e")
 
 
-def read_numeral(text: str, dtype: Dtype = "float64") -> float:
+def parse_number(text: str, dtype: Dtype = "float64") -> float:
     """Return the finite number of type `dtype` nearest to a decimal text."""
     value = float(text)
     if dtype == "float32":
@@ -154,7 +154,7 @@ def read_numeral(text: str, dtype: Dtype = "float64") -> float:
     return value
 
 
-def share_text(units: int, total: int) -> str:
+def format_share(units: int, total: int) -> str:
     """Return the shortest decimal d for which `total` times d rounds to `units`.
 
     >>> share_text(5200937, 2**24)
@@ -163,106 +163,109 @@ def share_text(units: int, total: int) -> str:
     for digits in range(20):
         scale = 10**digits
         numerator = (2 * units * scale + total) // (2 * total)
-        if _scaled(numerator, scale, total) == units:
+        if _round_product(numerator, scale, total) == units:
             break
     whole, rest = divmod(numerator, scale)
     return f"{whole}.{rest:0{digits}d}" if digits else str(whole)
 
 
-def read_share(text: str, total: int) -> int:
-    """Return the units that `share_text` wrote, in exact integer arithmetic (halves up)."""
+def parse_share(text: str, total: int) -> int:
+    """Return the units that `format_share` wrote, in exact integer arithmetic (halves up)."""
     whole, _, fraction = text.partition(".")
-    return _scaled(int(whole + fraction), 10 ** len(fraction), total)
+    return _round_product(int(whole + fraction), 10 ** len(fraction), total)
 
 
-def _scaled(numerator: int, scale: int, total: int) -> int:
+def _round_product(numerator: int, scale: int, total: int) -> int:
     return (2 * numerator * total + scale) // (2 * scale)
 
 
 # ---------------------------------------------------------------- conditions and tests
 # `treekit.rules.read_text` parses these texts.
 
-_GIST = 60
+_MAX_GIST = 60
 """Maximum length of a test that is shown in the rules that refer to it."""
 
 
-def levels_text(levels: Sequence[str], words: Language) -> str:
+def format_levels(levels: Sequence[str], words: Language) -> str:
     """Return categories as a choice.
 
     >>> levels_text(["red", "green", "dark blue"], language())
     'red, green or "dark blue"'
     """
-    texts = [name_text(level, words) for level in levels]
+    texts = [quote_name(level, words) for level in levels]
     say = words.phrases
     if len(texts) < 2:
         return texts[0] if texts else say["if_nothing"]
     return say["if_comma"].join(texts[:-1]) + say["if_or"] + texts[-1]
 
 
-def part_text(condition: str, low: int, high: int, words: Language) -> str:
+def format_part(condition: str, low: int, high: int, words: Language) -> str:
     """Return a condition with the bounds of a part of a row's mass, and its percentage."""
     percent = f"{100 * (high - low) / MASS:.3g}"
     said = {"low": str(low), "high": str(high), "percent": percent}
     return words.say("if_part", condition=condition, **said)
 
 
-def test_text(test: Test, schema: Schema, words: Language | None = None) -> str:  # noqa: PT028
+def format_test(test: Test, schema: Schema, words: Language | None = None) -> str:
     """Return the clauses of a test as text, by default in English."""
-    words = words or language()
+    words = words or load_language()
     return words.phrases["test_otherwise"].join(
-        _clause_text(clause, schema, words) for clause in test
+        _format_clause(clause, schema, words) for clause in test
     )
 
 
-def test_gist(test: Test, schema: Schema, words: Language, *, holds: bool) -> str:
+def format_test_gist(test: Test, schema: Schema, words: Language, *, holds: bool) -> str:
     """Return the first clause of a test as it reads if the test holds, or fails; empty if too long.
 
     >>> test_gist(test, schema, language(), holds=False)
     '0.5 * density + -1.25 * sugar > 0.875'
     """
     clause = test[0]
-    if isinstance(clause, Linear):
+    if isinstance(clause, LinearClause):
         below = clause.below ^ (not holds)
-        clause = Linear(clause.features, clause.weights, clause.threshold, below)
-        text = _clause_text(clause, schema, words)
+        clause = LinearClause(clause.features, clause.weights, clause.threshold, below)
+        text = _format_clause(clause, schema, words)
     else:
         side = 0 if holds else 1
         column = schema.columns[clause.feature]
         codes = [code for code, branch in enumerate(clause.branches) if branch == side]
-        text = _choice(column, codes, words)
+        text = _format_choice(column, codes, words)
     text = words.say("test_if_known", gist=text) if len(test) > 1 else text
-    return text if len(text) <= _GIST else ""
+    return text if len(text) <= _MAX_GIST else ""
 
 
-def _clause_text(clause: Clause, schema: Schema, words: Language) -> str:
-    if not isinstance(clause, Linear):
-        return _branches_text(schema.columns[clause.feature], clause.branches, words)
-    names = [name_text(schema.columns[feature].name, words) for feature in clause.features]
+def _format_clause(clause: Clause, schema: Schema, words: Language) -> str:
+    if not isinstance(clause, LinearClause):
+        return _format_branches(schema.columns[clause.feature], clause.branches, words)
+    names = [quote_name(schema.columns[feature].name, words) for feature in clause.features]
     key = "test_above" if clause.below else "test_upto"
-    if clause.weights == (1.0,) and floor_to(clause.threshold, schema.dtype) == clause.threshold:
-        (at,) = numerals(np.array([clause.threshold]), schema.dtype)
+    if (
+        clause.weights == (1.0,)
+        and floor_to_dtype(clause.threshold, schema.dtype) == clause.threshold
+    ):
+        (at,) = format_numbers(np.array([clause.threshold]), schema.dtype)
         return words.say(key, sum=names[0], at=at)
-    weights = numerals(np.array(clause.weights), schema.dtype)
+    weights = format_numbers(np.array(clause.weights), schema.dtype)
     total = " + ".join(f"{weight} * {name}" for weight, name in zip(weights, names, strict=True))
-    (at,) = numerals(np.array([clause.threshold]))
+    (at,) = format_numbers(np.array([clause.threshold]))
     return words.say(key, sum=total, at=at)
 
 
-def _branches_text(column: Column, branches: Sequence[int], words: Language) -> str:
+def _format_branches(column: Column, branches: Sequence[int], words: Language) -> str:
     """Return the categories that hold, and those that fail unless they are all others."""
     sides = [[code for code, b in enumerate(branches) if b == side] for side in (0, 1)]
     if len(sides[0]) + len(sides[1]) == len(branches):
-        return _choice(column, sides[0], words)
-    holds, fails = (levels_text([column.levels[c] for c in side], words) for side in sides)
-    return words.say("test_rather", name=name_text(column.name, words), levels=holds, others=fails)
+        return _format_choice(column, sides[0], words)
+    holds, fails = (format_levels([column.levels[c] for c in side], words) for side in sides)
+    return words.say("test_rather", name=quote_name(column.name, words), levels=holds, others=fails)
 
 
-def _choice(column: Column, codes: Sequence[int], words: Language) -> str:
-    levels = levels_text([column.levels[code] for code in codes], words)
-    return words.say("if_is", name=name_text(column.name, words), levels=levels)
+def _format_choice(column: Column, codes: Sequence[int], words: Language) -> str:
+    levels = format_levels([column.levels[code] for code in codes], words)
+    return words.say("if_is", name=quote_name(column.name, words), levels=levels)
 
 
-def condition_texts(
+def render_conditions(
     rules: RuleList,
     start: int,
     stop: int,
@@ -279,17 +282,17 @@ def condition_texts(
     fields = zip(
         range(start, stop),
         table.column[start:stop].tolist(),
-        _bound_texts(rules, table.low[start:stop]),
-        _bound_texts(rules, table.high[start:stop]),
+        _format_bounds(rules, table.low[start:stop]),
+        _format_bounds(rules, table.high[start:stop]),
         table.known[start:stop].tolist(),
         table.missing[start:stop].tolist(),
         strict=True,
     )
-    writer = _Conditions(rules, words or language(), whole=whole)
-    return [writer.text(*some) for some in fields]
+    writer = _ConditionWriter(rules, words or load_language(), whole=whole)
+    return [writer.format_condition(*some) for some in fields]
 
 
-class _Conditions:
+class _ConditionWriter:
     """Writer of the conditions of one list; names, categories and tests are cached."""
 
     def __init__(self, rules: RuleList, words: Language, *, whole: bool) -> None:
@@ -297,7 +300,7 @@ class _Conditions:
         self.whole = whole
         self.columns = rules.schema.columns
         self.numeric = [column.kind == "numeric" for column in self.columns]
-        self.names = [name_text(column.name, words) for column in self.columns]
+        self.names = [quote_name(column.name, words) for column in self.columns]
         self.test_names: dict[int, str] = {}
         self.is_level, self.is_known = words.sayer("if_is"), words.sayer("if_known")
         self.above, self.upto = words.sayer("if_above"), words.sayer("if_upto")
@@ -305,61 +308,63 @@ class _Conditions:
         self.choices: dict[tuple[int, ...], str] = {}
         self.outcomes: dict[tuple[int, bool], str] = {}
 
-    def name(self, column: int) -> str:
+    def get_name(self, column: int) -> str:
         """Return the name of a column, or of a test behind the columns."""
         if column < len(self.columns):
             return self.names[column]
         if column not in self.test_names:
             number = column - len(self.columns)
             if self.whole:
-                text = test_text(self.rules.tests[number], self.rules.schema, self.words)
+                text = format_test(self.rules.tests[number], self.rules.schema, self.words)
                 self.test_names[column] = f"({text})"
             else:
                 self.test_names[column] = self.words.say("test_name", number=str(number + 1))
         return self.test_names[column]
 
-    def text(self, at: int, column: int, low: str, high: str, known: bool, missing: bool) -> str:
+    def format_condition(
+        self, at: int, column: int, low: str, high: str, known: bool, missing: bool
+    ) -> str:
         """Return the text of condition `at`; `low` and `high` are empty if unbounded."""
         if not known:
-            text = self._absent(at, column) if missing else self._never(column)
+            text = self._format_missing(at, column) if missing else self._format_never(column)
         else:
             if column >= len(self.columns):
-                text = self._outcome(column, low, high)
+                text = self._format_outcome(column, low, high)
             elif self.numeric[column]:
-                text = self._interval(self.names[column], low, high)
+                text = self._format_interval(self.names[column], low, high)
             else:
-                text = self._levels(at, column)
+                text = self._format_levels(at, column)
             if missing:
-                text = self._or_absent(at, column, text)
+                text = self._add_missing(at, column, text)
         if missing and self.rules.mass > 1:
             part = int(self.table.part_low[at]), int(self.table.part_high[at])
             if part != (0, MASS):
-                text = part_text(text, *part, self.words)
+                text = format_part(text, *part, self.words)
         return text
 
-    def _interval(self, name: str, low: str, high: str) -> str:
+    def _format_interval(self, name: str, low: str, high: str) -> str:
         if low:
             if high:
                 return self.between(name=name, low=low, high=high)
             return self.above(name=name, low=low)
         return self.upto(name=name, high=high) if high else self.is_known(name=name)
 
-    def _levels(self, at: int, column: int) -> str:
-        fits, _ = self.table.codes(at)
+    def _format_levels(self, at: int, column: int) -> str:
+        fits, _ = self.table.list_codes(at)
         if len(fits) == len(self.columns[column].levels):
             return self.is_known(name=self.names[column])
-        return self.is_level(name=self.names[column], levels=self._choice(column, fits))
+        return self.is_level(name=self.names[column], levels=self._format_choice(column, fits))
 
-    def _choice(self, column: int, codes: list[int]) -> str:
+    def _format_choice(self, column: int, codes: list[int]) -> str:
         key = (column, *codes)
         if key not in self.choices:
             levels = self.columns[column].levels
-            self.choices[key] = levels_text([levels[code] for code in codes], self.words)
+            self.choices[key] = format_levels([levels[code] for code in codes], self.words)
         return self.choices[key]
 
-    def _outcome(self, column: int, low: str, high: str) -> str:
+    def _format_outcome(self, column: int, low: str, high: str) -> str:
         """Return the outcome of a test and, if short, its content."""
-        name = self.name(column)
+        name = self.get_name(column)
         if not low and not high:
             return self.words.say("if_decided", test=name)
         key = column, bool(high)
@@ -367,40 +372,40 @@ class _Conditions:
             self.outcomes[key] = self.words.say("if_holds" if high else "if_fails", test=name)
         if key not in self.outcomes:
             test = self.rules.tests[column - len(self.columns)]
-            gist = test_gist(test, self.rules.schema, self.words, holds=bool(high))
+            gist = format_test_gist(test, self.rules.schema, self.words, holds=bool(high))
             phrase = ("if_holds" if high else "if_fails") + ("_as" if gist else "")
             fields = {"gist": gist} if gist else {}
             self.outcomes[key] = self.words.say(phrase, test=name, **fields)
         return self.outcomes[key]
 
-    def _never(self, column: int) -> str:
+    def _format_never(self, column: int) -> str:
         if column < len(self.columns):
             return self.words.say("if_never", name=self.names[column])
-        return self.words.say("if_undecidable", test=self.name(column))
+        return self.words.say("if_undecidable", test=self.get_name(column))
 
-    def _absent(self, at: int, column: int) -> str:
-        name = self.name(column)
+    def _format_missing(self, at: int, column: int) -> str:
+        name = self.get_name(column)
         if column >= len(self.columns):
             return self.words.say("if_unknown", test=name)
         if self.table.dividing[at]:
-            levels = self._choice(column, self.table.codes(at)[1])
+            levels = self._format_choice(column, self.table.list_codes(at)[1])
             return self.words.say("if_missing_levels", name=name, levels=levels)
         return self.words.say("if_missing", name=name)
 
-    def _or_absent(self, at: int, column: int, text: str) -> str:
+    def _add_missing(self, at: int, column: int, text: str) -> str:
         if column >= len(self.columns):
             return self.words.say("if_or_unknown", condition=text)
         if self.table.dividing[at]:
-            levels = self._choice(column, self.table.codes(at)[1])
+            levels = self._format_choice(column, self.table.list_codes(at)[1])
             return self.words.say("if_or_missing_levels", condition=text, levels=levels)
         return self.or_missing(condition=text)
 
 
-def _bound_texts(rules: RuleList, bounds: npt.NDArray[np.float64]) -> list[str]:
+def _format_bounds(rules: RuleList, bounds: npt.NDArray[np.float64]) -> list[str]:
     """Return numerals of the finite bounds, empty texts for the infinite ones."""
     texts = np.full(len(bounds), "", dtype=object)
     finite = np.isfinite(bounds)
-    texts[finite] = numerals(bounds[finite], rules.schema.dtype)
+    texts[finite] = format_numbers(bounds[finite], rules.schema.dtype)
     result: list[str] = texts.tolist()
     return result
 
@@ -408,58 +413,58 @@ def _bound_texts(rules: RuleList, bounds: npt.NDArray[np.float64]) -> list[str]:
 # ---------------------------------------------------------------- patterns
 # Phrases as regular expressions, which recover the field values.
 #
-# `treekit.rules.wording.name_text` quotes the words of the language, so that no name can be
+# `treekit.rules.wording.quote_name` quotes the words of the language, so that no name can be
 # mistaken for a part of a phrase, nor a phrase for a name.
 
-NUMBER = r"-?[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?"
-SHARE = r"[0-9]+(?:\.[0-9]+)?"
-WHOLE = r"[0-9]+"
-QUOTED = r'"(?:[^"\\]|\\.)*+"'
-OPENED = r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)'
+NUMBER_PATTERN = r"-?[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?"
+SHARE_PATTERN = r"[0-9]+(?:\.[0-9]+)?"
+INTEGER_PATTERN = r"[0-9]+"
+QUOTED_PATTERN = r'"(?:[^"\\]|\\.)*+"'
+OPENED_PATTERN = r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)'
 """A quoted text, or the rest after an unclosed quote, so that no search restarts inside it."""
-_FREE = rf'[^"]*(?:{QUOTED}[^"]*)*'
-_FIELD = re.compile(r"\{([a-z_][a-z_0-9]*)\}")
+_FREE_TEXT_PATTERN = rf'[^"]*(?:{QUOTED_PATTERN}[^"]*)*'
+_FIELD_PATTERN = re.compile(r"\{([a-z_][a-z_0-9]*)\}")
 
 
-class Atoms:
+class FieldPatterns:
     """Patterns of the values of phrase fields, in one language."""
 
     def __init__(self, words: Language) -> None:
         self.words = words
         own = "|".join(sorted(map(re.escape, words.words)))
         say = words.phrases
-        self.name = rf"(?:{QUOTED}|(?!(?:{own})(?!\w))[^\W\d]\w*)"
-        self.label = rf"(?:{self.name}|{NUMBER})"
+        self.name = rf"(?:{QUOTED_PATTERN}|(?!(?:{own})(?!\w))[^\W\d]\w*)"
+        self.label = rf"(?:{self.name}|{NUMBER_PATTERN})"
         comma, last = re.escape(say["if_comma"]), re.escape(say["if_or"])
         nothing = re.escape(say["if_nothing"])
         self.levels = rf"(?:{self.name}(?:(?:{comma}{self.name})*{last}{self.name})?|{nothing})"
         self.listed = rf"{self.label}(?:{comma}{self.label})*+"
-        self.test = re.escape(say["test_name"]).replace(r"\{number\}", WHOLE)
+        self.test = re.escape(say["test_name"]).replace(r"\{number\}", INTEGER_PATTERN)
         self._level = re.compile(rf"({self.name})(?:{comma}|{last}|\Z)")
 
     @cached_property
-    def known(self) -> dict[str, str]:
+    def by_field(self) -> dict[str, str]:
         """Patterns of the fields of conditions."""
         return {
             "name": self.name,
             "levels": self.levels,
             "others": self.levels,
             "test": self.test,
-            "low": NUMBER,
-            "high": NUMBER,
-            "gist": _FREE,
-            "condition": _FREE,
+            "low": NUMBER_PATTERN,
+            "high": NUMBER_PATTERN,
+            "gist": _FREE_TEXT_PATTERN,
+            "condition": _FREE_TEXT_PATTERN,
             "percent": r"[0-9.e+-]+",
         }
 
-    def levels_of(self, text: str) -> list[str]:
+    def parse_levels(self, text: str) -> list[str]:
         """Return the categories in a list of categories."""
         if text == self.words.phrases["if_nothing"]:
             return []
-        return [read_name(match[1]) for match in self._level.finditer(text)]
+        return [parse_name(match[1]) for match in self._level.finditer(text)]
 
 
-class Patterns:
+class PhrasePatterns:
     """Parser of phrases, tried in order.
 
     Parameters
@@ -476,12 +481,12 @@ class Patterns:
         parts, count = [], 0
         for key in keys:
             count += 1  # the group of the phrase closes last, so `lastgroup` is its key
-            pattern, self.fields[key] = _pattern(words.phrases[key], atoms, count)
+            pattern, self.fields[key] = _make_pattern(words.phrases[key], atoms, count)
             parts.append(rf"(?P<{key}>{pattern})")
             count += len(self.fields[key])
         self._match = re.compile("|".join(parts), re.DOTALL).fullmatch
 
-    def read(self, text: str) -> tuple[str, dict[str, str]] | None:
+    def match_phrase(self, text: str) -> tuple[str, dict[str, str]] | None:
         """Return the phrase that a text is, and its fields; None if it is none of them."""
         match = self._match(text)
         if match is None or match.lastgroup is None:
@@ -490,13 +495,13 @@ class Patterns:
         return key, {field: match[group] for field, group in self.fields[key]}
 
 
-def _pattern(
+def _make_pattern(
     phrase: str, atoms: Mapping[str, str], groups: int
 ) -> tuple[str, list[tuple[str, int]]]:
     """Return a phrase's pattern, its groups numbered after `groups`, and each field's group."""
     found: dict[str, int] = {}
     pattern = ""
-    for at, part in enumerate(_FIELD.split(phrase)):
+    for at, part in enumerate(_FIELD_PATTERN.split(phrase)):
         if at % 2 == 0:
             pattern += re.escape(part)
         elif part in found:  # repeated field: the same text
@@ -507,16 +512,16 @@ def _pattern(
     return pattern, list(found.items())
 
 
-def shape(phrase: str, atoms: Mapping[str, str]) -> str:
+def make_plain_pattern(phrase: str, atoms: Mapping[str, str]) -> str:
     """Return the pattern of a phrase without groups, to be a field of another phrase."""
-    parts = _FIELD.split(phrase)
+    parts = _FIELD_PATTERN.split(phrase)
     return "".join(atoms[p] if at % 2 else re.escape(p) for at, p in enumerate(parts))
 
 
-def cut(text: str, separator: str) -> Iterator[str]:
+def split_outside_quotes(text: str, separator: str) -> Iterator[str]:
     """Generate the parts of a text between separators outside of quotes."""
     at = 0
-    for match in re.finditer(rf"{OPENED}|({re.escape(separator)})", text):
+    for match in re.finditer(rf"{OPENED_PATTERN}|({re.escape(separator)})", text):
         if match[1]:
             yield text[at : match.start()]
             at = match.end()

@@ -24,28 +24,28 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.encoding import encode_rows
-from treekit.data.features import numeric_cells
+from treekit.data.features import convert_to_numbers
 from treekit.data.schema import Schema, level_text
-from treekit.data.table import Table, near_names
+from treekit.data.table import Table, suggest_names
 from treekit.errors import DataError, SettingError, TreekitWarning
 from treekit.serve.errors import InvalidRequestError, RemoteError, shown
-from treekit.serve.models.tensors import Spec, Tensor, numpy_type
-from treekit.serve.protocol.tensor_data import LENGTH_HEADER, bytes_of, cells_of_bytes
+from treekit.serve.models.tensors import Tensor, TensorSpec, get_numpy_type
+from treekit.serve.protocol.tensor_data import LENGTH_HEADER, decode_byte_cells, encode_bytes
 
 __all__ = [
     "Client",
     "Connection",
-    "Remote",
-    "columns_said",
-    "inputs_of",
+    "RemoteModel",
+    "open_remote_model",
+    "outputs_to_columns",
     "read_token",
-    "remote_model",
+    "table_to_inputs",
 ]
 
 
 # ---------------------------------------------------------------- client
 
-_HEAD = LENGTH_HEADER.decode()
+_LENGTH_HEADER = LENGTH_HEADER.decode()
 
 
 class Client:
@@ -76,8 +76,8 @@ class Client:
         RemoteError
             If the request fails; `status` is the HTTP status, 0 without a response.
         """
-        _, _, body = self._server.ask("GET", path, b"", {})
-        return _object(body)
+        _, _, body = self._server.send_request("GET", path, b"", {})
+        return _parse_object(body)
 
     def infer(
         self, path: Sequence[str], inputs: Sequence[Tensor], outputs: Sequence[str]
@@ -89,7 +89,7 @@ class Client:
         RemoteError
             As `get`; also if the response does not match the request.
         """
-        data = [bytes_of(tensor) for tensor in inputs]
+        data = [encode_bytes(tensor) for tensor in inputs]
         head = json.dumps(
             {
                 "inputs": [
@@ -106,12 +106,12 @@ class Client:
                 ],
             }
         ).encode()
-        headers = {_HEAD: str(len(head)), "Content-Type": "application/octet-stream"}
-        _, response_headers, body = self._server.ask(
+        headers = {_LENGTH_HEADER: str(len(head)), "Content-Type": "application/octet-stream"}
+        _, response_headers, body = self._server.send_request(
             "POST", (*path, "infer"), b"".join((head, *data)), headers
         )
         try:
-            found = _outputs(body, response_headers.get(_HEAD))
+            found = _parse_outputs(body, response_headers.get(_LENGTH_HEADER))
             return [found[name] for name in outputs]
         except (InvalidRequestError, LookupError, TypeError, ValueError) as error:
             raise RemoteError(
@@ -119,7 +119,7 @@ class Client:
             ) from error
 
 
-def _object(body: bytes) -> dict[str, Any]:
+def _parse_object(body: bytes) -> dict[str, Any]:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
@@ -129,7 +129,7 @@ def _object(body: bytes) -> dict[str, Any]:
     return found
 
 
-def _outputs(body: bytes, head: str | None) -> dict[str, Tensor]:
+def _parse_outputs(body: bytes, head: str | None) -> dict[str, Tensor]:
     """Parse the tensors of a response by name; the bytes of all tensors follow the JSON."""
     end = len(body) if head is None else int(head)
     rest = memoryview(body)[end:]
@@ -139,9 +139,9 @@ def _outputs(body: bytes, head: str | None) -> dict[str, Tensor]:
         size = output["parameters"]["binary_data_size"]
         if not 0 <= size <= len(rest):
             raise ValueError(f"{name!r} declares {size} bytes, {len(rest)} are left")
-        dtype = numpy_type(name, datatype)
+        dtype = get_numpy_type(name, datatype)
         found[name] = Tensor(
-            name, datatype, cells_of_bytes(name, datatype, shape, rest[:size], dtype)
+            name, datatype, decode_byte_cells(name, datatype, shape, rest[:size], dtype)
         )
         rest = rest[size:]
     return found
@@ -151,17 +151,17 @@ def _outputs(body: bytes, head: str | None) -> dict[str, Tensor]:
 # HTTP connection with the standard library only: TLS, token, retries.
 
 _CONNECT_SECONDS = 10.0
-_ANSWER_SECONDS = 120.0
-_TRIES = 6
-_LONGEST_WAIT = 30.0
-_MOST_BYTES = 1 << 28
+_RESPONSE_SECONDS = 120.0
+_MAX_ATTEMPTS = 6
+_MAX_WAIT_SECONDS = 30.0
+_MAX_RESPONSE_BYTES = 1 << 28
 """Maximum bytes of a response, as the server may not be trusted."""
 
-_LOCAL = ("localhost", "127.0.0.1", "::1")
-_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
+_TOKEN_PATTERN = re.compile(r"[A-Za-z0-9._~+/=-]+")
 """RFC 6750, 2.1."""
 
-Answer = tuple[int, Mapping[str, str], bytes]
+HttpResponse = tuple[int, Mapping[str, str], bytes]
 
 
 def read_token(path: str | Path) -> str:
@@ -178,7 +178,7 @@ def read_token(path: str | Path) -> str:
         raise SettingError(
             f"cannot read the token file {str(path)!r}: {error.strerror or error}"
         ) from error
-    if not _TOKEN.fullmatch(token):
+    if not _TOKEN_PATTERN.fullmatch(token):
         raise SettingError(
             f"the token file {str(path)!r} does not contain a valid token: expected one line of "
             "letters, digits and ._~+/=-"
@@ -212,12 +212,12 @@ class Connection:
         ca_file: str | Path | None = None,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        secure, host, port, self._prefix = _place(url)
+        secure, host, port, self._prefix = _parse_url(url)
         self.url, self._sleep = url, sleep
         self._connection: http.client.HTTPConnection
         if secure:
             self._connection = http.client.HTTPSConnection(
-                host, port, timeout=_CONNECT_SECONDS, context=_trusting(ca_file)
+                host, port, timeout=_CONNECT_SECONDS, context=_make_ssl_context(ca_file)
             )
         elif ca_file is not None:
             raise SettingError(f"{url!r} does not use TLS; omit the CA file")
@@ -226,7 +226,7 @@ class Connection:
         self._headers = {"Accept": "application/json"}
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
-            if not secure and host not in _LOCAL:
+            if not secure and host not in _LOCAL_HOSTS:
                 warnings.warn(
                     f"the token is sent to {host} unencrypted; use https://",
                     TreekitWarning,
@@ -237,9 +237,9 @@ class Connection:
         """Close the connection."""
         self._connection.close()
 
-    def ask(
+    def send_request(
         self, method: str, path: Sequence[str], body: bytes, headers: Mapping[str, str]
-    ) -> Answer:
+    ) -> HttpResponse:
         """Send a request, retrying while the server is busy; return status, headers and body.
 
         Parameters
@@ -257,53 +257,59 @@ class Connection:
         """
         place = "/".join((self._prefix, *(quote(part, safe="") for part in path)))
         wait = 0.5
-        for left in reversed(range(_TRIES)):
-            status, response_headers, text = self._once(
+        for left in reversed(range(_MAX_ATTEMPTS)):
+            status, response_headers, text = self._send_with_reconnect(
                 method, place, body, {**self._headers, **headers}
             )
             if status == 200:
                 break
             if status not in (429, 503) or not left:
-                raise RemoteError(_reason(self.url, status, text), status)
+                raise RemoteError(_error_message(self.url, status, text), status)
             retry_after = response_headers.get("retry-after", "")
             is_valid = retry_after.isascii() and retry_after.isdigit() and len(retry_after) < 6
-            self._sleep(min(float(retry_after) if is_valid else wait, _LONGEST_WAIT))
+            self._sleep(min(float(retry_after) if is_valid else wait, _MAX_WAIT_SECONDS))
             wait *= 2
         return status, response_headers, text
 
-    def _once(self, method: str, place: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    def _send_with_reconnect(
+        self, method: str, place: str, body: bytes, headers: Mapping[str, str]
+    ) -> HttpResponse:
         was_open = self._connection.sock is not None
         try:
-            return self._exchange(method, place, body, headers)
+            return self._exchange_message(method, place, body, headers)
         except (http.client.HTTPException, OSError) as error:
             self._connection.close()
             # A server may close an idle connection; the request was not processed, so retry.
             if not (was_open and isinstance(error, ConnectionError)):
-                raise self._unreached(error) from error
+                raise self._connection_error(error) from error
         try:
-            return self._exchange(method, place, body, headers)
+            return self._exchange_message(method, place, body, headers)
         except (http.client.HTTPException, OSError) as error:
             self._connection.close()
-            raise self._unreached(error) from error
+            raise self._connection_error(error) from error
 
-    def _exchange(self, method: str, place: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    def _exchange_message(
+        self, method: str, place: str, body: bytes, headers: Mapping[str, str]
+    ) -> HttpResponse:
         connection = self._connection
         if connection.sock is None:
             connection.connect()
-            connection.sock.settimeout(_ANSWER_SECONDS)  # type: ignore[attr-defined]
+            connection.sock.settimeout(_RESPONSE_SECONDS)  # type: ignore[attr-defined]
         # The server may reject a request before it has arrived; the response has the reason.
         with contextlib.suppress(ConnectionError):
             connection.request(method, place, body or None, dict(headers))
         answer = connection.getresponse()
-        text = answer.read(_MOST_BYTES + 1)
-        if len(text) > _MOST_BYTES:
+        text = answer.read(_MAX_RESPONSE_BYTES + 1)
+        if len(text) > _MAX_RESPONSE_BYTES:
             connection.close()
-            raise RemoteError(f"the response of {self.url} is longer than {_MOST_BYTES:,} bytes")
+            raise RemoteError(
+                f"the response of {self.url} is longer than {_MAX_RESPONSE_BYTES:,} bytes"
+            )
         if answer.length:  # fewer bytes than Content-Length
             raise ConnectionError("the response ended early")
         return answer.status, {k.lower(): v for k, v in answer.getheaders()}, text
 
-    def _unreached(self, error: Exception) -> RemoteError:
+    def _connection_error(self, error: Exception) -> RemoteError:
         if isinstance(error, ssl.SSLCertVerificationError):
             return RemoteError(
                 f"the certificate of {self.url} is not trusted: {error.verify_message}; give the "
@@ -328,7 +334,7 @@ class Connection:
         )
 
 
-def _place(url: str) -> tuple[bool, str, int | None, str]:
+def _parse_url(url: str) -> tuple[bool, str, int | None, str]:
     """Parse a URL; return whether it uses TLS, and its host, port and path."""
     try:
         parts = urlsplit(url)
@@ -344,7 +350,7 @@ def _place(url: str) -> tuple[bool, str, int | None, str]:
     return parts.scheme == "https", host, port, quote(parts.path.rstrip("/"), safe="/%")
 
 
-def _trusting(ca_file: str | Path | None) -> ssl.SSLContext:
+def _make_ssl_context(ca_file: str | Path | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
     except (OSError, ssl.SSLError) as error:
@@ -353,7 +359,7 @@ def _trusting(ca_file: str | Path | None) -> ssl.SSLContext:
         ) from None
 
 
-def _reason(url: str, status: int, body: bytes) -> str:
+def _error_message(url: str, status: int, body: bytes) -> str:
     """Return the error message of a response."""
     try:
         text = json.loads(body)["error"]
@@ -369,7 +375,7 @@ def _reason(url: str, status: int, body: bytes) -> str:
 # ---------------------------------------------------------------- tensors of tables
 
 
-def inputs_of(table: Table, specs: Sequence[Spec]) -> list[Tensor]:
+def table_to_inputs(table: Table, specs: Sequence[TensorSpec]) -> list[Tensor]:
     """Convert a table to the inputs of a model, matched by name.
 
     A single input that is not a column name takes all columns in order.
@@ -380,23 +386,23 @@ def inputs_of(table: Table, specs: Sequence[Spec]) -> list[Tensor]:
         If columns are missing or cells do not have the datatype of the input.
     """
     if len(specs) == 1 and specs[0].name not in table.names:
-        return [_whole(table, specs[0])]
-    return [_one(table, spec) for spec in specs]
+        return [_table_to_tensor(table, specs[0])]
+    return [_column_to_tensor(table, spec) for spec in specs]
 
 
-def _whole(table: Table, spec: Spec) -> Tensor:
+def _table_to_tensor(table: Table, spec: TensorSpec) -> Tensor:
     width = math.prod(spec.shape[1:])
     if len(spec.shape) > 2 or (width >= 0 and width != len(table.names)):
         raise DataError(
             f"the model takes one input {spec.name!r} of shape {list(spec.shape)}, but the table "
             f"has {len(table.names)} columns; give the model's columns in order"
         )
-    cells = [_cells(table, name, spec.datatype) for name in table.names]
+    cells = [_convert_column(table, name, spec.datatype) for name in table.names]
     stacked = np.stack(cells, axis=1) if len(spec.shape) == 2 else cells[0]
     return Tensor(spec.name, spec.datatype, stacked)
 
 
-def _one(table: Table, spec: Spec) -> Tensor:
+def _column_to_tensor(table: Table, spec: TensorSpec) -> Tensor:
     if len(spec.shape) not in (1, 2) or math.prod(spec.shape[1:]) not in (1, -1):
         raise DataError(
             f"the model's input {spec.name!r} has shape {list(spec.shape)}, which is not a table "
@@ -405,21 +411,23 @@ def _one(table: Table, spec: Spec) -> Tensor:
     if spec.name not in table.names:
         raise DataError(
             f"the table has no column {spec.name!r}, which the model needs; "
-            f"{near_names(spec.name, table.names)}"
+            f"{suggest_names(spec.name, table.names)}"
         )
-    cells = _cells(table, spec.name, spec.datatype)
+    cells = _convert_column(table, spec.name, spec.datatype)
     return Tensor(spec.name, spec.datatype, cells.reshape(-1, *[1] * (len(spec.shape) - 1)))
 
 
-def _cells(table: Table, name: str, datatype: str) -> npt.NDArray[Any]:
+def _convert_column(table: Table, name: str, datatype: str) -> npt.NDArray[Any]:
     """Return a column as an array (rows,) of the datatype; missing strings are empty."""
-    dtype = numpy_type(name, datatype)
+    dtype = get_numpy_type(name, datatype)
     if dtype.hasobject:
         texts = np.empty(table.n_rows, dtype=object)
-        texts[:] = [level_text(cell) or "" for cell in table.cells[table.index(name)].tolist()]
+        texts[:] = [
+            level_text(cell) or "" for cell in table.cells[table.find_column(name)].tolist()
+        ]
         return texts
-    typed = table.column(name)
-    numbers = typed if typed.dtype.kind in "iu" else numeric_cells(table, name)
+    typed = table.get_typed_cells(name)
+    numbers = typed if typed.dtype.kind in "iu" else convert_to_numbers(table, name)
     with np.errstate(over="ignore", invalid="ignore"):
         cells: npt.NDArray[Any] = numbers.astype(dtype)
     if dtype.kind != "f":
@@ -433,7 +441,7 @@ def _cells(table: Table, name: str, datatype: str) -> npt.NDArray[Any]:
     return cells
 
 
-def columns_said(outputs: Sequence[Tensor]) -> tuple[list[str], list[list[Any]]]:
+def outputs_to_columns(outputs: Sequence[Tensor]) -> tuple[list[str], list[list[Any]]]:
     """Convert outputs to columns; those of a 2-d output are named ``name[k]``."""
     names: list[str] = []
     columns: list[list[Any]] = []
@@ -449,26 +457,26 @@ def columns_said(outputs: Sequence[Tensor]) -> tuple[list[str], list[list[Any]]]
 # The metadata of treekit models contain the schema: rows are encoded here, exactly as by
 # ``treekit predict``, and sent as numbers, so that predictions are identical.
 
-_ROWS = 10_000
-_BYTES = 4 << 20
+_MAX_PART_ROWS = 10_000
+_MAX_PART_BYTES = 4 << 20
 """Maximum bytes per request; halved if the server rejects it as too large."""
 
-_ROWS_A_BLOCK = 200_000
+_BLOCK_ROWS = 200_000
 """Rows of a large file encoded together."""
 
 Lines = list[Sequence[Any]]
 
 
-class Remote(Protocol):
+class RemoteModel(Protocol):
     """Model on a server."""
 
-    marks: tuple[str, ...] | None
+    missing_marks: tuple[str, ...] | None
     """Strings that denote missing values, if known."""
 
-    proba: bool
+    has_probabilities: bool
     """Whether the model can add probabilities."""
 
-    def lines(self, table: Table, *, proba: bool = False) -> Iterator[Lines]:
+    def predict_lines(self, table: Table, *, proba: bool = False) -> Iterator[Lines]:
         """Yield the column names, then the predictions in blocks of rows.
 
         Raises
@@ -480,7 +488,7 @@ class Remote(Protocol):
         """
 
 
-def remote_model(client: Client, name: str) -> Remote:
+def open_remote_model(client: Client, name: str) -> RemoteModel:
     """Return the newest version of a model on the server.
 
     Raises
@@ -497,34 +505,34 @@ def remote_model(client: Client, name: str) -> Remote:
             metadata = client.get(*path)
         parameters = metadata.get("parameters") or {}
         if "schema" in parameters:
-            return _Treekit(client, path, parameters)
-        return _Foreign(client, path, metadata)
+            return _RemoteTreekitModel(client, path, parameters)
+        return _RemoteForeignModel(client, path, metadata)
     except (LookupError, TypeError, AttributeError, ValueError, msgspec.MsgspecError) as error:
         raise RemoteError(
             f"invalid metadata of model {name!r} from {client.url}: {error}"
         ) from error
 
 
-class _Treekit:
+class _RemoteTreekitModel:
     """treekit model on a server."""
 
-    def __init__(self, client: Client, path: Sequence[str], known: dict[str, Any]) -> None:
+    def __init__(self, client: Client, path: Sequence[str], parameters: dict[str, Any]) -> None:
         self._client, self._path = client, path
-        self._schema = schema = msgspec.json.decode(known["schema"], type=Schema)
-        self._missing = known["missing"]
-        self._unknown = known["unknown"]
-        self.marks: tuple[str, ...] | None = schema.missing_marks
-        self.proba = schema.task == "classification"
+        self._schema = schema = msgspec.json.decode(parameters["schema"], type=Schema)
+        self._missing = parameters["missing"]
+        self._unknown = parameters["unknown"]
+        self.missing_marks: tuple[str, ...] | None = schema.missing_marks
+        self.has_probabilities = schema.task == "classification"
 
-    def lines(self, table: Table, *, proba: bool = False) -> Iterator[Lines]:
-        """Yield the lines of `Remote.lines`, identical to those of ``treekit predict``."""
+    def predict_lines(self, table: Table, *, proba: bool = False) -> Iterator[Lines]:
+        """Yield the lines of `RemoteModel.predict_lines`, equal to those of ``treekit predict``."""
         outputs = self._schema.outputs
         header = [output.name for output in outputs]
         if proba:
             header += [f"{o.name}={level_text(label)}" for o in outputs for label in o.classes]
         yield [header]
-        names = self._names(proba)
-        for block in table.blocks(_ROWS_A_BLOCK):
+        names = self._list_output_names(proba)
+        for block in table.iterate_blocks(_BLOCK_ROWS):
             matrix = encode_rows(
                 block,
                 self._schema,
@@ -534,10 +542,14 @@ class _Treekit:
             )
             datatype = "FP32" if self._schema.dtype == "float32" else "FP64"
 
-            def part(rows: slice, matrix: Any = matrix, datatype: str = datatype) -> list[Tensor]:
+            def slice_rows(
+                rows: slice, matrix: Any = matrix, datatype: str = datatype
+            ) -> list[Tensor]:
                 return [Tensor("input", datatype, matrix[rows])]
 
-            for tensors in _asked(self._client, self._path, len(matrix), part, names):
+            for tensors in _infer_in_parts(
+                self._client, self._path, len(matrix), slice_rows, names
+            ):
                 columns: list[Any] = []
                 for tensor in tensors:
                     wide = tensor.cells.reshape(len(tensor.cells), math.prod(tensor.shape[1:]))
@@ -549,40 +561,42 @@ class _Treekit:
                     )
                 yield list(zip(*columns, strict=True))
 
-    def _names(self, proba: bool) -> list[str]:
+    def _list_output_names(self, proba: bool) -> list[str]:
         """Return the outputs to request, in column order."""
-        if not self.proba:
+        if not self.has_probabilities:
             return ["value"]
         ends = [f"_{k}" for k in range(len(self._schema.outputs))] if self._schema.more else [""]
         names = [f"label{end}" for end in ends]
         return names + [f"probabilities{end}" for end in ends] if proba else names
 
 
-class _Foreign:
+class _RemoteForeignModel:
     """Model known only by its inputs and outputs."""
 
-    marks: tuple[str, ...] | None = None
-    proba = False
+    missing_marks: tuple[str, ...] | None = None
+    has_probabilities = False
 
-    def __init__(self, client: Client, path: Sequence[str], told: dict[str, Any]) -> None:
+    def __init__(self, client: Client, path: Sequence[str], metadata: dict[str, Any]) -> None:
         self._client, self._path = client, path
-        self._inputs = [_spec(given) for given in told["inputs"]]
-        usual = [o for o in told["outputs"] if (o.get("parameters") or {}).get("default", True)]
-        self._outputs = [_spec(given) for given in usual]
+        self._inputs = [_parse_spec(given) for given in metadata["inputs"]]
+        usual = [o for o in metadata["outputs"] if (o.get("parameters") or {}).get("default", True)]
+        self._outputs = [_parse_spec(given) for given in usual]
 
-    def lines(self, table: Table, *, proba: bool = False) -> Iterator[Lines]:
-        """Yield the lines of `Remote.lines`; each output is one column or several."""
+    def predict_lines(self, table: Table, *, proba: bool = False) -> Iterator[Lines]:
+        """Yield the lines of `RemoteModel.predict_lines`; each output is one column or several."""
         del proba
         names = [spec.name for spec in self._outputs]
         headed = False
-        for block in table.blocks(_ROWS_A_BLOCK):
-            tensors = inputs_of(block, self._inputs)
+        for block in table.iterate_blocks(_BLOCK_ROWS):
+            tensors = table_to_inputs(block, self._inputs)
 
-            def part(rows: slice, tensors: list[Tensor] = tensors) -> list[Tensor]:
+            def slice_rows(rows: slice, tensors: list[Tensor] = tensors) -> list[Tensor]:
                 return [tensor._replace(cells=tensor.cells[rows]) for tensor in tensors]
 
-            for outputs in _asked(self._client, self._path, block.n_rows, part, names):
-                header, columns = columns_said(outputs)
+            for outputs in _infer_in_parts(
+                self._client, self._path, block.n_rows, slice_rows, names
+            ):
+                header, columns = outputs_to_columns(outputs)
                 if not headed:
                     yield [header]
                     headed = True
@@ -591,11 +605,11 @@ class _Foreign:
             yield [names]
 
 
-def _spec(given: dict[str, Any]) -> Spec:
-    return Spec(str(given["name"]), str(given["datatype"]), tuple(map(int, given["shape"])))
+def _parse_spec(given: dict[str, Any]) -> TensorSpec:
+    return TensorSpec(str(given["name"]), str(given["datatype"]), tuple(map(int, given["shape"])))
 
 
-def _asked(
+def _infer_in_parts(
     client: Client,
     path: Sequence[str],
     n_rows: int,
@@ -603,13 +617,13 @@ def _asked(
     names: Sequence[str],
 ) -> Iterator[list[Tensor]]:
     """Request the outputs of rows in parts that the server accepts."""
-    first, most = 0, _ROWS
+    first, most = 0, _MAX_PART_ROWS
     while first < n_rows:
         inputs = part(slice(first, min(first + most, n_rows)))
         rows = len(inputs[0].cells)
         size = sum(tensor.cells.nbytes for tensor in inputs)
-        if size > _BYTES and rows > 1:
-            most = max(math.floor(rows * _BYTES / size), 1)
+        if size > _MAX_PART_BYTES and rows > 1:
+            most = max(math.floor(rows * _MAX_PART_BYTES / size), 1)
             inputs = part(slice(first, first + most))
             rows = len(inputs[0].cells)
         try:

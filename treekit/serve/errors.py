@@ -23,13 +23,13 @@ __all__ = [
     "shown",
 ]
 
-_SHOWN = 80
+_MAX_SHOWN = 80
 
 
 def shown(text: object) -> str:
     """Return the ``repr`` of a request value, truncated for error messages."""
     written = repr(text)
-    return written if len(written) <= _SHOWN else f"{written[:_SHOWN]}..."
+    return written if len(written) <= _MAX_SHOWN else f"{written[:_MAX_SHOWN]}..."
 
 
 class ServeError(TreekitError):

@@ -27,7 +27,7 @@ from treekit.serve.models.tensors import Tensor
 from treekit.serve.settings import Limits, ServeSettings
 
 __all__ = [
-    "SMALL",
+    "MAX_LOOP_BYTES",
     "Batcher",
     "Deadline",
     "Deadlines",
@@ -41,13 +41,13 @@ __all__ = [
 
 T = TypeVar("T")
 
-_AT_ONCE = 100_000.0
+_MAX_LOOP_VISITS = 100_000.0
 """Maximum node visits of a request executed on the event loop: about 0.5 ms."""
 
-SMALL = 1 << 16
+MAX_LOOP_BYTES = 1 << 16
 """Maximum bytes parsed or serialized on the event loop: mostly below 1 ms, more for strings."""
 
-_CLOSING = "the server is closing; retry later or use another server"
+_CLOSING_MESSAGE = "the server is closing; retry later or use another server"
 
 
 class Runner:
@@ -75,34 +75,34 @@ class Runner:
         batch_delay: float = 0.002,
     ) -> None:
         self.limits = limits
-        self._answering = Deadlines(
+        self._deadlines = Deadlines(
             limits.seconds,
             UnavailableError(
                 f"the prediction took longer than {limits.seconds:g} s; send fewer rows at once"
             ),
         )
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="treekit-answer")
-        self._beside = ThreadPoolExecutor(threads, thread_name_prefix="treekit-beside")
-        self._places = threading.Semaphore(threads + queued)
-        self._places_beside = threading.Semaphore(threads + queued)
-        self._queued = queued
+        self._explanation_pool = ThreadPoolExecutor(threads, thread_name_prefix="treekit-beside")
+        self._free_slots = threading.Semaphore(threads + queued)
+        self._free_explanation_slots = threading.Semaphore(threads + queued)
+        self._max_queued = queued
         self._closed = threading.Event()
         most = min(batch_rows, limits.rows)
-        self._batcher = Batcher(self._alone, most, batch_delay) if most else None
+        self._batcher = Batcher(self._run_alone, most, batch_delay) if most else None
 
     @classmethod
-    def of(cls, settings: ServeSettings) -> Runner:
+    def from_settings(cls, settings: ServeSettings) -> Runner:
         """Return a runner with the limits and batching of the settings."""
         return cls(
             settings.limits, batch_rows=settings.batch_rows, batch_delay=settings.batch_delay
         )
 
     @property
-    def batches(self) -> bool:
+    def has_batching(self) -> bool:
         """Whether small requests are batched."""
         return self._batcher is not None
 
-    def check(self, served: Served, batch: Batch, wanted: Sequence[str]) -> None:
+    def check_limits(self, served: Served, batch: Batch, wanted: Sequence[str]) -> None:
         """Raise `TooLargeError` if the rows, or the rows to explain, exceed the limits."""
         limits = self.limits
         if batch.rows > limits.rows:
@@ -110,58 +110,62 @@ class Runner:
                 f"the request has {batch.rows:,} rows; this server takes {limits.rows:,} at once: "
                 "send them in parts"
             )
-        if batch.rows > limits.explained_rows and not served.explaining.isdisjoint(wanted):
+        if batch.rows > limits.explained_rows and not served.explanation_outputs.isdisjoint(wanted):
             raise TooLargeError(
-                f"the request selects {', '.join(sorted(served.explaining & set(wanted)))} for "
+                "the request selects "
+                f"{', '.join(sorted(served.explanation_outputs & set(wanted)))} for "
                 f"{batch.rows:,} rows; this server explains {limits.explained_rows:,} at once: "
                 "send them in parts"
             )
 
-    def rows_at_once(self, served: Served) -> int:
+    def max_loop_rows(self, served: Served) -> int:
         """Return the maximum rows whose default outputs are computed on the event loop."""
-        return min(self.limits.rows, int(_AT_ONCE // served.effort))
+        return min(self.limits.rows, int(_MAX_LOOP_VISITS // served.visits_per_row))
 
-    def at_once(self, served: Served, batch: Batch, wanted: Sequence[str]) -> bool:
+    def fits_event_loop(self, served: Served, batch: Batch, wanted: Sequence[str]) -> bool:
         """Return whether the request is small enough for the event loop."""
-        return batch.rows <= self.rows_at_once(served) and served.explaining.isdisjoint(wanted)
+        return batch.rows <= self.max_loop_rows(served) and served.explanation_outputs.isdisjoint(
+            wanted
+        )
 
-    async def run(self, served: Served, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
+    async def run_batch(self, served: Served, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
         """Compute the selected outputs.
 
         Raises
         ------
         ServeError
-            As `Served.answer` and `check`; `UnavailableError` if it takes too long or too
+            As `Served.compute_outputs` and `check`; `UnavailableError` if it takes too long or too
             many requests are queued.
         """
-        self.check(served, batch, wanted)
+        self.check_limits(served, batch, wanted)
         batcher = self._batcher
-        if batcher is not None and batcher.takes(served, batch, wanted):
-            return await batcher.run(served, batch, tuple(wanted))
-        return await self._alone(served, batch, wanted)
+        if batcher is not None and batcher.can_batch(served, batch, wanted):
+            return await batcher.run_batched(served, batch, tuple(wanted))
+        return await self._run_alone(served, batch, wanted)
 
-    async def _alone(self, served: Served, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
-        if self.at_once(served, batch, wanted):
-            return served.answer(batch, wanted)
+    async def _run_alone(self, served: Served, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
+        if self.fits_event_loop(served, batch, wanted):
+            return served.compute_outputs(batch, wanted)
         if self._closed.is_set():
-            raise UnavailableError(_CLOSING)
-        if not self._places.acquire(blocking=False):
+            raise UnavailableError(_CLOSING_MESSAGE)
+        if not self._free_slots.acquire(blocking=False):
             raise UnavailableError(
-                f"server busy: {self._queued} large requests are already queued; retry later or "
+                f"server busy: {self._max_queued} large requests are already queued; retry later "
+                "or "
                 "send fewer rows at once"
             )
-        work = self._pool.submit(served.answer, batch, wanted)
-        work.add_done_callback(lambda _: self._places.release())
+        work = self._pool.submit(served.compute_outputs, batch, wanted)
+        work.add_done_callback(lambda _: self._free_slots.release())
         try:
-            with self._answering.watch():
+            with self._deadlines.limit_time():
                 return await asyncio.wrap_future(work)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if self._closed.is_set() and task is not None and not task.cancelling():
-                raise UnavailableError(_CLOSING) from None  # cancelled by `close`
+                raise UnavailableError(_CLOSING_MESSAGE) from None  # cancelled by `close`
             raise
 
-    async def work(self, function: Callable[..., T], *given: Any) -> T:
+    async def run_in_thread(self, function: Callable[..., T], *given: Any) -> T:
         """Run a function that would block the event loop in a prediction thread.
 
         Raises
@@ -172,14 +176,18 @@ class Runner:
         try:
             work = asyncio.get_running_loop().run_in_executor(self._pool, function, *given)
         except RuntimeError:  # the pool has been shut down
-            raise UnavailableError(_CLOSING) from None
-        return await self._in_time(work)
+            raise UnavailableError(_CLOSING_MESSAGE) from None
+        return await self._await_with_timeout(work)
 
-    async def sized(self, size: int, function: Callable[..., T], *given: Any) -> T:
+    async def run_by_size(self, size: int, function: Callable[..., T], *given: Any) -> T:
         """Run a function on `size` bytes: directly if they are few, else with `work`."""
-        return function(*given) if size <= SMALL else await self.work(function, *given)
+        return (
+            function(*given)
+            if size <= MAX_LOOP_BYTES
+            else await self.run_in_thread(function, *given)
+        )
 
-    async def beside(self, function: Callable[..., T], *given: Any) -> T:
+    async def run_explanation(self, function: Callable[..., T], *given: Any) -> T:
         """Run a function for explanations or rule lists in separate threads.
 
         Predictions never wait for these threads.
@@ -189,20 +197,20 @@ class Runner:
         UnavailableError
             If it takes too long or too many such requests are queued.
         """
-        if not self._places_beside.acquire(blocking=False):
+        if not self._free_explanation_slots.acquire(blocking=False):
             raise UnavailableError(
-                f"server busy: {self._queued} explanations or rule lists are already queued; "
+                f"server busy: {self._max_queued} explanations or rule lists are already queued; "
                 "retry later"
             )
         try:
-            work = self._beside.submit(function, *given)
+            work = self._explanation_pool.submit(function, *given)
         except RuntimeError:  # the pool has been shut down
-            self._places_beside.release()
-            raise UnavailableError(_CLOSING) from None
-        work.add_done_callback(lambda _: self._places_beside.release())
-        return await self._in_time(asyncio.wrap_future(work))
+            self._free_explanation_slots.release()
+            raise UnavailableError(_CLOSING_MESSAGE) from None
+        work.add_done_callback(lambda _: self._free_explanation_slots.release())
+        return await self._await_with_timeout(asyncio.wrap_future(work))
 
-    async def _in_time(self, work: asyncio.Future[T]) -> T:
+    async def _await_with_timeout(self, work: asyncio.Future[T]) -> T:
         try:
             return await asyncio.wait_for(work, self.limits.seconds)
         except TimeoutError:
@@ -214,7 +222,7 @@ class Runner:
         """Accept no more work for threads and cancel queued work; running threads finish."""
         self._closed.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
-        self._beside.shutdown(wait=False, cancel_futures=True)
+        self._explanation_pool.shutdown(wait=False, cancel_futures=True)
 
 
 # ---------------------------------------------------------------- service
@@ -229,15 +237,15 @@ class Working:
     def __init__(self) -> None:
         self.count = 0
 
-    def inc(self) -> None:
+    def increment(self) -> None:
         """Count a request that begins."""
         self.count += 1
 
-    def dec(self) -> None:
+    def decrement(self) -> None:
         """Count a request that ends."""
         self.count -= 1
 
-    def check(self, most: int) -> None:
+    def check_limit(self, most: int) -> None:
         """Raise `BusyError` if there are more than `most`, including the current request."""
         if self.count > most:
             raise BusyError(
@@ -280,9 +288,9 @@ class Service:
     def infer_quick(self, served: Served, body: bytes) -> QuickAnswer | None:
         """Return the response to a small common request; None if `infer` must be used."""
         runner = self.runner
-        if served.quick is None or runner.batches or len(body) > SMALL:
+        if served.fast_path is None or runner.has_batching or len(body) > MAX_LOOP_BYTES:
             return None
-        return served.quick.answer(body, runner.rows_at_once(served))
+        return served.fast_path.try_answer(body, runner.max_loop_rows(served))
 
     async def infer(
         self,
@@ -308,12 +316,14 @@ class Service:
         ServeError
             If the request is invalid or cannot be answered.
         """
-        wanted = served.wanted(names)
+        wanted = served.select_outputs(names)
 
-        def read() -> Batch:
-            return served.read(tensors_of(*given))
+        def parse_inputs() -> Batch:
+            return served.parse_inputs(tensors_of(*given))
 
-        return await self.runner.run(served, await self.runner.sized(size, read), wanted)
+        return await self.runner.run_batch(
+            served, await self.runner.run_by_size(size, parse_inputs), wanted
+        )
 
 
 # ---------------------------------------------------------------- deadlines
@@ -322,19 +332,19 @@ class Service:
 # `asyncio.timeout` sets and cancels a timer of the event loop for each request: 4 us on
 # uvloop, of about 80 for a complete request (measured); this takes under 1.
 
-_EVERY = 1.0
+_MAX_SCAN_SECONDS = 1.0
 """Maximum seconds between scans, and so the maximum delay after a time limit."""
 
 
 class Deadline:
     """Time limit of a block in a task: ``with deadlines.watch():``."""
 
-    __slots__ = ("_cancelling", "_deadlines", "_task", "end", "late")
+    __slots__ = ("_cancelling", "_deadlines", "_task", "expires_at", "is_expired")
 
     def __init__(self, deadlines: Deadlines) -> None:
         self._deadlines = deadlines
-        self.end = 0.0
-        self.late = False
+        self.expires_at = 0.0
+        self.is_expired = False
 
     def __enter__(self) -> Deadline:
         """Start the time limit; RuntimeError outside of a task."""
@@ -342,24 +352,24 @@ class Deadline:
         if task is None:
             raise RuntimeError("a Deadline must be used inside an asyncio task")
         self._task, self._cancelling = task, task.cancelling()
-        self._deadlines.begin(self)
+        self._deadlines.add_deadline(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         """End the time limit; a block that exceeded it raises the error of `Deadlines`."""
-        self._deadlines.working.pop(self, None)
-        if not self.late:
+        self._deadlines.pending.pop(self, None)
+        if not self.is_expired:
             return
         # The task may have been cancelled elsewhere, too: that cancellation propagates.
         alone = self._task.uncancel() <= self._cancelling
         if alone and (kind is None or issubclass(kind, asyncio.CancelledError)):
-            raise self._deadlines.refusal() from None
+            raise self._deadlines.make_error() from None
 
     def cancel(self) -> None:
         """Cancel the task."""
-        self.late = True
+        self.is_expired = True
         self._task.cancel()
 
 
@@ -375,45 +385,45 @@ class Deadlines:
     """
 
     def __init__(self, seconds: float, error: ServeError) -> None:
-        self.working: dict[Deadline, None] = {}
+        self.pending: dict[Deadline, None] = {}
         """Deadlines in order of expiry: all have the same time limit, so oldest first."""
         self._seconds, self._error = seconds, error
-        self._every = min(_EVERY, seconds / 4)
+        self._scan_seconds = min(_MAX_SCAN_SECONDS, seconds / 4)
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def watch(self) -> Deadline:
+    def limit_time(self) -> Deadline:
         """Return a context manager that limits the time of its block."""
         return Deadline(self)
 
-    def refusal(self) -> ServeError:
+    def make_error(self) -> ServeError:
         """Return a new copy of the error."""
         return type(self._error)(str(self._error))
 
-    def begin(self, deadline: Deadline) -> None:
+    def add_deadline(self, deadline: Deadline) -> None:
         """Add a deadline to the table and schedule a scan if none is scheduled."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # no scan is scheduled, or only one of an ended loop
-            self.working.clear()
+            self.pending.clear()
             self._loop = loop
-            loop.call_later(self._every, self._sweep, loop)
-        deadline.end = monotonic() + self._seconds
-        self.working[deadline] = None
+            loop.call_later(self._scan_seconds, self._cancel_expired, loop)
+        deadline.expires_at = monotonic() + self._seconds
+        self.pending[deadline] = None
 
-    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _cancel_expired(self, loop: asyncio.AbstractEventLoop) -> None:
         """Cancel expired tasks, and schedule the next scan while there are deadlines."""
         if self._loop is not loop:
             return
         now = monotonic()
         late = []
-        for deadline in self.working:
-            if deadline.end > now:
+        for deadline in self.pending:
+            if deadline.expires_at > now:
                 break
             late.append(deadline)
         for deadline in late:
-            del self.working[deadline]
+            del self.pending[deadline]
             deadline.cancel()
-        if self.working:
-            loop.call_later(self._every, self._sweep, loop)
+        if self.pending:
+            loop.call_later(self._scan_seconds, self._cancel_expired, loop)
         else:
             self._loop = None
 
@@ -427,17 +437,17 @@ class Deadlines:
 # grown trees (6,800 requests per second instead of 7,300; ``python -m benchmarks serving``).  It
 # suits models with a much more expensive pass.
 
-Answer = Callable[[Served, Batch, Sequence[str]], Awaitable[list[Tensor]]]
-Key = tuple[Served, tuple[str, ...], tuple[Any, ...]]
+PredictBatch = Callable[[Served, Batch, Sequence[str]], Awaitable[list[Tensor]]]
+GroupKey = tuple[Served, tuple[str, ...], tuple[Any, ...]]
 
 
 @dataclass
-class _Group:
+class _RequestGroup:
     """Requests to be predicted in one batch."""
 
     rows: int = 0
     batches: list[Batch] = field(default_factory=list)
-    answers: list[asyncio.Future[list[Tensor]]] = field(default_factory=list)
+    futures: list[asyncio.Future[list[Tensor]]] = field(default_factory=list)
     timer: asyncio.TimerHandle | None = None
 
 
@@ -457,17 +467,19 @@ class Batcher:
         Maximum seconds that a request waits for others.
     """
 
-    def __init__(self, answer: Answer, rows: int, delay: float) -> None:
-        self._answer, self._rows, self._delay = answer, rows, delay
-        self._groups: dict[Key, _Group] = {}
+    def __init__(self, answer: PredictBatch, rows: int, delay: float) -> None:
+        self._predict_batch, self._max_rows, self._delay = answer, rows, delay
+        self._groups: dict[GroupKey, _RequestGroup] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def takes(self, served: Served, batch: Batch, wanted: Sequence[str]) -> bool:
+    def can_batch(self, served: Served, batch: Batch, wanted: Sequence[str]) -> bool:
         """Return whether a request is small, joinable and without explanation outputs."""
-        small = not batch.alone and batch.rows * 2 <= self._rows
-        return small and served.explaining.isdisjoint(wanted)
+        small = not batch.must_run_alone and batch.rows * 2 <= self._max_rows
+        return small and served.explanation_outputs.isdisjoint(wanted)
 
-    async def run(self, served: Served, batch: Batch, wanted: tuple[str, ...]) -> list[Tensor]:
+    async def run_batched(
+        self, served: Served, batch: Batch, wanted: tuple[str, ...]
+    ) -> list[Tensor]:
         """Compute the selected outputs of a request as part of a batch.
 
         Raises
@@ -477,75 +489,75 @@ class Batcher:
         """
         key = served, wanted, tuple((array.dtype, array.shape[1:]) for array in batch.arrays)
         group = self._groups.get(key)
-        if group is not None and group.rows + batch.rows > self._rows:
-            self._begin(key)
+        if group is not None and group.rows + batch.rows > self._max_rows:
+            self._start_group(key)
             group = None
         loop = asyncio.get_running_loop()
         if group is None:
-            group = self._groups[key] = _Group()
-            group.timer = loop.call_later(self._delay, self._begin, key)
+            group = self._groups[key] = _RequestGroup()
+            group.timer = loop.call_later(self._delay, self._start_group, key)
         answer: asyncio.Future[list[Tensor]] = loop.create_future()
         group.rows += batch.rows
         group.batches.append(batch)
-        group.answers.append(answer)
-        if group.rows == self._rows:
-            self._begin(key)
+        group.futures.append(answer)
+        if group.rows == self._max_rows:
+            self._start_group(key)
         return await answer
 
-    def _begin(self, key: Key) -> None:
+    def _start_group(self, key: GroupKey) -> None:
         """Start the prediction of a group."""
         group = self._groups.pop(key)
         assert group.timer is not None  # noqa: S101 - every group in the table has one
         group.timer.cancel()
-        task = asyncio.get_running_loop().create_task(self._finish(key, group))
+        task = asyncio.get_running_loop().create_task(self._run_group(key, group))
         self._tasks.add(task)  # the event loop keeps only a weak reference
         task.add_done_callback(self._tasks.discard)
 
-    async def _finish(self, key: Key, group: _Group) -> None:
+    async def _run_group(self, key: GroupKey, group: _RequestGroup) -> None:
         served, wanted, _ = key
         if len(group.batches) > 1:
             try:
-                outputs = await self._answer(served, _joined(group), wanted)
+                outputs = await self._predict_batch(served, _join_batches(group), wanted)
             except InvalidRequestError:
                 pass  # a policy rejects a row: predict each request alone for its own error
             except Exception as error:  # noqa: BLE001 - passed to the waiting requests
-                for answer in group.answers:
-                    _settle(answer, error)
+                for answer in group.futures:
+                    _set_result(answer, error)
                 return
             else:
-                _share(group, outputs)
+                _split_outputs(group, outputs)
                 return
-        for batch, answer in zip(group.batches, group.answers, strict=True):
+        for batch, answer in zip(group.batches, group.futures, strict=True):
             if answer.done():
                 continue
             try:
-                _settle(answer, await self._answer(served, batch, wanted))
+                _set_result(answer, await self._predict_batch(served, batch, wanted))
             except Exception as error:  # noqa: BLE001 - passed to the waiting request
-                _settle(answer, error)
+                _set_result(answer, error)
 
 
-def _joined(group: _Group) -> Batch:
+def _join_batches(group: _RequestGroup) -> Batch:
     arrays = zip(*(batch.arrays for batch in group.batches), strict=True)
     return Batch(group.rows, tuple(np.concatenate(parts) for parts in arrays))
 
 
-def _share(group: _Group, outputs: list[Tensor]) -> None:
+def _split_outputs(group: _RequestGroup, outputs: list[Tensor]) -> None:
     """Split the joined outputs among the requests."""
     start = 0
-    for batch, answer in zip(group.batches, group.answers, strict=True):
+    for batch, answer in zip(group.batches, group.futures, strict=True):
         own = slice(start, start + batch.rows)
         start += batch.rows
-        _settle(answer, [output._replace(cells=output.cells[own]) for output in outputs])
+        _set_result(answer, [output._replace(cells=output.cells[own]) for output in outputs])
 
 
-def _settle(answer: asyncio.Future[list[Tensor]], said: list[Tensor] | Exception) -> None:
+def _set_result(answer: asyncio.Future[list[Tensor]], result: list[Tensor] | Exception) -> None:
     """Set the result or the exception of a request, unless it was cancelled."""
     if answer.done():
         return
-    if isinstance(said, ServeError):
+    if isinstance(result, ServeError):
         # A new exception for each: a shared one would collect the tracebacks of all.
-        answer.set_exception(type(said)(str(said)))
-    elif isinstance(said, Exception):
-        answer.set_exception(said)
+        answer.set_exception(type(result)(str(result)))
+    elif isinstance(result, Exception):
+        answer.set_exception(result)
     else:
-        answer.set_result(said)
+        answer.set_result(result)

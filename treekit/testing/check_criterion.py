@@ -12,19 +12,24 @@ import numpy.typing as npt
 from treekit.contracts import Criterion, CriterionFunctions, Layout, Task
 from treekit.data.dataset import Dataset
 from treekit.errors import DataError, PluginError, SettingError
-from treekit.record_checks import task_of
+from treekit.record_checks import find_custom_task
 from treekit.registry import settings_of
-from treekit.testing.compilation import COMPILED, Machine, compiled_equal, speed_facts
+from treekit.testing.compilation import (
+    COMPILED,
+    CompiledFunctions,
+    check_compiled_equal,
+    measure_speed,
+)
 from treekit.testing.example_tables import (
     Counting,
     Example,
     Row,
-    Small,
-    counting,
-    examples,
-    shown_call,
-    shown_numbers,
-    small_table,
+    SmallTable,
+    format_call,
+    format_numbers,
+    make_counting,
+    make_examples,
+    make_small_table,
 )
 from treekit.testing.laws import (
     ANSWERS,
@@ -33,18 +38,25 @@ from treekit.testing.laws import (
     NUMBERS,
     REPEATS,
     WRITES,
-    Test,
-    asked,
-    broken,
-    inapplicable,
-    judge,
-    look_at,
-    opened,
-    said_by,
-    try_bounds,
+    LawTest,
+    break_law,
+    call_checked,
+    check_bounds,
+    format_exception,
+    format_hint,
+    judge_laws,
+    open_component,
+    skip_law,
 )
 from treekit.testing.report import Law, Report
-from treekit.testing.training import TRAINS, Trainer, for_criterion, trained, trainer, unlike
+from treekit.testing.training import (
+    TRAINS,
+    Trainer,
+    check_same_tree,
+    make_criterion_trainer,
+    make_trainer,
+    train_tree,
+)
 from treekit.training.tasks import fit_layout, place_rows
 
 __all__ = [
@@ -55,10 +67,10 @@ __all__ = [
     "SCORE_LAWS",
     "TRAINING_LAWS",
     "TREE_LAWS",
-    "Ground",
-    "Subject",
+    "CriterionSubject",
+    "TaskSetup",
     "check_criterion",
-    "ground_of",
+    "make_task_setup",
 ]
 
 
@@ -106,16 +118,18 @@ def check_criterion(
     >>> check_criterion("gini").ok
     True
     """
-    grounds: list[Ground] = []
+    grounds: list[TaskSetup] = []
 
-    def ground(record: Criterion, given: dict[str, Any]) -> tuple[dict[str, Any], Layout | None]:
-        if task_of(record) is None:
+    def prepare_task_settings(
+        record: Criterion, given: dict[str, Any]
+    ) -> tuple[dict[str, Any], Layout | None]:
+        if find_custom_task(record) is None:
             return given, None
-        grounds.append(ground_of(record, given, rows))
+        grounds.append(make_task_setup(record, given, rows))
         return grounds[0].settings, grounds[0].layout
 
-    found = opened("criterion", criterion, settings, strict, ground)
-    if not found.usable:
+    found = open_component("criterion", criterion, settings, strict, prepare_task_settings)
+    if not found.is_usable:
         return found.report.settled(fail=fail)
     record, functions = found.record, found.functions
     gates, layout = GATES, None
@@ -125,12 +139,14 @@ def check_criterion(
         by = grounds[0].trainer
     else:
         sizes = (2, 3, 1, 5) if record.task == "classification" else (2,)
-        countings = tuple(counting(record.task, functions, k) for k in sizes)
-        by = for_criterion(record, functions, found.settings)
-    subject = Subject(record, functions, found.settings, countings, by, layout)
-    report = judge(found.report, subject, LAWS, record.exempt, gates=gates, then=TREE_LAWS)
+        countings = tuple(make_counting(record.task, functions, k) for k in sizes)
+        by = make_criterion_trainer(record, functions, found.settings)
+    subject = CriterionSubject(record, functions, found.settings, countings, by, layout)
+    report = judge_laws(
+        found.report, subject, LAWS, record.exempt, first_laws=gates, last_laws=TREE_LAWS
+    )
     if report.ok:
-        report = report.with_facts(speed_facts(subject))
+        report = report.with_facts(measure_speed(subject))
     return report.settled(fail=fail)
 
 
@@ -138,75 +154,79 @@ def check_criterion(
 # Laws of a criterion, tested on trees that are trained with it.
 
 
-def trains(by: Trainer) -> None:
+def check_training(by: Trainer) -> None:
     """Train on every small table, with all settings that affect a criterion."""
-    for table in by.tables():
-        trained(by, table)
-        trained(by, table.with_columns("k"))
-    for table in list(by.tables())[::3]:
-        trained(by, table, weighted=True, min_weight_leaf=0.0)
-        trained(by, table, nominal_splits="multiway", empty_branches=True)
-        trained(by, table, nominal_splits="one_vs_rest", max_leaves=4)
-        trained(by, table, missing="fractional")
+    for table in by.iter_tables():
+        train_tree(by, table)
+        train_tree(by, table.with_columns("k"))
+    for table in list(by.iter_tables())[::3]:
+        train_tree(by, table, weighted=True, min_weight_leaf=0.0)
+        train_tree(by, table, nominal_splits="multiway", empty_branches=True)
+        train_tree(by, table, nominal_splits="one_vs_rest", max_leaves=4)
+        train_tree(by, table, missing="fractional")
 
 
-ROWS = Law(
+ROW_ORDER = Law(
     "permuting-rows-changes-nothing",
     "The same rows in another order give the same tree.",
     "state that persists between calls: compiled code reads a closure's values only once",
 )
 
 
-def rows(by: Trainer) -> None:
+def check_row_order(by: Trainer) -> None:
     """Permute the rows of each table."""
-    for table in by.tables():
+    for table in by.iter_tables():
         order = np.random.default_rng(table.rows).permutation(table.rows)
-        one, other = trained(by, table), trained(by, table.taken(order))
-        unlike(by, table, f"with its rows in the order {order[:9].tolist()}", one, other)
+        one, other = train_tree(by, table), train_tree(by, table.take(order))
+        check_same_tree(by, table, f"with its rows in the order {order[:9].tolist()}", one, other)
 
 
-COPIES = Law(
+ROW_COPIES = Law(
     "integer-weights-equal-repeated-rows",
     "A row of weight 3 counts as three copies of the row.",
     "counts of rows or of non-zero statistics, where weights should be added",
 )
 
 
-def copies(by: Trainer) -> None:
+def check_row_copies(by: Trainer) -> None:
     """Repeat each row as many times as its weight."""
-    for table in by.tables():
-        one, other = trained(by, table, weighted=True), trained(by, table.repeated())
-        unlike(by, table, "with each row repeated `w` times instead of weights", one, other)
+    for table in by.iter_tables():
+        one, other = train_tree(by, table, weighted=True), train_tree(by, table.repeat_rows())
+        check_same_tree(
+            by, table, "with each row repeated `w` times instead of weights", one, other
+        )
 
 
-def doubled(by: Trainer) -> None:
+def check_doubled_weights(by: Trainer) -> None:
     """Double all weights, and the limits of weights."""
-    for table in by.tables():
+    for table in by.iter_tables():
         twice = replace(table, weights=[2] * table.rows)
-        one = trained(by, table)
-        two = trained(by, twice, weighted=True, min_weight_leaf=2.0, min_weight_split=4.0)
-        unlike(by, table, "with every weight doubled", one, two, 2.0)
+        one = train_tree(by, table)
+        two = train_tree(by, twice, weighted=True, min_weight_leaf=2.0, min_weight_split=4.0)
+        check_same_tree(by, table, "with every weight doubled", one, two, 2.0)
 
 
-def classes_permuted(by: Trainer) -> None:
+def check_class_order(by: Trainer) -> None:
     """Declare the classes in another order; numeric columns only, as subsets depend on it."""
     if by.task != "classification":
-        inapplicable("the target is a number")
-    for table in by.tables():
+        skip_law("the target is a number")
+    for table in by.iter_tables():
         numbers = table.with_columns("x", "z")
         names = by.vocabulary or []
-        one, other = trained(by, numbers), trained(by, numbers, classes=names[::-1])
-        unlike(by, numbers, "with the classes declared in reverse", one, other, turned=True)
+        one, other = train_tree(by, numbers), train_tree(by, numbers, classes=names[::-1])
+        check_same_tree(
+            by, numbers, "with the classes declared in reverse", one, other, turned=True
+        )
 
 
-TRAINING_LAWS: tuple[tuple[Law, Test], ...] = (
-    (TRAINS, trains),
-    (ROWS, rows),
-    (COPIES, copies),
+TRAINING_LAWS: tuple[tuple[Law, LawTest], ...] = (
+    (TRAINS, check_training),
+    (ROW_ORDER, check_row_order),
+    (ROW_COPIES, check_row_copies),
 )
 
 
-# ---------------------------------------------------------------- laws of `score`
+# ---------------------------------------------------------------- laws of `compute_score`
 
 USELESS = Law(
     "useless-split-scores-zero",
@@ -215,14 +235,14 @@ USELESS = Law(
 )
 
 
-def _useless(subject: Subject) -> None:
+def _check_useless_splits(subject: CriterionSubject) -> None:
     if subject.functions.score is None:
-        inapplicable("its score is the decrease of its impurity")
-    for _, split in subject.splits():
-        if split.useless:
-            value = subject.score(split.parent, split.children)
+        skip_law("its score is the decrease of its impurity")
+    for _, split in subject.iter_splits():
+        if split.is_useless:
+            value = subject.compute_score(split.parent, split.children)
             if abs(value) > split.noise:
-                broken(shown_call("score", split.parent, split.children), repr(value), "0")
+                break_law(format_call("score", split.parent, split.children), repr(value), "0")
 
 
 LARGER = Law(
@@ -232,29 +252,29 @@ LARGER = Law(
 )
 
 
-def _larger(subject: Subject) -> None:
+def _check_larger_is_better(subject: CriterionSubject) -> None:
     if subject.layout is not None:
-        inapplicable("which rows to separate depends on its task")
+        skip_law("which rows to separate depends on its task")
     if subject.functions.score is None:
-        inapplicable("its score is the decrease of its impurity")
+        skip_law("its score is the decrease of its impurity")
     for of in subject.countings:
-        two = [e for e in examples(of) if len(e.branches) == 2 and all(e.branches)]
-        perfect = {split.rows: split for split in two if _tells_apart(split)}
+        two = [e for e in make_examples(of) if len(e.branches) == 2 and all(e.branches)]
+        perfect = {split.rows: split for split in two if _is_separating(split)}
         for split in two:
             best = perfect.get(split.rows)
             if best is None:
                 continue
-            call = shown_call("score", best.parent, best.children)
-            most = subject.score(best.parent, best.children)
-            value = subject.score(split.parent, split.children)
+            call = format_call("score", best.parent, best.children)
+            most = subject.compute_score(best.parent, best.children)
+            value = subject.compute_score(split.parent, split.children)
             if most <= split.noise:
-                broken(call, repr(most), "a number above 0")
+                break_law(call, repr(most), "a number above 0")
             if value > most + split.noise:
-                other = shown_numbers(split.children)
-                broken(call, f"{most!r}, and {value!r} for {other}", "the larger of the two")
+                other = format_numbers(split.children)
+                break_law(call, f"{most!r}, and {value!r} for {other}", "the larger of the two")
 
 
-def _tells_apart(split: Example) -> bool:
+def _is_separating(split: Example) -> bool:
     """Whether each of two branches has one target, different from the other's."""
     left, right = ({target for target, _ in branch} for branch in split.branches)
     return len(left) == len(right) == 1 and left != right
@@ -267,12 +287,14 @@ BRANCHES = Law(
 )
 
 
-def _branches(subject: Subject) -> None:
+def _check_branch_order(subject: CriterionSubject) -> None:
     if subject.functions.score is None:
-        inapplicable("its score is the decrease of its impurity")
-    for _, split in subject.splits():
+        skip_law("its score is the decrease of its impurity")
+    for _, split in subject.iter_splits():
         moved = np.ascontiguousarray(split.children[::-1])
-        subject.same(split, Example(split.branches, split.parent, moved, split.noise))
+        subject.check_same_measures(
+            split, Example(split.branches, split.parent, moved, split.noise)
+        )
 
 
 EMPTY = Law(
@@ -282,48 +304,56 @@ EMPTY = Law(
 )
 
 
-def _empty(subject: Subject) -> None:
+def _check_empty_branches(subject: CriterionSubject) -> None:
     if subject.functions.score is None:
-        inapplicable("its score is the decrease of its impurity")
-    for of, split in subject.splits():
+        skip_law("its score is the decrease of its impurity")
+    for of, split in subject.iter_splits():
         more = np.vstack([split.children, np.zeros((1, of.size))])
-        subject.same(split, Example(split.branches, split.parent, more, split.noise))
+        subject.check_same_measures(split, Example(split.branches, split.parent, more, split.noise))
 
 
-SCORE_LAWS: tuple[tuple[Law, Test], ...] = ((USELESS, _useless), (LARGER, _larger))
+SCORE_LAWS: tuple[tuple[Law, LawTest], ...] = (
+    (USELESS, _check_useless_splits),
+    (LARGER, _check_larger_is_better),
+)
 """Scores of the best splits and of the worst."""
 
-BRANCH_LAWS: tuple[tuple[Law, Test], ...] = ((BRANCHES, _branches), (EMPTY, _empty))
+BRANCH_LAWS: tuple[tuple[Law, LawTest], ...] = (
+    (BRANCHES, _check_branch_order),
+    (EMPTY, _check_empty_branches),
+)
 """Dependence of a score on the order and the number of branches."""
 
 
 # ---------------------------------------------------------------- laws of all functions
 
 
-def _answers(subject: Subject) -> None:
+def _check_calls(subject: CriterionSubject) -> None:
     """Call every function on every example; `asked` tests the results."""
     functions = subject.functions
-    for _, split in subject.splits():
-        for _ in subject.measures(split):
+    for _, split in subject.iter_splits():
+        for _ in subject.iter_measures(split):
             pass
         for name in ("order", "leaf_value", "priority"):
             function = getattr(functions, name)
             if function is not None:
-                asked(name, function, split.parent)
+                call_checked(name, function, split.parent)
         if functions.loss is not None:
             for judged in split.children:
-                asked("loss", functions.loss, split.parent, judged, inf=True)
+                call_checked("loss", functions.loss, split.parent, judged, allow_infinite=True)
     if functions.penalty is not None:
         for candidates, weight in ((1, 1.0), (2, 0.5), (1000, 1e6)):
-            asked("penalty", functions.penalty, candidates, weight)
+            call_checked("penalty", functions.penalty, candidates, weight)
 
 
-def _repeats(subject: Subject) -> None:
-    for _, split in subject.splits():
-        for name, arguments, value in subject.measures(split):
-            again = asked(name, getattr(subject.functions, name), *arguments)
+def _check_repeated_calls(subject: CriterionSubject) -> None:
+    for _, split in subject.iter_splits():
+        for name, arguments, value in subject.iter_measures(split):
+            again = call_checked(name, getattr(subject.functions, name), *arguments)
             if again != value:
-                broken(shown_call(name, *arguments), f"{value!r}, then {again!r}", "the same value")
+                break_law(
+                    format_call(name, *arguments), f"{value!r}, then {again!r}", "the same value"
+                )
 
 
 PURITY = Law(
@@ -333,14 +363,14 @@ PURITY = Law(
 )
 
 
-def _purity(subject: Subject) -> None:
+def _check_purity(subject: CriterionSubject) -> None:
     if subject.layout is not None:
-        inapplicable("the targets of its rows depend on its task")
-    for _, split in subject.splits():
-        if split.pure:
-            for name, arguments, value in subject.measures(split):
+        skip_law("the targets of its rows depend on its task")
+    for _, split in subject.iter_splits():
+        if split.is_pure:
+            for name, arguments, value in subject.iter_measures(split):
                 if abs(value) > split.noise:
-                    broken(shown_call(name, *arguments), repr(value), "0")
+                    break_law(format_call(name, *arguments), repr(value), "0")
 
 
 NOT_NEGATIVE = Law(
@@ -350,13 +380,13 @@ NOT_NEGATIVE = Law(
 )
 
 
-def _not_negative(subject: Subject) -> None:
+def _check_not_negative(subject: CriterionSubject) -> None:
     if subject.functions.impurity is None:
-        inapplicable("it has no impurity")
-    for _, split in subject.splits():
-        value = subject.impurity(split.parent)
+        skip_law("it has no impurity")
+    for _, split in subject.iter_splits():
+        value = subject.compute_impurity(split.parent)
         if value < -split.noise:
-            broken(shown_call("impurity", split.parent), repr(value), "0 or more")
+            break_law(format_call("impurity", split.parent), repr(value), "0 or more")
 
 
 CONCAVE = Law(
@@ -367,25 +397,25 @@ CONCAVE = Law(
 )
 
 
-def _concave(subject: Subject) -> None:
+def _check_concave(subject: CriterionSubject) -> None:
     if subject.functions.impurity is None:
-        inapplicable("it has no impurity")
-    for of, split in subject.splits():
+        skip_law("it has no impurity")
+    for of, split in subject.iter_splits():
         weights = split.children[:, 0] if of.dense else split.children.sum(axis=1)
         left = sum(
-            weight * subject.impurity(child)
+            weight * subject.compute_impurity(child)
             for weight, child in zip(weights, split.children, strict=True)
             if weight > 0.0
         )
-        before = subject.impurity(split.parent)
+        before = subject.compute_impurity(split.parent)
         if before < -split.noise:  # inverted: it is smallest for mixed nodes
-            broken(shown_call("impurity", split.parent), repr(before), "0 or more",
+            break_law(format_call("impurity", split.parent), repr(before), "0 or more",
                    law=NOT_NEGATIVE.name)  # fmt: skip
         after = float(left / weights.sum())
         if after > before + split.noise + 1e-9 * abs(before):
-            call = f"{shown_call('impurity', split.parent)} split into "
+            call = f"{format_call('impurity', split.parent)} split into "
             got = f"{before!r}, and {after!r} after the split"
-            broken(call + shown_numbers(split.children), got, "no increase")
+            break_law(call + format_numbers(split.children), got, "no increase")
 
 
 DOUBLING = Law(
@@ -395,25 +425,27 @@ DOUBLING = Law(
 )
 
 
-def _doubling(subject: Subject) -> None:
-    for of, split in subject.splits():
-        doubled = _twice(of, split)
+def _check_doubling(subject: CriterionSubject) -> None:
+    for of, split in subject.iter_splits():
+        doubled = _double_weights(of, split)
         for (name, arguments, value), (_, twice, other) in zip(
-            subject.measures(split), subject.measures(doubled), strict=True
+            subject.iter_measures(split), subject.iter_measures(doubled), strict=True
         ):
             if abs(other - value) > split.noise + 1e-9 * abs(value):
-                call = shown_call(name, *arguments)
-                broken(call, f"{value!r}, and {other!r} for {shown_call(name, *twice)}", "the same")
+                call = format_call(name, *arguments)
+                break_law(
+                    call, f"{value!r}, and {other!r} for {format_call(name, *twice)}", "the same"
+                )
         leaf_value = subject.functions.leaf_value
         if leaf_value is not None:
-            value = asked("leaf_value", leaf_value, split.parent)
-            other = asked("leaf_value", leaf_value, doubled.parent)
+            value = call_checked("leaf_value", leaf_value, split.parent)
+            other = call_checked("leaf_value", leaf_value, doubled.parent)
             if abs(other - value) > 1e-9 * max(1.0, abs(value)):
-                call = shown_call("leaf_value", split.parent)
-                broken(call, f"{value!r}, and {other!r} at twice the weight", "the same")
+                call = format_call("leaf_value", split.parent)
+                break_law(call, f"{value!r}, and {other!r} at twice the weight", "the same")
 
 
-def _twice(of: Counting, split: Example) -> Example:
+def _double_weights(of: Counting, split: Example) -> Example:
     times = np.full(of.size, 2.0)
     if not of.additive:
         times[1] = 1.0  # a quantile is no sum
@@ -427,10 +459,10 @@ CLASSES = Law(
 )
 
 
-def _classes(subject: Subject) -> None:
+def _check_classes(subject: CriterionSubject) -> None:
     if not subject.countings[0].classes:
-        inapplicable("its statistics are not those of classes")
-    for of, split in subject.splits():
+        skip_law("its statistics are not those of classes")
+    for of, split in subject.iter_splits():
         for turn in range(1, of.size):
             moved = Example(
                 split.branches,
@@ -438,7 +470,7 @@ def _classes(subject: Subject) -> None:
                 np.ascontiguousarray(np.roll(split.children, turn, axis=1)),
                 split.noise,
             )
-            subject.same(split, moved)
+            subject.check_same_measures(split, moved)
 
 
 LOSS = Law(
@@ -448,18 +480,21 @@ LOSS = Law(
 )
 
 
-def _loss(subject: Subject) -> None:
+def _check_loss(subject: CriterionSubject) -> None:
     loss = subject.functions.loss
     if loss is None:
-        inapplicable("it has no loss function")
+        skip_law("it has no loss function")
     if not subject.countings[0].additive:
-        inapplicable("quantiles of rows do not add up")
-    for _, split in subject.splits():
-        together = asked("loss", loss, split.parent, split.parent, inf=True)
-        apart = sum(asked("loss", loss, split.parent, child, inf=True) for child in split.children)
+        skip_law("quantiles of rows do not add up")
+    for _, split in subject.iter_splits():
+        together = call_checked("loss", loss, split.parent, split.parent, allow_infinite=True)
+        apart = sum(
+            call_checked("loss", loss, split.parent, child, allow_infinite=True)
+            for child in split.children
+        )
         if together != apart and not abs(together - apart) <= split.noise + 1e-9 * abs(together):
-            call = shown_call("loss", split.parent, split.parent)
-            broken(call, f"{together!r}, and {apart!r} for its branches", "the same")
+            call = format_call("loss", split.parent, split.parent)
+            break_law(call, f"{together!r}, and {apart!r} for its branches", "the same")
 
 
 CHOICE = Law(
@@ -469,62 +504,62 @@ CHOICE = Law(
 )
 
 
-def _choice(subject: Subject) -> None:
+def _check_choice(subject: CriterionSubject) -> None:
     choose = subject.functions.choose
     if choose is None:
-        inapplicable("it does not choose between columns")
+        skip_law("it does not choose between columns")
     nan = np.nan
     for gains in ([nan], [0.0], [0.5], [nan, 0.5], [0.5, nan], [0.2, 0.5], [0.0, 0.0],
                   [0.5, 0.5], [nan, nan, nan], [1e-15, nan, 0.3, 0.3]):  # fmt: skip
         given = [np.array(gains), 2.0 * np.array(gains), np.zeros(len(gains))]
-        pick = asked("choose", choose, *given, kind=int)
+        pick = call_checked("choose", choose, *given, kind=int)
         is_valid = -1 <= pick < len(gains) and (pick < 0 or not np.isnan(gains[pick]))
         if not is_valid:
-            broken(shown_call("choose", *given), pick, "a column whose gain is a number, or -1")
+            break_law(format_call("choose", *given), pick, "a column whose gain is a number, or -1")
 
 
-def _bounds(subject: Subject) -> None:
+def _check_bounds(subject: CriterionSubject) -> None:
     """Call the functions with every setting at its bounds."""
-    try_bounds(
+    check_bounds(
         subject.record,
         subject.settings,
-        lambda functions: _answers(replace(subject, functions=functions)),
+        lambda functions: _check_calls(replace(subject, functions=functions)),
         subject.layout,
     )
 
 
-def _by_training(test: Test) -> Test:
+def _test_trainer(test: LawTest) -> LawTest:
     return lambda subject: test(subject.trainer)
 
 
-GATES: tuple[tuple[Law, Test], ...] = (
-    (ANSWERS, _answers),
-    (NUMBERS, _answers),
-    (FINITE, _answers),
-    (WRITES, _answers),
-    (REPEATS, _repeats),
+GATES: tuple[tuple[Law, LawTest], ...] = (
+    (ANSWERS, _check_calls),
+    (NUMBERS, _check_calls),
+    (FINITE, _check_calls),
+    (WRITES, _check_calls),
+    (REPEATS, _check_repeated_calls),
 )
 """Laws that must hold before any other can be judged."""
 
-LAWS: tuple[tuple[Law, Test], ...] = (
-    (PURITY, _purity),
-    (NOT_NEGATIVE, _not_negative),
-    (CONCAVE, _concave),
+LAWS: tuple[tuple[Law, LawTest], ...] = (
+    (PURITY, _check_purity),
+    (NOT_NEGATIVE, _check_not_negative),
+    (CONCAVE, _check_concave),
     *SCORE_LAWS,
-    (DOUBLING, _doubling),
-    (CLASSES, _classes),
+    (DOUBLING, _check_doubling),
+    (CLASSES, _check_classes),
     *BRANCH_LAWS,
-    (LOSS, _loss),
-    (CHOICE, _choice),
-    (BOUNDS, _bounds),
-    (COMPILED, compiled_equal),
+    (LOSS, _check_loss),
+    (CHOICE, _check_choice),
+    (BOUNDS, _check_bounds),
+    (COMPILED, check_compiled_equal),
 )
-TREE_LAWS: tuple[tuple[Law, Test], ...] = tuple(
-    (law, _by_training(test))
+TREE_LAWS: tuple[tuple[Law, LawTest], ...] = tuple(
+    (law, _test_trainer(test))
     for law, test in (
         *TRAINING_LAWS,
-        (DOUBLING, doubled),
-        (CLASSES, classes_permuted),
+        (DOUBLING, check_doubled_weights),
+        (CLASSES, check_class_order),
     )
 )
 """Laws that need trainings, judged only if the others hold."""
@@ -534,7 +569,7 @@ TREE_LAWS: tuple[tuple[Law, Test], ...] = tuple(
 
 
 @dataclass(frozen=True)
-class Subject:
+class CriterionSubject:
     """A criterion, with the examples that it is tested on.
 
     Attributes
@@ -557,43 +592,45 @@ class Subject:
     countings: tuple[Counting, ...]
     trainer: Trainer
     layout: Layout | None = None
-    machine: Machine = field(default_factory=Machine)
+    machine: CompiledFunctions = field(default_factory=CompiledFunctions)
 
-    def splits(self) -> Iterator[tuple[Counting, Example]]:
+    def iter_splits(self) -> Iterator[tuple[Counting, Example]]:
         """Yield every example of every size of statistics, small ones first."""
         for of in self.countings:
-            for example in examples(of):
+            for example in make_examples(of):
                 yield of, example
 
-    def impurity(self, stats: Any) -> float:
+    def compute_impurity(self, stats: Any) -> float:
         """Return the checked impurity of a node."""
-        value: float = asked("impurity", _given(self.functions.impurity), stats)
+        value: float = call_checked("impurity", _require_function(self.functions.impurity), stats)
         return value
 
-    def score(self, parent: Any, children: Any) -> float:
+    def compute_score(self, parent: Any, children: Any) -> float:
         """Return the checked score of a split."""
-        value: float = asked("score", _given(self.functions.score), parent, children)
+        value: float = call_checked(
+            "score", _require_function(self.functions.score), parent, children
+        )
         return value
 
-    def measures(self, split: Example) -> Iterator[tuple[str, tuple[Any, ...], float]]:
+    def iter_measures(self, split: Example) -> Iterator[tuple[str, tuple[Any, ...], float]]:
         """Yield name, arguments and value of impurity and score of a split."""
         if self.functions.impurity is not None:
-            yield "impurity", (split.parent,), self.impurity(split.parent)
+            yield "impurity", (split.parent,), self.compute_impurity(split.parent)
         if self.functions.score is not None:
             arguments = (split.parent, split.children)
-            yield "score", arguments, self.score(*arguments)
+            yield "score", arguments, self.compute_score(*arguments)
 
-    def same(self, one: Example, other: Example) -> None:
-        """Raise `Broken` unless impurity and score of two examples are equal."""
+    def check_same_measures(self, one: Example, other: Example) -> None:
+        """Raise `LawBroken` unless impurity and score of two examples are equal."""
         for (name, arguments, value), (_, moved, again) in zip(
-            self.measures(one), self.measures(other), strict=True
+            self.iter_measures(one), self.iter_measures(other), strict=True
         ):
             if abs(again - value) > one.noise + 1e-9 * abs(value):
-                got = f"{value!r}, and {again!r} for {shown_call(name, *moved)}"
-                broken(shown_call(name, *arguments), got, "the same")
+                got = f"{value!r}, and {again!r} for {format_call(name, *moved)}"
+                break_law(format_call(name, *arguments), got, "the same")
 
 
-def _given(function: Callable[..., Any] | None) -> Callable[..., Any]:
+def _require_function(function: Callable[..., Any] | None) -> Callable[..., Any]:
     assert function is not None  # noqa: S101 - for the type checker
     return function
 
@@ -602,7 +639,7 @@ def _given(function: Callable[..., Any] | None) -> Callable[..., Any]:
 
 Numbers = npt.NDArray[np.float64]
 
-SHOWN = 3
+MAX_SHOWN = 3
 """Maximum number of nodes whose statistics are written out."""
 
 ANSWER = Law(
@@ -613,55 +650,62 @@ ANSWER = Law(
 )
 
 
-def _stack(subject: Any) -> Numbers:
+def _stack_statistics(subject: Any) -> Numbers:
     """Stack the statistics (nodes, S) of all examples, small nodes first."""
-    return np.array([split.parent for of in subject.countings for split in examples(of)])
+    return np.array([split.parent for of in subject.countings for split in make_examples(of)])
 
 
-def _told(subject: Any, layout: Layout, stats: Numbers) -> Numbers:
-    """Call a layout's `answer` for some nodes; raise `Broken` for any breach."""
-    task = task_of(subject.record)
+def _call_answer(subject: Any, layout: Layout, stats: Numbers) -> Numbers:
+    """Call a layout's `answer` for some nodes; raise `LawBroken` for any breach."""
+    task = find_custom_task(subject.record)
     width = len(layout.names)
     if task is not None and task.answers == "classification":
         width = max(subject.trainer.classes)
     nodes = stats.copy()
-    call = _call(stats)
+    call = _format_call(stats)
     try:
         got = np.asarray(layout.answer(nodes))
     except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-        broken(call, said_by(error), f"({len(stats)}, {width}) numbers", law=ANSWERS.name,
-               look=look_at(error, ANSWERS))  # fmt: skip
+        break_law(
+            call,
+            format_exception(error),
+            f"({len(stats)}, {width}) numbers",
+            law=ANSWERS.name,
+            look=format_hint(error, ANSWERS),
+        )
     if not np.array_equal(nodes, stats):
-        broken(call, "its argument was changed", "its argument unchanged", law=WRITES.name)
+        break_law(call, "its argument was changed", "its argument unchanged", law=WRITES.name)
     if got.shape != (len(stats), width):
-        broken(call, f"an array of shape {got.shape}", f"({len(stats)}, {width})", law=ANSWER.name)
+        break_law(
+            call, f"an array of shape {got.shape}", f"({len(stats)}, {width})", law=ANSWER.name
+        )
     if not np.isfinite(got).all():
         bad = got[~np.isfinite(got).all(axis=1)][0]
-        broken(call, bad.tolist(), "finite numbers", law=FINITE.name)
+        break_law(call, bad.tolist(), "finite numbers", law=FINITE.name)
     if not layout.names:
         weights = (got >= 0.0).all(axis=1) & (got.sum(axis=1) > 0.0)
         if not weights.all():
-            broken(call, got[~weights][0].tolist(),
+            break_law(call, got[~weights][0].tolist(),
                    "weights of classes, not negative and not all 0", law=ANSWER.name)  # fmt: skip
     return got.astype(np.float64)
 
 
-def _call(stats: Numbers) -> str:
-    if len(stats) <= SHOWN:
-        return shown_call("answer", stats)
+def _format_call(stats: Numbers) -> str:
+    if len(stats) <= MAX_SHOWN:
+        return format_call("answer", stats)
     return f"answer(the statistics of {len(stats)} nodes)"
 
 
-def _same(one: Numbers, other: Numbers) -> bool:
+def _is_same_answer(one: Numbers, other: Numbers) -> bool:
     """Whether two results are equal, up to rounding."""
     largest = max(1e-300, float(np.abs(one).max(initial=0.0)))
     return bool(np.allclose(one, other, rtol=1e-9, atol=1e-9 * largest))
 
 
-def _layout_answers(subject: Any) -> None:
+def _check_layout_answers(subject: Any) -> None:
     """Test one node at a time."""
-    for stats in _stack(subject):
-        _told(subject, subject.layout, stats[None, :])
+    for stats in _stack_statistics(subject):
+        _call_answer(subject, subject.layout, stats[None, :])
 
 
 ALONE = Law(
@@ -672,24 +716,28 @@ ALONE = Law(
 )
 
 
-def _alone(subject: Any) -> None:
+def _check_alone(subject: Any) -> None:
     """Test nodes alone, twice, in pairs, and all together in random order."""
-    layout, stack = subject.layout, _stack(subject)
+    layout, stack = subject.layout, _stack_statistics(subject)
     alone = []
     for stats in stack:
-        one, again = (_told(subject, layout, stats[None, :])[0] for _ in range(2))
-        if not _same(one, again):
-            broken(_call(stats[None, :]), f"{shown_numbers(one)}, then {shown_numbers(again)}",
-                   "one result", law=REPEATS.name)  # fmt: skip
+        one, again = (_call_answer(subject, layout, stats[None, :])[0] for _ in range(2))
+        if not _is_same_answer(one, again):
+            break_law(
+                _format_call(stats[None, :]),
+                f"{format_numbers(one)}, then {format_numbers(again)}",
+                "one result",
+                law=REPEATS.name,
+            )
         alone.append(one)
     every = np.random.default_rng(0).permutation(len(stack))
     pairs = [np.array([i, i + 1]) for i in range(len(stack) - 1)]
     for order in (*pairs, every):
-        for values, node in zip(_told(subject, layout, stack[order]), order, strict=True):
-            if not _same(alone[node], values):
-                broken(f"{_call(stack[order])}, and {_call(stack[node][None, :])}",
-                       f"{shown_numbers(values)} for that node among others, and "
-                       f"{shown_numbers(alone[node])} alone", "the same")  # fmt: skip
+        for values, node in zip(_call_answer(subject, layout, stack[order]), order, strict=True):
+            if not _is_same_answer(alone[node], values):
+                break_law(f"{_format_call(stack[order])}, and {_format_call(stack[node][None, :])}",
+                       f"{format_numbers(values)} for that node among others, and "
+                       f"{format_numbers(alone[node])} alone", "the same")  # fmt: skip
 
 
 PLACE = Law(
@@ -700,39 +748,39 @@ PLACE = Law(
 )
 
 
-def _places(subject: Any) -> None:
+def _check_places(subject: Any) -> None:
     """Place all rows, then single rows, halves of them, and all in another order."""
-    dataset = _dataset(subject)
-    placed = _placed(subject, subject.layout, dataset)
+    dataset = _make_dataset(subject)
+    placed = _place_rows(subject, subject.layout, dataset)
     n = dataset.n_rows
     every = np.random.default_rng(n).permutation(n)
     for rows in (*np.arange(n)[:, None], every[: n // 2], every[n // 2 :], every):
-        some = _placed(subject, subject.layout, dataset.take(rows))
+        some = _place_rows(subject, subject.layout, dataset.take(rows))
         away = ~np.isclose(some, placed[rows], rtol=1e-12, atol=0.0).reshape(len(rows), -1)
         if away.any():
             at = int(np.argmax(away.any(axis=1)))
             which = f"rows {rows[:9].tolist()}" + (" and more" if len(rows) > 9 else "")
-            broken(f"place({which} of {subject.trainer.table})",
-                   f"row {rows[at]} at {shown_numbers(some[at])}",
-                   f"{shown_numbers(placed[rows[at]])}, as with all {n} rows")  # fmt: skip
+            break_law(f"place({which} of {subject.trainer.table})",
+                   f"row {rows[at]} at {format_numbers(some[at])}",
+                   f"{format_numbers(placed[rows[at]])}, as with all {n} rows")  # fmt: skip
 
 
-def _dataset(subject: Any) -> Dataset:
-    made: Dataset = subject.trainer.dataset(subject.trainer.table)
+def _make_dataset(subject: Any) -> Dataset:
+    made: Dataset = subject.trainer.make_dataset(subject.trainer.table)
     return made
 
 
-def _placed(subject: Any, layout: Layout, dataset: Dataset) -> npt.NDArray[Any]:
+def _place_rows(subject: Any, layout: Layout, dataset: Dataset) -> npt.NDArray[Any]:
     try:
         return place_rows(subject.record, layout, dataset)
     except (DataError, PluginError, SettingError) as error:
-        broken(f"place({dataset.n_rows} rows of {subject.trainer.table})", error,
+        break_law(f"place({dataset.n_rows} rows of {subject.trainer.table})", error,
                "the cell or the statistics of each row", law=ANSWERS.name)  # fmt: skip
 
 
-def _again(subject: Any) -> None:
+def _check_repeated_layout(subject: Any) -> None:
     """Fit the layout to the same rows again."""
-    dataset, stack = _dataset(subject), _stack(subject)
+    dataset, stack = _make_dataset(subject), _stack_statistics(subject)
     call = f"lay_out({subject.trainer.table})"
     one = subject.layout
     other = fit_layout(subject.record, subject.settings, dataset)
@@ -740,21 +788,23 @@ def _again(subject: Any) -> None:
     for name in ("size", "names"):
         if getattr(one, name) != getattr(other, name):
             got = f"{name} {getattr(one, name)!r}, then {getattr(other, name)!r}"
-            broken(call, got, "one layout")
-    placed, moved = (_placed(subject, layout, dataset) for layout in (one, other))
+            break_law(call, got, "one layout")
+    placed, moved = (_place_rows(subject, layout, dataset) for layout in (one, other))
     if not np.array_equal(placed, moved):
-        broken(call, "different places of rows the second time", "one layout")
-    first, second = (_told(subject, layout, stack[:1])[0] for layout in (one, other))
-    if not _same(first, second):
-        got = f"{shown_numbers(first)}, then {shown_numbers(second)} for {_call(stack[:1])}"
-        broken(call, got, "one layout")
+        break_law(call, "different places of rows the second time", "one layout")
+    first, second = (_call_answer(subject, layout, stack[:1])[0] for layout in (one, other))
+    if not _is_same_answer(first, second):
+        got = (
+            f"{format_numbers(first)}, then {format_numbers(second)} for {_format_call(stack[:1])}"
+        )
+        break_law(call, got, "one layout")
 
 
-LAYOUT_GATES: tuple[tuple[Law, Test], ...] = (
-    (ANSWER, _layout_answers),
-    (ALONE, _alone),
-    (PLACE, _places),
-    (REPEATS, _again),
+LAYOUT_GATES: tuple[tuple[Law, LawTest], ...] = (
+    (ANSWER, _check_layout_answers),
+    (ALONE, _check_alone),
+    (PLACE, _check_places),
+    (REPEATS, _check_repeated_layout),
 )
 
 
@@ -772,7 +822,7 @@ _MAKERS: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Ground:
+class TaskSetup:
     """Data to test a criterion with a task on.
 
     Attributes
@@ -792,9 +842,9 @@ class Ground:
     trainer: Trainer
 
 
-def ground_of(
+def make_task_setup(
     record: Criterion, given: Mapping[str, Any], rows: Mapping[str, Sequence[Any]] | None
-) -> Ground:
+) -> TaskSetup:
     """Find a table that the task accepts, and fit its layout.
 
     Parameters
@@ -814,25 +864,25 @@ def ground_of(
     PluginError
         If the layout is invalid.
     """
-    task = task_of(record)
+    task = find_custom_task(record)
     assert task is not None  # noqa: S101 - called for criteria with a task only
     settings = {**given, **{role: given.get(role) or f"the {role}" for role in task.columns}}
     refused = ""
-    for table, classes in _tables(task, settings, rows):
-        by = trainer(
+    for table, classes in _iter_tables(task, settings, rows):
+        by = make_trainer(
             "criterion", record, settings_of(record, settings), task=task.target,
             classes=(classes,), least=1.0, beside={r: settings[r] for r in task.columns},
             table=table, answers=task.answers,
         )  # fmt: skip
         try:
-            dataset = by.dataset(table)
+            dataset = by.make_dataset(table)
             layout = fit_layout(record, settings, dataset)
             assert layout is not None  # noqa: S101 - for the type checker
             placed = place_rows(record, layout, dataset)
         except (DataError, SettingError) as error:
             refused = refused or str(error)
             continue
-        return Ground(layout, settings, _counting(layout, placed), by)
+        return TaskSetup(layout, settings, _make_counting(layout, placed), by)
     raise SettingError(
         f"criterion {record.name!r} is for {task.name}, and accepts none of the generated tables "
         f"({refused}); call check_criterion with rows={{'y': [...], "
@@ -841,27 +891,27 @@ def ground_of(
     )
 
 
-def _tables(
+def _iter_tables(
     task: Task, settings: Mapping[str, Any], rows: Mapping[str, Sequence[Any]] | None
-) -> Iterator[tuple[Small, int]]:
+) -> Iterator[tuple[SmallTable, int]]:
     """Yield tables to try, with their numbers of classes."""
     if rows is not None:
         own = {settings[role]: list(rows[role]) for role in task.columns}
         target = list(rows["y"])
-        table = small_table(len(target), 0).answering(target, own)
+        table = make_small_table(len(target), 0).with_target(target, own)
         classes = len(set(target)) if task.target == "classification" else 0
         yield table, classes
         return
     for classes in (2, 3) if task.target == "classification" else (0,):
-        base = small_table(TABLE_ROWS, classes, 1.0)
+        base = make_small_table(TABLE_ROWS, classes, 1.0)
         picks = np.random.default_rng(classes).permutation(base.rows)
         for make in _MAKERS.values():
             cells = [make(int(k)) for k in picks]
             own = {settings[role]: cells for role in task.columns}
-            yield base.answering(base.target, own), classes
+            yield base.with_target(base.target, own), classes
 
 
-def _counting(layout: Layout, placed: npt.NDArray[Any]) -> Counting:
+def _make_counting(layout: Layout, placed: npt.NDArray[Any]) -> Counting:
     """Count up to four rows with different places."""
     if placed.ndim == 1:
         placed = np.eye(layout.size)[placed]
@@ -871,10 +921,12 @@ def _counting(layout: Layout, placed: npt.NDArray[Any]) -> Counting:
     _, first = np.unique(placed, axis=0, return_index=True)
     places = placed[np.sort(first)[:4]]
 
-    def count(rows: Sequence[Row]) -> npt.NDArray[np.float64]:
+    def count_rows(rows: Sequence[Row]) -> npt.NDArray[np.float64]:
         stats = np.zeros(layout.size)
         for target, weight in rows:
             stats += weight * places[int(target)]
         return stats
 
-    return Counting(layout.size, tuple(map(float, range(len(places)))), dense, False, True, count)
+    return Counting(
+        layout.size, tuple(map(float, range(len(places)))), dense, False, True, count_rows
+    )

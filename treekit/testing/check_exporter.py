@@ -19,39 +19,54 @@ from treekit.export import is_place
 from treekit.model.builder import Surrogate, is_missing, leaf, multiway, subset, threshold
 from treekit.model.model import Model
 from treekit.model.model_file import load
-from treekit.model.tree import DTYPES
+from treekit.model.tree import FIELD_DTYPES
 from treekit.testing.example_models import (
     COLUMNS,
     NUMBER,
     YES_NO,
-    Sample,
-    cut,
-    deepest,
-    hostile,
-    hostile_alone,
-    made,
-    probe_rows,
-    samples,
+    SampleModel,
+    iter_hostile_alone,
+    iter_samples,
+    make_cut,
+    make_deepest,
+    make_example_model,
+    make_hostile,
+    make_probe_rows,
 )
-from treekit.testing.laws import Test, broken, inapplicable, judge, look_at, opened, said_by
+from treekit.testing.laws import (
+    LawTest,
+    break_law,
+    format_exception,
+    format_hint,
+    judge_laws,
+    open_component,
+    skip_law,
+)
 from treekit.testing.report import Law, Report
-from treekit.verify.answers import REFUSED, Answers, differing, expected, label_codes, said
-from treekit.verify.probe_values import cells_of
-from treekit.verify.run_artifact import runners
+from treekit.verify.answers import (
+    REFUSED,
+    Answers,
+    describe_answer,
+    differing,
+    encode_labels,
+    expected,
+)
+from treekit.verify.probe_values import decode_cells
+from treekit.verify.run_artifact import list_runners
 
 __all__ = [
     "EXPORTER_LAWS",
-    "Execute",
-    "Pair",
-    "Run",
-    "Subject",
-    "answer_pairs",
-    "builtin_run",
-    "by_function",
+    "ExecuteFunction",
+    "ExporterSubject",
+    "ModelPair",
+    "RunFunction",
     "check_exporter",
-    "difference",
-    "missing_pairs",
-    "unseen_pairs",
+    "find_difference",
+    "get_builtin_run",
+    "iter_answer_pairs",
+    "iter_missing_pairs",
+    "iter_unseen_pairs",
+    "wrap_run",
 ]
 
 
@@ -62,7 +77,7 @@ def check_exporter(
     exporter: str | Exporter,
     settings: Mapping[str, Any] | None = None,
     *,
-    run: Run | None = None,
+    run: RunFunction | None = None,
     strict: bool = False,
     fail: bool = True,
 ) -> Report:
@@ -99,18 +114,18 @@ def check_exporter(
     SettingError
         For a name that is not installed, or an unknown setting.
     """
-    found = opened("exporter", exporter, settings, strict)
-    if not found.usable:
+    found = open_component("exporter", exporter, settings, strict)
+    if not found.is_usable:
         return found.report.settled(fail=fail)
     record = found.record
-    execute = builtin_run(record.suffix) if run is None else by_function(run)
-    subject = Subject(record, found.settings, execute)
-    return judge(found.report, subject, EXPORTER_LAWS, record.exempt).settled(fail=fail)
+    execute = get_builtin_run(record.suffix) if run is None else wrap_run(run)
+    subject = ExporterSubject(record, found.settings, execute)
+    return judge_laws(found.report, subject, EXPORTER_LAWS, record.exempt).settled(fail=fail)
 
 
 # ---------------------------------------------------------------- laws
 
-STEM = "model"
+EXPORT_NAME = "model"
 Files = Mapping[str, bytes]
 
 WRITES_OR_REFUSES = Law(
@@ -172,7 +187,7 @@ EQUAL_BITS = Law(
 
 
 @dataclass(frozen=True)
-class Subject:
+class ExporterSubject:
     """An exporter with its settings, and the way to run its files.
 
     Attributes
@@ -185,73 +200,82 @@ class Subject:
 
     record: Exporter
     settings: dict[str, Any]
-    execute: Execute | None = None
+    execute: ExecuteFunction | None = None
 
-    def files(self, sample: Sample, law: Law = WRITES_OR_REFUSES) -> Files | None:
+    def export_files(self, sample: SampleModel, law: Law = WRITES_OR_REFUSES) -> Files | None:
         """Return the checked files written for a model; None if it is rejected.
 
         `law` is broken by an exception other than a rejection.
         """
-        call = f"export(<{sample.what}>, {STEM!r})"
+        call = f"export(<{sample.what}>, {EXPORT_NAME!r})"
         try:
-            files = self.record.export(sample.model, STEM, **self.settings)
+            files = self.record.export(sample.model, EXPORT_NAME, **self.settings)
         except ExportError as refusal:
             if not str(refusal).strip():
-                broken(call, "an ExportError without a message", "the unsupported part by name",
+                break_law(call, "an ExportError without a message", "the unsupported part by name",
                        law=WRITES_OR_REFUSES.name)  # fmt: skip
             return None
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-            broken(call, said_by(error), "files, or an ExportError", law=law.name,
-                   look=look_at(error, law))  # fmt: skip
-        problem = self._problem(files)
+            break_law(call, format_exception(error), "files, or an ExportError", law=law.name,
+                   look=format_hint(error, law))  # fmt: skip
+        problem = self._describe_problem(files)
         if problem:
-            broken(call, problem, f"{{{STEM + self.record.suffix!r}: b'...', ...}}", law=FILES.name)
+            break_law(
+                call,
+                problem,
+                f"{{{EXPORT_NAME + self.record.suffix!r}: b'...', ...}}",
+                law=FILES.name,
+            )
         return dict(files)
 
-    def _problem(self, files: Any) -> str:
+    def _describe_problem(self, files: Any) -> str:
         """Describe a fault of the files of a model; empty if there is none."""
         if not isinstance(files, Mapping) or not files:
             return f"{files!r:.80}"
-        folder = STEM if self.record.suffix.startswith("/") else ""
+        folder = EXPORT_NAME if self.record.suffix.startswith("/") else ""
         for name, content in files.items():
             if not isinstance(name, str) or not is_place(name, folder):
                 return f"a file {name!r}, which is not a plain name"
             if not isinstance(content, bytes):
                 return f"{name!r} is of type {type(content).__name__}"
         first = next(iter(files))
-        return "" if first == STEM + self.record.suffix else f"{first!r} first"
+        return "" if first == EXPORT_NAME + self.record.suffix else f"{first!r} first"
 
 
-def _writes(subject: Subject) -> None:
-    for sample in samples():
-        subject.files(sample)
+def _check_writes(subject: ExporterSubject) -> None:
+    for sample in iter_samples():
+        subject.export_files(sample)
 
 
-def _judged_before(subject: Subject) -> None:
-    """Do nothing: `Subject.files` tests this law whenever a model is written."""
+def _skip_checked_law(subject: ExporterSubject) -> None:
+    """Do nothing: `Subject.export_files` tests this law whenever a model is written."""
 
 
-def _something(subject: Subject) -> None:
-    if all(subject.files(sample) is None for sample in samples()):
-        broken("models of every kind", "all are rejected", "files of some of them")
+def _check_something_written(subject: ExporterSubject) -> None:
+    if all(subject.export_files(sample) is None for sample in iter_samples()):
+        break_law("models of every kind", "all are rejected", "files of some of them")
 
 
-def _repeats(subject: Subject) -> None:
-    for sample in samples():
-        first = subject.files(sample)
+def _check_repeated_exports(subject: ExporterSubject) -> None:
+    for sample in iter_samples():
+        first = subject.export_files(sample)
         if first is None:
             continue
         with tempfile.TemporaryDirectory(prefix="treekit-") as folder:
             path = Path(folder) / "copy.treekit"
             sample.model.save(path)
-            equal = Sample(sample.what, load(path))
+            equal = SampleModel(sample.what, load(path))
         for what, model in (("a second time", sample), ("of an equal model", equal)):
-            again = subject.files(model)
+            again = subject.export_files(model)
             if again != first:
-                broken(f"export(<{sample.what}>) {what}", _apart(first, again or {}), "equal bytes")
+                break_law(
+                    f"export(<{sample.what}>) {what}",
+                    _describe_difference(first, again or {}),
+                    "equal bytes",
+                )
 
 
-def _apart(first: Files, again: Files) -> str:
+def _describe_difference(first: Files, again: Files) -> str:
     """Describe the first difference of two exports of a model."""
     for name, content in first.items():
         other = again.get(name)
@@ -266,136 +290,141 @@ def _apart(first: Files, again: Files) -> str:
     return f"different files: {', '.join(again)}"
 
 
-def _untouched(subject: Subject) -> None:
-    for sample in samples():
-        before = _state(sample.model)
-        subject.files(sample)
-        for name, value in _state(sample.model).items():
+def _check_untouched(subject: ExporterSubject) -> None:
+    for sample in iter_samples():
+        before = _get_state(sample.model)
+        subject.export_files(sample)
+        for name, value in _get_state(sample.model).items():
             if value != before[name]:
-                broken(
+                break_law(
                     f"export(<{sample.what}>)", f"its {name} was changed", f"its {name} unchanged"
                 )
 
 
-def _state(model: Model) -> dict[str, Any]:
+def _get_state(model: Model) -> dict[str, Any]:
     """Return all parts of a model by name, as comparable values."""
     state = {name: getattr(model, name) for name in ("schema", "missing", "unknown", "voting")}
     state |= copy.deepcopy({"settings": model.settings, "provenance": model.provenance})
     state |= {"units": model.units.tobytes(), "exponent": model.exponent}
     state["costs"] = None if model.costs is None else model.costs.tobytes()
     for number, tree in enumerate(model.trees):
-        state |= {f"trees[{number}].{name}": getattr(tree, name).tobytes() for name in DTYPES}
+        state |= {f"trees[{number}].{name}": getattr(tree, name).tobytes() for name in FIELD_DTYPES}
     return state
 
 
-def _deep(subject: Subject) -> None:
-    subject.files(deepest(), DEEP)
+def _check_deep(subject: ExporterSubject) -> None:
+    subject.export_files(make_deepest(), DEEP)
 
 
-def _hostile(subject: Subject) -> None:
-    for sample in hostile_alone():
-        subject.files(sample, HOSTILE)
-    named, harmless = hostile()
-    if _fault(subject, harmless, HOSTILE) is not None:
+def _check_hostile(subject: ExporterSubject) -> None:
+    for sample in iter_hostile_alone():
+        subject.export_files(sample, HOSTILE)
+    named, harmless = make_hostile()
+    if _find_fault(subject, harmless, HOSTILE) is not None:
         return  # the fault is not in the names
-    if _fault(subject, named, HOSTILE) is not None:
-        for sample in (*hostile_alone(), named):  # a single name first, for the smallest example
-            _compare(subject, sample, HOSTILE)
+    if _find_fault(subject, named, HOSTILE) is not None:
+        for sample in (
+            *iter_hostile_alone(),
+            named,
+        ):  # a single name first, for the smallest example
+            _check_sample(subject, sample, HOSTILE)
 
 
-def _differ(pairs: Iterable[Pair], subject: Subject) -> None:
+def _check_different_files(pairs: Iterable[ModelPair], subject: ExporterSubject) -> None:
     for what, *models in pairs:
-        one, other = (subject.files(Sample(what, model)) for model in models)
+        one, other = (subject.export_files(SampleModel(what, model)) for model in models)
         if one is not None and one == other:
-            broken(
+            break_law(
                 f"two models that differ in {what}", "the same files", "different files or an error"
             )
 
 
-def _missing(subject: Subject) -> None:
-    _differ(missing_pairs(), subject)
+def _check_missing(subject: ExporterSubject) -> None:
+    _check_different_files(iter_missing_pairs(), subject)
 
 
-def _unseen(subject: Subject) -> None:
-    _differ(unseen_pairs(), subject)
+def _check_unseen(subject: ExporterSubject) -> None:
+    _check_different_files(iter_unseen_pairs(), subject)
 
 
-def _differences(subject: Subject) -> None:
-    _differ(answer_pairs(), subject)
+def _check_differences(subject: ExporterSubject) -> None:
+    _check_different_files(iter_answer_pairs(), subject)
 
 
-def _equal_bits(subject: Subject) -> None:
+def _check_equal_bits(subject: ExporterSubject) -> None:
     if subject.execute is None:
-        inapplicable("its files cannot be run without check_exporter(..., run=...)")
-    for sample in samples():
-        _compare(subject, sample, WRITES_OR_REFUSES)
+        skip_law("its files cannot be run without check_exporter(..., run=...)")
+    for sample in iter_samples():
+        _check_sample(subject, sample, WRITES_OR_REFUSES)
 
 
-def _compare(subject: Subject, sample: Sample, law: Law) -> None:
-    """Run the files written for a model; raise `Broken` if a prediction differs."""
-    found = _fault(subject, sample, law)
+def _check_sample(subject: ExporterSubject, sample: SampleModel, law: Law) -> None:
+    """Run the files written for a model; raise `LawBroken` if a prediction differs."""
+    found = _find_fault(subject, sample, law)
     if found is not None:
         row, got, wanted = found
-        broken(f"export(<{sample.what}>), run on {row}", got, wanted)
+        break_law(f"export(<{sample.what}>), run on {row}", got, wanted)
 
 
-def _fault(subject: Subject, sample: Sample, law: Law) -> tuple[str, str, str] | None:
+def _find_fault(
+    subject: ExporterSubject, sample: SampleModel, law: Law
+) -> tuple[str, str, str] | None:
     """Return the first row with a different prediction; None if there is none or nothing to run."""
-    files = subject.files(sample, law)
+    files = subject.export_files(sample, law)
     if files is None or subject.execute is None:
         return None
-    return difference(sample.model, files, subject.execute)
+    return find_difference(sample.model, files, subject.execute)
 
 
-EXPORTER_LAWS: tuple[tuple[Law, Test], ...] = (
-    (WRITES_OR_REFUSES, _writes),
-    (FILES, _judged_before),
-    (SOMETHING, _something),
-    (REPEATS, _repeats),
-    (UNTOUCHED, _untouched),
-    (DEEP, _deep),
-    (MISSING, _missing),
-    (UNSEEN, _unseen),
-    (DIFFERENCES, _differences),
-    (EQUAL_BITS, _equal_bits),
-    (HOSTILE, _hostile),
+EXPORTER_LAWS: tuple[tuple[Law, LawTest], ...] = (
+    (WRITES_OR_REFUSES, _check_writes),
+    (FILES, _skip_checked_law),
+    (SOMETHING, _check_something_written),
+    (REPEATS, _check_repeated_exports),
+    (UNTOUCHED, _check_untouched),
+    (DEEP, _check_deep),
+    (MISSING, _check_missing),
+    (UNSEEN, _check_unseen),
+    (DIFFERENCES, _check_differences),
+    (EQUAL_BITS, _check_equal_bits),
+    (HOSTILE, _check_hostile),
 )
 
 
 # ---------------------------------------------------------------- running files
 
-Run = Callable[[Path, Schema, Sequence[Sequence[float | str | None]]], Sequence[Any]]
+RunFunction = Callable[[Path, Schema, Sequence[Sequence[float | str | None]]], Sequence[Any]]
 """``run(path, schema, rows)`` returns a prediction a row; see `treekit.testing.check_exporter`."""
 
-Execute = Callable[[Path, Schema, npt.NDArray[np.float64]], Iterator[tuple[str, Answers]]]
+ExecuteFunction = Callable[[Path, Schema, npt.NDArray[np.float64]], Iterator[tuple[str, Answers]]]
 """The same for rows of numbers and codes, as in `treekit.verify`: yields ways and predictions."""
 
 
-def builtin_run(suffix: str) -> Execute | None:
+def get_builtin_run(suffix: str) -> ExecuteFunction | None:
     """Return the function of `treekit.verify` that runs files of this ending; None if it cannot."""
-    return next((runner.run for runner in runners() if runner.suffix == suffix), None)
+    return next((runner.run_rows for runner in list_runners() if runner.suffix == suffix), None)
 
 
-def by_function(run: Run) -> Execute:
+def wrap_run(run: RunFunction) -> ExecuteFunction:
     """Wrap an author's function to take rows of numbers and codes."""
 
-    def execute(
+    def execute_rows(
         path: Path, schema: Schema, rows: npt.NDArray[np.float64]
     ) -> Iterator[tuple[str, Answers]]:
-        predictions = list(run(path, schema, [cells_of(schema, row) for row in rows]))
+        predictions = list(run(path, schema, [decode_cells(schema, row) for row in rows]))
         if len(predictions) != len(rows):
             raise VerificationError(f"run gave {len(predictions)} predictions for {len(rows)} rows")
-        yield "run", _answers(schema, predictions)
+        yield "run", _convert_answers(schema, predictions)
 
-    return execute
+    return execute_rows
 
 
-def _answers(schema: Schema, told: list[Any]) -> Answers:
+def _convert_answers(schema: Schema, predictions: list[Any]) -> Answers:
     """Convert predictions of the form ``(labels, numbers)``, None where a row is refused."""
     n_labels = len(schema.outputs) if schema.task == "classification" else 0
-    label = np.zeros((len(told), len(schema.outputs)), dtype=np.int64)
-    number = np.zeros((len(told), schema.n_values))
-    for i, answer in enumerate(told):
+    label = np.zeros((len(predictions), len(schema.outputs)), dtype=np.int64)
+    number = np.zeros((len(predictions), schema.n_values))
+    for i, answer in enumerate(predictions):
         if answer is None:
             label[i] = REFUSED
             continue
@@ -410,18 +439,18 @@ def _answers(schema: Schema, told: list[Any]) -> Answers:
                 f"{schema.n_values} numbers, or None where the row is refused"
             ) from error
         for k in range(n_labels):
-            label[i, k] = label_codes(schema.outputs[k], [labels[k]])[0]
+            label[i, k] = encode_labels(schema.outputs[k], [labels[k]])[0]
     return Answers(label, number)
 
 
-def difference(
-    model: Model, files: Mapping[str, bytes], execute: Execute
+def find_difference(
+    model: Model, files: Mapping[str, bytes], execute: ExecuteFunction
 ) -> tuple[str, str, str] | None:
     """Return the first row for which files and their model differ: the row, got, expected.
 
     None if there is none.  Files that cannot be run count as a difference.
     """
-    rows, n_refused = probe_rows(model)
+    rows, n_refused = make_probe_rows(model)
     wanted = expected(model, rows, n_refused)
     with tempfile.TemporaryDirectory(prefix="treekit-") as folder:
         for name, content in files.items():
@@ -437,15 +466,15 @@ def difference(
                 if len(found):
                     row = int(found[0])
                     cells = dict(
-                        zip(model.schema.names, cells_of(model.schema, rows[row]), strict=True)
+                        zip(model.schema.names, decode_cells(model.schema, rows[row]), strict=True)
                     )
                     return (
                         f"the row {cells}",
-                        said(model.schema, given, row),
-                        said(model.schema, part, row),
+                        describe_answer(model.schema, given, row),
+                        describe_answer(model.schema, part, row),
                     )
         except Exception as error:  # noqa: BLE001 - an author's function, and what it runs
-            return "rows of all kinds", said_by(error), "predictions"
+            return "rows of all kinds", format_exception(error), "predictions"
     return None
 
 
@@ -453,10 +482,10 @@ def difference(
 # Pairs of models that differ in the prediction for some row, so that their files must differ.
 
 FEW, MANY = leaf([5.0, 0.0]), leaf([1.0, 6.0])
-AT = 0.5
+CUT = 0.5
 
 
-class Pair(NamedTuple):
+class ModelPair(NamedTuple):
     """Two models, with a description of their difference."""
 
     what: str
@@ -464,62 +493,89 @@ class Pair(NamedTuple):
     other: Model
 
 
-def _pair(what: str, models: Iterable[Model]) -> Pair:
-    return Pair(what, *models)
+def _make_pair(what: str, models: Iterable[Model]) -> ModelPair:
+    return ModelPair(what, *models)
 
 
-def missing_pairs() -> Iterator[Pair]:
+def iter_missing_pairs() -> Iterator[ModelPair]:
     """Yield models that differ in the treatment of missing values."""
-    yield _pair("the side of missing numbers", (made(YES_NO, cut(AT, s)) for s in (0, 1)))
+    yield _make_pair(
+        "the side of missing numbers",
+        (make_example_model(YES_NO, make_cut(CUT, s)) for s in (0, 1)),
+    )
     sets = [subset("colour", ["red"], FEW, MANY, side) for side in (0, 1)]
-    yield _pair("the side of missing categories", (made(YES_NO, node) for node in sets))
+    yield _make_pair(
+        "the side of missing categories", (make_example_model(YES_NO, node) for node in sets)
+    )
     branches = {"red": FEW, "green": MANY, "blue": MANY}
     branch_nodes = [multiway("colour", branches, missing) for missing in (0, 1)]
-    yield _pair("the branch of missing categories", (made(YES_NO, node) for node in branch_nodes))
+    yield _make_pair(
+        "the branch of missing categories",
+        (make_example_model(YES_NO, node) for node in branch_nodes),
+    )
     missing_tests = [is_missing("size", FEW, MANY), is_missing("size", MANY, FEW)]
-    yield _pair("the sides of a missing split", (made(YES_NO, node) for node in missing_tests))
-    sided, level = made(YES_NO, cut(AT)), made(YES_NO, sets[0])
-    yield Pair("whether missing numbers are an error",
-               sided, made(YES_NO, cut(AT), missing="error"))  # fmt: skip
-    yield Pair("whether missing categories are an error",
-               level, made(YES_NO, sets[0], missing="error"))  # fmt: skip
-    yield Pair("whether missing numbers make fractional instances",
-               sided, made(YES_NO, cut(AT), missing="fractional"))  # fmt: skip
+    yield _make_pair(
+        "the sides of a missing split", (make_example_model(YES_NO, node) for node in missing_tests)
+    )
+    sided, level = make_example_model(YES_NO, make_cut(CUT)), make_example_model(YES_NO, sets[0])
+    yield ModelPair("whether missing numbers are an error",
+               sided, make_example_model(YES_NO, make_cut(CUT), missing="error"))  # fmt: skip
+    yield ModelPair("whether missing categories are an error",
+               level, make_example_model(YES_NO, sets[0], missing="error"))  # fmt: skip
+    yield ModelPair("whether missing numbers make fractional instances",
+               sided, make_example_model(YES_NO, make_cut(CUT), missing="fractional"))  # fmt: skip
     surrogates = [(Surrogate("age", 2.5, below=side),) for side in (0, 1)]
-    nodes = [threshold("size", AT, FEW, MANY, 1, own) for own in surrogates]
-    yield _pair("the side of a surrogate", (made(YES_NO, n, missing="surrogate") for n in nodes))
+    nodes = [threshold("size", CUT, FEW, MANY, 1, own) for own in surrogates]
+    yield _make_pair(
+        "the side of a surrogate",
+        (make_example_model(YES_NO, n, missing="surrogate") for n in nodes),
+    )
 
 
-def unseen_pairs() -> Iterator[Pair]:
+def iter_unseen_pairs() -> Iterator[ModelPair]:
     """Yield models that differ in the treatment of unseen texts and categories."""
     node = subset("colour", ["red"], FEW, MANY, 0)
-    yield Pair("whether unseen categories are an error",
-               made(YES_NO, node), made(YES_NO, node, unknown="error"))  # fmt: skip
+    yield ModelPair(
+        "whether unseen categories are an error",
+        make_example_model(YES_NO, node),
+        make_example_model(YES_NO, node, unknown="error"),
+    )
     sides = [subset("colour", ["red"], FEW, MANY, 0, absent) for absent in ((), ["blue"])]
-    yield _pair("the side of a category unseen at a split", (made(YES_NO, n) for n in sides))
+    yield _make_pair(
+        "the side of a category unseen at a split", (make_example_model(YES_NO, n) for n in sides)
+    )
 
 
-def answer_pairs() -> Iterator[Pair]:
+def iter_answer_pairs() -> Iterator[ModelPair]:
     """Yield models that differ in a threshold, a leaf, a category or a label."""
-    up = float(np.nextafter(np.float32(AT), np.float32(1)))
-    one = made(YES_NO, cut(AT))
-    yield Pair("the last bit of a threshold", one, made(YES_NO, cut(up)))
-    yield Pair("the split feature", one, made(YES_NO, cut(AT, column="age")))
+    up = float(np.nextafter(np.float32(CUT), np.float32(1)))
+    one = make_example_model(YES_NO, make_cut(CUT))
+    yield ModelPair("the last bit of a threshold", one, make_example_model(YES_NO, make_cut(up)))
+    yield ModelPair(
+        "the split feature", one, make_example_model(YES_NO, make_cut(CUT, column="age"))
+    )
     sets = [subset("colour", own, FEW, MANY) for own in (["red"], ["red", "blue"])]
-    yield _pair("a category of a set", (made(YES_NO, node) for node in sets))
-    leaves = [threshold("size", AT, FEW, leaf([1.0, weight])) for weight in (6.0, 6.0001)]
-    yield _pair("the shares of a leaf", (made(YES_NO, node) for node in leaves))
-    numbers = [threshold("size", AT, leaf(1.0), leaf(value)) for value in (0.1, 0.1 + 1e-9)]
-    yield _pair("the number of a leaf", (made(NUMBER, node) for node in numbers))
-    yield Pair("the number of trees", one, made(YES_NO, cut(AT), cut(2.0)))
+    yield _make_pair("a category of a set", (make_example_model(YES_NO, node) for node in sets))
+    leaves = [threshold("size", CUT, FEW, leaf([1.0, weight])) for weight in (6.0, 6.0001)]
+    yield _make_pair("the shares of a leaf", (make_example_model(YES_NO, node) for node in leaves))
+    numbers = [threshold("size", CUT, leaf(1.0), leaf(value)) for value in (0.1, 0.1 + 1e-9)]
+    yield _make_pair("the number of a leaf", (make_example_model(NUMBER, node) for node in numbers))
+    yield ModelPair(
+        "the number of trees", one, make_example_model(YES_NO, make_cut(CUT), make_cut(2.0))
+    )
     other, wide = (
         Schema(COLUMNS, "y", classes=("no", "maybe")),
         Schema(COLUMNS, "y", classes=("no", "yes"), dtype="float64"),
     )
-    yield Pair("a label", one, made(other, cut(AT)))
-    yield Pair("the type of the inputs", one, made(wide, cut(AT)))
-    trees = cut(AT), cut(2.0), cut(-1.0)
-    yield Pair("soft or hard votes",
-               made(YES_NO, *trees), made(YES_NO, *trees, voting="hard"))  # fmt: skip
+    yield ModelPair("a label", one, make_example_model(other, make_cut(CUT)))
+    yield ModelPair("the type of the inputs", one, make_example_model(wide, make_cut(CUT)))
+    trees = make_cut(CUT), make_cut(2.0), make_cut(-1.0)
+    yield ModelPair(
+        "soft or hard votes",
+        make_example_model(YES_NO, *trees),
+        make_example_model(YES_NO, *trees, voting="hard"),
+    )
     costs = np.array([[0, 1], [9, 0]], dtype=np.int64)
-    yield Pair("misclassification costs", one, made(YES_NO, cut(AT), costs=costs))
+    yield ModelPair(
+        "misclassification costs", one, make_example_model(YES_NO, make_cut(CUT), costs=costs)
+    )

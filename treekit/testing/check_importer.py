@@ -22,32 +22,40 @@ from treekit.data.schema import Schema
 from treekit.errors import TreekitError
 from treekit.model.model import Model, make_model
 from treekit.model.model_file import load
-from treekit.model.scoring import decide, sums
-from treekit.testing.example_models import probe_rows
-from treekit.testing.laws import Test, broken, inapplicable, judge, look_at, opened, said_by
+from treekit.model.scoring import predict_from_sums, sum_leaf_values
+from treekit.testing.example_models import make_probe_rows
+from treekit.testing.laws import (
+    LawTest,
+    break_law,
+    format_exception,
+    format_hint,
+    judge_laws,
+    open_component,
+    skip_law,
+)
 from treekit.testing.report import Law, Report
-from treekit.verify.probe_values import cells_of
-from treekit.verify.report import model_sha256
+from treekit.verify.probe_values import decode_cells
+from treekit.verify.report import hash_model
 
 __all__ = [
     "FOREIGN",
+    "FOREIGN_OBJECTS",
     "IMPORTER_LAWS",
     "OWN",
     "READS",
-    "THINGS",
-    "Subject",
+    "ImporterSubject",
     "check_importer",
-    "damaged",
-    "flaw",
-    "foreign_paths",
-    "paths_to_nothing",
-    "shown",
+    "find_flaw",
+    "format_source",
+    "iter_absent_paths",
+    "iter_damaged",
+    "iter_foreign_paths",
 ]
 
 
 # ---------------------------------------------------------------- check
 
-Predict = Callable[[Any, Schema, Sequence[Sequence[float | str | None]]], Sequence[Any]]
+PredictFunction = Callable[[Any, Schema, Sequence[Sequence[float | str | None]]], Sequence[Any]]
 
 
 def check_importer(
@@ -55,7 +63,7 @@ def check_importer(
     settings: Mapping[str, Any] | None = None,
     *,
     sources: Sequence[Any] = (),
-    predict: Predict | None = None,
+    predict: PredictFunction | None = None,
     missing: bool = True,
     strict: bool = False,
     fail: bool = True,
@@ -96,12 +104,12 @@ def check_importer(
     SettingError
         For a name that is not installed, or an unknown setting.
     """
-    found = opened("importer", importer, settings, strict)
-    if not found.usable:
+    found = open_component("importer", importer, settings, strict)
+    if not found.is_usable:
         return found.report.settled(fail=fail)
     record = found.record
-    subject = Subject(record, found.settings, tuple(sources), predict, missing)
-    return judge(found.report, subject, IMPORTER_LAWS, record.exempt).settled(fail=fail)
+    subject = ImporterSubject(record, found.settings, tuple(sources), predict, missing)
+    return judge_laws(found.report, subject, IMPORTER_LAWS, record.exempt).settled(fail=fail)
 
 
 # ---------------------------------------------------------------- importer under test
@@ -124,7 +132,7 @@ READS = Law(
 
 
 @dataclass(frozen=True)
-class Subject:
+class ImporterSubject:
     """An importer with its settings, and the sources that it is tested on.
 
     Attributes
@@ -144,36 +152,44 @@ class Subject:
     predict: Callable[..., Any] | None = None
     missing: bool = True
 
-    def recognises(self, source: Any, law: Law, expected: bool) -> None:
+    def check_recognises(self, source: Any, law: Law, expected: bool) -> None:
         """Check the result of `recognises` for a source; any other than `expected` breaks `law`."""
-        call = f"recognises({shown(source)})"
+        call = f"recognises({format_source(source)})"
         try:
             answer: Any = self.record.recognises(source)
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-            broken(call, said_by(error), expected, law=law.name, look=look_at(error, law))
+            break_law(
+                call, format_exception(error), expected, law=law.name, look=format_hint(error, law)
+            )
         if not isinstance(answer, bool | np.bool_) or bool(answer) != expected:
-            broken(call, repr(answer)[:80], expected, law=law.name)
+            break_law(call, repr(answer)[:80], expected, law=law.name)
 
-    def read(self, source: Any) -> Model:
+    def read_model(self, source: Any) -> Model:
         """Read one of its own sources; return the checked model."""
-        call = f"read({shown(source)})"
+        call = f"read({format_source(source)})"
         try:
             model = self.record.read(source, **self.settings)
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-            broken(call, said_by(error), "a model", law=READS.name, look=look_at(error, READS))
-        problem = flaw(model)
+            break_law(
+                call,
+                format_exception(error),
+                "a model",
+                law=READS.name,
+                look=format_hint(error, READS),
+            )
+        problem = find_flaw(model)
         if problem:
-            broken(call, problem, "a treekit.Model, well formed", law=READS.name)
+            break_law(call, problem, "a treekit.Model, well formed", law=READS.name)
         checked: Model = model
         return checked
 
-    def need_sources(self) -> None:
+    def require_sources(self) -> None:
         """End a test that needs sources if there are none."""
         if not self.sources:
-            inapplicable("it needs sources: check_importer(..., sources=[...])")
+            skip_law("it needs sources: check_importer(..., sources=[...])")
 
 
-def flaw(model: Any) -> str:
+def find_flaw(model: Any) -> str:
     """Describe a fault of a model; empty if there is none."""
     if not isinstance(model, Model):
         return f"a {type(model).__name__}"
@@ -192,13 +208,13 @@ def flaw(model: Any) -> str:
             model.save(Path(folder) / "m.treekit")
             stored = load(Path(folder) / "m.treekit")
     except Exception as error:  # noqa: BLE001 - a plugin's model may fail in any way
-        return said_by(error)
+        return format_exception(error)
     if not np.array_equal(again.units, model.units) or again.exponent != model.exponent:
         return "a model whose fixed-point units differ from those of make_model"
-    return "" if model_sha256(stored) == model_sha256(model) else "a model that changes when saved"
+    return "" if hash_model(stored) == hash_model(model) else "a model that changes when saved"
 
 
-def shown(source: Any) -> str:
+def format_source(source: Any) -> str:
     """Format a source for an example."""
     return f"Path({source.name!r:.80})" if isinstance(source, Path) else f"{source!r:.80}"
 
@@ -237,38 +253,40 @@ CORRUPT = Law(
 )
 
 
-def _foreign(subject: Subject) -> None:
+def _check_foreign(subject: ImporterSubject) -> None:
     with tempfile.TemporaryDirectory(prefix="treekit-") as folder:
-        for thing in (*THINGS, *foreign_paths(Path(folder))):
-            subject.recognises(thing, FOREIGN, expected=False)
+        for thing in (*FOREIGN_OBJECTS, *iter_foreign_paths(Path(folder))):
+            subject.check_recognises(thing, FOREIGN, expected=False)
         for source in subject.sources:
             if isinstance(source, Path):
-                for path in paths_to_nothing(Path(folder), source.suffix):
-                    subject.recognises(path, FOREIGN, expected=False)
+                for path in iter_absent_paths(Path(folder), source.suffix):
+                    subject.check_recognises(path, FOREIGN, expected=False)
 
 
-def _cheap(subject: Subject) -> None:
+def _check_cheap(subject: ImporterSubject) -> None:
     before = set(sys.modules)
     with tempfile.TemporaryDirectory(prefix="treekit-") as folder:
         endings = {source.suffix for source in subject.sources if isinstance(source, Path)}
         for ending in (".unheard-of", *sorted(endings)):
             path = Path(folder) / f"big{ending}"
             with path.open("wb") as stream:
-                stream.truncate(_BIG)  # sparse, so that it takes no disk space
-            peak = _peak(subject.record.recognises, path)
-            if peak > _BIG // 4:
-                call = f"recognises({shown(path)}), a file of {_BIG >> 20} MB"
-                broken(call, f"{peak >> 20} MB of memory used", "less than a quarter of that")
+                stream.truncate(_BIG_BYTES)  # sparse, so that it takes no disk space
+            peak = _measure_peak_memory(subject.record.recognises, path)
+            if peak > _BIG_BYTES // 4:
+                call = f"recognises({format_source(path)}), a file of {_BIG_BYTES >> 20} MB"
+                break_law(call, f"{peak >> 20} MB of memory used", "less than a quarter of that")
     own = {subject.record.recognises.__module__.partition(".")[0], *sys.stdlib_module_names}
     new = sorted({name.partition(".")[0] for name in set(sys.modules) - before} - own)
     if new:
-        broken("recognises(<a file of another kind>)", f"it imports {', '.join(new)}", "no import")
+        break_law(
+            "recognises(<a file of another kind>)", f"it imports {', '.join(new)}", "no import"
+        )
 
 
-_BIG = 32 << 20
+_BIG_BYTES = 32 << 20
 
 
-def _peak(recognises: Callable[[Any], Any], path: Path) -> int:
+def _measure_peak_memory(recognises: Callable[[Any], Any], path: Path) -> int:
     """Return the peak memory of a call in bytes; a call that raises is tested by another law."""
     already = tracemalloc.is_tracing()
     tracemalloc.start()
@@ -284,39 +302,43 @@ def _peak(recognises: Callable[[Any], Any], path: Path) -> int:
             tracemalloc.stop()
 
 
-def _own(subject: Subject) -> None:
-    subject.need_sources()
+def _check_own(subject: ImporterSubject) -> None:
+    subject.require_sources()
     for source in subject.sources:
-        subject.recognises(source, OWN, expected=True)
+        subject.check_recognises(source, OWN, expected=True)
 
 
-def _reads(subject: Subject) -> None:
-    subject.need_sources()
+def _check_reads(subject: ImporterSubject) -> None:
+    subject.require_sources()
     for source in subject.sources:
-        subject.read(source)
+        subject.read_model(source)
 
 
-def _repeats(subject: Subject) -> None:
-    subject.need_sources()
+def _check_repeated_reads(subject: ImporterSubject) -> None:
+    subject.require_sources()
     for source in subject.sources:
-        one, two = subject.read(source), subject.read(source)
-        if model_sha256(one) != model_sha256(two):
-            broken(f"read({shown(source)}) twice", f"{one!r}, then {two!r}", "equal models")
+        one, two = subject.read_model(source), subject.read_model(source)
+        if hash_model(one) != hash_model(two):
+            break_law(
+                f"read({format_source(source)}) twice", f"{one!r}, then {two!r}", "equal models"
+            )
 
 
-def _untouched(subject: Subject) -> None:
-    subject.need_sources()
+def _check_untouched(subject: ImporterSubject) -> None:
+    subject.require_sources()
     for source in subject.sources:
-        before = _digest(source)
+        before = _hash_source(source)
         if before is None:
-            inapplicable(f"{shown(source)} cannot be pickled to detect changes")
-        subject.recognises(source, OWN, expected=True)
-        subject.read(source)
-        if _digest(source) != before:
-            broken(f"read({shown(source)})", "the source was changed", "the source unchanged")
+            skip_law(f"{format_source(source)} cannot be pickled to detect changes")
+        subject.check_recognises(source, OWN, expected=True)
+        subject.read_model(source)
+        if _hash_source(source) != before:
+            break_law(
+                f"read({format_source(source)})", "the source was changed", "the source unchanged"
+            )
 
 
-def _digest(source: Any) -> str | None:
+def _hash_source(source: Any) -> str | None:
     """Return the digest of a file, a folder or an object's pickle; None if it has no pickle."""
     if isinstance(source, Path):
         files = sorted(source.rglob("*")) if source.is_dir() else [source]
@@ -329,38 +351,40 @@ def _digest(source: Any) -> str | None:
         return None
 
 
-def _equal(subject: Subject) -> None:
-    subject.need_sources()
+def _check_equal(subject: ImporterSubject) -> None:
+    subject.require_sources()
     if subject.predict is None:
-        inapplicable("it needs the source's predictions: check_importer(..., predict=...)")
+        skip_law("it needs the source's predictions: check_importer(..., predict=...)")
     for source in subject.sources:
-        model = subject.read(source)
-        rows, n_refused = probe_rows(model)
+        model = subject.read_model(source)
+        rows, n_refused = make_probe_rows(model)
         rows = rows[: len(rows) - n_refused]
         if not subject.missing:
-            rows = np.array([row for row in rows if _known(model, row)]).reshape(-1, rows.shape[1])
-        cells = [cells_of(model.schema, row) for row in rows]
+            rows = np.array([row for row in rows if _is_known(model, row)]).reshape(
+                -1, rows.shape[1]
+            )
+        cells = [decode_cells(model.schema, row) for row in rows]
         predictions = list(subject.predict(source, model.schema, cells))
         if len(predictions) != len(rows):
-            broken(
-                f"predict({shown(source)}, ...)",
+            break_law(
+                f"predict({format_source(source)}, ...)",
                 f"{len(predictions)} predictions",
                 f"{len(rows)} of them",
             )
-        wanted = decide(model, sums(model, rows))
+        wanted = predict_from_sums(model, sum_leaf_values(model, rows))
         for row, theirs, ours in zip(cells, predictions, wanted, strict=True):
-            if not _same(model, theirs, ours):
-                call = f"read({shown(source)}), run on the row {row}"
-                broken(call, ours, theirs)
+            if not _is_same_prediction(model, theirs, ours):
+                call = f"read({format_source(source)}), run on the row {row}"
+                break_law(call, ours, theirs)
 
 
-def _known(model: Model, row: npt.NDArray[np.float64]) -> bool:
+def _is_known(model: Model, row: npt.NDArray[np.float64]) -> bool:
     """Whether no cell is missing or unseen."""
     cells = zip(model.schema.columns, row.tolist(), strict=True)
     return all(x == x and (c.kind == "numeric" or 0 <= x < len(c.levels)) for c, x in cells)
 
 
-def _same(model: Model, theirs: Any, ours: Any) -> bool:
+def _is_same_prediction(model: Model, theirs: Any, ours: Any) -> bool:
     """Whether labels are equal, or numbers up to the fixed-point units of the model."""
     if model.schema.task == "classification":
         return bool(np.array_equal(theirs, ours))
@@ -368,52 +392,58 @@ def _same(model: Model, theirs: Any, ours: Any) -> bool:
     return bool(np.all(np.abs(np.asarray(theirs, dtype=np.float64) - ours) <= step))
 
 
-def _refuses(subject: Subject) -> None:
-    for thing in THINGS[:-1]:  # without `_Contrary`, which raises for any access
+def _check_refuses(subject: ImporterSubject) -> None:
+    for thing in FOREIGN_OBJECTS[:-1]:  # without `_RaisingObject`, which raises for any access
         try:
             answer = subject.record.read(thing, **subject.settings)
         except TreekitError:
             continue
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-            broken(f"read({shown(thing)})", said_by(error), "an error of treekit",
-                   look=look_at(error, REFUSES))  # fmt: skip
-        broken(f"read({shown(thing)})", f"{answer!r:.80}", "an error of treekit")
+            break_law(
+                f"read({format_source(thing)})",
+                format_exception(error),
+                "an error of treekit",
+                look=format_hint(error, REFUSES),
+            )
+        break_law(f"read({format_source(thing)})", f"{answer!r:.80}", "an error of treekit")
 
 
-def _corrupt(subject: Subject) -> None:
+def _check_corrupt(subject: ImporterSubject) -> None:
     files = [s for s in subject.sources if isinstance(s, Path) and s.is_file()]
     if not files:
-        inapplicable("none of the sources is a file")
+        skip_law("none of the sources is a file")
     with tempfile.TemporaryDirectory(prefix="treekit-") as folder:
         for source in files:
             place = Path(folder) / source.name
-            for damage, content in damaged(source.read_bytes()):
+            for damage, content in iter_damaged(source.read_bytes()):
                 place.write_bytes(content)
-                _damaged(subject, place, f"read({shown(source)}), {damage}")
+                _check_damaged(subject, place, f"read({format_source(source)}), {damage}")
 
 
-def _damaged(subject: Subject, place: Path, call: str) -> None:
+def _check_damaged(subject: ImporterSubject, place: Path, call: str) -> None:
     try:
         model = subject.record.read(place, **subject.settings)
     except TreekitError:
         return
     except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-        broken(call, said_by(error), "an error of treekit", look=look_at(error, CORRUPT))
-    problem = flaw(model)
+        break_law(
+            call, format_exception(error), "an error of treekit", look=format_hint(error, CORRUPT)
+        )
+    problem = find_flaw(model)
     if problem:
-        broken(call, problem, "an error of treekit, or a well-formed model")
+        break_law(call, problem, "an error of treekit, or a well-formed model")
 
 
-IMPORTER_LAWS: tuple[tuple[Law, Test], ...] = (
-    (CHEAP, _cheap),  # first, as a module is imported only once
-    (UNTOUCHED, _untouched),
-    (FOREIGN, _foreign),
-    (REFUSES, _refuses),
-    (OWN, _own),
-    (READS, _reads),
-    (REPEATS, _repeats),
-    (CORRUPT, _corrupt),
-    (EQUAL, _equal),
+IMPORTER_LAWS: tuple[tuple[Law, LawTest], ...] = (
+    (CHEAP, _check_cheap),  # first, as a module is imported only once
+    (UNTOUCHED, _check_untouched),
+    (FOREIGN, _check_foreign),
+    (REFUSES, _check_refuses),
+    (OWN, _check_own),
+    (READS, _check_reads),
+    (REPEATS, _check_repeated_reads),
+    (CORRUPT, _check_corrupt),
+    (EQUAL, _check_equal),
 )
 
 
@@ -421,7 +451,7 @@ IMPORTER_LAWS: tuple[tuple[Law, Test], ...] = (
 # Objects, paths and damaged files that no importer may accept or fail on.
 
 
-class _Contrary:
+class _RaisingObject:
     """An object that raises for any attribute, comparison or truth test."""
 
     def __getattribute__(self, name: str) -> Any:
@@ -438,30 +468,30 @@ class _Contrary:
     __hash__ = object.__hash__
 
 
-THINGS: tuple[Any, ...] = (
+FOREIGN_OBJECTS: tuple[Any, ...] = (
     *(None, 0, -1.5, True, "", "model", b"model", (), [], {}, {"tree": []}, object(), object),
-    *(print, sys, np.zeros(3), np.zeros((2, 2)), SimpleNamespace(tree_=None), _Contrary()),
+    *(print, sys, np.zeros(3), np.zeros((2, 2)), SimpleNamespace(tree_=None), _RaisingObject()),
 )
 """Objects that are not models of any library."""
 
 
-def foreign_paths(folder: Path) -> Iterator[Path]:
+def iter_foreign_paths(folder: Path) -> Iterator[Path]:
     """Yield files of an unknown kind, created in `folder`, and paths that are not files."""
     for name in ("model.unheard-of", "model", "\u202e.x", "a\nb", "'; ls", "%s{}"):
         (folder / name).write_bytes(b"\x00\x01 no model \xff" * 3)
         yield folder / name
     yield folder
     yield Path(os.devnull)
-    yield from paths_to_nothing(folder, ".unheard-of")
+    yield from iter_absent_paths(folder, ".unheard-of")
 
 
-def paths_to_nothing(folder: Path, suffix: str) -> Iterator[Path]:
+def iter_absent_paths(folder: Path, suffix: str) -> Iterator[Path]:
     """Yield paths with this ending that do not exist, some of which are invalid."""
     for name in ("absent", "nul\0", "half \udc80", "long" * 1000, "../absent"):
         yield folder / f"{name}{suffix}"
 
 
-def damaged(content: bytes, seed: int = 0) -> Iterator[tuple[str, bytes]]:
+def iter_damaged(content: bytes, seed: int = 0) -> Iterator[tuple[str, bytes]]:
     """Yield a file's content with various kinds of damage, each with a description."""
     rng = np.random.default_rng(seed)
     size = len(content)

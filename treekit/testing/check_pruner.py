@@ -20,26 +20,33 @@ from treekit.data.schema import Schema
 from treekit.errors import DataError, ModelError, SettingError, TreekitWarning
 from treekit.model.tree import Split, Tree
 from treekit.model.validation import check_tree
-from treekit.testing.check_criterion import doubled, ground_of
-from treekit.testing.example_tables import Counting, Example, Small, counting, examples, shown_call
+from treekit.testing.check_criterion import check_doubled_weights, make_task_setup
+from treekit.testing.example_tables import (
+    Counting,
+    Example,
+    SmallTable,
+    format_call,
+    make_counting,
+    make_examples,
+)
 from treekit.testing.laws import (
     ANSWERS,
     BOUNDS,
     NUMBERS,
     REPEATS,
     WRITES,
-    Test,
-    asked,
-    broken,
-    inapplicable,
-    judge,
-    look_at,
-    opened,
-    said_by,
-    try_bounds,
+    LawTest,
+    break_law,
+    call_checked,
+    check_bounds,
+    format_exception,
+    format_hint,
+    judge_laws,
+    open_component,
+    skip_law,
 )
 from treekit.testing.report import Law, Report
-from treekit.testing.training import TRAINS, Trainer, difference, trained, trainer
+from treekit.testing.training import TRAINS, Trainer, describe_difference, make_trainer, train_tree
 from treekit.training import fit
 
 __all__ = [
@@ -48,10 +55,10 @@ __all__ = [
     "BEFORE_GATES",
     "BEFORE_LAWS",
     "DOUBLING",
-    "Subject",
+    "PrunerSubject",
     "check_pruner",
     "is_subtree",
-    "rows_of_nodes",
+    "route_rows_to_nodes",
 ]
 
 
@@ -70,24 +77,26 @@ def check_pruner(
     Its ``before`` is called as plain Python on the statistics of small splits,
     its ``after`` on trees grown for it, and trees are trained with it.
     """
-    found = opened("pruner", pruner, settings, strict)
-    if not found.usable:
+    found = open_component("pruner", pruner, settings, strict)
+    if not found.is_usable:
         return found.report.settled(fail=fail)
     record = found.record
-    trainers, countings = _grounds(record, found.settings)
-    subject = Subject(record, found.functions, found.settings, trainers, countings)
+    trainers, countings = _make_trainings(record, found.settings)
+    subject = PrunerSubject(record, found.functions, found.settings, trainers, countings)
     gates = (*BEFORE_GATES, *AFTER_GATES)
     laws = (*BEFORE_LAWS, *AFTER_LAWS)
-    return judge(found.report, subject, laws, record.exempt, gates=gates).settled(fail=fail)
+    return judge_laws(found.report, subject, laws, record.exempt, first_laws=gates).settled(
+        fail=fail
+    )
 
 
-def _grounds(
+def _make_trainings(
     record: Pruner, settings: Mapping[str, Any]
 ) -> tuple[tuple[Trainer, ...], tuple[Counting, ...]]:
     """Return trainings with the pruner, and how their rows are counted."""
     if isinstance(record.task, Task):
-        ground = ground_of(_criterion_for(record.task, record.name), {}, None)
-        own = trainer("pruner", record, settings, task=ground.trainer.task)
+        ground = make_task_setup(_find_criterion(record.task, record.name), {}, None)
+        own = make_trainer("pruner", record, settings, task=ground.trainer.task)
         parts = {**ground.trainer.parts, **own.parts}
         return (replace(ground.trainer, parts=parts),), (ground.counting,)
     kinds = [
@@ -97,14 +106,16 @@ def _grounds(
     ]
     return (
         tuple(
-            trainer("pruner", record, settings, task=task, classes=classes[-1:])
+            make_trainer("pruner", record, settings, task=task, classes=classes[-1:])
             for task, classes in kinds
         ),
-        tuple(counting(task, CriterionFunctions(), k) for task, classes in kinds for k in classes),
+        tuple(
+            make_counting(task, CriterionFunctions(), k) for task, classes in kinds for k in classes
+        ),
     )
 
 
-def _criterion_for(task: Task, name: str) -> Criterion:
+def _find_criterion(task: Task, name: str) -> Criterion:
     """Return the first installed criterion of a task."""
     for component in registry.criteria().values():
         if isinstance(component.record, Criterion) and component.record.task == task:
@@ -120,7 +131,7 @@ Arguments = tuple[Any, Any, Any, Any]
 
 
 @dataclass(frozen=True)
-class Subject:
+class PrunerSubject:
     """A pruner, its functions, trainers with it, and how their rows are counted."""
 
     record: Pruner
@@ -129,34 +140,36 @@ class Subject:
     trainers: tuple[Trainer, ...]
     countings: tuple[Counting, ...]
 
-    def questions(self) -> Iterator[tuple[Counting, Example, Arguments]]:
+    def iter_arguments(self) -> Iterator[tuple[Counting, Example, Arguments]]:
         """Yield every example, without held-out rows and with some, small ones first."""
         if self.functions.before is None:
-            inapplicable("it has no `before`")
+            skip_law("it has no `before`")
         for of in self.countings:
-            for split in examples(of):
+            for split in make_examples(of):
                 no_stats = np.zeros_like(split.children)
                 held = np.ascontiguousarray(split.children[::-1])
                 yield of, split, (split.parent, split.children, no_stats[0], no_stats)
                 yield of, split, (split.parent, split.children, split.parent, held)
 
-    def before(self, arguments: Arguments) -> bool:
+    def call_before(self, arguments: Arguments) -> bool:
         """Return the checked result of `before`."""
-        assert self.functions.before is not None  # noqa: S101 - checked by `questions`
-        is_kept: bool = asked("before", self.functions.before, *arguments, kind=bool)
+        assert self.functions.before is not None  # noqa: S101 - checked by `iter_arguments`
+        is_kept: bool = call_checked("before", self.functions.before, *arguments, kind=bool)
         return is_kept
 
 
-def _answers(subject: Subject) -> None:
-    for _, _, arguments in subject.questions():
-        subject.before(arguments)
+def _check_calls(subject: PrunerSubject) -> None:
+    for _, _, arguments in subject.iter_arguments():
+        subject.call_before(arguments)
 
 
-def _repeats(subject: Subject) -> None:
-    for _, _, arguments in subject.questions():
-        first = subject.before(arguments)
-        if subject.before(arguments) != first:
-            broken(shown_call("before", *arguments), f"{first}, then {not first}", "the same value")
+def _check_repeated_calls(subject: PrunerSubject) -> None:
+    for _, _, arguments in subject.iter_arguments():
+        first = subject.call_before(arguments)
+        if subject.call_before(arguments) != first:
+            break_law(
+                format_call("before", *arguments), f"{first}, then {not first}", "the same value"
+            )
 
 
 DOUBLING = Law(
@@ -166,10 +179,10 @@ DOUBLING = Law(
 )
 
 
-def _doubling(subject: Subject) -> None:
-    for _, _, arguments in subject.questions():
+def _check_doubling(subject: PrunerSubject) -> None:
+    for _, _, arguments in subject.iter_arguments():
         doubled: Any = tuple(2.0 * array for array in arguments)
-        _same(subject, arguments, doubled)
+        _check_same_decision(subject, arguments, doubled)
 
 
 BRANCHES = Law(
@@ -179,14 +192,16 @@ BRANCHES = Law(
 )
 
 
-def _branches(subject: Subject) -> None:
-    for _, _, (parent, children, held, held_children) in subject.questions():
+def _check_branch_order(subject: PrunerSubject) -> None:
+    for _, _, (parent, children, held, held_children) in subject.iter_arguments():
         reversed_branches = (
             np.ascontiguousarray(children[::-1]),
             held,
             np.ascontiguousarray(held_children[::-1]),
         )
-        _same(subject, (parent, children, held, held_children), (parent, *reversed_branches))
+        _check_same_decision(
+            subject, (parent, children, held, held_children), (parent, *reversed_branches)
+        )
 
 
 EMPTY = Law(
@@ -196,43 +211,43 @@ EMPTY = Law(
 )
 
 
-def _empty(subject: Subject) -> None:
-    for of, _, (parent, children, held, held_children) in subject.questions():
+def _check_empty_branches(subject: PrunerSubject) -> None:
+    for of, _, (parent, children, held, held_children) in subject.iter_arguments():
         none = np.zeros((1, of.size))
         more = (parent, np.vstack([children, none]), held, np.vstack([held_children, none]))
-        _same(subject, (parent, children, held, held_children), more)
+        _check_same_decision(subject, (parent, children, held, held_children), more)
 
 
-def _same(subject: Subject, one: Arguments, other: Arguments) -> None:
-    first, second = subject.before(one), subject.before(other)
+def _check_same_decision(subject: PrunerSubject, one: Arguments, other: Arguments) -> None:
+    first, second = subject.call_before(one), subject.call_before(other)
     if first != second:
-        got = f"{first}, and {second} for {shown_call('before', *other)}"
-        broken(shown_call("before", *one), got, "the same")
+        got = f"{first}, and {second} for {format_call('before', *other)}"
+        break_law(format_call("before", *one), got, "the same")
 
 
-def _bounds(subject: Subject) -> None:
+def _check_bounds(subject: PrunerSubject) -> None:
     """Call `before` with every setting at its bounds."""
 
-    def use(functions: PrunerFunctions) -> None:
+    def use_functions(functions: PrunerFunctions) -> None:
         other = replace(subject, functions=functions)
         if functions.before is not None:
-            for _, _, arguments in islice(other.questions(), 200):
-                other.before(arguments)
+            for _, _, arguments in islice(other.iter_arguments(), 200):
+                other.call_before(arguments)
 
-    try_bounds(subject.record, subject.settings, use)
+    check_bounds(subject.record, subject.settings, use_functions)
 
 
-BEFORE_GATES: tuple[tuple[Law, Test], ...] = (
-    (ANSWERS, _answers),
-    (NUMBERS, _answers),
-    (WRITES, _answers),
-    (REPEATS, _repeats),
+BEFORE_GATES: tuple[tuple[Law, LawTest], ...] = (
+    (ANSWERS, _check_calls),
+    (NUMBERS, _check_calls),
+    (WRITES, _check_calls),
+    (REPEATS, _check_repeated_calls),
 )
-BEFORE_LAWS: tuple[tuple[Law, Test], ...] = (
-    (DOUBLING, _doubling),
-    (BRANCHES, _branches),
-    (EMPTY, _empty),
-    (BOUNDS, _bounds),
+BEFORE_LAWS: tuple[tuple[Law, LawTest], ...] = (
+    (DOUBLING, _check_doubling),
+    (BRANCHES, _check_branch_order),
+    (EMPTY, _check_empty_branches),
+    (BOUNDS, _check_bounds),
 )
 
 
@@ -241,7 +256,7 @@ BEFORE_LAWS: tuple[tuple[Law, Test], ...] = (
 
 
 @dataclass(frozen=True)
-class Grown:
+class GrownTree:
     """A tree to be pruned."""
 
     tree: Tree
@@ -250,70 +265,78 @@ class Grown:
     text: str
 
 
-def _grown(subject: Subject, by: Trainer, table: Small, **settings: Any) -> Grown | None:
+def _grow_tree(
+    subject: PrunerSubject, by: Trainer, table: SmallTable, **settings: Any
+) -> GrownTree | None:
     """Return the tree and the context that a training passes to the pruner."""
     caught: list[tuple[Tree, Context]] = []
 
-    def spy(tree: Tree, context: Context) -> Tree:
+    def record_tree(tree: Tree, context: Context) -> Tree:
         caught.append((tree, context))
         return tree
 
     holdout = subject.functions.holdout
-    record = Pruner("spy", lambda: PrunerFunctions(after=spy, holdout=holdout))
+    record = Pruner("spy", lambda: PrunerFunctions(after=record_tree, holdout=holdout))
     given = {key: value for key, value in by.parts.items() if not key.startswith("pruner")}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TreekitWarning)
         try:
-            dataset = by.dataset(table)
+            dataset = by.make_dataset(table)
             fit(dataset, {**given, "pruner": record, **settings})
         except (DataError, SettingError):
             return None
     tree, context = caught[0]
     known: dict[int, Any] = {}  # every call gets the same folds
 
-    def folds(k: int) -> Any:
+    def get_folds(k: int) -> Any:
         if k not in known:
             known[k] = context.folds(k)
         return known[k]
 
-    return Grown(tree, replace(context, folds=folds), dataset.schema, str(table))
+    return GrownTree(tree, replace(context, folds=get_folds), dataset.schema, str(table))
 
 
-def _all_grown(subject: Subject) -> Iterator[Grown]:
+def _iter_grown_trees(subject: PrunerSubject) -> Iterator[GrownTree]:
     if subject.functions.after is None:
-        inapplicable("it has no `after`")
+        skip_law("it has no `after`")
     for by in subject.trainers:
-        for table in by.tables():
+        for table in by.iter_tables():
             for settings in ({}, {"max_depth": 0}):
-                grown = _grown(subject, by, table, **settings)
+                grown = _grow_tree(subject, by, table, **settings)
                 if grown is not None:
                     yield grown
 
 
-def _after(subject: Subject, grown: Grown) -> tuple[Any, str]:
-    """Call `after` for a tree; raise `Broken` if it raises or writes; None: rejected."""
+def _call_after(subject: PrunerSubject, grown: GrownTree) -> tuple[Any, str]:
+    """Call `after` for a tree; raise `LawBroken` if it raises or writes; None: rejected."""
     call = f"after(the tree of {grown.tree.n_nodes} nodes grown on {grown.text})"
     statistics = (grown.context.stats, grown.context.held_stats)
     before = [array.copy() for array in statistics]
     try:
-        assert subject.functions.after is not None  # noqa: S101 - checked by `_all_grown`
+        assert subject.functions.after is not None  # noqa: S101 - checked by `_iter_grown_trees`
         pruned = subject.functions.after(grown.tree, grown.context)
     except (DataError, SettingError):
         return None, call
     except Exception as error:  # noqa: BLE001 - a plugin may raise anything
         if isinstance(error, ValueError) and "read-only" in str(error):
-            broken(call, said_by(error), "the tree unchanged", law=WRITES.name,
-                   look=look_at(error, WRITES))  # fmt: skip
-        broken(call, said_by(error), "a tree", law=ANSWERS.name, look=look_at(error, ANSWERS))
+            break_law(call, format_exception(error), "the tree unchanged", law=WRITES.name,
+                   look=format_hint(error, WRITES))  # fmt: skip
+        break_law(
+            call,
+            format_exception(error),
+            "a tree",
+            law=ANSWERS.name,
+            look=format_hint(error, ANSWERS),
+        )
     for array, was in zip(statistics, before, strict=True):
         if not np.array_equal(array, was):
-            broken(call, "the context's statistics were changed", "unchanged", law=WRITES.name)
+            break_law(call, "the context's statistics were changed", "unchanged", law=WRITES.name)
     return pruned, call
 
 
-def _tree_answers(subject: Subject) -> None:
-    for grown in _all_grown(subject):
-        _after(subject, grown)
+def _check_after_calls(subject: PrunerSubject) -> None:
+    for grown in _iter_grown_trees(subject):
+        _call_after(subject, grown)
 
 
 TREE = Law(
@@ -323,14 +346,14 @@ TREE = Law(
 )
 
 
-def _tree(subject: Subject) -> None:
-    for grown in _all_grown(subject):
-        pruned, call = _after(subject, grown)
-        if pruned is not None and (problem := _malformed(pruned, grown.schema)):
-            broken(call, problem, "a tree")
+def _check_tree_returned(subject: PrunerSubject) -> None:
+    for grown in _iter_grown_trees(subject):
+        pruned, call = _call_after(subject, grown)
+        if pruned is not None and (problem := _describe_fault(pruned, grown.schema)):
+            break_law(call, problem, "a tree")
 
 
-def _malformed(tree: Any, schema: Schema) -> str:
+def _describe_fault(tree: Any, schema: Schema) -> str:
     if not isinstance(tree, Tree):
         return f"a {type(tree).__name__}"
     try:
@@ -340,11 +363,15 @@ def _malformed(tree: Any, schema: Schema) -> str:
     return ""
 
 
-def _tree_repeats(subject: Subject) -> None:
-    for grown in _all_grown(subject):
-        (one, call), (other, _) = _after(subject, grown), _after(subject, grown)
-        if isinstance(one, Tree) and isinstance(other, Tree) and (apart := difference(one, other)):
-            broken(f"{call}, twice", apart, "the same tree")
+def _check_repeated_pruning(subject: PrunerSubject) -> None:
+    for grown in _iter_grown_trees(subject):
+        (one, call), (other, _) = _call_after(subject, grown), _call_after(subject, grown)
+        if (
+            isinstance(one, Tree)
+            and isinstance(other, Tree)
+            and (apart := describe_difference(one, other))
+        ):
+            break_law(f"{call}, twice", apart, "the same tree")
 
 
 SUBTREE = Law(
@@ -360,64 +387,66 @@ VALUES = Law(
 )
 
 
-def _pruned(subject: Subject) -> Iterator[tuple[Grown, Tree, str]]:
-    for grown in _all_grown(subject):
-        pruned, call = _after(subject, grown)
-        if isinstance(pruned, Tree) and not _malformed(pruned, grown.schema):
+def _iter_pruned_trees(subject: PrunerSubject) -> Iterator[tuple[GrownTree, Tree, str]]:
+    for grown in _iter_grown_trees(subject):
+        pruned, call = _call_after(subject, grown)
+        if isinstance(pruned, Tree) and not _describe_fault(pruned, grown.schema):
             yield grown, pruned, call
 
 
-def _subtree(subject: Subject) -> None:
-    for grown, pruned, call in _pruned(subject):
+def _check_subtree(subject: PrunerSubject) -> None:
+    for grown, pruned, call in _iter_pruned_trees(subject):
         if not is_subtree(pruned, grown.tree, values=False):
             kinds = [Split(kind).name for kind in pruned.kind[:5]]
-            broken(call, f"{pruned.n_nodes} nodes, {', '.join(kinds)}, ...", "nodes of that tree")
+            break_law(
+                call, f"{pruned.n_nodes} nodes, {', '.join(kinds)}, ...", "nodes of that tree"
+            )
 
 
-def _values(subject: Subject) -> None:
-    for grown, pruned, call in _pruned(subject):
+def _check_leaf_values(subject: PrunerSubject) -> None:
+    for grown, pruned, call in _iter_pruned_trees(subject):
         nested = is_subtree(pruned, grown.tree, values=False)
         if nested and not is_subtree(pruned, grown.tree, values=True):
             leaves = pruned.value[pruned.kind == Split.LEAF]
-            broken(call, f"leaf values {leaves[:3].tolist()}", "values of that tree's nodes")
+            break_law(call, f"leaf values {leaves[:3].tolist()}", "values of that tree's nodes")
 
 
-def _trains(subject: Subject) -> None:
+def _check_training(subject: PrunerSubject) -> None:
     for by in subject.trainers:
-        for table in by.tables():
-            trained(by, table)
-            trained(by, table, weighted=True, nominal_splits="multiway", empty_branches=True)
+        for table in by.iter_tables():
+            train_tree(by, table)
+            train_tree(by, table, weighted=True, nominal_splits="multiway", empty_branches=True)
 
 
-def _doubled(subject: Subject) -> None:
+def _check_doubled_weights(subject: PrunerSubject) -> None:
     for by in subject.trainers:
-        doubled(by)
+        check_doubled_weights(by)
 
 
-def _tree_bounds(subject: Subject) -> None:
+def _check_after_bounds(subject: PrunerSubject) -> None:
     """Prune a few trees with every setting at its bounds."""
 
-    def use(functions: PrunerFunctions) -> None:
+    def use_functions(functions: PrunerFunctions) -> None:
         other = replace(subject, functions=functions)
         if functions.after is not None:
-            for grown in islice(_all_grown(other), 4, 12, 2):
-                _after(other, grown)
+            for grown in islice(_iter_grown_trees(other), 4, 12, 2):
+                _call_after(other, grown)
 
-    try_bounds(subject.record, subject.settings, use)
+    check_bounds(subject.record, subject.settings, use_functions)
 
 
-AFTER_GATES: tuple[tuple[Law, Test], ...] = (
-    (ANSWERS, _tree_answers),
-    (WRITES, _tree_answers),
-    (TREE, _tree),
-    (REPEATS, _tree_repeats),
-    (SUBTREE, _subtree),
-    (VALUES, _values),
+AFTER_GATES: tuple[tuple[Law, LawTest], ...] = (
+    (ANSWERS, _check_after_calls),
+    (WRITES, _check_after_calls),
+    (TREE, _check_tree_returned),
+    (REPEATS, _check_repeated_pruning),
+    (SUBTREE, _check_subtree),
+    (VALUES, _check_leaf_values),
 )
-AFTER_LAWS: tuple[tuple[Law, Test], ...] = (
-    (TRAINS, _trains),
-    (DOUBLING, _doubled),
-    (BOUNDS, _tree_bounds),
+AFTER_LAWS: tuple[tuple[Law, LawTest], ...] = (
+    (TRAINS, _check_training),
+    (DOUBLING, _check_doubled_weights),
+    (BOUNDS, _check_after_bounds),
 )
 
 
@@ -440,27 +469,27 @@ def is_subtree(pruned: Tree, grown: Tree, *, values: bool) -> bool:
     its branches then stand for the branches of that one.  Each pair of nodes is
     tested once at most.
     """
-    below = [_below(grown, node) for node in range(grown.n_nodes)]
+    below = [_list_descendants(grown, node) for node in range(grown.n_nodes)]
 
     @cache
-    def stands_for(node: int, own: int) -> bool:
+    def is_replacement(node: int, own: int) -> bool:
         if pruned.kind[node] == Split.LEAF:
             return not values or any(
                 np.allclose(pruned.value[node], grown.value[at], rtol=1e-9, atol=1e-9)
                 for at in below[own]
             )
-        return any(_as(node, at) for at in below[own])
+        return any(_is_replacement_of(node, at) for at in below[own])
 
-    def _as(node: int, at: int) -> bool:
-        if not _asks_alike(pruned, node, grown, at):
+    def _is_replacement_of(node: int, at: int) -> bool:
+        if not _has_same_split(pruned, node, grown, at):
             return False
         first, origin = int(pruned.first_child[node]), int(grown.first_child[at])
-        return all(stands_for(first + b, origin + b) for b in range(int(grown.n_children[at])))
+        return all(is_replacement(first + b, origin + b) for b in range(int(grown.n_children[at])))
 
-    return stands_for(0, 0)
+    return is_replacement(0, 0)
 
 
-def _below(tree: Tree, node: int) -> list[int]:
+def _list_descendants(tree: Tree, node: int) -> list[int]:
     """Return a node and all nodes below it, itself first."""
     found = [node]
     for at in found:
@@ -469,14 +498,16 @@ def _below(tree: Tree, node: int) -> list[int]:
     return found
 
 
-def _asks_alike(one: Tree, a: int, other: Tree, b: int) -> bool:
+def _has_same_split(one: Tree, a: int, other: Tree, b: int) -> bool:
     for name in ("kind", "feature", "n_children", "missing"):
         if getattr(one, name)[a] != getattr(other, name)[b]:
             return False
     if one.kind[a] == Split.THRESHOLD and one.threshold[a] != other.threshold[b]:
         return False
-    mine = one.level_branch[one.level_start[a] : one.level_start[a + 1]]
-    return np.array_equal(mine, other.level_branch[other.level_start[b] : other.level_start[b + 1]])
+    mine = one.level_branch[one.level_offsets[a] : one.level_offsets[a + 1]]
+    return np.array_equal(
+        mine, other.level_branch[other.level_offsets[b] : other.level_offsets[b + 1]]
+    )
 
 
 # ---------------------------------------------------------------- routing
@@ -485,7 +516,7 @@ def _asks_alike(one: Tree, a: int, other: Tree, b: int) -> bool:
 Ids = npt.NDArray[np.int64]
 
 
-def rows_of_nodes(tree: Tree, dataset: Dataset) -> dict[int, Ids]:
+def route_rows_to_nodes(tree: Tree, dataset: Dataset) -> dict[int, Ids]:
     """Return row numbers by node, without fractional instances."""
     columns = tuple(dataset.columns)  # read once, as they are used at many nodes
     reached: dict[int, Ids] = {0: np.arange(dataset.n_rows)}
@@ -507,7 +538,7 @@ def _route_branches(tree: Tree, node: int, columns: Any, rows: Ids) -> Ids:
         known = own >= 0
         if kind == Split.MISSING:
             return np.asarray(known, np.int64)
-        levels = tree.level_branch[tree.level_start[node] : tree.level_start[node + 1]]
+        levels = tree.level_branch[tree.level_offsets[node] : tree.level_offsets[node + 1]]
         branch = np.where(known, levels[np.maximum(own, 0)], -1)
         return np.asarray(np.where(branch < 0, away, branch), np.int64)
     value = own.astype(np.float64)
@@ -515,7 +546,7 @@ def _route_branches(tree: Tree, node: int, columns: Any, rows: Ids) -> Ids:
         return np.asarray(value == value, np.int64)
     if kind == Split.OBLIQUE:
         value = np.zeros(len(rows))
-        for term in range(tree.term_start[node], tree.term_start[node + 1]):
+        for term in range(tree.term_offsets[node], tree.term_offsets[node + 1]):
             own = np.asarray(columns[tree.term_feature[term]])[rows].astype(np.float64)
             value += tree.term_weight[term] * own
     branch = np.where(value <= tree.threshold[node], 0, 1)

@@ -16,13 +16,13 @@ from treekit.contracts import CriterionFunctions, Ranks
 __all__ = [
     "Counting",
     "Example",
-    "Small",
-    "counting",
-    "examples",
-    "shown_call",
-    "shown_numbers",
-    "small_table",
-    "small_tables",
+    "SmallTable",
+    "format_call",
+    "format_numbers",
+    "iter_small_tables",
+    "make_counting",
+    "make_examples",
+    "make_small_table",
 ]
 
 
@@ -30,7 +30,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, eq=False)
-class Small:
+class SmallTable:
     """A training table of few rows.
 
     Attributes
@@ -64,31 +64,31 @@ class Small:
         """Columns, target ``y`` and weights ``w``, as `treekit.train` takes them."""
         return {**self.columns, **self.beside, "y": self.target, "w": self.weights}
 
-    def taken(self, order: Any) -> Small:
+    def take(self, order: Any) -> SmallTable:
         """Take rows in the given order, with repetitions."""
 
-        def picked(cells: list[Any]) -> list[Any]:
+        def pick_cells(cells: list[Any]) -> list[Any]:
             return [cells[i] for i in order]
 
-        return Small(
-            {name: picked(cells) for name, cells in self.columns.items()},
-            picked(self.target),
-            picked(self.weights),
+        return SmallTable(
+            {name: pick_cells(cells) for name, cells in self.columns.items()},
+            pick_cells(self.target),
+            pick_cells(self.weights),
             self.call,
-            {name: picked(cells) for name, cells in self.beside.items()},
+            {name: pick_cells(cells) for name, cells in self.beside.items()},
         )
 
-    def repeated(self) -> Small:
+    def repeat_rows(self) -> SmallTable:
         """Repeat each row as many times as its weight, with weight 1."""
-        long = self.taken(np.repeat(np.arange(self.rows), self.weights))
+        long = self.take(np.repeat(np.arange(self.rows), self.weights))
         return replace(long, weights=[1] * long.rows)
 
-    def answering(self, target: list[Any], beside: dict[str, list[Any]]) -> Small:
+    def with_target(self, target: list[Any], beside: dict[str, list[Any]]) -> SmallTable:
         """Replace the target, and the additional columns of a task."""
         call = f"{self.call} with columns {', '.join(map(repr, beside))} of the task"
         return replace(self, target=target, beside=beside, call=call if beside else self.call)
 
-    def with_columns(self, *names: str) -> Small:
+    def with_columns(self, *names: str) -> SmallTable:
         """Select columns."""
         return replace(self, columns={name: self.columns[name] for name in names})
 
@@ -99,7 +99,7 @@ class Small:
 
 
 @cache
-def small_table(rows: int, classes: int = 0, least: float = -2.0) -> Small:
+def make_small_table(rows: int, classes: int = 0, least: float = -2.0) -> SmallTable:
     """Make a table of `rows` rows; the same for the same arguments.
 
     Parameters
@@ -129,17 +129,17 @@ def small_table(rows: int, classes: int = 0, least: float = -2.0) -> Small:
         "c": levels,
         "k": [1.0] * rows,
     }
-    call = f"treekit.testing.example_tables.small_table({rows}, {classes}, {least})"
-    return Small(columns, target, rng.integers(1, 4, rows).tolist(), call)
+    call = f"treekit.testing.example_tables.make_small_table({rows}, {classes}, {least})"
+    return SmallTable(columns, target, rng.integers(1, 4, rows).tolist(), call)
 
 
-SIZES = (2, 3, 4, 6, 9, 14, 30, 80)
+TABLE_SIZES = (2, 3, 4, 6, 9, 14, 30, 80)
 
 
-def small_tables(classes: int = 0, least: float = -2.0) -> Iterator[Small]:
+def iter_small_tables(classes: int = 0, least: float = -2.0) -> Iterator[SmallTable]:
     """Yield tables from two rows up."""
-    for rows in SIZES:
-        yield small_table(rows, classes if rows >= classes else min(rows, 2), least)
+    for rows in TABLE_SIZES:
+        yield make_small_table(rows, classes if rows >= classes else min(rows, 2), least)
 
 
 # ---------------------------------------------------------------- examples
@@ -203,18 +203,18 @@ class Example:
         return tuple(sorted(row for branch in self.branches for row in branch))
 
     @property
-    def pure(self) -> bool:
+    def is_pure(self) -> bool:
         """Whether all rows have one target."""
         return len({target for branch in self.branches for target, _ in branch}) == 1
 
     @property
-    def useless(self) -> bool:
+    def is_useless(self) -> bool:
         """Whether all branches with rows have the same proportions of targets."""
-        mixed = [_mixture(branch) for branch in self.branches if branch]
+        mixed = [_compute_shares(branch) for branch in self.branches if branch]
         return all(m == mixed[0] for m in mixed)
 
 
-def _mixture(branch: Branch) -> dict[float, float]:
+def _compute_shares(branch: Branch) -> dict[float, float]:
     total = sum(weight for _, weight in branch)
     shares: dict[float, float] = {}
     for target, weight in branch:
@@ -222,54 +222,56 @@ def _mixture(branch: Branch) -> dict[float, float]:
     return {target: round(share, 12) for target, share in sorted(shares.items())}
 
 
-def counting(task: str, functions: CriterionFunctions, classes: int = 2) -> Counting:
+def make_counting(task: str, functions: CriterionFunctions, classes: int = 2) -> Counting:
     """Return the counting of a criterion's rows: classes, sums of a number, or its ranks."""
     if task == "classification":
-        return _of_classes(classes)
+        return _count_classes(classes)
     if isinstance(functions.statistics, Ranks):
-        return _of_ranks(functions.statistics.quantile)
+        return _count_ranks(functions.statistics.quantile)
     least = functions.statistics.smallest
-    return _of_sums(-2.0 if least is None else least)
+    return _count_sums(-2.0 if least is None else least)
 
 
 @cache
-def _of_classes(classes: int) -> Counting:
-    def count(rows: Sequence[Row]) -> Numbers:
+def _count_classes(classes: int) -> Counting:
+    def count_rows(rows: Sequence[Row]) -> Numbers:
         stats = np.zeros(classes)
         for target, weight in rows:
             stats[int(target)] += weight
         return stats
 
-    return Counting(classes, tuple(map(float, range(classes))), False, True, True, count)
+    return Counting(classes, tuple(map(float, range(classes))), False, True, True, count_rows)
 
 
 @cache
-def _of_sums(least: float) -> Counting:
-    def count(rows: Sequence[Row]) -> Numbers:
+def _count_sums(least: float) -> Counting:
+    def count_rows(rows: Sequence[Row]) -> Numbers:
         stats = np.zeros(2)
         for target, weight in rows:
             stats += (weight, weight * target)
         return stats
 
-    return Counting(2, (least + 1.0, least + 2.0, least + 4.0, least), True, False, True, count)
+    return Counting(
+        2, (least + 1.0, least + 2.0, least + 4.0, least), True, False, True, count_rows
+    )
 
 
 @cache
-def _of_ranks(quantile: float) -> Counting:
-    def count(rows: Sequence[Row]) -> Numbers:
+def _count_ranks(quantile: float) -> Counting:
+    def count_rows(rows: Sequence[Row]) -> Numbers:
         stats = np.zeros(4)
         if rows:
-            middle = _quantile(sorted(rows), quantile)
+            middle = _compute_quantile(sorted(rows), quantile)
             for target, weight in rows:
                 away = weight * (target - middle)
                 stats += (weight, 0.0, max(-away, 0.0), max(away, 0.0))
             stats[1] = middle
         return stats
 
-    return Counting(4, (1.0, 2.0, 4.0, 0.0), True, False, False, count)
+    return Counting(4, (1.0, 2.0, 4.0, 0.0), True, False, False, count_rows)
 
 
-def _quantile(rows: Sequence[Row], quantile: float) -> float:
+def _compute_quantile(rows: Sequence[Row], quantile: float) -> float:
     """Return the weighted quantile of sorted rows; of an interval the middle."""
     bar = quantile * sum(weight for _, weight in rows)
     below = 0.0
@@ -282,7 +284,7 @@ def _quantile(rows: Sequence[Row], quantile: float) -> float:
     return rows[-1][0]
 
 
-def example(of: Counting, branches: Sequence[Branch]) -> Example:
+def make_example(of: Counting, branches: Sequence[Branch]) -> Example:
     """Make the example of a split from the rows of its branches."""
     tuples = tuple(tuple(branch) for branch in branches)
     rows = [row for branch in tuples for row in branch]
@@ -296,17 +298,17 @@ def example(of: Counting, branches: Sequence[Branch]) -> Example:
 
 
 @cache
-def examples(of: Counting, seed: int = 0) -> tuple[Example, ...]:
+def make_examples(of: Counting, seed: int = 0) -> tuple[Example, ...]:
     """Return splits from one row up: every small one of two and three branches, then random ones.
 
     For more than three classes, only random ones.
     """
-    found = [example(of, branches) for branches in _small(of) if any(branches)]
+    found = [make_example(of, branches) for branches in _iter_small_branches(of) if any(branches)]
     found.sort(key=lambda e: (sum(map(len, e.branches)), len(e.branches)))
-    return (*found, *(example(of, branches) for branches in _random(of, seed)))
+    return (*found, *(make_example(of, branches) for branches in _iter_random_branches(of, seed)))
 
 
-def _small(of: Counting) -> Iterator[tuple[Branch, ...]]:
+def _iter_small_branches(of: Counting) -> Iterator[tuple[Branch, ...]]:
     if of.classes and of.size > 3:
         return  # examples of three classes cover absent classes
     few, three = of.values[:3], of.values[:2]
@@ -319,7 +321,7 @@ def _small(of: Counting) -> Iterator[tuple[Branch, ...]]:
         yield from product(one, repeat=branches)
 
 
-def _random(of: Counting, seed: int) -> Iterator[tuple[Branch, ...]]:
+def _iter_random_branches(of: Counting, seed: int) -> Iterator[tuple[Branch, ...]]:
     rng = np.random.default_rng(seed)
     for k in range(40):
         size, unit = 3 + k, (1.0, 0.25, 1e-3, 1e6)[k % 4]
@@ -332,16 +334,16 @@ def _random(of: Counting, seed: int) -> Iterator[tuple[Branch, ...]]:
         )
 
 
-def shown_numbers(values: Any) -> str:
+def format_numbers(values: Any) -> str:
     """Format numbers as in source code: ``[[2, 0], [0, 1.5]]``."""
     array = np.asarray(values)
     if array.ndim:
-        return "[" + ", ".join(map(shown_numbers, array)) + "]"
+        return "[" + ", ".join(map(format_numbers, array)) + "]"
     number = array.item()
     exact = isinstance(number, float) and number == int(number) if np.isfinite(number) else False
     return str(int(number)) if exact and abs(number) < 1e15 else repr(number)
 
 
-def shown_call(name: str, *arguments: Any) -> str:
+def format_call(name: str, *arguments: Any) -> str:
     """Format a call as in source code: ``impurity([3, 0])``."""
-    return f"{name}({', '.join(map(shown_numbers, arguments))})"
+    return f"{name}({', '.join(map(format_numbers, arguments))})"

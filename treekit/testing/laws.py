@@ -18,9 +18,9 @@ import numpy as np
 from treekit import registry
 from treekit.contracts import Layout, Setting
 from treekit.errors import PluginError, SettingError
-from treekit.record_checks import KINDS, declared_settings, kind_of
+from treekit.record_checks import KINDS, find_kind, list_settings
 from treekit.settings import resolve
-from treekit.testing.example_tables import shown_call, shown_numbers
+from treekit.testing.example_tables import format_call, format_numbers
 from treekit.testing.report import Breach, Law, Report, Verdict
 
 __all__ = [
@@ -33,27 +33,27 @@ __all__ = [
     "REPEATS",
     "WELL_FORMED",
     "WRITES",
-    "Broken",
-    "Inapplicable",
-    "Opened",
-    "Test",
-    "asked",
-    "broken",
-    "inapplicable",
-    "judge",
-    "look_at",
-    "opened",
-    "place_of",
-    "raised_at",
-    "said_by",
-    "try_bounds",
+    "LawBroken",
+    "LawInapplicable",
+    "LawTest",
+    "OpenedComponent",
+    "break_law",
+    "call_checked",
+    "check_bounds",
+    "format_exception",
+    "format_hint",
+    "judge_laws",
+    "locate_error",
+    "locate_function",
+    "open_component",
+    "skip_law",
 ]
 
 
 # ---------------------------------------------------------------- laws
 
-Test = Callable[[Any], None]
-"""Tests a subject for one law: raises `Broken` or `Inapplicable`, or returns."""
+LawTest = Callable[[Any], None]
+"""Tests a subject for one law: raises `LawBroken` or `LawInapplicable`, or returns."""
 
 DECLARED = Law(
     "declares-laws-there-are",
@@ -62,8 +62,8 @@ DECLARED = Law(
 )
 
 
-class Broken(Exception):  # noqa: N818 - a verdict, not an error
-    """Raised by a test for the smallest example that breaks a law; see `broken`."""
+class LawBroken(Exception):  # noqa: N818 - a verdict, not an error
+    """Raised by a test for the smallest example that breaks a law; see `break_law`."""
 
     def __init__(
         self, example: str, got: str, expected: str, law: str = "", look: str = ""
@@ -73,11 +73,11 @@ class Broken(Exception):  # noqa: N818 - a verdict, not an error
         self.law, self.look = law, look
 
 
-class Inapplicable(Exception):  # noqa: N818 - a verdict, not an error
+class LawInapplicable(Exception):  # noqa: N818 - a verdict, not an error
     """Raised by a test that does not apply to this component, with the reason."""
 
 
-def broken(
+def break_law(
     example: object, got: object, expected: object, *, law: str = "", look: str = ""
 ) -> NoReturn:
     """End a test with a breach.
@@ -93,21 +93,21 @@ def broken(
     look : str, optional
         What to look at, if more is known than in the law's own hint.
     """
-    raise Broken(str(example), str(got), str(expected), law, look)
+    raise LawBroken(str(example), str(got), str(expected), law, look)
 
 
-def inapplicable(why: str) -> NoReturn:
+def skip_law(why: str) -> NoReturn:
     """End a test that does not apply to this component: `why`, as part of a sentence."""
-    raise Inapplicable(why)
+    raise LawInapplicable(why)
 
 
-def judge(
+def judge_laws(
     report: Report,
     subject: Any,
-    laws: Iterable[tuple[Law, Test]],
+    laws: Iterable[tuple[Law, LawTest]],
     exempt: Mapping[str, str],
-    gates: Iterable[tuple[Law, Test]] = (),
-    then: Iterable[tuple[Law, Test]] = (),
+    first_laws: Iterable[tuple[Law, LawTest]] = (),
+    last_laws: Iterable[tuple[Law, LawTest]] = (),
 ) -> Report:
     """Add a verdict on every law to a report.
 
@@ -121,13 +121,13 @@ def judge(
         In the order of the report; a law may have several tests.
     exempt : mapping
         Laws that the component declares cannot hold, with the reason.
-    gates : iterable of (Law, Test)
+    first_laws : iterable of (Law, Test)
         Laws that must hold, or be declared, before the others can be judged: the
         report then shows the cause of a fault and not its consequences.
-    then : iterable of (Law, Test)
+    last_laws : iterable of (Law, Test)
         Laws that are judged only if all of `laws` hold, too, or are declared.
     """
-    stages = [list(gates), list(laws), list(then)]
+    stages = [list(first_laws), list(laws), list(last_laws)]
     every = [pair for stage in stages for pair in stage]
     law_by_name = {law.name: law for law, _ in every}
     breaches: dict[str, Breach] = {}
@@ -138,15 +138,15 @@ def judge(
             if blocking:
                 outcomes.setdefault(law.name, ("not judged", f"{blocking} is broken"))
             else:
-                _try(law, test, subject, law_by_name, breaches, outcomes)
-    verdicts = [_declared(exempt, law_by_name)]
-    verdicts += [_verdict(law, breaches, outcomes, exempt) for law in law_by_name.values()]
+                _test_law(law, test, subject, law_by_name, breaches, outcomes)
+    verdicts = [_check_exemptions(exempt, law_by_name)]
+    verdicts += [_make_verdict(law, breaches, outcomes, exempt) for law in law_by_name.values()]
     return report.with_verdicts(verdicts)
 
 
-def _try(
+def _test_law(
     law: Law,
-    test: Test,
+    test: LawTest,
     subject: Any,
     known: Mapping[str, Law],
     breaches: dict[str, Breach],
@@ -155,22 +155,22 @@ def _try(
     """Run a test; record its outcome, and its breach of this or another law."""
     try:
         test(subject)
-    except Inapplicable as reason:
+    except LawInapplicable as reason:
         outcomes.setdefault(law.name, ("does not apply", str(reason)))
-    except Broken as found:
+    except LawBroken as found:
         other = known[found.law] if found.law else law
-        breaches.setdefault(other.name, _breach(other, found))
+        breaches.setdefault(other.name, _make_breach(other, found))
         if other is not law:
             outcomes[law.name] = ("not judged", f"{other.name} is broken")
     else:
         outcomes[law.name] = ("holds", "")
 
 
-def _breach(law: Law, found: Broken) -> Breach:
+def _make_breach(law: Law, found: LawBroken) -> Breach:
     return Breach(law, found.example, found.got, found.expected, found.look or law.look)
 
 
-def _verdict(
+def _make_verdict(
     law: Law,
     breaches: Mapping[str, Breach],
     outcomes: Mapping[str, tuple[str, str]],
@@ -186,7 +186,7 @@ def _verdict(
     return Verdict(law, state, why or reason)
 
 
-def _declared(exempt: Mapping[str, str], known: Mapping[str, Law]) -> Verdict:
+def _check_exemptions(exempt: Mapping[str, str], known: Mapping[str, Law]) -> Verdict:
     for name in exempt:
         if name not in known:
             breach = Breach(
@@ -211,7 +211,7 @@ MAKES = Law(
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedComponent:
     """A component with its settings.
 
     Attributes
@@ -232,18 +232,18 @@ class Opened:
     report: Report
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether there is a component to judge."""
         return self.report.ok
 
 
-def opened(
+def open_component(
     kind: str,
     wanted: Any,
     settings: Mapping[str, Any] | None,
     strict: bool,
-    ground: Callable[[Any, dict[str, Any]], tuple[dict[str, Any], Layout | None]] | None = None,
-) -> Opened:
+    prepare: Callable[[Any, dict[str, Any]], tuple[dict[str, Any], Layout | None]] | None = None,
+) -> OpenedComponent:
     """Find a component and call its ``make``.
 
     Parameters
@@ -255,7 +255,7 @@ def opened(
         Its own settings; the others take their defaults.
     strict : bool
         See `Report`.
-    ground : callable, optional
+    prepare : callable, optional
         ``ground(record, settings)`` returns the completed settings and the layout of a task.
 
     Raises
@@ -274,25 +274,25 @@ def opened(
         except PluginError as error:
             name = str(getattr(record, "name", record))
             report = Report(kind, name, settings=given, strict=strict)
-            return Opened(record, None, given, _failed(report, WELL_FORMED, error))
+            return OpenedComponent(record, None, given, _add_breach(report, WELL_FORMED, error))
     owner = registry.origin(record)
     origin = " ".join(owner[key] for key in ("distribution", "version")).strip()
     report = Report(kind, record.name, origin, given, strict)
     report = report.with_verdicts([Verdict(WELL_FORMED, "holds")])
     if "make" not in dict(KINDS[kind].callables):
-        where = f"{kind_of(record).name} {record.name!r}"
-        return Opened(record, None, resolve(record.settings, given, where), report)
+        where = f"{find_kind(record).name} {record.name!r}"
+        return OpenedComponent(record, None, resolve(record.settings, given, where), report)
     layout = None
     try:
-        if ground is not None:
-            given, layout = ground(record, given)
+        if prepare is not None:
+            given, layout = prepare(record, given)
         functions, made = registry.make(record, given, layout)
     except PluginError as error:
-        return Opened(record, None, given, _failed(report, MAKES, error))
-    return Opened(record, functions, made, report.with_verdicts([Verdict(MAKES, "holds")]))
+        return OpenedComponent(record, None, given, _add_breach(report, MAKES, error))
+    return OpenedComponent(record, functions, made, report.with_verdicts([Verdict(MAKES, "holds")]))
 
 
-def _failed(report: Report, law: Law, error: Exception) -> Report:
+def _add_breach(report: Report, law: Law, error: Exception) -> Report:
     breach = Breach(law, report.title, str(error), law.sentence, law.look)
     return report.with_verdicts([Verdict(law, "broken", "", breach)])
 
@@ -326,10 +326,14 @@ REPEATS = Law(
 )
 
 
-def asked(
-    name: str, function: Callable[..., Any], *arguments: Any, kind: type = float, inf: bool = False
+def call_checked(
+    name: str,
+    function: Callable[..., Any],
+    *arguments: Any,
+    kind: type = float,
+    allow_infinite: bool = False,
 ) -> Any:
-    """Call a plugin's function as plain Python; raise `Broken` for any breach.
+    """Call a plugin's function as plain Python; raise `LawBroken` for any breach.
 
     Parameters
     ----------
@@ -340,33 +344,37 @@ def asked(
         Copies of them are passed.
     kind : {float, int, bool}
         Expected type of the result.
-    inf : bool
+    allow_infinite : bool
         Whether the result may be infinite.
     """
     core = getattr(function, "py_func", function)
     given = [np.array(a) if isinstance(a, np.ndarray) else a for a in arguments]
-    call = shown_call(name, *arguments)
+    call = format_call(name, *arguments)
     try:
         with np.errstate(all="ignore"):  # as in compiled code
             answer = core(*given)
     except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-        look = look_at(error, ANSWERS)
-        broken(call, said_by(error), f"one {_NAMES[kind]}", law=ANSWERS.name, look=look)
+        look = format_hint(error, ANSWERS)
+        break_law(call, format_exception(error), f"one {_NAMES[kind]}", law=ANSWERS.name, look=look)
     for before, after in zip(arguments, given, strict=True):
         if isinstance(before, np.ndarray) and not np.array_equal(before, after, equal_nan=True):
-            got = f"its argument changed to {shown_numbers(after)}"
-            broken(call, got, "the argument unchanged", law=WRITES.name, look=place_of(core))
-    if not _is(answer, kind):
-        broken(call, repr(answer)[:80], f"one {_NAMES[kind]}", law=NUMBERS.name)
-    if kind is not bool and not (math.isfinite(answer) or (inf and not math.isnan(answer))):
-        broken(call, float(answer), "a finite number", law=FINITE.name)
+            got = f"its argument changed to {format_numbers(after)}"
+            break_law(
+                call, got, "the argument unchanged", law=WRITES.name, look=locate_function(core)
+            )
+    if not _is_of_kind(answer, kind):
+        break_law(call, repr(answer)[:80], f"one {_NAMES[kind]}", law=NUMBERS.name)
+    if kind is not bool and not (
+        math.isfinite(answer) or (allow_infinite and not math.isnan(answer))
+    ):
+        break_law(call, float(answer), "a finite number", law=FINITE.name)
     return kind(answer)
 
 
 _NAMES = {float: "number", int: "integer", bool: "Boolean"}
 
 
-def _is(answer: Any, kind: type) -> bool:
+def _is_of_kind(answer: Any, kind: type) -> bool:
     if isinstance(answer, np.ndarray) and answer.ndim:
         return False
     if kind is bool:
@@ -377,25 +385,25 @@ def _is(answer: Any, kind: type) -> bool:
     )
 
 
-def said_by(error: Exception) -> str:
+def format_exception(error: Exception) -> str:
     """Format an exception: type and message."""
     return f"{type(error).__name__}: {error}"
 
 
-def raised_at(error: BaseException) -> str:
+def locate_error(error: BaseException) -> str:
     """Format the innermost frame with a source line: ``file.py:12: the line``, or nothing."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if "treekit/testing" not in Path(f.filename).as_posix()]
     return f"{Path(own[-1].filename).name}:{own[-1].lineno}: {own[-1].line}" if own else ""
 
 
-def look_at(error: Exception, law: Law) -> str:
+def format_hint(error: Exception, law: Law) -> str:
     """Combine the line that raised with the hint of the law."""
-    place = raised_at(error)
+    place = locate_error(error)
     return f"{place}\n{law.look}" if place else law.look
 
 
-def place_of(function: Any) -> str:
+def locate_function(function: Any) -> str:
     """Format the position of a function: ``file.py:12``."""
     code = getattr(function, "__code__", None)
     return f"{Path(code.co_filename).name}:{code.co_firstlineno}" if code else repr(function)
@@ -410,7 +418,7 @@ BOUNDS = Law(
 )
 
 
-def try_bounds(
+def check_bounds(
     record: Any,
     given: Mapping[str, Any],
     use: Callable[[Any], None],
@@ -424,13 +432,13 @@ def try_bounds(
     given : mapping
         Settings under which it is judged, one of which is varied at a time.
     use : callable
-        Calls the functions; raises `Broken`.
+        Calls the functions; raises `LawBroken`.
     layout : Layout, optional
         Of a criterion's task.
     """
-    varied = [(s, value) for s in declared_settings(record) for value in _ends(s)]
+    varied = [(s, value) for s in list_settings(record) for value in _iter_bounds(s)]
     if not varied:
-        inapplicable("it declares no setting that has bounds or choices")
+        skip_law("it declares no setting that has bounds or choices")
     for setting, value in varied:
         settings = {**given, setting.name: value}
         call = f"make({', '.join(f'{key}={own!r}' for key, own in settings.items())})"
@@ -439,14 +447,14 @@ def try_bounds(
         except SettingError:  # a combination that the component rejects
             continue
         except PluginError as error:
-            broken(call, error, "functions")
+            break_law(call, error, "functions")
         try:
             use(functions)
-        except Broken as found:
-            broken(f"{call}, then {found.example}", found.got, found.expected, look=found.look)
+        except LawBroken as found:
+            break_law(f"{call}, then {found.example}", found.got, found.expected, look=found.look)
 
 
-def _ends(setting: Setting) -> Iterator[Any]:
+def _iter_bounds(setting: Setting) -> Iterator[Any]:
     """Yield bounds, choices, and both Booleans, except the default."""
     kinds = setting.type if isinstance(setting.type, tuple) else (setting.type,)
     kind = type(setting.default) if setting.type is None else kinds[0]

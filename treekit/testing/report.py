@@ -13,13 +13,13 @@ __all__ = [
     "Paint",
     "Report",
     "Verdict",
-    "worded",
+    "format_report",
 ]
 
 
 # ---------------------------------------------------------------- report
 
-IDLE = "declared-law-holds"
+HOLDING_LAW = "declared-law-holds"
 """Under ``strict``, the law broken by a declared law that holds."""
 
 
@@ -66,15 +66,15 @@ class Breach:
         return "\n".join(
             (
                 f"{self.law.name}: {self.law.sentence}",
-                f"  smallest example: {_indented(self.example)}",
-                f"  got:              {_indented(self.got)}",
-                f"  expected:         {_indented(self.expected)}",
-                f"  look at:          {_indented(self.look)}",
+                f"  smallest example: {_indent_lines(self.example)}",
+                f"  got:              {_indent_lines(self.got)}",
+                f"  expected:         {_indent_lines(self.expected)}",
+                f"  look at:          {_indent_lines(self.look)}",
             )
         )
 
 
-def _indented(text: str) -> str:
+def _indent_lines(text: str) -> str:
     return text.replace("\n", "\n" + " " * 20)
 
 
@@ -141,7 +141,7 @@ class Report:
 
     def __str__(self) -> str:
         """Format the report as ``treekit plugin check`` does."""
-        return worded(self)
+        return format_report(self)
 
     @property
     def title(self) -> str:
@@ -154,7 +154,7 @@ class Report:
     def breaches(self) -> tuple[Breach, ...]:
         """Undeclared breaches, and under `strict` the declared laws that hold."""
         found = [v.breach for v in self.verdicts if v.state == "broken" and v.breach is not None]
-        return (*found, *(_idle(v) for v in self.idle if self.strict))
+        return (*found, *(_make_idle_breach(v) for v in self.idle if self.strict))
 
     @property
     def idle(self) -> tuple[Verdict, ...]:
@@ -192,9 +192,9 @@ class Report:
         return self
 
 
-def _idle(verdict: Verdict) -> Breach:
+def _make_idle_breach(verdict: Verdict) -> Breach:
     law = Law(
-        IDLE,
+        HOLDING_LAW,
         "A law that is declared broken is broken.",
         f"the record's `exempt`: remove {verdict.law.name!r}",
     )
@@ -220,12 +220,12 @@ _MARKS = {
 }
 
 
-def _plain(text: str, role: str) -> str:
+def _leave_plain(text: str, role: str) -> str:
     del role
     return text
 
 
-def worded(report: Report, every: bool = False, paint: Paint = _plain) -> str:
+def format_report(report: Report, every: bool = False, paint: Paint = _leave_plain) -> str:
     """Format the report, each breach with its example.
 
     Parameters
@@ -236,10 +236,10 @@ def worded(report: Report, every: bool = False, paint: Paint = _plain) -> str:
     paint : callable
         See `Paint`; applied to everything other than treekit's own wording.
     """
-    return "\n".join(_lines(report, every, paint))
+    return "\n".join(_format_lines(report, every, paint))
 
 
-def _lines(report: Report, every: bool, paint: Paint) -> Iterator[str]:
+def _format_lines(report: Report, every: bool, paint: Paint) -> Iterator[str]:
     yield paint(report.title, "title")
     for verdict in report.verdicts:
         if every or verdict.state not in ("holds", "does not apply"):

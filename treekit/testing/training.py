@@ -14,8 +14,8 @@ from treekit.contracts import Ranks
 from treekit.data.dataset import Dataset, make_dataset
 from treekit.errors import DataError, PluginError, SettingError, TreekitWarning
 from treekit.model.tree import Tree
-from treekit.testing.example_tables import Small, shown_numbers, small_tables
-from treekit.testing.laws import broken
+from treekit.testing.example_tables import SmallTable, format_numbers, iter_small_tables
+from treekit.testing.laws import break_law
 from treekit.testing.report import Law
 from treekit.training import fit
 
@@ -23,11 +23,11 @@ __all__ = [
     "LEAF_WEIGHT",
     "TRAINS",
     "Trainer",
-    "difference",
-    "for_criterion",
-    "trained",
-    "trainer",
-    "unlike",
+    "check_same_tree",
+    "describe_difference",
+    "make_criterion_trainer",
+    "make_trainer",
+    "train_tree",
 ]
 
 TRAINS = Law(
@@ -72,19 +72,21 @@ class Trainer:
     least: float = -2.0
     classes: tuple[int, ...] = (3,)
     beside: Mapping[str, str] = field(default_factory=dict)
-    table: Small | None = None
+    table: SmallTable | None = None
     answers: Literal["classification", "regression"] | None = None
 
-    def tables(self) -> Iterator[Small]:
+    def iter_tables(self) -> Iterator[SmallTable]:
         """Yield tables to train on, small ones first; for a task first rows of its own table."""
         if self.table is None:
             for classes in self.classes:
-                yield from small_tables(classes, self.least)
+                yield from iter_small_tables(classes, self.least)
             return
         for rows in (self.table.rows // 2, self.table.rows):
-            yield self.table.taken(range(rows))
+            yield self.table.take(range(rows))
 
-    def dataset(self, table: Small, weighted: bool = False, classes: Any = None) -> Dataset:
+    def make_dataset(
+        self, table: SmallTable, weighted: bool = False, classes: Any = None
+    ) -> Dataset:
         """Read the table as `treekit.train` does."""
         return make_dataset(
             table.source,
@@ -95,10 +97,10 @@ class Trainer:
             nominal=[name for name in ("c",) if name in table.columns],
             numeric=[name for name in ("x", "z", "k") if name in table.columns],
             classes=classes or self.vocabulary,
-            beside=self.beside or None,
+            task_columns=self.beside or None,
         )
 
-    def said(self, tree: Tree) -> npt.NDArray[np.float64]:
+    def get_node_values(self, tree: Tree) -> npt.NDArray[np.float64]:
         """Return node values, (nodes, values); shares for classes, as weights may double."""
         if (self.answers or self.task) == "regression":
             return tree.value
@@ -114,7 +116,7 @@ class Trainer:
         return [f"class {k}" for k in range(most)] if most else None
 
 
-def trainer(
+def make_trainer(
     kind: str, record: Any, settings: Mapping[str, Any], criterion: str = "", **options: Any
 ) -> Trainer:
     """Make a trainer with a component and its settings, and with a criterion if one is given."""
@@ -124,20 +126,20 @@ def trainer(
     return Trainer({"seed": 0, **parts}, **options)
 
 
-def for_criterion(record: Any, functions: Any, settings: Mapping[str, Any]) -> Trainer:
+def make_criterion_trainer(record: Any, functions: Any, settings: Mapping[str, Any]) -> Trainer:
     """Make a trainer with a criterion for classification or regression."""
     if record.task == "classification":
-        return trainer("criterion", record, settings, task="classification")
+        return make_trainer("criterion", record, settings, task="classification")
     statistics = functions.statistics
     least = None if isinstance(statistics, Ranks) else statistics.smallest
-    return trainer(
+    return make_trainer(
         "criterion", record, settings, task="regression", classes=(0,),
         least=-2.0 if least is None else least,
     )  # fmt: skip
 
 
-def trained(
-    by: Trainer, table: Small, *, weighted: bool = False, classes: Any = None, **settings: Any
+def train_tree(
+    by: Trainer, table: SmallTable, *, weighted: bool = False, classes: Any = None, **settings: Any
 ) -> Tree | None:
     """Return the tree grown on a table; None if treekit rejects the table or the settings.
 
@@ -150,31 +152,31 @@ def trained(
             "ignore", TreekitWarning
         )  # a function that does not compile is reported as a fact, not as a breach
         try:
-            dataset = by.dataset(table, weighted, classes)
+            dataset = by.make_dataset(table, weighted, classes)
             return fit(dataset, given).model.trees[0]
         except (DataError, SettingError):
             return None
         except PluginError as error:
             light = "splitter" in by.parts and "min_weight_leaf" in str(error)
             law, wanted = (LEAF_WEIGHT, LEAF_WEIGHT.sentence) if light else (TRAINS, "a tree")
-            broken(_call(table, settings), error, wanted, law=law.name, look=law.look)
+            break_law(_format_call(table, settings), error, wanted, law=law.name, look=law.look)
 
 
-def _call(table: Small, settings: Mapping[str, Any]) -> str:
+def _format_call(table: SmallTable, settings: Mapping[str, Any]) -> str:
     more = "".join(f", {key}={value!r}" for key, value in settings.items())
     return f"treekit.train({table}, 'y'{more})"
 
 
-def unlike(
+def check_same_tree(
     by: Trainer,
-    table: Small,
+    table: SmallTable,
     changed: str,
     one: Tree | None,
     other: Tree | None,
     times: float = 1.0,
     turned: bool = False,
 ) -> None:
-    """Raise `Broken` unless two trees are equal.
+    """Raise `LawBroken` unless two trees are equal.
 
     Parameters
     ----------
@@ -191,14 +193,16 @@ def unlike(
     """
     if one is None or other is None:
         return
-    apart = difference(one, other, times) or _said_apart(by, one, other, turned)
+    apart = describe_difference(one, other, times) or _describe_value_difference(
+        by, one, other, turned
+    )
     if apart:
-        broken(f"{_call(table, {})}, and the same {changed}", apart, "the same tree")
+        break_law(f"{_format_call(table, {})}, and the same {changed}", apart, "the same tree")
 
 
-def _said_apart(by: Trainer, one: Tree, other: Tree, turned: bool) -> str:
+def _describe_value_difference(by: Trainer, one: Tree, other: Tree, turned: bool) -> str:
     """Describe the first node with another value in a tree of the same splits."""
-    values, others = by.said(one), by.said(other)
+    values, others = by.get_node_values(one), by.get_node_values(other)
     if turned:
         if (by.answers or by.task) == "regression":
             return ""  # numbers may be those of the first class, or of the last
@@ -209,11 +213,11 @@ def _said_apart(by: Trainer, one: Tree, other: Tree, turned: bool) -> str:
     away = ~np.isclose(values, others, rtol=1e-9, atol=1e-9 * largest).all(axis=1)
     if away.any():
         at = int(np.argmax(away))
-        return f"node {at}: value {shown_numbers(values[at])} and {shown_numbers(others[at])}"
+        return f"node {at}: value {format_numbers(values[at])} and {format_numbers(others[at])}"
     return ""
 
 
-def difference(one: Tree, other: Tree, times: float = 1.0) -> str:
+def describe_difference(one: Tree, other: Tree, times: float = 1.0) -> str:
     """Describe the first node in which two trees differ; empty if none does.
 
     `times` is the weight of the second tree's rows for each unit of the first's.

@@ -17,11 +17,11 @@ from treekit._version import __version__
 from treekit.data.dataset import Dataset, make_dataset, make_validation
 from treekit.errors import DataError, SettingError
 from treekit.model.model import Model, make_model
-from treekit.training.class_weights import with_class_weights
+from treekit.training.class_weights import apply_class_weights
 from treekit.training.plan import Plan, make_plan
-from treekit.training.retrain import settings_like
+from treekit.training.retrain import get_settings_like
 from treekit.training.settings import SETTINGS
-from treekit.training.tasks import answering, reading, recorded_task
+from treekit.training.tasks import describe_task, get_reading_options, use_prediction_schema
 
 if TYPE_CHECKING:
     from treekit.training.run import Outcome
@@ -108,12 +108,21 @@ def train(
     DataError, SettingError, PluginError
     """
     if like is not None:
-        settings = settings_like(like, settings)
+        settings = get_settings_like(like, settings)
     marks = {} if missing_marks is None else {"missing_marks": missing_marks}
     dataset = make_dataset(
-        source, target, **reading(settings, task), nominal=nominal, numeric=numeric, levels=levels,
-        classes=classes, weights=weights, ignore=ignore, dtype=dtype, **marks,
-    )  # fmt: skip
+        source,
+        target,
+        **get_reading_options(settings, task),
+        nominal=nominal,
+        numeric=numeric,
+        levels=levels,
+        classes=classes,
+        weights=weights,
+        ignore=ignore,
+        dtype=dtype,
+        **marks,
+    )
     held = None
     if validation is not None:
         held = make_validation(
@@ -121,7 +130,7 @@ def train(
             dataset.schema,
             weights=weights if isinstance(weights, str) else None,
             unknown=settings.get("unknown", "missing"),
-            beside=dataset.beside,
+            task_columns=dataset.task_columns,
         )
     return fit(dataset, settings, progress, held).model
 
@@ -143,33 +152,33 @@ def fit(
     if start is not None:
         _check_start(start.model, dataset, plan)
     if plan.settings["missing"] == "error":
-        _refuse_missing(dataset, "")
+        _check_no_missing(dataset, "")
     if validation is not None:
-        _refuse_idle_validation(plan)
+        _check_validation_is_used(plan)
         if plan.settings["missing"] == "error":  # also if set by the algorithm
-            _refuse_missing(validation, "in the validation table, ")
-        validation = with_class_weights(validation, plan.class_weights)
-    dataset = with_class_weights(dataset, plan.class_weights)
-    from treekit.training.run import run  # numba is imported when it is first needed
+            _check_no_missing(validation, "in the validation table, ")
+        validation = apply_class_weights(validation, plan.class_weights)
+    dataset = apply_class_weights(dataset, plan.class_weights)
+    from treekit.training.run import run_plan  # numba is imported when it is first needed
 
     before = None if start is None else start.outcome
-    outcome = run(dataset, plan, progress, validation, before)
-    task = recorded_task(dataset, plan.criterion.record)
+    outcome = run_plan(dataset, plan, progress, validation, before)
+    task = describe_task(dataset, plan.criterion.record)
     provenance = {
         "treekit": __version__,
-        "components": plan.origins,
-        "training_table": {"rows": dataset.n_rows, "sha256": dataset.digest()},
+        "components": plan.component_origins,
+        "training_table": {"rows": dataset.n_rows, "sha256": dataset.compute_digest()},
         **task,
         **outcome.report,
     }
     model = make_model(
-        answering(dataset, plan.criterion.record, plan.criterion.layout).schema,
+        use_prediction_schema(dataset, plan.criterion.record, plan.criterion.layout).schema,
         outcome.trees,
         missing=plan.settings["missing"],
         unknown=plan.settings["unknown"],
         voting=plan.settings["voting"],
         costs=plan.costs,
-        settings=plan.recorded,
+        settings=plan.recorded_settings,
         provenance=provenance,
     )
     return Fitted(model, outcome.votes, outcome.times)
@@ -178,10 +187,10 @@ def fit(
 def is_training_table(model: Model, dataset: Dataset) -> bool:
     """Check whether a model was trained on these rows; False for models of older releases."""
     table = model.provenance.get("training_table")
-    return isinstance(table, dict) and table.get("sha256") == dataset.digest()
+    return isinstance(table, dict) and table.get("sha256") == dataset.compute_digest()
 
 
-def _refuse_idle_validation(plan: Plan) -> None:
+def _check_validation_is_used(plan: Plan) -> None:
     if plan.pruner is None or plan.pruner.functions.holdout is None:
         reason = (
             "no pruner is chosen"
@@ -202,7 +211,7 @@ def _check_start(model: Model, dataset: Dataset, plan: Plan) -> None:
             "forest"
         )
     may_differ = ("trees", "oob")
-    for name, value in plan.recorded.items():
+    for name, value in plan.recorded_settings.items():
         if name not in may_differ and model.settings.get(name) != value:
             raise SettingError(
                 f"the forest to continue has {name}={model.settings.get(name)!r}, not {value!r}; "
@@ -214,7 +223,7 @@ def _check_start(model: Model, dataset: Dataset, plan: Plan) -> None:
         )
 
 
-def _refuse_missing(dataset: Dataset, where: str) -> None:
+def _check_no_missing(dataset: Dataset, where: str) -> None:
     for name, column in zip(dataset.schema.names, dataset.columns, strict=True):
         gone = column < 0 if column.dtype.kind == "i" else column != column
         if gone.any():

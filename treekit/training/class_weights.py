@@ -21,22 +21,22 @@ import numpy.typing as npt
 from treekit.data.dataset import Dataset
 from treekit.data.features import LevelIndex
 from treekit.data.schema import Label, level_text
-from treekit.data.table import near_names
+from treekit.data.table import suggest_names
 from treekit.errors import SettingError
 from treekit.model.validation import MAX_COST
 
 __all__ = [
-    "class_weights",
-    "costs_of_mistakes",
-    "keeping_weight",
-    "label_names",
-    "need_classes",
-    "read_named",
-    "read_pairs",
-    "shares",
-    "whole_costs",
-    "with_class_weights",
-    "written",
+    "apply_class_weights",
+    "check_single_class_target",
+    "compute_class_shares",
+    "compute_class_weights",
+    "format_named_numbers",
+    "get_label_names",
+    "parse_costs",
+    "parse_named_numbers",
+    "parse_number_pairs",
+    "rescale_factors",
+    "scale_costs_to_integers",
 ]
 
 
@@ -45,12 +45,12 @@ __all__ = [
 Numbers = npt.NDArray[np.float64]
 
 
-def class_weights(
+def compute_class_weights(
     dataset: Dataset, class_weight: str | Mapping[Any, Any] | None, priors: Any
 ) -> Numbers | None:
     """Return the factors of row weights by class that the settings define.
 
-    Training rescales them by `keeping_weight`.
+    Training rescales them by `rescale_factors`.
 
     Parameters
     ----------
@@ -75,15 +75,15 @@ def class_weights(
     if class_weight is not None and priors is not None:
         raise SettingError("class_weight and priors both weigh the classes; give one of them")
     where = "class_weight" if priors is None else "priors"
-    need_classes(dataset, where)
-    names = label_names(dataset.schema.classes)
-    present = _weight_of_classes(dataset)
+    check_single_class_target(dataset, where)
+    names = get_label_names(dataset.schema.classes)
+    present = _sum_class_weights(dataset)
     if priors is not None:
-        return _by_priors(read_named(priors, names, where), names, present)
+        return _compute_prior_factors(parse_named_numbers(priors, names, where), names, present)
     if class_weight == "balanced":
-        return _factors(present.sum() / np.count_nonzero(present), present)
+        return _compute_factors(present.sum() / np.count_nonzero(present), present)
     factors = np.ones(len(names))
-    for at, number in read_named(class_weight or {}, names, where).items():
+    for at, number in parse_named_numbers(class_weight or {}, names, where).items():
         if number < 0:
             raise SettingError(f"class_weight of {names[at]!r} is {number:g}; give 0 or more")
         factors[at] = number
@@ -92,7 +92,9 @@ def class_weights(
     return factors
 
 
-def _by_priors(given: dict[int, float], names: tuple[str, ...], present: Numbers) -> Numbers:
+def _compute_prior_factors(
+    given: dict[int, float], names: tuple[str, ...], present: Numbers
+) -> Numbers:
     for at in np.flatnonzero(present).tolist():
         if at not in given:
             raise SettingError(f"priors lack the class {names[at]!r}; give a share for each class")
@@ -102,28 +104,28 @@ def _by_priors(given: dict[int, float], names: tuple[str, ...], present: Numbers
     wanted = np.zeros(len(names))
     wanted[list(given)] = list(given.values())
     wanted[present == 0] = 0.0
-    return _factors(wanted / wanted.sum() * present.sum(), present)
+    return _compute_factors(wanted / wanted.sum() * present.sum(), present)
 
 
-def _factors(wanted: Any, present: Numbers) -> Numbers:
+def _compute_factors(wanted: Any, present: Numbers) -> Numbers:
     """Return the factors that change class weights to those wanted; 1 for classes without rows."""
     factors: Numbers = np.divide(wanted, present, out=np.ones(len(present)), where=present > 0)
     return factors
 
 
-def _weight_of_classes(dataset: Dataset) -> Numbers:
+def _sum_class_weights(dataset: Dataset) -> Numbers:
     k = len(dataset.schema.classes)
     return np.bincount(dataset.y, weights=dataset.weights, minlength=k).astype(np.float64)
 
 
-def keeping_weight(dataset: Dataset, factors: Numbers) -> Numbers:
+def rescale_factors(dataset: Dataset, factors: Numbers) -> Numbers:
     """Rescale class factors to preserve the total weight: (classes,) float64."""
-    present = _weight_of_classes(dataset)
+    present = _sum_class_weights(dataset)
     ratios = factors / factors[present > 0].max()  # equal factors become exactly 1
     return np.asarray(ratios * (present.sum() / (ratios @ present)))
 
 
-def with_class_weights(dataset: Dataset, factors: Numbers | None) -> Dataset:
+def apply_class_weights(dataset: Dataset, factors: Numbers | None) -> Dataset:
     """Multiply the factor of each row by that of its class; None changes nothing."""
     if factors is None:
         return dataset
@@ -131,13 +133,13 @@ def with_class_weights(dataset: Dataset, factors: Numbers | None) -> Dataset:
     return replace(dataset, factors=own if dataset.factors is None else own * dataset.factors)
 
 
-def shares(dataset: Dataset, factors: Numbers) -> Numbers:
+def compute_class_shares(dataset: Dataset, factors: Numbers) -> Numbers:
     """Return the share of the total weight of each class under class factors: (classes,)."""
-    weight: Numbers = _weight_of_classes(dataset) * factors
+    weight: Numbers = _sum_class_weights(dataset) * factors
     return np.asarray(weight / weight.sum())
 
 
-def need_classes(dataset: Dataset, where: str) -> None:
+def check_single_class_target(dataset: Dataset, where: str) -> None:
     """Raise `SettingError` unless there is a single classification target."""
     if dataset.schema.more:
         raise SettingError(f"{where} is for one target, but there are several; leave it out")
@@ -154,7 +156,7 @@ def need_classes(dataset: Dataset, where: str) -> None:
 # search).
 
 
-def costs_of_mistakes(dataset: Dataset, costs: Any) -> npt.NDArray[np.int64] | None:
+def parse_costs(dataset: Dataset, costs: Any) -> npt.NDArray[np.int64] | None:
     """Return the integer costs of predicting class j (column) for class i (row), or None.
 
     Parameters
@@ -174,15 +176,15 @@ def costs_of_mistakes(dataset: Dataset, costs: Any) -> npt.NDArray[np.int64] | N
     """
     if costs is None:
         return None
-    need_classes(dataset, "costs")
-    names = label_names(dataset.schema.classes)
+    check_single_class_target(dataset, "costs")
+    names = get_label_names(dataset.schema.classes)
     k = len(names)
     if isinstance(costs, (str, Mapping)):
         matrix = 1.0 - np.eye(k)
-        for (true, predicted), cost in read_pairs(costs, names, "costs").items():
+        for (true, predicted), cost in parse_number_pairs(costs, names, "costs").items():
             matrix[true, predicted] = cost
     else:
-        matrix = _matrix(costs, k)
+        matrix = _parse_cost_matrix(costs, k)
     if (matrix < 0).any():
         true, predicted = np.argwhere(matrix < 0)[0]
         raise SettingError(
@@ -194,10 +196,10 @@ def costs_of_mistakes(dataset: Dataset, costs: Any) -> npt.NDArray[np.int64] | N
         raise SettingError(
             f"predicting {right!r} for {right!r} is not a mistake; its cost must be 0"
         )
-    return whole_costs(matrix)
+    return scale_costs_to_integers(matrix)
 
 
-def _matrix(costs: Any, k: int) -> npt.NDArray[np.float64]:
+def _parse_cost_matrix(costs: Any, k: int) -> npt.NDArray[np.float64]:
     try:
         matrix = np.array(costs, dtype=np.float64)
     except (TypeError, ValueError):
@@ -210,7 +212,7 @@ def _matrix(costs: Any, k: int) -> npt.NDArray[np.float64]:
     return matrix
 
 
-def whole_costs(matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def scale_costs_to_integers(matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Scale costs to integers of at most `MAX_COST` with the same ratios.
 
     Integers that fit are not changed.  Others are multiplied by the smallest factor that
@@ -249,12 +251,12 @@ def whole_costs(matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 Find = Callable[[Any], int]
 
 
-def label_names(labels: Iterable[Label]) -> tuple[str, ...]:
+def get_label_names(labels: Iterable[Label]) -> tuple[str, ...]:
     """Return the texts that name class labels in settings."""
     return tuple(level_text(label) or "" for label in labels)
 
 
-def read_named(
+def parse_named_numbers(
     given: str | Mapping[Any, Any], names: Sequence[str], where: str, noun: str = "class"
 ) -> dict[int, float]:
     """Parse finite numbers by name; return them by position in `names`.
@@ -277,44 +279,46 @@ def read_named(
         numbers.
     """
 
-    def find(name: Any) -> int:
-        return _position(name, names, where, noun)
+    def find_name(name: Any) -> int:
+        return _find_position(name, names, where, noun)
 
-    found: dict[int, float] = _collected(_items(given, where), find, where)
+    found: dict[int, float] = _collect_numbers(_parse_items(given, where), find_name, where)
     return found
 
 
-def read_pairs(
+def parse_number_pairs(
     given: str | Mapping[Any, Any], names: Sequence[str], where: str
 ) -> dict[tuple[int, int], float]:
     """Parse finite numbers by pairs of names: ``"yes>no=5"``, or ``{("yes", "no"): 5}``.
 
-    Parameters and errors are those of `read_named`.
+    Parameters and errors are those of `parse_named_numbers`.
     """
 
-    def find(pair: Any) -> tuple[int, int]:
+    def find_pair(pair: Any) -> tuple[int, int]:
         if isinstance(pair, str):
             pair = _split_pair(pair, names, where)
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise SettingError(
                 f"{where}: {pair!r} is not a pair; write (true class, predicted class)"
             )
-        true, predicted = (_position(name, names, where, "class") for name in pair)
+        true, predicted = (_find_position(name, names, where, "class") for name in pair)
         return true, predicted
 
-    found: dict[tuple[int, int], float] = _collected(_items(given, where), find, where)
+    found: dict[tuple[int, int], float] = _collect_numbers(
+        _parse_items(given, where), find_pair, where
+    )
     return found
 
 
-def written(numbers: Mapping[str, Any]) -> str:
-    """Format numbers by name as text that `read_named` or `read_pairs` parses."""
+def format_named_numbers(numbers: Mapping[str, Any]) -> str:
+    """Format numbers by name as text that `parse_named_numbers` or `parse_number_pairs` parses."""
     text = io.StringIO()
     cells = [f"{name}={number!r}" for name, number in numbers.items()]
     csv.writer(text).writerow(cells)
     return text.getvalue().removesuffix("\r\n")
 
 
-def _items(given: str | Mapping[Any, Any], where: str) -> list[tuple[Any, Any]]:
+def _parse_items(given: str | Mapping[Any, Any], where: str) -> list[tuple[Any, Any]]:
     if isinstance(given, Mapping):
         return list(given.items())
     if not isinstance(given, str):
@@ -330,17 +334,19 @@ def _items(given: str | Mapping[Any, Any], where: str) -> list[tuple[Any, Any]]:
     return [(name.strip(), number) for name, _, number in parts]
 
 
-def _collected(items: Iterable[tuple[Any, Any]], find: Callable[[Any], Any], where: str) -> Any:
+def _collect_numbers(
+    items: Iterable[tuple[Any, Any]], find: Callable[[Any], Any], where: str
+) -> Any:
     found: dict[Any, float] = {}
     for key, value in items:
         at = find(key)
         if at in found:
             raise SettingError(f"{where} names {key!r} twice; give it once")
-        found[at] = _number(value, key, where)
+        found[at] = _parse_number(value, key, where)
     return found
 
 
-def _number(value: Any, key: Any, where: str) -> float:
+def _parse_number(value: Any, key: Any, where: str) -> float:
     try:
         number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
@@ -350,11 +356,11 @@ def _number(value: Any, key: Any, where: str) -> float:
     return number
 
 
-def _position(name: Any, names: Sequence[str], where: str, noun: str) -> int:
+def _find_position(name: Any, names: Sequence[str], where: str, noun: str) -> int:
     at = LevelIndex(names).code(name)
     if at < 0:
         raise SettingError(
-            f"{where} names {noun} {name!r}; {near_names(level_text(name) or '', names)}"
+            f"{where} names {noun} {name!r}; {suggest_names(level_text(name) or '', names)}"
         )
     return at
 

@@ -17,19 +17,24 @@ import numpy.typing as npt
 from treekit.data.dataset import Dataset, make_validation
 from treekit.errors import DataError, SettingError
 from treekit.model.model import Model, make_model
-from treekit.model.scoring import decide, label_codes, leaf_indices, sums
+from treekit.model.scoring import (
+    compute_label_codes,
+    leaf_indices,
+    predict_from_sums,
+    sum_leaf_values,
+)
 from treekit.model.tree import Split, Tree
-from treekit.training.class_weights import with_class_weights
+from treekit.training.class_weights import apply_class_weights
 from treekit.training.plan import make_plan
-from treekit.training.settings import check_threads
-from treekit.training.tasks import reading, refuse_answers
+from treekit.training.settings import check_n_jobs
+from treekit.training.tasks import check_scorable, get_reading_options
 
 __all__ = ["Importances", "gain_importances", "measure_importances", "permutation_importances"]
 
 Matrix = npt.NDArray[np.floating[Any]]
 
 
-_SHOWN = 10
+_MAX_SHOWN = 10
 """Number of columns shown by `repr`."""
 
 
@@ -56,7 +61,7 @@ class Importances:
     def __repr__(self) -> str:
         """Return the score, and the largest importances with their standard errors."""
         names = [name if name.isprintable() else ascii(name) for name in self.columns]
-        order = np.argsort(-self.mean, kind="stable")[:_SHOWN].tolist()
+        order = np.argsort(-self.mean, kind="stable")[:_MAX_SHOWN].tolist()
         width = max((len(names[f]) for f in order), default=0)
         errors = self.standard_error
         lines = [f"Importances: {self.measure} {self.score:.4f}, and its decrease per column"]
@@ -90,16 +95,16 @@ def gain_importances(model: Model) -> npt.NDArray[np.float64]:
     """
     total = np.zeros(model.schema.n_features)
     for tree in model.trees:
-        share = _gains(tree, len(total))
+        share = _sum_gains(tree, len(total))
         total += share / (share.sum() or 1.0)
     return total / (total.sum() or 1.0)
 
 
-def _gains(tree: Tree, n_features: int) -> npt.NDArray[np.float64]:
+def _sum_gains(tree: Tree, n_features: int) -> npt.NDArray[np.float64]:
     # C4.5 allows splits without gain, whose gain may be below 0 by rounding.
     earned = np.maximum(tree.gain, 0.0) * tree.weight
     plain = (tree.kind != Split.LEAF) & (tree.kind != Split.OBLIQUE)
-    terms = np.diff(tree.term_start)
+    terms = np.diff(tree.term_offsets)
     each = np.repeat(earned / np.maximum(terms, 1), terms)
     by_column = np.bincount(tree.feature[plain], earned[plain], minlength=n_features)
     of_sums = np.bincount(tree.term_feature, each, minlength=n_features)
@@ -142,10 +147,11 @@ def permutation_importances(
     SettingError
         If no rows are out of bag, or for invalid `repeats`, `seed` or `n_jobs`.
     """
-    refuse_answers(model, "accuracy or R squared")
+    check_scorable(model, "accuracy or R squared")
     dataset = make_validation(
         source, model.schema, weights=weights, missing=model.missing, unknown=model.unknown,
-        noun="the table", beside=reading(model.settings).get("beside") if out_of_bag else None,
+        noun="the table", task_columns=get_reading_options(model.settings).get("task_columns") if
+        out_of_bag else None,
     )  # fmt: skip
     return measure_importances(
         model, dataset, out_of_bag=out_of_bag, repeats=repeats, seed=seed, n_jobs=n_jobs
@@ -162,22 +168,28 @@ def measure_importances(
     n_jobs: int | None = None,
 ) -> Importances:
     """Compute `permutation_importances` on a `Dataset` of the model's schema."""
-    repeats, seed = _whole("repeats", repeats, 1), _whole("seed", seed, 0)
-    check_threads(n_jobs)
-    found = _by_trees(model, dataset) if out_of_bag else _by_repeats(model, dataset, repeats)
+    repeats, seed = _check_integer("repeats", repeats, 1), _check_integer("seed", seed, 0)
+    check_n_jobs(n_jobs)
+    found = (
+        _make_tree_cases(model, dataset)
+        if out_of_bag
+        else _make_repeat_cases(model, dataset, repeats)
+    )
     from joblib import Parallel, delayed
 
     cases = list(found)
     seeds = np.random.SeedSequence(seed).spawn(len(cases))
     parallel = Parallel(n_jobs=n_jobs, prefer="threads")
-    lost = parallel(delayed(_lost)(*case, child) for case, child in zip(cases, seeds, strict=True))
+    lost = parallel(
+        delayed(_measure_decrease)(*case, child) for case, child in zip(cases, seeds, strict=True)
+    )
     scores, decreases = zip(*lost, strict=True)
     measure = "accuracy" if model.schema.task == "classification" else "r2"
     names = tuple(model.schema.names)
     return Importances(names, measure, float(np.mean(scores)), np.stack(decreases, axis=1))
 
 
-def _whole(name: str, value: Any, least: int) -> int:
+def _check_integer(name: str, value: Any, least: int) -> int:
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not whole or value < least:
         raise SettingError(f"{name} is {value!r}; give an integer of at least {least}")
@@ -188,15 +200,15 @@ Case = tuple[Model, Matrix, npt.NDArray[Any], npt.NDArray[np.float64]]
 """A model with the rows, targets and weights to score it on."""
 
 
-def _by_repeats(model: Model, dataset: Dataset, repeats: int) -> Iterator[Case]:
+def _make_repeat_cases(model: Model, dataset: Dataset, repeats: int) -> Iterator[Case]:
     weights = np.ones(dataset.n_rows) if dataset.weights is None else dataset.weights
-    case = model, dataset.matrix(), dataset.y, weights
+    case = model, dataset.to_matrix(), dataset.y, weights
     return iter([case] * repeats)
 
 
-def _by_trees(model: Model, dataset: Dataset) -> Iterator[Case]:
+def _make_tree_cases(model: Model, dataset: Dataset) -> Iterator[Case]:
     """Yield each tree as a model, with its out-of-bag rows, drawn again from the seed."""
-    from treekit.grow.forest_builder import bags
+    from treekit.grow.forest_builder import draw_samples
     from treekit.training.prepare import make_recipe
 
     settings = model.settings
@@ -206,10 +218,10 @@ def _by_trees(model: Model, dataset: Dataset) -> Iterator[Case]:
             "samples; leave out_of_bag out, and give rows not seen in training"
         )
     plan = make_plan(dataset, settings)
-    recipe = make_recipe(with_class_weights(dataset, plan.class_weights), plan)
+    recipe = make_recipe(apply_class_weights(dataset, plan.class_weights), plan)
     seed = np.random.SeedSequence(settings["seed"])
-    drawn = bags(recipe, model.n_trees, seed, settings["max_samples"])
-    matrix = dataset.matrix()
+    drawn = draw_samples(recipe, model.n_trees, seed, settings["max_samples"])
+    matrix = dataset.to_matrix()
     weights = np.ones(dataset.n_rows) if dataset.weights is None else dataset.weights
     for tree, (sample, out) in zip(model.trees, drawn, strict=True):
         alone = make_model(
@@ -236,7 +248,7 @@ def _check_sample(model: Model, matrix: Matrix, weights: npt.NDArray[np.float64]
         )
 
 
-def _lost(
+def _measure_decrease(
     model: Model,
     matrix: Matrix,
     y: npt.NDArray[Any],
@@ -245,18 +257,18 @@ def _lost(
 ) -> tuple[float, npt.NDArray[np.float64]]:
     """Return the score of a case, and its decrease by one shuffle of each column."""
     rng = np.random.default_rng(seed)
-    judge = _accuracy if model.schema.task == "classification" else _r2
+    judge = _compute_accuracy if model.schema.task == "classification" else _compute_r2
     score = judge(model, matrix, y, weights)
     decrease = np.zeros(matrix.shape[1])
     shuffled = matrix.copy()
-    for f in _asked(model):
+    for f in _find_used_columns(model):
         shuffled[:, f] = rng.permutation(matrix[:, f])
         decrease[f] = score - judge(model, shuffled, y, weights)
         shuffled[:, f] = matrix[:, f]
     return score, decrease
 
 
-def _asked(model: Model) -> list[int]:
+def _find_used_columns(model: Model) -> list[int]:
     """Return the columns used by any tree; shuffling others has no effect."""
     parts = [
         part
@@ -271,17 +283,17 @@ def _asked(model: Model) -> list[int]:
     return columns
 
 
-def _accuracy(
+def _compute_accuracy(
     model: Model, matrix: Matrix, y: npt.NDArray[Any], weights: npt.NDArray[np.float64]
 ) -> float:
-    right = label_codes(model, sums(model, matrix)) == y.reshape(len(y), -1)
+    right = compute_label_codes(model, sum_leaf_values(model, matrix)) == y.reshape(len(y), -1)
     return float(np.average(right.mean(axis=1), weights=weights))
 
 
-def _r2(
+def _compute_r2(
     model: Model, matrix: Matrix, y: npt.NDArray[Any], weights: npt.NDArray[np.float64]
 ) -> float:
-    given = decide(model, sums(model, matrix)).reshape(len(y), -1)
+    given = predict_from_sums(model, sum_leaf_values(model, matrix)).reshape(len(y), -1)
     actual = y.reshape(len(y), -1)
     error = np.average((actual - given) ** 2, axis=0, weights=weights)
     spread = np.average(

@@ -11,14 +11,14 @@ import numpy.typing as npt
 from treekit.contracts import Ranks
 from treekit.data.dataset import Dataset
 from treekit.errors import SettingError
-from treekit.training.class_weights import read_named
+from treekit.training.class_weights import parse_named_numbers
 
-__all__ = ["monotonic_signs", "named_signs", "refuse_monotonic"]
+__all__ = ["check_monotonic", "get_signs_by_name", "parse_monotonic"]
 
 Signs = npt.NDArray[np.float64]
 
 
-def monotonic_signs(dataset: Dataset, given: str | Mapping[Any, Any] | None) -> Signs | None:
+def parse_monotonic(dataset: Dataset, given: str | Mapping[Any, Any] | None) -> Signs | None:
     """Return 1, -1 or 0 (unconstrained) for each column, or None if all are unconstrained.
 
     Parameters
@@ -41,7 +41,7 @@ def monotonic_signs(dataset: Dataset, given: str | Mapping[Any, Any] | None) -> 
         return None
     schema = dataset.schema
     signs = np.zeros(schema.n_features)
-    for at, sign in read_named(given, schema.names, "monotonic", "column").items():
+    for at, sign in parse_named_numbers(given, schema.names, "monotonic", "column").items():
         if sign not in (-1.0, 0.0, 1.0):
             raise SettingError(
                 f"monotonic of {schema.names[at]!r} is {sign:g}; give 1 for predictions that "
@@ -65,19 +65,19 @@ def monotonic_signs(dataset: Dataset, given: str | Mapping[Any, Any] | None) -> 
     return signs
 
 
-def named_signs(dataset: Dataset, signs: Signs) -> dict[str, int]:
+def get_signs_by_name(dataset: Dataset, signs: Signs) -> dict[str, int]:
     """Return the constrained columns in the form of the setting."""
     return {dataset.schema.names[at]: int(signs[at]) for at in np.flatnonzero(signs).tolist()}
 
 
-def refuse_monotonic(
+def check_monotonic(
     dataset: Dataset, settings: Mapping[str, Any], criterion: Any, splitter: Any
 ) -> None:
     """Raise `SettingError` for components and settings that do not support constraints.
 
     Parameters
     ----------
-    criterion, splitter : treekit.training.plan.Part
+    criterion, splitter : treekit.training.plan.PlannedComponent
     """
     functions = criterion.functions
     if isinstance(functions.statistics, Ranks) or functions.leaf_value is not None:
@@ -85,7 +85,7 @@ def refuse_monotonic(
             f"monotonic compares the means of branches, but criterion "
             f"{criterion.record.name!r} computes other leaf values; choose another criterion"
         )
-    if not getattr(splitter.functions.find, "bounded", False):
+    if not getattr(splitter.functions.find, "supports_monotonic", False):
         raise SettingError(
             f"splitter {splitter.record.name!r} does not support monotonic; choose exact, "
             "histogram or random"

@@ -26,48 +26,48 @@ from treekit.contracts import Task as OwnTask
 from treekit.data.dataset import Dataset
 from treekit.data.schema import Schema, Task
 from treekit.errors import SettingError
-from treekit.record_checks import declared_settings, task_of
+from treekit.record_checks import find_custom_task, list_settings
 from treekit.settings import resolve
 from treekit.training.class_weights import (
-    class_weights,
-    costs_of_mistakes,
-    keeping_weight,
-    label_names,
-    shares,
+    compute_class_shares,
+    compute_class_weights,
+    get_label_names,
+    parse_costs,
+    rescale_factors,
 )
-from treekit.training.monotonic import monotonic_signs, named_signs, refuse_monotonic
+from treekit.training.monotonic import check_monotonic, get_signs_by_name, parse_monotonic
 from treekit.training.settings import (
-    BY_NAME,
+    NAMED_NUMBER_SETTINGS,
     PRESETS,
     SETTINGS,
-    check_threads,
-    features_to_try,
-    preset,
+    check_n_jobs,
+    count_features_to_try,
+    get_preset_settings,
 )
 from treekit.training.tasks import fit_layout
 
 __all__ = [
-    "EXACT_ROWS",
-    "MANY_ROWS",
-    "PARTS",
-    "Part",
+    "COMPONENT_KINDS",
+    "MAX_EXACT_ROWS",
+    "MIN_LARGE_LEAF_ROWS",
     "Plan",
+    "PlannedComponent",
+    "check_compatible",
     "check_component_settings",
     "check_pruner",
-    "check_together",
-    "component_settings",
-    "make_part",
+    "get_component_settings",
+    "make_component",
     "make_plan",
 ]
 
 
 # ---------------------------------------------------------------- plan
 
-EXACT_ROWS = 10_000
+MAX_EXACT_ROWS = 10_000
 """Largest number of rows for which ``splitter="auto"`` is exact; above, it is histogram."""
 
 
-MANY_ROWS = 5_000
+MIN_LARGE_LEAF_ROWS = 5_000
 """Number of rows from which 5 is the default of min_weight_leaf in classification forests.
 
 Validated on 9 such tables and 11 smaller ones: benchmarks/README.md, "Defaults of forests".
@@ -90,40 +90,40 @@ class Plan:
         Factors of row weights in statistics; they preserve the total weight.
     costs : (classes, classes) int64 or None
         ``costs[i][j]``: cost of predicting class j for class i.
-    signs : (features,) float64 or None
+    monotonic_signs : (features,) float64 or None
         Monotonic constraints.
     """
 
     settings: dict[str, Any]
-    criterion: Part
-    splitter: Part
-    pruner: Part | None
+    criterion: PlannedComponent
+    splitter: PlannedComponent
+    pruner: PlannedComponent | None
     n_try: int
     class_weights: npt.NDArray[np.float64] | None = None
     costs: npt.NDArray[np.int64] | None = None
-    signs: npt.NDArray[np.float64] | None = None
+    monotonic_signs: npt.NDArray[np.float64] | None = None
 
     @property
-    def holdout(self) -> float:
+    def holdout_share(self) -> float:
         """Share of the rows that the pruner holds out."""
         return self.pruner.functions.holdout or 0.0 if self.pruner else 0.0
 
     @property
-    def recorded(self) -> dict[str, Any]:
+    def recorded_settings(self) -> dict[str, Any]:
         """The settings, including those of components, as plain values for the model file."""
         plain = dict(self.settings)
         del plain["n_jobs"]  # the model file must not depend on the number of threads
-        for name in PARTS:
-            part: Part | None = getattr(self, name)
+        for name in COMPONENT_KINDS:
+            part: PlannedComponent | None = getattr(self, name)
             plain[name] = part.record.name if part else None
             for key, value in (part.settings if part else {}).items():
                 plain[f"{name}.{key}"] = value
         return plain
 
     @property
-    def origins(self) -> list[dict[str, str]]:
+    def component_origins(self) -> list[dict[str, str]]:
         """The origin of each component."""
-        parts = [getattr(self, name) for name in PARTS]
+        parts = [getattr(self, name) for name in COMPONENT_KINDS]
         return [part.origin for part in parts if part]
 
 
@@ -136,63 +136,71 @@ def make_plan(dataset: Dataset, given: Mapping[str, Any]) -> Plan:
         For unknown names and values out of range, or a criterion of another task.
     """
     task = dataset.schema.task
-    wanted = _with_preset(given, task)
+    wanted = _apply_preset(given, task)
     own = {key: value for key, value in wanted.items() if "." not in key}
     # Records, and mappings of classes or columns, are not plain values: `resolve` skips them.
-    apart = {name: own.pop(name) for name in PARTS if not isinstance(own.get(name, ""), str)}
-    apart |= {name: own.pop(name) for name in BY_NAME if not isinstance(own.get(name, ""), str)}
+    apart = {
+        name: own.pop(name) for name in COMPONENT_KINDS if not isinstance(own.get(name, ""), str)
+    }
+    apart |= {
+        name: own.pop(name)
+        for name in NAMED_NUMBER_SETTINGS
+        if not isinstance(own.get(name, ""), str)
+    }
     settings = resolve(SETTINGS, own, "training")
     settings |= {name: value for name, value in apart.items() if value is not None}
-    check_threads(settings["n_jobs"])
-    _decide(settings, dataset)
-    criterion = make_part("criterion", settings, wanted, dataset)
-    check_together(settings, given, criterion, dataset)
+    check_n_jobs(settings["n_jobs"])
+    _resolve_defaults(settings, dataset)
+    criterion = make_component("criterion", settings, wanted, dataset)
+    check_compatible(settings, given, criterion, dataset)
     if criterion.layout is not None and criterion.layout.names:
         settings["oob"] = False  # no score compares several predictions with one target
     pruner = None
     if settings["pruner"] is not None:
-        pruner = make_part("pruner", settings, wanted, dataset)
+        pruner = make_component("pruner", settings, wanted, dataset)
         check_pruner(criterion, pruner, dataset.schema, costs=settings["costs"] is not None)
     check_component_settings(given, pruner)
-    factors = class_weights(dataset, settings["class_weight"], settings["priors"])
-    weights = None if factors is None else keeping_weight(dataset, factors)
-    costs = costs_of_mistakes(dataset, settings["costs"])
-    settings |= _recorded_by_name(dataset, settings, factors, costs)
-    signs = monotonic_signs(dataset, settings["monotonic"])
-    settings["monotonic"] = None if signs is None else named_signs(dataset, signs)
-    n_try = features_to_try(settings["max_features"], dataset.schema.n_features)
-    splitter = make_part("splitter", settings, wanted, dataset)
+    factors = compute_class_weights(dataset, settings["class_weight"], settings["priors"])
+    weights = None if factors is None else rescale_factors(dataset, factors)
+    costs = parse_costs(dataset, settings["costs"])
+    settings |= _record_class_settings(dataset, settings, factors, costs)
+    signs = parse_monotonic(dataset, settings["monotonic"])
+    settings["monotonic"] = None if signs is None else get_signs_by_name(dataset, signs)
+    n_try = count_features_to_try(settings["max_features"], dataset.schema.n_features)
+    splitter = make_component("splitter", settings, wanted, dataset)
     if signs is not None:
-        refuse_monotonic(dataset, settings, criterion, splitter)
+        check_monotonic(dataset, settings, criterion, splitter)
     return Plan(settings, criterion, splitter, pruner, n_try, weights, costs, signs)
 
 
-def _with_preset(given: Mapping[str, Any], task: Task) -> dict[str, Any]:
+def _apply_preset(given: Mapping[str, Any], task: Task) -> dict[str, Any]:
     """Return the settings of the named algorithm, if any, updated by those given."""
     name = given.get("algorithm")
     if name not in PRESETS:  # none, or an unknown name that `resolve` will report
         return dict(given)
     ensemble = given.get("ensemble")
-    base = preset(name, task, forest=None if ensemble is None else ensemble == "forest")
-    for part in PARTS:
+    base = get_preset_settings(
+        name, task, forest=None if ensemble is None else ensemble == "forest"
+    )
+    for part in COMPONENT_KINDS:
         if part in given and given[part] != base.get(part):
             base = {key: value for key, value in base.items() if not key.startswith(f"{part}.")}
     return base | dict(given)
 
 
-def _decide(settings: dict[str, Any], dataset: Dataset) -> None:
+def _resolve_defaults(settings: dict[str, Any], dataset: Dataset) -> None:
     """Fill in, in place, the defaults that depend on the data."""
     task = dataset.schema.task
     settings["criterion"] = settings["criterion"] or (
         "gini" if task == "classification" else "squared_error"
     )
     if settings["splitter"] in (None, "auto"):
-        settings["splitter"] = "exact" if dataset.n_rows <= EXACT_ROWS else "histogram"
+        settings["splitter"] = "exact" if dataset.n_rows <= MAX_EXACT_ROWS else "histogram"
     forest_of_classes = settings["ensemble"] == "forest" and task == "classification"
     if settings["max_features"] is None:
         settings["max_features"] = "sqrt" if forest_of_classes else "all"
     if settings["min_weight_leaf"] is None:
-        many = dataset.n_rows >= MANY_ROWS and dataset.weights is None
+        many = dataset.n_rows >= MIN_LARGE_LEAF_ROWS and dataset.weights is None
         larger = forest_of_classes and many and settings["algorithm"] is None
         settings["min_weight_leaf"] = 5.0 if larger else 1.0
     if settings["pruner"] == "none":
@@ -201,7 +209,7 @@ def _decide(settings: dict[str, Any], dataset: Dataset) -> None:
         settings["seed"] = secrets.randbits(32)
 
 
-def _recorded_by_name(
+def _record_class_settings(
     dataset: Dataset,
     settings: Mapping[str, Any],
     weights: npt.NDArray[np.float64] | None,
@@ -210,9 +218,9 @@ def _recorded_by_name(
     """Return class weights or priors and costs as plain values that can be given again."""
     plain: dict[str, Any] = {}
     if weights is not None:
-        names = label_names(dataset.schema.classes)
+        names = get_label_names(dataset.schema.classes)
         if settings["priors"] is not None:
-            weights = shares(dataset, weights)
+            weights = compute_class_shares(dataset, weights)
         name = "class_weight" if settings["priors"] is None else "priors"
         plain[name] = dict(zip(names, weights.tolist(), strict=True))
     if costs is not None:
@@ -222,12 +230,12 @@ def _recorded_by_name(
 
 # ---------------------------------------------------------------- components
 
-PARTS = ("criterion", "splitter", "pruner")
+COMPONENT_KINDS = ("criterion", "splitter", "pruner")
 """Kinds of components of a training; their settings have these words and a dot as prefix."""
 
 
 @dataclass(frozen=True)
-class Part:
+class PlannedComponent:
     """A chosen component with its settings.
 
     Attributes
@@ -249,17 +257,17 @@ class Part:
     layout: Layout | None = None
 
 
-def component_settings(
+def get_component_settings(
     kind: str, wanted: str | Criterion | Splitter | Pruner
 ) -> tuple[Setting, ...]:
     """Return the settings that a component declares, for parsing ``KEY=VALUE`` texts."""
     resolver: Any = getattr(registry, kind)
-    return declared_settings(resolver(wanted))
+    return list_settings(resolver(wanted))
 
 
-def make_part(
+def make_component(
     kind: str, settings: Mapping[str, Any], given: Mapping[str, Any], dataset: Dataset
-) -> Part:
+) -> PlannedComponent:
     """Create the component of a kind chosen by `settings`, with its own settings from `given`."""
     resolver: Any = getattr(registry, kind)
     record = resolver(settings[kind])
@@ -268,7 +276,7 @@ def make_part(
     functions: CriterionFunctions | SplitterFunctions | PrunerFunctions
     layout = fit_layout(record, wanted, dataset)
     functions, made = registry.make(record, wanted, layout)
-    return Part(record, functions, made, registry.origin(record), layout)
+    return PlannedComponent(record, functions, made, registry.origin(record), layout)
 
 
 # ---------------------------------------------------------------- compatibility
@@ -276,22 +284,25 @@ def make_part(
 _DEFAULT_TREES = next(setting.default for setting in SETTINGS if setting.name == "trees")
 
 
-def check_together(
-    settings: Mapping[str, Any], given: Mapping[str, Any], criterion: Part, dataset: Dataset
+def check_compatible(
+    settings: Mapping[str, Any],
+    given: Mapping[str, Any],
+    criterion: PlannedComponent,
+    dataset: Dataset,
 ) -> None:
     """Raise `SettingError` for settings incompatible with each other or with the target."""
     task = dataset.schema.task
-    own = task_of(criterion.record)
+    own = find_custom_task(criterion.record)
     if own is not None:
-        _check_task(settings, given, criterion, own)
+        _check_task_settings(settings, given, criterion, own)
     elif criterion.record.task != task:
         raise SettingError(
-            f"criterion {criterion.record.name!r}{_chosen_by(settings, given)} is for "
+            f"criterion {criterion.record.name!r}{_describe_algorithm(settings, given)} is for "
             f"{criterion.record.task}, but the target {dataset.schema.target!r} is a {task} "
             "target; choose another criterion or set task"
         )
     if dataset.schema.more:
-        _check_several(criterion, _chosen_by(settings, given))
+        _check_several_targets(criterion, _describe_algorithm(settings, given))
     if settings["ensemble"] == "tree" and given.get("trees", _DEFAULT_TREES) != _DEFAULT_TREES:
         raise SettingError("trees is given, but a single tree is trained; set ensemble='forest'")
     if settings["numeric_side"] == "c45" and (task != "classification" or dataset.schema.more):
@@ -307,8 +318,11 @@ def check_together(
     _check_max_samples(settings, given)
 
 
-def _check_task(
-    settings: Mapping[str, Any], given: Mapping[str, Any], criterion: Part, task: OwnTask
+def _check_task_settings(
+    settings: Mapping[str, Any],
+    given: Mapping[str, Any],
+    criterion: PlannedComponent,
+    task: OwnTask,
 ) -> None:
     """Raise `SettingError` for settings that are not defined for a criterion's own task."""
     refused: dict[str, Any] = {"monotonic": None, "numeric_side": "leaf"}
@@ -324,9 +338,9 @@ def _check_task(
         )
 
 
-def _check_same_task(criterion: Part, pruner: Part) -> None:
+def _check_same_task(criterion: PlannedComponent, pruner: PlannedComponent) -> None:
     """Raise `SettingError` if a pruner and a criterion are for different tasks."""
-    task, only = task_of(criterion.record), pruner.record.task
+    task, only = find_custom_task(criterion.record), pruner.record.task
     own = isinstance(only, OwnTask)
     if (own and only != task) or (only is not None and not own and task is not None):
         known = task.name if task is not None else criterion.record.task
@@ -338,7 +352,7 @@ def _check_same_task(criterion: Part, pruner: Part) -> None:
         )
 
 
-def _check_several(criterion: Part, by: str) -> None:
+def _check_several_targets(criterion: PlannedComponent, by: str) -> None:
     """Raise `SettingError` for a criterion that cannot be averaged over several targets."""
     functions: CriterionFunctions = criterion.functions
     if functions.choose is not None:
@@ -369,7 +383,9 @@ def _check_max_samples(settings: Mapping[str, Any], given: Mapping[str, Any]) ->
         )
 
 
-def check_pruner(criterion: Part, pruner: Part, schema: Schema, *, costs: bool) -> None:
+def check_pruner(
+    criterion: PlannedComponent, pruner: PlannedComponent, schema: Schema, *, costs: bool
+) -> None:
     """Raise `SettingError` for a pruner that does not support the criterion, targets or costs."""
     _check_same_task(criterion, pruner)
     if costs and not pruner.record.costs:
@@ -393,10 +409,10 @@ def check_pruner(criterion: Part, pruner: Part, schema: Schema, *, costs: bool) 
         )
 
 
-def check_component_settings(given: Mapping[str, Any], pruner: Part | None) -> None:
+def check_component_settings(given: Mapping[str, Any], pruner: PlannedComponent | None) -> None:
     """Raise `SettingError` for settings of unknown components, or of a pruner not chosen."""
     for key in given:
-        if "." in key and key.partition(".")[0] not in PARTS:
+        if "." in key and key.partition(".")[0] not in COMPONENT_KINDS:
             raise SettingError(
                 f"unknown setting {key!r}; a component's own settings begin with "
                 "'criterion.', 'splitter.' or 'pruner.'"
@@ -405,6 +421,6 @@ def check_component_settings(given: Mapping[str, Any], pruner: Part | None) -> N
             raise SettingError(f"{key!r} is given, but no pruner is chosen; set pruner=NAME")
 
 
-def _chosen_by(settings: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+def _describe_algorithm(settings: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     algorithm = settings["algorithm"]
     return "" if algorithm is None or given.get("criterion") else f" of algorithm {algorithm!r}"

@@ -10,45 +10,45 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.contracts import CriterionFunctions, Ranks, Sums
-from treekit.data.binning import make_key_table, make_table
+from treekit.data.binning import encode_columns, encode_columns_as_keys
 from treekit.data.dataset import Dataset
-from treekit.data.out_of_core import lines_of
+from treekit.data.out_of_core import copy_row_major
 from treekit.errors import DataError, SettingError
 from treekit.grow.compile_criterion import (
     CompiledCriterion,
-    always,
     compile_before,
     compile_criterion,
+    get_unconditional_pointer,
 )
 from treekit.grow.compile_plugin import Origin
 from treekit.grow.compile_splitter import CompiledSplitter, compile_splitter
-from treekit.grow.function_identity import identity
-from treekit.grow.held_out import Held, held_table, held_target
+from treekit.grow.function_identity import compute_identity
+from treekit.grow.held_out import HeldOutRows, encode_held_table, make_held_target
 from treekit.grow.recipe import Recipe, SurrogateRule
 from treekit.grow.target_statistics import (
-    Target,
-    class_target,
-    classes_target,
-    layout_target,
-    number_target,
-    numbers_target,
-    rank_target,
+    TargetStatistics,
+    make_class_target,
+    make_layout_target,
+    make_multioutput_class_target,
+    make_multioutput_number_target,
+    make_number_target,
+    make_rank_target,
 )
-from treekit.grow.tree_builder import make_scratch
-from treekit.kernels.compile import Finder
-from treekit.kernels.function_pointers import Pointer
-from treekit.kernels.records import Limits, Table, Ways
+from treekit.grow.tree_builder import allocate_scratch
+from treekit.kernels.compile import SplitterKernel
+from treekit.kernels.function_pointers import FunctionPointer
+from treekit.kernels.records import Limits, SplitRules, Table
 from treekit.model.tree import MAX_DEPTH
-from treekit.training.plan import Part, Plan
+from treekit.training.plan import Plan, PlannedComponent
 from treekit.training.tasks import place_rows
 
 __all__ = [
-    "before_pointer",
-    "criterion_pointers",
-    "criterion_target",
+    "compile_planned_before",
+    "compile_planned_criterion",
+    "compile_planned_splitter",
+    "get_origin",
+    "make_criterion_target",
     "make_recipe",
-    "origin_of",
-    "splitter_pointer",
 ]
 
 
@@ -65,18 +65,18 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
             "dtype='float32' (--dtype float32)"
         )
     drawn = settings["ensemble"] == "forest" and settings["bootstrap"]
-    table = _coded(dataset, plan, alone=validation is None and not drawn)
-    target = criterion_target(dataset, plan.criterion, drawn)
+    table = _encode_table(dataset, plan, alone=validation is None and not drawn)
+    target = make_criterion_target(dataset, plan.criterion, drawn)
     held = None
     if validation is not None:
         coding = plan.splitter.functions.coding
-        table, other = held_table(validation.columns, table, coding, schema.dtype)
+        table, other = encode_held_table(validation.columns, table, coding, schema.dtype)
         y: Any = validation.y
         if plan.criterion.layout is not None:
             y = place_rows(plan.criterion.record, plan.criterion.layout, validation)
-        held = Held(other, held_target(target, y, validation.statistical_weights))
+        held = HeldOutRows(other, make_held_target(target, y, validation.statistical_weights))
     if target.quantile is not None:
-        _refuse_for_ranks(plan)
+        _check_rank_settings(plan)
     before = plan.pruner.functions.before if plan.pruner else None
     fractional = settings["missing"] == "fractional"
     surrogate = settings["missing"] == "surrogate"
@@ -85,28 +85,30 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
         table=table,
         target=target,
         dtype=schema.dtype,
-        criterion=criterion_pointers(
+        criterion=compile_planned_criterion(
             plan.criterion,
             target,
             known_only=known_only,
-            bounded=plan.signs is not None,
+            bounded=plan.monotonic_signs is not None,
             nominal=bool((table.nominal > 0).any()),
         ),
-        splitter=splitter_pointer(plan.splitter, table, target),
-        before=always() if before is None or plan.pruner is None else before_pointer(plan.pruner),
+        splitter=compile_planned_splitter(plan.splitter, table, target),
+        before=get_unconditional_pointer()
+        if before is None or plan.pruner is None
+        else compile_planned_before(plan.pruner),
         use_before=before is not None,
-        limits=_limits(plan, rounded=fractional or dataset.factors is not None),
-        ways=Ways(
+        limits=_make_limits(plan, rounded=fractional or dataset.factors is not None),
+        split_rules=SplitRules(
             known_only=known_only,
-            empty=settings["empty_branches"],
-            side=0.1 / target.size if settings["numeric_side"] == "c45" else 0.0,
+            empty_branches=settings["empty_branches"],
+            min_side_share=0.1 / target.size if settings["numeric_side"] == "c45" else 0.0,
             resolution=float(settings["resolution"]),
             value_below=settings["thresholds"] == "value_below",
             exact_levels=settings["exact_levels"],
         ),
         fractional=fractional,
-        lines=lines_of(table.codes),
-        held=held,
+        row_major_codes=copy_row_major(table.codes),
+        held_out=held,
         surrogates=SurrogateRule(
             most=settings["surrogates"],
             of_known=settings["surrogate_agreement"] == "known",
@@ -114,11 +116,11 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
         )
         if surrogate
         else None,
-        signs=plan.signs,
+        monotonic_signs=plan.monotonic_signs,
     )
 
 
-def _coded(dataset: Dataset, plan: Plan, *, alone: bool) -> Table:
+def _encode_table(dataset: Dataset, plan: Plan, *, alone: bool) -> Table:
     """Encode the table in the splitter's coding, or in keys where these are sufficient.
 
     `alone`: all trees use all rows, and there are no other rows.  Samples, held-out rows,
@@ -128,34 +130,34 @@ def _coded(dataset: Dataset, plan: Plan, *, alone: bool) -> Table:
     schema, settings, functions = dataset.schema, plan.settings, plan.splitter.functions
     find = functions.find
     if (
-        isinstance(find, Finder)
-        and find.keys
+        isinstance(find, SplitterKernel)
+        and find.supports_keys
         and schema.dtype == "float32"
         and alone
         and plan.pruner is None
         and settings["missing"] not in ("fractional", "surrogate")
     ):
-        return make_key_table(
+        return encode_columns_as_keys(
             dataset.columns,
             schema.n_levels,
             schema.nominal,
             nominal_splits=settings["nominal_splits"],
             n_rows=dataset.n_rows,
         )
-    return make_table(
+    return encode_columns(
         dataset.columns,
         schema.n_levels,
         schema.nominal,
         functions.coding,
         nominal_splits=settings["nominal_splits"],
         max_bins=settings["max_bins"],
-        weights=_coding_weights(dataset),
+        weights=_get_coding_weights(dataset),
         n_rows=dataset.n_rows,
         n_jobs=settings["n_jobs"],
     )
 
 
-def _coding_weights(dataset: Dataset) -> npt.NDArray[np.float64] | None:
+def _get_coding_weights(dataset: Dataset) -> npt.NDArray[np.float64] | None:
     """Return the weights for bins: row weights, but zero for rows with a factor of zero.
 
     Class factors themselves would change the bins, and with them the row order from which
@@ -167,7 +169,7 @@ def _coding_weights(dataset: Dataset) -> npt.NDArray[np.float64] | None:
     return counted if dataset.weights is None else np.asarray(dataset.weights * counted)
 
 
-def _refuse_for_ranks(plan: Plan) -> None:
+def _check_rank_settings(plan: Plan) -> None:
     """Raise `SettingError` for settings that need additive statistics."""
     for name, plain in (
         ("missing", "direction"), ("resolution", 0.0), ("nominal_splits", "subset"),
@@ -181,7 +183,7 @@ def _refuse_for_ranks(plan: Plan) -> None:
             )
 
 
-def _limits(plan: Plan, *, rounded: bool) -> Limits:
+def _make_limits(plan: Plan, *, rounded: bool) -> Limits:
     """Return the stopping rules, with a tolerance for fractional instances and class factors."""
     settings = plan.settings
     nearly = 1.0 - 1e-6 if rounded else 1.0
@@ -209,7 +211,9 @@ def _limits(plan: Plan, *, rounded: bool) -> Limits:
 # ---------------------------------------------------------------- target
 
 
-def criterion_target(dataset: Dataset, criterion: Part, drawn: bool) -> Target:
+def make_criterion_target(
+    dataset: Dataset, criterion: PlannedComponent, drawn: bool
+) -> TargetStatistics:
     """Return the target as the statistics that the criterion needs.
 
     Parameters
@@ -226,29 +230,33 @@ def criterion_target(dataset: Dataset, criterion: Part, drawn: bool) -> Target:
     if criterion.layout is not None:
         placed = place_rows(criterion.record, criterion.layout, dataset)
         n_answers = len(criterion.layout.names) or len(schema.classes)
-        return layout_target(
+        return make_layout_target(
             placed, criterion.layout, n_answers, weights, dataset.factors, drawn=drawn
         )
     if schema.task == "classification":
         codes = np.asarray(dataset.y, dtype=np.int32)
         if schema.more:
             sizes = [len(output.classes) for output in schema.outputs]
-            return classes_target(codes, sizes, weights, dataset.factors, drawn=drawn)
-        return class_target(codes, len(schema.classes), weights, dataset.factors, drawn=drawn)
+            return make_multioutput_class_target(
+                codes, sizes, weights, dataset.factors, drawn=drawn
+            )
+        return make_class_target(codes, len(schema.classes), weights, dataset.factors, drawn=drawn)
     functions: CriterionFunctions = criterion.functions
     statistics = functions.statistics
     y = np.asarray(dataset.y, dtype=np.float64)
     if isinstance(statistics, Ranks):
-        return rank_target(y, weights, statistics.quantile, drawn=drawn)
+        return make_rank_target(y, weights, statistics.quantile, drawn=drawn)
     if statistics.smallest is not None:
         for output, own in zip(schema.outputs, y.reshape(len(y), -1).T, strict=True):
-            _refuse_below(statistics.smallest, own, output.name, criterion.record.name)
+            _check_smallest(statistics.smallest, own, output.name, criterion.record.name)
     if schema.more:
-        return numbers_target(y, weights, drawn=drawn, centred=statistics.centred)
-    return number_target(y, weights, drawn=drawn, centred=statistics.centred)
+        return make_multioutput_number_target(y, weights, drawn=drawn, centred=statistics.centred)
+    return make_number_target(y, weights, drawn=drawn, centred=statistics.centred)
 
 
-def _refuse_below(smallest: float, y: npt.NDArray[np.float64], target: str, criterion: str) -> None:
+def _check_smallest(
+    smallest: float, y: npt.NDArray[np.float64], target: str, criterion: str
+) -> None:
     below = y < smallest
     if below.any():
         row = int(below.argmax())
@@ -266,42 +274,47 @@ def _refuse_below(smallest: float, y: npt.NDArray[np.float64], target: str, crit
 # only a name: plugins of the same name are distinguished, and so is a function before and
 # after a change of a constant that it uses.
 
-MOST_KEPT = 256
+MAX_CACHED_COMPONENTS = 256
 """Number of compiled components cached by a process; the oldest is dropped first."""
 
-_kept: dict[Any, Any] = {}
+_cached_components: dict[Any, Any] = {}
 
 
-def origin_of(part: Part) -> Origin:
+def get_origin(part: PlannedComponent) -> Origin:
     """Return the origin of a component, as named in messages."""
     distribution = " ".join(part.origin[key] for key in ("distribution", "version")).strip()
     return Origin(part.origin["kind"], part.record.name, distribution)
 
 
-def _keep(part: Part, shape: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+def _get_cached(part: PlannedComponent, shape: tuple[Any, ...], make: Callable[[], Any]) -> Any:
     try:
         values = tuple((type(value), value) for value in part.settings.values())
-        key = (origin_of(part), values, identity(_compiled_of(part.functions)), shape)
-        kept = _kept.get(key)
+        key = (
+            get_origin(part),
+            values,
+            compute_identity(_drop_python_functions(part.functions)),
+            shape,
+        )
+        kept = _cached_components.get(key)
     except (TypeError, ValueError):  # the key cannot be hashed, or a closure cell is not bound
         return make()
     if kept is None:
-        if len(_kept) >= MOST_KEPT:
-            del _kept[next(iter(_kept))]
-        kept = _kept[key] = make()
+        if len(_cached_components) >= MAX_CACHED_COMPONENTS:
+            del _cached_components[next(iter(_cached_components))]
+        kept = _cached_components[key] = make()
     return kept
 
 
-def _compiled_of(functions: Any) -> Any:
+def _drop_python_functions(functions: Any) -> Any:
     """Return the functions without those that are called as Python."""
     if not isinstance(functions, CriterionFunctions):
         return functions
     return replace(functions, loss=None, leaf_value=None)
 
 
-def criterion_pointers(
-    part: Part,
-    target: Target,
+def compile_planned_criterion(
+    part: PlannedComponent,
+    target: TargetStatistics,
     *,
     known_only: bool = False,
     bounded: bool = False,
@@ -309,44 +322,48 @@ def criterion_pointers(
 ) -> CompiledCriterion:
     """Compile the criterion for the target's statistics; see `compile_criterion`."""
 
-    def make() -> CompiledCriterion:
+    def compile_uncached() -> CompiledCriterion:
         return compile_criterion(
             part.functions,
             target.size,
-            target.dense,
-            origin_of(part),
+            target.is_dense,
+            get_origin(part),
             known_only=known_only,
             blocks=target.blocks,
             bounded=bounded,
             nominal=nominal,
         )
 
-    kept: CompiledCriterion = _keep(
-        part, (target.size, target.dense, known_only, target.blocks, bounded, nominal), make
+    kept: CompiledCriterion = _get_cached(
+        part,
+        (target.size, target.is_dense, known_only, target.blocks, bounded, nominal),
+        compile_uncached,
     )
     return replace(kept, functions=part.functions)
 
 
-def splitter_pointer(part: Part, table: Table, target: Target) -> CompiledSplitter:
+def compile_planned_splitter(
+    part: PlannedComponent, table: Table, target: TargetStatistics
+) -> CompiledSplitter:
     """Compile the splitter for the table's code type."""
 
-    def make() -> CompiledSplitter:
-        rows = target.rows(np.empty(0, np.uint32), None)
-        scratch = make_scratch(table, target, 1, 1)
+    def compile_uncached() -> CompiledSplitter:
+        rows = target.select_rows(np.empty(0, np.uint32), None)
+        scratch = allocate_scratch(table, target, 1, 1)
         return compile_splitter(
-            part.functions, table, rows, scratch, origin_of(part), target.quantile
+            part.functions, table, rows, scratch, get_origin(part), target.quantile
         )
 
     levels = bool((table.nominal > 0).any())
-    kept: CompiledSplitter = _keep(
-        part, (table.codes.dtype.str, target.quantile is None, levels), make
+    kept: CompiledSplitter = _get_cached(
+        part, (table.codes.dtype.str, target.quantile is None, levels), compile_uncached
     )
     return kept
 
 
-def before_pointer(part: Part) -> Pointer:
+def compile_planned_before(part: PlannedComponent) -> FunctionPointer:
     """Compile the pruner's ``before``."""
-    kept: Pointer = _keep(
-        part, ("before",), lambda: compile_before(part.functions.before, origin_of(part))
+    kept: FunctionPointer = _get_cached(
+        part, ("before",), lambda: compile_before(part.functions.before, get_origin(part))
     )
     return kept

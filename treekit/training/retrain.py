@@ -8,19 +8,19 @@ from typing import Any
 
 from treekit import registry
 from treekit.errors import PluginError, SettingError
-from treekit.model.model import Model, model_of
+from treekit.model.model import Model, as_model
 from treekit.model.model_file import load
 from treekit.model.tree import Split
 
 __all__ = [
+    "get_settings_like",
     "require_plugins",
-    "settings_like",
 ]
 
-_PARTS = ("criterion", "splitter", "pruner")
+_COMPONENT_KINDS = ("criterion", "splitter", "pruner")
 
 
-def settings_like(like: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+def get_settings_like(like: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that a model was trained with, updated by those given.
 
     Parameters
@@ -39,13 +39,13 @@ def settings_like(like: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         If the model is a rule list, or a component was given as a record and no installed
         plugin offers it.
     """
-    model = load(like) if isinstance(like, str | Path) else model_of(like)
+    model = load(like) if isinstance(like, str | Path) else as_model(like)
     if any(Split.RULE in tree.kind for tree in model.trees):
         raise SettingError(
             "the model is a rule list, which has no training settings; give the model that the "
             "rules came from"
         )
-    chosen = [part for part in _PARTS if part in given or "algorithm" in given]
+    chosen = [part for part in _COMPONENT_KINDS if part in given or "algorithm" in given]
     require_plugins(model, given)
     settings = {
         key: value for key, value in model.settings.items() if key.partition(".")[0] not in chosen
@@ -55,11 +55,11 @@ def settings_like(like: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def require_plugins(model: Model, given: Mapping[str, Any]) -> None:
     """Raise unless all components of a model that `given` does not replace are installed."""
-    for part in _components(model):
+    for part in _iterate_components(model):
         kind, name = part["kind"], part["name"]
         if kind in given or "algorithm" in given:
             continue
-        offered = getattr(registry, _LISTS[kind])().found
+        offered = getattr(registry, _REGISTRY_LISTS[kind])().found
         if part["distribution"] in {c.distribution for c in offered if c.name == name}:
             continue
         if not part["distribution"]:
@@ -76,13 +76,13 @@ def require_plugins(model: Model, given: Mapping[str, Any]) -> None:
         )
 
 
-_LISTS = {"criterion": "criteria", "splitter": "splitters", "pruner": "pruners"}
+_REGISTRY_LISTS = {"criterion": "criteria", "splitter": "splitters", "pruner": "pruners"}
 
 
-def _components(model: Model) -> Iterator[dict[str, str]]:
+def _iterate_components(model: Model) -> Iterator[dict[str, str]]:
     """Yield the components in a model's provenance, which may be any JSON."""
     found = model.provenance.get("components", ())
     for part in found if isinstance(found, list | tuple) else ():
-        if isinstance(part, dict) and part.get("kind") in _LISTS:
+        if isinstance(part, dict) and part.get("kind") in _REGISTRY_LISTS:
             keys = ("kind", "name", "plugin", "distribution", "version")
             yield {key: str(part.get(key, "")) for key in keys}

@@ -14,31 +14,31 @@ import numpy.typing as npt
 from treekit.components.pruning import Context, losses_of
 from treekit.contracts import CriterionFunctions
 from treekit.data.dataset import Dataset
-from treekit.discovery import FOREIGN, cause
+from treekit.discovery import FOREIGN_ERRORS, describe_error
 from treekit.errors import DataError, ModelError, PluginError, SettingError
-from treekit.grow.compile_criterion import plain_mean
-from treekit.grow.compile_plugin import asked, frozen
-from treekit.grow.forest_builder import Vote, grow_forest
+from treekit.grow.compile_criterion import make_python_mean_impurity
+from treekit.grow.compile_plugin import call_checked, make_read_only
+from treekit.grow.forest_builder import VoteFunction, grow_forest
 from treekit.grow.recipe import GrownTree, Recipe
-from treekit.grow.route import leaf_shares
-from treekit.grow.tree_builder import constrained, grow_held, grow_tree, is_monotonic
+from treekit.grow.route import compute_leaf_shares
+from treekit.grow.tree_builder import clip_tree, grow_tree, grow_with_validation, is_monotonic
 from treekit.model.json_values import to_json
-from treekit.model.model import Model, least_cost, make_model, spread
+from treekit.model.model import Model, distribute_votes, make_model, predict_labels
 from treekit.model.scoring import leaf_indices
 from treekit.model.tree import Tree
 from treekit.model.validation import check_tree
 from treekit.training.plan import Plan
-from treekit.training.prepare import make_recipe, origin_of
-from treekit.training.tasks import answering
+from treekit.training.prepare import get_origin, make_recipe
+from treekit.training.tasks import use_prediction_schema
 
 __all__ = [
     "Outcome",
-    "oob_score",
-    "prune",
-    "run",
+    "compute_oob_score",
+    "make_vote_function",
+    "prune_tree",
+    "run_plan",
     "split_folds",
-    "split_off",
-    "vote_of",
+    "split_holdout",
 ]
 
 
@@ -55,7 +55,7 @@ class Outcome:
     report: dict[str, Any] = field(default_factory=dict)
 
 
-def run(
+def run_plan(
     dataset: Dataset,
     plan: Plan,
     progress: Callable[[int, int], None] | None,
@@ -67,15 +67,15 @@ def run(
     The rows of `validation` are held out of every tree.
     """
     recipe = make_recipe(dataset, plan, validation)
-    dataset = answering(dataset, plan.criterion.record, plan.criterion.layout)
+    dataset = use_prediction_schema(dataset, plan.criterion.record, plan.criterion.layout)
     seed = np.random.SeedSequence(plan.settings["seed"])
     ids = np.arange(dataset.n_rows, dtype=np.uint32)
     if plan.settings["ensemble"] == "tree":
-        return _one_tree(dataset, recipe, plan, ids, np.random.default_rng(seed))
-    return _forest(dataset, recipe, plan, ids, seed, progress, start or Outcome([]))
+        return _grow_single_tree(dataset, recipe, plan, ids, np.random.default_rng(seed))
+    return _grow_trees(dataset, recipe, plan, ids, seed, progress, start or Outcome([]))
 
 
-def _one_tree(
+def _grow_single_tree(
     dataset: Dataset,
     recipe: Recipe,
     plan: Plan,
@@ -84,23 +84,25 @@ def _one_tree(
 ) -> Outcome:
     target = recipe.target
     held_ids = ids[:0]
-    if plan.holdout > 0 and recipe.held is None:
-        ids, held_ids = split_off(ids, plan.holdout, rng)
-    grown = grow_held(recipe, target.rows(ids, None), target.rows(held_ids, None), rng)
+    if plan.holdout_share > 0 and recipe.held_out is None:
+        ids, held_ids = split_holdout(ids, plan.holdout_share, rng)
+    grown = grow_with_validation(
+        recipe, target.select_rows(ids, None), target.select_rows(held_ids, None), rng
+    )
 
-    def folds(k: int) -> list[GrownTree]:
-        parts = split_folds(ids, k, rng, None if target.dense else target.cells)
+    def grow_folds(k: int) -> list[GrownTree]:
+        parts = split_folds(ids, k, rng, None if target.is_dense else target.cells)
         return [
-            grow_tree(recipe, target.rows(rest, None), target.rows(part, None), rng)
+            grow_tree(recipe, target.select_rows(rest, None), target.select_rows(part, None), rng)
             for rest, part in parts
         ]
 
     report: dict[str, Any] = {}
-    tree = prune(dataset, plan, recipe, grown, folds, report)
+    tree = prune_tree(dataset, plan, recipe, grown, grow_folds, report)
     return Outcome([tree], report={"pruner": report} if report else {})
 
 
-def _forest(
+def _grow_trees(
     dataset: Dataset,
     recipe: Recipe,
     plan: Plan,
@@ -112,27 +114,27 @@ def _forest(
     settings = plan.settings
     total, first = settings["trees"], len(start.trees)
     score = settings["oob"] and settings["bootstrap"]
-    held = plan.holdout > 0 and recipe.held is None
+    held = plan.holdout_share > 0 and recipe.held_out is None
     if held and not settings["bootstrap"]:
         raise DataError("a forest uses out-of-bag rows as its hold-out; set bootstrap=True")
 
-    def no_folds(k: int) -> list[GrownTree]:
+    def refuse_folds(k: int) -> list[GrownTree]:
         raise DataError(f"trees of a forest cannot be regrown in {k} folds; give pruner.alpha")
 
     # Growth routes out-of-bag rows through unpruned trees, and not at all if validation rows
     # are held out instead: route them again.
-    changed = recipe.held is not None
+    changed = recipe.held_out is not None
     changed |= plan.pruner is not None and plan.pruner.functions.after is not None
-    matrix = dataset.matrix() if changed and not recipe.fractional else np.empty((0, 0))
+    matrix = dataset.to_matrix() if changed and not recipe.fractional else np.empty((0, 0))
 
-    def finish(grown: GrownTree, out: npt.NDArray[np.uint32]) -> GrownTree:
+    def finish_tree(grown: GrownTree, out: npt.NDArray[np.uint32]) -> GrownTree:
         tree = grown.tree
         if not (held and len(out) == 0):  # without out-of-bag rows there is nothing to prune by
-            tree = prune(dataset, plan, recipe, grown, no_folds, {})
+            tree = prune_tree(dataset, plan, recipe, grown, refuse_folds, {})
         if len(out) == 0:
             return replace(grown, tree=tree)
         if recipe.fractional:
-            at = leaf_shares(tree, recipe.table, out, fractional=True)
+            at = compute_leaf_shares(tree, recipe.table, out, fractional=True)
             return replace(
                 grown, tree=tree, held_ids=at.ids, held_leaf=at.leaf, held_share=at.share
             )
@@ -149,8 +151,8 @@ def _forest(
         max_samples=settings["max_samples"],
         n_jobs=settings["n_jobs"],
         first=first,
-        vote=vote_of(dataset, plan) if score or held else None,
-        finish=finish if changed else None,
+        vote=make_vote_function(dataset, plan) if score or held else None,
+        finish=finish_tree if changed else None,
         progress=None if progress is None else lambda done: progress(first + done, total),
     )
     votes, times = forest.votes, forest.times
@@ -161,7 +163,7 @@ def _forest(
     report: dict[str, Any] = {}
     if score and votes is not None and times is not None:
         label_costs = None if settings["voting"] == "hard" else plan.costs
-        report["oob"] = oob_score(dataset, votes, times, label_costs)
+        report["oob"] = compute_oob_score(dataset, votes, times, label_costs)
         if held:
             report["oob"]["pruned_by_the_same_rows"] = True
     return Outcome(start.trees + forest.trees, votes, times, report)
@@ -172,7 +174,7 @@ def _forest(
 Ids = npt.NDArray[np.uint32]
 
 
-def split_off(ids: Ids, share: float, rng: np.random.Generator) -> tuple[Ids, Ids]:
+def split_holdout(ids: Ids, share: float, rng: np.random.Generator) -> tuple[Ids, Ids]:
     """Split rows at random into those to train on and a `share` to hold out, each ascending.
 
     Raises
@@ -221,10 +223,10 @@ def split_folds(
 # ---------------------------------------------------------------- out-of-bag score
 
 
-def vote_of(dataset: Dataset, plan: Plan) -> Vote:
+def make_vote_function(dataset: Dataset, plan: Plan) -> VoteFunction:
     """Return the function that computes out-of-bag votes of leaves: class votes, or numbers."""
 
-    def vote(tree: Tree, leaves: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    def compute_votes(tree: Tree, leaves: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         if dataset.schema.task == "regression":
             return tree.value[leaves]
         # A model of this tree alone: its votes do not depend on the number of trees.
@@ -236,12 +238,12 @@ def vote_of(dataset: Dataset, plan: Plan) -> Vote:
             voting=plan.settings["voting"],
             costs=plan.costs,
         )
-        return spread(alone, tree.value[leaves]).astype(np.float64)
+        return distribute_votes(alone, tree.value[leaves]).astype(np.float64)
 
-    return vote
+    return compute_votes
 
 
-def oob_score(
+def compute_oob_score(
     dataset: Dataset,
     votes: npt.NDArray[np.float64],
     times: npt.NDArray[np.int64],
@@ -260,7 +262,7 @@ def oob_score(
     if dataset.schema.task == "classification":
         class_votes = votes[seen].astype(np.int64)
         ends = itertools.pairwise(dataset.schema.blocks)
-        predicted = np.stack([least_cost(class_votes[:, a:b], costs) for a, b in ends], axis=1)
+        predicted = np.stack([predict_labels(class_votes[:, a:b], costs) for a, b in ends], axis=1)
         right = (predicted == y).mean(axis=1)
         shares = [np.bincount(column, w).max() / w.sum() for column in y.T]
         return {
@@ -278,7 +280,7 @@ def oob_score(
 # ---------------------------------------------------------------- pruning
 
 
-def prune(
+def prune_tree(
     dataset: Dataset,
     plan: Plan,
     recipe: Recipe,
@@ -290,24 +292,24 @@ def prune(
     pruner = plan.pruner
     if pruner is None or pruner.functions.after is None:
         return grown.tree
-    origin = origin_of(pruner)
-    context = _context(dataset, plan, recipe, grown, folds, report)
-    if origin.foreign:  # a plugin must not modify shared arrays
-        context = replace(context, grown=frozen(grown), table=frozen(recipe.table))
+    origin = get_origin(pruner)
+    context = _make_context(dataset, plan, recipe, grown, folds, report)
+    if origin.is_foreign:  # a plugin must not modify shared arrays
+        context = replace(context, grown=make_read_only(grown), table=make_read_only(recipe.table))
     tree: Tree
     try:
         tree = pruner.functions.after(grown.tree, context)
-        _check_pruned(tree, dataset, report)
+        _check_pruned_tree(tree, dataset, report)
     except (DataError, PluginError, SettingError):
         raise
-    except FOREIGN as error:
-        raise origin.error(f"failed in after with {cause(error)}") from error
-    if recipe.signs is not None and not is_monotonic(tree, recipe.signs):
-        tree = constrained(tree, recipe.signs)
+    except FOREIGN_ERRORS as error:
+        raise origin.make_error(f"failed in after with {describe_error(error)}") from error
+    if recipe.monotonic_signs is not None and not is_monotonic(tree, recipe.monotonic_signs):
+        tree = clip_tree(tree, recipe.monotonic_signs)
     return tree
 
 
-def _context(
+def _make_context(
     dataset: Dataset,
     plan: Plan,
     recipe: Recipe,
@@ -315,11 +317,11 @@ def _context(
     folds: Callable[[int], list[GrownTree]],
     report: dict[str, Any],
 ) -> Context:
-    functions, blocks = _judged(plan), recipe.target.blocks
+    functions, blocks = _wrap_criterion_functions(plan), recipe.target.blocks
     impurity = functions.impurity
     if impurity is not None and blocks is not None:
-        impurity = plain_mean(impurity, blocks)
-    layout, dense = recipe.target.layout, recipe.target.dense
+        impurity = make_python_mean_impurity(impurity, blocks)
+    layout, dense = recipe.target.layout, recipe.target.is_dense
     return Context(
         grown,
         recipe.table,
@@ -327,26 +329,26 @@ def _context(
         folds,
         impurity=impurity,
         fractional=recipe.fractional,
-        validated=recipe.held is not None,
+        validated=recipe.held_out is not None,
         report=report,
     )
 
 
-def _judged(plan: Plan) -> CriterionFunctions:
+def _wrap_criterion_functions(plan: Plan) -> CriterionFunctions:
     """Return the criterion's functions; for a plugin, wrapped to validate their results."""
     functions: CriterionFunctions = plan.criterion.functions
-    origin = origin_of(plan.criterion)
-    if not origin.foreign:
+    origin = get_origin(plan.criterion)
+    if not origin.is_foreign:
         return functions
     loss, impurity = functions.loss, functions.impurity
     return replace(
         functions,
-        loss=loss and partial(asked, origin, "loss", loss, infinite=True),
-        impurity=impurity and partial(asked, origin, "impurity", impurity),
+        loss=loss and partial(call_checked, origin, "loss", loss, infinite=True),
+        impurity=impurity and partial(call_checked, origin, "impurity", impurity),
     )
 
 
-def _check_pruned(tree: Any, dataset: Dataset, report: dict[str, Any]) -> None:
+def _check_pruned_tree(tree: Any, dataset: Dataset, report: dict[str, Any]) -> None:
     """Raise unless a pruner returned a valid tree of this schema and a serialisable report."""
     if not isinstance(tree, Tree):
         raise TypeError(f"after returned {tree!r:.80}, not a Tree")

@@ -12,13 +12,13 @@ from treekit.data.schema import Task
 from treekit.errors import SettingError
 
 __all__ = [
-    "BY_NAME",
+    "NAMED_NUMBER_SETTINGS",
     "PRESETS",
     "SETTINGS",
     "Preset",
-    "check_threads",
-    "features_to_try",
-    "preset",
+    "check_n_jobs",
+    "count_features_to_try",
+    "get_preset_settings",
 ]
 
 
@@ -41,14 +41,14 @@ class Preset:
         Settings of `treekit.train`, those of components under dotted names.
     by_task : mapping
         Further settings for one task.
-    alone : mapping
+    single_tree : mapping
         Settings of a single tree, not used if a forest is grown.
     """
 
     summary: str
     settings: Mapping[str, Any]
     by_task: Mapping[Task, Mapping[str, Any]] = field(default_factory=dict)
-    alone: Mapping[str, Any] = field(default_factory=dict)
+    single_tree: Mapping[str, Any] = field(default_factory=dict)
 
 
 PRESETS: dict[str, Preset] = {
@@ -82,12 +82,12 @@ PRESETS: dict[str, Preset] = {
             "min_gain": -1e-3,
             "missing": "fractional",
         },
-        alone={"pruner": "error_based", "pruner.limit": "release8"},
+        single_tree={"pruner": "error_based", "pruner.limit": "release8"},
     ),
     "cart": Preset(
         "binary splits, cost-complexity pruning (Breiman et al. 1984)",
         {"splitter": "exact", "nominal_splits": "subset", "missing": "surrogate"},
-        alone={"pruner": "cost_complexity", "pruner.rule": "one_se", "min_weight_split": 6.0},
+        single_tree={"pruner": "cost_complexity", "pruner.rule": "one_se", "min_weight_split": 6.0},
     ),
     "stump": Preset(
         "a tree with one split (Iba and Langley 1992)",
@@ -162,7 +162,7 @@ extra_trees
 """
 
 
-def preset(name: str, task: Task, *, forest: bool | None = None) -> dict[str, Any]:
+def get_preset_settings(name: str, task: Task, *, forest: bool | None = None) -> dict[str, Any]:
     """Return the settings of an algorithm for a task.
 
     Parameters
@@ -177,12 +177,12 @@ def preset(name: str, task: Task, *, forest: bool | None = None) -> dict[str, An
     settings = {**found.settings, **found.by_task.get(task, {})}
     if forest is None:
         forest = settings.get("ensemble") == "forest"
-    return settings if forest else {**settings, **found.alone}
+    return settings if forest else {**settings, **found.single_tree}
 
 
 # ---------------------------------------------------------------- settings
 
-BY_NAME = ("class_weight", "priors", "costs", "monotonic")
+NAMED_NUMBER_SETTINGS = ("class_weight", "priors", "costs", "monotonic")
 """Settings with a number for each class or column: text, or in Python a mapping."""
 
 SETTINGS: tuple[Setting, ...] = (
@@ -297,7 +297,7 @@ SETTINGS: tuple[Setting, ...] = (
 )  # fmt: skip
 
 
-def check_threads(n_jobs: Any) -> None:
+def check_n_jobs(n_jobs: Any) -> None:
     """Raise `SettingError` unless `n_jobs` is a number of threads, -1 or None."""
     whole = isinstance(n_jobs, numbers.Integral) and not isinstance(n_jobs, bool)
     if n_jobs is not None and (not whole or n_jobs == 0):
@@ -306,7 +306,7 @@ def check_threads(n_jobs: Any) -> None:
         )
 
 
-def features_to_try(max_features: Any, n_features: int) -> int:
+def count_features_to_try(max_features: Any, n_features: int) -> int:
     """Return the number of columns tried at each node, 1 to `n_features`."""
     if max_features == "all":
         return n_features

@@ -15,9 +15,9 @@ from treekit.data.dataset import Dataset, make_dataset
 from treekit.data.schema import Dtype
 from treekit.model.model import Model
 from treekit.model.tree import Split
-from treekit.training.class_weights import with_class_weights
+from treekit.training.class_weights import apply_class_weights
 from treekit.training.plan import make_plan
-from treekit.training.tasks import reading
+from treekit.training.tasks import get_reading_options
 
 __all__ = [
     "SplitScore",
@@ -26,7 +26,7 @@ __all__ = [
     "split_scores",
 ]
 
-_IDLE = ("pruner", "trees", "max_leaves", "max_samples", "monotonic", "validation")
+_UNUSED_SETTINGS = ("pruner", "trees", "max_leaves", "max_samples", "monotonic", "validation")
 """Settings without effect on a stump of one column, or that name other columns."""
 
 
@@ -103,8 +103,8 @@ class SplitScores(Mapping[str, SplitScore]):
     def __str__(self) -> str:
         rows = [("column", "gain", self.criterion, "split")]
         for own in self.values():
-            split = _words(own, self.dtype)
-            rows.append((_plain(own.column), f"{own.gain:.6g}", f"{own.score:.6g}", split))
+            split = _describe_split(own, self.dtype)
+            rows.append((_escape_text(own.column), f"{own.gain:.6g}", f"{own.score:.6g}", split))
         w = [max(len(row[k]) for row in rows) for k in range(3)]
         lines = [f"{a:<{w[0]}}  {b:>{w[1]}}  {c:>{w[2]}}  {d}".rstrip() for a, b, c, d in rows]
         if self.impurity is not None:
@@ -152,9 +152,18 @@ def split_scores(
     """
     marks = {} if missing_marks is None else {"missing_marks": missing_marks}
     dataset = make_dataset(
-        source, target, **reading(settings, task), nominal=nominal, numeric=numeric, levels=levels,
-        classes=classes, weights=weights, ignore=ignore, dtype=dtype, **marks,
-    )  # fmt: skip
+        source,
+        target,
+        **get_reading_options(settings, task),
+        nominal=nominal,
+        numeric=numeric,
+        levels=levels,
+        classes=classes,
+        weights=weights,
+        ignore=ignore,
+        dtype=dtype,
+        **marks,
+    )
     return score_columns(dataset, settings)
 
 
@@ -166,7 +175,11 @@ def score_columns(dataset: Dataset, settings: Mapping[str, Any]) -> SplitScores:
     """
     from treekit.training import fit
 
-    own = {key: value for key, value in settings.items() if key.partition(".")[0] not in _IDLE}
+    own = {
+        key: value
+        for key, value in settings.items()
+        if key.partition(".")[0] not in _UNUSED_SETTINGS
+    }
     own |= {"ensemble": "tree", "pruner": "none", "max_depth": 1, "seed": 0}
     own = {"min_gain": -1e300} | own  # show columns without gain, too
     found: dict[str, SplitScore] = {}
@@ -178,18 +191,18 @@ def score_columns(dataset: Dataset, settings: Mapping[str, Any]) -> SplitScores:
         )
         model, plan = fit(alone, own).model, make_plan(alone, own)
         functions = plan.criterion.functions
-        weighed = with_class_weights(alone, plan.class_weights)
-        found[column.name] = _best(model, functions, weighed)
+        weighed = apply_class_weights(alone, plan.class_weights)
+        found[column.name] = _make_split_score(model, functions, weighed)
     return SplitScores(
         criterion=model.settings["criterion"],
-        impurity=_impurity(model, functions),
+        impurity=_compute_impurity(model, functions),
         weight=float(model.trees[0].weight[0]),
         dtype=model.schema.dtype,
         columns=found,
     )
 
 
-def _best(model: Model, functions: CriterionFunctions, dataset: Dataset) -> SplitScore:
+def _make_split_score(model: Model, functions: CriterionFunctions, dataset: Dataset) -> SplitScore:
     """Return the split score of a stump's root."""
     tree, (column,) = model.trees[0], model.schema.columns
     kind = Split(int(tree.kind[0]))
@@ -200,7 +213,7 @@ def _best(model: Model, functions: CriterionFunctions, dataset: Dataset) -> Spli
     return SplitScore(
         column=column.name,
         gain=float(tree.gain[0]),
-        score=_score(model, functions, dataset),
+        score=_compute_score(model, functions, dataset),
         kind=kind,
         threshold=float(tree.threshold[0]) if kind == Split.THRESHOLD else None,
         branches=tuple(
@@ -212,7 +225,7 @@ def _best(model: Model, functions: CriterionFunctions, dataset: Dataset) -> Spli
     )
 
 
-def _score(model: Model, functions: CriterionFunctions, dataset: Dataset) -> float:
+def _compute_score(model: Model, functions: CriterionFunctions, dataset: Dataset) -> float:
     """Return the score by which columns are compared, from the criterion's function."""
     tree = model.trees[0]
     chooses = functions.choose is not None and model.schema.task == "classification"
@@ -229,7 +242,7 @@ def _score(model: Model, functions: CriterionFunctions, dataset: Dataset) -> flo
     return float(functions.score(tree.value[0].copy(), branches))
 
 
-def _impurity(model: Model, functions: CriterionFunctions) -> float | None:
+def _compute_impurity(model: Model, functions: CriterionFunctions) -> float | None:
     schema, function = model.schema, functions.impurity
     if (
         function is None
@@ -241,15 +254,15 @@ def _impurity(model: Model, functions: CriterionFunctions) -> float | None:
     return float(function(model.trees[0].value[0].copy()))
 
 
-def _words(score: SplitScore, dtype: Dtype) -> str:
+def _describe_split(score: SplitScore, dtype: Dtype) -> str:
     if score.threshold is not None:
         # The shortest text that parses to the same number of this type.
         return f"<= {np.dtype(dtype).type(score.threshold)!s}"
     if score.branches:
-        return " | ".join(", ".join(map(_plain, levels)) for levels in score.branches)
+        return " | ".join(", ".join(map(_escape_text, levels)) for levels in score.branches)
     return "" if score.kind == Split.LEAF else "missing | known"
 
 
-def _plain(text: str) -> str:
+def _escape_text(text: str) -> str:
     """Escape text that contains line breaks or terminal control characters."""
     return text if text.isprintable() else ascii(text)

@@ -13,31 +13,31 @@ import numpy.typing as npt
 from treekit import registry
 from treekit.contracts import Criterion, Layout, Task, TaskColumn
 from treekit.data.dataset import Dataset
-from treekit.data.features import check_text
+from treekit.data.features import check_unicode
 from treekit.data.schema import Output, Schema
-from treekit.discovery import FOREIGN, cause, isolated
+from treekit.discovery import FOREIGN_ERRORS, call_isolated, describe_error
 from treekit.errors import DataError, PluginError, SettingError
 from treekit.model.model import Model
-from treekit.record_checks import task_of
+from treekit.record_checks import find_custom_task
 
 __all__ = [
-    "MOST_CELLS",
-    "answering",
-    "answers_numbers",
+    "MAX_CELLS",
+    "check_scorable",
+    "describe_task",
     "fit_layout",
+    "get_reading_options",
     "place_rows",
-    "reading",
-    "recorded_task",
-    "refuse_answers",
+    "predicts_numbers",
+    "use_prediction_schema",
 ]
 
-MOST_CELLS = 4096
+MAX_CELLS = 4096
 """Maximum number of cells of a node's statistics in a layout."""
 
 Placed = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
 
-def reading(settings: Mapping[str, Any], task: str | None = None) -> dict[str, Any]:
+def get_reading_options(settings: Mapping[str, Any], task: str | None = None) -> dict[str, Any]:
     """Return the arguments of `make_dataset` that the chosen criterion needs.
 
     Parameters
@@ -52,7 +52,7 @@ def reading(settings: Mapping[str, Any], task: str | None = None) -> dict[str, A
     SettingError
         If `task` contradicts the criterion's, or a required column is not named.
     """
-    record, own = _chosen(settings)
+    record, own = _get_criterion_task(settings)
     if record is None or own is None:
         return {"task": task}
     if task not in (None, own.target):
@@ -63,41 +63,41 @@ def reading(settings: Mapping[str, Any], task: str | None = None) -> dict[str, A
     prefix = "criterion."
     given = {key[len(prefix) :]: v for key, v in settings.items() if key.startswith(prefix)}
     values = registry.settings_of(record, given)
-    return {"task": own.target, "beside": {role: values[role] for role in own.columns}}
+    return {"task": own.target, "task_columns": {role: values[role] for role in own.columns}}
 
 
-def answers_numbers(settings: Mapping[str, Any]) -> bool:
+def predicts_numbers(settings: Mapping[str, Any]) -> bool:
     """Check whether the chosen criterion has a task whose predictions are named numbers."""
-    own = _chosen(settings)[1]
+    own = _get_criterion_task(settings)[1]
     return own is not None and own.answers == "regression"
 
 
-def _chosen(settings: Mapping[str, Any]) -> tuple[Criterion | None, Task | None]:
+def _get_criterion_task(settings: Mapping[str, Any]) -> tuple[Criterion | None, Task | None]:
     wanted = settings.get("criterion")
     record = None if wanted is None else registry.criterion(wanted)
-    return record, task_of(record)
+    return record, find_custom_task(record)
 
 
 def fit_layout(record: Criterion, given: Mapping[str, Any], dataset: Dataset) -> Layout | None:
     """Fit the layout of a criterion's own task to the training rows; None if it has none."""
-    task = task_of(record)
+    task = find_custom_task(record)
     if task is None:
         return None
-    where = _where(record, task)
+    where = _name_task(record, task)
     _check_target(where, task, dataset)
     settings = registry.settings_of(record, given)
     own = {s.name: settings[s.name] for s in task.settings if s.name not in task.columns}
-    layout = _call(where, "lay_out", lambda: task.lay_out(*_given(dataset), **own))
+    layout = _call_plugin(where, "lay_out", lambda: task.lay_out(*_get_task_inputs(dataset), **own))
     _check_layout(layout, task, where)
     return layout  # type: ignore[no-any-return]
 
 
 def place_rows(record: Criterion, layout: Layout, dataset: Dataset) -> Placed:
     """Compute the cell of each row of a dataset, (rows,), or its statistics, (rows, S)."""
-    task = task_of(record)
+    task = find_custom_task(record)
     assert task is not None  # noqa: S101 - for the type checker
-    where = _where(record, task)
-    placed = _call(where, "place", lambda: layout.place(*_given(dataset)))
+    where = _name_task(record, task)
+    placed = _call_plugin(where, "place", lambda: layout.place(*_get_task_inputs(dataset)))
     placed = np.asarray(placed)
     if placed.shape == (dataset.n_rows,) and placed.dtype.kind in "iu":
         if outside := [int(c) for c in (placed.min(), placed.max()) if not 0 <= c < layout.size]:
@@ -117,9 +117,9 @@ def place_rows(record: Criterion, layout: Layout, dataset: Dataset) -> Placed:
     return placed.astype(np.float64)
 
 
-def answering(dataset: Dataset, record: Criterion, layout: Layout | None) -> Dataset:
+def use_prediction_schema(dataset: Dataset, record: Criterion, layout: Layout | None) -> Dataset:
     """Replace the schema of a dataset by that of the model's predictions."""
-    task = task_of(record)
+    task = find_custom_task(record)
     if layout is None or task is None or task.answers == "classification":
         return dataset
     first, *others = [Output(name) for name in layout.names]
@@ -129,16 +129,16 @@ def answering(dataset: Dataset, record: Criterion, layout: Layout | None) -> Dat
     return replace(dataset, schema=schema)
 
 
-def recorded_task(dataset: Dataset, record: Criterion) -> dict[str, Any]:
+def describe_task(dataset: Dataset, record: Criterion) -> dict[str, Any]:
     """Return the task's name, target and additional columns, for a model's provenance."""
-    task = task_of(record)
+    task = find_custom_task(record)
     if task is None:
         return {}
-    columns = {role: column.name for role, column in dataset.beside.items()}
+    columns = {role: column.name for role, column in dataset.task_columns.items()}
     return {"task": {"name": task.name, "target": dataset.schema.target, **columns}}
 
 
-def refuse_answers(model: Model, score: str) -> None:
+def check_scorable(model: Model, score: str) -> None:
     """Raise `DataError` for a model whose predictions cannot be compared with a column."""
     task = model.provenance.get("task")
     if isinstance(task, dict) and model.schema.task == "regression":
@@ -149,18 +149,20 @@ def refuse_answers(model: Model, score: str) -> None:
         )
 
 
-def _where(record: Criterion, task: Task) -> str:
+def _name_task(record: Criterion, task: Task) -> str:
     return f"the task {task.name!r} of {registry.described(record)}"
 
 
-def _given(dataset: Dataset) -> tuple[TaskColumn, dict[str, TaskColumn]]:
+def _get_task_inputs(dataset: Dataset) -> tuple[TaskColumn, dict[str, TaskColumn]]:
     """Return read-only views of the target and the additional columns."""
     schema = dataset.schema
     target = TaskColumn(schema.target, dataset.y, schema.classes, dataset.weights)
-    return _frozen(target), {role: _frozen(column) for role, column in dataset.beside.items()}
+    return _make_read_only(target), {
+        role: _make_read_only(column) for role, column in dataset.task_columns.items()
+    }
 
 
-def _frozen(column: TaskColumn) -> TaskColumn:
+def _make_read_only(column: TaskColumn) -> TaskColumn:
     views = [None if cells is None else cells.view() for cells in (column.values, column.weights)]
     for view in views:
         if view is not None:
@@ -176,7 +178,7 @@ def _check_target(where: str, task: Task, dataset: Dataset) -> None:
         raise SettingError(
             f"{where} needs a {task.target} target, but {schema.target!r} is a {schema.task} target"
         )
-    if absent := [role for role in task.columns if role not in dataset.beside]:
+    if absent := [role for role in task.columns if role not in dataset.task_columns]:
         raise SettingError(
             f"{where} needs the column of its setting {absent[0]!r}, but only inputs and target "
             "are given; use treekit.train with a table that contains all of them"
@@ -187,9 +189,9 @@ def _check_layout(layout: Any, task: Task, where: str) -> None:
     if not isinstance(layout, Layout):
         raise PluginError(f"{where} laid out a {type(layout).__name__}, not a treekit.Layout")
     size: Any = layout.size
-    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MOST_CELLS:
+    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MAX_CELLS:
         raise PluginError(
-            f"{where} has a layout of {size!r} cells; give an integer from 1 to {MOST_CELLS}"
+            f"{where} has a layout of {size!r} cells; give an integer from 1 to {MAX_CELLS}"
         )
     for name in ("place", "answer"):
         if not callable(getattr(layout, name)):
@@ -206,14 +208,14 @@ def _check_layout(layout: Any, task: Task, where: str) -> None:
             "number, and an empty tuple for a classification task"
         )
     for name in names:
-        check_text(name, f"an answer of {where}")
+        check_unicode(name, f"an answer of {where}")
 
 
-def _call(where: str, function: str, call: Callable[[], Any]) -> Any:
+def _call_plugin(where: str, function: str, call: Callable[[], Any]) -> Any:
     """Call a function of a plugin; name the plugin in its errors."""
     try:
-        return isolated(where, call)
+        return call_isolated(where, call)
     except (DataError, SettingError):
         raise
-    except FOREIGN as error:
-        raise PluginError(f"{where} failed in {function}: {cause(error)}") from error
+    except FOREIGN_ERRORS as error:
+        raise PluginError(f"{where} failed in {function}: {describe_error(error)}") from error

@@ -18,21 +18,21 @@ import numpy.typing as npt
 
 from treekit._version import __version__
 from treekit.errors import VerificationError
-from treekit.model.model import Model, model_of
+from treekit.model.model import Model, as_model
 from treekit.verify.answers import expected
-from treekit.verify.coverage import Coverage, measure
-from treekit.verify.probes import Budget, Probes, make_probes
+from treekit.verify.coverage import Coverage, measure_coverage
+from treekit.verify.probes import Probes, TimeBudget, make_probes
 from treekit.verify.report import (
     ArtifactResult,
     Difference,
     Report,
     Untried,
-    model_sha256,
+    hash_model,
     write_certificate,
 )
-from treekit.verify.rule_boundaries import rule_rows
-from treekit.verify.run_artifact import Chosen, Questions, choose, run_artifact
-from treekit.verify.tree_equivalence import Structure, lowered, proved
+from treekit.verify.rule_boundaries import make_rule_rows
+from treekit.verify.run_artifact import ReferenceRows, RuntimeChoice, choose_runtimes, run_artifact
+from treekit.verify.tree_equivalence import StructureComparison, compare_paths, make_lowered_tables
 
 __all__ = [
     "ArtifactResult",
@@ -45,8 +45,8 @@ __all__ = [
     "verify",
 ]
 
-_NO_TIME = "not tried within the time budget; raise budget"
-_CONSTRUCTION = 0.4
+_OUT_OF_TIME = "not tried within the time budget; raise budget"
+_CONSTRUCTION_SHARE = 0.4
 """Largest share of the time budget for constructing rows."""
 
 
@@ -106,22 +106,24 @@ def verify(
     TypeError
         If `model` is neither a Model nor a fitted estimator.
     """
-    model = model_of(model)
+    model = as_model(model)
     paths = [Path(artifact) for artifact in artifacts]
     if not paths:
         raise VerificationError("no artifacts to verify; pass the files written by treekit.export")
-    time_left = Budget(budget)
-    chosen = choose(paths, runtimes, without, templates)
-    probes = make_probes(model, random_rows, seed, max_rows, time_left.until(_CONSTRUCTION))
-    coverage = measure(model, probes)
+    time_left = TimeBudget(budget)
+    chosen = choose_runtimes(paths, runtimes, without, templates)
+    probes = make_probes(
+        model, random_rows, seed, max_rows, time_left.compute_deadline(_CONSTRUCTION_SHARE)
+    )
+    coverage = measure_coverage(model, probes)
     rows = np.concatenate([probes.rows, probes.refused])
-    questions = Questions(rows, expected(model, rows, len(probes.refused)))
-    faces = _faces(model, chosen, max_rows, probes.rows, np.random.default_rng(seed))
-    lowering = _lowering(model) if time_left.left else _NO_TIME
+    questions = ReferenceRows(rows, expected(model, rows, len(probes.refused)))
+    faces = _make_boundary_rows(model, chosen, max_rows, probes.rows, np.random.default_rng(seed))
+    lowering = _verify_lowering(model) if time_left.seconds_left else _OUT_OF_TIME
     report = Report(
-        artifacts=tuple(_results(model, chosen, questions, faces, time_left)),
+        artifacts=tuple(_run_artifacts(model, chosen, questions, faces, time_left)),
         coverage=coverage,
-        model_sha256=model_sha256(model),
+        model_sha256=hash_model(model),
         probes={
             "rows": len(rows),
             "refused": len(probes.refused),
@@ -129,7 +131,7 @@ def verify(
             "seed": seed,
             "max_rows": max_rows,
         },
-        versions=_versions(chosen),
+        versions=_collect_versions(chosen),
         lowering=lowering,
         untried=tuple(untried for one in chosen for untried in one.untried),
     )
@@ -138,75 +140,83 @@ def verify(
     return report
 
 
-def _results(
+def _run_artifacts(
     model: Model,
-    chosen: Sequence[Chosen],
-    questions: Questions,
-    faces: Questions | None,
-    time_left: Budget,
+    chosen: Sequence[RuntimeChoice],
+    questions: ReferenceRows,
+    faces: ReferenceRows | None,
+    time_left: TimeBudget,
 ) -> Iterator[ArtifactResult]:
     """Run every artifact on its runtimes, each within its share of the time."""
     runs = sum(len(choice.runtimes) for choice in chosen)
     for choice in chosen:
-        if choice.lacking:
-            error = f"{choice.path.name!r} cannot be run here: {choice.lacking}"
+        if choice.why_unavailable:
+            error = f"{choice.path.name!r} cannot be run here: {choice.why_unavailable}"
             yield ArtifactResult(str(choice.path), choice.runner.kind, {}, error=error)
         rows = questions
-        if choice.runner.states_rules and faces is not None:
-            rows = questions.behind(faces)
-        structure = _structure(choice, model, time_left)
+        if choice.runner.has_rule_bounds and faces is not None:
+            rows = questions.prepend_rows(faces)
+        structure = _compare_structure(choice, model, time_left)
         if structure is not None and len(structure.rows):  # try to confirm the difference
-            rows = rows.behind(Questions(structure.rows, expected(model, structure.rows, 0)))
+            rows = rows.prepend_rows(
+                ReferenceRows(structure.rows, expected(model, structure.rows, 0))
+            )
         for runtime in choice.runtimes:
-            deadline = time_left.until(1 / runs)
+            deadline = time_left.compute_deadline(1 / runs)
             result = run_artifact(choice.path, choice.runner, runtime, model.schema, rows, deadline)
-            yield replace(result, structure=_said_of(structure, result))
+            yield replace(result, structure=_describe_structure(structure, result))
             runs -= 1
 
 
-def _structure(one: Chosen, model: Model, time_left: Budget) -> Structure | None:
+def _compare_structure(
+    choice: RuntimeChoice, model: Model, time_left: TimeBudget
+) -> StructureComparison | None:
     """Compare an artifact's trees with the model's, if they can be read and there is time."""
-    if one.runner.structure is None:
+    if choice.runner.compare_structure is None:
         return None
-    if not time_left.left:
-        return Structure(False, _NO_TIME)
-    return one.runner.structure(one.path, model)
+    if not time_left.seconds_left:
+        return StructureComparison(False, _OUT_OF_TIME)
+    return choice.runner.compare_structure(choice.path, model)
 
 
-def _said_of(structure: Structure | None, result: ArtifactResult) -> str:
+def _describe_structure(structure: StructureComparison | None, result: ArtifactResult) -> str:
     """Describe the structure comparison, also where no prediction confirms a difference."""
     if structure is None:
         return ""
     if len(structure.rows) and result.equal:
         return "not proved: a path differs from the model's as read, but no prediction differs"
-    return structure.words
+    return structure.summary
 
 
-def _faces(
+def _make_boundary_rows(
     model: Model,
-    chosen: Sequence[Chosen],
+    chosen: Sequence[RuntimeChoice],
     max_rows: int,
     probed_rows: npt.NDArray[np.float64],
     rng: np.random.Generator,
-) -> Questions | None:
+) -> ReferenceRows | None:
     """Make rows at the bounds of every rule, for artifacts whose rules have their own bounds."""
-    if not any(one.runner.states_rules for one in chosen):
+    if not any(one.runner.has_rule_bounds for one in chosen):
         return None
-    rows, probed, total = rule_rows(model, max_rows, probed_rows, rng)
+    rows, probed, total = make_rule_rows(model, max_rows, probed_rows, rng)
     note = (
         ""
         if probed == total
         else (f"bounds probed for {probed:,} of {total:,} rules; raise max_rows to probe all")
     )
-    return Questions(rows, expected(model, rows, 0), note)
+    return ReferenceRows(rows, expected(model, rows, 0), note)
 
 
-def _lowering(model: Model) -> str:
+def _verify_lowering(model: Model) -> str:
     """Compare lowered trees with the model's; models with fractional instances are not lowered."""
-    return "" if model.missing == "fractional" else proved(model, lowered(model)).words
+    return (
+        ""
+        if model.missing == "fractional"
+        else compare_paths(model, make_lowered_tables(model)).summary
+    )
 
 
-def _versions(chosen: Sequence[Chosen]) -> dict[str, str]:
+def _collect_versions(chosen: Sequence[RuntimeChoice]) -> dict[str, str]:
     versions = {
         "treekit": __version__,
         "numpy": np.__version__,
@@ -215,5 +225,5 @@ def _versions(chosen: Sequence[Chosen]) -> dict[str, str]:
     for choice in chosen:
         for runtime in choice.runtimes:
             if runtime.name not in versions:
-                versions[runtime.name] = runtime.version()
+                versions[runtime.name] = runtime.get_version()
     return versions

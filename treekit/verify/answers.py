@@ -9,24 +9,24 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Label, Output, Schema
-from treekit.model.links import values_of
-from treekit.model.model import Model, least_cost
+from treekit.model.links import convert_sums
+from treekit.model.model import Model, predict_labels
 from treekit.rules import RuleList
 
 __all__ = [
     "INCONSISTENT",
     "REFUSED",
-    "STRANGE",
+    "UNKNOWN_LABEL",
     "Answers",
-    "answers_of",
+    "answers_from_sums",
+    "describe_answer",
     "differing",
+    "encode_labels",
     "expected",
-    "label_codes",
-    "said",
 ]
 
 REFUSED = -1
-STRANGE = -2
+UNKNOWN_LABEL = -2
 """A label that is not one of the model's."""
 INCONSISTENT = -3
 """Two functions of one artifact disagree on whether the row is refused."""
@@ -56,35 +56,35 @@ def expected(model: Model, rows: npt.NDArray[np.float64], n_refused: int) -> Ans
 
     The policies refuse the last `n_refused` rows.
     """
-    from treekit.model.scoring import sums
+    from treekit.model.scoring import sum_leaf_values
 
     answered = np.arange(len(rows)) < len(rows) - n_refused
-    return answers_of(model, sums(model, rows[answered]), answered)
+    return answers_from_sums(model, sum_leaf_values(model, rows[answered]), answered)
 
 
-def answers_of(
-    said: Model | RuleList, total: npt.NDArray[np.int64], answered: npt.NDArray[np.bool_]
+def answers_from_sums(
+    source: Model | RuleList, total: npt.NDArray[np.int64], answered: npt.NDArray[np.bool_]
 ) -> Answers:
     """Convert integer sums to predictions.
 
     Parameters
     ----------
-    said : Model or RuleList
+    source : Model or RuleList
         Source of the sums.
     total : (answered rows, values) int64
     answered : (rows,) bool
         Rows that are not refused.
     """
-    schema = said.schema
+    schema = source.schema
     label = np.full((len(answered), len(schema.outputs)), REFUSED, dtype=np.int64)
     number = np.zeros((len(answered), schema.n_values))
-    costs = said.label_costs if isinstance(said, Model) else said.costs
+    costs = source.label_costs if isinstance(source, Model) else source.costs
     if schema.task == "classification":
         for k, (first, last) in enumerate(itertools.pairwise(schema.blocks)):
-            label[answered, k] = least_cost(total[:, first:last], costs)
+            label[answered, k] = predict_labels(total[:, first:last], costs)
     else:
         label[answered] = 0
-    number[answered] = values_of(said, total)
+    number[answered] = convert_sums(source, total)
     return Answers(label, number)
 
 
@@ -102,13 +102,13 @@ def differing(a: Answers, b: Answers) -> npt.NDArray[np.int64]:
     return np.flatnonzero(other | (bits & (a.label[:, 0] >= 0)))
 
 
-def label_codes(output: Output, labels: list[Label]) -> npt.NDArray[np.int64]:
+def encode_labels(output: Output, labels: list[Label]) -> npt.NDArray[np.int64]:
     """Convert labels to class numbers; a label of another type is `STRANGE`."""
     codes = {(type(label), label): code for code, label in enumerate(output.classes)}
-    return np.array([codes.get((type(x), x), STRANGE) for x in labels], dtype=np.int64)
+    return np.array([codes.get((type(x), x), UNKNOWN_LABEL) for x in labels], dtype=np.int64)
 
 
-def said(schema: Schema, answers: Answers, row: int) -> str:
+def describe_answer(schema: Schema, answers: Answers, row: int) -> str:
     """Describe the prediction for a row."""
     labels, numbers = answers.label[row].tolist(), answers.number[row].tolist()
     if REFUSED in labels:
@@ -121,7 +121,7 @@ def said(schema: Schema, answers: Answers, row: int) -> str:
         answer = repr(numbers[first]) if numbers else ""
         if output.classes:
             strange = "a label that is not one of the classes"
-            name = strange if label == STRANGE else repr(output.classes[label])
+            name = strange if label == UNKNOWN_LABEL else repr(output.classes[label])
             answer = f"{name}, probabilities {numbers[first:last]}" if numbers else name
         words.append(f"{output.name!r} is {answer}" if schema.more else answer)
     return "; ".join(words)

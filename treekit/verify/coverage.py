@@ -10,17 +10,24 @@ import numpy.typing as npt
 
 from treekit.model.model import Model
 from treekit.model.tree import Split, Tree
-from treekit.verify.probe_values import next_above
-from treekit.verify.probes import Probes, chunks
-from treekit.verify.routing import Routed, is_plain, matrix_of, nothing_touched, route_rows, routed
-from treekit.verify.targeted_search import next_to_thresholds
+from treekit.verify.probe_values import find_next_above
+from treekit.verify.probes import Probes, split_rows
+from treekit.verify.routing import (
+    RoutedModel,
+    is_plain,
+    make_empty_coverage,
+    make_matrix,
+    make_routed_model,
+    route_rows,
+)
+from treekit.verify.targeted_search import mark_adjacent_sides
 
 if TYPE_CHECKING:
-    from treekit.kernels.reachability import Can, Marks
+    from treekit.kernels.reachability import ReachableOutcomes, TreeCoverage
 
-__all__ = ["Coverage", "Part", "measure"]
+__all__ = ["Coverage", "Part", "measure_coverage"]
 
-_ROWS = 50_000
+_CHUNK_ROWS = 50_000
 
 
 @dataclass(frozen=True)
@@ -74,20 +81,20 @@ class Coverage:
         return next(part for part in self.parts if part.name == name)
 
 
-def measure(model: Model, probes: Probes) -> Coverage:
+def measure_coverage(model: Model, probes: Probes) -> Coverage:
     """Route the rows of `probes` through every tree and count the parts they reach."""
     if not is_plain(model):
         return _measure_routed(model, probes)
     counts: dict[str, list[int]] = {}
     unreachable: list[tuple[int, int]] = []
-    possible = cast("tuple[Marks, ...]", probes.reachable)
-    seen = [_no_marks_like(can) for can in possible]
-    for rows in chunks(probes.rows, _ROWS):
-        cells = matrix_of(model, rows)
+    possible = cast("tuple[TreeCoverage, ...]", probes.reachable)
+    seen = [_make_empty_marks(can) for can in possible]
+    for rows in split_rows(probes.rows, _CHUNK_ROWS):
+        cells = make_matrix(model, rows)
         for tree, marks in zip(model.trees, seen, strict=True):
-            _mark(model, tree, cells, marks)
+            _mark_chunk(model, tree, cells, marks)
     for number, (tree, can, marks) in enumerate(zip(model.trees, possible, seen, strict=True)):
-        _count(tree, can, marks, counts)
+        _count_parts(tree, can, marks, counts)
         unreachable += [(number, int(node)) for node in np.flatnonzero(~can.node)]
     return Coverage(
         tuple(Part(name, *pair) for name, pair in counts.items()),
@@ -97,19 +104,25 @@ def measure(model: Model, probes: Probes) -> Coverage:
     )
 
 
-def _no_marks_like(marks: Marks) -> Marks:
+def _make_empty_marks(marks: TreeCoverage) -> TreeCoverage:
     return type(marks)(*(np.zeros_like(part) for part in marks))
 
 
-def _mark(model: Model, tree: Tree, cells: npt.NDArray[np.float64], marks: Marks) -> None:
-    from treekit.kernels.reachability import make_walk, mark
+def _mark_chunk(
+    model: Model, tree: Tree, cells: npt.NDArray[np.float64], marks: TreeCoverage
+) -> None:
+    from treekit.kernels.reachability import make_walk, mark_rows
 
     schema = model.schema
     walk = make_walk(tree, schema.n_levels, schema.nominal, 0, 0)
-    mark(walk.nodes, walk.level_branch, next_above(tree.threshold, schema.dtype), cells, marks)
+    mark_rows(
+        walk.nodes, walk.level_branch, find_next_above(tree.threshold, schema.dtype), cells, marks
+    )
 
 
-def _count(tree: Tree, can: Marks, seen: Marks, counts: dict[str, list[int]]) -> None:
+def _count_parts(
+    tree: Tree, can: TreeCoverage, seen: TreeCoverage, counts: dict[str, list[int]]
+) -> None:
     leaf = tree.kind == Split.LEAF
     side = np.arange(tree.n_nodes) > 0
     for name, reached, reachable in (
@@ -127,15 +140,15 @@ def _count(tree: Tree, can: Marks, seen: Marks, counts: dict[str, list[int]]) ->
 
 def _measure_routed(model: Model, probes: Probes) -> Coverage:
     """Measure coverage of a model that is not plain."""
-    of, can = routed(model), cast("Can", probes.reachable)
-    cells = matrix_of(model, probes.rows)
-    touched = nothing_touched(of)
+    of, can = make_routed_model(model), cast("ReachableOutcomes", probes.reachable)
+    cells = make_matrix(model, probes.rows)
+    touched = make_empty_coverage(of)
     route_rows(of, cells, 0, touched)
-    near = next_to_thresholds(of, cells, touched)
+    near = mark_adjacent_sides(of, cells, touched)
     leaf = of.routes.nodes["n_children"] == 0
     is_child = of.routes.nodes["parent"] >= 0
-    unknown = "rows divided at a split" if of.routes.divides else "missing at a split"
-    by_surrogate = _by_surrogates(of, touched.side >= 0, touched.level >= 0)
+    unknown = "rows divided at a split" if of.routes.fractional else "missing at a split"
+    by_surrogate = _mark_surrogate_branches(of, touched.side >= 0, touched.level >= 0)
     counted = {
         "sides of splits": (touched.node[is_child] >= 0, can.node[is_child]),
         "leaves": (touched.node[leaf] >= 0, can.node[leaf]),
@@ -143,37 +156,40 @@ def _measure_routed(model: Model, probes: Probes) -> Coverage:
         "one step above it": (near[:, 1], can.near[:, 1]),
         unknown: (touched.unknown >= 0, can.unknown),
         "levels at a split": (touched.level >= 0, can.level),
-        "surrogates and conditions": (by_surrogate, _by_surrogates(of, can.side, can.level)),
+        "surrogates and conditions": (
+            by_surrogate,
+            _mark_surrogate_branches(of, can.side, can.level),
+        ),
     }
     return Coverage(
         tuple(
             Part(name, int(np.count_nonzero(reached & possible)), int(np.count_nonzero(possible)))
             for name, (reached, possible) in counted.items()
         ),
-        _places(of, np.flatnonzero(~can.node)),
+        _locate_nodes(of, np.flatnonzero(~can.node)),
         tuple(probes.wrong_turns.tolist()),
         probes.cut,
         probes.last_bits,
     )
 
 
-def _by_surrogates(
-    of: Routed, side: npt.NDArray[np.bool_], level: npt.NDArray[np.bool_]
+def _mark_surrogate_branches(
+    of: RoutedModel, side: npt.NDArray[np.bool_], level: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
     """Mark the branches that surrogates and rule conditions choose, (surrogates, 2) bool."""
     tests = of.tests
     decides = np.zeros_like(side)
     for column, branch in enumerate((tests.below, tests.above)):
-        at = np.flatnonzero(of.linear & (branch >= 0))
+        at = np.flatnonzero(of.is_linear & (branch >= 0))
         decides[at, branch[at]] |= side[at, column]
     entries = np.flatnonzero(level & (tests.level_branch >= 0))
     owner = np.searchsorted(tests.level_start, entries, side="right") - 1
-    entries, owner = entries[~of.first[owner]], owner[~of.first[owner]]
+    entries, owner = entries[~of.is_primary[owner]], owner[~of.is_primary[owner]]
     decides[owner, tests.level_branch[entries]] = True
-    return decides[~of.first]
+    return decides[~of.is_primary]
 
 
-def _places(of: Routed, nodes: npt.NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
+def _locate_nodes(of: RoutedModel, nodes: npt.NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
     """Convert node numbers to pairs of a tree and a node in it."""
     tree = np.searchsorted(of.roots, nodes, side="right") - 1
     return tuple(zip(tree.tolist(), (nodes - of.roots[tree]).tolist(), strict=True))

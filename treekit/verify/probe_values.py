@@ -9,20 +9,20 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Column, Dtype, Schema
-from treekit.model.fixed_point import UNITS, double_threshold
+from treekit.model.fixed_point import UNIT_BUDGET, to_double_threshold
 from treekit.model.model import Model
-from treekit.model.scoring import leaf_indices, sums
+from treekit.model.scoring import leaf_indices, sum_leaf_values
 from treekit.model.tree import Split
 
 __all__ = [
-    "AROUND",
+    "N_AROUND",
     "UNSEEN_CODES",
-    "around_thresholds",
-    "cells_of",
-    "divided_rows",
-    "next_above",
-    "random_rows",
-    "unseen_text",
+    "decode_cells",
+    "draw_random_rows",
+    "find_divided_rows",
+    "find_next_above",
+    "list_values_around",
+    "make_unseen_text",
 ]
 
 
@@ -33,7 +33,7 @@ Array = npt.NDArray[np.float64]
 UNSEEN_CODES = (-1.0, 0.0, 1.0, 2.0**20)
 """Codes outside any vocabulary; all but the first are offsets from its size."""
 
-_SPECIAL = np.array(
+_SPECIAL_NUMBERS = np.array(
     [
         *(0.0, -0.0, np.inf, -np.inf, 1.0, -1.0, 1e300, -1e300, 5e-324, -5e-324),
         *(2.0**-149, 2.0**-150, -(2.0**-150), 1e-40, 3.4028235e38, 2.0**128, 1e-7),
@@ -42,7 +42,9 @@ _SPECIAL = np.array(
 )
 
 
-def random_rows(model: Model, pools: list[Array], n_rows: int, rng: np.random.Generator) -> Array:
+def draw_random_rows(
+    model: Model, pools: list[Array], n_rows: int, rng: np.random.Generator
+) -> Array:
     """Draw rows that the model's policies accept.
 
     Parameters
@@ -60,16 +62,16 @@ def random_rows(model: Model, pools: list[Array], n_rows: int, rng: np.random.Ge
     rows = np.empty((n_rows, model.schema.n_features))
     for f, column in enumerate(model.schema.columns):
         rows[:, f] = (
-            _levels(model, column, n_rows, rng)
+            _draw_codes(model, column, n_rows, rng)
             if column.kind == "nominal"
-            else _numbers(pools[f], model.schema.dtype, n_rows, rng)
+            else _draw_numbers(pools[f], model.schema.dtype, n_rows, rng)
         )
         if model.missing != "error":
             rows[rng.random(n_rows) < 0.1, f] = np.nan
     return rows
 
 
-def _levels(model: Model, column: Column, n_rows: int, rng: np.random.Generator) -> Array:
+def _draw_codes(model: Model, column: Column, n_rows: int, rng: np.random.Generator) -> Array:
     n_levels = len(column.levels)
     codes = np.floor(rng.random(n_rows) * n_levels)
     if model.unknown == "missing" and model.missing != "error":
@@ -81,14 +83,14 @@ def _levels(model: Model, column: Column, n_rows: int, rng: np.random.Generator)
     return codes
 
 
-def _numbers(pool: Array, dtype: Dtype, n_rows: int, rng: np.random.Generator) -> Array:
+def _draw_numbers(pool: Array, dtype: Dtype, n_rows: int, rng: np.random.Generator) -> Array:
     """Draw thresholds and their neighbours, points between and beyond them, and special numbers."""
     base = pool if len(pool) else np.array([0.0])
     with np.errstate(over="ignore", invalid="ignore"):
         span = max(float(base[-1] / 2 - base[0] / 2), 1.0)
         near = rng.choice(base, n_rows)
         single = near.astype(np.float32)
-        edge = double_threshold(near) if dtype == "float32" else near
+        edge = to_double_threshold(near) if dtype == "float32" else near
         draws = [
             near,
             edge,
@@ -99,7 +101,7 @@ def _numbers(pool: Array, dtype: Dtype, n_rows: int, rng: np.random.Generator) -
             near / 2 + rng.choice(base, n_rows) / 2,
             near + rng.normal(size=n_rows) * span,
             np.rint(near + rng.normal(size=n_rows) * 3),
-            rng.choice(_SPECIAL, n_rows),
+            rng.choice(_SPECIAL_NUMBERS, n_rows),
         ]
     drawn: Array = np.choose(rng.integers(len(draws), size=n_rows), draws)
     return np.where(np.isnan(drawn), 0.0, drawn)
@@ -107,18 +109,18 @@ def _numbers(pool: Array, dtype: Dtype, n_rows: int, rng: np.random.Generator) -
 
 # ---------------------------------------------------------------- numbers around thresholds
 
-AROUND = 11
-"""Number of columns of `around_thresholds`."""
+N_AROUND = 11
+"""Number of columns of `list_values_around`."""
 
 
-def next_above(values: Array, dtype: Dtype) -> Array:
+def find_next_above(values: Array, dtype: Dtype) -> Array:
     """Return the next number of type `dtype` above each of `values`, as float64."""
     with np.errstate(over="ignore", under="ignore"):  # infinity follows the largest number
         above: Array = np.nextafter(values.astype(dtype), np.inf, dtype=dtype).astype(np.float64)
     return above
 
 
-def around_thresholds(thresholds: Array, dtype: Dtype) -> Array:
+def list_values_around(thresholds: Array, dtype: Dtype) -> Array:
     """Return the numbers around each threshold that expose a wrong comparison.
 
     The threshold and the next number of the input type; the two doubles
@@ -131,8 +133,8 @@ def around_thresholds(thresholds: Array, dtype: Dtype) -> Array:
         NaN for repeated numbers.
     """
     t = thresholds + 0.0
-    after = next_above(t, dtype)
-    edge = double_threshold(t) if dtype == "float32" else t
+    after = find_next_above(t, dtype)
+    edge = to_double_threshold(t) if dtype == "float32" else t
     with np.errstate(over="ignore", under="ignore"):
         single = t.astype(np.float32)
         zero = np.where((t == 0) | (after == 0), -0.0, np.nan)
@@ -143,10 +145,10 @@ def around_thresholds(thresholds: Array, dtype: Dtype) -> Array:
             np.nextafter(single, np.float32(np.inf)).astype(np.float64),
             *(np.full_like(t, -np.inf), np.full_like(t, np.inf), zero),
         ]
-    return _without_repeats(np.stack(columns, axis=1))
+    return _blank_repeats(np.stack(columns, axis=1))
 
 
-def _without_repeats(values: Array) -> Array:
+def _blank_repeats(values: Array) -> Array:
     """Replace repeats of a number further left by NaN; zeros differ by their sign."""
     bits = values.view(np.int64)
     for column in range(2, values.shape[1]):
@@ -163,13 +165,13 @@ def _without_repeats(values: Array) -> Array:
 # rounds it away.  The extra vote shows in any row in which another tree votes for
 # another class.
 
-RowsOf = Callable[[int, npt.NDArray[np.bool_]], Array]
+DrawRows = Callable[[int, npt.NDArray[np.bool_]], Array]
 
-_ROUNDS = 32
-_ROWS = 50_000
+_MAX_ROUNDS = 32
+_CHUNK_ROWS = 50_000
 
 
-def divided_rows(model: Model, rows: Array, rows_of: RowsOf) -> Array:
+def find_divided_rows(model: Model, rows: Array, draw_rows: DrawRows) -> Array:
     """Find rows with divided votes for leaves that `rows` reach with unanimous votes only.
 
     Parameters
@@ -177,50 +179,54 @@ def divided_rows(model: Model, rows: Array, rows_of: RowsOf) -> Array:
     model : Model
     rows : (rows, features) float64
         Rows that reach every reachable leaf.
-    rows_of : callable
+    draw_rows : callable
         ``rows_of(tree, wanted)`` draws a new row for each wanted node (a mask)
         of a tree.
     """
     votes = model.schema.task == "classification" and not model.margins
-    if not votes or model.unit_total != UNITS["float32"]:
+    if not votes or model.unit_total != UNIT_BUDGET["float32"]:
         return rows[:0]
     blocks = itertools.pairwise(model.schema.blocks)
-    return np.concatenate([_of_output(model, slice(*block), rows, rows_of) for block in blocks])
+    return np.concatenate(
+        [_find_rows_of_output(model, slice(*block), rows, draw_rows) for block in blocks]
+    )
 
 
-def _of_output(model: Model, block: slice, rows: Array, rows_of: RowsOf) -> Array:
+def _find_rows_of_output(model: Model, block: slice, rows: Array, draw_rows: DrawRows) -> Array:
     """Find rows with divided votes for one output, whose classes are a block of the sums."""
     found = [rows[:0]]
     doubtful = [
         (tree.kind == Split.LEAF) & reached
-        for tree, reached in zip(model.trees, _leaves(model, rows), strict=True)
+        for tree, reached in zip(model.trees, _mark_reached_leaves(model, rows), strict=True)
     ]
-    for leaves, divided in zip(doubtful, _leaves(model, _divided(model, block, rows)), strict=True):
+    for leaves, divided in zip(
+        doubtful, _mark_reached_leaves(model, _select_divided(model, block, rows)), strict=True
+    ):
         np.logical_and(leaves, ~divided, out=leaves)
     # The votes of a single tree cannot be divided at a pure leaf.
-    for _ in range(_ROUNDS if model.n_trees > 1 else 0):
+    for _ in range(_MAX_ROUNDS if model.n_trees > 1 else 0):
         pending = [(t, leaves) for t, leaves in enumerate(doubtful) if leaves.any()]
         if not pending:
             break
-        drawn = np.concatenate([rows_of(t, leaves) for t, leaves in pending])
-        drawn = _divided(model, block, drawn)
+        drawn = np.concatenate([draw_rows(t, leaves) for t, leaves in pending])
+        drawn = _select_divided(model, block, drawn)
         found.append(drawn)
-        for leaves, divided in zip(doubtful, _leaves(model, drawn), strict=True):
+        for leaves, divided in zip(doubtful, _mark_reached_leaves(model, drawn), strict=True):
             np.logical_and(leaves, ~divided, out=leaves)
     return np.concatenate(found)
 
 
-def _divided(model: Model, block: slice, rows: Array) -> Array:
+def _select_divided(model: Model, block: slice, rows: Array) -> Array:
     """Select the rows in which no class of an output has every vote."""
-    most: npt.NDArray[np.int64] = sums(model, rows)[:, block].max(axis=1, initial=0)
+    most: npt.NDArray[np.int64] = sum_leaf_values(model, rows)[:, block].max(axis=1, initial=0)
     return rows[most < model.unit_total]
 
 
-def _leaves(model: Model, rows: Array) -> Iterator[npt.NDArray[np.bool_]]:
+def _mark_reached_leaves(model: Model, rows: Array) -> Iterator[npt.NDArray[np.bool_]]:
     """Yield for each tree a mask (nodes,) bool of the leaves that rows reach."""
     reached = [np.zeros(tree.n_nodes, dtype=np.bool_) for tree in model.trees]
-    for at in range(0, len(rows), _ROWS):
-        ends = leaf_indices(model, rows[at : at + _ROWS])
+    for at in range(0, len(rows), _CHUNK_ROWS):
+        ends = leaf_indices(model, rows[at : at + _CHUNK_ROWS])
         for tree, mask in enumerate(reached):
             mask[ends[:, tree]] = True
     yield from reached
@@ -229,7 +235,7 @@ def _leaves(model: Model, rows: Array) -> Iterator[npt.NDArray[np.bool_]]:
 # ---------------------------------------------------------------- cells of rows
 
 
-def unseen_text(column: Column) -> str:
+def make_unseen_text(column: Column) -> str:
     """Return a text outside the vocabulary of a nominal column, similar to a category."""
     text = (column.levels[0] if column.levels else "") + "~"
     while text in column.levels:
@@ -237,7 +243,7 @@ def unseen_text(column: Column) -> str:
     return text
 
 
-def cells_of(schema: Schema, row: npt.NDArray[np.float64]) -> list[float | str | None]:
+def decode_cells(schema: Schema, row: npt.NDArray[np.float64]) -> list[float | str | None]:
     """Convert a row (features,) of numbers and codes to cells; None = missing."""
     cells: list[float | str | None] = []
     for column, x in zip(schema.columns, row.tolist(), strict=True):
@@ -247,5 +253,5 @@ def cells_of(schema: Schema, row: npt.NDArray[np.float64]) -> list[float | str |
             cells.append(x)
         else:
             known = 0 <= x < len(column.levels) and x == int(x)
-            cells.append(column.levels[int(x)] if known else unseen_text(column))
+            cells.append(column.levels[int(x)] if known else make_unseen_text(column))
     return cells

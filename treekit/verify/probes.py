@@ -18,32 +18,32 @@ import numpy.typing as npt
 from treekit.data.schema import Schema
 from treekit.errors import VerificationError
 from treekit.model.model import Model
-from treekit.model.scoring import sums
+from treekit.model.scoring import sum_leaf_values
 from treekit.model.tree import Split, Tree
 from treekit.verify.probe_values import (
-    AROUND,
+    N_AROUND,
     UNSEEN_CODES,
-    around_thresholds,
-    divided_rows,
-    next_above,
-    random_rows,
+    draw_random_rows,
+    find_divided_rows,
+    find_next_above,
+    list_values_around,
 )
-from treekit.verify.routing import accepts_any, is_plain
-from treekit.verify.targeted_search import search
+from treekit.verify.routing import has_accepted_rows, is_plain
+from treekit.verify.targeted_search import search_rows
 
 if TYPE_CHECKING:
-    from treekit.kernels.reachability import Can, Marks
-    from treekit.kernels.witness_search import Probing
+    from treekit.kernels.reachability import ReachableOutcomes, TreeCoverage
+    from treekit.kernels.witness_search import ProbeSettings
 
 __all__ = [
-    "Budget",
-    "Pool",
     "Probes",
-    "accepts_any",
-    "cost_rows",
+    "ThresholdPool",
+    "TimeBudget",
+    "collect_thresholds",
+    "find_cost_rows",
+    "has_accepted_rows",
     "make_probes",
-    "pool_of",
-    "refused_rows",
+    "make_refused_rows",
 ]
 
 
@@ -54,26 +54,26 @@ Array = npt.NDArray[np.float64]
 ROWS_CUT = "some splits got no rows; raise max_rows"
 TIME_CUT = "some splits got no rows within the time budget; raise budget"
 
-_BUDGET = 256
+_MAX_LEAF_PAIRS = 256
 """Maximum number of leaf pairs compared in the search for a row that shows a wrong turn."""
 
 
 @dataclass(frozen=True)
-class Pool:
+class ThresholdPool:
     """All thresholds of a model, ascending in each column.
 
     Attributes
     ----------
     value : (thresholds,) float64
-    start : (features + 1,) int64
+    offsets : (features + 1,) int64
     """
 
     value: Array
-    start: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]
 
-    def of(self, column: int) -> Array:
+    def get_thresholds(self, column: int) -> Array:
         """Return the thresholds of one column."""
-        return self.value[self.start[column] : self.start[column + 1]]
+        return self.value[self.offsets[column] : self.offsets[column + 1]]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Probes:
     refused : (rows, features) float64
         Rows that the policies refuse.
     reachable : tuple of Marks, or Can
-        Parts that inputs can reach, for each tree; `Can` of all trees of a model
+        Parts that inputs can reach, for each tree; `ReachableOutcomes` of all trees of a model
         that is not plain.
     wrong_turns : (3,) int64
         Number of wrong turns at single splits that some row shows in the
@@ -102,7 +102,7 @@ class Probes:
 
     rows: Array
     refused: Array
-    reachable: tuple[Marks, ...] | Can
+    reachable: tuple[TreeCoverage, ...] | ReachableOutcomes
     wrong_turns: npt.NDArray[np.int64]
     cut: str = ""
     last_bits: tuple[int, int] = (0, 0)
@@ -128,9 +128,9 @@ def make_probes(
         )
     rng = np.random.default_rng(seed)
     if not is_plain(model):
-        return _searched(model, n_random, max_rows, rng, until)
-    pool = pool_of(model)
-    wanted, complete = _wanted(model, max_rows)
+        return _search_probes(model, n_random, max_rows, rng, until)
+    pool = collect_thresholds(model)
+    wanted, complete = _choose_nodes(model, max_rows)
     cut = "" if complete else ROWS_CUT
     parts, reachable = [], []
     wrong_turns = np.zeros(3, dtype=np.int64)
@@ -139,39 +139,41 @@ def make_probes(
             cut = f"{TIME_CUT}: trees from number {number} on got no constructed rows"
         if cut.startswith(TIME_CUT):
             wanted[number][:] = False
-        rows, can = _tree_rows(model, number, wanted[number], pool, wrong_turns, rng)
+        rows, can = _construct_tree_rows(model, number, wanted[number], pool, wrong_turns, rng)
         parts.append(rows)
         reachable.append(can)
-    if not cut and accepts_any(model):
+    if not cut and has_accepted_rows(model):
         unused = np.zeros(3, dtype=np.int64)
         parts.append(
-            divided_rows(
+            find_divided_rows(
                 model,
                 np.concatenate(parts),
-                lambda number, mask: _tree_rows(model, number, mask, pool, unused, rng)[0],
+                lambda number, mask: _construct_tree_rows(model, number, mask, pool, unused, rng)[
+                    0
+                ],
             )
         )
-    pools = [pool.of(f) for f in range(model.schema.n_features)]
-    spread = random_rows(model, pools, n_random if accepts_any(model) else 0, rng)
+    pools = [pool.get_thresholds(f) for f in range(model.schema.n_features)]
+    spread = draw_random_rows(model, pools, n_random if has_accepted_rows(model) else 0, rng)
     rows = np.concatenate([*parts, spread])
-    rows = np.concatenate([rows, cost_rows(model, rows, rng)])
-    refused = refused_rows(model, rows, rng)
+    rows = np.concatenate([rows, find_cost_rows(model, rows, rng)])
+    refused = make_refused_rows(model, rows, rng)
     return Probes(rows, refused, tuple(reachable), wrong_turns, cut)
 
 
-def _searched(
+def _search_probes(
     model: Model, n_random: int, max_rows: int, rng: np.random.Generator, until: float
 ) -> Probes:
     """Search for the probes of a model that is not plain."""
-    found = search(model, n_random, max_rows, rng, until)
-    rows = found.rows if accepts_any(model) else found.rows[:0]
-    rows = np.concatenate([rows, cost_rows(model, rows, rng)])
-    refused = refused_rows(model, rows, rng)
+    found = search_rows(model, n_random, max_rows, rng, until)
+    rows = found.rows if has_accepted_rows(model) else found.rows[:0]
+    rows = np.concatenate([rows, find_cost_rows(model, rows, rng)])
+    refused = make_refused_rows(model, rows, rng)
     cut = "" if found.complete else ROWS_CUT if time.monotonic() < until else TIME_CUT
-    return Probes(rows, refused, found.can, found.wrong_turns, cut, found.last_bits)
+    return Probes(rows, refused, found.reachable, found.wrong_turns, cut, found.last_bits)
 
 
-def pool_of(model: Model) -> Pool:
+def collect_thresholds(model: Model) -> ThresholdPool:
     """Collect the distinct thresholds of all trees, column by column."""
     is_threshold = [tree.kind == Split.THRESHOLD for tree in model.trees]
     features = np.concatenate(
@@ -182,26 +184,26 @@ def pool_of(model: Model) -> Pool:
     )
     pairs = np.unique(np.stack([features.astype(np.float64), values + 0.0], axis=1), axis=0)
     start = np.searchsorted(pairs[:, 0], np.arange(model.schema.n_features + 1))
-    return Pool(np.ascontiguousarray(pairs[:, 1]), start.astype(np.int64))
+    return ThresholdPool(np.ascontiguousarray(pairs[:, 1]), start.astype(np.int64))
 
 
-def _rows_needed(tree: Tree, schema: Schema) -> npt.NDArray[np.int64]:
+def _bound_row_counts(tree: Tree, schema: Schema) -> npt.NDArray[np.int64]:
     """Return an upper bound of the number of probes of each node, (nodes,) int64."""
-    from treekit.kernels.witness_search import MOST_WRONG_BRANCHES
+    from treekit.kernels.witness_search import MAX_WRONG_BRANCHES
 
     needed = np.ones(tree.n_nodes, dtype=np.int64)
     inner = np.flatnonzero(tree.kind != Split.LEAF)
     levels = schema.n_levels[tree.feature[inner]]
     candidates = np.where(schema.nominal[tree.feature[inner]], levels + 2, 3)
-    turns = np.clip(tree.n_children[inner] - 1, 1, MOST_WRONG_BRANCHES)
-    around = np.where(tree.kind[inner] == Split.THRESHOLD, AROUND - 2, 0)
+    turns = np.clip(tree.n_children[inner] - 1, 1, MAX_WRONG_BRANCHES)
+    around = np.where(tree.kind[inner] == Split.THRESHOLD, N_AROUND - 2, 0)
     needed[inner] = candidates * turns + around
     return needed
 
 
-def _wanted(model: Model, max_rows: int) -> tuple[list[npt.NDArray[np.bool_]], bool]:
+def _choose_nodes(model: Model, max_rows: int) -> tuple[list[npt.NDArray[np.bool_]], bool]:
     """Choose the nodes to probe, (nodes,) bool for each tree; also return whether they are all."""
-    needed = np.concatenate([_rows_needed(tree, model.schema) for tree in model.trees])
+    needed = np.concatenate([_bound_row_counts(tree, model.schema) for tree in model.trees])
     ends = np.cumsum([tree.n_nodes for tree in model.trees])[:-1]
     if needed.sum() <= max_rows:
         return np.split(np.ones(len(needed), dtype=np.bool_), ends), True
@@ -218,59 +220,61 @@ def _wanted(model: Model, max_rows: int) -> tuple[list[npt.NDArray[np.bool_]], b
     return np.split(wanted, ends), False
 
 
-def _tree_rows(
+def _construct_tree_rows(
     model: Model,
     number: int,
     wanted: npt.NDArray[np.bool_],
-    pool: Pool,
+    pool: ThresholdPool,
     wrong_turns: npt.NDArray[np.int64],
     rng: np.random.Generator,
-) -> tuple[Array, Marks]:
+) -> tuple[Array, TreeCoverage]:
     from treekit.kernels.reachability import make_walk
-    from treekit.kernels.witness_search import probe_rows
+    from treekit.kernels.witness_search import write_probe_rows
 
     tree, schema = model.trees[number], model.schema
-    capacity = int(_rows_needed(tree, schema)[wanted].sum())
+    capacity = int(_bound_row_counts(tree, schema)[wanted].sum())
     rows = np.empty((capacity, schema.n_features))
-    can = _no_marks(tree)
-    if not accepts_any(model):
+    can = _make_empty_marks(tree)
+    if not has_accepted_rows(model):
         return rows[:0], can
     bar = int(model.missing == "error")
     # Three paths: to a split, below it on the right side, and below it on the wrong side.
     walk = make_walk(tree, schema.n_levels, schema.nominal, bar, 3 * tree.depth + 1)
-    after = next_above(tree.threshold, schema.dtype)
-    probing = _probing(model, number, wanted, pool)
-    count = probe_rows(walk, probing, after, rows, can, wrong_turns, rng)
+    after = find_next_above(tree.threshold, schema.dtype)
+    probing = _make_probing(model, number, wanted, pool)
+    count = write_probe_rows(walk, probing, after, rows, can, wrong_turns, rng)
     return rows[:count], can
 
 
-def _no_marks(tree: Tree) -> Marks:
-    from treekit.kernels.reachability import Marks
+def _make_empty_marks(tree: Tree) -> TreeCoverage:
+    from treekit.kernels.reachability import TreeCoverage
 
     sizes = [tree.n_nodes] * 4 + [len(tree.level_branch)]
-    return Marks(*(np.zeros(size, dtype=np.bool_) for size in sizes))
+    return TreeCoverage(*(np.zeros(size, dtype=np.bool_) for size in sizes))
 
 
-def _probing(model: Model, number: int, wanted: npt.NDArray[np.bool_], pool: Pool) -> Probing:
-    from treekit.kernels.witness_search import Probing
+def _make_probing(
+    model: Model, number: int, wanted: npt.NDArray[np.bool_], pool: ThresholdPool
+) -> ProbeSettings:
+    from treekit.kernels.witness_search import ProbeSettings
 
     tree, dtype = model.trees[number], model.schema.dtype
     leaf = tree.kind == Split.LEAF
     chosen = wanted & (tree.kind == Split.THRESHOLD)
-    return Probing(
+    return ProbeSettings(
         wanted=wanted,
         place=np.where(leaf, np.cumsum(leaf), np.cumsum(chosen)) - 1,
         units=model.tree_units(number),
-        around=around_thresholds(tree.threshold[chosen], dtype),
-        pool=np.stack([pool.value, next_above(pool.value, dtype)], axis=1),
-        pool_start=pool.start,
+        around=list_values_around(tree.threshold[chosen], dtype),
+        pool=np.stack([pool.value, find_next_above(pool.value, dtype)], axis=1),
+        pool_offsets=pool.offsets,
         unseen=model.unknown == "missing" and model.missing != "error",
         narrow=dtype == "float32",
-        budget=_BUDGET,
+        budget=_MAX_LEAF_PAIRS,
     )
 
 
-def chunks(rows: Array, size: int) -> Iterator[Array]:
+def split_rows(rows: Array, size: int) -> Iterator[Array]:
     """Yield successive blocks of rows."""
     for at in range(0, len(rows), size):
         yield rows[at : at + size]
@@ -280,7 +284,7 @@ def chunks(rows: Array, size: int) -> Iterator[Array]:
 
 
 @dataclass
-class Budget:
+class TimeBudget:
     """Time budget in seconds, counted from its creation.
 
     Attributes
@@ -302,22 +306,24 @@ class Budget:
             )
 
     @property
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Remaining seconds, at least 0."""
         return max(self.started + self.seconds - time.monotonic(), 0.0)
 
-    def until(self, share: float) -> float:
+    def compute_deadline(self, share: float) -> float:
         """Return the time at which a share of the remaining seconds is used up; may be infinite."""
-        return math.inf if math.isinf(self.seconds) else time.monotonic() + share * self.left
+        return (
+            math.inf if math.isinf(self.seconds) else time.monotonic() + share * self.seconds_left
+        )
 
 
 # ---------------------------------------------------------------- refused rows
 # Rows that a model's policies refuse, and that every artifact must refuse too.
 
-_MOST_COLUMNS = 1000
+_MAX_COLUMNS = 1000
 
 
-def refused_rows(model: Model, accepted: Array, rng: np.random.Generator) -> Array:
+def make_refused_rows(model: Model, accepted: Array, rng: np.random.Generator) -> Array:
     """Replace one cell in each of some accepted rows by a missing value or an unseen category.
 
     Returns
@@ -326,7 +332,7 @@ def refused_rows(model: Model, accepted: Array, rng: np.random.Generator) -> Arr
         Empty if the policies accept everything.
     """
     replacements: list[tuple[int, float]] = []
-    for f, column in enumerate(model.schema.columns[:_MOST_COLUMNS]):
+    for f, column in enumerate(model.schema.columns[:_MAX_COLUMNS]):
         if model.missing == "error":
             replacements.append((f, np.nan))
         if column.kind == "nominal" and "error" in (model.missing, model.unknown):
@@ -352,13 +358,13 @@ def refused_rows(model: Model, accepted: Array, rng: np.random.Generator) -> Arr
 
 Index = npt.NDArray[np.int64]
 
-_POOL = 20_000
+_POOL_SIZE = 20_000
 _GENERATIONS = 5
-_KEPT = 3
+_ROWS_PER_ENTRY = 3
 """Number of rows kept for each entry of the cost matrix and each direction."""
 
 
-def cost_rows(model: Model, rows: Array, rng: np.random.Generator) -> Array:
+def find_cost_rows(model: Model, rows: Array, rng: np.random.Generator) -> Array:
     """Find rows whose label changes, or nearly, if one misclassification cost changes by 1.
 
     Parameters
@@ -376,26 +382,29 @@ def cost_rows(model: Model, rows: Array, rng: np.random.Generator) -> Array:
     """
     if model.label_costs is None or not len(rows):
         return rows[:0]
-    pool = rows[rng.permutation(len(rows))[:_POOL]]
+    pool = rows[rng.permutation(len(rows))[:_POOL_SIZE]]
     for _ in range(_GENERATIONS):
-        parents = pool[_nearest(sums(model, pool), model.label_costs)]
-        n_children = max(_POOL // 4, len(parents))
+        parents = pool[_select_nearest_rows(sum_leaf_values(model, pool), model.label_costs)]
+        n_children = max(_POOL_SIZE // 4, len(parents))
         first = parents[rng.integers(len(parents), size=n_children)]
         second = rows[rng.integers(len(rows), size=n_children)]
         share = rng.random((n_children, 1)) * 0.5
         children = np.where(rng.random(first.shape) < share, second, first)
         pool = np.concatenate([parents, children])
-    best: Array = pool[_nearest(sums(model, pool), model.label_costs)]
+    best: Array = pool[_select_nearest_rows(sum_leaf_values(model, pool), model.label_costs)]
     return best
 
 
-def _nearest(votes: Index, costs: Index) -> Index:
+def _select_nearest_rows(votes: Index, costs: Index) -> Index:
     """Select the rows that are nearest to another label, for each entry and direction."""
-    chosen = [np.argsort(-margin, kind="stable")[:_KEPT] for margin in _margins(votes, costs)]
+    chosen = [
+        np.argsort(-margin, kind="stable")[:_ROWS_PER_ENTRY]
+        for margin in _compute_margins(votes, costs)
+    ]
     return np.unique(np.concatenate(chosen))
 
 
-def _margins(votes: Index, costs: Index) -> Iterator[Index]:
+def _compute_margins(votes: Index, costs: Index) -> Iterator[Index]:
     """Yield for each entry and direction a margin (rows,) int64: from 0 on, the label changes."""
     expected = votes @ costs
     label = expected.argmin(axis=1)

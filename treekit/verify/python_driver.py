@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 
-def main(job_path: str) -> None:
+def run_job(job_path: str) -> None:
     """Predict every row of a job: write labels as 64-bit integers, then numbers as doubles."""
     job = json.loads(Path(job_path).read_text(encoding="utf-8"))
     rows = array("d")
@@ -23,7 +23,7 @@ def main(job_path: str) -> None:
     artifact = runpy.run_path(job["artifact"])
     others = list(artifact.get("FEATURES", job["features"])) != job["features"]
     if others or ("predict_proba" in artifact) != bool(job["classes"][0]):
-        sys.exit(86)  # `_OTHER_COLUMNS` of `treekit.verify.run_python`
+        sys.exit(86)  # `_MISMATCH_CODE` of `treekit.verify.run_python`
     labels, numbers = array("q"), array("d")
     codes = [
         {(type(label), label): code for code, label in enumerate(classes)}
@@ -32,14 +32,14 @@ def main(job_path: str) -> None:
     width = len(job["levels"])
     for number in range(len(rows) // width):
         row = rows[number * width : (number + 1) * width]
-        cells = [_cell(x, job["levels"][f], number + f) for f, x in enumerate(row)]
-        row_labels, answer = _answer(artifact, cells, codes, job["values"])
+        cells = [_decode_cell(x, job["levels"][f], number + f) for f, x in enumerate(row)]
+        row_labels, answer = _predict_row(artifact, cells, codes, job["values"])
         labels.extend(row_labels)
         numbers.extend(answer)
     Path(job["answers"]).write_bytes(labels.tobytes() + numbers.tobytes())
 
 
-def _cell(x: float, texts: tuple[list[str] | None, str], turn: int) -> Any:
+def _decode_cell(x: float, texts: tuple[list[str] | None, str], turn: int) -> Any:
     """Convert a number or a code to a cell; missing cells alternate between None and NaN."""
     levels, unseen = texts
     if x != x:
@@ -49,7 +49,7 @@ def _cell(x: float, texts: tuple[list[str] | None, str], turn: int) -> Any:
     return levels[int(x)] if 0 <= x < len(levels) and x == int(x) else unseen
 
 
-def _answer(
+def _predict_row(
     artifact: dict[str, Any], cells: list[Any], codes: list[dict[Any, int]], values: int
 ) -> tuple[list[int], list[float]]:
     """Return class numbers and probabilities, or 0 and numbers; negative as in `answers`."""
@@ -57,7 +57,7 @@ def _answer(
     try:
         given = artifact["predict"](cells)
     except ValueError:
-        return [_refused_by_all(artifact, cells, codes)] * n, [0.0] * values
+        return [_classify_refusal(artifact, cells, codes)] * n, [0.0] * values
     given = given if n > 1 else [given]
     if not codes[0]:
         return [0] * n, list(given)
@@ -69,7 +69,9 @@ def _answer(
     return labels, [x for some in numbers for x in some] if n > 1 else numbers
 
 
-def _refused_by_all(artifact: dict[str, Any], cells: list[Any], codes: list[dict[Any, int]]) -> int:
+def _classify_refusal(
+    artifact: dict[str, Any], cells: list[Any], codes: list[dict[Any, int]]
+) -> int:
     if not codes[0]:
         return -1
     try:
@@ -80,4 +82,4 @@ def _refused_by_all(artifact: dict[str, Any], cells: list[Any], codes: list[dict
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    run_job(sys.argv[1])

@@ -22,32 +22,32 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import ExportError, VerificationError
-from treekit.export.c import c_contents, c_prefix
-from treekit.export.c.layouts import EIGHT
-from treekit.export.c.tables import ROW
-from treekit.export.nested_tests import AS_ASKED
-from treekit.export.render import shipped_folders
-from treekit.model.fixed_point import double_threshold
+from treekit.export.c import make_c_prefix, render_c_files
+from treekit.export.c.layouts import INTERLEAVED_TREES
+from treekit.export.c.tables import ROW_BYTES
+from treekit.export.nested_tests import FORM_REASON
+from treekit.export.render import list_shipped_folders
+from treekit.model.fixed_point import to_double_threshold
 from treekit.model.model import Model
-from treekit.verify.tree_equivalence import Structure, Tables, proved
+from treekit.verify.tree_equivalence import BinaryTables, StructureComparison, compare_paths
 
 __all__ = [
-    "ReadNodes",
-    "Tests",
-    "as_lines",
-    "depths_of",
-    "heap_nodes",
-    "is_as_written",
-    "leaves_in",
-    "most_of",
-    "of_keys",
-    "of_literals",
-    "packed_nodes",
-    "structure_of_c",
-    "structure_of_tables",
-    "tables_in",
-    "tests_in",
-    "with_tests",
+    "NestedTests",
+    "PackedNodes",
+    "compare_c_structure",
+    "compare_table_structure",
+    "compute_depths",
+    "decode_keys",
+    "decode_literals",
+    "get_largest_key",
+    "is_fresh_export",
+    "normalize_line_ends",
+    "parse_heap_nodes",
+    "parse_leaf_values",
+    "parse_nested_tests",
+    "parse_packed_nodes",
+    "parse_tables",
+    "prepend_tests",
 ]
 
 
@@ -57,16 +57,25 @@ Array = npt.NDArray[Any]
 Arrays = dict[str, Array]
 
 _HYBRID = re.compile(r"^static uint32_t \w+_reach\(uint32_t at, ", re.MULTILINE)
-_PLACES = ("roots", "starts", "depths", "ends", "leaf_starts", "leaf_columns", "sets", "branches")
+_NONNEGATIVE_TABLES = (
+    "roots",
+    "starts",
+    "depths",
+    "ends",
+    "leaf_starts",
+    "leaf_columns",
+    "sets",
+    "branches",
+)
 """Tables without negative numbers."""
 _LE_NO, _LE_YES, _IN, _MISSING = range(4)
 
 
-def structure_of_c(path: Path, model: Model) -> Structure:
+def compare_c_structure(path: Path, model: Model) -> StructureComparison:
     """Compare the trees in the file's tables with the model's, on every path."""
-    structure = structure_of_tables(path.read_bytes(), c_prefix(path.stem), model)
-    if structure.proved and not is_as_written(path, model):
-        return Structure(
+    structure = compare_table_structure(path.read_bytes(), make_c_prefix(path.stem), model)
+    if structure.proved and not is_fresh_export(path, model):
+        return StructureComparison(
             False,
             "not proved: its tables equal the model's, but its files differ from those that this "
             "version of treekit writes (another version or other templates wrote them, or they "
@@ -75,35 +84,41 @@ def structure_of_c(path: Path, model: Model) -> Structure:
     return structure
 
 
-def structure_of_tables(source: bytes, prefix: str, model: Model) -> Structure:
+def compare_table_structure(source: bytes, prefix: str, model: Model) -> StructureComparison:
     """Compare the tables of a source, whose names start with `prefix`, with the model."""
     try:
-        return _compared(as_lines(source).decode("ascii"), prefix, model)
+        return _compare_tables(normalize_line_ends(source).decode("ascii"), prefix, model)
     except (VerificationError, LookupError, ValueError) as error:
-        return Structure(False, f"not proved: its tables cannot be read ({error})")
+        return StructureComparison(False, f"not proved: its tables cannot be read ({error})")
 
 
-def _compared(text: str, prefix: str, model: Model) -> Structure:
-    arrays, schema = tables_in(text, prefix), model.schema
+def _compare_tables(text: str, prefix: str, model: Model) -> StructureComparison:
+    arrays, schema = parse_tables(text, prefix), model.schema
     if not arrays.keys() & {"nodes", "heap"} or model.missing == "fractional":
         raise VerificationError("unsupported C source: only packed tables can be read")
-    _check(arrays, model)
-    nodes = (heap_nodes if "heap" in arrays else packed_nodes)(text, arrays, schema)
-    leaves, chains = leaves_in(text, arrays, schema), _Chains(nodes, arrays, schema)
+    _check_constant_tables(arrays, model)
+    nodes = (parse_heap_nodes if "heap" in arrays else parse_packed_nodes)(text, arrays, schema)
+    leaves, chains = parse_leaf_values(text, arrays, schema), _CategoryChains(nodes, arrays, schema)
     if np.any(nodes.key[nodes.leaf] >= len(leaves)):
         raise VerificationError("a leaf without a value")
-    tables, ends = _tables(nodes, chains, leaves, schema)
-    structure = proved(model, tables)
+    tables, ends = _make_binary_tables(nodes, chains, leaves, schema)
+    structure = compare_paths(model, tables)
     in_blocks = "nodes" in arrays and "depths" in arrays
-    if structure.proved and in_blocks and np.any(arrays["depths"] < depths_of(nodes, chains.size)):
+    if (
+        structure.proved
+        and in_blocks
+        and np.any(arrays["depths"] < compute_depths(nodes, chains.size))
+    ):
         raise VerificationError("trees that are deeper than the traversal of batches")
     # In hybrid source single rows start in nested tests above the table, batches in the table.
     if structure.proved and _HYBRID.search(text):
-        structure = proved(model, with_tests(tests_in(text), tables, ends, schema))
+        structure = compare_paths(
+            model, prepend_tests(parse_nested_tests(text), tables, ends, schema)
+        )
     return structure
 
 
-def _check(arrays: Arrays, model: Model) -> None:
+def _check_constant_tables(arrays: Arrays, model: Model) -> None:
     """Compare the tables other than trees with the model."""
     schema = model.schema
     costs = np.zeros(0) if model.label_costs is None else model.label_costs.ravel()
@@ -116,13 +131,13 @@ def _check(arrays: Arrays, model: Model) -> None:
     for name in wanted.keys() & (arrays.keys() | {"levels"}):
         if not np.array_equal(arrays[name], wanted[name]):
             raise VerificationError(f"the table {name!r} differs from the model's")
-    if any(np.any(arrays[name] < 0) for name in arrays.keys() & set(_PLACES)):
+    if any(np.any(arrays[name] < 0) for name in arrays.keys() & set(_NONNEGATIVE_TABLES)):
         raise VerificationError("positions before the start of a table")
 
 
-def _tables(
-    nodes: ReadNodes, chain: _Chains, leaves: Array, schema: Schema
-) -> tuple[Tables, Array]:
+def _make_binary_tables(
+    nodes: PackedNodes, chain: _CategoryChains, leaves: Array, schema: Schema
+) -> tuple[BinaryTables, Array]:
     """Convert packed nodes to binary ones; also return the binary node or leaf of each node.
 
     A split on categories becomes one binary node for each branch but one.
@@ -131,7 +146,7 @@ def _tables(
     start = np.cumsum(length) - length
     ends = np.where(nodes.leaf, -1 - nodes.key.astype(np.int64), start)
     source = np.repeat(np.arange(len(length)), length)
-    kind, value = _questions(nodes, schema)
+    kind, value = _decode_comparisons(nodes, schema)
     feature, kind, value = nodes.cell[source], kind[source], value[source]
     yes = ends[nodes.child[source]]
     no = ends[nodes.child[source] + ~nodes.levels[source]]
@@ -144,7 +159,7 @@ def _tables(
     no[at] = np.where(last, elsewhere, at + 1)
     sizes = np.zeros(len(source), dtype=np.int64)
     sizes[at[asked]] = chain.sizes
-    tables = Tables(
+    tables = BinaryTables(
         feature=feature,
         kind=kind,
         value=value,
@@ -158,7 +173,7 @@ def _tables(
     return tables, ends
 
 
-class _Chains:
+class _CategoryChains:
     """Chains of binary tests for splits on categories.
 
     Attributes
@@ -181,7 +196,7 @@ class _Chains:
         If a split tests categories that do not exist.
     """
 
-    def __init__(self, nodes: ReadNodes, arrays: Arrays, schema: Schema) -> None:
+    def __init__(self, nodes: PackedNodes, arrays: Arrays, schema: Schema) -> None:
         at = np.flatnonzero(nodes.levels)
         table = arrays.get("branches", np.empty(0, np.int64))
         if "sets" in arrays:
@@ -215,7 +230,7 @@ class _Chains:
         self.branch[self.asked] = branch[begins]
 
 
-def _questions(nodes: ReadNodes, schema: Schema) -> tuple[Array, Array]:
+def _decode_comparisons(nodes: PackedNodes, schema: Schema) -> tuple[Array, Array]:
     """Return kind and threshold of each node that compares: ``cell + wrap > key`` is branch 1."""
     key = np.where(nodes.wrap, np.maximum(nodes.key, 1) - np.uint64(1), nodes.key)
     kind = np.where(nodes.wrap, np.where(nodes.key == 0, _MISSING, _LE_YES), _LE_NO)
@@ -225,7 +240,7 @@ def _questions(nodes: ReadNodes, schema: Schema) -> tuple[Array, Array]:
     codes, numbers = compares & schema.nominal[column], compares & ~schema.nominal[column]
     value[codes] = key[codes]
     with np.errstate(invalid="ignore", over="ignore"):
-        value[numbers] = of_keys(key[numbers], schema)
+        value[numbers] = decode_keys(key[numbers], schema)
     return kind, value
 
 
@@ -235,7 +250,7 @@ def _questions(nodes: ReadNodes, schema: Schema) -> tuple[Array, Array]:
 # See ``templates/c/heap.jinja`` for the layout of a node.
 
 
-def heap_nodes(text: str, arrays: dict[str, Array], schema: Schema) -> ReadNodes:
+def parse_heap_nodes(text: str, arrays: dict[str, Array], schema: Schema) -> PackedNodes:
     """Read all places of all trees, followed by the ends, which are leaves.
 
     A leaf above the last depth, which its places repeat, becomes a leaf there.
@@ -245,36 +260,38 @@ def heap_nodes(text: str, arrays: dict[str, Array], schema: Schema) -> ReadNodes
     VerificationError
         If the traversal of the source, or a test, was not written by treekit.
     """
-    key, test = _words(text, arrays["heap"], schema)
+    key, test = _split_words(text, arrays["heap"], schema)
     ends = arrays["ends"]
-    place, child = _children(arrays["starts"], arrays["depths"], len(key), len(ends))
+    place, child = _locate_children(arrays["starts"], arrays["depths"], len(key), len(ends))
     number = (test >> np.uint64(3)).astype(np.int64)
     column, left = (number - 1) // 2, number % 2 == 0
     asks = place & (number > 0)
     levels = place & (test & np.uint64(1)).astype(np.bool_)
-    _check_heaps(asks, levels, key, test, column, left, schema)
-    # With missing as the least cell, ``cell > key`` is ``cell + wrap > key + 1`` in `ReadNodes`.
+    _check_heap_nodes(asks, levels, key, test, column, left, schema)
+    # With missing as the least cell, ``cell > key`` is ``cell + wrap > key + 1`` in `PackedNodes`.
     key = key + (asks & left & ~levels & (key > 0))
     no, zero = np.zeros(len(ends), np.bool_), np.zeros(len(ends), np.int64)
-    return ReadNodes(
+    return PackedNodes(
         leaf=np.append(~asks, ~no),
         wrap=np.append(asks & left, no),
         levels=np.append(levels, no),
-        key=np.append(np.where(asks, key, _said(asks, place, child, ends)), ends.astype(np.uint64)),
+        key=np.append(
+            np.where(asks, key, _find_leaf_values(asks, place, child, ends)), ends.astype(np.uint64)
+        ),
         cell=np.append(np.where(asks, column, 0), zero),
         child=np.append(child, len(key) + np.arange(len(ends))),
         root=arrays["starts"] + np.where(arrays["depths"] > 0, 1, len(key)),
     )
 
 
-def _check_heaps(
+def _check_heap_nodes(
     asks: Array, levels: Array, key: Array, test: Array, column: Array, left: Array, schema: Schema
 ) -> None:
     if np.any(column[asks] >= schema.n_features):
         raise VerificationError("a split on a column that does not exist")
     by_key = asks & ~levels
     of_codes = by_key & schema.nominal[np.where(asks, column, 0)]
-    most = most_of(schema)
+    most = get_largest_key(schema)
     if (
         np.any((test & np.uint64(6)) > 0)
         or np.any(levels & ~(asks & left))
@@ -284,7 +301,7 @@ def _check_heaps(
         raise VerificationError("a test that treekit does not write")
 
 
-def _words(text: str, words: Array, schema: Schema) -> tuple[Array, Array]:
+def _split_words(text: str, words: Array, schema: Schema) -> tuple[Array, Array]:
     """Split words into the key and the test of each place."""
     cell = re.search(r"^#define \w+_CELL\(test\) \(\(test\) >> 3\)$", text, re.MULTILINE)
     eight = re.search(
@@ -301,14 +318,16 @@ def _words(text: str, words: Array, schema: Schema) -> tuple[Array, Array]:
     return key, test
 
 
-def _children(starts: Array, depths: Array, places: int, ends: int) -> tuple[Array, Array]:
+def _locate_children(starts: Array, depths: Array, places: int, ends: int) -> tuple[Array, Array]:
     """Return for each place whether a traversal reaches it, and its first child; ends come last."""
     if np.any(depths < 0) or np.any(depths > 40):
         raise VerificationError("a depth of a tree out of range")
     size = 1 << depths
     if np.any(starts != np.cumsum(size) - size) or size.sum() != places or places != ends:
         raise VerificationError("trees that are not contiguous")
-    by_turns = depths[: len(depths) // EIGHT * EIGHT].reshape(-1, EIGHT)
+    by_turns = depths[: len(depths) // INTERLEAVED_TREES * INTERLEAVED_TREES].reshape(
+        -1, INTERLEAVED_TREES
+    )
     if np.any(by_turns != by_turns[:, :1]):
         raise VerificationError("different depths in a group of trees traversed in turn")
     start, end = np.repeat(starts, size), np.repeat(size, size)
@@ -317,7 +336,7 @@ def _children(starts: Array, depths: Array, places: int, ends: int) -> tuple[Arr
     return own > 0, child
 
 
-def _said(asks: Array, place: Array, child: Array, ends: Array) -> Array:
+def _find_leaf_values(asks: Array, place: Array, child: Array, ends: Array) -> Array:
     """Return the leaf values of places without a test, from the end they lead to, (places,) uint64.
 
     Raises
@@ -338,7 +357,7 @@ def _said(asks: Array, place: Array, child: Array, ends: Array) -> Array:
 # See ``templates/c/leaves_dense.jinja``, ``leaves_sparse.jinja`` and ``leaves_text.jinja``.
 
 
-def leaves_in(text: str, arrays: dict[str, Array], schema: Schema) -> Array:
+def parse_leaf_values(text: str, arrays: dict[str, Array], schema: Schema) -> Array:
     """Read the value of each leaf, (leaves, values) int64.
 
     Raises
@@ -370,9 +389,9 @@ def leaves_in(text: str, arrays: dict[str, Array], schema: Schema) -> Array:
 # the spelling of the exporter and fit its table's type, and each table the declared length.
 
 _DECIMAL = r"(?:0|-?[1-9][0-9]{0,17})"  # within 64 bits; C would read 061 as 49
-_DECIMALS = re.compile(f"{_DECIMAL}(?:, {_DECIMAL})*")
+_DECIMAL_LIST = re.compile(f"{_DECIMAL}(?:, {_DECIMAL})*")
 _WORD = "0x[0-9a-f]{16}"
-_WORDS = re.compile(f"{_WORD}(?:, {_WORD})*")
+_WORD_LIST = re.compile(f"{_WORD}(?:, {_WORD})*")
 _BYTES = r"[ !#-&(->@-\[\]-~]|\\[0-3][0-7]{2}|\\[0-7]{1,2}(?![0-7])"
 _TEXTS = re.compile(rf'"(?:{_BYTES})+"(?:\n"(?:{_BYTES})+")*')
 """Bytes of a text, in one or several lines: letters other than quotes, \\ and ?, octal escapes."""
@@ -386,7 +405,7 @@ _LITERALS = {
 }
 
 
-def tables_in(text: str, prefix: str) -> dict[str, Array]:
+def parse_tables(text: str, prefix: str) -> dict[str, Array]:
     """Read the constant tables of integers that a source declares, by name.
 
     Parameters
@@ -418,21 +437,21 @@ def tables_in(text: str, prefix: str) -> dict[str, Array]:
             raise VerificationError(f"duplicate table {name!r}")
         lines = content.split(",\n")
         if width:
-            count, tables[name] = _octets(lines, type_, int(width))
+            count, tables[name] = _parse_byte_rows(lines, type_, int(width))
         else:
-            tables[name] = _numbers(lines, type_)
+            tables[name] = _parse_integers(lines, type_)
             count = len(tables[name])
         if count != int(length):
             raise VerificationError(f"the table {name!r} does not have its declared length")
     return tables
 
 
-def _numbers(lines: list[str], type_: str) -> Array:
+def _parse_integers(lines: list[str], type_: str) -> Array:
     """Parse integers: decimals, or 64-bit words of sixteen hexadecimal digits."""
-    if all(map(_WORDS.fullmatch, lines)) and type_ == "uint64_t":
+    if all(map(_WORD_LIST.fullmatch, lines)) and type_ == "uint64_t":
         digits = re.sub(r"0x|, ", "", "".join(lines))
         return np.frombuffer(bytes.fromhex(digits), dtype=">u8").astype(np.uint64)
-    if type_ == "unsigned char" or not all(map(_DECIMALS.fullmatch, lines)):
+    if type_ == "unsigned char" or not all(map(_DECIMAL_LIST.fullmatch, lines)):
         raise VerificationError("numbers not written by treekit")
     numbers = np.array(", ".join(lines).split(", "), dtype=np.int64)
     limits = np.iinfo(type_.removesuffix("_t"))
@@ -441,18 +460,18 @@ def _numbers(lines: list[str], type_: str) -> Array:
     return numbers
 
 
-def _octets(rows: list[str], type_: str, width: int) -> tuple[int, Array]:
+def _parse_byte_rows(rows: list[str], type_: str, width: int) -> tuple[int, Array]:
     """Parse rows of texts: their number, and their bytes; all rows but the last are full."""
-    if type_ != "unsigned char" or width != ROW + 1 or not all(map(_TEXTS.fullmatch, rows)):
+    if type_ != "unsigned char" or width != ROW_BYTES + 1 or not all(map(_TEXTS.fullmatch, rows)):
         raise VerificationError("texts not written by treekit")
     # Escapes end with a literal in C; Python drops the backslash and newline that join two.
     read = [row[1:-1].replace('"\n"', "\\\n").encode().decode("unicode_escape") for row in rows]
-    if any(len(row) != ROW for row in read[:-1]) or len(read[-1]) > ROW:
+    if any(len(row) != ROW_BYTES for row in read[:-1]) or len(read[-1]) > ROW_BYTES:
         raise VerificationError("texts of an invalid length")
     return len(rows), np.frombuffer("".join(read).encode("latin-1"), np.uint8)
 
 
-def of_keys(key: Array, schema: Schema) -> Array:
+def decode_keys(key: Array, schema: Schema) -> Array:
     """Convert ordered integers to doubles; NaN for those of no finite number."""
     if schema.dtype == "float64":
         top = np.uint64(1 << 63)
@@ -462,10 +481,10 @@ def of_keys(key: Array, schema: Schema) -> Array:
     bits = np.where(low >> np.uint32(31), low ^ np.uint32(1 << 31), ~low).astype(np.uint32)
     single = bits.view(np.float32)
     finite = np.isfinite(single)
-    return np.where(finite, double_threshold(np.where(finite, single, 0)), np.nan)
+    return np.where(finite, to_double_threshold(np.where(finite, single, 0)), np.nan)
 
 
-def of_literals(literals: list[str], cell: str, schema: Schema) -> Array:
+def decode_literals(literals: list[str], cell: str, schema: Schema) -> Array:
     """Convert literals of the type of a row's cells to thresholds for inputs in double.
 
     Raises
@@ -477,14 +496,14 @@ def of_literals(literals: list[str], cell: str, schema: Schema) -> Array:
         raise VerificationError("thresholds not written by treekit")
     if cell.startswith("uint"):
         keys = [int(text.split("u", 1)[0], 16) for text in literals]
-        return of_keys(np.array(keys, dtype=np.uint64), schema)
+        return decode_keys(np.array(keys, dtype=np.uint64), schema)
     number = np.array([float(text.removesuffix("f")) for text in literals])
     if cell == "float":
         with np.errstate(over="ignore"):
             number = number.astype(np.float32)
     if not np.isfinite(number).all():
         raise VerificationError("thresholds out of range for their type")
-    return double_threshold(number) if cell == "float" else number
+    return to_double_threshold(number) if cell == "float" else number
 
 
 # ---------------------------------------------------------------- packed nodes
@@ -495,7 +514,7 @@ _SHIFT = re.compile(r"_STEP\(test\) \(\(uint32_t\)\(\(test\) >> (\d{1,2})\)\)$",
 
 
 @dataclass(frozen=True)
-class ReadNodes:
+class PackedNodes:
     """Packed nodes, split into fields.
 
     Attributes
@@ -517,7 +536,7 @@ class ReadNodes:
     root: Array
 
 
-def packed_nodes(text: str, arrays: dict[str, Array], schema: Schema) -> ReadNodes:
+def parse_packed_nodes(text: str, arrays: dict[str, Array], schema: Schema) -> PackedNodes:
     """Read all nodes of all trees, including leaves.
 
     Raises
@@ -536,7 +555,7 @@ def packed_nodes(text: str, arrays: dict[str, Array], schema: Schema) -> ReadNod
     else:
         key, test = words[0::2], words[1::2]
     step = (test >> np.uint64(int(shift[1]))).astype(np.int64)
-    nodes = ReadNodes(
+    nodes = PackedNodes(
         leaf=step == 0,
         wrap=(test & np.uint64(1)).astype(np.bool_),
         levels=(test >> np.uint64(1) & np.uint64(1)).astype(np.bool_),
@@ -545,12 +564,12 @@ def packed_nodes(text: str, arrays: dict[str, Array], schema: Schema) -> ReadNod
         child=np.arange(len(key)) + step,
         root=arrays["roots"],
     )
-    _check_packed(nodes, schema)
+    _check_packed_nodes(nodes, schema)
     return nodes
 
 
-def _check_packed(nodes: ReadNodes, schema: Schema) -> None:
-    """Reject nodes for which the traversal and `ReadNodes` differ."""
+def _check_packed_nodes(nodes: PackedNodes, schema: Schema) -> None:
+    """Reject nodes for which the traversal and `PackedNodes` differ."""
     asks = ~nodes.leaf
     if np.any(nodes.cell[asks] >= schema.n_features):
         raise VerificationError(
@@ -558,7 +577,7 @@ def _check_packed(nodes: ReadNodes, schema: Schema) -> None:
         )
     # The traversal tests leaves, too, and stays there only if the cell is the one that is always 0.
     moves = nodes.wrap | nodes.levels | (nodes.cell != schema.n_features)
-    most = most_of(schema)
+    most = get_largest_key(schema)
     by_key = asks & ~nodes.levels
     if (
         np.any(nodes.leaf & moves)
@@ -569,12 +588,12 @@ def _check_packed(nodes: ReadNodes, schema: Schema) -> None:
         raise VerificationError("a test that treekit does not write")
 
 
-def most_of(schema: Schema) -> np.uint64:
+def get_largest_key(schema: Schema) -> np.uint64:
     """Return the largest key, which stands for a missing value."""
     return np.uint64(2**32 - 1 if schema.dtype == "float32" else 2**64 - 1)
 
 
-def depths_of(nodes: ReadNodes, n_branches: Array) -> Array:
+def compute_depths(nodes: PackedNodes, n_branches: Array) -> Array:
     """Return the number of steps from each root to its deepest leaf, (trees,) int64.
 
     Parameters
@@ -603,15 +622,18 @@ def depths_of(nodes: ReadNodes, n_branches: Array) -> Array:
 # They compare numbers only, and return the number of a node of the table:
 # see ``templates/c/tests.jinja``.
 
-_WHOLE = "(0|[1-9][0-9]{0,9})"  # C reads 010 as 8
+_INTEGER = "(0|[1-9][0-9]{0,9})"  # C reads 010 as 8
 _FUNCTION = re.compile(
-    rf"^\w+_APART static int32_t \w+?_tree_{_WHOLE}_{_WHOLE}\(const (\w+) \*x\)\n"
+    rf"^\w+_APART static int32_t \w+?_tree_{_INTEGER}_{_INTEGER}\(const (\w+) \*x\)\n"
     r"\{\n(.*?)\n\}$",
     re.MULTILINE | re.DOTALL,
 )
-_COLUMN = re.compile(rf"^    (\w+_in_\w+) = {_WHOLE},$", re.MULTILINE)
-_NO, _YES = 0, 1  # branch of a missing value; kinds as in `treekit.kernels.tree_equivalence.Binary`
-_NUMBER = r"(-?[0-9][0-9.e+-]*f?)"  # `of_literals` checks it strictly
+_COLUMN = re.compile(rf"^    (\w+_in_\w+) = {_INTEGER},$", re.MULTILINE)
+_NO, _YES = (
+    0,
+    1,
+)  # branch of a missing value; kinds as in `treekit.kernels.tree_equivalence.BinaryNodes`
+_NUMBER = r"(-?[0-9][0-9.e+-]*f?)"  # `decode_literals` checks it strictly
 _KEY = r"(0x[0-9a-f]+u /\* -?[0-9][0-9.e+-]* \*/)"
 """Where cells are keys, a missing value is the largest key, not NaN."""
 _TESTS = (
@@ -620,12 +642,12 @@ _TESTS = (
     (_NO, re.compile(rf"if \(x\[(\w+)\] <= {_NUMBER}\) \{{")),
     (_NO, re.compile(rf"if \(x\[(\w+)\] <= {_KEY}\) \{{")),
 )
-_CALL = re.compile(rf"return \w+?_tree_{_WHOLE}_{_WHOLE}\(x\);")
-_LEAF = re.compile(rf"return {_WHOLE};")
+_CALL = re.compile(rf"return \w+?_tree_{_INTEGER}_{_INTEGER}\(x\);")
+_LEAF = re.compile(rf"return {_INTEGER};")
 
 
 @dataclass
-class Tests:
+class NestedTests:
     """Nested tests, tree by tree, a parent before its children.
 
     Attributes
@@ -649,14 +671,14 @@ class Tests:
     roots: list[int] = field(default_factory=list)
 
 
-class _Place(NamedTuple):
+class _TargetPlace(NamedTuple):
     """Position of the next target: a side of a test, or the root of a tree."""
 
     test: int
     side: int
 
 
-def tests_in(text: str) -> Tests:
+def parse_nested_tests(text: str) -> NestedTests:
     """Read all functions of nested tests of a file; without trees if it has none.
 
     Raises
@@ -670,28 +692,28 @@ def tests_in(text: str) -> Tests:
     if len(bodies) < len(functions) or len(cells) > 1:
         raise VerificationError("contradictory functions of tests")
     columns = {name: int(number) for name, number in _COLUMN.findall(text)}
-    tests = Tests("".join(cells))
+    tests = NestedTests("".join(cells))
     n_trees = sum(part == 0 for _, part in bodies)
     for tree in range(n_trees):
         tests.roots.append(0)
-        todo = [(_Place(-1, tree), (tree, 0))]
+        todo = [(_TargetPlace(-1, tree), (tree, 0))]
         while todo:
             place, called = todo.pop()
             if called not in bodies:
                 raise VerificationError(f"function of tests {called} is missing or called twice")
-            todo += _read(tests, bodies.pop(called).split("\n"), columns, place)
+            todo += _parse_function(tests, bodies.pop(called).split("\n"), columns, place)
     if bodies:
         raise VerificationError("functions of tests without a call")
     return tests
 
 
-def _read(
-    made: Tests, lines: list[str], columns: dict[str, int], place: _Place
-) -> list[tuple[_Place, tuple[int, int]]]:
+def _parse_function(
+    tests: NestedTests, lines: list[str], columns: dict[str, int], place: _TargetPlace
+) -> list[tuple[_TargetPlace, tuple[int, int]]]:
     """Read a function whose value belongs at `place`; return its calls and their places."""
-    open_sides: list[_Place] = []
-    calls: list[tuple[_Place, tuple[int, int]]] = []
-    waiting: _Place | None = place
+    open_sides: list[_TargetPlace] = []
+    calls: list[tuple[_TargetPlace, tuple[int, int]]] = []
+    waiting: _TargetPlace | None = place
     for line in (line.strip() for line in lines):
         if line == "(void)x;":
             continue
@@ -702,68 +724,74 @@ def _read(
             if side != (line == "}"):
                 raise VerificationError("tests that are not nested")
             if side == 0:
-                waiting = _Place(test, 1)
+                waiting = _TargetPlace(test, 1)
                 open_sides.append(waiting)
             continue
         if waiting is None:
             raise VerificationError("unreachable lines")
         if found := _LEAF.fullmatch(line):
-            _put(made, waiting, -1 - int(found[1]))
+            _set_target(tests, waiting, -1 - int(found[1]))
             waiting = None
         elif found := _CALL.fullmatch(line):
             calls.append((waiting, (int(found[1]), int(found[2]))))
             waiting = None
         else:
-            _put(made, waiting, len(made.feature))
-            waiting = _test(made, line, columns)
+            _set_target(tests, waiting, len(tests.feature))
+            waiting = _parse_test(tests, line, columns)
             open_sides.append(waiting)
     if waiting is not None or open_sides:
         raise VerificationError("tests that are not nested")
     return calls
 
 
-def _put(made: Tests, place: _Place, end: int) -> None:
+def _set_target(tests: NestedTests, place: _TargetPlace, end: int) -> None:
     if place.test < 0:
-        made.roots[place.side] = end
+        tests.roots[place.side] = end
     else:
-        made.ends[place.test][place.side] = end
+        tests.ends[place.test][place.side] = end
 
 
-def _test(made: Tests, line: str, columns: dict[str, int]) -> _Place:
+def _parse_test(tests: NestedTests, line: str, columns: dict[str, int]) -> _TargetPlace:
     """Add the test of a line; return the place of its target of yes."""
     for kind, pattern in _TESTS:
         found = pattern.fullmatch(line)
-        if found and found[1] in columns and found.groups()[2:] in ((), (made.cell[4:-2],)):
-            made.feature.append(columns[found[1]])
-            made.kind.append(kind)
-            made.value.append(found[2])
-            made.ends.append([0, 0])
-            return _Place(len(made.feature) - 1, 0)
+        if found and found[1] in columns and found.groups()[2:] in ((), (tests.cell[4:-2],)):
+            tests.feature.append(columns[found[1]])
+            tests.kind.append(kind)
+            tests.value.append(found[2])
+            tests.ends.append([0, 0])
+            return _TargetPlace(len(tests.feature) - 1, 0)
     raise VerificationError(f"a test not written by treekit: {line[:80]}")
 
 
-def with_tests(tests: Tests, tables: Tables, ends: Array, schema: Schema) -> Tables:
+def prepend_tests(
+    tests: NestedTests, tables: BinaryTables, ends: Array, schema: Schema
+) -> BinaryTables:
     """Return nested tests followed by the tables that they lead to."""
     count = len(tests.feature)
 
-    def moved(at: Array) -> Array:
+    def shift_nodes(at: Array) -> Array:
         return np.where(at < 0, at, at + count)
 
-    def followed(own: list[int]) -> Array:
+    def resolve_targets(own: list[int]) -> Array:
         at = np.array(own, dtype=np.int64)
-        return np.where(at < 0, moved(ends[np.where(at < 0, -1 - at, 0)]), at)
+        return np.where(at < 0, shift_nodes(ends[np.where(at < 0, -1 - at, 0)]), at)
 
-    def both(own: Array, others: Array) -> Array:
+    def concatenate_tables(own: Array, others: Array) -> Array:
         return np.concatenate([own, others])
 
-    return Tables(
-        feature=both(np.array(tests.feature, dtype=np.int64), tables.feature),
-        kind=both(np.array(tests.kind, dtype=np.int64), tables.kind),
-        value=both(of_literals(tests.value, tests.cell, schema), tables.value),
-        yes=both(followed([yes for yes, _ in tests.ends]), moved(tables.yes)),
-        no=both(followed([no for _, no in tests.ends]), moved(tables.no)),
-        root=followed(tests.roots),
-        set_start=both(np.zeros(count, dtype=np.int64), tables.set_start),
+    return BinaryTables(
+        feature=concatenate_tables(np.array(tests.feature, dtype=np.int64), tables.feature),
+        kind=concatenate_tables(np.array(tests.kind, dtype=np.int64), tables.kind),
+        value=concatenate_tables(decode_literals(tests.value, tests.cell, schema), tables.value),
+        yes=concatenate_tables(
+            resolve_targets([yes for yes, _ in tests.ends]), shift_nodes(tables.yes)
+        ),
+        no=concatenate_tables(
+            resolve_targets([no for _, no in tests.ends]), shift_nodes(tables.no)
+        ),
+        root=resolve_targets(tests.roots),
+        set_start=concatenate_tables(np.zeros(count, dtype=np.int64), tables.set_start),
         set_codes=tables.set_codes,
         leaves=tables.leaves,
     )
@@ -776,9 +804,9 @@ def with_tests(tests: Tests, tables: Tables, ends: Array, schema: Schema) -> Tab
 # templates, which depend only on the model and three settings, and both files contain
 # these settings: so the model is exported again and compared.
 
-_FORM = re.compile(r"^ \* Form: (\w+); (.*)\.$", re.MULTILINE)
-_INPUT = re.compile(r'^#define \w+_INPUT "(\w+)"', re.MULTILINE)
-_SETTINGS: dict[str, dict[str, str]] = {
+_FORM_LINE = re.compile(r"^ \* Form: (\w+); (.*)\.$", re.MULTILINE)
+_INPUT_LINE = re.compile(r'^#define \w+_INPUT "(\w+)"', re.MULTILINE)
+_SETTINGS_BY_CELL: dict[str, dict[str, str]] = {
     "double": {},
     "float": {"input": "float"},
     "uint32_t": {"arithmetic": "integer"},
@@ -787,25 +815,26 @@ _SETTINGS: dict[str, dict[str, str]] = {
 """Settings by the type of a row's cells."""
 
 
-def is_as_written(path: Path, model: Model) -> bool:
+def is_fresh_export(path: Path, model: Model) -> bool:
     """Whether a source and its header equal those that this version writes."""
     header = path.with_suffix(".h")
     if not header.is_file():
         return False
     text = header.read_text(encoding="utf-8", errors="replace")
-    form, cell = _FORM.search(text), _INPUT.search(text)
-    if form is None or cell is None or cell[1] not in _SETTINGS:
+    form, cell = _FORM_LINE.search(text), _INPUT_LINE.search(text)
+    if form is None or cell is None or cell[1] not in _SETTINGS_BY_CELL:
         return False
-    asked = {"form": form[1] if form[2] == AS_ASKED else "auto"} | _SETTINGS[cell[1]]
+    asked = {"form": form[1] if form[2] == FORM_REASON else "auto"} | _SETTINGS_BY_CELL[cell[1]]
     try:  # with treekit's own templates, even if this machine is configured for others
-        written = c_contents(model, path.stem, shipped_folders(), **asked)
+        written = render_c_files(model, path.stem, list_shipped_folders(), **asked)
     except ExportError:  # this model cannot have been exported with these settings
         return False
     return all(
-        as_lines(path.with_name(name).read_bytes()) == content for name, content in written.items()
+        normalize_line_ends(path.with_name(name).read_bytes()) == content
+        for name, content in written.items()
     )
 
 
-def as_lines(content: bytes) -> bytes:
+def normalize_line_ends(content: bytes) -> bytes:
     """Convert the line ends that tools write on Windows to those of treekit."""
     return content.replace(b"\r\n", b"\n")

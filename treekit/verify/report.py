@@ -17,7 +17,7 @@ import numpy as np
 
 from treekit.errors import VerificationError
 from treekit.model.model import Model
-from treekit.model.tree import DTYPES
+from treekit.model.tree import FIELD_DTYPES
 from treekit.verify.coverage import Coverage
 
 __all__ = [
@@ -26,10 +26,10 @@ __all__ = [
     "Difference",
     "Report",
     "Untried",
-    "certificate",
-    "file_sha256",
-    "lines",
-    "model_sha256",
+    "format_lines",
+    "hash_file",
+    "hash_model",
+    "make_certificate",
     "write_certificate",
 ]
 
@@ -151,46 +151,46 @@ class Report:
 
     def __str__(self) -> str:
 
-        return "\n".join(lines(self))
+        return "\n".join(format_lines(self))
 
 
 # ---------------------------------------------------------------- text of a report
 
-_MOST_LISTED = 20
+_MAX_LISTED = 20
 
 
-def lines(report: Report) -> Iterator[str]:
+def format_lines(report: Report) -> Iterator[str]:
     """Yield the lines of a report: verdict, artifacts compared, coverage, and what was left out."""
-    yield _headline(report)
-    yield from _table(
+    yield _format_headline(report)
+    yield from _format_table(
         ["artifact", "kind", "runtime", "rows", "differing", "sha256"],
         [
             [
-                *(a.path, a.kind, a.runtime or "none", f"{a.rows:,}", _outcome(a)),
+                *(a.path, a.kind, a.runtime or "none", f"{a.rows:,}", _format_outcome(a)),
                 next(iter(a.sha256.values()), "")[:16],
             ]
             for a in report.artifacts
         ],
     )
-    yield from _untried(report)
+    yield from _format_untried(report)
     if not report.artifacts or any(not artifact.error for artifact in report.artifacts):
-        yield from _structure(report)
-        yield from _coverage(report)
+        yield from _format_structure(report)
+        yield from _format_coverage(report)
     for artifact in report.artifacts:
-        yield from _difference(artifact)
+        yield from _format_difference(artifact)
 
 
-def _headline(report: Report) -> str:
+def _format_headline(report: Report) -> str:
     """Summarize the results; artifacts are counted, not their runs."""
     n = len({artifact.path for artifact in report.artifacts})
     failed = {artifact.path for artifact in report.artifacts if artifact.error}
     wrong = {artifact.path for artifact in report.artifacts if not artifact.equal} - failed
-    problems = [f"{_of(len(wrong), n)} NOT equal to the model"] if wrong else []
+    problems = [f"{_format_count(len(wrong), n)} NOT equal to the model"] if wrong else []
     if failed:
-        problems.append(f"{_of(len(failed), n, 'could')} not be run")
+        problems.append(f"{_format_count(len(failed), n, 'could')} not be run")
     if problems:
         return "; ".join(problems)
-    equal = f"{_of(n, n)} equal to the model, bit for bit"
+    equal = f"{_format_count(n, n)} equal to the model, bit for bit"
     coverage = report.coverage
     covered = coverage.complete and all(part.share == 1.0 for part in coverage.parts)
     if covered and not any(artifact.note for artifact in report.artifacts):
@@ -200,7 +200,7 @@ def _headline(report: Report) -> str:
     return f"{equal}, on the rows run; coverage is incomplete: see below"
 
 
-def _structure(report: Report) -> Iterator[str]:
+def _format_structure(report: Report) -> Iterator[str]:
     """Yield the results of comparing trees without running rows."""
     results = {"lowered for export": report.lowering} if report.lowering else {}
     results |= {artifact.path: artifact.structure for artifact in report.artifacts}
@@ -214,28 +214,28 @@ def _structure(report: Report) -> Iterator[str]:
         yield f"  {name.ljust(width)}  {words or unread}"
 
 
-def _untried(report: Report) -> Iterator[str]:
+def _format_untried(report: Report) -> Iterator[str]:
     """Yield the runtimes that were not used, each once with its reason."""
     reasons = dict.fromkeys(f"{one.runtime} ({one.why})" for one in report.untried)
     if reasons:
         yield f"not tried: {', '.join(reasons)}"
 
 
-def _coverage(report: Report) -> Iterator[str]:
+def _format_coverage(report: Report) -> Iterator[str]:
     yield ""
     cut = f" ({report.coverage.cut})" if report.coverage.cut else ""
     yield f"coverage of {report.probes['rows']:,} rows{cut}"
-    yield from _table(
+    yield from _format_table(
         ["", "reached", "reachable", "share"],
         [
-            [p.name, f"{p.reached:,}", f"{p.reachable:,}", _percent(p.share)]
+            [p.name, f"{p.reached:,}", f"{p.reachable:,}", _format_percent(p.share)]
             for p in report.coverage.parts
         ],
     )
-    yield from _remarks(report)
+    yield from _format_remarks(report)
 
 
-def _remarks(report: Report) -> Iterator[str]:
+def _format_remarks(report: Report) -> Iterator[str]:
     shown, never, given_up = report.coverage.wrong_turns
     yield (
         f"  wrong turns at single splits: {shown:,} would show in a prediction, "
@@ -251,12 +251,12 @@ def _remarks(report: Report) -> Iterator[str]:
         yield f"  rows that must be refused: {report.probes['refused']:,}"
     nodes = report.coverage.unreachable
     if nodes:
-        named = [f"tree {tree} node {node}" for tree, node in nodes[:_MOST_LISTED]]
-        more = f", and {len(nodes) - _MOST_LISTED:,} more" if len(nodes) > _MOST_LISTED else ""
+        named = [f"tree {tree} node {node}" for tree, node in nodes[:_MAX_LISTED]]
+        more = f", and {len(nodes) - _MAX_LISTED:,} more" if len(nodes) > _MAX_LISTED else ""
         yield f"  {len(nodes):,} nodes that no input can reach: {', '.join(named)}{more}"
 
 
-def _of(some: int, n: int, verb: str = "") -> str:
+def _format_count(some: int, n: int, verb: str = "") -> str:
     """Count the artifacts, with a verb that agrees."""
     if n == 1:
         return f"the artifact {verb or 'is'}"
@@ -264,19 +264,19 @@ def _of(some: int, n: int, verb: str = "") -> str:
     return f"{many} artifacts {verb or ('is' if some == 1 else 'are')}"
 
 
-def _outcome(artifact: ArtifactResult) -> str:
+def _format_outcome(artifact: ArtifactResult) -> str:
     if artifact.error:
         return "could not run"
     return f"{artifact.differing:,}" if artifact.differing else "0 (equal)"
 
 
-def _percent(share: float) -> str:
+def _format_percent(share: float) -> str:
     """Format a share; 100% only if it is complete."""
     text = f"{share:.1%}"
     return "<100%" if share < 1 and text == "100.0%" else text.replace(".0%", "%")
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def _format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield the lines of a table of texts; columns of numbers are right-aligned."""
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
     for row in [head, *rows]:
@@ -287,7 +287,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  " + "  ".join(cells).rstrip()
 
 
-def _difference(artifact: ArtifactResult) -> Iterator[str]:
+def _format_difference(artifact: ArtifactResult) -> Iterator[str]:
     if artifact.error:
         yield f"\n{artifact.path} could not be run: {artifact.error}"
     if artifact.note:
@@ -297,12 +297,12 @@ def _difference(artifact: ArtifactResult) -> Iterator[str]:
     first = artifact.first
     yield f"\nfirst differing row of {artifact.path} ({artifact.runtime}, {first.how})"
     for name, value in first.row.items():
-        yield f"  {_shown(name)} = {'missing' if value is None else _shown(value)}"
+        yield f"  {_format_value(name)} = {'missing' if value is None else _format_value(value)}"
     yield f"  model:     {first.expected}"
     yield f"  artifact:  {first.given}"
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """Format a value: text quoted, with escapes against control characters; numbers in full."""
     return ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
 
@@ -312,14 +312,14 @@ def _shown(value: Any) -> str:
 
 CERTIFICATE_VERSION = 1
 
-_TOLD_ONLY = ("value", "gain")
+_DESCRIPTIVE_FIELDS = ("value", "gain")
 """Descriptive fields of nodes; predictions follow from the integers of the leaves."""
 
 
-_OF_RULES = ("surrogate_above", "surrogate_lost")
+_ONE_SIDED_FIELDS = ("surrogate_above", "surrogate_lost")
 
 
-def model_sha256(model: Model) -> str:
+def hash_model(model: Model) -> str:
     """Return a digest of all that determines predictions: schema, policies, splits, leaves."""
     # ASCII with escapes: names may contain lone surrogates, which UTF-8 cannot encode.
     digest = hashlib.sha256(ascii(msgspec.to_builtins(model.schema)).encode())
@@ -331,10 +331,12 @@ def model_sha256(model: Model) -> str:
     if (model.combine, model.link) != ("mean", "identity"):
         digest.update(f"{model.combine} {model.link}".encode())
     for tree in model.trees:
-        for name in DTYPES:
-            if name in _TOLD_ONLY or (name == "weight" and model.missing != "fractional"):
+        for name in FIELD_DTYPES:
+            if name in _DESCRIPTIVE_FIELDS or (name == "weight" and model.missing != "fractional"):
                 continue
-            if name in _OF_RULES and not tree.one_sided:  # digests of older models stay the same
+            if (
+                name in _ONE_SIDED_FIELDS and not tree.one_sided
+            ):  # digests of older models stay the same
                 continue
             array = getattr(tree, name)
             digest.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes())
@@ -342,13 +344,13 @@ def model_sha256(model: Model) -> str:
     return digest.hexdigest()
 
 
-def file_sha256(path: Path) -> str:
+def hash_file(path: Path) -> str:
     """Return the digest of a file, read in blocks."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def certificate(report: Report) -> dict[str, Any]:
+def make_certificate(report: Report) -> dict[str, Any]:
     """Convert a report to plain values."""
     coverage = report.coverage
     shown, never, given_up = coverage.wrong_turns
@@ -377,13 +379,15 @@ def certificate(report: Report) -> dict[str, Any]:
     }
 
 
-def _finite(value: Any) -> Any:
+def _replace_infinities(value: Any) -> Any:
     """Convert infinities to text, as JSON has none."""
     if isinstance(value, float) and math.isinf(value):
         return repr(value)
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {key: _replace_infinities(item) for key, item in value.items()}
+    return (
+        [_replace_infinities(item) for item in value] if isinstance(value, (list, tuple)) else value
+    )
 
 
 def write_certificate(report: Report, path: Path) -> None:
@@ -394,7 +398,9 @@ def write_certificate(report: Report, path: Path) -> None:
     VerificationError
         If the file cannot be written.
     """
-    content = json.dumps(_finite(certificate(report)), indent=2, allow_nan=False).encode()
+    content = json.dumps(
+        _replace_infinities(make_certificate(report)), indent=2, allow_nan=False
+    ).encode()
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with draft.open("xb") as stream:

@@ -13,30 +13,30 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.concatenated import join
-from treekit.model.derived_features import DerivedColumns, asked
-from treekit.model.fixed_point import mass_bounds
+from treekit.model.concatenated import concatenate_trees
+from treekit.model.derived_features import DerivedColumns, make_node_tests
+from treekit.model.fixed_point import compute_mass_bounds
 from treekit.model.model import Model
 from treekit.model.tree import Split, Tree
 
 if TYPE_CHECKING:
-    from treekit.kernels.reachability import Routes, Touched
+    from treekit.kernels.reachability import ModelCoverage, RoutingTables
 
 __all__ = [
-    "Routed",
-    "accepts_any",
+    "RoutedModel",
+    "has_accepted_rows",
     "is_plain",
-    "matrix_of",
-    "nothing_touched",
+    "list_trees",
+    "make_empty_coverage",
+    "make_matrix",
+    "make_routed_model",
     "route_rows",
-    "routed",
-    "trees_of",
 ]
 
 Array = npt.NDArray[np.float64]
 
 
-def accepts_any(model: Model) -> bool:
+def has_accepted_rows(model: Model) -> bool:
     """Whether the policies accept any row.
 
     They accept none if missing values are an error and a column has no categories.
@@ -52,7 +52,7 @@ def is_plain(model: Model) -> bool:
 
 
 @dataclass(frozen=True)
-class Routed:
+class RoutedModel:
     """A model in the form that `treekit.kernels.reachability` takes.
 
     Attributes
@@ -62,51 +62,51 @@ class Routed:
         Tests of every node.
     routes : Routes
     roots : (trees + 1,) int64
-    owner : (tests,) int64
+    node_of_test : (tests,) int64
         Node of each test.
     """
 
     model: Model
     tests: DerivedColumns
-    routes: Routes
+    routes: RoutingTables
     roots: npt.NDArray[np.int64]
-    owner: npt.NDArray[np.int64]
+    node_of_test: npt.NDArray[np.int64]
 
     @property
-    def narrow(self) -> bool:
+    def is_float32(self) -> bool:
         """Whether numbers are float32."""
         return self.model.schema.dtype == "float32"
 
     @property
-    def linear(self) -> npt.NDArray[np.bool_]:
+    def is_linear(self) -> npt.NDArray[np.bool_]:
         """(tests,) bool: whether a test compares a sum."""
         return self.tests.level_feature < 0
 
     @property
-    def first(self) -> npt.NDArray[np.bool_]:
+    def is_primary(self) -> npt.NDArray[np.bool_]:
         """(tests,) bool: whether a test is a node's primary test, not a surrogate."""
-        own = np.zeros(len(self.owner), dtype=np.bool_)
+        own = np.zeros(len(self.node_of_test), dtype=np.bool_)
         own[self.tests.test_start[:-1]] = True
         # Conditions of rules are neither surrogates nor primary tests.
-        own[self.routes.nodes["kind"][self.owner] == Split.RULE] = False
+        own[self.routes.nodes["kind"][self.node_of_test] == Split.RULE] = False
         return own
 
 
-def routed(model: Model) -> Routed:
+def make_routed_model(model: Model) -> RoutedModel:
     """Concatenate the trees of a model and the tests of their nodes."""
-    from treekit.kernels.reachability import ROUTE_NODE as NODE
-    from treekit.kernels.reachability import TERM, TEST, Routes
+    from treekit.kernels.reachability import ROUTE_NODE_DTYPE as NODE
+    from treekit.kernels.reachability import TERM_DTYPE, TEST_DTYPE, RoutingTables
 
-    nodes, roots = join(model.trees)
-    tests = asked(model)
+    nodes, roots = concatenate_trees(model.trees)
+    tests = make_node_tests(model)
     units = np.zeros((nodes.n_nodes, model.schema.n_values), dtype=np.int64)
     units[nodes.kind == Split.LEAF] = model.units
     parent = [
-        np.where(tree.parent < 0, -1, tree.parent + root) for tree, root in trees_of(model, roots)
+        np.where(tree.parent < 0, -1, tree.parent + root) for tree, root in list_trees(model, roots)
     ]
-    shares = np.concatenate([mass_bounds(tree) for tree in model.trees])
-    routes = Routes(
-        nodes=_records(
+    shares = np.concatenate([compute_mass_bounds(tree) for tree in model.trees])
+    routes = RoutingTables(
+        nodes=_make_records(
             NODE,
             nodes,
             parent=np.concatenate(parent),
@@ -114,20 +114,20 @@ def routed(model: Model) -> Routed:
             share_start=shares[:, 0],
             share_end=shares[:, 1],
         ),
-        tests=_records(TEST, tests),
-        terms=_records(TERM, None, feature=tests.term_feature, weight=tests.term_weight),
-        test_start=tests.test_start,
-        term_start=tests.term_start,
-        level_start=tests.level_start,
+        tests=_make_records(TEST_DTYPE, tests),
+        terms=_make_records(TERM_DTYPE, None, feature=tests.term_feature, weight=tests.term_weight),
+        test_offsets=tests.test_start,
+        term_offsets=tests.term_start,
+        level_offsets=tests.level_start,
         level_branch=tests.level_branch,
         units=units,
-        divides=model.missing == "fractional",
+        fractional=model.missing == "fractional",
     )
     owners = np.flatnonzero(tests.column >= 0)
-    return Routed(model, tests, routes, roots, np.repeat(owners, np.diff(tests.test_start)))
+    return RoutedModel(model, tests, routes, roots, np.repeat(owners, np.diff(tests.test_start)))
 
 
-def _records(
+def _make_records(
     dtype: npt.DTypeLike, source: object, **fields: npt.NDArray[np.generic]
 ) -> npt.NDArray[np.void]:
     """Make an array of records: each field from `fields`, else the attribute of `source`."""
@@ -139,12 +139,12 @@ def _records(
     return records
 
 
-def trees_of(model: Model, roots: npt.NDArray[np.int64]) -> list[tuple[Tree, int]]:
+def list_trees(model: Model, roots: npt.NDArray[np.int64]) -> list[tuple[Tree, int]]:
     """List the trees of a model, each with the node number of its root."""
     return list(zip(model.trees, roots[:-1].tolist(), strict=True))
 
 
-def matrix_of(model: Model, rows: Array) -> Array:
+def make_matrix(model: Model, rows: Array) -> Array:
     """Return rows as the trees read them: rounded, and codes without a category as missing."""
     with np.errstate(over="ignore", under="ignore"):
         cells = rows.astype(model.schema.dtype).astype(np.float64)
@@ -155,12 +155,12 @@ def matrix_of(model: Model, rows: Array) -> Array:
     return cells
 
 
-def nothing_touched(of: Routed) -> Touched:
+def make_empty_coverage(of: RoutedModel) -> ModelCoverage:
     """Return the initial state for `route_rows`."""
-    from treekit.kernels.reachability import Touched
+    from treekit.kernels.reachability import ModelCoverage
 
-    n, n_tests = len(of.routes.nodes), len(of.owner)
-    return Touched(
+    n, n_tests = len(of.routes.nodes), len(of.node_of_test)
+    return ModelCoverage(
         node=np.full(n, -1),
         side=np.full((n_tests, 2), -1),
         nearest=np.full((n_tests, 2), np.nan),
@@ -169,8 +169,8 @@ def nothing_touched(of: Routed) -> Touched:
     )
 
 
-def route_rows(of: Routed, cells: Array, first: int, touched: Touched) -> None:
-    """Record what rows (from `matrix_of`), numbered from `first`, touch."""
-    from treekit.kernels.reachability import follow
+def route_rows(of: RoutedModel, cells: Array, first: int, touched: ModelCoverage) -> None:
+    """Record what rows (from `make_matrix`), numbered from `first`, touch."""
+    from treekit.kernels.reachability import trace_rows
 
-    follow(of.routes, of.roots, cells, first, touched)
+    trace_rows(of.routes, of.roots, cells, first, touched)

@@ -15,21 +15,21 @@ import numpy.typing as npt
 
 from treekit.model.model import Model
 from treekit.rules import RuleList, rules
-from treekit.rules.extract import is_listed
-from treekit.verify.probe_values import next_above
-from treekit.verify.probes import accepts_any
+from treekit.rules.extract import is_rule_list
+from treekit.verify.probe_values import find_next_above
+from treekit.verify.probes import has_accepted_rows
 from treekit.verify.routing import is_plain
-from treekit.verify.targeted_search import face_rows
+from treekit.verify.targeted_search import search_boundary_rows
 
 __all__ = [
-    "rule_rows",
+    "make_rule_rows",
 ]
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 
 
-def rule_rows(
+def make_rule_rows(
     model: Model, max_rows: int, probes: Array, rng: np.random.Generator
 ) -> tuple[Array, int, int]:
     """Make rows for the faces of rules, at most `max_rows`.
@@ -48,24 +48,24 @@ def rule_rows(
     probed, rules : int
         Number of rules with rows, and of all rules; if not all fit, every k-th is probed.
     """
-    if not accepts_any(model):
+    if not has_accepted_rows(model):
         return probes[:0], model.n_leaves, model.n_leaves
-    if is_listed(model):  # each condition occurs once in the text, as in code
+    if is_rule_list(model):  # each condition occurs once in the text, as in code
         return probes[:0], model.n_leaves, model.n_leaves
     if not is_plain(model):
-        return face_rows(model, probes, max_rows, rng)
+        return search_boundary_rows(model, probes, max_rows, rng)
     listed = rules(model)
-    faces = _Faces(model, listed)
-    needed = faces.rows_needed()
+    faces = _RuleFaces(model, listed)
+    needed = faces.bound_row_counts()
     step = max(-(-int(needed.sum()) // max_rows), 1)
     chosen = np.arange(0, len(listed), step)
     chosen = chosen[np.cumsum(needed[chosen]) <= max_rows]
-    rows = np.concatenate([*faces.rows(chosen)])
+    rows = np.concatenate([*faces.iter_rows(chosen)])
     # A rule that no row satisfies has no inside: its rows would hold disallowed missing values.
     return rows[~listed.refused(rows)], len(chosen), len(listed)
 
 
-class _Faces:
+class _RuleFaces:
     """Rules of a model as arrays, with values inside and outside of their conditions."""
 
     def __init__(self, model: Model, listed: RuleList) -> None:
@@ -78,7 +78,7 @@ class _Faces:
         self.n_inside -= np.where(self.nominal, self.level_start[: len(self.rule)], 0)
         self.n_levels = schema.n_levels[table.column]
 
-    def rows_needed(self) -> Index:
+    def bound_row_counts(self) -> Index:
         """Return an upper bound of the number of rows for each rule, (rules,) int64."""
         numbers = np.where(self.nominal, self.n_levels, 2) + 2
         outside = np.bincount(self.rule, weights=numbers, minlength=len(self.listed))
@@ -86,33 +86,33 @@ class _Faces:
         np.maximum.at(inside, self.rule, self.n_inside)
         return outside.astype(np.int64) + inside + 3
 
-    def rows(self, chosen: Index) -> Iterator[Array]:
+    def iter_rows(self, chosen: Index) -> Iterator[Array]:
         """Yield rows inside and outside of the chosen rules."""
         place = np.full(len(self.listed), -1, dtype=np.int64)
         place[chosen] = np.arange(len(chosen))
         mine = np.flatnonzero(place[self.rule] >= 0)
         owner = place[self.rule[mine]]
-        corner = self._corner(mine, owner, len(chosen))
+        corner = self._make_corners(mine, owner, len(chosen))
         yield corner
-        yield from self._inside(corner, mine, owner)
-        for at, values in self._outside(mine):
+        yield from self._iter_inside_rows(corner, mine, owner)
+        for at, values in self._iter_outside_values(mine):
             rows = corner[place[self.rule[at]]]
             rows[np.arange(len(at)), self.table.column[at]] = values
             yield rows
 
-    def _corner(self, mine: Index, owner: Index, n: int) -> Array:
+    def _make_corners(self, mine: Index, owner: Index, n: int) -> Array:
         """Make a row inside of each rule: upper bounds, first categories."""
         empty = self.model.schema.nominal & (self.model.schema.n_levels == 0)
         corner = np.zeros((n, self.model.schema.n_features))
         corner[:, empty] = np.nan
-        corner[owner, self.table.column[mine]] = self._known(mine, upper=True)
+        corner[owner, self.table.column[mine]] = self._choose_known_values(mine, upper=True)
         return corner
 
-    def _known(self, at: Index, *, upper: bool) -> Array:
+    def _choose_known_values(self, at: Index, *, upper: bool) -> Array:
         """Return a known value inside of each condition, at its upper or lower face; else NaN."""
         table = self.table
         low, high = table.low[at], table.high[at]
-        above = next_above(low, self.model.schema.dtype)
+        above = find_next_above(low, self.model.schema.dtype)
         ends = [(np.isfinite(high), high), (np.isfinite(low), above)]
         first, second = ends if upper else ends[::-1]
         value = np.where(first[0], first[1], np.where(second[0], second[1], 0.0))
@@ -121,11 +121,11 @@ class _Faces:
         value = np.where(self.nominal[at], levels[np.minimum(self.level_start[at], last)], value)
         return np.where(table.known[at], value, np.nan)
 
-    def _inside(self, corner: Array, mine: Index, owner: Index) -> Iterator[Array]:
+    def _iter_inside_rows(self, corner: Array, mine: Index, owner: Index) -> Iterator[Array]:
         """Yield rows at the lower bounds, with every further category, and with missing values."""
         table = self.table
         lower = corner.copy()
-        lower[owner, table.column[mine]] = self._known(mine, upper=False)
+        lower[owner, table.column[mine]] = self._choose_known_values(mine, upper=False)
         yield lower
         for number in range(1, int(self.n_inside[mine].max(initial=0))):
             some = self.n_inside[mine] > number
@@ -140,11 +140,11 @@ class _Faces:
             conditioned[owner, table.column[mine]] = ~table.missing[mine]
             yield np.where(conditioned, corner, np.nan)
 
-    def _outside(self, mine: Index) -> Iterator[tuple[Index, Array]]:
+    def _iter_outside_values(self, mine: Index) -> Iterator[tuple[Index, Array]]:
         """Yield conditions, with a value just outside of each."""
         table, dtype = self.table, self.model.schema.dtype
         finite = mine[np.isfinite(table.high[mine])]
-        yield finite, next_above(table.high[finite], dtype)
+        yield finite, find_next_above(table.high[finite], dtype)
         finite = mine[np.isfinite(table.low[mine])]
         yield finite, table.low[finite]
         if self.model.missing != "error":
@@ -154,10 +154,10 @@ class _Faces:
         yield never, np.zeros(len(never))
         for level in range(int(self.n_levels[mine].max(initial=0))):
             nominal = mine[self.nominal[mine] & (self.n_levels[mine] > level)]
-            out = nominal[~self._accepts(nominal, level)]
+            out = nominal[~self._is_accepted(nominal, level)]
             yield out, np.full(len(out), float(level))
 
-    def _accepts(self, at: Index, level: int) -> npt.NDArray[np.bool_]:
+    def _is_accepted(self, at: Index, level: int) -> npt.NDArray[np.bool_]:
         """Return whether nominal conditions accept a category."""
         found = np.concatenate([[0], np.cumsum(self.table.levels == level)])
         return found[self.table.level_end[at]] > found[self.level_start[at]]

@@ -14,14 +14,14 @@ import numpy.typing as npt
 from treekit.data.schema import Schema
 from treekit.errors import VerificationError
 from treekit.settings import suggestion
-from treekit.verify.answers import Answers, differing, said
-from treekit.verify.probe_values import cells_of
-from treekit.verify.read_c import structure_of_c
-from treekit.verify.read_onnx import structure_of_onnx
-from treekit.verify.read_python import structure_of_python
-from treekit.verify.report import ArtifactResult, Difference, Untried, file_sha256
-from treekit.verify.run_c import C_RUNTIMES, c_files
-from treekit.verify.run_language import language_runners, why_no_runner
+from treekit.verify.answers import Answers, describe_answer, differing
+from treekit.verify.probe_values import decode_cells
+from treekit.verify.read_c import compare_c_structure
+from treekit.verify.read_onnx import compare_onnx_structure
+from treekit.verify.read_python import compare_python_structure
+from treekit.verify.report import ArtifactResult, Difference, Untried, hash_file
+from treekit.verify.run_c import C_RUNTIMES, list_c_files
+from treekit.verify.run_language import explain_missing_runner, list_language_runners
 from treekit.verify.run_onnx import ONNX_RUNTIMES
 from treekit.verify.run_python import PYTHON_RUNTIMES
 from treekit.verify.run_rules import RULES_RUNTIMES
@@ -29,57 +29,57 @@ from treekit.verify.run_sql import SQL_RUNTIMES
 from treekit.verify.runtime import Job, OutOfTimeError, Runner, Runtime
 
 __all__ = [
-    "ALL",
-    "Chosen",
-    "Questions",
-    "choose",
+    "ALL_RUNTIMES",
+    "ReferenceRows",
+    "RuntimeChoice",
+    "choose_runtimes",
+    "find_runner",
+    "list_runners",
     "run_artifact",
-    "runner_of",
-    "runners",
 ]
 
 
 # ---------------------------------------------------------------- runners
 
 _RUNNERS = (
-    Runner("onnx", ".onnx", ONNX_RUNTIMES, structure=structure_of_onnx),
-    Runner("c", ".c", C_RUNTIMES, c_files, structure=structure_of_c),
-    Runner("python", ".py", PYTHON_RUNTIMES, structure=structure_of_python),
+    Runner("onnx", ".onnx", ONNX_RUNTIMES, compare_structure=compare_onnx_structure),
+    Runner("c", ".c", C_RUNTIMES, list_c_files, compare_structure=compare_c_structure),
+    Runner("python", ".py", PYTHON_RUNTIMES, compare_structure=compare_python_structure),
     Runner("sql", ".sql", SQL_RUNTIMES),
-    Runner("rules", ".rules.txt", RULES_RUNTIMES, states_rules=True),
+    Runner("rules", ".rules.txt", RULES_RUNTIMES, has_rule_bounds=True),
 )
 
 
-def runners(templates: str | Path = "") -> tuple[Runner, ...]:
+def list_runners(templates: str | Path = "") -> tuple[Runner, ...]:
     """Return the runners for all kinds of artifacts, including languages of a template folder."""
-    return (*_RUNNERS, *language_runners(templates))
+    return (*_RUNNERS, *list_language_runners(templates))
 
 
-def runner_of(path: Path, templates: str | Path = "") -> Runner:
-    """Find the runner by the ending of a file name; `templates` as for `runners`.
+def find_runner(path: Path, templates: str | Path = "") -> Runner:
+    """Find the runner by the ending of a file name; `templates` as for `list_runners`.
 
     Raises
     ------
     VerificationError
         If there is none, or the folder `templates` does not exist.
     """
-    known = runners(templates)
+    known = list_runners(templates)
     for runner in known:
         if path.name.endswith(runner.suffix):
             return runner
     endings = ", ".join(dict.fromkeys(runner.suffix for runner in known))
-    reasons = [f"supported endings: {endings}", *why_no_runner(path.name, templates)]
+    reasons = [f"supported endings: {endings}", *explain_missing_runner(path.name, templates)]
     raise VerificationError(f"verify cannot run {path.name!r}; {'; '.join(reasons)}")
 
 
 # ---------------------------------------------------------------- choice of runtimes
 
-ALL = "all"
+ALL_RUNTIMES = "all"
 """Name that selects every runtime that the machine has."""
 
 
 @dataclass(frozen=True)
-class Chosen:
+class RuntimeChoice:
     """An artifact and the runtimes chosen for it.
 
     Attributes
@@ -87,7 +87,7 @@ class Chosen:
     path : Path
     runner : Runner
     runtimes : tuple of Runtime
-    lacking : str
+    why_unavailable : str
         Why no runtime, or one requested by name, can run it; empty if all can.
     untried : tuple of Untried
         Other runtimes of its kind.
@@ -96,16 +96,16 @@ class Chosen:
     path: Path
     runner: Runner
     runtimes: tuple[Runtime, ...]
-    lacking: str
+    why_unavailable: str
     untried: tuple[Untried, ...]
 
 
-def choose(
+def choose_runtimes(
     paths: Sequence[Path],
     wanted: Collection[str],
     without: Collection[str],
     templates: str | Path = "",
-) -> tuple[Chosen, ...]:
+) -> tuple[RuntimeChoice, ...]:
     """Choose runtimes for each artifact.
 
     Parameters
@@ -122,21 +122,25 @@ def choose(
     VerificationError
         If a file does not exist, or its kind or the name of a runtime is unknown.
     """
-    kinds = [runner_of(path, templates) for path in paths]
+    kinds = [find_runner(path, templates) for path in paths]
     for path in paths:
         if not path.is_file():
             raise VerificationError(f"cannot verify {str(path)!r}: no such file")
-    named, barred = _names(wanted, templates), _names(without, templates)
+    named, barred = (
+        _check_runtime_names(wanted, templates),
+        _check_runtime_names(without, templates),
+    )
     return tuple(
-        _choose(path, runner, named, barred) for path, runner in zip(paths, kinds, strict=True)
+        _choose_for_artifact(path, runner, named, barred)
+        for path, runner in zip(paths, kinds, strict=True)
     )
 
 
-def _names(given: Collection[str], templates: str | Path) -> set[str]:
+def _check_runtime_names(given: Collection[str], templates: str | Path) -> set[str]:
     names = {given} if isinstance(given, str) else set(given)
-    known = [runtime.name for runner in runners(templates) for runtime in runner.runtimes]
+    known = [runtime.name for runner in list_runners(templates) for runtime in runner.runtimes]
     for name in sorted(names):
-        if name not in {*known, ALL}:
+        if name not in {*known, ALL_RUNTIMES}:
             raise VerificationError(
                 f"unknown runtime {name!r}{suggestion(name, known) or ';'} "
                 f"known: {', '.join(dict.fromkeys(known))}"
@@ -144,12 +148,14 @@ def _names(given: Collection[str], templates: str | Path) -> set[str]:
     return names
 
 
-def _choose(path: Path, runner: Runner, wanted: set[str], without: set[str]) -> Chosen:
-    lacking = {runtime.name: runtime.lacking(path) for runtime in runner.runtimes}
+def _choose_for_artifact(
+    path: Path, runner: Runner, wanted: set[str], without: set[str]
+) -> RuntimeChoice:
+    lacking = {runtime.name: runtime.why_unavailable(path) for runtime in runner.runtimes}
     lacking |= {name: "excluded on request" for name in lacking if name in without}
     able = [runtime for runtime in runner.runtimes if not lacking[runtime.name]]
     named = wanted & set(lacking)
-    if ALL in wanted:
+    if ALL_RUNTIMES in wanted:
         taken = able
     elif named:
         taken = [runtime for runtime in able if runtime.name in named]
@@ -159,12 +165,12 @@ def _choose(path: Path, runner: Runner, wanted: set[str], without: set[str]) -> 
     if not taken and not absent:
         absent = list(dict.fromkeys(lacking.values()))
     used = {runtime.name for runtime in taken}
-    return Chosen(
-        path, runner, tuple(taken), ", ".join(absent), tuple(_untried(path, lacking, used))
+    return RuntimeChoice(
+        path, runner, tuple(taken), ", ".join(absent), tuple(_list_untried(path, lacking, used))
     )
 
 
-def _untried(path: Path, lacking: dict[str, str], used: set[str]) -> Iterator[Untried]:
+def _list_untried(path: Path, lacking: dict[str, str], used: set[str]) -> Iterator[Untried]:
     for name, why in lacking.items():
         if name not in used:
             yield Untried(str(path), name, why or "not requested")
@@ -173,42 +179,42 @@ def _untried(path: Path, lacking: dict[str, str], used: set[str]) -> Iterator[Un
 # ---------------------------------------------------------------- running
 # Running one artifact on one runtime, block by block of rows, until its deadline.
 
-_FIRST = 2_000
-_LARGEST = 100_000
-_GROWTH = 8
-_LEAST = 100
+_FIRST_BLOCK = 2_000
+_LARGEST_BLOCK = 100_000
+_BLOCK_GROWTH = 8
+_SMALLEST_BLOCK = 100
 """Minimum rows of a block; fewer are not worth the start of a process."""
 
 
 @dataclass(frozen=True)
-class Questions:
+class ReferenceRows:
     """Rows (rows, features) with the model's predictions, and a note of what was left out."""
 
     rows: npt.NDArray[np.float64]
-    wanted: Answers
+    predictions: Answers
     note: str = ""
 
-    def behind(self, first: Questions) -> Questions:
+    def prepend_rows(self, first: ReferenceRows) -> ReferenceRows:
         """Return these rows with the rows of `first` in front."""
         wanted = Answers(
-            np.concatenate([first.wanted.label, self.wanted.label]),
-            np.concatenate([first.wanted.number, self.wanted.number]),
+            np.concatenate([first.predictions.label, self.predictions.label]),
+            np.concatenate([first.predictions.number, self.predictions.number]),
         )
         notes = "; ".join(filter(None, (first.note, self.note)))
-        return Questions(np.concatenate([first.rows, self.rows]), wanted, notes)
+        return ReferenceRows(np.concatenate([first.rows, self.rows]), wanted, notes)
 
-    def part(self, rows: npt.NDArray[np.int64]) -> Questions:
+    def select_rows(self, rows: npt.NDArray[np.int64]) -> ReferenceRows:
         """Select rows by number."""
-        wanted = Answers(self.wanted.label[rows], self.wanted.number[rows])
-        return Questions(self.rows[rows], wanted)
+        wanted = Answers(self.predictions.label[rows], self.predictions.number[rows])
+        return ReferenceRows(self.rows[rows], wanted)
 
 
 @dataclass
-class _Found:
+class _Comparison:
     """Results of the comparison so far."""
 
     compared: int = 0
-    wrong: set[int] = field(default_factory=set)
+    differing: set[int] = field(default_factory=set)
     first: tuple[int, Difference] | None = None
 
 
@@ -217,7 +223,7 @@ def run_artifact(
     runner: Runner,
     runtime: Runtime,
     schema: Schema,
-    questions: Questions,
+    reference: ReferenceRows,
     deadline: float,
 ) -> ArtifactResult:
     """Run one artifact in every way it can be called, until `deadline`.
@@ -225,13 +231,13 @@ def run_artifact(
     Rows are run in random order, so that rows left out for lack of time are
     spread over the model; the first block is always run.
     """
-    files = {file.name: file_sha256(file) for file in runner.files(path) if file.is_file()}
-    found, note = _Found(), questions.note
+    files = {file.name: hash_file(file) for file in runner.list_files(path) if file.is_file()}
+    found, note = _Comparison(), reference.note
     try:
         with tempfile.TemporaryDirectory(prefix="treekit-") as folder:
             job = Job(path, schema, Path(folder), deadline)
-            for block in _blocks(len(questions.rows), deadline):
-                _compare(job, runtime, questions, block, found)
+            for block in _iter_blocks(len(reference.rows), deadline):
+                _compare_block(job, runtime, reference, block, found)
     except OutOfTimeError as error:
         if not found.compared:
             return ArtifactResult(
@@ -239,27 +245,27 @@ def run_artifact(
             )
     except VerificationError as error:
         return ArtifactResult(str(path), runner.kind, files, error=str(error), runtime=runtime.name)
-    if found.compared < len(questions.rows):
-        progress = f"{found.compared:,} of {len(questions.rows):,} rows were run on {runtime.name}"
+    if found.compared < len(reference.rows):
+        progress = f"{found.compared:,} of {len(reference.rows):,} rows were run on {runtime.name}"
         note = "; ".join(filter(None, (note, f"{progress} within the time budget")))
     return ArtifactResult(
         str(path),
         runner.kind,
         files,
         found.compared,
-        len(found.wrong),
+        len(found.differing),
         found.first[1] if found.first else None,
         note=note,
         runtime=runtime.name,
     )
 
 
-def _blocks(n_rows: int, deadline: float) -> Iterator[npt.NDArray[np.int64]]:
+def _iter_blocks(n_rows: int, deadline: float) -> Iterator[npt.NDArray[np.int64]]:
     """Yield the numbers of the rows to run next, while more of them fit into the time."""
     order = np.arange(n_rows)
-    if n_rows > _FIRST:
+    if n_rows > _FIRST_BLOCK:
         order = np.random.default_rng(0).permutation(n_rows)
-    done, size = 0, min(_FIRST, n_rows)
+    done, size = 0, min(_FIRST_BLOCK, n_rows)
     while done < n_rows or done == n_rows == 0:
         began = time.monotonic()
         yield order[done : done + size]
@@ -269,36 +275,38 @@ def _blocks(n_rows: int, deadline: float) -> Iterator[npt.NDArray[np.int64]]:
         # Includes the start of a process, so that the time of further rows is overestimated.
         seconds_per_row = (time.monotonic() - began) / size
         fits = (deadline - time.monotonic()) / max(seconds_per_row, 1e-9)
-        if fits < _LEAST:
+        if fits < _SMALLEST_BLOCK:
             return
         left = n_rows - done
-        size = int(min(left, _LARGEST, fits if fits >= left else min(fits / 2, size * _GROWTH)))
+        size = int(
+            min(left, _LARGEST_BLOCK, fits if fits >= left else min(fits / 2, size * _BLOCK_GROWTH))
+        )
 
 
-def _compare(
+def _compare_block(
     job: Job,
     runtime: Runtime,
-    questions: Questions,
+    reference: ReferenceRows,
     block: npt.NDArray[np.int64],
-    found: _Found,
+    found: _Comparison,
 ) -> None:
-    part, n_compared = questions.part(block), 0
+    part, n_compared = reference.select_rows(block), 0
     for how, given in runtime.run(job, part.rows):
         n = len(given.label)
         n_compared = max(n_compared, n)
-        wanted = Answers(part.wanted.label[:n], part.wanted.number[:n])
+        wanted = Answers(part.predictions.label[:n], part.predictions.number[:n])
         wrong = differing(wanted, given)
         if not len(wrong):
             continue
-        found.wrong.update(block[wrong].tolist())
+        found.differing.update(block[wrong].tolist())
         row = int(wrong[block[wrong].argmin()])
         if found.first is None or block[row] < found.first[0]:
-            shown = _difference(job.schema, part.rows[row], wanted, given, row, how)
+            shown = _make_difference(job.schema, part.rows[row], wanted, given, row, how)
             found.first = int(block[row]), shown
     found.compared += n_compared
 
 
-def _difference(
+def _make_difference(
     schema: Schema,
     row: npt.NDArray[np.float64],
     wanted: Answers,
@@ -306,5 +314,7 @@ def _difference(
     number: int,
     how: str,
 ) -> Difference:
-    cells = dict(zip(schema.names, cells_of(schema, row), strict=True))
-    return Difference(how, cells, said(schema, wanted, number), said(schema, given, number))
+    cells = dict(zip(schema.names, decode_cells(schema, row), strict=True))
+    return Difference(
+        how, cells, describe_answer(schema, wanted, number), describe_answer(schema, given, number)
+    )

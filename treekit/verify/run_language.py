@@ -41,23 +41,29 @@ from treekit import registry
 from treekit.contracts import Exporter
 from treekit.data.schema import Schema
 from treekit.errors import ExportError, TreekitWarning, VerificationError
-from treekit.export.languages import PROFILE, LanguageExport, Verify, folder_of_languages, languages
+from treekit.export.languages import (
+    PROFILE_FILE,
+    LanguageExport,
+    Verify,
+    find_languages_folder,
+    load_languages,
+)
 from treekit.export.literals import Code, Tables
 from treekit.export.render import render_from
-from treekit.export.template_values import schema_values
-from treekit.verify.answers import INCONSISTENT, STRANGE, Answers
-from treekit.verify.probe_values import unseen_text
+from treekit.export.template_values import compute_schema_values
+from treekit.verify.answers import INCONSISTENT, UNKNOWN_LABEL, Answers
+from treekit.verify.probe_values import make_unseen_text
 from treekit.verify.runtime import Job, Rows, Runner, Runtime
 
-__all__ = ["Program", "language_runners", "why_no_runner"]
+__all__ = ["LanguageProgram", "explain_missing_runner", "list_language_runners"]
 
-_SECONDS = 60
+_VERSION_SECONDS = 60
 """Time limit of a version command."""
-_BUILT = "treekit-built"
+_BUILT_MARKER = "treekit-built"
 """Marker file of a job folder in which the driver is built."""
 
 
-class Program:
+class LanguageProgram:
     """Artifacts of one language and their driver, built in a folder.
 
     Parameters
@@ -86,20 +92,20 @@ class Program:
         deadline: float = math.inf,
     ) -> None:
         self.export, self.paths, self.schemas, self.folder = export, paths, schemas, folder
-        self.how = _how(export)
+        self.how = _get_verify_profile(export)
         what = Path(", ".join(path.name for path in paths[:3]))
         self.job = Job(what, schemas[0], folder, deadline)
-        if (folder / _BUILT).exists():
+        if (folder / _BUILT_MARKER).exists():
             return
-        models = [self._placed(number) for number in range(len(paths))]
+        models = [self._place_artifact(number) for number in range(len(paths))]
         for name, template in self.how.files.items():
             file = f"{export.profile.name}/{template}"
-            (folder / name).write_bytes(render_from(export.folders(), file, models=models))
+            (folder / name).write_bytes(render_from(export.list_folders(), file, models=models))
         for command in self.how.build:
-            self.job.call(_words(command))
-        (folder / _BUILT).touch()
+            self.job.run_program(_expand_command(command))
+        (folder / _BUILT_MARKER).touch()
 
-    def answers(self, rows: Sequence[npt.NDArray[np.float64]]) -> list[Answers]:
+    def predict_rows(self, rows: Sequence[npt.NDArray[np.float64]]) -> list[Answers]:
         """Predict rows (n, features) with each artifact.
 
         Raises
@@ -107,32 +113,41 @@ class Program:
         VerificationError
             If the names of columns, classes or categories of one differ from its schema.
         """
-        content = b"".join(map(self._request, range(len(rows)), rows))
-        reply = io.BytesIO(self.job.call(_words(self.how.run), content))
-        return [self._answers(number, len(some), reply) for number, some in enumerate(rows)]
+        content = b"".join(map(self._encode_request, range(len(rows)), rows))
+        reply = io.BytesIO(self.job.run_program(_expand_command(self.how.run), content))
+        return [self._decode_reply(number, len(some), reply) for number, some in enumerate(rows)]
 
-    def _request(self, number: int, rows: npt.NDArray[np.float64]) -> bytes:
-        categories = self._level_texts(number)
-        texts = [_int(feature) + self._text(text) for feature, text, _ in categories]
-        head = _int(number) + _int(len(texts)) + b"".join(texts) + _int(len(rows))
+    def _encode_request(self, number: int, rows: npt.NDArray[np.float64]) -> bytes:
+        categories = self._list_category_texts(number)
+        texts = [
+            _encode_integer(feature) + self._encode_text(text) for feature, text, _ in categories
+        ]
+        head = (
+            _encode_integer(number)
+            + _encode_integer(len(texts))
+            + b"".join(texts)
+            + _encode_integer(len(rows))
+        )
         return head + rows.astype("<f8").tobytes()
 
-    def _level_texts(self, number: int) -> list[tuple[int, str, int]]:
+    def _list_category_texts(self, number: int) -> list[tuple[int, str, int]]:
         """List columns, texts and codes: every category, and a text outside each vocabulary."""
         texts: list[tuple[int, str, int]] = []
         for f, column in enumerate(self.schemas[number].columns):
             texts += [(f, text, code) for code, text in enumerate(column.levels)]
-            texts.append((f, unseen_text(column) if column.kind == "nominal" else "x", -1))
+            texts.append((f, make_unseen_text(column) if column.kind == "nominal" else "x", -1))
         return texts
 
-    def _answers(self, number: int, n_rows: int, reply: io.BytesIO) -> Answers:
+    def _decode_reply(self, number: int, n_rows: int, reply: io.BytesIO) -> Answers:
         schema, name = self.schemas[number], self.paths[number].name
-        names = self._names(schema)
+        names = self._encode_names(schema)
         if reply.read(len(names)) != names:
             raise VerificationError(
                 f"{name!r} differs from the model in names of columns, classes or categories"
             )
-        codes = np.array([code for _, _, code in self._level_texts(number)], dtype="<i4").tobytes()
+        codes = np.array(
+            [code for _, _, code in self._list_category_texts(number)], dtype="<i4"
+        ).tobytes()
         if reply.read(len(codes)) != codes:
             raise VerificationError(f"{name!r} differs from the model in the codes of categories")
         record = np.dtype(
@@ -144,21 +159,23 @@ class Program:
         table = np.frombuffer(content, dtype=record)
         label = table["label"].astype(np.int64)
         classes = [max(len(output.classes), 1) for output in schema.outputs]
-        label[(label < INCONSISTENT) | (label >= classes)] = STRANGE
+        label[(label < INCONSISTENT) | (label >= classes)] = UNKNOWN_LABEL
         return Answers(label, np.ascontiguousarray(table["number"], dtype=np.float64))
 
-    def _names(self, schema: Schema) -> bytes:
+    def _encode_names(self, schema: Schema) -> bytes:
         """Encode all names of a schema as a driver writes them."""
         lists = [schema.names, [output.name for output in schema.outputs]]
         lists += [[str(label) for label in output.classes] for output in schema.outputs]
         lists += [column.levels for column in schema.columns]
-        return b"".join(_int(len(texts)) + b"".join(map(self._text, texts)) for texts in lists)
+        return b"".join(
+            _encode_integer(len(texts)) + b"".join(map(self._encode_text, texts)) for texts in lists
+        )
 
-    def _text(self, text: str) -> bytes:
+    def _encode_text(self, text: str) -> bytes:
         content = text.encode(self.how.text, "surrogatepass")
-        return _int(len(content)) + content
+        return _encode_integer(len(content)) + content
 
-    def _placed(self, number: int) -> dict[str, Any]:
+    def _place_artifact(self, number: int) -> dict[str, Any]:
         """Copy an artifact into the folder; return the values for the driver's templates."""
         path, schema = self.paths[number], self.schemas[number]
         content = path.read_bytes()
@@ -166,13 +183,13 @@ class Program:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content)
         stem = path.name.removesuffix(self.export.profile.suffix)
-        values = schema_values(schema, stem, Tables(self.export.profile.literals))
+        values = compute_schema_values(schema, stem, Tables(self.export.profile.literals))
         text = content.decode("utf-8", errors="replace")
-        found = {name: _found(pattern, text) for name, pattern in self.how.find.items()}
+        found = {name: _find_identifier(pattern, text) for name, pattern in self.how.find.items()}
         return values | {"number": number, "found": found}
 
 
-def language_runners(templates: str | Path = "") -> list[Runner]:
+def list_language_runners(templates: str | Path = "") -> list[Runner]:
     """Return runners of all languages whose profiles have a [verify] section, plugins included.
 
     Those of the folder `templates` come first; faulty ones are reported by a `TreekitWarning`.
@@ -182,7 +199,7 @@ def language_runners(templates: str | Path = "") -> list[Runner]:
     VerificationError
         If the folder does not exist.
     """
-    exports, faults = _offered(templates)
+    exports, faults = _list_language_exports(templates)
     for fault in faults:
         warnings.warn(f"{fault}; this language is skipped", TreekitWarning, stacklevel=2)
     return [
@@ -192,9 +209,9 @@ def language_runners(templates: str | Path = "") -> list[Runner]:
             (
                 Runtime(
                     export.profile.verify.needs[0],
-                    partial(_run, export),
-                    partial(_version, export),
-                    partial(_lacking, export),
+                    partial(_run_rows, export),
+                    partial(_get_version, export),
+                    partial(_explain_unavailable, export),
                 ),
             ),
         )
@@ -203,29 +220,33 @@ def language_runners(templates: str | Path = "") -> list[Runner]:
     ]
 
 
-def why_no_runner(name: str, templates: str | Path = "") -> list[str]:
+def explain_missing_runner(name: str, templates: str | Path = "") -> list[str]:
     """Return reasons related to languages why no runner runs the file `name`."""
-    exports, faults = _offered(templates)
+    exports, faults = _list_language_exports(templates)
     reasons = [
         f"the language {export.profile.name!r} has no [verify] section in "
-        f"{str(export.folder / export.profile.name / PROFILE)!r}; add one to run its files"
+        f"{str(export.folder / export.profile.name / PROFILE_FILE)!r}; add one to run its files"
         for export in exports
         if export.profile.verify is None and name.endswith(export.profile.suffix)
     ]
     if reasons:
         return reasons[:1]
-    if templates and not faults and not any(folder_of_languages(templates).glob(f"*/{PROFILE}")):
-        faults = [f"no language in the folder {str(templates)!r}: expected NAME/{PROFILE}"]
+    if (
+        templates
+        and not faults
+        and not any(find_languages_folder(templates).glob(f"*/{PROFILE_FILE}"))
+    ):
+        faults = [f"no language in the folder {str(templates)!r}: expected NAME/{PROFILE_FILE}"]
     return faults + list(registry.faults())
 
 
-def _offered(templates: str | Path) -> tuple[list[LanguageExport], list[str]]:
+def _list_language_exports(templates: str | Path) -> tuple[list[LanguageExport], list[str]]:
     """Return all languages, those of the folder `templates` first, and faults found there."""
     offered: list[Exporter] = []
     faults: list[str] = []
     if templates:
         try:
-            offered += languages(folder_of_languages(templates), faults.append)
+            offered += load_languages(find_languages_folder(templates), faults.append)
         except ExportError as error:
             raise VerificationError(str(error)) from error
     offered += [
@@ -237,33 +258,33 @@ def _offered(templates: str | Path) -> tuple[list[LanguageExport], list[str]]:
     return [export for export in exports if isinstance(export, LanguageExport)], faults
 
 
-def _run(export: LanguageExport, job: Job, rows: Rows) -> Iterator[tuple[str, Answers]]:
-    program = Program(export, [job.path], [job.schema], job.folder, job.deadline)
-    yield "rows", program.answers([rows])[0]
+def _run_rows(export: LanguageExport, job: Job, rows: Rows) -> Iterator[tuple[str, Answers]]:
+    program = LanguageProgram(export, [job.path], [job.schema], job.folder, job.deadline)
+    yield "rows", program.predict_rows([rows])[0]
 
 
-def _version(export: LanguageExport) -> str:
-    how = _how(export)
+def _get_version(export: LanguageExport) -> str:
+    how = _get_verify_profile(export)
     if not how.version:
         return "unknown"
     done = subprocess.run(  # noqa: S603 - the command of the profile
-        _words(how.version), capture_output=True, check=False, timeout=_SECONDS
+        _expand_command(how.version), capture_output=True, check=False, timeout=_VERSION_SECONDS
     )
     return done.stdout.decode(errors="replace").strip().partition("\n")[0]
 
 
-def _lacking(export: LanguageExport, path: Path) -> str:
+def _explain_unavailable(export: LanguageExport, path: Path) -> str:
     """Return which required program or Python module is not installed; empty if none."""
     del path
     absent = [
         name
-        for name in _how(export).needs
+        for name in _get_verify_profile(export).needs
         if shutil.which(name) is None and importlib.util.find_spec(name) is None
     ]
     return f"{absent[0]} is not installed" if absent else ""
 
 
-def _how(export: LanguageExport) -> Verify:
+def _get_verify_profile(export: LanguageExport) -> Verify:
     if export.profile.verify is None:
         raise VerificationError(
             f"the language {export.profile.name!r} cannot be verified; add a [verify] section"
@@ -271,15 +292,15 @@ def _how(export: LanguageExport) -> Verify:
     return export.profile.verify
 
 
-def _found(pattern: str, text: str) -> Code:
+def _find_identifier(pattern: str, text: str) -> Code:
     """Find a name in the artifact; empty if there is none, or it is not an identifier."""
     found = re.search(pattern, text, re.MULTILINE)
     return Code(found[1] if found and re.fullmatch(r"[A-Za-z0-9_.]+", found[1]) else "")
 
 
-def _int(value: int) -> bytes:
+def _encode_integer(value: int) -> bytes:
     return value.to_bytes(4, "little", signed=True)
 
 
-def _words(command: Sequence[str]) -> list[str]:
+def _expand_command(command: Sequence[str]) -> list[str]:
     return [word.replace("{python}", sys.executable) for word in command]

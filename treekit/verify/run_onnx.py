@@ -11,17 +11,17 @@ import numpy.typing as npt
 
 from treekit.data.schema import Column, Schema
 from treekit.errors import VerificationError
-from treekit.verify.answers import REFUSED, Answers, label_codes
-from treekit.verify.probe_values import unseen_text
+from treekit.verify.answers import REFUSED, Answers, encode_labels
+from treekit.verify.probe_values import make_unseen_text
 from treekit.verify.runtime import Job, Runtime
 
 __all__ = ["ONNX_RUNTIMES", "run_onnx"]
 
-_BATCH = 8192
+_BATCH_ROWS = 8192
 _SINGLE_ROWS = 300
 """Rows run one by one, for one input; divided by the number of inputs."""
-_NUMBERS = {"tensor(float)": np.float32, "tensor(double)": np.float64}
-_MORE = {"leaf", "path"}
+_NUMBER_TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64}
+_EXTRA_OUTPUTS = {"leaf", "path"}
 """Outputs other than predictions, which are ignored."""
 
 Rows = npt.NDArray[np.float64]
@@ -39,14 +39,14 @@ def run_onnx(job: Job, rows: Rows) -> Iterator[tuple[str, Answers]]:
         session = onnxruntime.InferenceSession(
             str(path), options, providers=["CPUExecutionProvider"]
         )
-        _require_shape(session, path, schema)
-        feeds = _feeds(session, schema, rows)
+        _check_shape(session, path, schema)
+        feeds = _make_feeds(session, schema, rows)
         # A failure without rows is an error, not a refusal of rows.
-        session.run(None, _part(feeds, 0, 0))
-        yield "batches", _answers(session, schema, feeds, len(rows), _BATCH)
+        session.run(None, _slice_feeds(feeds, 0, 0))
+        yield "batches", _predict_batches(session, schema, feeds, len(rows), _BATCH_ROWS)
         # onnxruntime runs single rows in other loops.
         alone = max(_SINGLE_ROWS // len(feeds), 10)
-        yield "single rows", _answers(session, schema, feeds, min(len(rows), alone), 1)
+        yield "single rows", _predict_batches(session, schema, feeds, min(len(rows), alone), 1)
     except VerificationError:
         raise
     except Exception as error:  # onnxruntime raises its own types, some bare RuntimeErrors
@@ -56,63 +56,63 @@ def run_onnx(job: Job, rows: Rows) -> Iterator[tuple[str, Answers]]:
 # ------------------------------------------------------------------ inputs
 
 
-def _require_shape(session: Any, path: Path, schema: Schema) -> None:
+def _check_shape(session: Any, path: Path, schema: Schema) -> None:
     """Reject a graph of another width; an undeclared width fails when the graph runs."""
     inputs = session.get_inputs()
-    alone = [one.name for one in inputs] == ["X"] and _width(inputs[0]) in (
+    alone = [one.name for one in inputs] == ["X"] and _get_width(inputs[0]) in (
         None,
         schema.n_features,
     )
-    wanted = _outputs(schema)
-    given = {one.name: _width(one) for one in session.get_outputs()}
+    wanted = _list_outputs(schema)
+    given = {one.name: _get_width(one) for one in session.get_outputs()}
     fits = all(given.get(name) in (None, width) for name, width in wanted.items())
     if (
-        not (alone or _are_columns(inputs, schema))
-        or not wanted.keys() <= given.keys() <= wanted.keys() | _MORE
+        not (alone or _has_column_inputs(inputs, schema))
+        or not wanted.keys() <= given.keys() <= wanted.keys() | _EXTRA_OUTPUTS
         or not fits
     ):
         raise VerificationError(f"{path.name!r} differs from the model in columns or classes")
 
 
-def _width(place: Any) -> int | None:
+def _get_width(place: Any) -> int | None:
     """Return the declared width of an input or output (rows, width), if it has one."""
     width = place.shape[1] if len(place.shape) == 2 else None
     return width if isinstance(width, int) else None
 
 
-def _are_columns(inputs: list[Any], schema: Schema) -> bool:
+def _has_column_inputs(inputs: list[Any], schema: Schema) -> bool:
     """Whether each column has an input, in order: texts or numbers, (rows, 1)."""
     return len(inputs) == schema.n_features and all(
-        _width(one) == 1 and (one.type == "tensor(string)") == (column.kind == "nominal")
+        _get_width(one) == 1 and (one.type == "tensor(string)") == (column.kind == "nominal")
         for one, column in zip(inputs, schema.columns, strict=True)
     )
 
 
-def _feeds(session: Any, schema: Schema, rows: Rows) -> Feeds:
+def _make_feeds(session: Any, schema: Schema, rows: Rows) -> Feeds:
     """Convert rows of numbers and codes to the inputs of the graph."""
     inputs = session.get_inputs()
-    unknown = next((one.type for one in inputs if one.type not in _kinds()), None)
+    unknown = next((one.type for one in inputs if one.type not in _list_input_types()), None)
     if unknown is not None:
         raise VerificationError(f"an input has type {unknown}, which treekit does not write")
     with np.errstate(over="ignore", under="ignore"):
-        if not _are_columns(inputs, schema):
-            return {"X": rows.astype(_NUMBERS[inputs[0].type])}
+        if not _has_column_inputs(inputs, schema):
+            return {"X": rows.astype(_NUMBER_TYPES[inputs[0].type])}
         return {
-            one.name: _texts(schema, column, cells)
+            one.name: _make_texts(schema, column, cells)
             if column.kind == "nominal"
-            else cells[:, np.newaxis].astype(_NUMBERS[one.type])
+            else cells[:, np.newaxis].astype(_NUMBER_TYPES[one.type])
             for one, column, cells in zip(inputs, schema.columns, rows.T, strict=True)
         }
 
 
-def _kinds() -> set[str]:
-    return {*_NUMBERS, "tensor(string)"}
+def _list_input_types() -> set[str]:
+    return {*_NUMBER_TYPES, "tensor(string)"}
 
 
-def _texts(schema: Schema, column: Column, codes: Rows) -> npt.NDArray[Any]:
+def _make_texts(schema: Schema, column: Column, codes: Rows) -> npt.NDArray[Any]:
     """Convert codes to texts (rows, 1): categories, a missing value mark, or an unseen text."""
     n = len(column.levels)
-    unseen = unseen_text(column)
+    unseen = make_unseen_text(column)
     # Blanks around a mark are ignored; without a mark an unseen text stands for missing.
     marks = (f" {mark}\t" for mark in schema.missing_marks if mark == mark.strip())
     missing = next((mark for mark in marks if mark not in column.levels), unseen)
@@ -122,16 +122,16 @@ def _texts(schema: Schema, column: Column, codes: Rows) -> npt.NDArray[Any]:
     return texts[at][:, np.newaxis]
 
 
-def _part(feeds: Feeds, first: int, last: int) -> Feeds:
+def _slice_feeds(feeds: Feeds, first: int, last: int) -> Feeds:
     return {name: cells[first:last] for name, cells in feeds.items()}
 
 
 # ------------------------------------------------------------------ outputs
 
 
-def _answers(session: Any, schema: Schema, feeds: Feeds, n: int, size: int) -> Answers:
+def _predict_batches(session: Any, schema: Schema, feeds: Feeds, n: int, size: int) -> Answers:
     blocks = [(at, min(at + size, n)) for at in range(0, n, size)]
-    answers = [part for block in blocks for part in _answered(session, schema, feeds, *block)]
+    answers = [part for block in blocks for part in _predict_batch(session, schema, feeds, *block)]
     label = [np.zeros((0, len(schema.outputs)), np.int64), *(one.label for one in answers)]
     number = [np.zeros((0, schema.n_values)), *(one.number for one in answers)]
     single = any(one.dtype == np.float32 for one in number)
@@ -141,49 +141,51 @@ def _answers(session: Any, schema: Schema, feeds: Feeds, n: int, size: int) -> A
     )
 
 
-def _answered(
+def _predict_batch(
     session: Any, schema: Schema, feeds: Feeds, first: int, last: int
 ) -> Iterator[Answers]:
     """Yield predictions in the order of the rows; halve a batch that fails for a refused row."""
     try:
-        outputs = session.run(list(_outputs(schema)), _part(feeds, first, last))
+        outputs = session.run(list(_list_outputs(schema)), _slice_feeds(feeds, first, last))
     except Exception:  # noqa: BLE001 - onnxruntime raises its own types, some bare RuntimeErrors
         if last - first > 1:
             middle = (first + last) // 2
-            yield from _answered(session, schema, feeds, first, middle)
-            yield from _answered(session, schema, feeds, middle, last)
+            yield from _predict_batch(session, schema, feeds, first, middle)
+            yield from _predict_batch(session, schema, feeds, middle, last)
         else:
             refused = np.full((last - first, len(schema.outputs)), REFUSED, dtype=np.int64)
             yield Answers(refused, np.zeros((last - first, schema.n_values)))
         return
-    yield _read(dict(zip(_outputs(schema), outputs, strict=True)), schema, last - first)
+    yield _decode_outputs(
+        dict(zip(_list_outputs(schema), outputs, strict=True)), schema, last - first
+    )
 
 
-def _read(told: dict[str, Any], schema: Schema, n: int) -> Answers:
-    """Convert the outputs of a graph for n rows, named as in `_outputs`."""
+def _decode_outputs(outputs: dict[str, Any], schema: Schema, n: int) -> Answers:
+    """Convert the outputs of a graph for n rows, named as in `_list_outputs`."""
     codes = np.zeros((n, len(schema.outputs)), dtype=np.int64)
     if schema.task == "classification":
-        labels = [told[name] for name in told if name.startswith("label")]
+        labels = [outputs[name] for name in outputs if name.startswith("label")]
         for k, output in enumerate(schema.outputs):
-            codes[:, k] = label_codes(output, labels[k].tolist())
-    names = [name for name in told if not name.startswith("label")]
+            codes[:, k] = encode_labels(output, labels[k].tolist())
+    names = [name for name in outputs if not name.startswith("label")]
     numbers = [
-        _of_maps(told[name], schema.outputs[k].classes)
-        if isinstance(told[name], list)
-        else _doubles(name, told[name])
+        _convert_maps(outputs[name], schema.outputs[k].classes)
+        if isinstance(outputs[name], list)
+        else _check_doubles(name, outputs[name])
         for k, name in enumerate(names)
     ]
     number = np.concatenate([one.reshape(n, -1) for one in numbers], axis=1)
     return Answers(codes, number.reshape(n, schema.n_values))
 
 
-def _doubles(name: str, numbers: npt.NDArray[Any]) -> Rows:
+def _check_doubles(name: str, numbers: npt.NDArray[Any]) -> Rows:
     if numbers.dtype != np.float64:
         raise VerificationError(f"output {name!r}: expected double, got {numbers.dtype}")
     return numbers
 
 
-def _of_maps(maps: list[dict[Any, float]], labels: tuple[Any, ...]) -> npt.NDArray[np.float32]:
+def _convert_maps(maps: list[dict[Any, float]], labels: tuple[Any, ...]) -> npt.NDArray[np.float32]:
     """Convert maps of label to rounded probability, (rows, classes) float32."""
     if any(set(one) != set(labels) for one in maps):
         raise VerificationError("the maps of probabilities have different labels from the model")
@@ -191,7 +193,7 @@ def _of_maps(maps: list[dict[Any, float]], labels: tuple[Any, ...]) -> npt.NDArr
     return np.array(cells, dtype=np.float32).reshape(len(maps), len(labels))
 
 
-def _outputs(schema: Schema) -> dict[str, int | None]:
+def _list_outputs(schema: Schema) -> dict[str, int | None]:
     """Return the names of a graph's outputs, labels first, with their widths."""
     if schema.task == "regression":
         return {"value": schema.n_values if schema.more else None}
@@ -201,10 +203,10 @@ def _outputs(schema: Schema) -> dict[str, int | None]:
     return labels | {f"probabilities{end}": len(output.classes) for end, output in sizes}
 
 
-def _version() -> str:
+def _get_version() -> str:
     import onnxruntime
 
     return str(onnxruntime.__version__)
 
 
-ONNX_RUNTIMES = (Runtime("onnxruntime", run_onnx, _version),)
+ONNX_RUNTIMES = (Runtime("onnxruntime", run_onnx, _get_version),)

@@ -15,29 +15,31 @@ import numpy.typing as npt
 
 from treekit.errors import VerificationError
 from treekit.verify.answers import Answers
-from treekit.verify.probe_values import unseen_text
+from treekit.verify.probe_values import make_unseen_text
 from treekit.verify.runtime import FailedError, Job, Runtime
 
 __all__ = ["PYTHON_RUNTIMES", "run_python"]
 
 _DRIVER = Path(__file__).with_name("python_driver.py")
-_ROWS_A_PROCESS = 5000
-_OTHER = "differs from the model in columns or classes"
-_OTHER_COLUMNS = 86
+_ROWS_PER_PROCESS = 5000
+_MISMATCH = "differs from the model in columns or classes"
+_MISMATCH_CODE = 86
 """Exit code of the driver; any code without another meaning."""
 
 
 def run_python(job: Job, rows: npt.NDArray[np.float64]) -> Iterator[tuple[str, Answers]]:
     """Call ``predict`` and ``predict_proba`` on rows with the text of categories."""
-    n_parts = max(min(os.cpu_count() or 1, len(rows) // _ROWS_A_PROCESS), 1)
+    n_parts = max(min(os.cpu_count() or 1, len(rows) // _ROWS_PER_PROCESS), 1)
     parts = np.array_split(rows, n_parts)
     with ThreadPoolExecutor(n_parts) as pool:
-        answers = list(pool.map(lambda number: _asked(job, parts[number], number), range(n_parts)))
+        answers = list(
+            pool.map(lambda number: _predict_part(job, parts[number], number), range(n_parts))
+        )
     label = np.concatenate([some.label for some in answers])
     yield "rows with text", Answers(label, np.concatenate([some.number for some in answers]))
 
 
-def _asked(job: Job, rows: npt.NDArray[np.float64], number: int) -> Answers:
+def _predict_part(job: Job, rows: npt.NDArray[np.float64], number: int) -> Answers:
     """Predict rows in a separate process."""
     schema, folder = job.schema, job.folder / str(number)
     folder.mkdir(exist_ok=True)
@@ -49,7 +51,7 @@ def _asked(job: Job, rows: npt.NDArray[np.float64], number: int) -> Answers:
         "values": schema.n_values,
         "features": schema.names,
         "levels": [
-            (column.levels, unseen_text(column)) if column.kind == "nominal" else (None, "")
+            (column.levels, make_unseen_text(column)) if column.kind == "nominal" else (None, "")
             for column in schema.columns
         ],
     }
@@ -57,22 +59,22 @@ def _asked(job: Job, rows: npt.NDArray[np.float64], number: int) -> Answers:
     (folder / "job").write_text(json.dumps(description), encoding="utf-8")
     (folder / "answers").unlink(missing_ok=True)
     try:
-        job.call([sys.executable, "-I", "-S", "-B", _DRIVER, folder / "job"])
+        job.run_program([sys.executable, "-I", "-S", "-B", _DRIVER, folder / "job"])
     except FailedError as failed:
-        if failed.code == _OTHER_COLUMNS:
-            raise VerificationError(f"{job.path.name!r} {_OTHER}") from None
+        if failed.code == _MISMATCH_CODE:
+            raise VerificationError(f"{job.path.name!r} {_MISMATCH}") from None
         raise
-    return _answers(job, len(rows), folder / "answers")
+    return _read_answers(job, len(rows), folder / "answers")
 
 
-def _answers(job: Job, n_rows: int, out: Path) -> Answers:
+def _read_answers(job: Job, n_rows: int, out: Path) -> Answers:
     schema, n_outputs = job.schema, len(job.schema.outputs)
     if not out.is_file():
         raise VerificationError(f"{job.path.name!r} ended before it wrote predictions")
     content = out.read_bytes()
     if len(content) != 8 * n_rows * (n_outputs + schema.n_values):
         raise VerificationError(
-            f"{job.path.name!r} {_OTHER}: expected {schema.n_values} numbers a row"
+            f"{job.path.name!r} {_MISMATCH}: expected {schema.n_values} numbers a row"
         )
     label = np.frombuffer(content, dtype=np.int64, count=n_rows * n_outputs)
     number = np.frombuffer(content, dtype=np.float64, offset=8 * n_rows * n_outputs)

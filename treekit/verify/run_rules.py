@@ -10,7 +10,7 @@ import numpy.typing as npt
 from treekit._version import __version__
 from treekit.errors import ModelFileError, VerificationError
 from treekit.rules import parse_rules
-from treekit.verify.answers import Answers, answers_of
+from treekit.verify.answers import Answers, answers_from_sums
 from treekit.verify.runtime import Job, Runtime
 
 __all__ = ["RULES_RUNTIMES", "run_rules"]
@@ -31,7 +31,7 @@ def run_rules(job: Job, rows: npt.NDArray[np.float64]) -> Iterator[tuple[str, An
     if (rules.schema.columns, rules.schema.outputs) != (schema.columns, schema.outputs):
         raise VerificationError(f"{path.name!r} differs from the model in columns or classes")
     answered = ~rules.refused(rows)
-    yield "rules", answers_of(rules, rules.sums(rows[answered]), answered)
+    yield "rules", answers_from_sums(rules, rules.sums(rows[answered]), answered)
 
 
 RULES_RUNTIMES = (Runtime("treekit", run_rules, lambda: __version__),)

@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from treekit.data.schema import Column, Label, Output, Schema
 from treekit.errors import VerificationError
-from treekit.verify.answers import INCONSISTENT, REFUSED, Answers, label_codes
-from treekit.verify.probe_values import unseen_text
+from treekit.verify.answers import INCONSISTENT, REFUSED, Answers, encode_labels
+from treekit.verify.probe_values import make_unseen_text
 from treekit.verify.runtime import Job, OutOfTimeError, Run, Runtime
 
 __all__ = [
@@ -57,32 +57,32 @@ class Engine(Protocol):
     dialect: str
     has_nan: bool
 
-    def fill(self, table: str, columns: Sequence[SqlColumn]) -> Sequence[int]:
+    def create_table(self, table: str, columns: Sequence[SqlColumn]) -> Sequence[int]:
         """Create a table of cells, replacing the one of that name.
 
         Return the numbers of the rows in the order in which the table is read;
         nothing if that is the given order.
         """
 
-    def ask(self, query: str, deadline: float) -> list[tuple[Any, ...]]:
+    def run_query(self, query: str, deadline: float) -> list[tuple[Any, ...]]:
         """Return all rows of a query; `VerificationError` if it fails."""
 
     def close(self) -> None:
         """Close the connection and discard its data."""
 
 
-def quoted(name: str, dialect: str) -> str:
+def quote_name(name: str, dialect: str) -> str:
     """Quote a name for a query of the engine."""
     from sqlglot import exp
 
     return exp.to_identifier(name, quoted=True).sql(dialect=dialect)
 
 
-def _definition(
+def _define_table(
     table: str, columns: Sequence[SqlColumn], dialect: str, types: dict[str, str]
 ) -> str:
-    definitions = [f"{quoted(name, dialect)} {types[kind]}" for name, kind, _ in columns]
-    return f"{quoted(table, dialect)} ({', '.join(definitions)})"
+    definitions = [f"{quote_name(name, dialect)} {types[kind]}" for name, kind, _ in columns]
+    return f"{quote_name(table, dialect)} ({', '.join(definitions)})"
 
 
 class SQLiteEngine:
@@ -96,12 +96,14 @@ class SQLiteEngine:
         self.connection = sqlite3.connect(":memory:", isolation_level=None)
         self.error: type[Exception] = sqlite3.Error
 
-    def fill(self, table: str, columns: Sequence[SqlColumn]) -> Sequence[int]:
+    def create_table(self, table: str, columns: Sequence[SqlColumn]) -> Sequence[int]:
         """Create the table."""
-        name = quoted(table, self.dialect)
+        name = quote_name(table, self.dialect)
         types = {"REAL": "REAL", "TEXT": "TEXT", "BIGINT": "INTEGER"}
         self.connection.execute(f"DROP TABLE IF EXISTS {name}")
-        self.connection.execute(f"CREATE TABLE {_definition(table, columns, self.dialect, types)}")
+        self.connection.execute(
+            f"CREATE TABLE {_define_table(table, columns, self.dialect, types)}"
+        )
         marks = ", ".join("?" * len(columns))
         self.connection.execute("BEGIN")
         self.connection.executemany(
@@ -111,7 +113,7 @@ class SQLiteEngine:
         self.connection.execute("COMMIT")
         return ()
 
-    def ask(self, query: str, deadline: float) -> list[tuple[Any, ...]]:
+    def run_query(self, query: str, deadline: float) -> list[tuple[Any, ...]]:
         """Run the query; a progress handler stops it at the deadline."""
         over = not math.isinf(deadline)
         self.connection.set_progress_handler(
@@ -120,7 +122,7 @@ class SQLiteEngine:
         try:
             return self.connection.execute(query).fetchall()
         except (self.error, ValueError) as error:
-            raise _failed(error, deadline) from error
+            raise _make_query_error(error, deadline) from error
         finally:
             self.connection.set_progress_handler(None, 0)
 
@@ -140,20 +142,20 @@ class DuckDBEngine:
         self.connection = duckdb.connect(":memory:")
         self.error: type[Exception] = duckdb.Error
 
-    def fill(self, table: str, columns: Sequence[SqlColumn]) -> Sequence[int]:
+    def create_table(self, table: str, columns: Sequence[SqlColumn]) -> Sequence[int]:
         """Create the table from lists, one a column."""
         types = {"REAL": "DOUBLE", "TEXT": "TEXT", "BIGINT": "BIGINT"}
-        definition = _definition(table, columns, self.dialect, types)
+        definition = _define_table(table, columns, self.dialect, types)
         self.connection.execute(f"CREATE OR REPLACE TABLE {definition}")
         lists = ", ".join(f"UNNEST(CAST(? AS {types[kind]}[]))" for _, kind, _ in columns)
-        name = quoted(table, self.dialect)
+        name = quote_name(table, self.dialect)
         self.connection.execute(
             f"INSERT INTO {name} SELECT {lists}",
             [list(cells) for _, _, cells in columns],
         )
         return ()
 
-    def ask(self, query: str, deadline: float) -> list[tuple[Any, ...]]:
+    def run_query(self, query: str, deadline: float) -> list[tuple[Any, ...]]:
         """Run the query; a timer interrupts it at the deadline."""
         timer: threading.Timer | None = None
         if not math.isinf(deadline):
@@ -164,7 +166,7 @@ class DuckDBEngine:
         try:
             return list(self.connection.execute(query).fetchall())
         except self.error as error:
-            raise _failed(error, deadline) from error
+            raise _make_query_error(error, deadline) from error
         finally:
             if timer is not None:
                 timer.cancel()
@@ -191,11 +193,11 @@ class PostgresEngine:
         self.connection.execute("SET LOCAL jit = off")
         self.connection.execute("SAVEPOINT filled")
 
-    def fill(self, table: str, columns: Sequence[SqlColumn]) -> Sequence[int]:
+    def create_table(self, table: str, columns: Sequence[SqlColumn]) -> Sequence[int]:
         """Create a temporary table from arrays, one a column."""
         types = {"REAL": "DOUBLE PRECISION", "TEXT": "TEXT", "BIGINT": "BIGINT"}
-        name = quoted(table, self.dialect)
-        definition = _definition(table, columns, self.dialect, types)
+        name = quote_name(table, self.dialect)
+        definition = _define_table(table, columns, self.dialect, types)
         run = self.connection.execute
         run(f"DROP TABLE IF EXISTS pg_temp.{name}".encode())
         run(f"CREATE TEMPORARY TABLE {definition}".encode())
@@ -210,7 +212,7 @@ class PostgresEngine:
         run(b"SAVEPOINT filled")
         return sorted(range(len(positions)), key=positions.__getitem__)
 
-    def ask(self, query: str, deadline: float) -> list[tuple[Any, ...]]:
+    def run_query(self, query: str, deadline: float) -> list[tuple[Any, ...]]:
         """Run the query; the server stops it at the deadline."""
         left = 0 if math.isinf(deadline) else max(int((deadline - time.monotonic()) * 1000), 10)
         run = self.connection.execute
@@ -219,7 +221,7 @@ class PostgresEngine:
             return run(query.encode()).fetchall()
         except self.error as error:
             run(b"ROLLBACK TO SAVEPOINT filled")
-            raise _failed(error, deadline) from error
+            raise _make_query_error(error, deadline) from error
 
     def close(self) -> None:
         """Roll back and close the connection."""
@@ -228,7 +230,7 @@ class PostgresEngine:
         self.connection.close()
 
 
-def _failed(error: Exception, deadline: float) -> VerificationError:
+def _make_query_error(error: Exception, deadline: float) -> VerificationError:
     if time.monotonic() >= deadline:
         return OutOfTimeError("the query did not end within the remaining time")
     lines = str(error).strip().splitlines() or [type(error).__name__]
@@ -237,19 +239,19 @@ def _failed(error: Exception, deadline: float) -> VerificationError:
 
 # ---------------------------------------------------------------- SQL artifacts
 
-_MARK = "-- treekit-sql "
+_METADATA_MARK = "-- treekit-sql "
 _TITLES = {"sqlite": "SQLite", "duckdb": "DuckDB", "postgres": "PostgreSQL"}
-_LINES = 10
+_METADATA_LINES = 10
 _SINGLE_ROWS = 3
 
 
-def _told(path: Path) -> dict[str, Any]:
+def _read_metadata(path: Path) -> dict[str, Any]:
     """Read the metadata line of a file: dialect, form, table, keys."""
     with path.open(encoding="utf-8", errors="replace") as stream:
-        for line in itertools.islice(stream, _LINES):
-            if line.startswith(_MARK):
+        for line in itertools.islice(stream, _METADATA_LINES):
+            if line.startswith(_METADATA_MARK):
                 try:
-                    metadata = json.loads(line.removeprefix(_MARK))
+                    metadata = json.loads(line.removeprefix(_METADATA_MARK))
                 except ValueError:
                     break
                 known = isinstance(metadata, dict) and metadata.get("dialect") in _TITLES
@@ -258,29 +260,31 @@ def _told(path: Path) -> dict[str, Any]:
     return {}
 
 
-def _run(make: Callable[[], Engine]) -> Run:
-    def run(job: Job, rows: npt.NDArray[np.float64]) -> Iterator[tuple[str, Answers]]:
-        metadata = _told(job.path)
+def _make_run(make: Callable[[], Engine]) -> Run:
+    def run_rows(job: Job, rows: npt.NDArray[np.float64]) -> Iterator[tuple[str, Answers]]:
+        metadata = _read_metadata(job.path)
         query = job.path.read_bytes().decode()  # as bytes: names may contain any line end
         with closing(make()) as engine:
-            table = _Table(engine, job, metadata, query)
-            table.check()
-            yield "a table", table.answers(rows)
-            alone = [table.answers(rows[i : i + 1]) for i in range(min(len(rows), _SINGLE_ROWS))]
+            table = _QueriedTable(engine, job, metadata, query)
+            table.check_query()
+            yield "a table", table.predict_rows(rows)
+            alone = [
+                table.predict_rows(rows[i : i + 1]) for i in range(min(len(rows), _SINGLE_ROWS))
+            ]
             if alone:
-                yield "single rows", _joined(alone)
+                yield "single rows", _concatenate_answers(alone)
 
-    return run
+    return run_rows
 
 
-class _Table:
+class _QueriedTable:
     """A query, and the table that it reads."""
 
     def __init__(self, engine: Engine, job: Job, told: dict[str, Any], query: str) -> None:
         self.engine, self.job, self.told = engine, job, told
         self.schema, self.query = job.schema, query
         if told["form"] == "expression":
-            table = quoted(told["table"], engine.dialect)
+            table = quote_name(told["table"], engine.dialect)
             self.query = f"SELECT\n{query}\nFROM {table}"
         classes = [bool(output.classes) for output in self.schema.outputs]
         self.n_labels = sum(classes)
@@ -289,17 +293,17 @@ class _Table:
             self.schema.n_values
         )  # fmt: skip
 
-    def check(self) -> None:
+    def check_query(self) -> None:
         """Check that the query runs without rows: such a failure is not a refusal of rows."""
         try:
-            self._ask(np.zeros((0, self.schema.n_features)))
+            self._run_on_rows(np.zeros((0, self.schema.n_features)))
         except VerificationError as error:
             raise VerificationError(f"{self.job.path.name!r} cannot be run: {error}") from error
 
-    def answers(self, rows: npt.NDArray[np.float64]) -> Answers:
+    def predict_rows(self, rows: npt.NDArray[np.float64]) -> Answers:
         """Predict rows in their order; find a row that fails the query by halving."""
         try:
-            return self._read(self._ask(rows), len(rows))
+            return self._decode_rows(self._run_on_rows(rows), len(rows))
         except VerificationError as error:
             if type(error) is not VerificationError or not len(rows):
                 raise  # out of time
@@ -307,18 +311,20 @@ class _Table:
                 refused = np.full((1, len(self.schema.outputs)), REFUSED, dtype=np.int64)
                 return Answers(refused, np.zeros((1, self.n_numbers)))
         half = len(rows) // 2
-        return _joined([self.answers(rows[:half]), self.answers(rows[half:])])
+        return _concatenate_answers(
+            [self.predict_rows(rows[:half]), self.predict_rows(rows[half:])]
+        )
 
-    def _ask(self, rows: npt.NDArray[np.float64]) -> list[tuple[Any, ...]]:
+    def _run_on_rows(self, rows: npt.NDArray[np.float64]) -> list[tuple[Any, ...]]:
         keys = [key for key in self.told["keys"] if key not in self.schema.names]
         columns = [
-            (column.name, *_cells(column, rows[:, f], self.schema, self.engine.has_nan))
+            (column.name, *_make_cells(column, rows[:, f], self.schema, self.engine.has_nan))
             for f, column in enumerate(self.schema.columns)
         ]
         numbers = list(range(len(rows)))
         more = [(key, "BIGINT", numbers) for key in keys]
-        order = self.engine.fill(self.told["table"], [*columns, *more])
-        found = self.engine.ask(self.query, self.job.deadline)
+        order = self.engine.create_table(self.told["table"], [*columns, *more])
+        found = self.engine.run_query(self.query, self.job.deadline)
         if keys:
             key_column = self.told["keys"].index(keys[0])
             return sorted(found, key=lambda row: row[key_column])
@@ -326,28 +332,28 @@ class _Table:
             return found
         return [row for _, row in sorted(zip(order, found, strict=True), key=lambda pair: pair[0])]
 
-    def _read(self, said: list[tuple[Any, ...]], n: int) -> Answers:
+    def _decode_rows(self, rows_read: list[tuple[Any, ...]], n: int) -> Answers:
         width = self.n_keys + self.n_labels + self.n_numbers
-        if len(said) != n or any(len(row) != width for row in said[:1]):
-            raise _other(self.job)
-        answers = [row[self.n_keys :] for row in said]
+        if len(rows_read) != n or any(len(row) != width for row in rows_read[:1]):
+            raise _make_mismatch_error(self.job)
+        answers = [row[self.n_keys :] for row in rows_read]
         is_null = np.array([[value is None for value in row] for row in answers], dtype=np.bool_)
         is_null = is_null.reshape(n, width - self.n_keys)
         refused, mixed = is_null.all(axis=1), is_null.any(axis=1)
         label = np.zeros((n, len(self.schema.outputs)), dtype=np.int64)
         for k, output in enumerate(self.schema.outputs[: self.n_labels]):
-            label[:, k] = label_codes(output, [_label(output, row[k]) for row in answers])
+            label[:, k] = encode_labels(output, [_convert_label(output, row[k]) for row in answers])
         label[mixed] = INCONSISTENT
         label[refused] = REFUSED
-        rows = [[_number(x) for x in row[self.n_labels :]] for row in answers]
+        rows = [[_convert_number(x) for x in row[self.n_labels :]] for row in answers]
         return Answers(label, np.array(rows, dtype=np.float64).reshape(n, self.n_numbers))
 
 
-def _other(job: Job) -> VerificationError:
+def _make_mismatch_error(job: Job) -> VerificationError:
     return VerificationError(f"{job.path.name!r} differs from the model in columns or classes")
 
 
-def _label(output: Output, value: Any) -> Label:
+def _convert_label(output: Output, value: Any) -> Label:
     """Convert a value to a label of the schema; SQLite's truth values are numbers."""
     if isinstance(output.classes[0], bool) and value in (0, 1):
         return bool(value)
@@ -355,7 +361,7 @@ def _label(output: Output, value: Any) -> Label:
     return label
 
 
-def _number(value: Any) -> float:
+def _convert_number(value: Any) -> float:
     if value is None:
         return math.nan
     if not isinstance(value, float):
@@ -363,13 +369,13 @@ def _number(value: Any) -> float:
     return value
 
 
-def _cells(
+def _make_cells(
     column: Column, codes: npt.NDArray[np.float64], schema: Schema, has_nan: bool
 ) -> tuple[str, Sequence[Any]]:
     """Return the type and cells of a column; missing cells alternate between all notations."""
     is_missing = np.isnan(codes)
     if column.kind == "numeric":
-        marks = [mark for mark in schema.missing_marks if not _reads_as_number(mark)]
+        marks = [mark for mark in schema.missing_marks if not _is_number(mark)]
         missing_cells: list[Any] = (
             [None, math.nan] if has_nan else [None, *marks]
         )  # SQLite's columns hold anything
@@ -378,7 +384,7 @@ def _cells(
         padded = [f" {mark}\t" for mark in schema.missing_marks]
         texts = [*schema.missing_marks, *padded]
         missing_cells = [None, *(text for text in texts if text not in column.levels)]
-        texts = [*column.levels, unseen_text(column)]
+        texts = [*column.levels, make_unseen_text(column)]
         with np.errstate(invalid="ignore"):
             known = (codes >= 0) & (codes < len(column.levels)) & (codes == np.floor(codes))
         places = np.where(known, codes, len(column.levels))
@@ -388,21 +394,21 @@ def _cells(
     return ("REAL" if column.kind == "numeric" else "TEXT"), values
 
 
-def _reads_as_number(mark: str) -> bool:
+def _is_number(mark: str) -> bool:
     try:
         return not math.isnan(float(mark))
     except ValueError:
         return False
 
 
-def _joined(parts: list[Answers]) -> Answers:
+def _concatenate_answers(parts: list[Answers]) -> Answers:
     label = np.concatenate([part.label for part in parts])
     return Answers(label, np.concatenate([part.number for part in parts]))
 
 
-def _lacking(dialect: str, *modules: str) -> Callable[[Path], str]:
-    def lacking(path: Path) -> str:
-        dialect_of_file = _told(path).get("dialect")
+def _make_availability_check(dialect: str, *modules: str) -> Callable[[Path], str]:
+    def explain_unavailable(path: Path) -> str:
+        dialect_of_file = _read_metadata(path).get("dialect")
         if dialect_of_file is None:
             return "the file has no line with its dialect; export it with treekit"
         if dialect_of_file != dialect:
@@ -414,33 +420,43 @@ def _lacking(dialect: str, *modules: str) -> Callable[[Path], str]:
             return f"the environment variable {POSTGRES} is not set"
         return ""
 
-    return lacking
+    return explain_unavailable
 
 
-def _sqlite_version() -> str:
+def _get_sqlite_version() -> str:
     import sqlite3
 
     return sqlite3.sqlite_version
 
 
-def _duckdb_version() -> str:
+def _get_duckdb_version() -> str:
     import duckdb
 
     return str(duckdb.__version__)
 
 
-def _postgres_version() -> str:
+def _get_postgres_version() -> str:
     with closing(PostgresEngine()) as engine:
-        return str(engine.ask("SHOW server_version", math.inf)[0][0])
+        return str(engine.run_query("SHOW server_version", math.inf)[0][0])
 
 
 SQL_RUNTIMES = (
-    Runtime("sqlite3", _run(SQLiteEngine), _sqlite_version, _lacking("sqlite", "sqlglot")),
-    Runtime("duckdb", _run(DuckDBEngine), _duckdb_version, _lacking("duckdb", "sqlglot", "duckdb")),
+    Runtime(
+        "sqlite3",
+        _make_run(SQLiteEngine),
+        _get_sqlite_version,
+        _make_availability_check("sqlite", "sqlglot"),
+    ),
+    Runtime(
+        "duckdb",
+        _make_run(DuckDBEngine),
+        _get_duckdb_version,
+        _make_availability_check("duckdb", "sqlglot", "duckdb"),
+    ),
     Runtime(
         "postgres",
-        _run(PostgresEngine),
-        _postgres_version,
-        _lacking("postgres", "sqlglot", "psycopg"),
+        _make_run(PostgresEngine),
+        _get_postgres_version,
+        _make_availability_check("postgres", "sqlglot", "psycopg"),
     ),
 )

@@ -27,7 +27,7 @@ from treekit.verify.answers import Answers
 
 if TYPE_CHECKING:
     from treekit.model.model import Model
-    from treekit.verify.tree_equivalence import Structure
+    from treekit.verify.tree_equivalence import StructureComparison
 
 __all__ = [
     "FailedError",
@@ -36,14 +36,14 @@ __all__ = [
     "Run",
     "Runner",
     "Runtime",
-    "always",
-    "itself",
-    "program",
+    "list_itself",
+    "make_program_check",
+    "report_available",
 ]
 
 Rows = npt.NDArray[np.float64]
 
-_MOST_LINES = 4
+_MAX_LINES = 4
 
 
 class FailedError(VerificationError):
@@ -80,12 +80,12 @@ class Job:
     deadline: float = math.inf
 
     @property
-    def seconds(self) -> float | None:
+    def seconds_left(self) -> float | None:
         """Remaining time, as a timeout for `subprocess`; None = no limit."""
         left = self.deadline - time.monotonic()
         return None if math.isinf(left) else max(left, 0.01)
 
-    def call(
+    def run_program(
         self,
         command: Sequence[str | Path],
         content: bytes = b"",
@@ -111,24 +111,24 @@ class Job:
                 check=False,
                 cwd=self.folder,
                 env=environment,
-                timeout=self.seconds,
+                timeout=self.seconds_left,
             )
         except subprocess.TimeoutExpired:
             raise OutOfTimeError(f"{what!r} did not end within the remaining time") from None
         except OSError as error:
             raise VerificationError(f"{what!r} cannot run: {error.strerror}") from error
         if done.returncode != 0:
-            code, summary = done.returncode, _gist(done.stderr.decode(errors="replace"))
+            code, summary = done.returncode, _summarize_output(done.stderr.decode(errors="replace"))
             raise FailedError(f"{what!r} failed with exit code {code}: {summary}", code)
         return done.stdout
 
 
-def _gist(text: str) -> str:
+def _summarize_output(text: str) -> str:
     """Return the first lines of an error output; of a Python traceback the last."""
     lines = text.strip().splitlines() or ["no message"]
     if lines[0].startswith("Traceback"):
         return lines[-1]
-    return " | ".join(lines[:_MOST_LINES])
+    return " | ".join(lines[:_MAX_LINES])
 
 
 Run = Callable[[Job, Rows], Iterator[tuple[str, Answers]]]
@@ -139,25 +139,25 @@ if the artifact cannot be run.  It may be called again with more rows.
 """
 
 
-def always(path: Path) -> str:
+def report_available(path: Path) -> str:
     """Report a runtime inside treekit as available."""
     del path
     return ""
 
 
-def itself(path: Path) -> list[Path]:
+def list_itself(path: Path) -> list[Path]:
     """Return the file alone."""
     return [path]
 
 
-def program(name: str) -> Callable[[Path], str]:
-    """Return a `Runtime.lacking` that checks whether a program is on the PATH."""
+def make_program_check(name: str) -> Callable[[Path], str]:
+    """Return a `Runtime.why_unavailable` that checks whether a program is on the PATH."""
 
-    def lacking(path: Path) -> str:
+    def explain_unavailable(path: Path) -> str:
         del path
         return "" if shutil.which(name) else f"{name} is not installed"
 
-    return lacking
+    return explain_unavailable
 
 
 @dataclass(frozen=True)
@@ -169,18 +169,18 @@ class Runtime:
     name : str
         Name in reports and in ``--with``: ``gcc``, ``node``, ``qemu-arm``.
     run : callable
-        See `Run`.
-    version : callable
+        See `RunFunction`.
+    get_version : callable
         Returns its version; called only where it can run.
-    lacking : callable
+    why_unavailable : callable
         Returns why it cannot run a file on this machine, ``"node is not installed"``
         or ``"the file is written for DuckDB"``; empty if it can.
     """
 
     name: str
     run: Run
-    version: Callable[[], str]
-    lacking: Callable[[Path], str] = always
+    get_version: Callable[[], str]
+    why_unavailable: Callable[[Path], str] = report_available
 
 
 @dataclass(frozen=True)
@@ -192,11 +192,11 @@ class Runner:
     kind, suffix : str
     runtimes : tuple of Runtime
         By default the first available one is used.
-    files : callable
+    list_files : callable
         Returns all files of the artifact.
-    states_rules : bool
+    has_rule_bounds : bool
         Whether every leaf has its own bounds, so that each must be probed.
-    structure : callable, optional
+    compare_structure : callable, optional
         Reads the trees back from a file and compares them with the model's, on
         every path; see `treekit.verify.tree_equivalence`.
     """
@@ -204,11 +204,11 @@ class Runner:
     kind: str
     suffix: str
     runtimes: tuple[Runtime, ...]
-    files: Callable[[Path], list[Path]] = itself
-    states_rules: bool = False
-    structure: Callable[[Path, Model], Structure] | None = None
+    list_files: Callable[[Path], list[Path]] = list_itself
+    has_rule_bounds: bool = False
+    compare_structure: Callable[[Path, Model], StructureComparison] | None = None
 
-    def run(self, path: Path, schema: Schema, rows: Rows) -> Iterator[tuple[str, Answers]]:
+    def run_rows(self, path: Path, schema: Schema, rows: Rows) -> Iterator[tuple[str, Answers]]:
         """Run rows on the first available runtime.
 
         Raises
@@ -216,13 +216,13 @@ class Runner:
         VerificationError
             If there is none, or the artifact cannot be run.
         """
-        if why := self.lacking(path):
+        if why := self.why_unavailable(path):
             raise VerificationError(f"{path.name!r} cannot be run here: {why}")
-        runtime = next(runtime for runtime in self.runtimes if not runtime.lacking(path))
+        runtime = next(runtime for runtime in self.runtimes if not runtime.why_unavailable(path))
         with tempfile.TemporaryDirectory(prefix="treekit-") as folder:
             yield from runtime.run(Job(path, schema, Path(folder)), rows)
 
-    def lacking(self, path: Path) -> str:
+    def why_unavailable(self, path: Path) -> str:
         """Return why no runtime can run a file here; empty if one can."""
-        reasons = [runtime.lacking(path) for runtime in self.runtimes]
+        reasons = [runtime.why_unavailable(path) for runtime in self.runtimes]
         return ", ".join(dict.fromkeys(reasons)) if all(reasons) else ""

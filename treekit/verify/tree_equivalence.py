@@ -19,41 +19,41 @@ import numpy.typing as npt
 
 from treekit.errors import VerificationError
 from treekit.export.lowering import NodeTable, leaf_table, lower, node_table
-from treekit.model.concatenated import join
-from treekit.model.derived_features import DerivedColumns, derive
-from treekit.model.fixed_point import double_threshold
+from treekit.model.concatenated import concatenate_trees
+from treekit.model.derived_features import DerivedColumns, make_derived_columns
+from treekit.model.fixed_point import to_double_threshold
 from treekit.model.model import Model
 from treekit.model.tree import Split, Tree
-from treekit.verify.probes import accepts_any
+from treekit.verify.probes import has_accepted_rows
 
 if TYPE_CHECKING:
-    from treekit.kernels.reachability import Walk
-    from treekit.kernels.tree_equivalence import Binary
+    from treekit.kernels.reachability import TreeWalk
+    from treekit.kernels.tree_equivalence import BinaryNodes
 
 __all__ = [
-    "Structure",
-    "Tables",
-    "lowered",
-    "proved",
-    "same_columns",
-    "tables_of",
+    "BinaryTables",
+    "StructureComparison",
+    "compare_paths",
+    "has_same_columns",
+    "make_binary_tables",
+    "make_lowered_tables",
 ]
 
 Array = npt.NDArray[Any]
 
-_MOST_ROWS = 20
-_STEPS = 4_000_000_000
+_MAX_ROWS = 20
+_MAX_STEPS = 4_000_000_000
 """About ten seconds; each path of a tree takes as many steps as its length."""
 
 
 @dataclass(frozen=True)
-class Tables:
+class BinaryTables:
     """Tables of an artifact, for inputs in double.
 
     Attributes
     ----------
     feature, kind, value, yes, no, root : arrays
-        As in `treekit.kernels.tree_equivalence.Binary`; features after those of the
+        As in `treekit.kernels.tree_equivalence.BinaryNodes`; features after those of the
         row are derived columns.
     set_start : (nodes + 1,) int64
     set_codes : (codes,) int64
@@ -76,39 +76,41 @@ class Tables:
 
 
 @dataclass(frozen=True)
-class Structure:
+class StructureComparison:
     """Result of comparing an artifact's tables with the model.
 
     Attributes
     ----------
     proved : bool
         Whether every path agrees.
-    words : str
+    summary : str
         Result as text, with the reason if it is not proved.
     rows : (rows, features) float64
         Rows for which the tables and the model differ.
     """
 
     proved: bool
-    words: str
+    summary: str
     rows: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)), repr=False)
 
 
-def lowered(model: Model) -> Tables:
+def make_lowered_tables(model: Model) -> BinaryTables:
     """Return the tables that `treekit.export.lowering` makes for a model."""
-    derived = derive(model)
+    derived = make_derived_columns(model)
     leaves = leaf_table(model.units)
     table = node_table(lower(model, derived), leaves, model.schema)
-    return tables_of(table, leaves.vectors, derived)
+    return make_binary_tables(table, leaves.vectors, derived)
 
 
-def tables_of(table: NodeTable, leaves: Array, derived: DerivedColumns | None) -> Tables:
+def make_binary_tables(
+    table: NodeTable, leaves: Array, derived: DerivedColumns | None
+) -> BinaryTables:
     """Combine a table of nodes with its leaf values."""
     kind = table.question & 3
     is_set = kind == 2
     number = np.where(is_set, table.value, 0).astype(np.int64)
     sizes = np.where(is_set, np.diff(table.set_start, append=0)[number], 0)
-    return Tables(
+    return BinaryTables(
         feature=table.question >> 2,
         kind=kind,
         value=np.where(is_set, 0.0, table.value),
@@ -122,34 +124,38 @@ def tables_of(table: NodeTable, leaves: Array, derived: DerivedColumns | None) -
     )
 
 
-def proved(model: Model, tables: Tables) -> Structure:
+def compare_paths(model: Model, tables: BinaryTables) -> StructureComparison:
     """Compare tables with the trees of a model, on every path."""
-    if not accepts_any(model):
-        return Structure(False, "not proved: the model refuses every row")
+    if not has_accepted_rows(model):
+        return StructureComparison(False, "not proved: the model refuses every row")
     try:
-        binary, ends, leaf_ids = _checked(model, tables)
+        binary, ends, leaf_ids = _check_tables(model, tables)
     except VerificationError as error:
-        return Structure(False, f"not proved: {error}")
-    walk, roots = _walk(model)
-    rows = np.empty((_MOST_ROWS, model.schema.n_features))
-    from treekit.kernels.tree_equivalence import same_answers
+        return StructureComparison(False, f"not proved: {error}")
+    walk, roots = _make_model_walk(model)
+    rows = np.empty((_MAX_ROWS, model.schema.n_features))
+    from treekit.kernels.tree_equivalence import compare_with_tables
 
-    trees, paths, differing = same_answers(walk, roots, leaf_ids, binary, ends, _STEPS, rows)
+    trees, paths, differing = compare_with_tables(
+        walk, roots, leaf_ids, binary, ends, _MAX_STEPS, rows
+    )
     some = f"{model.n_trees:,} trees" if model.n_trees > 1 else "the tree"
     if differing:
-        found = f"{differing:,}" if differing < _MOST_ROWS else f"{differing:,} or more"
+        found = f"{differing:,}" if differing < _MAX_ROWS else f"{differing:,} or more"
         summary = f"NOT the model's: {found} paths of {some} lead to different leaves"
-        return Structure(False, summary, rows[:differing])
+        return StructureComparison(False, summary, rows[:differing])
     if trees < model.n_trees:
-        return Structure(False, f"not proved: {trees:,} of {some} compared within the step limit")
-    return Structure(True, f"proved: every path of {some}, {paths:,} in total")
+        return StructureComparison(
+            False, f"not proved: {trees:,} of {some} compared within the step limit"
+        )
+    return StructureComparison(True, f"proved: every path of {some}, {paths:,} in total")
 
 
-def _checked(model: Model, tables: Tables) -> tuple[Binary, Array, Array]:
+def _check_tables(model: Model, tables: BinaryTables) -> tuple[BinaryNodes, Array, Array]:
     """Convert the tables for the kernel; raise an error if they do not form trees."""
-    from treekit.kernels.tree_equivalence import END, Binary, depth_of
+    from treekit.kernels.tree_equivalence import BACKTRACK_DTYPE, BinaryNodes, compute_depth
 
-    derived = derive(model)
+    derived = make_derived_columns(model)
     n_columns = model.schema.n_features + derived.n_columns
     feature = tables.feature.astype(np.int64)
     ends = -1 - np.minimum(np.concatenate([tables.yes, tables.no, tables.root]), -1)
@@ -159,30 +165,30 @@ def _checked(model: Model, tables: Tables) -> tuple[Binary, Array, Array]:
         raise VerificationError("its tables refer to columns or leaves that do not exist")
     if np.any(tables.root >= len(feature)) or np.isnan(tables.value).any():
         raise VerificationError("its tables are not trees")
-    deepest = depth_of(tables.yes.astype(np.int64), tables.no.astype(np.int64))
+    deepest = compute_depth(tables.yes.astype(np.int64), tables.no.astype(np.int64))
     if deepest < 0:
         raise VerificationError("its tables are not trees")
-    if derived.n_columns and not same_columns(derived, tables.derived):
+    if derived.n_columns and not has_same_columns(derived, tables.derived):
         raise VerificationError("its derived columns differ from the model's")
     ids = leaf_table(np.concatenate([model.units, tables.leaves])).row
-    nodes, _ = join(model.trees)
+    nodes, _ = concatenate_trees(model.trees)
     leaf_ids = np.full(nodes.n_nodes, -1)
     leaf_ids[nodes.kind == Split.LEAF] = ids[: len(model.units)]
-    binary = Binary(
+    binary = BinaryNodes(
         feature=feature,
         kind=tables.kind.astype(np.int64),
         value=tables.value.astype(np.float64),
         yes=tables.yes.astype(np.int64),
         no=tables.no.astype(np.int64),
         root=tables.root.astype(np.int64),
-        set_start=tables.set_start.astype(np.int64),
+        set_offsets=tables.set_start.astype(np.int64),
         set_codes=tables.set_codes.astype(np.int64),
-        said=ids[len(model.units) :].astype(np.int64),
+        value_ids=ids[len(model.units) :].astype(np.int64),
     )
-    return binary, np.zeros(max(int(deepest), 1), dtype=END), leaf_ids
+    return binary, np.zeros(max(int(deepest), 1), dtype=BACKTRACK_DTYPE), leaf_ids
 
 
-def same_columns(mine: DerivedColumns, given: DerivedColumns | None) -> bool:
+def has_same_columns(mine: DerivedColumns, given: DerivedColumns | None) -> bool:
     """Whether derived columns are equal, entry by entry; tests on categories have no threshold."""
     if given is None or len(mine.threshold) != len(given.threshold):
         return False
@@ -199,17 +205,17 @@ def same_columns(mine: DerivedColumns, given: DerivedColumns | None) -> bool:
     return all(np.array_equal(a, b) for a, b in pairs)
 
 
-def _walk(model: Model) -> tuple[Walk, Array]:
+def _make_model_walk(model: Model) -> tuple[TreeWalk, Array]:
     """Concatenate trees, with a column for each sum and surrogate split, thresholds in double."""
     from treekit.kernels.reachability import make_walk
 
-    schema, derived = model.schema, derive(model)
-    nodes, roots = join(model.trees)
+    schema, derived = model.schema, make_derived_columns(model)
+    nodes, roots = concatenate_trees(model.trees)
     asks = derived.column >= 0
     threshold = nodes.threshold.copy()
     at = nodes.kind == Split.THRESHOLD
     if schema.dtype == "float32":
-        threshold[at] = double_threshold(threshold[at])
+        threshold[at] = to_double_threshold(threshold[at])
     plain: Tree | SimpleNamespace = nodes
     if asks.any():
         plain = SimpleNamespace(
@@ -217,7 +223,7 @@ def _walk(model: Model) -> tuple[Walk, Array]:
             first_child=nodes.first_child,
             n_children=nodes.n_children,
             missing=nodes.missing,
-            level_start=nodes.level_start,
+            level_offsets=nodes.level_offsets,
             level_branch=nodes.level_branch,
             kind=np.where(asks, np.uint8(Split.THRESHOLD), nodes.kind),
             feature=np.where(asks, schema.n_features + derived.column, nodes.feature),

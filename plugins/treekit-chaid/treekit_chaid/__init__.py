@@ -15,9 +15,7 @@ __all__ = ["make", "treekit_splitters"]
 
 SETTINGS = (
     Setting("alpha_split", 0.05, "largest adjusted p-value of a split", above=0.0, maximum=1.0),
-    Setting(
-        "alpha_merge", 0.05, "merge categories with a larger p-value", above=0.0, maximum=1.0
-    ),
+    Setting("alpha_merge", 0.05, "merge categories with a larger p-value", above=0.0, maximum=1.0),
     Setting(
         "alpha_split_merged",
         0.0,

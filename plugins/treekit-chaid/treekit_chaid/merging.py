@@ -198,7 +198,7 @@ def merge_categories(table, kind, floating, log_merge, log_part, min_weight, num
     table : (categories, S) float64
         Statistics of each category, all with positive weight; see `log_p_value`.
     kind : int
-        `FREE` or `MONOTONIC`.
+        `ANY_LENGTH` or `MONOTONIC`.
     floating : bool
         Whether the last category of a monotonic predictor has no place in the order.
     log_merge, log_part : float

@@ -51,7 +51,7 @@ def log_multiplier(c, r, kind, floating):
     c, r : int
         Number of categories, the floating one included, and of merged groups.
     kind : int
-        `FREE` or `MONOTONIC`.
+        `ANY_LENGTH` or `MONOTONIC`.
     floating : bool
         Whether one category of a monotonic predictor (missing values) has no place
         in the order and may join any group or stay alone.

@@ -9,52 +9,61 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.export.c.layouts import most_frames, packed_form, test_values
-from treekit.export.c.tables import CForm, CTypes, c_table, hex_table, narrow
+from treekit.export.c.layouts import compute_nested_values, compute_stack_bytes, make_packed_layout
+from treekit.export.c.tables import CLayout, CTypes, make_c_table, make_hex_table, narrow_integers
 from treekit.export.literals import Code
 from treekit.export.lowering import LeafTable, LoweredTree, Step
-from treekit.model.concatenated import asks_levels, fill_levels, join, level_room
+from treekit.model.concatenated import (
+    allocate_level_table,
+    concatenate_trees,
+    fill_level_table,
+    find_level_splits,
+)
 from treekit.model.derived_features import DerivedColumns
 from treekit.model.model import Model
-from treekit.model.packing import make_tops, node_keys
+from treekit.model.packing import compute_node_keys, make_tops
 from treekit.model.tree import MAX_DEPTH, Split, Tree, node_depths
 
 __all__ = [
     "CELL_SHIFT",
-    "Heaps",
-    "heap_form",
-    "heaps",
-    "hot_trees",
-    "hybrid_form",
+    "CompleteTrees",
+    "build_complete_trees",
+    "extract_frequent_subtrees",
+    "make_heap_layout",
+    "make_hybrid_layout",
 ]
 
 
 # ---------------------------------------------------------------- c complete trees
 
-_BLOCK = 64
+_BLOCK_ROWS = 64
 """Rows of a block: 0.65 us a row, against 0.71 with 128 and 0.77 with 256 rows, whose cells
 fill the L1 cache (measured: 100 trees of depth 8 over 28 columns; packed nodes take 0.90;
 row by row 1.08, packed nodes 1.30)."""
-_GROUP = 8
+_INTERLEAVED_ROWS = 8
 _BLOCK_BYTES = 1 << 16
 
 
-def heap_form(model: Model, found: Heaps, reason: str, types: CTypes, eight: int) -> CForm:
+def make_heap_layout(
+    model: Model, found: CompleteTrees, reason: str, types: CTypes, eight: int
+) -> CLayout:
     """Make the layout of complete trees, `eight` of which are traversed in turns for a row."""
     nominal = np.flatnonzero(model.schema.nominal).astype(np.int32)
     n_cells, levels = 1 + 2 * model.schema.n_features, len(found.sets) > 0
-    row = n_cells * types.key_type.itemsize
-    block, block_bytes = _block(row, model.schema.n_values * (4 if types.sum == "int32_t" else 8))
+    row = n_cells * types.key_dtype.itemsize
+    block, block_bytes = _size_block(
+        row, model.schema.n_values * (4 if types.sum_type == "int32_t" else 8)
+    )
     tables = [
-        hex_table("heap", found.nodes),
-        c_table("starts", found.start),
-        c_table("depths", narrow(found.depth)),
-        c_table("ends", narrow(found.ends)),
-        c_table("end_nodes", narrow(found.end_nodes)),
-        *([c_table("sets", found.sets)] if levels else []),
-        *([c_table("nominal", nominal)] if len(nominal) else []),
+        make_hex_table("heap", found.nodes),
+        make_c_table("starts", found.offsets),
+        make_c_table("depths", narrow_integers(found.depth)),
+        make_c_table("ends", narrow_integers(found.end_vectors)),
+        make_c_table("end_nodes", narrow_integers(found.end_nodes)),
+        *([make_c_table("sets", found.sets)] if levels else []),
+        *([make_c_table("nominal", nominal)] if len(nominal) else []),
     ]
-    return CForm(
+    return CLayout(
         name="table",
         reason=reason,
         template="heap",
@@ -75,17 +84,17 @@ def heap_form(model: Model, found: Heaps, reason: str, types: CTypes, eight: int
             "block": block,
         },
         tables=tables,
-        uses={"number"} | ({"is_level"} if len(nominal) else set()),
+        helpers={"number"} | ({"is_level"} if len(nominal) else set()),
         row_stack=row,
         batch_stack=block_bytes,
-        block=block,
-        batch=("heap/block",),
+        block_rows=block,
+        batch_templates=("heap/block",),
     )
 
 
-def _block(row: int, sums: int) -> tuple[int, int]:
+def _size_block(row: int, sums: int) -> tuple[int, int]:
     """Return the rows that a batch scores together, and their bytes; 0 if they need too many."""
-    block = min(_BLOCK_BYTES // (row + sums) // _GROUP * _GROUP, _BLOCK)
+    block = min(_BLOCK_BYTES // (row + sums) // _INTERLEAVED_ROWS * _INTERLEAVED_ROWS, _BLOCK_ROWS)
     return block, block * (row + sums)
 
 
@@ -98,11 +107,11 @@ def _block(row: int, sums: int) -> tuple[int, int]:
 
 CELL_SHIFT = 3
 """Shift of the cell number in a test: times 8, it is the offset for eight interleaved rows."""
-_MANY = 1 << 18  # nodes; larger trees do not fit a cache and are not faster
+_MAX_NODES = 1 << 18  # nodes; larger trees do not fit a cache and are not faster
 
 
 @dataclass(frozen=True, slots=True)
-class Heaps:
+class CompleteTrees:
     """Nodes of all trees, each as a complete binary tree.
 
     Attributes
@@ -113,10 +122,10 @@ class Heaps:
         alternate.  Bit 0 of a test marks a categorical split; the cell number is stored
         from bit `CELL_SHIFT` on.
     packed : bool
-    start : (trees,) uint32
+    offsets : (trees,) uint32
     depth : (trees,) int64
         Depth, the same for all trees of a group.
-    ends : (places,) int64
+    end_vectors : (places,) int64
         Leaf vector of end e of tree t, at ``start[t] + e``.
     end_nodes : (places,) int64
         Leaf of that end, as a node of its tree.
@@ -126,64 +135,66 @@ class Heaps:
 
     nodes: npt.NDArray[np.uint64]
     packed: bool
-    start: npt.NDArray[np.uint32]
+    offsets: npt.NDArray[np.uint32]
     depth: npt.NDArray[np.int64]
-    ends: npt.NDArray[np.int64]
+    end_vectors: npt.NDArray[np.int64]
     end_nodes: npt.NDArray[np.int64]
     sets: npt.NDArray[np.uint8]
 
 
-def heaps(model: Model, leaves: LeafTable, derived: DerivedColumns, together: int) -> Heaps | None:
+def build_complete_trees(
+    model: Model, leaves: LeafTable, derived: DerivedColumns, together: int
+) -> CompleteTrees | None:
     """Convert the trees of a model to complete trees, `together` of which are interleaved.
 
     Return None if the complete trees would have more than twice the nodes, a node does not have
     two branches, the model uses derived columns, or the trees do not fit a cache.
     """
-    if derived.n_columns or model.n_nodes > _MANY:
+    if derived.n_columns or model.n_nodes > _MAX_NODES:
         return None
-    nodes, roots = join(model.trees)
+    nodes, roots = concatenate_trees(model.trees)
     leaf = nodes.kind == Split.LEAF
     depth = np.maximum.reduceat(node_depths(nodes, roots[:-1], MAX_DEPTH), roots[:-1])
-    levels = _alike(depth, together)
-    places = np.sum(1 << np.minimum(levels, _MANY.bit_length()))
+    levels = _equalize_depths(depth, together)
+    places = np.sum(1 << np.minimum(levels, _MAX_NODES.bit_length()))
     if places > 2 * len(leaf) or np.any(~leaf & (nodes.n_children != 2)):
         return None
     single = model.schema.dtype == "float32"
-    key, cell, sets = _asked(nodes, derived, single)
-    if len(sets) > _MANY:
+    key, cell, sets = _compute_node_tests(nodes, derived, single)
+    if len(sets) > _MAX_NODES:
         return None
     key[leaf] = np.arange(np.count_nonzero(leaf))
     tops = make_tops(nodes, roots, depth, key, cell, levels)
     key, test = tops.key.astype(np.uint64), tops.cell.astype(np.uint64)
     own = np.arange(len(leaf)) - np.repeat(roots[:-1], np.diff(roots))
-    return Heaps(
+    return CompleteTrees(
         nodes=key | test << np.uint64(32) if single else np.stack([key, test], axis=1).ravel(),
         packed=single,
-        start=tops.start.astype(np.uint32),
+        offsets=tops.offsets.astype(np.uint32),
         depth=levels,
-        ends=leaves.row[tops.ends],
+        end_vectors=leaves.row[tops.ends],
         end_nodes=own[leaf][tops.ends],
         sets=np.packbits(sets, bitorder="little"),
     )
 
 
-def _alike(depth: npt.NDArray[np.int64], together: int) -> npt.NDArray[np.int64]:
+def _equalize_depths(depth: npt.NDArray[np.int64], together: int) -> npt.NDArray[np.int64]:
     """Set the depths of each complete group of trees to its largest depth."""
     levels, whole = depth.copy(), len(depth) // together * together
     levels[:whole] = np.repeat(depth[:whole].reshape(-1, together).max(axis=1), together)
     return levels
 
 
-def _asked(
+def _compute_node_tests(
     nodes: Tree, derived: DerivedColumns, single: bool
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint64], npt.NDArray[Any]]:
     """Return key and test of each node, and the branches of categorical splits."""
     word, real = (np.uint32, np.float32) if single else (np.uint64, np.float64)
-    key, left = node_keys(nodes, derived, np.dtype(word), np.dtype(real))
+    key, left = compute_node_keys(nodes, derived, np.dtype(word), np.dtype(real))
     key[left & (nodes.kind == Split.THRESHOLD)] -= word(1)  # left cells are not incremented here
     plain = derived.column < 0
-    asks, sets = asks_levels(nodes, plain), level_room([nodes], plain)
-    key[asks] = fill_levels(sets, 0, nodes, asks)[:-1]
+    asks, sets = find_level_splits(nodes, plain), allocate_level_table([nodes], plain)
+    key[asks] = fill_level_table(sets, 0, nodes, asks)[:-1]
     number = 1 + 2 * nodes.feature.astype(np.int64) + (left | asks)
     number[nodes.kind == Split.LEAF] = 0
     return key, (number << CELL_SHIFT | asks).astype(np.uint64), sets
@@ -191,28 +202,28 @@ def _asked(
 
 # ---------------------------------------------------------------- c hybrid
 
-_MOST = 5000
+_MAX_NESTED_TESTS = 5000
 """Nested tests: gcc 12 compiles them in 1.4 s; 13,000 take 3 s and run 12% faster (measured)."""
 
 
-def hybrid_form(
+def make_hybrid_layout(
     model: Model, leaves: LeafTable, derived: DerivedColumns, reason: str, types: CTypes
-) -> CForm:
+) -> CLayout:
     """Make the hybrid layout: nested tests for the most visited nodes, a table for the others.
 
     Cells are converted on demand, because a row needs few of them.  Batches use only the
     table, with eight rows in turns, which is faster still.
     """
-    made = packed_form(model, leaves, derived, reason, types)
-    values, functions = test_values(
+    made = make_packed_layout(model, leaves, derived, reason, types)
+    values, functions = compute_nested_values(
         model,
-        hot_trees(model.trees, derived, _MOST),
+        extract_frequent_subtrees(model.trees, derived, _MAX_NESTED_TESTS),
         replace(leaves, row=np.arange(sum(tree.n_nodes for tree in model.trees))),
         derived,
         types,
         "The upper tests of each tree; what they return is the number of the next node.",
     )
-    in_blocks, nominal = made.block > 0, bool(made.values["nominal_tables"])
+    in_blocks, nominal = made.block_rows > 0, bool(made.values["nominal_tables"])
     last = f"{types.prefix.upper()}_FEATURES"
     asked = f"{types.prefix}_derived(x, (int32_t)number - {last} - 1)"
     encodes = ["c/walk/next.jinja", "c/walk/encode.jinja"] if in_blocks else []
@@ -230,7 +241,7 @@ def hybrid_form(
             "cell_levels": ["c/walk/cell_levels.jinja"] if nominal else [],
         },
         tables=[one for one in made.tables if in_blocks or one.name != "nominal"],
-        row_stack=most_frames(functions),
+        row_stack=compute_stack_bytes(functions),
     )
 
 
@@ -245,7 +256,7 @@ def hybrid_form(
 _NO_SETS: npt.NDArray[np.int32] = np.empty(0, dtype=np.int32)
 
 
-def hot_trees(
+def extract_frequent_subtrees(
     trees: tuple[Tree, ...], derived: DerivedColumns, most: int
 ) -> tuple[LoweredTree, ...]:
     """Extract the top of each tree: the numeric tests with the largest training weight.
@@ -264,15 +275,17 @@ def hot_trees(
     -------
     tuple of LoweredTree
         One per tree, without sets.  ``leaf`` is the next node (a test or
-        a leaf), numbered over all trees as in `treekit.model.concatenated.join`.
+        a leaf), numbered over all trees as in `treekit.model.concatenated.concatenate_trees`.
     """
-    nodes, roots = join(trees)
-    hot = _heaviest(nodes, roots, (nodes.kind == Split.THRESHOLD) & (derived.column < 0), most)
+    nodes, roots = concatenate_trees(trees)
+    hot = _select_heaviest(
+        nodes, roots, (nodes.kind == Split.THRESHOLD) & (derived.column < 0), most
+    )
     place = np.empty(nodes.n_nodes, dtype=np.int64)
-    return tuple(_above(nodes, root, hot, place) for root in roots[:-1].tolist())
+    return tuple(_build_subtree(nodes, root, hot, place) for root in roots[:-1].tolist())
 
 
-def _heaviest(
+def _select_heaviest(
     nodes: Tree, roots: npt.NDArray[np.int64], may: npt.NDArray[np.bool_], most: int
 ) -> npt.NDArray[np.bool_]:
     """Return a mask (nodes,) of the `most` heaviest nodes among `may` with chosen ancestors.
@@ -295,7 +308,7 @@ def _heaviest(
     return chosen
 
 
-def _above(
+def _build_subtree(
     nodes: Tree, root: int, hot: npt.NDArray[np.bool_], place: npt.NDArray[np.int64]
 ) -> LoweredTree:
     """Build a lowered tree of the chosen nodes, their other children as leaves.

@@ -11,42 +11,49 @@ import numpy.typing as npt
 
 from treekit.errors import ExportError
 from treekit.export.c.tables import (
-    MANY,
-    CForm,
+    MAX_ARRAY_ELEMENTS,
+    CLayout,
     CTable,
     CTypes,
-    c_table,
-    hex_table,
-    narrow,
-    struct_table,
-    text_table,
+    make_c_table,
+    make_hex_table,
+    make_struct_table,
+    make_text_table,
+    narrow_integers,
 )
-from treekit.export.fractional import DividedTable, divided_form, divided_table
+from treekit.export.fractional import DividedTable, build_fractional_table, choose_fractional_form
 from treekit.export.literals import Code, identifiers
 from treekit.export.lowering import LeafTable, LoweredTree, lower, set_words
-from treekit.export.nested_tests import SourceFunction, SourceLine, source_functions
-from treekit.model.concatenated import GROUP, asks_levels, fill_levels, groups, join, level_room
+from treekit.export.nested_tests import SourceFunction, SourceLine, write_source_functions
+from treekit.model.concatenated import (
+    BATCH_NODES,
+    allocate_level_table,
+    batch_trees,
+    concatenate_trees,
+    fill_level_table,
+    find_level_splits,
+)
 from treekit.model.derived_features import DerivedColumns
 from treekit.model.model import Model
-from treekit.model.packing import node_keys
+from treekit.model.packing import compute_node_keys
 from treekit.model.tree import MAX_DEPTH, Split, Tree, node_depths
 
 __all__ = [
-    "EIGHT",
+    "INTERLEAVED_TREES",
     "PackedNodes",
-    "divided_source_form",
-    "if_else_form",
-    "most_frames",
-    "packed_form",
-    "packed_nodes",
-    "test_values",
+    "compute_nested_values",
+    "compute_stack_bytes",
+    "make_fractional_layout",
+    "make_if_else_layout",
+    "make_packed_layout",
+    "pack_nodes",
 ]
 
 
 # ---------------------------------------------------------------- c if else
 
-_FEW = 4  # sets of more codes become bit masks
-_CALLED = {
+_MAX_INLINE_CODES = 4  # sets of more codes become bit masks
+_CALLED_HELPERS = {
     "missing_level": "is_level",
     "in_set": "has_code",
     "sum_missing_no": "float32",
@@ -56,86 +63,99 @@ _CALLED = {
 }
 
 
-def if_else_form(
+def make_if_else_layout(
     model: Model, leaves: LeafTable, derived: DerivedColumns, reason: str, types: CTypes
-) -> CForm:
+) -> CLayout:
     """Make the layout of nested tests: functions that return the number of a leaf."""
     numbered = replace(leaves, row=np.arange(model.n_leaves))
-    values, functions = test_values(
+    values, functions = compute_nested_values(
         *(model, lower(model, derived), numbered, derived, types),
         "Each tree as nested tests; what it returns is the number of a leaf.",
     )
-    functions, sets = _with_sets(functions)
-    uses = {_CALLED[line.op] for f in functions for line in f.lines if line.op in _CALLED}
+    functions, sets = _replace_large_sets(functions)
+    uses = {
+        _CALLED_HELPERS[line.op]
+        for f in functions
+        for line in f.lines
+        if line.op in _CALLED_HELPERS
+    }
     nodes = np.concatenate([tree.leaves for tree in model.trees]).astype(np.int32)
-    tables = [c_table("leaf_rows", narrow(leaves.row)), c_table("leaf_nodes", nodes)]
-    return CForm(
+    tables = [
+        make_c_table("leaf_rows", narrow_integers(leaves.row)),
+        make_c_table("leaf_nodes", nodes),
+    ]
+    return CLayout(
         name="if_else",
         reason=reason,
         template="if_else",
         values=values | {"functions": functions},
         tables=[*tables, sets] if "has_code" in uses else tables,
-        uses=uses,
-        row_stack=most_frames(functions),
+        helpers=uses,
+        row_stack=compute_stack_bytes(functions),
     )
 
 
-def _with_sets(functions: list[SourceFunction]) -> tuple[list[SourceFunction], CTable]:
+def _replace_large_sets(functions: list[SourceFunction]) -> tuple[list[SourceFunction], CTable]:
     """Replace the tests of large sets by lookups; return the functions and the lookup table."""
-    sets = [line for f in functions for line in f.lines if len(line.codes) > _FEW]
+    sets = [line for f in functions for line in f.lines if len(line.codes) > _MAX_INLINE_CODES]
     starts = np.cumsum([0, *(len(line.codes) for line in sets)])
     codes = np.array([code for line in sets for code in line.codes], dtype=np.int64)
     words, offsets = set_words(starts, codes)
     offset = iter(offsets.tolist())
-    made = [replace(f, lines=tuple(_line(line, offset) for line in f.lines)) for f in functions]
-    return made, c_table("sets", words)
+    made = [
+        replace(f, lines=tuple(_replace_large_set(line, offset) for line in f.lines))
+        for f in functions
+    ]
+    return made, make_c_table("sets", words)
 
 
-def _line(line: SourceLine, offset: Iterator[int]) -> SourceLine:
+def _replace_large_set(line: SourceLine, offset: Iterator[int]) -> SourceLine:
     """Replace a test of a large set by a lookup at the next offset."""
-    if len(line.codes) > _FEW:
+    if len(line.codes) > _MAX_INLINE_CODES:
         return replace(line, op="in_set", at=next(offset))
     return line
 
 
 # ---------------------------------------------------------------- c packed
 
-_BLOCK = 256  # rows that stay in the L1 cache while a tree is traversed
-_LEAST_BLOCK = 16
+_BLOCK_ROWS = 256  # rows that stay in the L1 cache while a tree is traversed
+_MIN_BLOCK_ROWS = 16
 _BLOCK_BYTES = 1 << 16
 _SMALL_BLOCK_BYTES = 1 << 13  # for processors without floating point, whose stack is small
-EIGHT = 8
+INTERLEAVED_TREES = 8
 """Number of trees traversed in turns for a row: 1.29 us, against 1.69 us with four (measured)."""
 
 
-def packed_form(
+def make_packed_layout(
     model: Model, leaves: LeafTable, derived: DerivedColumns, reason: str, types: CTypes
-) -> CForm:
+) -> CLayout:
     """Make the layout of packed tables; rows are converted to integer cells first."""
-    packed = packed_nodes(model, leaves, derived)
+    packed = pack_nodes(model, leaves, derived)
     nominal = np.flatnonzero(model.schema.nominal).astype(np.int32)
     levels = "" if not len(packed.levels) else "set" if packed.binary else "branch"
-    text = _text(packed.levels) if packed.binary else ""
-    block, block_bytes = (0, 0) if derived.n_columns else _block(model, types)
+    text = _get_template_suffix(packed.levels) if packed.binary else ""
+    block, block_bytes = (0, 0) if derived.n_columns else _size_block(model, types)
     uses = {"number"}
     if len(nominal):
         uses.add("is_level")
     if derived.n_columns:
         uses.add("derived")
-    return CForm(
+    return CLayout(
         name="table",
         reason=reason,
         template="table",
         values={
             "node_parts": [
-                f"c/walk/nodes{_text(packed.nodes)}.jinja",
+                f"c/walk/nodes{_get_template_suffix(packed.nodes)}.jinja",
                 f"c/walk/{'packed' if packed.packed else 'wide'}.jinja",
             ],
             "level_tables": [f"c/walk/{levels}_table{text}.jinja"] if levels else [],
             "level_steps": [f"c/walk/{levels}.jinja"] if levels else [],
             "nominal_tables": ["c/walk/nominal_table.jinja"] if len(nominal) else [],
             "encode_levels": ["c/walk/encode_levels.jinja"] if len(nominal) else [],
-            "eight_trees": ["c/walk/eight_trees.jinja"] if model.n_trees >= EIGHT else [],
+            "eight_trees": ["c/walk/eight_trees.jinja"]
+            if model.n_trees >= INTERLEAVED_TREES
+            else [],
             "cell_bits": packed.cell_bits,
             "cell_mask": Code(f"{(1 << packed.cell_bits) - 1}u"),
             "step_shift": 2 + packed.cell_bits,
@@ -143,41 +163,43 @@ def packed_form(
             "block": block,
             "walks": [f"c/walk/{name}.jinja" for name in ("next", "encode", "sums_cells")],
         }
-        | _cells(derived, types),
-        tables=_tables(packed, levels, nominal, bool(block)),
-        uses=uses,
-        row_stack=(model.schema.n_features + 1) * types.key_type.itemsize,
+        | _format_cell_access(derived, types),
+        tables=_make_packed_tables(packed, levels, nominal, bool(block)),
+        helpers=uses,
+        row_stack=(model.schema.n_features + 1) * types.key_dtype.itemsize,
         batch_stack=block_bytes,
-        block=block,
+        block_rows=block,
     )
 
 
-def _tables(packed: PackedNodes, levels: str, nominal: Any, in_blocks: bool) -> list[CTable]:
-    if _text(packed.nodes):
-        nodes = text_table("nodes", packed.nodes.astype("<u8").view(np.uint8))
+def _make_packed_tables(
+    packed: PackedNodes, levels: str, nominal: Any, in_blocks: bool
+) -> list[CTable]:
+    if _get_template_suffix(packed.nodes):
+        nodes = make_text_table("nodes", packed.nodes.astype("<u8").view(np.uint8))
     else:
-        nodes = hex_table("nodes", packed.nodes)
-    tables = [nodes, c_table("roots", packed.root)]
+        nodes = make_hex_table("nodes", packed.nodes)
+    tables = [nodes, make_c_table("roots", packed.root)]
     if in_blocks:
-        tables.append(c_table("depths", narrow(packed.depth)))
+        tables.append(make_c_table("depths", narrow_integers(packed.depth)))
     if levels == "set":
-        write = text_table if _text(packed.levels) else c_table
+        write = make_text_table if _get_template_suffix(packed.levels) else make_c_table
         tables.append(write("sets", packed.levels))
     if levels == "branch":
-        tables.append(c_table("branches", narrow(packed.levels)))
+        tables.append(make_c_table("branches", narrow_integers(packed.levels)))
     if len(nominal):
-        tables.append(c_table("nominal", nominal))
+        tables.append(make_c_table("nominal", nominal))
     return tables
 
 
-def _text(numbers: Any) -> str:
+def _get_template_suffix(numbers: Any) -> str:
     """Return the suffix of the template name of a table."""
-    return "_text" if len(numbers) > MANY else ""
+    return "_text" if len(numbers) > MAX_ARRAY_ELEMENTS else ""
 
 
-def _cells(derived: DerivedColumns, types: CTypes) -> dict[str, Code]:
+def _format_cell_access(derived: DerivedColumns, types: CTypes) -> dict[str, Code]:
     """Return the C expressions of a node's cell; derived columns are evaluated on demand."""
-    cells = f"const {types.key} *cells"
+    cells = f"const {types.key_c_type} *cells"
     if not derived.n_columns:
         return {
             "row_parameters": Code(cells),
@@ -187,87 +209,87 @@ def _cells(derived: DerivedColumns, types: CTypes) -> dict[str, Code]:
     last = f"{types.prefix.upper()}_FEATURES"
     asked = f"{types.prefix}_derived(x, (int32_t)number - {last} - 1)"
     return {
-        "row_parameters": Code(f"const {types.cell} *x, {cells}"),
+        "row_parameters": Code(f"const {types.cell_type} *x, {cells}"),
         "row": Code("x, cells"),
         "cell": Code(f"(number > {last} ? {asked} : cells[number])"),
     }
 
 
-def _block(model: Model, types: CTypes) -> tuple[int, int]:
+def _size_block(model: Model, types: CTypes) -> tuple[int, int]:
     """Return the rows that a batch scores together, and their bytes; 0 if too few to be faster."""
-    row = (model.schema.n_features + 1) * types.key_type.itemsize
-    row += model.schema.n_values * (4 if types.sum == "int32_t" else 8)
-    most = _SMALL_BLOCK_BYTES if types.whole else _BLOCK_BYTES
-    block = min(most // row // 8 * 8, _BLOCK)
-    return (block, block * row) if block >= _LEAST_BLOCK else (0, 0)
+    row = (model.schema.n_features + 1) * types.key_dtype.itemsize
+    row += model.schema.n_values * (4 if types.sum_type == "int32_t" else 8)
+    most = _SMALL_BLOCK_BYTES if types.integers_only else _BLOCK_BYTES
+    block = min(most // row // 8 * 8, _BLOCK_ROWS)
+    return (block, block * row) if block >= _MIN_BLOCK_ROWS else (0, 0)
 
 
 # ---------------------------------------------------------------- c fractional instances
 
 _LE, _LEVELS = 0, 2
-_DIVISION = 16  # bytes of a mass and a node with C alignment
+_DIVISION_BYTES = 16  # bytes of a mass and a node with C alignment
 
 
-def divided_source_form(
+def make_fractional_layout(
     model: Model, leaves: LeafTable, derived: DerivedColumns, wanted: str, types: CTypes
-) -> CForm:
+) -> CLayout:
     """Make the layout of fractional instances: a table of n-ary nodes, a stack of divisions."""
-    name, reason = divided_form(wanted)
-    table = divided_table(model, leaves, derived)
+    name, reason = choose_fractional_form(wanted)
+    table = build_fractional_table(model, leaves, derived)
     members = (table.question, table.child, table.low, table.high)
-    own = [_keys(model, table, types), *(member.astype(np.int32) for member in members)]
-    cell, uses = f"{types.number}(x[feature])", {"is_missing"}
+    own = [_compute_keys(model, table, types), *(member.astype(np.int32) for member in members)]
+    cell, uses = f"{types.number_function}(x[feature])", {"is_missing"}
     if derived.n_columns:
         first = f"{types.prefix.upper()}_FEATURES"
         asked = f"{types.prefix}_derived(x, feature - {first})"
         cell = f"feature < {first} ? {cell} : {asked}"
         uses.add("derived")
     deepest = max(table.deepest, 1)  # C has no empty arrays
-    return CForm(
+    return CLayout(
         name=name,
         reason=reason,
         template="divided",
         values={"deepest": deepest, "cell": Code(cell)},
         tables=[
-            struct_table("nodes", f"struct {types.prefix}_node", own),
-            c_table("roots", table.root.astype(np.int32)),
-            c_table("branches", table.level_branch.astype(np.int32)),
+            make_struct_table("nodes", f"struct {types.prefix}_node", own),
+            make_c_table("roots", table.root.astype(np.int32)),
+            make_c_table("branches", table.level_branch.astype(np.int32)),
         ],
-        uses=uses,
-        row_stack=_DIVISION * deepest,
+        helpers=uses,
+        row_stack=_DIVISION_BYTES * deepest,
         leaves=False,
     )
 
 
-def _keys(model: Model, table: DividedTable, types: CTypes) -> npt.NDArray[Any]:
+def _compute_keys(model: Model, table: DividedTable, types: CTypes) -> npt.NDArray[Any]:
     """Return the threshold of each node as an ordered key, or the start of its level branches."""
     asks, kind = table.question >= 0, table.question % 4
-    key = np.zeros(len(table.question), dtype=types.key_type)  # 0 for derived columns
+    key = np.zeros(len(table.question), dtype=types.key_dtype)  # 0 for derived columns
     levels = asks & (kind == _LEVELS)
-    key[levels] = table.value[levels].astype(types.key_type)
+    key[levels] = table.value[levels].astype(types.key_dtype)
     plain = asks & (kind == _LE) & (table.question // 4 < model.schema.n_features)
-    key[plain] = types.keys(np.concatenate([tree.threshold for tree in model.trees])[plain])
+    key[plain] = types.compute_keys(np.concatenate([tree.threshold for tree in model.trees])[plain])
     return key
 
 
 # ---------------------------------------------------------------- c tests
 
-_DEEPEST = 24  # far below the 127 nested blocks that C99 5.2.4.1 guarantees
-_LARGEST = 200
+_MAX_DEPTH_NESTED = 24  # far below the 127 nested blocks that C99 5.2.4.1 guarantees
+_MAX_FUNCTION_TESTS = 200
 """Tests in one function; with four times as many, compilers take twice as long (gcc 12)."""
-_BY_KEY = ("le_missing_yes", "missing_number")
+_KEY_LINES = ("le_missing_yes", "missing_number")
 """Lines with a different macro if a missing value is not NaN but an integer."""
-_ENUM = 1000  # C99 5.2.4.1 guarantees 1023 constants in one enumeration
-_FRAME = 192  # stack bytes of a call; s390x saves 160 bytes of registers
+_MAX_ENUM_CONSTANTS = 1000  # C99 5.2.4.1 guarantees 1023 constants in one enumeration
+_FRAME_BYTES = 192  # stack bytes of a call; s390x saves 160 bytes of registers
 
 
-def test_values(
+def compute_nested_values(
     model: Model,
     trees: tuple[LoweredTree, ...],
     leaves: LeafTable,
     derived: DerivedColumns,
     types: CTypes,
-    told: str,
+    description: str,
 ) -> tuple[dict[str, Any], list[SourceFunction]]:
     """Compute the values of ``c/tests.jinja``; return them and the functions.
 
@@ -275,37 +297,40 @@ def test_values(
     ----------
     leaves : LeafTable
         Its ``row`` has the return value of each leaf of `trees`.
-    told : str
+    description : str
         Comment that describes the functions.
     """
     columns = identifiers(model.schema.names, f"{types.prefix}_in_")
-    functions = source_functions(
-        *(trees, model.schema, leaves, columns, derived, _DEEPEST),
-        thresholds=lambda tree: types.thresholds(model, tree),
-        most=_LARGEST,
+    functions = write_source_functions(
+        *(trees, model.schema, leaves, columns, derived, _MAX_DEPTH_NESTED),
+        thresholds=lambda tree: types.format_thresholds(model, tree),
+        most=_MAX_FUNCTION_TESTS,
     )
-    if types.whole:
-        functions = [replace(f, lines=tuple(map(_by_key, f.lines))) for f in functions]
+    if types.integers_only:
+        functions = [replace(f, lines=tuple(map(_use_key_macro, f.lines))) for f in functions]
     numbered = list(enumerate(columns))
     values = {
-        "columns": [numbered[i : i + _ENUM] for i in range(0, len(numbered), _ENUM)],
+        "columns": [
+            numbered[i : i + _MAX_ENUM_CONSTANTS]
+            for i in range(0, len(numbered), _MAX_ENUM_CONSTANTS)
+        ],
         "functions": functions,
-        "functions_are": Code(told),
+        "functions_are": Code(description),
     }
     return values, functions
 
 
-def _by_key(line: SourceLine) -> SourceLine:
-    return replace(line, op=f"{line.op}_by_key") if line.op in _BY_KEY else line
+def _use_key_macro(line: SourceLine) -> SourceLine:
+    return replace(line, op=f"{line.op}_by_key") if line.op in _KEY_LINES else line
 
 
-def most_frames(functions: list[SourceFunction]) -> int:
+def compute_stack_bytes(functions: list[SourceFunction]) -> int:
     """Return the stack bytes of the longest chain of calls; callees come before callers."""
     height: dict[tuple[int, int], int] = {}
     for function in functions:
         called = [height[line.tree, line.at] for line in function.lines if line.op == "call"]
         height[function.tree, function.part] = 1 + max(called, default=0)
-    return _FRAME * max(height.values())
+    return _FRAME_BYTES * max(height.values())
 
 
 # ---------------------------------------------------------------- packed nodes
@@ -318,7 +343,7 @@ def most_frames(functions: list[SourceFunction]) -> int:
 # table of bits if every split has two branches.
 
 _FLAG_BITS = 2
-_MOST = 2**31 - 1
+_MAX_ENTRIES = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +376,7 @@ class PackedNodes:
     depth: npt.NDArray[np.int64]
 
 
-def packed_nodes(model: Model, leaves: LeafTable, derived: DerivedColumns) -> PackedNodes:
+def pack_nodes(model: Model, leaves: LeafTable, derived: DerivedColumns) -> PackedNodes:
     """Pack the trees of a model without fractional instances.
 
     Trees are packed in groups: concatenated, the nodes of a large forest would take as much
@@ -363,36 +388,38 @@ def packed_nodes(model: Model, leaves: LeafTable, derived: DerivedColumns) -> Pa
         If the number of nodes or of category branches exceeds 32 bits.
     """
     sizes = np.array([tree.n_nodes for tree in model.trees])
-    if sizes.sum() > _MOST:
-        raise ExportError(f"the model needs more than {_MOST} table entries: train fewer trees")
+    if sizes.sum() > _MAX_ENTRIES:
+        raise ExportError(
+            f"the model needs more than {_MAX_ENTRIES} table entries: train fewer trees"
+        )
     single, n_features = model.schema.dtype == "float32", model.schema.n_features
     key = np.empty(sizes.sum(), np.uint32 if single else np.uint64)
     test = np.empty(sizes.sum(), np.uint64)
     cell_bits = (n_features + derived.n_columns).bit_length()
-    levels = level_room(model.trees, derived.column < 0)
-    if len(levels) > _MOST:
+    levels = allocate_level_table(model.trees, derived.column < 0)
+    if len(levels) > _MAX_ENTRIES:
         raise ExportError("the category splits of the model need more than 2**31 branches")
     depth: list[npt.NDArray[np.int64]] = []
     first = first_leaf = first_entry = 0
-    for trees in groups(model.trees, GROUP):
-        nodes, roots = join(trees)
+    for trees in batch_trees(model.trees, BATCH_NODES):
+        nodes, roots = concatenate_trees(trees)
         own = slice(first, first + nodes.n_nodes)
         part = derived._replace(column=derived.column[own])
-        key[own], wrap = node_keys(nodes, part, key.dtype, np.dtype(model.schema.dtype))
-        asks = asks_levels(nodes, derived.column[own] < 0)
-        start = fill_levels(levels, first_entry, nodes, asks)
+        key[own], wrap = compute_node_keys(nodes, part, key.dtype, np.dtype(model.schema.dtype))
+        asks = find_level_splits(nodes, derived.column[own] < 0)
+        start = fill_level_table(levels, first_entry, nodes, asks)
         key[own][asks], first_entry = start[:-1], int(start[-1])
         leaf = nodes.kind == Split.LEAF
         n_leaves = int(np.count_nonzero(leaf))
         key[own][leaf] = leaves.row[first_leaf : first_leaf + n_leaves]
-        test[own] = _tests(nodes, part, wrap | asks, asks, n_features, cell_bits)
+        test[own] = _compute_tests(nodes, part, wrap | asks, asks, n_features, cell_bits)
         depths = node_depths(nodes, roots[:-1], MAX_DEPTH)
         depth.append(np.maximum.reduceat(depths, roots[:-1]))
         first, first_leaf = own.stop, first_leaf + n_leaves
     packed = single and int(test.max()) < 1 << 32
     binary = not len(levels) or int(levels.max()) < 2
     return PackedNodes(
-        nodes=_words(key, test, packed),
+        nodes=_combine_words(key, test, packed),
         packed=packed,
         cell_bits=cell_bits,
         levels=np.packbits(levels, bitorder="little") if binary else levels,
@@ -402,7 +429,7 @@ def packed_nodes(model: Model, leaves: LeafTable, derived: DerivedColumns) -> Pa
     )
 
 
-def _words(
+def _combine_words(
     key: npt.NDArray[Any], test: npt.NDArray[np.uint64], packed: bool
 ) -> npt.NDArray[np.uint64]:
     """Combine keys and tests to `PackedNodes.nodes`; `test` is overwritten."""
@@ -413,7 +440,7 @@ def _words(
     return test
 
 
-def _tests(
+def _compute_tests(
     nodes: Tree,
     derived: DerivedColumns,
     wrap: npt.NDArray[np.bool_],

@@ -18,50 +18,50 @@ import numpy.typing as npt
 
 from treekit.errors import ExportError
 from treekit.export.literals import Code, float_literal
-from treekit.export.lowering import LoweredTree, Step, plain_thresholds
+from treekit.export.lowering import LoweredTree, Step, compute_double_thresholds
 from treekit.model.model import Model
-from treekit.model.packing import ordered_keys
+from treekit.model.packing import to_ordered_keys
 
 __all__ = [
-    "MANY",
-    "ROW",
-    "CForm",
+    "MAX_ARRAY_ELEMENTS",
+    "ROW_BYTES",
+    "CLayout",
     "CTable",
     "CTypes",
-    "c_table",
-    "c_types",
-    "hex_table",
-    "narrow",
-    "size_values",
-    "sizes_in",
-    "struct_table",
-    "text_table",
+    "choose_c_types",
+    "compute_size_values",
+    "make_c_table",
+    "make_hex_table",
+    "make_struct_table",
+    "make_text_table",
+    "narrow_integers",
+    "summarize_sizes",
 ]
 
 
 # ---------------------------------------------------------------- c tables
 
-_MOST = 2**31 - 1
-ROW = 2048
+_MAX_ENTRIES = 2**31 - 1
+ROW_BYTES = 2048
 """Bytes per row of a large table."""
-MANY = 1 << 19
+MAX_ARRAY_ELEMENTS = 1 << 19
 """A table of more elements is written as string literals."""
-_LINE = 32  # bytes of a string literal per line
-_BLOCK = 1 << 16  # numbers formatted at a time, to bound memory
-_DIGITS = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
-_TYPES = {np.dtype(f"{sign}{n}"): n for sign in "iu" for n in (1, 2, 4, 8)}
+_LINE_BYTES = 32  # bytes of a string literal per line
+_BLOCK_NUMBERS = 1 << 16  # numbers formatted at a time, to bound memory
+_HEX_DIGITS = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
+_INTEGER_WIDTHS = {np.dtype(f"{sign}{n}"): n for sign in "iu" for n in (1, 2, 4, 8)}
 
 
-class Texts:
+class ByteRows:
     """Bytes as rows of string literals, generated lazily to save memory."""
 
     def __init__(self, octets: npt.NDArray[np.uint8]) -> None:
         self._octets = octets
 
     def __iter__(self) -> Iterator[Code]:
-        for at in range(0, len(self._octets), ROW):
-            comma = "," if at + ROW < len(self._octets) else ""
-            yield Code(_text(self._octets[at : at + ROW]) + comma)
+        for at in range(0, len(self._octets), ROW_BYTES):
+            comma = "," if at + ROW_BYTES < len(self._octets) else ""
+            yield Code(_write_row(self._octets[at : at + ROW_BYTES]) + comma)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,41 +87,43 @@ class CTable:
     type: Code
     count: int
     shape: Code
-    numbers: Code | Texts
+    numbers: Code | ByteRows
     size: int
 
 
-def c_table(name: str, numbers: npt.NDArray[Any]) -> CTable:
+def make_c_table(name: str, numbers: npt.NDArray[Any]) -> CTable:
     """Make a table of integers or finite doubles, with the element type of the array.
 
     An empty table gets one 0 that is never read.
     """
-    numbers = _some(numbers)
-    text = Code(",\n".join(", ".join(row) for row in _rows(numbers, 8)))
-    return CTable(Code(name), _type(numbers.dtype), *_length(numbers), text, numbers.nbytes)
+    numbers = _ensure_nonempty(numbers)
+    text = Code(",\n".join(", ".join(row) for row in _format_rows(numbers, 8)))
+    return CTable(
+        Code(name), _get_c_type(numbers.dtype), *_get_length(numbers), text, numbers.nbytes
+    )
 
 
-def hex_table(name: str, numbers: npt.NDArray[np.uint64]) -> CTable:
+def make_hex_table(name: str, numbers: npt.NDArray[np.uint64]) -> CTable:
     """Make a table of 64-bit integers in hexadecimal, formatted with array operations."""
-    numbers = _some(numbers)
+    numbers = _ensure_nonempty(numbers)
     texts = []
-    for at in range(0, len(numbers), _BLOCK):
-        part = numbers[at : at + _BLOCK]
+    for at in range(0, len(numbers), _BLOCK_NUMBERS):
+        part = numbers[at : at + _BLOCK_NUMBERS]
         text = np.empty((len(part), 20), dtype=np.uint8)
         text[:] = np.frombuffer(b"0x" + 16 * b"0" + b", ", dtype=np.uint8)
         places = np.arange(60, -1, -4, dtype=np.uint64)
-        text[:, 2:18] = _DIGITS[(part[:, None] >> places) & np.uint64(15)]
+        text[:, 2:18] = _HEX_DIGITS[(part[:, None] >> places) & np.uint64(15)]
         text[3::4, 19] = ord("\n")
         texts.append(text.tobytes().decode("ascii"))
     written = "".join(texts)[:-2]
     return CTable(
-        Code(name), _type(numbers.dtype), *_length(numbers), Code(written), numbers.nbytes
+        Code(name), _get_c_type(numbers.dtype), *_get_length(numbers), Code(written), numbers.nbytes
     )
 
 
-def struct_table(name: str, type_: str, columns: Sequence[npt.NDArray[Any]]) -> CTable:
+def make_struct_table(name: str, type_: str, columns: Sequence[npt.NDArray[Any]]) -> CTable:
     """Make a table of structures of integers from one array per member, all of one length."""
-    columns = [_some(column) for column in columns]
+    columns = [_ensure_nonempty(column) for column in columns]
     rows = zip(*(column.tolist() for column in columns), strict=True)
     # Without the suffix "u" a decimal of 2**63 or more has no type.
     form = "{" + ", ".join("%du" if c.dtype.kind == "u" else "%d" for c in columns) + "}"
@@ -130,36 +132,36 @@ def struct_table(name: str, type_: str, columns: Sequence[npt.NDArray[Any]]) -> 
         {"names": [str(i) for i in range(len(columns))], "formats": [c.dtype for c in columns]},
         align=True,
     ).itemsize
-    return CTable(Code(name), Code(type_), *_length(columns[0]), text, len(columns[0]) * size)
+    return CTable(Code(name), Code(type_), *_get_length(columns[0]), text, len(columns[0]) * size)
 
 
-def text_table(name: str, octets: npt.NDArray[np.uint8]) -> CTable:
+def make_text_table(name: str, octets: npt.NDArray[np.uint8]) -> CTable:
     """Make a table of bytes, at least one, as string literals of `ROW` bytes each.
 
     A compiler needs some 15 bytes of memory for each byte, and reads it ten times as fast as
     a number; a string literal may have 4,095 bytes (C99 5.2.4.1).
     """
-    rows = -(-len(octets) // ROW)
+    rows = -(-len(octets) // ROW_BYTES)
     # One more byte for the terminating NUL: newer compilers warn if it is cut off.
-    shape, size = Code(f"[{rows}][{ROW + 1}]"), rows * (ROW + 1)
-    return CTable(Code(name), Code("unsigned char"), rows, shape, Texts(octets), size)
+    shape, size = Code(f"[{rows}][{ROW_BYTES + 1}]"), rows * (ROW_BYTES + 1)
+    return CTable(Code(name), Code("unsigned char"), rows, shape, ByteRows(octets), size)
 
 
-def _text(row: npt.NDArray[np.uint8]) -> str:
+def _write_row(row: npt.NDArray[np.uint8]) -> str:
     """Write a row as string literals, with the shortest unambiguous escape of each byte."""
     before_digit = np.zeros(len(row), dtype=np.intp)
     before_digit[:-1] = (row[1:] >= ord("0")) & (row[1:] <= ord("7"))
-    before_digit[_LINE - 1 :: _LINE] = 0  # the last byte of a literal
+    before_digit[_LINE_BYTES - 1 :: _LINE_BYTES] = 0  # the last byte of a literal
     spelled, length = _SPELLED[before_digit, row], _LENGTHS[before_digit, row]
     written = np.arange(4) < length[:, None]
     lines = []
-    for at in range(0, len(row), _LINE):
-        own = slice(at, at + _LINE)
+    for at in range(0, len(row), _LINE_BYTES):
+        own = slice(at, at + _LINE_BYTES)
         lines.append(spelled[own][written[own]].tobytes().decode("ascii"))
     return '"' + '"\n"'.join(lines) + '"'
 
 
-def _spellings() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.intp]]:
+def _make_spellings() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.intp]]:
     """Return the spelling (2, 256, 4) of each byte in a string literal, and its length (2, 256).
 
     Index 1 is for bytes before a digit, which would become part of an octal escape of
@@ -175,14 +177,14 @@ def _spellings() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.intp]]:
     return letters, lengths
 
 
-_SPELLED, _LENGTHS = _spellings()
+_SPELLED, _LENGTHS = _make_spellings()
 
 
-def _length(numbers: npt.NDArray[Any]) -> tuple[int, Code]:
+def _get_length(numbers: npt.NDArray[Any]) -> tuple[int, Code]:
     return len(numbers), Code(f"[{len(numbers)}]")
 
 
-def narrow(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def narrow_integers(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Convert integers to the narrowest type that holds them, unsigned if none is negative."""
     low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
     kinds = "u" if low >= 0 else "i"
@@ -193,22 +195,24 @@ def narrow(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
     raise ExportError("a table holds integers beyond 64 bits")
 
 
-def _some(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    if len(numbers) > _MOST:
-        raise ExportError(f"the model needs more than {_MOST} table entries: train fewer trees")
+def _ensure_nonempty(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if len(numbers) > _MAX_ENTRIES:
+        raise ExportError(
+            f"the model needs more than {_MAX_ENTRIES} table entries: train fewer trees"
+        )
     return numbers if len(numbers) else np.zeros(1, numbers.dtype)  # C has no empty arrays
 
 
-def _type(dtype: np.dtype[Any]) -> Code:
+def _get_c_type(dtype: np.dtype[Any]) -> Code:
     if dtype == np.float64:
         return Code("double")
-    return Code(f"{'u' if dtype.kind == 'u' else ''}int{8 * _TYPES[dtype]}_t")
+    return Code(f"{'u' if dtype.kind == 'u' else ''}int{8 * _INTEGER_WIDTHS[dtype]}_t")
 
 
-def _rows(numbers: npt.NDArray[Any], per_line: int) -> Iterator[list[str]]:
+def _format_rows(numbers: npt.NDArray[Any], per_line: int) -> Iterator[list[str]]:
     """Format numbers in blocks: Python's strings take 20 times the memory of the numbers."""
-    for at in range(0, len(numbers), _BLOCK):
-        texts = list(map(repr, numbers[at : at + _BLOCK].tolist()))
+    for at in range(0, len(numbers), _BLOCK_NUMBERS):
+        texts = list(map(repr, numbers[at : at + _BLOCK_NUMBERS].tolist()))
         for first in range(0, len(texts), per_line):
             yield texts[first : first + per_line]
 
@@ -223,83 +227,87 @@ class CTypes:
     Attributes
     ----------
     prefix : Code
-    single : bool
+    is_float32 : bool
         Whether the model's input dtype is float32.
-    whole : bool
+    integers_only : bool
         Whether the source uses integers only: rows are ordered keys, predictions integer sums.
-    cell : {"double", "float", "uint32_t", "uint64_t"}
+    cell_type : {"double", "float", "uint32_t", "uint64_t"}
         Type of the cells of a row.
-    sum : {"int32_t", "int64_t"}
+    sum_type : {"int32_t", "int64_t"}
         Type of the integer sums.
     """
 
     prefix: Code
-    single: bool
-    whole: bool
-    cell: Code
-    sum: Code
+    is_float32: bool
+    integers_only: bool
+    cell_type: Code
+    sum_type: Code
 
     @property
-    def key_type(self) -> np.dtype[Any]:
+    def key_dtype(self) -> np.dtype[Any]:
         """Dtype of ordered keys, the order-preserving integers of numbers."""
-        return np.dtype(np.uint32 if self.single else np.uint64)
+        return np.dtype(np.uint32 if self.is_float32 else np.uint64)
 
     @property
-    def key(self) -> Code:
+    def key_c_type(self) -> Code:
         """C type of ordered keys."""
-        return Code(f"uint{8 * self.key_type.itemsize}_t")
+        return Code(f"uint{8 * self.key_dtype.itemsize}_t")
 
     @property
-    def number(self) -> Code:
+    def number_function(self) -> Code:
         """Function that converts a cell to its key; empty if cells are keys."""
-        return Code("" if self.whole else f"{self.prefix}_number")
+        return Code("" if self.integers_only else f"{self.prefix}_number")
 
-    def keys(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+    def compute_keys(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
         """Return the ordered keys of numbers of the input dtype."""
-        return ordered_keys((numbers + 0.0).astype(np.float32 if self.single else np.float64))
+        return to_ordered_keys(
+            (numbers + 0.0).astype(np.float32 if self.is_float32 else np.float64)
+        )
 
-    def thresholds(self, model: Model, tree: LoweredTree) -> list[Code]:
+    def format_thresholds(self, model: Model, tree: LoweredTree) -> list[Code]:
         """Write the threshold of each node as a literal of the cells' type."""
-        if self.cell == "double":
-            return [float_literal(t) for t in plain_thresholds(tree, model.schema).tolist()]
+        if self.cell_type == "double":
+            return [
+                float_literal(t) for t in compute_double_thresholds(tree, model.schema).tolist()
+            ]
         asks = (tree.kind == Step.LE) & (tree.feature < model.schema.n_features)
         own = np.where(asks, tree.threshold, 0.0) + 0.0
-        if self.cell == "float":
-            return [Code(f"{text}f") for text in map(_shortest_float, own.astype(np.float32))]
-        keys = self.keys(own).tolist()
-        digits = self.key_type.itemsize * 2
+        if self.cell_type == "float":
+            return [Code(f"{text}f") for text in map(_format_float, own.astype(np.float32))]
+        keys = self.compute_keys(own).tolist()
+        digits = self.key_dtype.itemsize * 2
         return [
             Code(f"0x{key:0{digits}x}u /* {float_literal(t)} */")
             for key, t in zip(keys, own.tolist(), strict=True)
         ]
 
-    def values(self) -> dict[str, Any]:
+    def make_values(self) -> dict[str, Any]:
         """Return the template values."""
-        bits = self.key_type.itemsize * 8
+        bits = self.key_dtype.itemsize * 8
         missing = Code(f"UINT{bits}_MAX")
-        code_end = Code({"double": ".0", "float": ".0f"}.get(str(self.cell), "u"))
+        code_end = Code({"double": ".0", "float": ".0f"}.get(str(self.cell_type), "u"))
         return {
-            "x": self.cell,
-            "key": self.key,
-            "sum": self.sum,
-            "out": self.sum if self.whole else Code("double"),
+            "x": self.cell_type,
+            "key": self.key_c_type,
+            "sum": self.sum_type,
+            "out": self.sum_type if self.integers_only else Code("double"),
             "missing": missing,
             "top": Code(f"0x8{'0' * (bits // 4 - 1)}u"),
-            "infinity": Code("0x7f800000u" if self.single else "0x7ff0000000000000u"),
-            "real": Code("float" if self.single else "double"),
-            "number": self.number,
-            "order": Code(f"{self.prefix}_{'key' if self.whole else 'order'}"),
-            "order_is": Code("" if self.whole else "static "),
-            "zero": Code("0.0f" if self.cell == "float" else "0.0"),
-            "beyond": Code("2147483648.0f" if self.cell == "float" else "2147483648.0"),
+            "infinity": Code("0x7f800000u" if self.is_float32 else "0x7ff0000000000000u"),
+            "real": Code("float" if self.is_float32 else "double"),
+            "number": self.number_function,
+            "order": Code(f"{self.prefix}_{'key' if self.integers_only else 'order'}"),
+            "order_is": Code("" if self.integers_only else "static "),
+            "zero": Code("0.0f" if self.cell_type == "float" else "0.0"),
+            "beyond": Code("2147483648.0f" if self.cell_type == "float" else "2147483648.0"),
             "w": {"p": self.prefix, "missing": missing, "code_end": code_end},
             "is_nan": Code(
-                f"x[feature] == {missing}" if self.whole else "x[feature] != x[feature]"
+                f"x[feature] == {missing}" if self.integers_only else "x[feature] != x[feature]"
             ),
         }
 
 
-def c_types(model: Model, prefix: Code, cells: str, arithmetic: str) -> CTypes:
+def choose_c_types(model: Model, prefix: Code, cells: str, arithmetic: str) -> CTypes:
     """Choose the types for a model.
 
     Parameters
@@ -333,7 +341,7 @@ def c_types(model: Model, prefix: Code, cells: str, arithmetic: str) -> CTypes:
     return CTypes(prefix, single, whole, Code(cells), Code("int32_t" if narrow else "int64_t"))
 
 
-def _shortest_float(number: np.float32) -> str:
+def _format_float(number: np.float32) -> str:
     """Return the shortest decimal that round-trips to the same float."""
     text = str(number)
     return text if "." in text or "e" in text else f"{text}.0"
@@ -341,23 +349,29 @@ def _shortest_float(number: np.float32) -> str:
 
 # ---------------------------------------------------------------- c sizes
 
-_FRAMES = 1024
+_FRAME_STACK_BYTES = 1024
 """Stack bytes without arrays in a chain of calls, for any optimising compiler."""
 
 
-def size_values(model: Model, made: CForm, tables: list[CTable], types: CTypes) -> dict[str, Any]:
+def compute_size_values(
+    model: Model, made: CLayout, tables: list[CTable], types: CTypes
+) -> dict[str, Any]:
     """Compute the template values of the tables, their sizes and bounds of the stack."""
-    row = made.row_stack + model.schema.n_values * (4 if types.sum == "int32_t" else 8) + _FRAMES
+    row = (
+        made.row_stack
+        + model.schema.n_values * (4 if types.sum_type == "int32_t" else 8)
+        + _FRAME_STACK_BYTES
+    )
     return {
         "tables": {str(table.name): table for table in tables},
         "counted": [table.name for table in tables],
         "table_bytes": sum(table.size for table in tables),
         "stack": row,
-        "batch_stack": max(row, made.batch_stack + _FRAMES) if made.block else row,
+        "batch_stack": max(row, made.batch_stack + _FRAME_STACK_BYTES) if made.block_rows else row,
     }
 
 
-def sizes_in(header: str) -> str:
+def summarize_sizes(header: str) -> str:
     """Summarise the sizes stated in a generated header; empty if it states none."""
     matches = {
         name: re.search(rf"^#define \w+?_{name} \(?([0-9]+)", header, re.MULTILINE)
@@ -377,7 +391,7 @@ def sizes_in(header: str) -> str:
 
 
 @dataclass(frozen=True)
-class CForm:
+class CLayout:
     """Layout of the C source of a model.
 
     Attributes
@@ -389,14 +403,14 @@ class CForm:
     values : dict
         Template values other than tables.
     tables : list of CTable
-    uses : set of str
+    helpers : set of str
         Templates of ``c/helpers`` that it calls.
     row_stack, batch_stack : int
         Stack bytes of its arrays and of the frames of a chain of calls,
         for a row and for a block of a batch.
-    block : int
+    block_rows : int
         Rows that a batch scores together; 0 = one at a time.
-    batch : tuple of str
+    batch_templates : tuple of str
         Templates of batch scoring.
     leaves : bool
         Whether the source can return the leaf of each tree.
@@ -407,9 +421,9 @@ class CForm:
     template: str
     values: dict[str, Any]
     tables: list[CTable]
-    uses: set[str]
+    helpers: set[str]
     row_stack: int = 0
     batch_stack: int = 0
-    block: int = 0
-    batch: tuple[str, ...] = ("block", "batch_blocks")
+    block_rows: int = 0
+    batch_templates: tuple[str, ...] = ("block", "batch_blocks")
     leaves: bool = True

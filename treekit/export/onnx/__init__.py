@@ -33,20 +33,25 @@ from treekit.contracts import Setting
 from treekit.errors import ExportError
 from treekit.export.onnx.answers import add_labels, add_numbers
 from treekit.export.onnx.graph import (
-    DOUBLES,
-    MARKS,
-    MEMBERS,
+    FLOAT64_INPUTS,
+    MISSING_MARKERS,
     ML_DOMAIN,
     NEWEST_OPSET,
     OLDEST_OPSET,
+    SET_MEMBERSHIP,
     Ability,
     Graph,
-    checked_content,
     choose_profile,
+    serialize_checked,
 )
-from treekit.export.onnx.inputs import add_columns, add_inputs, input_names, tells_marks
-from treekit.export.onnx.special_splits import add_derived, add_largest, add_masses
-from treekit.export.onnx.sums import Lowered, add_tree_sums, lowered
+from treekit.export.onnx.inputs import (
+    add_column_inputs,
+    add_inputs,
+    make_input_names,
+    needs_missing_markers,
+)
+from treekit.export.onnx.special_splits import add_derived_columns, add_largest_leaves, add_masses
+from treekit.export.onnx.sums import LoweredModel, add_tree_sums, lower_model
 from treekit.export.onnx.trees import add_leaves, add_paths
 from treekit.model.model import Model
 
@@ -136,42 +141,42 @@ def export_onnx(
             "onnx: zipmap=True needs class probabilities, but the model is a regression: choose "
             "zipmap=False"
         )
-    form = lowered(model)
-    profile = choose_profile(_needs(model, form, columns), target_runtime, opset)
+    form = lower_model(model)
+    profile = choose_profile(_list_needs(model, form, columns), target_runtime, opset)
     graph = Graph(profile.opset, profile.ml_opset, model.schema.dtype)
-    places = _add_inputs(graph, model, columns)
-    clean = columns and not tells_marks(model)
-    reached = add_sums(graph, model, form, clean=clean, tell_leaves=leaf or decision_path)
+    places = _add_graph_inputs(graph, model, columns)
+    clean = columns and not needs_missing_markers(model)
+    reached = add_sums(graph, model, form, clean=clean, need_leaves=leaf or decision_path)
     if model.schema.task == "classification":
         outputs = add_labels(graph, model, zipmap=zipmap)
     else:
         outputs = add_numbers(graph, model)
     outputs += [add_leaves(graph, model, reached)] if leaf else []
     outputs += [add_paths(graph, model, reached)] if decision_path else []
-    names = input_names(model.schema, [one.name for one in outputs]) if columns else ["X"]
-    metadata = _metadata(model) | {"treekit.runtime": f"onnxruntime {profile.runtime_text}"}
+    names = make_input_names(model.schema, [one.name for one in outputs]) if columns else ["X"]
+    metadata = _make_metadata(model) | {"treekit.runtime": f"onnxruntime {profile.runtime_text}"}
     if columns:
         of_inputs = dict(zip(names, model.schema.names, strict=True))
         metadata["treekit.inputs"] = json.dumps(of_inputs)
-    proto = _proto(graph, places, outputs, names, metadata)
-    return {f"{name}.onnx": checked_content(proto, model, columns=columns)}
+    proto = _make_model_proto(graph, places, outputs, names, metadata)
+    return {f"{name}.onnx": serialize_checked(proto, model, columns=columns)}
 
 
-def _needs(model: Model, form: Lowered, columns: bool) -> list[Ability]:
+def _list_needs(model: Model, form: LoweredModel, columns: bool) -> list[Ability]:
     """List the abilities that the model needs and not every runtime has."""
     asked = {
-        DOUBLES: model.schema.dtype == "float64",
-        MARKS: columns and tells_marks(model),
-        MEMBERS: form.chains_too_deep,
+        FLOAT64_INPUTS: model.schema.dtype == "float64",
+        MISSING_MARKERS: columns and needs_missing_markers(model),
+        SET_MEMBERSHIP: form.chains_too_deep,
     }
     return [ability for ability, needed in asked.items() if needed]
 
 
-def _add_inputs(graph: Graph, model: Model, columns: bool) -> list[ValueInfoProto]:
+def _add_graph_inputs(graph: Graph, model: Model, columns: bool) -> list[ValueInfoProto]:
     from onnx import helper
 
     if columns:
-        return add_columns(graph, model)
+        return add_column_inputs(graph, model)
     shape: list[str | int | None] = ["N", model.schema.n_features]
     return [helper.make_tensor_value_info("X", graph.real_type, shape)]
 
@@ -179,10 +184,10 @@ def _add_inputs(graph: Graph, model: Model, columns: bool) -> list[ValueInfoProt
 def add_sums(
     graph: Graph,
     model: Model,
-    form: Lowered | None = None,
+    form: LoweredModel | None = None,
     *,
     clean: bool = False,
-    tell_leaves: bool = False,
+    need_leaves: bool = False,
 ) -> str:
     """Add the operators from ``X`` (N, features) to ``exact_sums`` (N, values) double.
 
@@ -192,25 +197,25 @@ def add_sums(
         Result of `lowered` for the model, if the caller already has it.
     clean : bool
         Whether ``X`` has no codes outside the vocabularies.
-    tell_leaves : bool
+    need_leaves : bool
         Whether the graph must compute the leaves.
 
     Returns
     -------
     str
-        Name of (N, trees) int64, rows of `Model.units`; meaningful only with `tell_leaves`.
+        Name of (N, trees) int64, rows of `Model.units`; meaningful only with `need_leaves`.
     """
-    form = lowered(model) if form is None else form
+    form = lower_model(model) if form is None else form
     columns = add_inputs(graph, model, clean=clean)
     if form.derived.n_columns:
-        columns = add_derived(graph, form.derived, columns)
+        columns = add_derived_columns(graph, form.derived, columns)
     if model.missing == "fractional":
         masses = add_masses(graph, model, columns, form.derived.column)
-        return add_largest(graph, model, masses) if tell_leaves else ""
-    return add_tree_sums(graph, model, form, columns, tell_leaves=tell_leaves)
+        return add_largest_leaves(graph, model, masses) if need_leaves else ""
+    return add_tree_sums(graph, model, form, columns, need_leaves=need_leaves)
 
 
-def _proto(
+def _make_model_proto(
     graph: Graph,
     inputs: list[ValueInfoProto],
     outputs: list[ValueInfoProto],
@@ -221,7 +226,7 @@ def _proto(
 
     opsets = [helper.make_opsetid("", graph.opset), helper.make_opsetid(ML_DOMAIN, graph.ml_used)]
     proto: ModelProto = helper.make_model(
-        graph.proto(inputs, outputs, names),
+        graph.make_graph_proto(inputs, outputs, names),
         opset_imports=opsets,
         # The oldest IR version with these operators, so that old runtimes can read the file.
         ir_version=helper.find_min_ir_version_for(opsets),
@@ -232,7 +237,7 @@ def _proto(
     return proto
 
 
-def _metadata(model: Model) -> dict[str, str]:
+def _make_metadata(model: Model) -> dict[str, str]:
     """Return the metadata needed to fill the inputs and to read the outputs, as ASCII text."""
     schema = model.schema
     units: dict[str, int | str]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from treekit.data.schema import Output
 from treekit.errors import ExportError
 from treekit.export.onnx.graph import ML_DOMAIN, Graph
-from treekit.model.links import COEFFICIENTS, LIMIT, LN2_HIGH, LN2_LOW, LOG2_E, Link
+from treekit.model.links import EXP_COEFFICIENTS, EXP_LIMIT, LN2_HIGH, LN2_LOW, LOG2_E, Link
 from treekit.model.model import Model
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ __all__ = [
 
 # ---------------------------------------------------------------- onnx answers
 
-_EXACT_POWER = 900
+_MAX_EXACT_EXPONENT = 900
 """Scaling by powers of 2 up to this does not make a divisor or mean of integers subnormal."""
 
 
@@ -43,8 +43,10 @@ def add_labels(graph: Graph, model: Model, *, zipmap: bool = False) -> list[Valu
     answers = []
     for number, output in enumerate(model.schema.outputs):
         end = f"_{number}" if several else ""
-        votes = _block(graph, model, number, end) if several else "exact_sums"
-        kind = graph.constant_type(graph.constant(f"labels{end}", _labels(output)))
+        votes = _add_votes(graph, model, number, end) if several else "exact_sums"
+        kind = graph.get_constant_type(
+            graph.add_constant(f"labels{end}", _make_label_array(output))
+        )
         coded = all(type(label) is int for label in output.classes) and (
             output.classes == tuple(range(len(output.classes)))
         )  # then the label of a class is its position
@@ -52,46 +54,46 @@ def add_labels(graph: Graph, model: Model, *, zipmap: bool = False) -> list[Valu
         if model.label_costs is not None:
             _add_least_cost(graph, model, code)
         else:
-            graph.add("ArgMax", [votes], code, axis=1, keepdims=0, select_last_index=0)
+            graph.add_operator("ArgMax", [votes], code, axis=1, keepdims=0, select_last_index=0)
         if not coded:
-            graph.add("Gather", [f"labels{end}", code], f"label{end}", axis=0)
+            graph.add_operator("Gather", [f"labels{end}", code], f"label{end}", axis=0)
         answers.append(helper.make_tensor_value_info(f"label{end}", kind, ["N"]))
         n_classes = len(output.classes)
         if zipmap:
-            shares = _shares(graph, model, votes, n_classes, f"shares{end}")
+            shares = _add_probabilities(graph, model, votes, n_classes, f"shares{end}")
             answers.append(_add_map(graph, output, shares, f"probabilities{end}"))
             continue
-        name = _shares(graph, model, votes, n_classes, f"probabilities{end}")
+        name = _add_probabilities(graph, model, votes, n_classes, f"probabilities{end}")
         answers.append(helper.make_tensor_value_info(name, TensorProto.DOUBLE, ["N", n_classes]))
     return answers
 
 
-def _block(graph: Graph, model: Model, number: int, end: str) -> str:
+def _add_votes(graph: Graph, model: Model, number: int, end: str) -> str:
     """Add the selection of the votes for the classes of one output."""
     first, last = model.schema.blocks[number : number + 2]
-    graph.constant(f"classes{end}", np.arange(first, last))
-    return graph.add("Gather", ["exact_sums", f"classes{end}"], f"votes{end}", axis=1)
+    graph.add_constant(f"classes{end}", np.arange(first, last))
+    return graph.add_operator("Gather", ["exact_sums", f"classes{end}"], f"votes{end}", axis=1)
 
 
-def _shares(graph: Graph, model: Model, votes: str, n_classes: int, name: str) -> str:
+def _add_probabilities(graph: Graph, model: Model, votes: str, n_classes: int, name: str) -> str:
     """Add probabilities: one correctly rounded division, or the link function of margins."""
     if model.margins:
-        margins = _scaled(graph, model, votes, f"{name}_of_margins")
+        margins = _add_scaling(graph, model, votes, f"{name}_of_margins")
         return add_link(graph, model.link, margins, n_classes, name)
-    graph.constant("unit_total", np.array(float(model.unit_total)))
-    return graph.add("Div", [votes, "unit_total"], name)
+    graph.add_constant("unit_total", np.array(float(model.unit_total)))
+    return graph.add_operator("Div", [votes, "unit_total"], name)
 
 
-def _scaled(graph: Graph, model: Model, total: str, name: str) -> str:
+def _add_scaling(graph: Graph, model: Model, total: str, name: str) -> str:
     """Add the scaling of sums to output values: one rounded division, and an exact factor."""
-    if model.divisor != 1 and abs(model.exponent) <= _EXACT_POWER:
-        graph.constant("divisor", np.ldexp(float(model.divisor), np.array(-model.exponent)))
-        return graph.add("Div", [total, "divisor"], name)
+    if model.divisor != 1 and abs(model.exponent) <= _MAX_EXACT_EXPONENT:
+        graph.add_constant("divisor", np.ldexp(float(model.divisor), np.array(-model.exponent)))
+        return graph.add_operator("Div", [total, "divisor"], name)
     if model.divisor != 1:
-        graph.constant("divisor", np.array(float(model.divisor)))
-        total = graph.add("Div", [total, "divisor"], f"{name}_mean")
-    graph.constant("step", np.ldexp(1.0, np.array(model.exponent)))
-    return graph.add("Mul", [total, "step"], name)
+        graph.add_constant("divisor", np.array(float(model.divisor)))
+        total = graph.add_operator("Div", [total, "divisor"], f"{name}_mean")
+    graph.add_constant("step", np.ldexp(1.0, np.array(model.exponent)))
+    return graph.add_operator("Mul", [total, "step"], name)
 
 
 def _add_map(graph: Graph, output: Output, shares: str, name: str) -> ValueInfoProto:
@@ -109,8 +111,8 @@ def _add_map(graph: Graph, output: Output, shares: str, name: str) -> ValueInfoP
             f"onnx: zipmap=True needs labels that are text or integers, but those of "
             f"{output.name!r} are of type {type(labels[0]).__name__}: choose zipmap=False"
         )
-    graph.add("Cast", [shares], f"{shares}_single", to=TensorProto.FLOAT)
-    graph.add("ZipMap", [f"{shares}_single"], name, domain=ML_DOMAIN, **given)
+    graph.add_operator("Cast", [shares], f"{shares}_single", to=TensorProto.FLOAT)
+    graph.add_operator("ZipMap", [f"{shares}_single"], name, domain=ML_DOMAIN, **given)
     value = helper.make_tensor_type_proto(TensorProto.FLOAT, None)
     maps = helper.make_sequence_type_proto(helper.make_map_type_proto(key, value))
     return helper.make_value_info(name, maps)
@@ -120,13 +122,15 @@ def _add_least_cost(graph: Graph, model: Model, name: str) -> str:
     """Add the first class of least expected cost, in int64 because costs reach 2**62."""
     from onnx import TensorProto
 
-    graph.constant("cost_table", np.asarray(model.label_costs, dtype=np.int64))
-    graph.add("Cast", ["exact_sums"], "whole_sums", to=TensorProto.INT64)
-    graph.add("MatMul", ["whole_sums", "cost_table"], "costs")
+    graph.add_constant("cost_table", np.asarray(model.label_costs, dtype=np.int64))
+    graph.add_operator("Cast", ["exact_sums"], "whole_sums", to=TensorProto.INT64)
+    graph.add_operator("MatMul", ["whole_sums", "cost_table"], "costs")
     graph.add_reduction("ReduceMin", "costs", "least")
-    graph.add("Equal", ["costs", "least"], "is_least")
-    graph.add("Cast", ["is_least"], "is_least_number", to=TensorProto.FLOAT)
-    return graph.add("ArgMax", ["is_least_number"], name, axis=1, keepdims=0, select_last_index=0)
+    graph.add_operator("Equal", ["costs", "least"], "is_least")
+    graph.add_operator("Cast", ["is_least"], "is_least_number", to=TensorProto.FLOAT)
+    return graph.add_operator(
+        "ArgMax", ["is_least_number"], name, axis=1, keepdims=0, select_last_index=0
+    )
 
 
 def add_numbers(graph: Graph, model: Model) -> list[ValueInfoProto]:
@@ -137,17 +141,17 @@ def add_numbers(graph: Graph, model: Model) -> list[ValueInfoProto]:
     shape: list[str | int] = ["N", n_outputs] if model.schema.more else ["N"]
     numbers = "exact_sums"
     if not model.schema.more:
-        graph.constant("only", np.array(0))
-        numbers = graph.add("Gather", [numbers, "only"], "exact_sum", axis=1)
+        graph.add_constant("only", np.array(0))
+        numbers = graph.add_operator("Gather", [numbers, "only"], "exact_sum", axis=1)
     if model.link == "identity":
-        _scaled(graph, model, numbers, "value")
+        _add_scaling(graph, model, numbers, "value")
     else:
-        numbers = _scaled(graph, model, numbers, "numbers")
+        numbers = _add_scaling(graph, model, numbers, "numbers")
         add_link(graph, model.link, numbers, n_outputs, "value")
     return [helper.make_tensor_value_info("value", TensorProto.DOUBLE, shape)]
 
 
-def _labels(output: Output) -> npt.NDArray[Any]:
+def _make_label_array(output: Output) -> npt.NDArray[Any]:
     """Return the class labels as an array for `Gather`."""
     labels = output.classes
     if isinstance(labels[0], str):
@@ -175,8 +179,8 @@ def _require_utf8(label: str) -> None:
 # ---------------------------------------------------------------- onnx links
 # Link functions as ONNX operators in double, one IEEE operation each; see `treekit.model.links`.
 
-_MOST = 1010
-"""Largest abs(n) of the table of ``2**n``: normal doubles, all that `LIMIT` allows."""
+_MAX_POWER = 1010
+"""Largest abs(n) of the table of ``2**n``: normal doubles, all that `EXP_LIMIT` allows."""
 
 
 def add_link(graph: Graph, link: Link, margins: str, n_values: int, output: str) -> str:
@@ -187,58 +191,66 @@ def add_link(graph: Graph, link: Link, margins: str, n_values: int, output: str)
         return _add_sigmoid(graph, margins, output)
     if link == "softmax":
         return _add_softmax(graph, margins, n_values, output)
-    return graph.add("Identity", [margins], output)
+    return graph.add_operator("Identity", [margins], output)
 
 
-def _real(graph: Graph, name: str, value: float) -> str:
-    return graph.constant(name, np.array(value))
+def _add_double_constant(graph: Graph, name: str, value: float) -> str:
+    return graph.add_constant(name, np.array(value))
 
 
 def _add_exp(graph: Graph, x: str, output: str) -> str:
     from onnx import TensorProto
 
-    def step(operator: str, a: str, b: str, name: str) -> str:
-        return graph.add(operator, [a, b], f"{output}_{name}")
+    def add_step(operator: str, a: str, b: str, name: str) -> str:
+        return graph.add_operator(operator, [a, b], f"{output}_{name}")
 
-    low, high = _real(graph, "exp_least", -LIMIT), _real(graph, "exp_most", LIMIT)
-    x = graph.add("Clip", [x, low, high], f"{output}_x")
-    n = step("Mul", x, _real(graph, "log2_e", LOG2_E), "n_product")
-    n = step("Add", n, _real(graph, "half", 0.5), "n_sum")
-    n = graph.add("Floor", [n], f"{output}_n")
-    high_part = step("Mul", n, _real(graph, "ln2_high", LN2_HIGH), "r_high")
-    low_part = step("Mul", n, _real(graph, "ln2_low", LN2_LOW), "r_low")
-    r = step("Sub", step("Sub", x, high_part, "r_rest"), low_part, "r")
-    p = _real(graph, "exp_13", COEFFICIENTS[0])
-    for power, coefficient in zip(range(12, -1, -1), COEFFICIENTS[1:], strict=True):
-        p = step("Mul", p, r, f"product_{power}")
-        p = step("Add", p, _real(graph, f"exp_{power}", coefficient), f"sum_{power}")
+    low, high = (
+        _add_double_constant(graph, "exp_least", -EXP_LIMIT),
+        _add_double_constant(graph, "exp_most", EXP_LIMIT),
+    )
+    x = graph.add_operator("Clip", [x, low, high], f"{output}_x")
+    n = add_step("Mul", x, _add_double_constant(graph, "log2_e", LOG2_E), "n_product")
+    n = add_step("Add", n, _add_double_constant(graph, "half", 0.5), "n_sum")
+    n = graph.add_operator("Floor", [n], f"{output}_n")
+    high_part = add_step("Mul", n, _add_double_constant(graph, "ln2_high", LN2_HIGH), "r_high")
+    low_part = add_step("Mul", n, _add_double_constant(graph, "ln2_low", LN2_LOW), "r_low")
+    r = add_step("Sub", add_step("Sub", x, high_part, "r_rest"), low_part, "r")
+    p = _add_double_constant(graph, "exp_13", EXP_COEFFICIENTS[0])
+    for power, coefficient in zip(range(12, -1, -1), EXP_COEFFICIENTS[1:], strict=True):
+        p = add_step("Mul", p, r, f"product_{power}")
+        p = add_step(
+            "Add", p, _add_double_constant(graph, f"exp_{power}", coefficient), f"sum_{power}"
+        )
     # Scaling by 2**n is exact; a table gives exact powers in every runtime.
-    graph.constant("powers_of_2", np.ldexp(1.0, np.arange(-_MOST, _MOST + 1)))
-    graph.constant("power_of_0", np.array(_MOST))
-    graph.add("Cast", [n], f"{output}_whole", to=TensorProto.INT64)
-    at = step("Add", f"{output}_whole", "power_of_0", "at")
-    scale = graph.add("Gather", ["powers_of_2", at], f"{output}_scale", axis=0)
-    return graph.add("Mul", [p, scale], output)
+    graph.add_constant("powers_of_2", np.ldexp(1.0, np.arange(-_MAX_POWER, _MAX_POWER + 1)))
+    graph.add_constant("power_of_0", np.array(_MAX_POWER))
+    graph.add_operator("Cast", [n], f"{output}_whole", to=TensorProto.INT64)
+    at = add_step("Add", f"{output}_whole", "power_of_0", "at")
+    scale = graph.add_operator("Gather", ["powers_of_2", at], f"{output}_scale", axis=0)
+    return graph.add_operator("Mul", [p, scale], output)
 
 
 def _add_sigmoid(graph: Graph, m: str, output: str) -> str:
-    zero, one = _real(graph, "link_zero", 0.0), _real(graph, "link_one", 1.0)
-    graph.add("Abs", [m], f"{output}_size")
-    graph.add("Neg", [f"{output}_size"], f"{output}_below")
+    zero, one = (
+        _add_double_constant(graph, "link_zero", 0.0),
+        _add_double_constant(graph, "link_one", 1.0),
+    )
+    graph.add_operator("Abs", [m], f"{output}_size")
+    graph.add_operator("Neg", [f"{output}_size"], f"{output}_below")
     e = _add_exp(graph, f"{output}_below", f"{output}_e")
-    graph.add("GreaterOrEqual", [m, zero], f"{output}_is_positive")
-    graph.add("Where", [f"{output}_is_positive", one, e], f"{output}_part")
-    graph.add("Add", [one, e], f"{output}_whole_part")
-    return graph.add("Div", [f"{output}_part", f"{output}_whole_part"], output)
+    graph.add_operator("GreaterOrEqual", [m, zero], f"{output}_is_positive")
+    graph.add_operator("Where", [f"{output}_is_positive", one, e], f"{output}_part")
+    graph.add_operator("Add", [one, e], f"{output}_whole_part")
+    return graph.add_operator("Div", [f"{output}_part", f"{output}_whole_part"], output)
 
 
 def _add_softmax(graph: Graph, m: str, n_values: int, output: str) -> str:
     largest = graph.add_reduction("ReduceMax", m, f"{output}_largest")
-    graph.add("Sub", [m, largest], f"{output}_below")
+    graph.add_operator("Sub", [m, largest], f"{output}_below")
     t = _add_exp(graph, f"{output}_below", f"{output}_t")
     total = ""
     for k in range(n_values):  # in class order, which ReduceSum does not guarantee
-        graph.constant(f"class_{k}_only", np.array([k]))
-        part = graph.add("Gather", [t, f"class_{k}_only"], f"{output}_t_{k}", axis=1)
-        total = graph.add("Add", [total, part], f"{output}_to_{k}") if total else part
-    return graph.add("Div", [t, total], output)
+        graph.add_constant(f"class_{k}_only", np.array([k]))
+        part = graph.add_operator("Gather", [t, f"class_{k}_only"], f"{output}_t_{k}", axis=1)
+        total = graph.add_operator("Add", [total, part], f"{output}_to_{k}") if total else part
+    return graph.add_operator("Div", [t, total], output)

@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 __all__ = [
-    "DOUBLES",
-    "MARKS",
-    "MEMBERS",
+    "FLOAT64_INPUTS",
+    "MISSING_MARKERS",
     "ML_DOMAIN",
     "NEWEST_OPSET",
     "OLDEST_OPSET",
+    "SET_MEMBERSHIP",
     "Ability",
     "Graph",
     "Profile",
-    "checked_content",
     "choose_profile",
+    "serialize_checked",
 ]
 
 
@@ -67,7 +67,7 @@ class Graph:
 
         return int(helper.np_dtype_to_tensor_dtype(self.real))
 
-    def constant(self, name: str, value: npt.NDArray[Any]) -> str:
+    def add_constant(self, name: str, value: npt.NDArray[Any]) -> str:
         """Add a constant; return its name.
 
         Adding an equal constant again has no effect; a different one raises ValueError.
@@ -87,7 +87,7 @@ class Graph:
         """All constants, in order."""
         return list(self._own.values())
 
-    def texts(self, name: str, values: list[bytes]) -> str:
+    def add_texts(self, name: str, values: list[bytes]) -> str:
         """Add a constant (texts,) of UTF-8 texts; return its name."""
         from onnx import TensorProto
 
@@ -97,15 +97,15 @@ class Graph:
         )
         return name
 
-    def number(self, name: str, value: float) -> str:
+    def add_number(self, name: str, value: float) -> str:
         """Add a scalar constant of the columns' type; return its name."""
-        return self.constant(name, np.array(value, dtype=self.real))
+        return self.add_constant(name, np.array(value, dtype=self.real))
 
-    def constant_type(self, name: str) -> int:
+    def get_constant_type(self, name: str) -> int:
         """Return the ONNX type number of a constant."""
         return int(self._own[name].data_type)
 
-    def add(
+    def add_operator(
         self,
         operator: str,
         inputs: list[str],
@@ -124,18 +124,18 @@ class Graph:
         self.nodes[-1].attribute.extend(attributes)
         return output
 
-    def has(self, name: str) -> bool:
+    def has_output(self, name: str) -> bool:
         """Return whether an operator has the output `name`."""
         return any(name in node.output for node in self.nodes)
 
     def add_reduction(self, operator: str, numbers: str, output: str) -> str:
         """Add ReduceMin or ReduceMax over each row of `numbers` (N, columns): (N, 1)."""
         if self.opset < 18:
-            return self.add(operator, [numbers], output, axes=[1], keepdims=1)
-        axis = self.constant("second_axis", np.array([1]))
-        return self.add(operator, [numbers, axis], output, keepdims=1)
+            return self.add_operator(operator, [numbers], output, axes=[1], keepdims=1)
+        axis = self.add_constant("second_axis", np.array([1]))
+        return self.add_operator(operator, [numbers, axis], output, keepdims=1)
 
-    def add_look_up(
+    def add_lookup(
         self,
         codes: str,
         features: npt.NDArray[np.int64],
@@ -163,20 +163,20 @@ class Graph:
         entries = np.concatenate(
             [np.append(none, reply) for none, reply in zip(lost, replies, strict=True)]
         )
-        self.constant(f"{output}_features", features)
-        self.constant(f"{output}_starts", np.cumsum(sizes) - sizes)
-        self.constant(f"{output}_entries", entries.astype(missing.dtype))
-        self.number(f"{output}_absent", -1)
-        self.constant(f"{output}_first", np.array(1))
-        x = self.add("Gather", [codes, f"{output}_features"], f"{output}_x", axis=1)
-        self.add("Equal", [x, x], f"{output}_known")
-        self.add("Where", [f"{output}_known", x, f"{output}_absent"], f"{output}_code")
-        self.add("Cast", [f"{output}_code"], f"{output}_whole", to=TensorProto.INT64)
-        self.add("Add", [f"{output}_whole", f"{output}_first"], f"{output}_entry")
-        self.add("Add", [f"{output}_entry", f"{output}_starts"], f"{output}_at")
-        return self.add("Gather", [f"{output}_entries", f"{output}_at"], output, axis=0)
+        self.add_constant(f"{output}_features", features)
+        self.add_constant(f"{output}_starts", np.cumsum(sizes) - sizes)
+        self.add_constant(f"{output}_entries", entries.astype(missing.dtype))
+        self.add_number(f"{output}_absent", -1)
+        self.add_constant(f"{output}_first", np.array(1))
+        x = self.add_operator("Gather", [codes, f"{output}_features"], f"{output}_x", axis=1)
+        self.add_operator("Equal", [x, x], f"{output}_known")
+        self.add_operator("Where", [f"{output}_known", x, f"{output}_absent"], f"{output}_code")
+        self.add_operator("Cast", [f"{output}_code"], f"{output}_whole", to=TensorProto.INT64)
+        self.add_operator("Add", [f"{output}_whole", f"{output}_first"], f"{output}_entry")
+        self.add_operator("Add", [f"{output}_entry", f"{output}_starts"], f"{output}_at")
+        return self.add_operator("Gather", [f"{output}_entries", f"{output}_at"], output, axis=0)
 
-    def proto(
+    def make_graph_proto(
         self, inputs: list[ValueInfoProto], outputs: list[ValueInfoProto], names: list[str]
     ) -> GraphProto:
         """Build the graph with the constants that it uses.
@@ -193,7 +193,7 @@ class Graph:
 
         used = {name for node in self.nodes for name in node.input}
         constants = [one for one in self.constants if one.name in used]
-        new = self._new_names(inputs, names)
+        new = self._assign_names(inputs, names)
         for place in inputs:
             place.name = new.get(place.name, place.name)
         for constant in constants:
@@ -206,7 +206,7 @@ class Graph:
         )
         return graph
 
-    def _new_names(self, inputs: list[ValueInfoProto], names: list[str]) -> dict[str, str]:
+    def _assign_names(self, inputs: list[ValueInfoProto], names: list[str]) -> dict[str, str]:
         """Return the new name of each input and of other values that have one of these names."""
         new = {one.name: name for one, name in zip(inputs, names, strict=True)}
         own = {one.name for one in self.constants}
@@ -254,19 +254,21 @@ _RELEASES: tuple[tuple[Version, int], ...] = (
 class Ability:
     """Feature of a graph that not every runtime supports."""
 
-    what: str
-    since: Version = (1, 12)
+    description: str
+    since_runtime: Version = (1, 12)
     opset: int = OLDEST_OPSET
     ml_opset: int = 3
 
 
-DOUBLES = Ability("inputs and thresholds in float64", since=(1, 15))
-MARKS = Ability(
+FLOAT64_INPUTS = Ability("inputs and thresholds in float64", since_runtime=(1, 15))
+MISSING_MARKERS = Ability(
     "missing texts distinguished from unseen categories (inputs='columns' with unknown='error')",
-    since=(1, 17),
+    since_runtime=(1, 17),
     opset=20,
 )
-MEMBERS = Ability("large category sets, each as a single test", since=(1, 24), ml_opset=5)
+SET_MEMBERSHIP = Ability(
+    "large category sets, each as a single test", since_runtime=(1, 24), ml_opset=5
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +292,7 @@ class Profile:
     @property
     def runtime_text(self) -> str:
         """Oldest onnxruntime version, as text."""
-        return _text(self.runtime)
+        return _format_version(self.runtime)
 
 
 def choose_profile(
@@ -313,42 +315,45 @@ def choose_profile(
         If the runtime or the operators do not support the model.
     """
     named = bool(target_runtime)
-    runtime = _parsed(target_runtime) if named else _oldest(needs, opset)
+    runtime = _parse_version(target_runtime) if named else _find_oldest_runtime(needs, opset)
     for need in needs:
-        if runtime < need.since:
+        if runtime < need.since_runtime:
             raise ExportError(
-                f"onnx: this model needs {need.what}, which onnxruntime {_text(runtime)} does not "
-                f"support: set target_runtime to {_text(need.since)} or newer"
+                f"onnx: this model needs {need.description}, which onnxruntime "
+                f"{_format_version(runtime)} does not "
+                f"support: set target_runtime to {_format_version(need.since_runtime)} or newer"
             )
         if opset is not None and opset < need.opset:
             raise ExportError(
-                f"onnx: this model needs {need.what}, which opset={opset} does not support: set "
+                f"onnx: this model needs {need.description}, which opset={opset} does not "
+                "support: set "
                 f"opset to {need.opset} or more"
             )
     newest = max(known for since, known in _RELEASES if since <= runtime)
     if opset is not None and opset > newest:
         raise ExportError(
-            f"onnx: onnxruntime {_text(runtime)} supports the standard operators up to version "
+            f"onnx: onnxruntime {_format_version(runtime)} supports the standard operators up to "
+            "version "
             f"{newest}, but opset is {opset}: lower it, or set a newer target_runtime"
         )
     usual = newest if named else max([_USUAL_OPSET, *(need.opset for need in needs)])
     ml_opset = max([3, *(need.ml_opset for need in needs)])
-    if named and runtime >= MEMBERS.since:
-        ml_opset = MEMBERS.ml_opset
+    if named and runtime >= SET_MEMBERSHIP.since_runtime:
+        ml_opset = SET_MEMBERSHIP.ml_opset
     return Profile(runtime, usual if opset is None else opset, ml_opset)
 
 
-def _oldest(needs: Sequence[Ability], opset: int | None) -> Version:
+def _find_oldest_runtime(needs: Sequence[Ability], opset: int | None) -> Version:
     """Return the oldest runtime that supports all needs and the opset."""
     knows = [since for since, known in _RELEASES if opset is None or known >= opset]
     if not knows:
         raise ExportError(
             f"onnx: opset {opset} is newer than {_RELEASES[-1][1]}, the newest that treekit writes"
         )
-    return max([knows[0], *(need.since for need in needs)])
+    return max([knows[0], *(need.since_runtime for need in needs)])
 
 
-def _parsed(text: str) -> Version:
+def _parse_version(text: str) -> Version:
     numbers = re.fullmatch(r"([0-9]{1,4})\.([0-9]{1,4})(\.[0-9]{1,4})?", text.strip(), re.ASCII)
     if numbers is None:
         raise ExportError(
@@ -359,22 +364,23 @@ def _parsed(text: str) -> Version:
     oldest = _RELEASES[0][0]
     if version < oldest:
         raise ExportError(
-            f"onnx: onnxruntime {_text(version)} lacks required operators; the oldest supported "
-            f"target_runtime is {_text(oldest)}"
+            f"onnx: onnxruntime {_format_version(version)} lacks required operators; the oldest "
+            "supported "
+            f"target_runtime is {_format_version(oldest)}"
         )
     return version
 
 
-def _text(version: Version) -> str:
+def _format_version(version: Version) -> str:
     return f"{version[0]}.{version[1]}"
 
 
 # ---------------------------------------------------------------- onnx check
 
-_MOST_BYTES = 2**31 - 1
+_MAX_FILE_BYTES = 2**31 - 1
 
 
-def checked_content(proto: ModelProto, model: Model, *, columns: bool) -> bytes:
+def serialize_checked(proto: ModelProto, model: Model, *, columns: bool) -> bytes:
     """Serialize the graph, check it with ``onnx`` and run it with ``onnxruntime``.
 
     It is run on no rows, on a row of known cells and on a row of
@@ -393,7 +399,7 @@ def checked_content(proto: ModelProto, model: Model, *, columns: bool) -> bytes:
     import onnx
     import onnxruntime
 
-    if proto.ByteSize() > _MOST_BYTES:
+    if proto.ByteSize() > _MAX_FILE_BYTES:
         raise ExportError(
             f"onnx: the file would have {proto.ByteSize():,} bytes, but the limit of protobuf is "
             "2 GiB: train fewer or smaller trees"
@@ -404,15 +410,15 @@ def checked_content(proto: ModelProto, model: Model, *, columns: bool) -> bytes:
     try:
         onnx.checker.check_model(content, full_check=True)
         session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-        _require_rows(session, model, 0, columns)
+        _check_row_count(session, model, 0, columns)
         if all(column.kind == "numeric" or column.levels for column in model.schema.columns):
-            _require_rows(session, model, 1, columns)
+            _check_row_count(session, model, 1, columns)
     except ExportError:
         raise
     except Exception as error:  # the libraries raise different types, some plain RuntimeErrors
         raise ExportError(f"onnx: the check of the graph failed: {error}") from error
     try:
-        _require_rows(session, model, 1, columns, missing=True)
+        _check_row_count(session, model, 1, columns, missing=True)
     except ExportError:
         raise
     except Exception as error:
@@ -424,11 +430,11 @@ def checked_content(proto: ModelProto, model: Model, *, columns: bool) -> bytes:
     return content
 
 
-def _require_rows(
+def _check_row_count(
     session: Any, model: Model, n_rows: int, columns: bool, *, missing: bool = False
 ) -> None:
     """Run equal rows and check the number of predictions."""
-    results = session.run(None, _feeds(session, model, n_rows, columns, missing=missing))
+    results = session.run(None, _make_feeds(session, model, n_rows, columns, missing=missing))
     for output, predictions in zip(session.get_outputs(), results, strict=True):
         if len(predictions) != n_rows:
             raise ExportError(
@@ -436,7 +442,7 @@ def _require_rows(
             )
 
 
-def _feeds(
+def _make_feeds(
     session: Any, model: Model, n_rows: int, columns: bool, *, missing: bool
 ) -> dict[str, Any]:
     """Make inputs of zeros, or of missing values, for one tensor or for columns."""

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from onnx import ValueInfoProto
 
 __all__ = [
-    "add_columns",
+    "add_column_inputs",
     "add_inputs",
-    "input_names",
-    "tells_marks",
+    "make_input_names",
+    "needs_missing_markers",
 ]
 
 
@@ -51,13 +51,13 @@ def add_inputs(graph: Graph, model: Model, *, clean: bool = False) -> str:
     if schema.nominal.any() and not clean:
         columns = _add_clean_codes(graph, model)
     if model.missing == "error":
-        graph.add("Equal", [columns, columns], "is_known")
-        graph.add("Not", ["is_known"], "is_refused")
+        graph.add_operator("Equal", [columns, columns], "is_known")
+        graph.add_operator("Not", ["is_known"], "is_refused")
         return _add_refusal(graph, columns, "this model refuses missing values")
     if model.unknown == "error" and schema.nominal.any() and not clean:
-        graph.add("Equal", ["X", "X"], "is_known")
-        graph.add("Not", ["usable"], "is_no_code")
-        graph.add("And", ["is_known", "is_no_code"], "is_refused")
+        graph.add_operator("Equal", ["X", "X"], "is_known")
+        graph.add_operator("Not", ["usable"], "is_no_code")
+        graph.add_operator("And", ["is_known", "is_no_code"], "is_refused")
         return _add_refusal(graph, columns, "this model refuses unseen categories")
     return columns
 
@@ -65,32 +65,32 @@ def add_inputs(graph: Graph, model: Model, *, clean: bool = False) -> str:
 def _add_clean_codes(graph: Graph, model: Model) -> str:
     """Replace values of nominal columns that are not codes of their vocabulary by NaN."""
     schema = model.schema
-    graph.constant("numeric", ~schema.nominal)
-    graph.number("zero", 0)
-    graph.constant("last_code", (schema.n_levels - 1).astype(graph.real))
-    graph.number("missing", np.nan)
-    graph.add("Floor", ["X"], "whole")
-    graph.add("Equal", ["X", "whole"], "is_whole")
-    graph.add("GreaterOrEqual", ["X", "zero"], "not_below")
-    graph.add("LessOrEqual", ["X", "last_code"], "not_above")
-    graph.add("And", ["not_below", "not_above"], "inside")
-    graph.add("And", ["is_whole", "inside"], "is_code")
-    graph.add("Or", ["numeric", "is_code"], "usable")
-    return graph.add("Where", ["usable", "X", "missing"], "codes")
+    graph.add_constant("numeric", ~schema.nominal)
+    graph.add_number("zero", 0)
+    graph.add_constant("last_code", (schema.n_levels - 1).astype(graph.real))
+    graph.add_number("missing", np.nan)
+    graph.add_operator("Floor", ["X"], "whole")
+    graph.add_operator("Equal", ["X", "whole"], "is_whole")
+    graph.add_operator("GreaterOrEqual", ["X", "zero"], "not_below")
+    graph.add_operator("LessOrEqual", ["X", "last_code"], "not_above")
+    graph.add_operator("And", ["not_below", "not_above"], "inside")
+    graph.add_operator("And", ["is_whole", "inside"], "is_code")
+    graph.add_operator("Or", ["numeric", "is_code"], "usable")
+    return graph.add_operator("Where", ["usable", "X", "missing"], "codes")
 
 
-def _add_refusal(graph: Graph, columns: str, said: str) -> str:
+def _add_refusal(graph: Graph, columns: str, message: str) -> str:
     """Return the columns; running the graph fails if any cell ``is_refused``.
 
-    `said` is the error message, which becomes the name of the failing node.
+    `message` is the error message, which becomes the name of the failing node.
     """
     from onnx import TensorProto
 
-    graph.constant("nothing", np.zeros(1, dtype=graph.real))
-    graph.add("Cast", ["is_refused"], "refused", to=TensorProto.INT64)
-    graph.add("ReduceSum", ["refused"], "n_refused", keepdims=0)
-    graph.add("Gather", ["nothing", "n_refused"], "accepted", name=said)
-    return graph.add("Add", [columns, "accepted"], "columns")
+    graph.add_constant("nothing", np.zeros(1, dtype=graph.real))
+    graph.add_operator("Cast", ["is_refused"], "refused", to=TensorProto.INT64)
+    graph.add_operator("ReduceSum", ["refused"], "n_refused", keepdims=0)
+    graph.add_operator("Gather", ["nothing", "n_refused"], "accepted", name=message)
+    return graph.add_operator("Add", [columns, "accepted"], "columns")
 
 
 # ---------------------------------------------------------------- onnx columns
@@ -102,24 +102,24 @@ def _add_refusal(graph: Graph, columns: str, said: str) -> str:
 # An input has the name of its column.  A name that is invalid for an input (empty, with a
 # NUL, not UTF-8, or that of an output) is changed; the metadata contain the mapping.
 
-_BLANKS = (
+_BLANKS_PATTERN = (
     r"[\x{9}-\x{d}\x{1c}-\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}"
     r"\x{202f}\x{205f}\x{3000}]*"
 )
 """Whitespace removed by `str.strip`, in the syntax of RE2."""
-_UNSEEN = -1.0
+_UNSEEN_CODE = -1.0
 
 
-def tells_marks(model: Model) -> bool:
+def needs_missing_markers(model: Model) -> bool:
     """Return whether the graph must distinguish missing texts from unseen categories."""
     return bool(
         model.unknown == "error" and model.missing != "error" and model.schema.nominal.any()
     )
 
 
-def input_names(schema: Schema, taken: Collection[str]) -> list[str]:
+def make_input_names(schema: Schema, taken: Collection[str]) -> list[str]:
     """Return distinct names for the inputs of the columns, none of them in `taken`."""
-    given = [_plain(name) or f"column {at}" for at, name in enumerate(schema.names)]
+    given = [_escape_name(name) or f"column {at}" for at, name in enumerate(schema.names)]
     # Valid names are unchanged; others get a free one.
     stay = {name for name, own in zip(given, schema.names, strict=True) if name == own}
     used = set(taken) | stay
@@ -134,7 +134,7 @@ def input_names(schema: Schema, taken: Collection[str]) -> list[str]:
     return names
 
 
-def add_columns(graph: Graph, model: Model) -> list[ValueInfoProto]:
+def add_column_inputs(graph: Graph, model: Model) -> list[ValueInfoProto]:
     """Add ``X`` (N, features), concatenated from one input per column; return the inputs.
 
     A missing cell is NaN.  An unseen category is NaN too, or, if the model distinguishes
@@ -150,17 +150,17 @@ def add_columns(graph: Graph, model: Model) -> list[ValueInfoProto]:
         if column.kind == "nominal":
             name = _add_codes(graph, model, column, name)
         columns.append(name)
-    graph.add("Concat", columns, "X", axis=1)
+    graph.add_operator("Concat", columns, "X", axis=1)
     return inputs
 
 
 def _add_codes(graph: Graph, model: Model, column: Column, name: str) -> str:
     """Add the encoding of a column of texts: (N, 1) codes."""
-    unseen = _UNSEEN if tells_marks(model) else np.nan
+    unseen = _UNSEEN_CODE if needs_missing_markers(model) else np.nan
     # LabelEncoder needs a key: a column without categories gets a dummy.
-    levels = [_utf8(column, level) for level in column.levels] or [b""]
+    levels = [_encode_level(column, level) for level in column.levels] or [b""]
     codes = [float(code) for code in range(len(column.levels))] or [unseen]
-    code = graph.add(
+    code = graph.add_operator(
         "LabelEncoder",
         [name],
         f"{name}_code",
@@ -170,29 +170,29 @@ def _add_codes(graph: Graph, model: Model, column: Column, name: str) -> str:
         default_float=unseen,
     )
     if graph.real == np.float64:
-        code = graph.add("Cast", [code], f"{name}_real_code", to=graph.real_type)
-    pattern = _pattern(model.schema)
-    if not tells_marks(model) or not pattern:
+        code = graph.add_operator("Cast", [code], f"{name}_real_code", to=graph.real_type)
+    pattern = _make_marker_pattern(model.schema)
+    if not needs_missing_markers(model) or not pattern:
         return code
-    graph.number("unseen", _UNSEEN)
-    graph.number("missing", np.nan)
-    graph.add("RegexFullMatch", [name], f"{name}_is_mark", pattern=pattern)
-    graph.add("Equal", [code, "unseen"], f"{name}_is_no_level")
-    graph.add("And", [f"{name}_is_mark", f"{name}_is_no_level"], f"{name}_is_missing")
-    return graph.add("Where", [f"{name}_is_missing", "missing", code], f"{name}_column")
+    graph.add_number("unseen", _UNSEEN_CODE)
+    graph.add_number("missing", np.nan)
+    graph.add_operator("RegexFullMatch", [name], f"{name}_is_mark", pattern=pattern)
+    graph.add_operator("Equal", [code, "unseen"], f"{name}_is_no_level")
+    graph.add_operator("And", [f"{name}_is_mark", f"{name}_is_no_level"], f"{name}_is_missing")
+    return graph.add_operator("Where", [f"{name}_is_missing", "missing", code], f"{name}_column")
 
 
-def _pattern(schema: Schema) -> str:
+def _make_marker_pattern(schema: Schema) -> str:
     """Return an RE2 pattern of missing markers with surrounding blanks; "" without markers."""
     # A marker that begins or ends with a blank never matches: blanks are removed first.
     marks = [mark for mark in schema.missing_marks if mark == mark.strip() and _is_utf8(mark)]
     written = ["".join(f"\\x{{{ord(letter):x}}}" for letter in mark) for mark in marks]
     if not marks:
         return ""
-    return f"{_BLANKS}(?:{'|'.join(written)}){_BLANKS}"
+    return f"{_BLANKS_PATTERN}(?:{'|'.join(written)}){_BLANKS_PATTERN}"
 
 
-def _plain(name: str) -> str:
+def _escape_name(name: str) -> str:
     """Escape the characters of `name` that the name of an input cannot contain."""
     return name.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
@@ -205,7 +205,7 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-def _utf8(column: Column, level: str) -> bytes:
+def _encode_level(column: Column, level: str) -> bytes:
     if not _is_utf8(level):
         raise ExportError(
             f"onnx: the category {level!r} of column {column.name!r} contains half a surrogate "

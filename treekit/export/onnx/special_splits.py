@@ -13,16 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.export.onnx.graph import Graph
-from treekit.model.concatenated import join
+from treekit.model.concatenated import concatenate_trees
 from treekit.model.derived_features import DerivedColumns
-from treekit.model.fixed_point import MASS, mass_bounds
+from treekit.model.fixed_point import MASS, compute_mass_bounds
 from treekit.model.model import Model
 from treekit.model.tree import MAX_DEPTH, Split, Tree
 
 __all__ = [
     "Masses",
-    "add_derived",
-    "add_largest",
+    "add_derived_columns",
+    "add_largest_leaves",
     "add_masses",
 ]
 
@@ -30,7 +30,7 @@ __all__ = [
 # ---------------------------------------------------------------- onnx derived
 
 
-def add_derived(graph: Graph, derived: DerivedColumns, codes: str) -> str:
+def add_derived_columns(graph: Graph, derived: DerivedColumns, codes: str) -> str:
     """Append the derived columns to the columns of `codes` (N, features).
 
     Return the name of (N, features + D); derived columns are 0.0, 1.0, or NaN if unknown.
@@ -41,18 +41,20 @@ def add_derived(graph: Graph, derived: DerivedColumns, codes: str) -> str:
     parts, order = [], []
     for count in np.unique(counts).tolist():
         tests = linear[counts == count]
-        parts.append(_linear_tests(graph, derived, tests, count, codes))
+        parts.append(_add_linear_tests(graph, derived, tests, count, codes))
         order.append(tests)
     if len(levels):
-        parts.append(_level_tests(graph, derived, levels, codes))
+        parts.append(_add_level_tests(graph, derived, levels, codes))
         order.append(levels)
     place = np.argsort(np.concatenate(order))  # position of each test in the parts
-    tests_name = graph.add("Concat", parts, "tests", axis=1) if len(parts) > 1 else parts[0]
-    sides = _first_known(graph, derived, tests_name, place)
-    return graph.add("Concat", [codes, sides], "with_derived", axis=1)
+    tests_name = (
+        graph.add_operator("Concat", parts, "tests", axis=1) if len(parts) > 1 else parts[0]
+    )
+    sides = _add_first_known(graph, derived, tests_name, place)
+    return graph.add_operator("Concat", [codes, sides], "with_derived", axis=1)
 
 
-def _linear_tests(
+def _add_linear_tests(
     graph: Graph, derived: DerivedColumns, tests: npt.NDArray[np.int64], count: int, codes: str
 ) -> str:
     """Add (N, tests): the side of the threshold of each sum of `count` terms."""
@@ -62,32 +64,38 @@ def _linear_tests(
     total = ""
     for term in range(count):
         at = derived.term_start[tests] + term
-        graph.constant(f"{name}_column_{term}", derived.term_feature[at])
-        graph.constant(f"{name}_weight_{term}", derived.term_weight[at])
-        graph.add("Gather", [codes, f"{name}_column_{term}"], f"{name}_x_{term}", axis=1)
-        graph.add("Cast", [f"{name}_x_{term}"], f"{name}_exact_{term}", to=TensorProto.DOUBLE)
-        part = graph.add(
+        graph.add_constant(f"{name}_column_{term}", derived.term_feature[at])
+        graph.add_constant(f"{name}_weight_{term}", derived.term_weight[at])
+        graph.add_operator("Gather", [codes, f"{name}_column_{term}"], f"{name}_x_{term}", axis=1)
+        graph.add_operator(
+            "Cast", [f"{name}_x_{term}"], f"{name}_exact_{term}", to=TensorProto.DOUBLE
+        )
+        part = graph.add_operator(
             "Mul", [f"{name}_exact_{term}", f"{name}_weight_{term}"], f"{name}_part_{term}"
         )
-        total = graph.add("Add", [total, part], f"{name}_total_{term}") if total else part
+        total = graph.add_operator("Add", [total, part], f"{name}_total_{term}") if total else part
     below, above, lost = (
         np.where(branch < 0, np.nan, branch).astype(graph.real)
         for branch in (derived.below[tests], derived.above[tests], derived.lost[tests])
     )
-    graph.constant(f"{name}_threshold", derived.threshold[tests])
-    graph.constant(f"{name}_below", below)
-    graph.constant(f"{name}_above", above)
+    graph.add_constant(f"{name}_threshold", derived.threshold[tests])
+    graph.add_constant(f"{name}_below", below)
+    graph.add_constant(f"{name}_above", above)
     if np.isnan(lost).all():
-        graph.number(f"{name}_unknown", np.nan)
+        graph.add_number(f"{name}_unknown", np.nan)
     else:
-        graph.constant(f"{name}_unknown", lost)
-    graph.add("LessOrEqual", [total, f"{name}_threshold"], f"{name}_is_below")
-    graph.add("Equal", [total, total], f"{name}_is_known")
-    graph.add("Where", [f"{name}_is_below", f"{name}_below", f"{name}_above"], f"{name}_side")
-    return graph.add("Where", [f"{name}_is_known", f"{name}_side", f"{name}_unknown"], name)
+        graph.add_constant(f"{name}_unknown", lost)
+    graph.add_operator("LessOrEqual", [total, f"{name}_threshold"], f"{name}_is_below")
+    graph.add_operator("Equal", [total, total], f"{name}_is_known")
+    graph.add_operator(
+        "Where", [f"{name}_is_below", f"{name}_below", f"{name}_above"], f"{name}_side"
+    )
+    return graph.add_operator(
+        "Where", [f"{name}_is_known", f"{name}_side", f"{name}_unknown"], name
+    )
 
 
-def _level_tests(
+def _add_level_tests(
     graph: Graph, derived: DerivedColumns, tests: npt.NDArray[np.int64], codes: str
 ) -> str:
     """Add (N, tests): the branch of the row's category in each test, NaN if it has none."""
@@ -97,10 +105,10 @@ def _level_tests(
         replies.append(np.where(own < 0, np.nan, own))
     lost = derived.lost[tests]
     lost = np.where(lost < 0, np.nan, lost).astype(graph.real)
-    return graph.add_look_up(codes, derived.level_feature[tests], replies, lost, "level_tests")
+    return graph.add_lookup(codes, derived.level_feature[tests], replies, lost, "level_tests")
 
 
-def _first_known(
+def _add_first_known(
     graph: Graph, derived: DerivedColumns, tests: str, place: npt.NDArray[np.int64]
 ) -> str:
     """Add (N, D): the first test of each derived column that is not NaN."""
@@ -109,13 +117,15 @@ def _first_known(
     for step in range(int((last - first).max()) + 1):
         # A column with fewer tests repeats its last one.
         at = place[np.minimum(first + step, last)]
-        graph.constant(f"test_{step}_of", at)
-        asked = graph.add("Gather", [tests, f"test_{step}_of"], f"test_{step}", axis=1)
+        graph.add_constant(f"test_{step}_of", at)
+        asked = graph.add_operator("Gather", [tests, f"test_{step}_of"], f"test_{step}", axis=1)
         if not name:
             name = asked
             continue
-        graph.add("Equal", [name, name], f"known_before_{step}")
-        name = graph.add("Where", [f"known_before_{step}", name, asked], f"known_after_{step}")
+        graph.add_operator("Equal", [name, name], f"known_before_{step}")
+        name = graph.add_operator(
+            "Where", [f"known_before_{step}", name, asked], f"known_after_{step}"
+        )
     return name
 
 
@@ -127,11 +137,11 @@ def _first_known(
 # the part between its bounds (`treekit.model.fixed_point`): Mul and Div of int64,
 # exact as in every other artifact.  Memory: rows x nodes of one level of depth.
 
-_MISSING = -1.0
+_NO_BRANCH = -1.0
 
 
 @dataclass(frozen=True)
-class _Walk:
+class _Traversal:
     """Concatenated trees of a model, and the graph's columns that they test."""
 
     graph: Graph
@@ -169,38 +179,40 @@ def add_masses(graph: Graph, model: Model, columns: str, derived: npt.NDArray[np
     """
     from onnx import TensorProto
 
-    nodes, roots = join(model.trees)
-    walk = _Walk(graph, nodes, model.schema.n_features, columns, derived)
-    bounds = np.concatenate([mass_bounds(tree) for tree in model.trees])
+    nodes, roots = concatenate_trees(model.trees)
+    walk = _Traversal(graph, nodes, model.schema.n_features, columns, derived)
+    bounds = np.concatenate([compute_mass_bounds(tree) for tree in model.trees])
     row_of_leaf = np.cumsum(nodes.kind == Split.LEAF) - 1
-    graph.constant("whole_mass", np.array(MASS))
-    graph.constant("none", np.array(0))
-    graph.number("first_branch", 0)
-    graph.number("second_branch", 1)
-    graph.number("no_branch", _MISSING)
+    graph.add_constant("whole_mass", np.array(MASS))
+    graph.add_constant("none", np.array(0))
+    graph.add_number("first_branch", 0)
+    graph.add_number("second_branch", 1)
+    graph.add_number("no_branch", _NO_BRANCH)
     level = roots[:-1]
-    mass = _roots(graph, columns, len(level))
+    mass = _add_root_masses(graph, columns, len(level))
     leaf_rows, leaf_masses = [], []
     for depth in range(MAX_DEPTH + 1):
         is_leaf = nodes.kind[level] == Split.LEAF
         if is_leaf.any():
-            at = graph.constant(f"leaves_at_{depth}", np.flatnonzero(is_leaf))
-            leaf_masses.append(graph.add("Gather", [mass, at], f"leaf_mass_{depth}", axis=1))
+            at = graph.add_constant(f"leaves_at_{depth}", np.flatnonzero(is_leaf))
+            leaf_masses.append(
+                graph.add_operator("Gather", [mass, at], f"leaf_mass_{depth}", axis=1)
+            )
             leaf_rows.append(row_of_leaf[level[is_leaf]])
         if is_leaf.all():
             break
-        mass, level = _children(walk, mass, level, bounds, depth)
+        mass, level = _add_child_masses(walk, mass, level, bounds, depth)
     row = np.concatenate(leaf_rows)
-    graph.constant("units", model.units[row])
+    graph.add_constant("units", model.units[row])
     every = leaf_masses[0]
     if len(leaf_masses) > 1:
-        every = graph.add("Concat", leaf_masses, "leaf_masses", axis=1)
-    graph.add("MatMul", [every, "units"], "sums")
-    graph.add("Cast", ["sums"], "exact_sums", to=TensorProto.DOUBLE)
+        every = graph.add_operator("Concat", leaf_masses, "leaf_masses", axis=1)
+    graph.add_operator("MatMul", [every, "units"], "sums")
+    graph.add_operator("Cast", ["sums"], "exact_sums", to=TensorProto.DOUBLE)
     return Masses(every, row)
 
 
-def add_largest(graph: Graph, model: Model, masses: Masses) -> str:
+def add_largest_leaves(graph: Graph, model: Model, masses: Masses) -> str:
     """Add the leaf of each tree with the largest mass, the first of equal ones.
 
     Return the name of (N, trees) int64: rows of `Model.units`.
@@ -211,27 +223,29 @@ def add_largest(graph: Graph, model: Model, masses: Masses) -> str:
     # A tree with fewer leaves is padded with its first one, which never wins in the padding.
     own = np.arange(counts.max())
     rows = model.leaf_offsets[:-1, None] + np.where(own < counts[:, None], own, 0)
-    graph.constant("masses_of_trees", np.argsort(masses.row)[rows])
-    graph.constant("first_leaf", model.leaf_offsets[:-1])
-    graph.add("Gather", [masses.name, "masses_of_trees"], "masses_by_tree", axis=1)
-    graph.add("Cast", ["masses_by_tree"], "real_masses", to=TensorProto.DOUBLE)
-    graph.add("ArgMax", ["real_masses"], "largest_leaf", axis=2, keepdims=0, select_last_index=0)
-    return graph.add("Add", ["largest_leaf", "first_leaf"], "reached_leaves")
+    graph.add_constant("masses_of_trees", np.argsort(masses.row)[rows])
+    graph.add_constant("first_leaf", model.leaf_offsets[:-1])
+    graph.add_operator("Gather", [masses.name, "masses_of_trees"], "masses_by_tree", axis=1)
+    graph.add_operator("Cast", ["masses_by_tree"], "real_masses", to=TensorProto.DOUBLE)
+    graph.add_operator(
+        "ArgMax", ["real_masses"], "largest_leaf", axis=2, keepdims=0, select_last_index=0
+    )
+    return graph.add_operator("Add", ["largest_leaf", "first_leaf"], "reached_leaves")
 
 
-def _roots(graph: Graph, columns: str, n_trees: int) -> str:
+def _add_root_masses(graph: Graph, columns: str, n_trees: int) -> str:
     """Add (N, trees) int64: the complete mass at every root."""
-    graph.constant("row_count_start", np.array([0]))
-    graph.constant("row_count_end", np.array([1]))
-    graph.constant("tree_count", np.array([n_trees]))
-    graph.add("Shape", [columns], "shape")
-    graph.add("Slice", ["shape", "row_count_start", "row_count_end"], "row_count")
-    graph.add("Concat", ["row_count", "tree_count"], "root_shape", axis=0)
-    return graph.add("Expand", ["whole_mass", "root_shape"], "root_mass")
+    graph.add_constant("row_count_start", np.array([0]))
+    graph.add_constant("row_count_end", np.array([1]))
+    graph.add_constant("tree_count", np.array([n_trees]))
+    graph.add_operator("Shape", [columns], "shape")
+    graph.add_operator("Slice", ["shape", "row_count_start", "row_count_end"], "row_count")
+    graph.add_operator("Concat", ["row_count", "tree_count"], "root_shape", axis=0)
+    return graph.add_operator("Expand", ["whole_mass", "root_shape"], "root_mass")
 
 
-def _children(
-    walk: _Walk,
+def _add_child_masses(
+    walk: _Traversal,
     mass: str,
     level: npt.NDArray[np.int64],
     bounds: npt.NDArray[np.int64],
@@ -248,69 +262,69 @@ def _children(
     parent = np.repeat(np.arange(len(parents)), counts)
     own = np.arange(len(parent)) - np.repeat(np.cumsum(counts) - counts, counts)
     children = nodes.first_child[parents][parent].astype(np.int64) + own
-    branch = _branches(walk, parents, f"branch_{depth}")
-    graph.constant(f"{name}_from", inner[parent])
-    graph.constant(f"{name}_asks", parent)
-    graph.constant(f"{name}_branch", own.astype(graph.real))
-    graph.constant(f"{name}_low", bounds[children, 0])
-    graph.constant(f"{name}_high", bounds[children, 1])
-    given = graph.add("Gather", [mass, f"{name}_from"], f"{name}_given", axis=1)
-    taken = graph.add("Gather", [branch, f"{name}_asks"], f"{name}_taken", axis=1)
+    branch = _add_branches(walk, parents, f"branch_{depth}")
+    graph.add_constant(f"{name}_from", inner[parent])
+    graph.add_constant(f"{name}_asks", parent)
+    graph.add_constant(f"{name}_branch", own.astype(graph.real))
+    graph.add_constant(f"{name}_low", bounds[children, 0])
+    graph.add_constant(f"{name}_high", bounds[children, 1])
+    given = graph.add_operator("Gather", [mass, f"{name}_from"], f"{name}_given", axis=1)
+    taken = graph.add_operator("Gather", [branch, f"{name}_asks"], f"{name}_taken", axis=1)
     for side in ("low", "high"):
-        graph.add("Mul", [given, f"{name}_{side}"], f"{name}_{side}_times")
-        graph.add("Div", [f"{name}_{side}_times", "whole_mass"], f"{name}_{side}_part")
-    graph.add("Sub", [f"{name}_high_part", f"{name}_low_part"], f"{name}_part")
-    graph.add("Equal", [taken, f"{name}_branch"], f"{name}_is_taken")
-    graph.add("Equal", [taken, "no_branch"], f"{name}_is_missing")
-    graph.add("Where", [f"{name}_is_missing", f"{name}_part", "none"], f"{name}_or_part")
-    graph.add("Where", [f"{name}_is_taken", given, f"{name}_or_part"], name)
+        graph.add_operator("Mul", [given, f"{name}_{side}"], f"{name}_{side}_times")
+        graph.add_operator("Div", [f"{name}_{side}_times", "whole_mass"], f"{name}_{side}_part")
+    graph.add_operator("Sub", [f"{name}_high_part", f"{name}_low_part"], f"{name}_part")
+    graph.add_operator("Equal", [taken, f"{name}_branch"], f"{name}_is_taken")
+    graph.add_operator("Equal", [taken, "no_branch"], f"{name}_is_missing")
+    graph.add_operator("Where", [f"{name}_is_missing", f"{name}_part", "none"], f"{name}_or_part")
+    graph.add_operator("Where", [f"{name}_is_taken", given, f"{name}_or_part"], name)
     return name, children
 
 
-def _branches(walk: _Walk, parents: npt.NDArray[np.int64], name: str) -> str:
+def _add_branches(walk: _Traversal, parents: npt.NDArray[np.int64], name: str) -> str:
     """Add (N, parents): the branch that each row takes at each node, -1 = missing."""
     kind = walk.nodes.kind[parents]
     by_level = (kind == Split.SUBSET) | (kind == Split.MULTIWAY)
     by_level &= walk.derived[parents] < 0
     if by_level.all():
-        return _by_level(walk, parents, name)
+        return _add_level_branches(walk, parents, name)
     if not by_level.any():
-        return _by_order(walk, parents, name)
+        return _add_threshold_branches(walk, parents, name)
     parts = [
-        _by_level(walk, parents[by_level], f"{name}_by_level"),
-        _by_order(walk, parents[~by_level], f"{name}_by_order"),
+        _add_level_branches(walk, parents[by_level], f"{name}_by_level"),
+        _add_threshold_branches(walk, parents[~by_level], f"{name}_by_order"),
     ]
     place = np.argsort(np.concatenate([np.flatnonzero(by_level), np.flatnonzero(~by_level)]))
-    walk.graph.constant(f"{name}_place", place)
-    walk.graph.add("Concat", parts, f"{name}_parts", axis=1)
-    return walk.graph.add("Gather", [f"{name}_parts", f"{name}_place"], name, axis=1)
+    walk.graph.add_constant(f"{name}_place", place)
+    walk.graph.add_operator("Concat", parts, f"{name}_parts", axis=1)
+    return walk.graph.add_operator("Gather", [f"{name}_parts", f"{name}_place"], name, axis=1)
 
 
-def _by_level(walk: _Walk, parents: npt.NDArray[np.int64], name: str) -> str:
+def _add_level_branches(walk: _Traversal, parents: npt.NDArray[np.int64], name: str) -> str:
     nodes = walk.nodes
     replies = [
-        nodes.level_branch[nodes.level_start[node] : nodes.level_start[node + 1]]
+        nodes.level_branch[nodes.level_offsets[node] : nodes.level_offsets[node + 1]]
         for node in parents.tolist()
     ]
     features = nodes.feature[parents].astype(np.int64)
-    missing = walk.graph.real.type(_MISSING)
-    return walk.graph.add_look_up(walk.columns, features, replies, missing, name)
+    missing = walk.graph.real.type(_NO_BRANCH)
+    return walk.graph.add_lookup(walk.columns, features, replies, missing, name)
 
 
-def _by_order(walk: _Walk, parents: npt.NDArray[np.int64], name: str) -> str:
+def _add_threshold_branches(walk: _Traversal, parents: npt.NDArray[np.int64], name: str) -> str:
     """Add the branches of thresholds, derived columns (1 if above 0) and missing-value tests."""
     graph, nodes = walk.graph, walk.nodes
     derived = walk.derived[parents]
     asks_missing = nodes.kind[parents] == Split.MISSING
     feature = np.where(derived >= 0, walk.n_features + derived, nodes.feature[parents])
     bound = np.where((derived >= 0) | asks_missing, 0.0, nodes.threshold[parents])
-    graph.constant(f"{name}_feature", feature)
-    graph.constant(f"{name}_bound", bound.astype(graph.real))
-    graph.constant(f"{name}_unknown", np.where(asks_missing, 0, _MISSING).astype(graph.real))
-    graph.constant(f"{name}_always", asks_missing)  # whatever is known takes branch 1
-    graph.add("Gather", [walk.columns, f"{name}_feature"], f"{name}_x", axis=1)
-    graph.add("Greater", [f"{name}_x", f"{name}_bound"], f"{name}_is_above")
-    graph.add("Or", [f"{name}_is_above", f"{name}_always"], f"{name}_right")
-    graph.add("Where", [f"{name}_right", "second_branch", "first_branch"], f"{name}_side")
-    graph.add("Equal", [f"{name}_x", f"{name}_x"], f"{name}_known")
-    return graph.add("Where", [f"{name}_known", f"{name}_side", f"{name}_unknown"], name)
+    graph.add_constant(f"{name}_feature", feature)
+    graph.add_constant(f"{name}_bound", bound.astype(graph.real))
+    graph.add_constant(f"{name}_unknown", np.where(asks_missing, 0, _NO_BRANCH).astype(graph.real))
+    graph.add_constant(f"{name}_always", asks_missing)  # whatever is known takes branch 1
+    graph.add_operator("Gather", [walk.columns, f"{name}_feature"], f"{name}_x", axis=1)
+    graph.add_operator("Greater", [f"{name}_x", f"{name}_bound"], f"{name}_is_above")
+    graph.add_operator("Or", [f"{name}_is_above", f"{name}_always"], f"{name}_right")
+    graph.add_operator("Where", [f"{name}_right", "second_branch", "first_branch"], f"{name}_side")
+    graph.add_operator("Equal", [f"{name}_x", f"{name}_x"], f"{name}_known")
+    return graph.add_operator("Where", [f"{name}_known", f"{name}_side", f"{name}_unknown"], name)

@@ -25,30 +25,35 @@ import numpy.typing as npt
 from treekit.errors import ExportError
 from treekit.export.lowering import LoweredTree, Step, lower
 from treekit.export.onnx.graph import Graph
-from treekit.export.onnx.trees import OnnxNodes, add_regressor, add_tree_ensemble, onnx_nodes
-from treekit.model.derived_features import DerivedColumns, derive
+from treekit.export.onnx.trees import (
+    OnnxNodes,
+    add_regressor,
+    add_tree_ensemble,
+    convert_to_onnx_nodes,
+)
+from treekit.model.derived_features import DerivedColumns, make_derived_columns
 from treekit.model.model import Model
 from treekit.model.tree import MAX_DEPTH
 
 __all__ = [
-    "Lowered",
+    "LoweredModel",
     "add_tree_sums",
-    "adds_second_class",
-    "lowered",
+    "lower_model",
+    "sums_second_class_only",
 ]
 
-_EXACT = 2**24
+_MAX_EXACT = 2**24
 """Integers up to this are exact in float32."""
 
-_CELLS = 1024
+_MAX_LOOKUP_CELLS = 1024
 """Integers of a row that are looked up at once, to bound memory."""
 
-_NODE, _ENTRY, _NODE_5 = 28, 11, 12
+_NODE_BYTES, _ENTRY_BYTES, _ENSEMBLE_NODE_BYTES = 28, 11, 12
 """Average bytes of a node of the regressor, a number of a leaf, and a node of `TreeEnsemble`."""
 
 
 @dataclass(frozen=True)
-class Lowered:
+class LoweredModel:
     """Lowered trees of a model, for tree operators.
 
     Attributes
@@ -64,7 +69,7 @@ class Lowered:
     @cached_property
     def nodes(self) -> OnnxNodes:
         """Nodes of the trees; each set is a chain of tests."""
-        return onnx_nodes(self.trees)
+        return convert_to_onnx_nodes(self.trees)
 
     @property
     def chains_too_deep(self) -> bool:
@@ -72,11 +77,11 @@ class Lowered:
         return bool(self.trees) and self.nodes.depth > MAX_DEPTH
 
 
-def lowered(model: Model) -> Lowered:
+def lower_model(model: Model) -> LoweredModel:
     """Lower the trees of a model, unless it uses fractional instances."""
-    derived = derive(model)
+    derived = make_derived_columns(model)
     if model.missing == "fractional":
-        return Lowered(derived, ())
+        return LoweredModel(derived, ())
     trees = lower(model, derived)
     deepest = max(tree.depth for tree in trees)
     if deepest > MAX_DEPTH:
@@ -84,11 +89,11 @@ def lowered(model: Model) -> Lowered:
             f"onnx supports trees up to {MAX_DEPTH} tests deep; this model needs {deepest} "
             "(a multiway split counts one for each branch): set max_depth"
         )
-    return Lowered(derived, trees)
+    return LoweredModel(derived, trees)
 
 
 def add_tree_sums(
-    graph: Graph, model: Model, form: Lowered, columns: str, *, tell_leaves: bool
+    graph: Graph, model: Model, form: LoweredModel, columns: str, *, need_leaves: bool
 ) -> str:
     """Add ``exact_sums`` (N, values) double; return the name of the leaves reached.
 
@@ -96,7 +101,7 @@ def add_tree_sums(
     ----------
     columns : str
         (N, features + derived).
-    tell_leaves : bool
+    need_leaves : bool
         Whether the graph must compute the leaves.
 
     Returns
@@ -109,21 +114,21 @@ def add_tree_sums(
             f"onnx supports trees up to {MAX_DEPTH} tests deep; this model needs "
             f"{form.nodes.depth} without sets (ai.onnx.ml 5): set max_depth"
         )
-    limbs = _limbs(model.units, model.n_trees)
-    must = tell_leaves or form.chains_too_deep
-    countable = int(np.diff(model.leaf_offsets).max()) <= _EXACT
+    limbs = _split_limbs(model.units, model.n_trees)
+    must = need_leaves or form.chains_too_deep
+    countable = int(np.diff(model.leaf_offsets).max()) <= _MAX_EXACT
     if must and not countable:
-        raise ExportError(f"onnx: a tree has more than {_EXACT} leaves: set max_depth")
-    if must or (countable and _rows_are_better(graph, model, form, limbs)):
-        reached = _add_reached(graph, model, form, columns)
-        _add_fetched(graph, model, reached)
+        raise ExportError(f"onnx: a tree has more than {_MAX_EXACT} leaves: set max_depth")
+    if must or (countable and _is_per_tree_smaller(graph, model, form, limbs)):
+        reached = _add_reached_leaves(graph, model, form, columns)
+        _add_leaf_sums(graph, model, reached)
         return reached
-    _add_numbers(graph, model, form.nodes, limbs, columns)
+    _add_class_sums(graph, model, form.nodes, limbs, columns)
     return ""
 
 
-def _rows_are_better(
-    graph: Graph, model: Model, form: Lowered, limbs: list[npt.NDArray[np.int64]]
+def _is_per_tree_smaller(
+    graph: Graph, model: Model, form: LoweredModel, limbs: list[npt.NDArray[np.int64]]
 ) -> bool:
     """Return whether the method per tree makes the file smaller.
 
@@ -131,16 +136,16 @@ def _rows_are_better(
     """
     wide = graph.real.itemsize // 4
     numbers = sum(int(np.count_nonzero(limb)) for limb in limbs)
-    regressor = len(form.nodes.tree) * _NODE
-    fetched = model.units.size * _integers(model).itemsize
+    regressor = len(form.nodes.tree) * _NODE_BYTES
+    fetched = model.units.size * _choose_integer_dtype(model).itemsize
     if graph.ml_opset >= 5:
-        ensemble = model.n_nodes * _NODE_5 * wide
-        return ensemble + fetched < regressor + numbers * _ENTRY * wide
-    of_leaves = len(model.units) * _ENTRY * wide
-    return 2 * (regressor + of_leaves + fetched) < regressor + numbers * _ENTRY * wide
+        ensemble = model.n_nodes * _ENSEMBLE_NODE_BYTES * wide
+        return ensemble + fetched < regressor + numbers * _ENTRY_BYTES * wide
+    of_leaves = len(model.units) * _ENTRY_BYTES * wide
+    return 2 * (regressor + of_leaves + fetched) < regressor + numbers * _ENTRY_BYTES * wide
 
 
-def _integers(model: Model) -> np.dtype[np.signedinteger]:
+def _choose_integer_dtype(model: Model) -> np.dtype[np.signedinteger]:
     """Return int32 or int64, the narrower one that holds any sum over the trees."""
     most = int(np.abs(model.units).max(initial=0)) * model.n_trees
     return np.dtype(np.int32 if most < 2**31 else np.int64)
@@ -149,26 +154,26 @@ def _integers(model: Model) -> np.dtype[np.signedinteger]:
 # ------------------------------------------------------------------ per class
 
 
-def _limbs(units: npt.NDArray[np.int64], n_trees: int) -> list[npt.NDArray[np.int64]]:
+def _split_limbs(units: npt.NDArray[np.int64], n_trees: int) -> list[npt.NDArray[np.int64]]:
     """Split integers into the fewest limbs whose sums are exact in float32, lowest first.
 
     ``v == limbs[0] + base * limbs[1] + base**2 * limbs[2] + ...``, and `n_trees`
-    times any limb is within 2**24; see `_base` for the base.
+    times any limb is within 2**24; see `_compute_limb_base` for the base.
     """
-    base, limbs, rest = _base(n_trees), [], units
-    while int(np.abs(rest).max(initial=0)) * n_trees > _EXACT:
+    base, limbs, rest = _compute_limb_base(n_trees), [], units
+    while int(np.abs(rest).max(initial=0)) * n_trees > _MAX_EXACT:
         high = (rest + base // 2) // base
         limbs.append(rest - high * base)
         rest = high
     return [*limbs, rest]
 
 
-def _base(n_trees: int) -> int:
+def _compute_limb_base(n_trees: int) -> int:
     """Return the largest power of two whose half, times `n_trees`, is within 2**24."""
-    return 2 << (_EXACT // n_trees).bit_length() - 1
+    return 2 << (_MAX_EXACT // n_trees).bit_length() - 1
 
 
-def _add_numbers(
+def _add_class_sums(
     graph: Graph,
     model: Model,
     nodes: OnnxNodes,
@@ -182,11 +187,11 @@ def _add_numbers(
     from onnx import TensorProto
 
     n_trees, width = model.n_trees, model.schema.n_values
-    base = float(_base(n_trees))
+    base = float(_compute_limb_base(n_trees))
     product = np.vstack([np.eye(width) * base**number for number in range(len(limbs))])
     units = np.hstack([limb[nodes.row] for limb in limbs])
     rest = np.zeros(width)
-    if adds_second_class(model):
+    if sums_second_class_only(model):
         units, product, rest = units[:, 1:], np.array([[-1.0, 1.0]]), np.array([1.0, 0.0])
         rest *= model.unit_total
     kept = units != 0
@@ -194,42 +199,47 @@ def _add_numbers(
     leaf, target = np.nonzero(kept)
     add_regressor(graph, columns, nodes, leaf, target, units[kept], units.shape[1], "sums")
     if product.shape == (width, width) and not rest.any():
-        graph.add("Cast", ["sums"], "exact_sums", to=TensorProto.DOUBLE)
+        graph.add_operator("Cast", ["sums"], "exact_sums", to=TensorProto.DOUBLE)
         return
-    graph.add("Cast", ["sums"], "sums_of_limbs", to=TensorProto.DOUBLE)
+    graph.add_operator("Cast", ["sums"], "sums_of_limbs", to=TensorProto.DOUBLE)
     most = np.abs(units).max(axis=0, initial=0) * float(n_trees)
     if (most @ np.abs(product) + np.abs(rest)).max() <= 2.0**53:
-        graph.constant("product", product)
-        graph.constant("rest", rest)
-        graph.add("Gemm", ["sums_of_limbs", "product", "rest"], "exact_sums")
+        graph.add_constant("product", product)
+        graph.add_constant("rest", rest)
+        graph.add_operator("Gemm", ["sums_of_limbs", "product", "rest"], "exact_sums")
         return
     total = ""
-    graph.constant("base", np.array(base))
+    graph.add_constant("base", np.array(base))
     for number in range(len(limbs) - 1, -1, -1):
-        graph.constant(f"limb_{number}_of", number * width + np.arange(width))
-        limb = graph.add("Gather", ["sums_of_limbs", f"limb_{number}_of"], f"limb_{number}", axis=1)
+        graph.add_constant(f"limb_{number}_of", number * width + np.arange(width))
+        limb = graph.add_operator(
+            "Gather", ["sums_of_limbs", f"limb_{number}_of"], f"limb_{number}", axis=1
+        )
         if total:
-            graph.add("Mul", [total, "base"], f"shifted_{number}")
+            graph.add_operator("Mul", [total, "base"], f"shifted_{number}")
             name = f"total_{number}" if number else "exact_sums"
-            limb = graph.add("Add", [f"shifted_{number}", limb], name)
+            limb = graph.add_operator("Add", [f"shifted_{number}", limb], name)
         total = limb
 
 
-def adds_second_class(model: Model) -> bool:
+def sums_second_class_only(model: Model) -> bool:
     """Return whether the trees of two classes sum only the votes of the second.
 
     The votes of the first are the total minus those of the second.
     """
     single = model.schema.task == "classification" and len(model.schema.outputs) == 1
     return (
-        single and not model.margins and model.schema.n_values == 2 and (model.unit_total <= _EXACT)
+        single
+        and not model.margins
+        and model.schema.n_values == 2
+        and (model.unit_total <= _MAX_EXACT)
     )
 
 
 # ------------------------------------------------------------------ per tree
 
 
-def _add_reached(graph: Graph, model: Model, form: Lowered, columns: str) -> str:
+def _add_reached_leaves(graph: Graph, model: Model, form: LoweredModel, columns: str) -> str:
     """Add the leaf of each tree that a row reaches: (N, trees) int64, rows of `Model.units`."""
     from onnx import TensorProto
 
@@ -243,28 +253,30 @@ def _add_reached(graph: Graph, model: Model, form: Lowered, columns: str) -> str
         add_regressor(
             graph, columns, form.nodes, every, tree, number, model.n_trees, "leaf_numbers"
         )
-    graph.constant("first_leaf", model.leaf_offsets[:-1])
-    graph.add("Cast", ["leaf_numbers"], "whole_leaf_numbers", to=TensorProto.INT64)
-    return graph.add("Add", ["whole_leaf_numbers", "first_leaf"], "reached_leaves")
+    graph.add_constant("first_leaf", model.leaf_offsets[:-1])
+    graph.add_operator("Cast", ["leaf_numbers"], "whole_leaf_numbers", to=TensorProto.INT64)
+    return graph.add_operator("Add", ["whole_leaf_numbers", "first_leaf"], "reached_leaves")
 
 
-def _add_fetched(graph: Graph, model: Model, reached: str) -> None:
+def _add_leaf_sums(graph: Graph, model: Model, reached: str) -> None:
     """Add ``exact_sums`` of the leaves reached; integer sums do not depend on the order."""
     from onnx import TensorProto
 
-    graph.constant("units", model.units.astype(_integers(model)))
-    graph.constant("over_trees", np.array([1]))
-    size = max(_CELLS // model.schema.n_values, 1)
+    graph.add_constant("units", model.units.astype(_choose_integer_dtype(model)))
+    graph.add_constant("over_trees", np.array([1]))
+    size = max(_MAX_LOOKUP_CELLS // model.schema.n_values, 1)
     total = ""
     for number, first in enumerate(range(0, model.n_trees, size)):
         some = reached
         if size < model.n_trees:
             of = np.arange(first, min(first + size, model.n_trees))
-            graph.constant(f"trees_{number}", of)
-            some = graph.add("Gather", [reached, f"trees_{number}"], f"leaves_{number}", axis=1)
-        graph.add("Gather", ["units", some], f"units_{number}", axis=0)
-        part = graph.add(
+            graph.add_constant(f"trees_{number}", of)
+            some = graph.add_operator(
+                "Gather", [reached, f"trees_{number}"], f"leaves_{number}", axis=1
+            )
+        graph.add_operator("Gather", ["units", some], f"units_{number}", axis=0)
+        part = graph.add_operator(
             "ReduceSum", [f"units_{number}", "over_trees"], f"units_of_{number}", keepdims=0
         )
-        total = graph.add("Add", [total, part], f"units_to_{number}") if total else part
-    graph.add("Cast", [total], "exact_sums", to=TensorProto.DOUBLE)
+        total = graph.add_operator("Add", [total, part], f"units_to_{number}") if total else part
+    graph.add_operator("Cast", [total], "exact_sums", to=TensorProto.DOUBLE)

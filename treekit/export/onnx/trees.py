@@ -30,14 +30,14 @@ __all__ = [
     "add_paths",
     "add_regressor",
     "add_tree_ensemble",
-    "onnx_nodes",
+    "convert_to_onnx_nodes",
 ]
 
 
 # ---------------------------------------------------------------- onnx trees
 
-_SUM, _NONE = 1, 0
-_LEQ, _GTE, _GT, _MEMBER = 0, 2, 3, 6
+_AGGREGATE_SUM, _NO_TRANSFORM = 1, 0
+_MODE_LEQ, _MODE_GTE, _MODE_GT, _MODE_MEMBER = 0, 2, 3, 6
 """Mode numbers of ``TreeEnsemble``."""
 
 
@@ -65,24 +65,24 @@ def add_regressor(
     at = np.flatnonzero(nodes.is_leaf)[leaf]
     modes = np.array([b"BRANCH_LEQ", b"LEAF"], dtype=object)[nodes.is_leaf.astype(np.int64)]
     double = graph.real == np.float64
-    numbers = _doubles if double else _floats
+    numbers = _make_doubles if double else _make_floats
     end = "_as_tensor" if double else ""
-    return graph.add(
+    return graph.add_operator(
         "TreeEnsembleRegressor",
         [columns],
         output,
         attributes=(
-            _ints("nodes_treeids", nodes.tree),
-            _ints("nodes_nodeids", nodes.node),
-            _ints("nodes_featureids", nodes.feature),
-            _strings("nodes_modes", modes),
+            _make_ints("nodes_treeids", nodes.tree),
+            _make_ints("nodes_nodeids", nodes.node),
+            _make_ints("nodes_featureids", nodes.feature),
+            _make_strings("nodes_modes", modes),
             numbers(f"nodes_values{end}", nodes.value),
-            _ints("nodes_missing_value_tracks_true", nodes.missing_true),
-            _ints("nodes_truenodeids", nodes.true),
-            _ints("nodes_falsenodeids", nodes.false),
-            _ints("target_treeids", nodes.tree[at]),
-            _ints("target_nodeids", nodes.node[at]),
-            _ints("target_ids", target),
+            _make_ints("nodes_missing_value_tracks_true", nodes.missing_true),
+            _make_ints("nodes_truenodeids", nodes.true),
+            _make_ints("nodes_falsenodeids", nodes.false),
+            _make_ints("target_treeids", nodes.tree[at]),
+            _make_ints("target_nodeids", nodes.node[at]),
+            _make_ints("target_ids", target),
             numbers(f"target_weights{end}", weight),
         ),
         domain=ML_DOMAIN,
@@ -114,45 +114,45 @@ def add_tree_ensemble(
         Size of each vocabulary.
     """
     graph.ml_used = 5
-    table = _Table(trees)
+    table = _EnsembleTable(trees)
     kind = table.kind
-    mode = np.select([kind == Step.MISSING, kind == Step.IN], [_GT, _MEMBER], _LEQ)
+    mode = np.select([kind == Step.MISSING, kind == Step.IN], [_MODE_GT, _MODE_MEMBER], _MODE_LEQ)
     split = np.where(kind == Step.MISSING, np.inf, np.where(kind == Step.LE, table.threshold, 0.0))
     first, last, size = table.sets
     run = np.flatnonzero(kind == Step.IN)
     joined = last - first + 1 == size
     low = joined & (first == 0)
     high = joined & ~low & (last == n_levels[table.feature[run]] - 1)
-    mode[run[low]], split[run[low]] = _LEQ, last[low]
-    mode[run[high]], split[run[high]] = _GTE, first[high]
+    mode[run[low]], split[run[low]] = _MODE_LEQ, last[low]
+    mode[run[high]], split[run[high]] = _MODE_GTE, first[high]
     members = np.repeat(~(low | high), size + 1)
     values = table.members[members].astype(graph.real)
-    return graph.add(
+    return graph.add_operator(
         "TreeEnsemble",
         [columns],
         output,
         attributes=(
-            _ints("nodes_featureids", table.feature),
-            _tensor("nodes_modes", mode.astype(np.uint8)),
-            _tensor("nodes_splits", split.astype(graph.real)),
-            *([_tensor("membership_values", values)] if len(values) else []),
-            _ints("nodes_missing_value_tracks_true", table.missing_true),
-            _ints("nodes_truenodeids", table.true),
-            _ints("nodes_trueleafs", table.true_is_leaf),
-            _ints("nodes_falsenodeids", table.false),
-            _ints("nodes_falseleafs", table.false_is_leaf),
-            _ints("leaf_targetids", table.tree_of_leaf),
-            _tensor("leaf_weights", number[table.leaf].astype(graph.real)),
-            _ints("tree_roots", table.root),
+            _make_ints("nodes_featureids", table.feature),
+            _make_tensor("nodes_modes", mode.astype(np.uint8)),
+            _make_tensor("nodes_splits", split.astype(graph.real)),
+            *([_make_tensor("membership_values", values)] if len(values) else []),
+            _make_ints("nodes_missing_value_tracks_true", table.missing_true),
+            _make_ints("nodes_truenodeids", table.true),
+            _make_ints("nodes_trueleafs", table.true_is_leaf),
+            _make_ints("nodes_falsenodeids", table.false),
+            _make_ints("nodes_falseleafs", table.false_is_leaf),
+            _make_ints("leaf_targetids", table.tree_of_leaf),
+            _make_tensor("leaf_weights", number[table.leaf].astype(graph.real)),
+            _make_ints("tree_roots", table.root),
         ),
         domain=ML_DOMAIN,
         n_targets=len(trees),
-        aggregate_function=_SUM,
-        post_transform=_NONE,
+        aggregate_function=_AGGREGATE_SUM,
+        post_transform=_NO_TRANSFORM,
     )
 
 
-class _Table:
+class _EnsembleTable:
     """Separate tables of the inner nodes and the leaves of all trees.
 
     A tree of a single leaf gets an inner node with two copies of the leaf: onnxruntime up to
@@ -179,9 +179,9 @@ class _Table:
         leaf = np.cumsum(is_leaf + lone.astype(np.int64)) - 1
         self.root = number[first]
         self.kind = np.where(lone, Step.LE, kind)[inner]
-        self.threshold = self._each(trees, "threshold", lone, 0.0)[inner]
-        self.feature = self._each(trees, "feature", lone, 0)[inner]
-        self.missing_true = self._each(trees, "missing_yes", lone, False)[inner]
+        self.threshold = self._gather_field(trees, "threshold", lone, 0.0)[inner]
+        self.feature = self._gather_field(trees, "feature", lone, 0)[inner]
+        self.missing_true = self._gather_field(trees, "missing_yes", lone, False)[inner]
         self.true_is_leaf, self.false_is_leaf = is_leaf[yes[inner]], is_leaf[no[inner]]
         first_leaf = leaf[yes[inner]] - lone[inner]
         self.true = np.where(self.true_is_leaf, first_leaf, number[yes[inner]])
@@ -189,16 +189,16 @@ class _Table:
         self.leaf = np.repeat(np.arange(np.count_nonzero(is_leaf)), 1 + lone[is_leaf])
         tree = np.repeat(np.arange(len(trees)), counts)
         self.tree_of_leaf = tree[is_leaf][self.leaf]
-        self.sets, self.members = self._sets(trees)
+        self.sets, self.members = self._list_sets(trees)
 
     @staticmethod
-    def _each(
+    def _gather_field(
         trees: tuple[LoweredTree, ...], name: str, lone: npt.NDArray[np.bool_], other: Any
     ) -> npt.NDArray[Any]:
         return np.where(lone, other, np.concatenate([getattr(tree, name) for tree in trees]))
 
     @staticmethod
-    def _sets(trees: tuple[LoweredTree, ...]) -> tuple[tuple[Any, Any, Any], npt.NDArray[Any]]:
+    def _list_sets(trees: tuple[LoweredTree, ...]) -> tuple[tuple[Any, Any, Any], npt.NDArray[Any]]:
         """Return first code, last code and size of each set, and all codes, NaN after each set."""
         codes = np.concatenate([tree.set_codes for tree in trees]).astype(np.float64)
         size = np.concatenate([np.diff(tree.set_start)[tree.kind == Step.IN] for tree in trees])
@@ -210,7 +210,7 @@ class _Table:
 # `onnx.helper.make_attribute` inspects every element; these functions convert complete arrays.
 
 
-def _ints(name: str, values: npt.NDArray[Any]) -> AttributeProto:
+def _make_ints(name: str, values: npt.NDArray[Any]) -> AttributeProto:
     from onnx import AttributeProto
 
     return AttributeProto(
@@ -218,7 +218,7 @@ def _ints(name: str, values: npt.NDArray[Any]) -> AttributeProto:
     )
 
 
-def _floats(name: str, values: npt.NDArray[Any]) -> AttributeProto:
+def _make_floats(name: str, values: npt.NDArray[Any]) -> AttributeProto:
     from onnx import AttributeProto
 
     return AttributeProto(
@@ -226,17 +226,17 @@ def _floats(name: str, values: npt.NDArray[Any]) -> AttributeProto:
     )
 
 
-def _doubles(name: str, values: npt.NDArray[Any]) -> AttributeProto:
-    return _tensor(name, values.astype(np.float64))
+def _make_doubles(name: str, values: npt.NDArray[Any]) -> AttributeProto:
+    return _make_tensor(name, values.astype(np.float64))
 
 
-def _strings(name: str, values: npt.NDArray[Any]) -> AttributeProto:
+def _make_strings(name: str, values: npt.NDArray[Any]) -> AttributeProto:
     from onnx import AttributeProto
 
     return AttributeProto(name=name, type=AttributeProto.STRINGS, strings=values.tolist())
 
 
-def _tensor(name: str, values: npt.NDArray[Any]) -> AttributeProto:
+def _make_tensor(name: str, values: npt.NDArray[Any]) -> AttributeProto:
     from onnx import AttributeProto, numpy_helper
 
     return AttributeProto(
@@ -302,7 +302,7 @@ class OnnxNodes:
     depth: int
 
 
-def onnx_nodes(trees: tuple[LoweredTree, ...]) -> OnnxNodes:
+def convert_to_onnx_nodes(trees: tuple[LoweredTree, ...]) -> OnnxNodes:
     """Convert lowered trees to nodes of ONNX tree operators, with array operations."""
     counts = np.array([tree.n_nodes for tree in trees], dtype=np.int64)
     first = np.cumsum(counts) - counts  # root of each tree
@@ -310,7 +310,7 @@ def onnx_nodes(trees: tuple[LoweredTree, ...]) -> OnnxNodes:
     yes = np.concatenate([tree.yes + at for tree, at in zip(trees, first, strict=True)])
     no = np.concatenate([tree.no + at for tree, at in zip(trees, first, strict=True)])
     is_set = kind == Step.IN
-    bounds, bound_says_yes, chain = _boundaries(trees)
+    bounds, bound_says_yes, chain = _find_boundaries(trees)
 
     length = np.ones(len(kind), dtype=np.int64)
     length[is_set] = chain
@@ -344,11 +344,11 @@ def onnx_nodes(trees: tuple[LoweredTree, ...]) -> OnnxNodes:
         true=np.where(is_leaf, 0, true),
         false=np.where(is_leaf, 0, false),
         row=np.concatenate([one.leaf for one in trees])[kind == Step.LEAF],
-        depth=_depth(kind == Step.LEAF, yes, no, length, first),
+        depth=_compute_depth(kind == Step.LEAF, yes, no, length, first),
     )
 
 
-def _boundaries(
+def _find_boundaries(
     trees: tuple[LoweredTree, ...],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
     """Return the tests ``code <= bound`` of all IN nodes, in order.
@@ -374,7 +374,7 @@ def _boundaries(
     return bounds, says_yes, chain.astype(np.int64)
 
 
-def _depth(
+def _compute_depth(
     is_leaf: npt.NDArray[np.bool_],
     yes: npt.NDArray[np.int64],
     no: npt.NDArray[np.int64],
@@ -394,7 +394,7 @@ def _depth(
 
 # ---------------------------------------------------------------- onnx leaves
 
-_MOST_TEXT = 2**26
+_MAX_PATH_CHARACTERS = 2**26
 """Maximum characters of all paths; each leaf has one for every node of its tree."""
 
 
@@ -413,8 +413,8 @@ def add_leaves(graph: Graph, model: Model, reached: str) -> ValueInfoProto:
     """
     from onnx import TensorProto, helper
 
-    graph.constant("node_of_leaf", np.concatenate([tree.leaves for tree in model.trees]))
-    graph.add("Gather", ["node_of_leaf", reached], "leaf", axis=0)
+    graph.add_constant("node_of_leaf", np.concatenate([tree.leaves for tree in model.trees]))
+    graph.add_operator("Gather", ["node_of_leaf", reached], "leaf", axis=0)
     return helper.make_tensor_value_info("leaf", TensorProto.INT64, ["N", model.n_trees])
 
 
@@ -438,17 +438,18 @@ def add_paths(graph: Graph, model: Model, reached: str) -> ValueInfoProto:
             "largest part"
         )
     size = sum(tree.n_leaves * tree.n_nodes for tree in model.trees)
-    if size > _MOST_TEXT:
+    if size > _MAX_PATH_CHARACTERS:
         raise ExportError(
             f"onnx: decision_path=True needs {size:,} characters, one for each leaf and node of a "
-            f"tree; {_MOST_TEXT:,} are allowed: choose leaf=True, which determines the path"
+            f"tree; {_MAX_PATH_CHARACTERS:,} are allowed: choose leaf=True, which determines the "
+            "path"
         )
-    graph.texts("path_of_leaf", [path for tree in model.trees for path in _paths(tree)])
-    graph.add("Gather", ["path_of_leaf", reached], "path", axis=0)
+    graph.add_texts("path_of_leaf", [path for tree in model.trees for path in _list_paths(tree)])
+    graph.add_operator("Gather", ["path_of_leaf", reached], "path", axis=0)
     return helper.make_tensor_value_info("path", TensorProto.STRING, ["N", model.n_trees])
 
 
-def _paths(tree: Tree) -> list[bytes]:
+def _list_paths(tree: Tree) -> list[bytes]:
     """Return the text of the decision path of each leaf, in node order."""
     parent = np.full(tree.n_nodes, -1)
     inner = np.flatnonzero(tree.n_children)

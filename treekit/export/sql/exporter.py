@@ -15,44 +15,44 @@ from sqlglot import exp
 from treekit.data.schema import Schema
 from treekit.errors import ExportError
 from treekit.export.lowering import LoweredTree, lower
-from treekit.export.sql.answers import add_answers, add_label
+from treekit.export.sql.answers import add_label_steps, add_prediction_steps
 from treekit.export.sql.dialects import Dialect, DuckDB, SQLite
 from treekit.export.sql.inputs import (
-    add_cells,
-    add_rounded,
-    answer_names,
+    add_input_steps,
+    add_rounding_steps,
     check_names,
-    key_names,
-    linear_features,
+    find_linear_features,
+    make_prediction_names,
+    parse_keys,
 )
-from treekit.export.sql.syntax import Query, Sql, call, column, name_of
+from treekit.export.sql.syntax import Query, Sql, make_call, make_column, quote_identifier
 from treekit.export.sql.trees import (
-    ROW,
-    add_case_sums,
-    add_table_sums,
-    nesting,
-    used_features,
-    value_groups,
+    ROW_COLUMN,
+    add_case_steps,
+    add_table_steps,
+    compute_nesting,
+    find_used_features,
+    group_values,
 )
-from treekit.model.derived_features import DerivedColumns, derive
+from treekit.model.derived_features import DerivedColumns, make_derived_columns
 from treekit.model.model import Model
 
 __all__ = [
-    "MARK",
+    "HEADER_PREFIX",
     "export_sql",
 ]
 
-MARK = "-- treekit-sql "
+HEADER_PREFIX = "-- treekit-sql "
 """Prefix of the line that describes in JSON how to run the file."""
 
 _DIALECTS: dict[str, Dialect] = {
     dialect.name: dialect for dialect in (SQLite(), DuckDB(), Dialect())
 }
-_ASKED = {"numeric": "number", "nominal": "text"}
-_DEEPEST = 12
+_COLUMN_KINDS = {"numeric": "number", "nominal": "text"}
+_MAX_CASE_DEPTH = 12
 """Maximum nesting of CASE: SQLite's parser has a stack of 100, and each CASE takes five."""
-_MOST_CASE = 200_000
-_AUTO_CASE = {"sqlite": 50_000, "duckdb": 1_000, "postgres": 50_000}
+_MAX_CASE_NODES = 200_000
+_AUTO_CASE_NODES = {"sqlite": 50_000, "duckdb": 1_000, "postgres": 50_000}
 """Maximum number of nodes for which "auto" chooses CASE.
 
 4,000 rows in forests of 1,000, 6,000 and 22,000 nodes take, with CASE and with tables:
@@ -91,7 +91,7 @@ def export_sql(
         Columns of the table to copy, before the predictions: comma-separated
         names, or a JSON list.
     label, probability : str
-        Names of the predictions; see `answer_names`.
+        Names of the predictions; see `make_prediction_names`.
     refuse : {"null", "error"}
         Result for a row that the model's policies refuse: NULL for every prediction,
         or an error that stops the query.
@@ -103,20 +103,22 @@ def export_sql(
         Queries for SQLite are first tested on an empty table.
     """
     engine = _DIALECTS[dialect]
-    handed = key_names(keys)
-    _check(model, engine, table, handed)
-    derived = derive(model)
+    handed = parse_keys(keys)
+    _check_limits(model, engine, table, handed)
+    derived = make_derived_columns(model)
     trees = () if model.missing == "fractional" else lower(model, derived)
-    builder = _Builder(model, engine, table, derived, trees, refuse)
-    answers = answer_names(model.schema, label, probability, handed, engine)
+    builder = _QueryBuilder(model, engine, table, derived, trees, refuse)
+    answers = make_prediction_names(model.schema, label, probability, handed, engine)
     names = [*answers[0], *answers[1]]
-    chosen, reason = _choose(form, model, trees, derived, engine)
+    chosen, reason = _choose_form(form, model, trees, derived, engine)
     while True:
-        made = builder.made(chosen, handed, names)
-        _check_steps(made, table)
+        made = builder.build_query(chosen, handed, names)
+        _check_step_names(made, table)
         told = {"dialect": dialect, "form": chosen, "table": table, "keys": handed}
-        content = _written(model.schema, made, told, reason, refuse, engine)
-        problem = engine.problem(content.decode(), table, [*model.schema.names, *handed], chosen)
+        content = _format_file(model.schema, made, told, reason, refuse, engine)
+        problem = engine.find_problem(
+            content.decode(), table, [*model.schema.names, *handed], chosen
+        )
         if not problem:
             return {f"{name}.sql": content}
         if form != "auto" or chosen == "table":
@@ -127,7 +129,7 @@ def export_sql(
         chosen, reason = "table", f"{engine.title} says of CASE: {problem}"
 
 
-class _Builder:
+class _QueryBuilder:
     """Builder of the query of a model."""
 
     def __init__(
@@ -142,85 +144,89 @@ class _Builder:
         self.model, self.dialect, self.table = model, dialect, table
         self.derived, self.trees, self.refuse = derived, trees, refuse
 
-    def made(self, form: str, keys: list[str], names: list[str]) -> exp.Expression:
+    def build_query(self, form: str, keys: list[str], names: list[str]) -> exp.Expression:
         """Build the query in one of the forms; `names` are those of the predictions."""
         if form == "expression":
-            return self.expression()
-        return self.select(form, keys, names)
+            return self.build_expression()
+        return self.build_select(form, keys, names)
 
-    def expression(self) -> Sql:
+    def build_expression(self) -> Sql:
         """Build the expression of the label or number of a row."""
         query = Query()
-        self._sums(query, "expression", {}, "")
-        return query.expression(add_label(query, self.model, self.dialect))
+        self._add_sum_steps(query, "expression", {}, "")
+        return query.build_expression(add_label_steps(query, self.model, self.dialect))
 
-    def select(self, form: str, keys: list[str], names: list[str]) -> exp.Select:
+    def build_select(self, form: str, keys: list[str], names: list[str]) -> exp.Select:
         """Build the SELECT of keys and predictions of all rows."""
         query = Query()
-        query.last = "source"
+        query.last_step = "source"
         first: dict[str, Sql] = {
-            f"key_{k}": exp.Column(this=name_of(key), table=name_of(self.table))
+            f"key_{k}": exp.Column(this=quote_identifier(key), table=quote_identifier(self.table))
             for k, key in enumerate(keys)
         }
         if form == "table":
-            first[ROW] = exp.Window(this=call("ROW_NUMBER"))
-        self._sums(query, form, first, "source")
-        labels, numbers = add_answers(query, self.model, self.dialect)
-        handed: list[Sql] = [column(f"key_{k}") for k in range(len(keys))]
+            first[ROW_COLUMN] = exp.Window(this=make_call("ROW_NUMBER"))
+        self._add_sum_steps(query, form, first, "source")
+        labels, numbers = add_prediction_steps(query, self.model, self.dialect)
+        handed: list[Sql] = [make_column(f"key_{k}") for k in range(len(keys))]
         final = exp.Select(
             expressions=[
-                exp.Alias(this=value, alias=name_of(name))
+                exp.Alias(this=value, alias=quote_identifier(name))
                 for value, name in zip([*handed, *labels, *numbers], [*keys, *names], strict=True)
             ]
         )
-        made = query.statement(final)
+        made = query.build_statement(final)
         if form == "table":
-            made = made.order_by(column(ROW), copy=False)
+            made = made.order_by(make_column(ROW_COLUMN), copy=False)
         return made
 
-    def _sums(self, query: Query, form: str, first: dict[str, Sql], source: str) -> None:
+    def _add_sum_steps(self, query: Query, form: str, first: dict[str, Sql], source: str) -> None:
         model, derived = self.model, self.derived
-        used = _used(model, self.trees, derived)
-        cells = add_cells(query, model, self.dialect, self.table, used, first, self.refuse)
+        used = _find_model_features(model, self.trees, derived)
+        cells = add_input_steps(query, model, self.dialect, self.table, used, first, self.refuse)
         if source:
-            query.steps[0][1].set("from_", exp.From(this=exp.Table(this=name_of(self.table))))
-        linear = linear_features(model, derived)
+            query.steps[0][1].set(
+                "from_", exp.From(this=exp.Table(this=quote_identifier(self.table)))
+            )
+        linear = find_linear_features(model, derived)
         if linear:
-            add_rounded(query, cells, self.dialect, used, linear)
+            add_rounding_steps(query, cells, self.dialect, used, linear)
         if form == "table":
-            add_table_sums(query, model, derived, cells, self.dialect, used)
+            add_table_steps(query, model, derived, cells, self.dialect, used)
         else:
-            add_case_sums(query, model, self.trees, derived, cells, self.dialect)
+            add_case_steps(query, model, self.trees, derived, cells, self.dialect)
 
 
-def _used(model: Model, trees: tuple[LoweredTree, ...], derived: DerivedColumns) -> set[int]:
+def _find_model_features(
+    model: Model, trees: tuple[LoweredTree, ...], derived: DerivedColumns
+) -> set[int]:
     n = model.schema.n_features
-    used = used_features(trees, derived, n)
+    used = find_used_features(trees, derived, n)
     if not trees:
         asked = np.concatenate([tree.feature for tree in model.trees])
         used |= set(np.unique(asked[asked >= 0]).tolist())
     return used
 
 
-def _check(model: Model, dialect: Dialect, table: str, keys: list[str]) -> None:
+def _check_limits(model: Model, dialect: Dialect, table: str, keys: list[str]) -> None:
     schema = model.schema
     check_names([table], "the table's name", dialect)
     check_names(schema.names, "the column name", dialect)
     check_names(keys, "the key column", dialect)
-    if schema.n_features > dialect.most_columns:
+    if schema.n_features > dialect.max_columns:
         raise ExportError(
-            f"a table of {dialect.title} has up to {dialect.most_columns} columns; the model "
+            f"a table of {dialect.title} has up to {dialect.max_columns} columns; the model "
             f"needs {schema.n_features}: choose another dialect or target"
         )
     answers = len(keys) + schema.n_values + len(schema.outputs)
-    if answers > dialect.most_answers:
+    if answers > dialect.max_result_columns:
         raise ExportError(
-            f"a query of {dialect.title} returns up to {dialect.most_answers} columns; the "
+            f"a query of {dialect.title} returns up to {dialect.max_result_columns} columns; the "
             f"model needs {answers}: choose another dialect or target"
         )
 
 
-def _check_steps(made: exp.Expression, table: str) -> None:
+def _check_step_names(made: exp.Expression, table: str) -> None:
     """Refuse a table whose name is that of a step of the query, which would hide it."""
     steps = {step.alias.casefold() for step in made.find_all(exp.CTE)}
     if table.casefold() in steps:
@@ -230,7 +236,7 @@ def _check_steps(made: exp.Expression, table: str) -> None:
         )
 
 
-def _choose(
+def _choose_form(
     form: str,
     model: Model,
     trees: tuple[LoweredTree, ...],
@@ -247,20 +253,20 @@ def _choose(
         return "table", "rows divide where a value is missing"
     if form == "table":
         return form, "as the setting form asks"
-    copies = len(value_groups(model))
+    copies = len(group_values(model))
     size = copies * (sum(tree.n_nodes for tree in trees) + len(derived.term_weight))
-    deep = max(map(nesting, trees))
+    deep = max(map(compute_nesting, trees))
     if form == "auto":
-        most = _AUTO_CASE[dialect.name]
+        most = _AUTO_CASE_NODES[dialect.name]
         if size > most:
             return "table", f"CASE would need {size} nodes, more than {most}"
-        if deep > _DEEPEST:
-            return "table", f"CASE would nest {deep} deep, more than {_DEEPEST}"
+        if deep > _MAX_CASE_DEPTH:
+            return "table", f"CASE would nest {deep} deep, more than {_MAX_CASE_DEPTH}"
         return "case", f"CASE needs {size} nodes, at most {most}"
-    if size > _MOST_CASE or deep > _DEEPEST:
+    if size > _MAX_CASE_NODES or deep > _MAX_CASE_DEPTH:
         raise ExportError(
             f"form={form!r} needs {size} nodes, nested {deep} deep; engines support up to "
-            f"{_MOST_CASE} nodes, {_DEEPEST} deep: choose form='table' or 'auto'"
+            f"{_MAX_CASE_NODES} nodes, {_MAX_CASE_DEPTH} deep: choose form='table' or 'auto'"
         )
     if form == "expression" and model.schema.more:
         raise ExportError(
@@ -270,7 +276,7 @@ def _choose(
     return form, "as the setting form asks"
 
 
-def _written(
+def _format_file(
     schema: Schema,
     made: exp.Expression,
     told: dict[str, Any],
@@ -282,7 +288,7 @@ def _written(
     answer = "NULL for all answers" if refuse == "null" else "an error"
     head = [
         "-- Generated by treekit; changes will be lost.",
-        f"{MARK}{json.dumps(told)}",
+        f"{HEADER_PREFIX}{json.dumps(told)}",
         f"-- Form: {told['form']}; {reason}.",
         f"-- NULL and NaN are missing.  A row that the model refuses: {answer}.",
     ]
@@ -290,7 +296,7 @@ def _written(
         head.append(
             "-- Run it with SET jit = off: compiling such a query costs more than it saves."
         )
-    kinds = {column.name: _ASKED[column.kind] for column in schema.columns}
+    kinds = {column.name: _COLUMN_KINDS[column.kind] for column in schema.columns}
     head.append(f"-- Columns: {json.dumps(kinds)}")
     if dialect.name == "sqlite":
         head.append(

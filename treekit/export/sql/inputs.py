@@ -17,39 +17,39 @@ from treekit.export.sql.dialects import Dialect
 from treekit.export.sql.syntax import (
     Query,
     Sql,
-    cast,
-    column,
-    integer,
-    is_null,
-    name_of,
-    none,
-    switch,
-    when,
+    make_case,
+    make_cast,
+    make_column,
+    make_integer,
+    make_null,
+    make_null_test,
+    make_switch,
+    quote_identifier,
 )
 from treekit.model.derived_features import DerivedColumns
 from treekit.model.model import Model
 
 __all__ = [
-    "REFUSED",
-    "Cells",
-    "add_cells",
-    "add_rounded",
-    "answer_names",
+    "REFUSED_COLUMN",
+    "InputColumns",
+    "add_input_steps",
+    "add_rounding_steps",
     "check_names",
-    "key_names",
-    "linear_features",
+    "find_linear_features",
+    "make_prediction_names",
+    "parse_keys",
 ]
 
 
 # ---------------------------------------------------------------- sql cells
 
-REFUSED = "refused"
+REFUSED_COLUMN = "refused"
 """Column that is 0 in accepted rows."""
 
-_UNSEEN = -1
+_UNSEEN_CODE = -1
 
 
-class Cells:
+class InputColumns:
     """Names of the input columns in the steps of a query.
 
     Attributes
@@ -66,16 +66,16 @@ class Cells:
         self.names = [str(name) for name in identifiers(lowered, "in_")]
         self.rounded: dict[int, str] = {}
 
-    def of(self, feature: int) -> Sql:
+    def get_column(self, feature: int) -> Sql:
         """Return a column as it is compared in tests."""
-        return column(self.names[feature])
+        return make_column(self.names[feature])
 
-    def summed(self, feature: int) -> Sql:
+    def get_summed_column(self, feature: int) -> Sql:
         """Return a column as it is used in sums."""
-        return column(self.rounded.get(feature, self.names[feature]))
+        return make_column(self.rounded.get(feature, self.names[feature]))
 
 
-def add_cells(
+def add_input_steps(
     query: Query,
     model: Model,
     dialect: Dialect,
@@ -83,7 +83,7 @@ def add_cells(
     used: Collection[int],
     first: dict[str, Sql],
     refuse: str,
-) -> Cells:
+) -> InputColumns:
     """Add the steps that read the table; `query` carries `REFUSED` if rows may be refused.
 
     Parameters
@@ -96,37 +96,45 @@ def add_cells(
         Further columns of the first step, which are carried to all steps.
     refuse : {"null", "error"}
     """
-    schema, cells = model.schema, Cells(model.schema)
+    schema, cells = model.schema, InputColumns(model.schema)
     asked = [f for f in range(schema.n_features) if f in used or _is_checked(model, f)]
     made = {
-        cells.names[f]: _cell(model, dialect, schema.columns[f], _raw(schema, f, source))
+        cells.names[f]: _convert_cell(
+            model, dialect, schema.columns[f], _make_source_column(schema, f, source)
+        )
         for f in asked
     }
-    query.step("cells", first | made)
-    query.carried += list(first)
-    tests = [test for f in asked for test in _refusals(model, dialect, f, cells, refuse)]
+    query.add_step("cells", first | made)
+    query.carried_columns += list(first)
+    tests = [test for f in asked for test in _list_refusals(model, dialect, f, cells, refuse)]
     if tests:
-        made = {REFUSED: when(tests, integer(0))}
-        query.step("checked", made, [cells.names[f] for f in asked])
-        query.carried.append(REFUSED)
+        made = {REFUSED_COLUMN: make_case(tests, make_integer(0))}
+        query.add_step("checked", made, [cells.names[f] for f in asked])
+        query.carried_columns.append(REFUSED_COLUMN)
     return cells
 
 
-def add_rounded(
-    query: Query, cells: Cells, dialect: Dialect, used: Collection[int], linear: Sequence[int]
+def add_rounding_steps(
+    query: Query,
+    cells: InputColumns,
+    dialect: Dialect,
+    used: Collection[int],
+    linear: Sequence[int],
 ) -> None:
     """Add the steps that round the columns `linear` to float32."""
     kept = [cells.names[f] for f in sorted(used)]
-    parts = [dialect.float32(cells.names[f]) for f in linear]
+    parts = [dialect.make_float32_parts(cells.names[f]) for f in linear]
     between = {name: value for made in parts if made for name, value in made.items()}
     if between:
-        query.step("halves", between, kept)
+        query.add_step("halves", between, kept)
     rounded = {f: f"{cells.names[f]}_single" for f in linear}
-    query.step("singles", {rounded[f]: dialect.to_float32(cells.names[f]) for f in linear}, kept)
+    query.add_step(
+        "singles", {rounded[f]: dialect.round_to_float32(cells.names[f]) for f in linear}, kept
+    )
     cells.rounded = rounded
 
 
-def linear_features(model: Model, derived: DerivedColumns) -> list[int]:
+def find_linear_features(model: Model, derived: DerivedColumns) -> list[int]:
     """Return the columns in sums, whose terms are rounded to the model's input dtype.
 
     A single column of weight 1 needs no rounding: it is compared with a threshold for doubles.
@@ -138,14 +146,14 @@ def linear_features(model: Model, derived: DerivedColumns) -> list[int]:
     return list(map(int, np.unique(derived.term_feature[summed])))
 
 
-def _raw(schema: Schema, feature: int, source: str) -> Sql:
+def _make_source_column(schema: Schema, feature: int, source: str) -> Sql:
     """Return a column of the table, qualified: SQLite reads an unknown bare name as text."""
     name = schema.names[feature]
     if "\0" in name:
         raise ExportError(
             f"the column name {name[:80]!r} contains a NUL, which SQL does not allow: rename it"
         )
-    return exp.Column(this=name_of(name), table=name_of(source))
+    return exp.Column(this=quote_identifier(name), table=quote_identifier(source))
 
 
 def _is_checked(model: Model, feature: int) -> bool:
@@ -153,44 +161,50 @@ def _is_checked(model: Model, feature: int) -> bool:
     return model.missing == "error" or (nominal and model.unknown == "error")
 
 
-def _cell(model: Model, dialect: Dialect, column: Column, raw: Sql) -> Sql:
+def _convert_cell(model: Model, dialect: Dialect, column: Column, raw: Sql) -> Sql:
     marks = model.schema.missing_marks
     if column.kind == "numeric":
-        return dialect.as_number(raw, marks)
-    tests = [(dialect.text(level), integer(code)) for code, level in enumerate(column.levels)]
+        return dialect.convert_to_number(raw, marks)
+    tests = [
+        (dialect.make_text(level), make_integer(code)) for code, level in enumerate(column.levels)
+    ]
     unseen: Sql | None = None
     if model.unknown == "error":
-        gone = [(is_null(raw.copy()), none())]
-        mark = dialect.is_mark(raw.copy(), marks)
+        gone = [(make_null_test(raw.copy()), make_null())]
+        mark = dialect.is_missing_marker(raw.copy(), marks)
         if mark is not None:
-            gone.append((mark, none()))
-        unseen = when(gone, integer(_UNSEEN))
+            gone.append((mark, make_null()))
+        unseen = make_case(gone, make_integer(_UNSEEN_CODE))
     if not tests:
-        return unseen or cast(none(), "BIGINT")
-    return switch(dialect.as_text(raw, LevelIndex(column.levels, marks)), tests, unseen)
+        return unseen or make_cast(make_null(), "BIGINT")
+    return make_switch(
+        dialect.convert_to_text(raw, LevelIndex(column.levels, marks)), tests, unseen
+    )
 
 
-def _refusals(
-    model: Model, dialect: Dialect, feature: int, cells: Cells, refuse: str
+def _list_refusals(
+    model: Model, dialect: Dialect, feature: int, cells: InputColumns, refuse: str
 ) -> list[tuple[Sql, Sql]]:
     """Return the conditions under which a row is refused, and the value of `REFUSED` for each."""
     name, nominal = model.schema.names[feature], model.schema.columns[feature].kind == "nominal"
     found: list[tuple[Sql | None, str]] = []
     if nominal and model.unknown == "error":
-        unseen = exp.EQ(this=cells.of(feature), expression=integer(_UNSEEN))
+        unseen = exp.EQ(this=cells.get_column(feature), expression=make_integer(_UNSEEN_CODE))
         found.append((unseen, f"column {name!r} holds a category that training did not see"))
     if model.missing == "error":
         message = f"column {name!r} is missing, which the model refuses"
-        found.append((is_null(cells.of(feature)), message))
+        found.append((make_null_test(cells.get_column(feature)), message))
     if not nominal:
-        strange = dialect.no_number(cells.of(feature))
+        strange = dialect.is_not_number(cells.get_column(feature))
         found.append((strange, f"column {name!r} holds text, not a number"))
     return [
         (
             condition,
-            integer(1)
+            make_integer(1)
             if refuse == "null"
-            else dialect.refuse(f"treekit: {ascii(message)[1:-1]}", cells.of(feature)),
+            else dialect.make_refusal(
+                f"treekit: {ascii(message)[1:-1]}", cells.get_column(feature)
+            ),
         )
         for condition, message in found
         if condition is not None
@@ -201,7 +215,7 @@ def _refusals(
 # Names that an engine would cut, fold or misread are refused.
 
 
-def key_names(keys: str) -> list[str]:
+def parse_keys(keys: str) -> list[str]:
     """Parse the setting ``keys``: comma-separated names, or a JSON list.
 
     Raises
@@ -229,10 +243,10 @@ def check_names(names: Sequence[str], role: str, dialect: Dialect) -> None:
     """
     seen: dict[str, str] = {}
     for name in names:
-        problem = problem_of(name, dialect)
+        problem = find_name_problem(name, dialect)
         if problem:
             raise ExportError(f"{role} {name[:80]!r} {problem}: rename it")
-        alike = _folded(name, dialect)
+        alike = _fold_name(name, dialect)
         if alike in seen:
             raise ExportError(
                 f"{role}s {seen[alike][:80]!r} and {name[:80]!r} are equal in {dialect.title}: "
@@ -241,7 +255,7 @@ def check_names(names: Sequence[str], role: str, dialect: Dialect) -> None:
         seen[alike] = name
 
 
-def problem_of(name: str, dialect: Dialect) -> str:
+def find_name_problem(name: str, dialect: Dialect) -> str:
     """Return why the engine does not support a name, as the end of a sentence, or ""."""
     try:
         size = len(name.encode("utf-8"))
@@ -249,22 +263,22 @@ def problem_of(name: str, dialect: Dialect) -> str:
         return "is not valid Unicode text"
     if "\0" in name:
         return f"contains a NUL, which {dialect.title} does not allow in a name"
-    if not name and not dialect.empty_name:
+    if not name and not dialect.allows_empty_name:
         return f"is empty, which {dialect.title} does not allow"
-    if dialect.longest_name and size > dialect.longest_name:
-        return f"has {size} bytes, and {dialect.title} truncates names at {dialect.longest_name}"
+    if dialect.max_name_bytes and size > dialect.max_name_bytes:
+        return f"has {size} bytes, and {dialect.title} truncates names at {dialect.max_name_bytes}"
     if name in dialect.reserved_columns:
         return f"is a system column of every table of {dialect.title}"
     return ""
 
 
-def _folded(name: str, dialect: Dialect) -> str:
+def _fold_name(name: str, dialect: Dialect) -> str:
     if not dialect.folds_case:
         return name
     return "".join(c.lower() if c.isascii() else c for c in name)
 
 
-def answer_names(
+def make_prediction_names(
     schema: Schema, label: str, probability: str, keys: Sequence[str], dialect: Dialect
 ) -> tuple[list[str], list[str]]:
     """Name the columns of labels (or numbers) and of probabilities.
@@ -283,8 +297,10 @@ def answer_names(
             for k, cls in enumerate(output.classes)
         ]
         names = [*keys, *labels, *shares]
-        folded = {_folded(name, dialect) for name in names}
-        if len(folded) == len(names) and not any(problem_of(name, dialect) for name in names):
+        folded = {_fold_name(name, dialect) for name in names}
+        if len(folded) == len(names) and not any(
+            find_name_problem(name, dialect) for name in names
+        ):
             return labels, shares
     check_names([*keys, *labels, *shares], "the answer column", dialect)
     return labels, shares

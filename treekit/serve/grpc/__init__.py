@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from treekit.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from treekit.serve.grpc.server import CheckToken, GrpcServer, Note
+    from treekit.serve.grpc.server import CheckToken, GrpcServer, RecordCall
     from treekit.serve.scheduling import Service
     from treekit.serve.settings import ServeSettings
 
@@ -27,7 +27,7 @@ async def start_grpc(
     service: Service,
     settings: ServeSettings,
     check_token: CheckToken | None = None,
-    note: Note | None = None,
+    note: RecordCall | None = None,
 ) -> GrpcServer:
     """Start a gRPC server on the running event loop.
 
@@ -40,7 +40,7 @@ async def start_grpc(
     check_token : callable, optional
         Called with the metadata ``authorization`` of each call, or None.
     note : callable, optional
-        Called with each finished `treekit.serve.grpc.server.Call`, for metrics and logs.
+        Called with each finished `treekit.serve.grpc.server.CallRecord`, for metrics and logs.
 
     Returns
     -------
@@ -58,6 +58,6 @@ async def start_grpc(
         import grpc  # noqa: F401 - whether it is there
     except ImportError as error:
         raise MissingExtraError("grpcio", "grpc") from error
-    from treekit.serve.grpc.server import start
+    from treekit.serve.grpc.server import start_server
 
-    return await start(service, settings, check_token, note)
+    return await start_server(service, settings, check_token, note)

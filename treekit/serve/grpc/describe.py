@@ -9,14 +9,14 @@ import tempfile
 from pathlib import Path
 
 from treekit.errors import MissingExtraError
-from treekit.serve.grpc.messages import DESCRIPTION
+from treekit.serve.grpc.messages import DESCRIPTION_FILE
 
 __all__ = [
-    "described",
+    "compile_description",
 ]
 
 
-def described() -> bytes:
+def compile_description() -> bytes:
     """Compile ``inference.proto`` to a serialized ``FileDescriptorProto`` without comments.
 
     Raises
@@ -32,7 +32,7 @@ def described() -> bytes:
         from grpc_tools import protoc
     except ImportError as error:
         raise MissingExtraError("grpcio-tools", "test") from error
-    source = DESCRIPTION.with_suffix(".proto")
+    source = DESCRIPTION_FILE.with_suffix(".proto")
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "set.binpb"
         given = ["protoc", f"-I{source.parent}", f"--descriptor_set_out={out}", source.name]
@@ -44,4 +44,4 @@ def described() -> bytes:
 
 
 if __name__ == "__main__":
-    DESCRIPTION.write_bytes(described())
+    DESCRIPTION_FILE.write_bytes(compile_description())

@@ -16,47 +16,47 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 from treekit.serve.errors import InvalidRequestError, TooLargeError, shown
-from treekit.serve.models.tensors import Tensor, numpy_type
-from treekit.serve.protocol.tensor_data import bytes_of, cells_of_bytes, checked_size
+from treekit.serve.models.tensors import Tensor, get_numpy_type
+from treekit.serve.protocol.tensor_data import check_shape, decode_byte_cells, encode_bytes
 
 __all__ = [
-    "DESCRIPTION",
-    "SERVICE",
-    "fill",
-    "message",
-    "methods",
-    "refuse_parameters",
-    "tensors_of",
+    "DESCRIPTION_FILE",
+    "SERVICE_NAME",
+    "add_outputs",
+    "check_parameters",
+    "decode_tensors",
+    "get_message_class",
+    "get_method_classes",
 ]
 
 
 # ---------------------------------------------------------------- messages
 
-DESCRIPTION = Path(__file__).with_name("inference.binpb")
+DESCRIPTION_FILE = Path(__file__).with_name("inference.binpb")
 """Compiled ``inference.proto``, written by `treekit.serve.grpc.describe`."""
 
-SERVICE = "inference.GRPCInferenceService"
+SERVICE_NAME = "inference.GRPCInferenceService"
 
 _pool = DescriptorPool()
-_pool.AddSerializedFile(DESCRIPTION.read_bytes())
+_pool.AddSerializedFile(DESCRIPTION_FILE.read_bytes())
 
 
-def message(name: str) -> Any:
+def get_message_class(name: str) -> Any:
     """Return the class of a message, such as ``ModelInferRequest``."""
     return GetMessageClass(_pool.FindMessageTypeByName(f"inference.{name}"))
 
 
-def methods() -> dict[str, tuple[Any, Any]]:
+def get_method_classes() -> dict[str, tuple[Any, Any]]:
     """Return the request and response classes of each method of the service."""
     return {
         method.name: (GetMessageClass(method.input_type), GetMessageClass(method.output_type))
-        for method in _pool.FindServiceByName(SERVICE).methods
+        for method in _pool.FindServiceByName(SERVICE_NAME).methods
     }
 
 
 # ---------------------------------------------------------------- tensor contents
 
-_FIELDS = {
+_CONTENT_FIELDS = {
     "BOOL": "bool_contents",
     **dict.fromkeys(("INT8", "INT16", "INT32"), "int_contents"),
     "INT64": "int64_contents",
@@ -68,11 +68,11 @@ _FIELDS = {
 }
 """Field with the elements of each datatype; FP16 has no field and is raw."""
 
-_WIDE = {"int_contents": np.int32, "uint_contents": np.uint32}
+_FIELD_TYPES = {"int_contents": np.int32, "uint_contents": np.uint32}
 """NumPy type of fields that also contain narrower types."""
 
 
-def tensors_of(request: Any, rows: int) -> list[Tensor]:
+def decode_tensors(request: Any, rows: int) -> list[Tensor]:
     """Convert the inputs of a ``ModelInferRequest``.
 
     Parameters
@@ -90,9 +90,9 @@ def tensors_of(request: Any, rows: int) -> list[Tensor]:
     """
     raw = request.raw_input_contents
     for given in request.inputs:
-        _check(given, rows)
+        _check_input(given, rows)
     if not raw:
-        return [_typed(given) for given in request.inputs]
+        return [_decode_typed(given) for given in request.inputs]
     if len(raw) != len(request.inputs):
         raise InvalidRequestError(
             f"raw_input_contents has {len(raw)} tensors for {len(request.inputs)} inputs; give "
@@ -103,20 +103,20 @@ def tensors_of(request: Any, rows: int) -> list[Tensor]:
             raise InvalidRequestError(
                 f"input {shown(given.name)} has both contents and raw_input_contents; give only one"
             )
-    return [_raw(given, data) for given, data in zip(request.inputs, raw, strict=True)]
+    return [_decode_raw(given, data) for given, data in zip(request.inputs, raw, strict=True)]
 
 
-def _check(given: Any, rows: int) -> None:
+def _check_input(given: Any, rows: int) -> None:
     """Check the number of rows and the parameters of an input."""
     if given.shape and given.shape[0] > rows:
         raise TooLargeError(
             f"input {shown(given.name)} has {given.shape[0]:,} rows; this server takes {rows:,} at "
             "once: send them in parts"
         )
-    refuse_parameters(f"input {shown(given.name)}", given.parameters)
+    check_parameters(f"input {shown(given.name)}", given.parameters)
 
 
-def refuse_parameters(of: str, parameters: Iterable[str]) -> None:
+def check_parameters(of: str, parameters: Iterable[str]) -> None:
     """Reject parameters that are not supported.
 
     Raises
@@ -132,17 +132,17 @@ def refuse_parameters(of: str, parameters: Iterable[str]) -> None:
             )
 
 
-def _raw(given: Any, data: bytes) -> Tensor:
+def _decode_raw(given: Any, data: bytes) -> Tensor:
     name, datatype, shape = given.name, given.datatype, list(given.shape)
-    dtype = numpy_type(shown(name), datatype)
-    cells = cells_of_bytes(name, datatype, shape, memoryview(data), dtype)
+    dtype = get_numpy_type(shown(name), datatype)
+    cells = decode_byte_cells(name, datatype, shape, memoryview(data), dtype)
     return Tensor(name, datatype, cells)
 
 
-def _typed(given: Any) -> Tensor:
+def _decode_typed(given: Any) -> Tensor:
     name, datatype, shape = given.name, given.datatype, list(given.shape)
-    dtype = numpy_type(shown(name), datatype)
-    field = _FIELDS.get(datatype)
+    dtype = get_numpy_type(shown(name), datatype)
+    field = _CONTENT_FIELDS.get(datatype)
     if field is None:
         raise InvalidRequestError(
             f"input {shown(name)} is {datatype}, which has no field in contents; send it in "
@@ -154,7 +154,7 @@ def _typed(given: Any) -> Tensor:
                 f"input {shown(name)} is {datatype}, but has contents in {filled.name}; send them "
                 f"in {field}"
             )
-    size = checked_size(name, shape)
+    size = check_shape(name, shape)
     values = getattr(given.contents, field)
     if len(values) != size:
         raise InvalidRequestError(
@@ -163,14 +163,14 @@ def _typed(given: Any) -> Tensor:
         )
     if datatype == "BYTES":
         cells = np.empty(size, dtype=object)
-        cells[:] = [_text(name, number, value) for number, value in enumerate(values)]
+        cells[:] = [_decode_string(name, number, value) for number, value in enumerate(values)]
     else:
-        wide = np.fromiter(values, dtype=_WIDE.get(field, dtype), count=size)
-        cells = _narrowed(name, datatype, wide, dtype)
+        wide = np.fromiter(values, dtype=_FIELD_TYPES.get(field, dtype), count=size)
+        cells = _narrow_cells(name, datatype, wide, dtype)
     return Tensor(name, datatype, cells.reshape(shape))
 
 
-def _text(name: str, number: int, element: bytes) -> str:
+def _decode_string(name: str, number: int, element: bytes) -> str:
     try:
         return element.decode()
     except UnicodeDecodeError as error:
@@ -180,7 +180,7 @@ def _text(name: str, number: int, element: bytes) -> str:
         ) from None
 
 
-def _narrowed(
+def _narrow_cells(
     name: str, datatype: str, cells: npt.NDArray[Any], dtype: np.dtype[Any]
 ) -> npt.NDArray[Any]:
     """Convert cells to a narrower type, which must represent all of them."""
@@ -194,7 +194,7 @@ def _narrowed(
     return narrow
 
 
-def fill(answer: Any, outputs: list[Tensor], *, raw: bool) -> None:
+def add_outputs(answer: Any, outputs: list[Tensor], *, raw: bool) -> None:
     """Add the outputs to a ``ModelInferResponse``.
 
     Parameters
@@ -204,13 +204,13 @@ def fill(answer: Any, outputs: list[Tensor], *, raw: bool) -> None:
     raw : bool
         Whether to add them as bytes instead of typed fields; implied if an output has no field.
     """
-    raw = raw or any(output.datatype not in _FIELDS for output in outputs)
+    raw = raw or any(output.datatype not in _CONTENT_FIELDS for output in outputs)
     for output in outputs:
         tensor = answer.outputs.add(name=output.name, datatype=output.datatype, shape=output.shape)
         if raw:
-            answer.raw_output_contents.append(bytes_of(output))
+            answer.raw_output_contents.append(encode_bytes(output))
             continue
         values = output.cells.ravel().tolist()
         if output.datatype == "BYTES":
             values = [text.encode() for text in values]
-        getattr(tensor.contents, _FIELDS[output.datatype]).extend(values)
+        getattr(tensor.contents, _CONTENT_FIELDS[output.datatype]).extend(values)

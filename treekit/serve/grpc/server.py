@@ -26,19 +26,25 @@ from treekit.serve.errors import (
     UnavailableError,
     shown,
 )
-from treekit.serve.grpc.messages import SERVICE, fill, methods, refuse_parameters, tensors_of
+from treekit.serve.grpc.messages import (
+    SERVICE_NAME,
+    add_outputs,
+    check_parameters,
+    decode_tensors,
+    get_method_classes,
+)
 from treekit.serve.models.repository import Change
-from treekit.serve.protocol.messages import server_metadata
+from treekit.serve.protocol.messages import get_server_metadata
 from treekit.serve.scheduling import Service
 from treekit.serve.settings import Limits, ServeSettings
 
 __all__ = [
-    "Call",
+    "CallRecord",
     "CheckToken",
     "GrpcServer",
-    "Methods",
-    "Note",
-    "start",
+    "RecordCall",
+    "ServiceMethods",
+    "start_server",
 ]
 
 
@@ -47,9 +53,9 @@ __all__ = [
 CheckToken = Callable[[bytes | None], None]
 """Function that raises `UnauthorisedError` for an invalid value of ``authorization``."""
 
-_log = logging.getLogger("treekit.serve.grpc")
+_logger = logging.getLogger("treekit.serve.grpc")
 
-_CODES = {
+_STATUS_CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
     401: grpc.StatusCode.UNAUTHENTICATED,
     403: grpc.StatusCode.PERMISSION_DENIED,
@@ -60,69 +66,75 @@ _CODES = {
     503: grpc.StatusCode.UNAVAILABLE,
 }
 
-_HEALTH = frozenset({"ServerLive", "ServerReady"})
+_HEALTH_METHODS = frozenset({"ServerLive", "ServerReady"})
 """Methods called by orchestrators without a token, also if the server is overloaded."""
 
-_DETAIL_BYTES = 2000
+_MAX_DETAIL_BYTES = 2000
 """Maximum bytes of an error message: a trailer is limited to 8 KiB, and a byte may need three."""
 
-_CONNECTION_SECONDS = 300
+_MAX_CONNECTION_SECONDS = 300
 """Age at which a connection is closed, so that no client blocks a response forever."""
 
 
-class _Face:
+class _CallHandler:
     """Handler of the calls of one server.
 
     Every method is registered as a stream, which is identical on the wire: so the token is
     checked and the time limit starts before the request message has arrived.
     """
 
-    def __init__(self, service: Service, check_token: CheckToken | None, note: Note | None) -> None:
+    def __init__(
+        self, service: Service, check_token: CheckToken | None, note: RecordCall | None
+    ) -> None:
         self._limits = service.limits
         self._check_token, self._note = check_token, note
         self._working = service.working
-        self._methods = Methods(service)
+        self._methods = ServiceMethods(service)
 
-    def handlers(self) -> Any:
+    def make_handlers(self) -> Any:
         """Return the generic handler for a grpcio server."""
         return grpc.method_handlers_generic_handler(
-            SERVICE,
+            SERVICE_NAME,
             {
-                name: grpc.stream_stream_rpc_method_handler(partial(self._serve, name, request))
-                for name, (request, _) in methods().items()
+                name: grpc.stream_stream_rpc_method_handler(
+                    partial(self._handle_call, name, request)
+                )
+                for name, (request, _) in get_method_classes().items()
             },
         )
 
-    async def _serve(self, name: str, kind: Any, _: Any, context: Any) -> None:
+    async def _handle_call(self, name: str, kind: Any, _: Any, context: Any) -> None:
         """Handle one call, which is in progress until the client has received the response."""
-        call = Call(name, context.peer())
-        self._working.inc()
+        call = CallRecord(name, context.peer())
+        self._working.increment()
         try:
-            answer = await self._answer(name, kind, context, call)
+            answer = await self._compute_response(name, kind, context, call)
             call.status = 200
             await context.write(answer)
         except ServeError as error:
             call.status, call.error = error.status, str(error)
-            code = _CODES.get(error.status, grpc.StatusCode.UNKNOWN)
-            await context.abort(code, _detail(call.error))
+            code = _STATUS_CODES.get(error.status, grpc.StatusCode.UNKNOWN)
+            await context.abort(code, _truncate_detail(call.error))
         except aio.BaseError:  # of the call itself: the client disconnected
             raise
-        except Exception:  # noqa: BLE001 - internal details are not sent to clients
-            _log.exception("request %s failed", call.id)
+        except Exception:
+            _logger.exception("request %s failed", call.id)
             call.status = 500
             call.error = f"internal server error; see the server log for request id {call.id}"
             await context.abort(grpc.StatusCode.INTERNAL, call.error)
         finally:
-            self._working.dec()
+            self._working.decrement()
             call.seconds = perf_counter() - call.seconds
             if self._note is not None:
                 self._note(call)
 
-    async def _answer(self, name: str, kind: Any, context: Any, call: Call) -> bytes:
-        if name not in _HEALTH:
+    async def _compute_response(
+        self, name: str, kind: Any, context: Any, call: CallRecord
+    ) -> bytes:
+        if name not in _HEALTH_METHODS:
             if self._check_token is not None:
-                self._check_token(_authorization(context))
-            self._working.check(self._limits.requests)
+                self._check_token(_get_authorization(context))
+            self._working.check_limit(self._limits.requests)
         try:
             async with asyncio.timeout(self._limits.seconds):
                 data = await context.read()
@@ -139,24 +151,24 @@ class _Face:
             raise InvalidRequestError(f"the message is not a {name}Request: {error}") from None
         answer = await self._methods[name](request)
         if name == "ModelInfer":
-            call.answered(answer)
+            call.record_prediction(answer)
         encoded: bytes = answer.SerializeToString()
         return encoded
 
 
-def _authorization(context: Any) -> bytes | None:
+def _get_authorization(context: Any) -> bytes | None:
     for key, value in context.invocation_metadata() or ():
         if key == "authorization":
             return value if isinstance(value, bytes) else value.encode()
     return None
 
 
-def _detail(text: str) -> str:
+def _truncate_detail(text: str) -> str:
     """Truncate an error message to the limit of a trailer."""
     encoded = text.encode(errors="backslashreplace")
-    if len(encoded) <= _DETAIL_BYTES:
+    if len(encoded) <= _MAX_DETAIL_BYTES:
         return encoded.decode()
-    return encoded[:_DETAIL_BYTES].decode(errors="ignore") + " ..."
+    return encoded[:_MAX_DETAIL_BYTES].decode(errors="ignore") + " ..."
 
 
 class GrpcServer:
@@ -175,19 +187,22 @@ class GrpcServer:
         await self._server.stop(grace)
 
 
-async def start(
-    service: Service, settings: ServeSettings, check_token: CheckToken | None, note: Note | None
+async def start_server(
+    service: Service,
+    settings: ServeSettings,
+    check_token: CheckToken | None,
+    note: RecordCall | None,
 ) -> GrpcServer:
     """Start the server; see `treekit.serve.grpc.start_grpc`."""
     if settings.grpc_port is None:
         raise SettingError("grpc_port is None; give the gRPC port, or 0 for any free port")
     if settings.token_file is not None and check_token is None:
         raise SettingError("token_file requires check_token")
-    server = aio.server(options=_options(service.limits, settings))
-    server.add_generic_rpc_handlers((_Face(service, check_token, note).handlers(),))
+    server = aio.server(options=_make_channel_options(service.limits, settings))
+    server.add_generic_rpc_handlers((_CallHandler(service, check_token, note).make_handlers(),))
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     place = f"{host}:{settings.grpc_port}"
-    credentials = _credentials(settings)
+    credentials = _load_credentials(settings)
     try:
         if credentials is None:
             port = server.add_insecure_port(place)
@@ -202,20 +217,20 @@ async def start(
     return GrpcServer(server, port)
 
 
-def _options(limits: Limits, settings: ServeSettings) -> list[tuple[str, int]]:
+def _make_channel_options(limits: Limits, settings: ServeSettings) -> list[tuple[str, int]]:
     return [
         ("grpc.max_receive_message_length", limits.body_bytes),  # also when decompressed
         ("grpc.max_send_message_length", -1),
         ("grpc.max_concurrent_streams", 2 * limits.requests),  # per connection
-        ("grpc.max_connection_idle_ms", 1000 * _CONNECTION_SECONDS),
-        ("grpc.max_connection_age_ms", 1000 * _CONNECTION_SECONDS),
+        ("grpc.max_connection_idle_ms", 1000 * _MAX_CONNECTION_SECONDS),
+        ("grpc.max_connection_age_ms", 1000 * _MAX_CONNECTION_SECONDS),
         ("grpc.max_connection_age_grace_ms", int(2000 * limits.seconds)),
         # Otherwise two servers would silently share a port.
         ("grpc.so_reuseport", int(settings.workers > 1)),
     ]
 
 
-def _credentials(settings: ServeSettings) -> Any:
+def _load_credentials(settings: ServeSettings) -> Any:
     """Return the TLS credentials, or None without TLS."""
     if settings.tls_cert is None or settings.tls_key is None:
         return None
@@ -225,15 +240,15 @@ def _credentials(settings: ServeSettings) -> Any:
 
 # ---------------------------------------------------------------- methods
 
-_ANSWERS = {name: answer for name, (_, answer) in methods().items()}
+_RESPONSES = {name: answer for name, (_, answer) in get_method_classes().items()}
 
 
-def _new(method: str, /, **fields: Any) -> Any:
+def _make_response(method: str, /, **fields: Any) -> Any:
     """Create the response message of a method."""
-    return _ANSWERS[method](**fields)
+    return _RESPONSES[method](**fields)
 
 
-class Methods:
+class ServiceMethods:
     """gRPC methods of one service; each maps the request message to the response message."""
 
     def __init__(self, service: Service) -> None:
@@ -242,42 +257,42 @@ class Methods:
     def __getitem__(self, name: str) -> Callable[[Any], Awaitable[Any]]:
         """Return the method with a name."""
         known: dict[str, Callable[[Any], Awaitable[Any]]] = {
-            "ServerLive": self._live,
-            "ServerReady": self._ready,
+            "ServerLive": self._server_live,
+            "ServerReady": self._server_ready,
             "ModelReady": self._model_ready,
-            "ServerMetadata": self._server,
-            "ModelMetadata": self._model,
-            "ModelInfer": self._infer,
-            "RepositoryIndex": self._index,
-            "RepositoryModelLoad": self._load,
-            "RepositoryModelUnload": self._unload,
+            "ServerMetadata": self._server_metadata,
+            "ModelMetadata": self._model_metadata,
+            "ModelInfer": self._model_infer,
+            "RepositoryIndex": self._repository_index,
+            "RepositoryModelLoad": self._load_model,
+            "RepositoryModelUnload": self._unload_model,
         }
         return known[name]
 
-    async def _live(self, request: Any) -> Any:
+    async def _server_live(self, request: Any) -> Any:
         del request
-        return _new("ServerLive", live=True)
+        return _make_response("ServerLive", live=True)
 
-    async def _ready(self, request: Any) -> Any:
+    async def _server_ready(self, request: Any) -> Any:
         del request
-        return _new("ServerReady", ready=self._service.ready)
+        return _make_response("ServerReady", ready=self._service.ready)
 
     async def _model_ready(self, request: Any) -> Any:
         """Report whether a model is served; False if it is unknown, as clients may poll for it."""
         try:
             self._service.repository.get(request.name or None, request.version or None)
         except (NotFoundError, UnavailableError):
-            return _new("ModelReady", ready=False)
-        return _new("ModelReady", ready=True)
+            return _make_response("ModelReady", ready=False)
+        return _make_response("ModelReady", ready=True)
 
-    async def _server(self, request: Any) -> Any:
+    async def _server_metadata(self, request: Any) -> Any:
         del request
-        return _new("ServerMetadata", **server_metadata())
+        return _make_response("ServerMetadata", **get_server_metadata())
 
-    async def _model(self, request: Any) -> Any:
+    async def _model_metadata(self, request: Any) -> Any:
         repository = self._service.repository
         served = repository.get(request.name or None, request.version or None)
-        return _new(
+        return _make_response(
             "ModelMetadata",
             name=served.name,
             versions=repository.versions(served.name),
@@ -286,43 +301,43 @@ class Methods:
             outputs=[spec._asdict() for spec in served.outputs],
         )
 
-    async def _infer(self, request: Any) -> Any:
+    async def _model_infer(self, request: Any) -> Any:
         served = self._service.repository.get(
             request.model_name or None, request.model_version or None
         )
         names = [output.name for output in request.outputs] or None
         for output in request.outputs:
-            refuse_parameters(f"output {shown(output.name)}", output.parameters)
+            check_parameters(f"output {shown(output.name)}", output.parameters)
         service = self._service
         given = request, service.limits.rows
-        outputs = await service.infer(served, names, request.ByteSize(), tensors_of, *given)
-        answer = _new(
+        outputs = await service.infer(served, names, request.ByteSize(), decode_tensors, *given)
+        answer = _make_response(
             "ModelInfer", model_name=served.name, model_version=served.version, id=request.id
         )
         size = 8 * sum(output.cells.size for output in outputs)
-        fill_all = partial(fill, answer, outputs, raw=bool(request.raw_input_contents))
-        await service.runner.sized(size, fill_all)
+        fill_all = partial(add_outputs, answer, outputs, raw=bool(request.raw_input_contents))
+        await service.runner.run_by_size(size, fill_all)
         return answer
 
-    async def _index(self, request: Any) -> Any:
+    async def _repository_index(self, request: Any) -> Any:
         self._check_repository(request)
         entries = self._service.repository.index()
-        return _new(
+        return _make_response(
             "RepositoryIndex",
             models=[
                 entry._asdict() for entry in entries if entry.state == "READY" or not request.ready
             ],
         )
 
-    async def _load(self, request: Any) -> Any:
-        await self._alter(request, self._service.repository.load)
-        return _new("RepositoryModelLoad")
+    async def _load_model(self, request: Any) -> Any:
+        await self._change_model(request, self._service.repository.load)
+        return _make_response("RepositoryModelLoad")
 
-    async def _unload(self, request: Any) -> Any:
-        await self._alter(request, self._service.repository.unload)
-        return _new("RepositoryModelUnload")
+    async def _unload_model(self, request: Any) -> Any:
+        await self._change_model(request, self._service.repository.unload)
+        return _make_response("RepositoryModelUnload")
 
-    async def _alter(self, request: Any, do: Callable[[str], list[Change]]) -> None:
+    async def _change_model(self, request: Any, do: Callable[[str], list[Change]]) -> None:
         self._check_repository(request)
         if not self._service.control:
             raise ForbiddenError(
@@ -354,7 +369,7 @@ class Methods:
 # ---------------------------------------------------------------- call records
 
 
-class Call:
+class CallRecord:
     """Record of one call for metrics and logs, with the attributes of the HTTP record.
 
     Attributes
@@ -380,19 +395,19 @@ class Call:
     method = "gRPC"
 
     def __init__(self, path: str, peer: str) -> None:
-        self.id, self.path, self.client = secrets.token_hex(8), path, _address(peer)
+        self.id, self.path, self.client = secrets.token_hex(8), path, _parse_peer(peer)
         self.seconds = perf_counter()
 
-    def answered(self, answer: Any) -> None:
+    def record_prediction(self, answer: Any) -> None:
         """Record the model and the rows of a ``ModelInferResponse``."""
         self.model, self.version = answer.model_name, answer.model_version
         self.rows = answer.outputs[0].shape[0] if answer.outputs else 0
 
 
-def _address(peer: str) -> str:
+def _parse_peer(peer: str) -> str:
     """Extract the address from a gRPC peer, such as ``ipv6:%5B::1%5D:4711``."""
     return unquote(peer.partition(":")[2].rpartition(":")[0]).strip("[]") or peer
 
 
-Note = Callable[[Call], None]
+RecordCall = Callable[[CallRecord], None]
 """Function called with each finished call."""

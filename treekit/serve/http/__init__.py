@@ -17,7 +17,7 @@ from treekit.serve.errors import (
     TooLargeError,
     TooSlowError,
 )
-from treekit.serve.protocol.tensor_data import inflated
+from treekit.serve.protocol.tensor_data import decompress_body
 from treekit.serve.scheduling import Deadlines
 from treekit.serve.settings import Limits
 
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
 __all__ = [
-    "REFUSED",
+    "REJECTION_KEY",
     "Endpoint",
     "Headers",
     "Reply",
-    "error_reply",
-    "json_reply",
+    "make_error_reply",
+    "make_json_reply",
     "read_body",
 ]
 
 Headers = Iterable[tuple[bytes, bytes]]
 
-REFUSED = "treekit.refused"
+REJECTION_KEY = "treekit.refused"
 """Scope key: error message with which the endpoint rejected the request."""
 
-_HELD = "treekit.held"
+_PENDING_KEY = "treekit.held"
 """Scope key: bytes of the request body that are counted as pending."""
 
-_JSON = b"application/json"
-_MESSAGE = 2_000
-_BODIES = 16
+_JSON_TYPE = b"application/json"
+_MAX_MESSAGE = 2_000
+_MAX_BODIES = 16
 """Maximum pending bodies per process, in bodies of maximum size; bodies that arrive in one piece,
 about 64 KB, are not counted."""
 
@@ -54,10 +54,10 @@ class Reply(NamedTuple):
 
     body: bytes
     status: int = 200
-    media: bytes = _JSON
+    media: bytes = _JSON_TYPE
     headers: Headers = ()
 
-    def own_headers(self) -> list[tuple[bytes, bytes]]:
+    def list_headers(self) -> list[tuple[bytes, bytes]]:
         """Return all headers as a new list."""
         return [
             (b"content-type", self.media),
@@ -68,22 +68,22 @@ class Reply(NamedTuple):
     async def send(self, send: Send) -> None:
         """Send the response."""
         start = {"type": "http.response.start", "status": self.status}
-        await send({**start, "headers": self.own_headers()})
+        await send({**start, "headers": self.list_headers()})
         await send({"type": "http.response.body", "body": self.body})
 
 
-def json_reply(value: Any, status: int = 200, headers: Headers = ()) -> Reply:
+def make_json_reply(value: Any, status: int = 200, headers: Headers = ()) -> Reply:
     """Return a JSON response."""
     return Reply(msgspec.json.encode(value), status, headers=headers)
 
 
-def error_reply(status: int, message: str, headers: Headers = ()) -> Reply:
+def make_error_reply(status: int, message: str, headers: Headers = ()) -> Reply:
     """Return an ``$error_response`` of the protocol; long messages are truncated."""
-    if len(message) > _MESSAGE:
-        message = f"{message[:_MESSAGE]}..."
+    if len(message) > _MAX_MESSAGE:
+        message = f"{message[:_MAX_MESSAGE]}..."
     # File names may not be valid UTF-8.
     message = message.encode(errors="backslashreplace").decode()
-    return json_reply({"error": message}, status, headers)
+    return make_json_reply({"error": message}, status, headers)
 
 
 class Endpoint:
@@ -103,10 +103,10 @@ class Endpoint:
         try:
             reply = await self._handle(scope, receive)
         except ServeError as error:
-            scope[REFUSED] = str(error)
-            reply = error_reply(error.status, str(error))
+            scope[REJECTION_KEY] = str(error)
+            reply = make_error_reply(error.status, str(error))
         finally:
-            _of_thread.held -= scope.pop(_HELD, 0)
+            _thread_state.pending_bytes -= scope.pop(_PENDING_KEY, 0)
         await reply.send(send)
 
 
@@ -126,66 +126,66 @@ async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     InvalidRequestError
         If the client disconnects, or the body does not match its Content-Encoding.
     """
-    body = await _arrived(scope, receive, limits)
-    coding = header(scope, b"content-encoding")
+    body = await _receive_body(scope, receive, limits)
+    coding = get_header(scope, b"content-encoding")
     if coding is None:
         return body
-    body = await asyncio.to_thread(inflated, body, coding, limits.body_bytes)
-    _hold(scope, len(body), limits)
+    body = await asyncio.to_thread(decompress_body, body, coding, limits.body_bytes)
+    _count_pending(scope, len(body), limits)
     return body
 
 
-async def _arrived(scope: Scope, receive: Receive, limits: Limits) -> bytes:
+async def _receive_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     most = limits.body_bytes
-    declared = header(scope, b"content-length")
+    declared = get_header(scope, b"content-length")
     if declared is not None and declared.isdigit() and int(declared) > most:
-        raise TooLargeError(_too_long(most))
+        raise TooLargeError(_too_long_message(most))
     arriving = receive()
     try:
         waits_for = arriving.send(None)  # type: ignore[attr-defined]
     except StopIteration as there:  # common case: the body is available, no time limit needed
         message = there.value
     else:
-        with _arriving(limits.seconds).watch():
-            message = await _resumed(arriving, waits_for)
+        with _get_body_deadlines(limits.seconds).limit_time():
+            message = await _resume(arriving, waits_for)
             if message.get("more_body"):
-                return await _all_parts(scope, message, receive, limits)
+                return await _receive_parts(scope, message, receive, limits)
     if message["type"] != "http.request":
-        raise InvalidRequestError(_GONE)
+        raise InvalidRequestError(_DISCONNECTED_MESSAGE)
     if message.get("more_body"):
-        with _arriving(limits.seconds).watch():
-            return await _all_parts(scope, message, receive, limits)
+        with _get_body_deadlines(limits.seconds).limit_time():
+            return await _receive_parts(scope, message, receive, limits)
     body: bytes = message.get("body", b"")
     if len(body) > most:
-        raise TooLargeError(_too_long(most))
+        raise TooLargeError(_too_long_message(most))
     return body
 
 
-async def _all_parts(scope: Scope, message: Message, receive: Receive, limits: Limits) -> bytes:
+async def _receive_parts(scope: Scope, message: Message, receive: Receive, limits: Limits) -> bytes:
     parts = bytearray()
     while message["type"] == "http.request":
         part = message.get("body", b"")
         parts += part
         if len(parts) > limits.body_bytes:
-            raise TooLargeError(_too_long(limits.body_bytes))
-        _hold(scope, len(part), limits)
+            raise TooLargeError(_too_long_message(limits.body_bytes))
+        _count_pending(scope, len(part), limits)
         if not message.get("more_body"):
             return bytes(parts)
         message = await receive()
-    raise InvalidRequestError(_GONE)
+    raise InvalidRequestError(_DISCONNECTED_MESSAGE)
 
 
-def _hold(scope: Scope, size: int, limits: Limits) -> None:
+def _count_pending(scope: Scope, size: int, limits: Limits) -> None:
     """Count bytes of a body as pending until the request is answered."""
-    most = _BODIES * limits.body_bytes
-    if _of_thread.held + size > most:
+    most = _MAX_BODIES * limits.body_bytes
+    if _thread_state.pending_bytes + size > most:
         raise BusyError(f"server busy: pending request bodies exceed {most:,} bytes; retry in 1 s")
-    _of_thread.held += size
-    scope[_HELD] = scope.get(_HELD, 0) + size
+    _thread_state.pending_bytes += size
+    scope[_PENDING_KEY] = scope.get(_PENDING_KEY, 0) + size
 
 
 @coroutine
-def _resumed(arriving: Any, waits_for: Any) -> Any:
+def _resume(arriving: Any, waits_for: Any) -> Any:
     """Await a coroutine that was already started and yielded `waits_for`."""
     while True:
         try:
@@ -200,32 +200,32 @@ def _resumed(arriving: Any, waits_for: Any) -> Any:
             return there.value
 
 
-_GONE = "the client disconnected before its body had arrived"
+_DISCONNECTED_MESSAGE = "the client disconnected before its body had arrived"
 
 
-class _OfThread(threading.local):
+class _ThreadState(threading.local):
     """State of each thread, as an event loop may only be used in its own thread."""
 
     def __init__(self) -> None:
-        self.arriving: dict[float, Deadlines] = {}
-        self.held = 0
+        self.body_deadlines: dict[float, Deadlines] = {}
+        self.pending_bytes = 0
 
 
-_of_thread = _OfThread()
+_thread_state = _ThreadState()
 
 
-def _arriving(seconds: float) -> Deadlines:
+def _get_body_deadlines(seconds: float) -> Deadlines:
     """Return the deadlines of bodies in this thread's event loop with this time limit."""
-    found = _of_thread.arriving.get(seconds)
+    found = _thread_state.body_deadlines.get(seconds)
     if found is None:
         late = TooSlowError(
             f"the body did not arrive within {seconds:g} s; send it faster, or in parts"
         )
-        found = _of_thread.arriving[seconds] = Deadlines(seconds, late)
+        found = _thread_state.body_deadlines[seconds] = Deadlines(seconds, late)
     return found
 
 
-def header(scope: Scope, name: bytes) -> bytes | None:
+def get_header(scope: Scope, name: bytes) -> bytes | None:
     """Return the first header of a name in lower case, or None."""
     for key, value in scope["headers"]:
         if key == name:
@@ -233,5 +233,5 @@ def header(scope: Scope, name: bytes) -> bytes | None:
     return None
 
 
-def _too_long(most: int) -> str:
+def _too_long_message(most: int) -> str:
     return f"the body is longer than {most:,} bytes, the limit of this server; send it in parts"

@@ -10,21 +10,25 @@ try:
 except ImportError as missing:
     raise MissingExtraError("starlette", "serve") from missing
 
-from treekit.serve.http import Endpoint, Reply, json_reply
+from treekit.serve.http import Endpoint, Reply, make_json_reply
 from treekit.serve.http.auth import Access
-from treekit.serve.http.json_routes import plain_routes
+from treekit.serve.http.json_routes import list_json_routes
 from treekit.serve.http.logs import Log
-from treekit.serve.http.metrics import Metrics, metrics_route
-from treekit.serve.http.middleware import Gate
-from treekit.serve.http.oip_routes import Direct, control_routes, oip_routes
-from treekit.serve.http.openapi import SCHEMAS, document, oip_paths, plain_paths
-from treekit.serve.http.page import page_paths, page_routes
+from treekit.serve.http.metrics import Metrics, make_metrics_route
+from treekit.serve.http.middleware import Middleware
+from treekit.serve.http.oip_routes import (
+    InferDispatcher,
+    list_protocol_routes,
+    list_repository_routes,
+)
+from treekit.serve.http.openapi import SCHEMAS, json_paths, make_document, protocol_paths
+from treekit.serve.http.page import list_page_paths, list_page_routes
 from treekit.serve.scheduling import Service
 from treekit.serve.settings import ServeSettings
 
 __all__ = [
+    "list_routes",
     "make_app",
-    "routes",
 ]
 
 
@@ -34,7 +38,7 @@ def make_app(
     log: Log | None = None,
     access: Access | None = None,
     metrics: Metrics | None = None,
-) -> Gate:
+) -> Middleware:
     """Create the ASGI application of a service.
 
     Parameters
@@ -60,41 +64,41 @@ def make_app(
     if settings is None:
         settings = ServeSettings((), allow_hosts=("*",), log="quiet", limits=service.limits)
     log, metrics = log or Log(settings.log), metrics or Metrics(service)
-    service.repository.subscribe(log.changed)
-    service.repository.subscribe(metrics.changed)
+    service.repository.subscribe(log.log_changes)
+    service.repository.subscribe(metrics.count_changes)
     # The middleware handles unknown paths and all failures, as Starlette's own error middleware
     # would add another layer to each request.
-    router = Router([*routes(service), metrics_route(metrics)], redirect_slashes=False)
-    app = Direct(service, router)
-    return Gate(
+    router = Router([*list_routes(service), make_metrics_route(metrics)], redirect_slashes=False)
+    app = InferDispatcher(service, router)
+    return Middleware(
         app,
         settings,
         access or Access(settings),
         metrics,
         log,
         service.working,
-        page_paths(),
-        app.at_once,
+        list_page_paths(),
+        app.try_answer,
     )
 
 
-def routes(service: Service) -> list[Route]:
+def list_routes(service: Service) -> list[Route]:
     """Return all routes of a service, the most frequent first."""
     return [
-        *oip_routes(service),
-        *plain_routes(service),
-        *page_routes(service),
-        *control_routes(service),
-        _description(),
+        *list_protocol_routes(service),
+        *list_json_routes(service),
+        *list_page_routes(service),
+        *list_repository_routes(service),
+        _make_openapi_route(),
     ]
 
 
-def _description() -> Route:
+def _make_openapi_route() -> Route:
     """Return the route of the OpenAPI document."""
-    reply = json_reply(document(oip_paths() | plain_paths(), SCHEMAS))
+    reply = make_json_reply(make_document(protocol_paths() | json_paths(), SCHEMAS))
 
-    async def describe(scope: Scope, receive: Receive) -> Reply:
+    async def send_document(scope: Scope, receive: Receive) -> Reply:
         del scope, receive
         return reply
 
-    return Route("/openapi.json", Endpoint(describe), methods=["GET"])
+    return Route("/openapi.json", Endpoint(send_document), methods=["GET"])

@@ -29,13 +29,13 @@ from pathlib import Path
 
 from treekit.errors import SettingError, TreekitWarning
 from treekit.serve.errors import ForbiddenError, InvalidRequestError, UnauthorisedError
-from treekit.serve.models.repository import Stamp, stamp_of
+from treekit.serve.models.repository import Stamp, read_stamp
 from treekit.serve.settings import ServeSettings
 
 __all__ = [
     "HEALTH_PATHS",
     "Access",
-    "Token",
+    "BearerToken",
 ]
 
 
@@ -43,11 +43,11 @@ __all__ = [
 
 HEALTH_PATHS = frozenset({"/v2/health/live", "/v2/health/ready"})
 
-_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::[0-9]{0,5})?")
-_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(:[0-9]{1,5})?")
+_HOST_PATTERN = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::[0-9]{0,5})?")
+_ORIGIN_PATTERN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(:[0-9]{1,5})?")
 _WILDCARDS = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
-_LOCAL = ("localhost", "127.0.0.1", "[::1]")
-_SEEN = 64
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+_MAX_CACHED_HOSTS = 64
 """Maximum number of cached Host headers, each a name and any port."""
 
 
@@ -68,16 +68,18 @@ class Access:
     def __init__(self, settings: ServeSettings) -> None:
         self._any_host = "*" in settings.allow_hosts
         self._any_address = settings.host in _WILDCARDS
-        self._hosts = {*_LOCAL, *map(_host_name, settings.allow_hosts)}
+        self._hosts = {*_LOCAL_HOSTS, *map(_parse_host_setting, settings.allow_hosts)}
         if not self._any_address:
-            self._hosts.add(_bracketed(settings.host.lower()))
-        self._seen: set[bytes] = set()
+            self._hosts.add(_add_brackets(settings.host.lower()))
+        self._cached_hosts: set[bytes] = set()
         self._any_origin = "*" in settings.allow_origins
-        self._origins = {_origin(given) for given in settings.allow_origins if given != "*"}
-        self._token = None if settings.token_file is None else Token(settings.token_file)
+        self._origins = {
+            _parse_origin_setting(given) for given in settings.allow_origins if given != "*"
+        }
+        self._token = None if settings.token_file is None else BearerToken(settings.token_file)
 
     @property
-    def cross_origin(self) -> bool:
+    def allows_cross_origin(self) -> bool:
         """Whether other origins are allowed, so that responses depend on Origin."""
         return self._any_origin or bool(self._origins)
 
@@ -91,18 +93,18 @@ class Access:
         ForbiddenError
             If Host is another name.
         """
-        if host in self._seen or self._any_host:
+        if host in self._cached_hosts or self._any_host:
             return
         if host is None:
             raise InvalidRequestError("the request has no Host header, which HTTP requires")
-        name = _name_in(host)
+        name = _parse_host_header(host)
         if not (name in self._hosts or (self._any_address and _is_address(name))):
             raise ForbiddenError(
                 f"{name!r} is not a name of this server; to allow it, "
                 f"start the server with --allow-host {name}"
             )
-        if len(self._seen) < _SEEN:
-            self._seen.add(host)
+        if len(self._cached_hosts) < _MAX_CACHED_HOSTS:
+            self._cached_hosts.add(host)
 
     def check_origin(
         self, scheme: str, host: bytes | None, origin: bytes | None, site: bytes | None
@@ -133,21 +135,21 @@ class Access:
         if host is not None and origin == b"%s://%s" % (scheme.encode(), host):
             return False
         raise ForbiddenError(
-            f"origin {_shown(origin)} is not allowed; to allow it, start the server with "
+            f"origin {_format_header(origin)} is not allowed; to allow it, start the server with "
             "--allow-origin and that origin"
         )
 
     def check_token(self, value: bytes | None) -> None:
         """Raise `UnauthorisedError` if the Authorization header lacks a required token."""
         if self._token is not None:
-            self._token.check(value)
+            self._token.check_header(value)
 
 
-def _name_in(host: bytes) -> str:
+def _parse_host_header(host: bytes) -> str:
     """Parse a Host header; return the name in lower case, without port and final dot."""
-    found = _HOST.fullmatch(host.decode("latin-1").lower())
+    found = _HOST_PATTERN.fullmatch(host.decode("latin-1").lower())
     if found is None:
-        raise InvalidRequestError(f"invalid Host header: {_shown(host)}")
+        raise InvalidRequestError(f"invalid Host header: {_format_header(host)}")
     return found[1].removesuffix(".")
 
 
@@ -159,14 +161,16 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _bracketed(host: str) -> str:
+def _add_brackets(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
-def _host_name(given: str) -> str:
+def _parse_host_setting(given: str) -> str:
     if given == "*":
         return given
-    found = _HOST.fullmatch(_bracketed(given.lower()) if given.count(":") > 1 else given.lower())
+    found = _HOST_PATTERN.fullmatch(
+        _add_brackets(given.lower()) if given.count(":") > 1 else given.lower()
+    )
     if found is None:
         raise SettingError(
             f"invalid host --allow-host {given!r}; give a name or address as in a URL, "
@@ -175,8 +179,8 @@ def _host_name(given: str) -> str:
     return found[1].removesuffix(".")
 
 
-def _origin(given: str) -> bytes:
-    if not _ORIGIN.fullmatch(given.lower()):
+def _parse_origin_setting(given: str) -> bytes:
+    if not _ORIGIN_PATTERN.fullmatch(given.lower()):
         raise SettingError(
             f"invalid origin --allow-origin {given!r}; give scheme://host or scheme://host:port, "
             "without a path, such as https://example.com, or * for any"
@@ -184,24 +188,24 @@ def _origin(given: str) -> bytes:
     return given.lower().encode()
 
 
-def _shown(value: bytes) -> str:
+def _format_header(value: bytes) -> str:
     return repr(value[:100].decode("latin-1"))
 
 
 # ---------------------------------------------------------------- tokens
 # Bearer token, read from a file and compared in constant time.
 
-_LEAST = 16
-_MOST = 4096
-_CHARACTERS = re.compile(rb"[A-Za-z0-9._~+/=-]+")
+_MIN_LENGTH = 16
+_MAX_LENGTH = 4096
+_TOKEN_PATTERN = re.compile(rb"[A-Za-z0-9._~+/=-]+")
 """Characters of RFC 6750, section 2.1, all valid in a header."""
 
-_LOOK_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
 
-_log = logging.getLogger("treekit.serve")
+_logger = logging.getLogger("treekit.serve")
 
 
-class Token:
+class BearerToken:
     """Token in a file that may be replaced while the server runs.
 
     The file is checked on requests, at most once per second; if its new content is invalid, the
@@ -221,17 +225,17 @@ class Token:
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
         self._stamp: Stamp | None = None
-        self._token = self._usual = b""
-        self._trouble = ""
-        self._read()
+        self._token = self._expected_header = b""
+        self._last_error = ""
+        self._read_file()
         self._warn_if_readable()
-        self._look_at = time.monotonic() + _LOOK_SECONDS
+        self._next_check = time.monotonic() + _CHECK_SECONDS
 
-    def check(self, given: bytes | None) -> None:
+    def check_header(self, given: bytes | None) -> None:
         """Raise `UnauthorisedError` unless `given` is ``Bearer`` followed by the token."""
-        if time.monotonic() >= self._look_at:
-            self._look()
-        if given is not None and hmac.compare_digest(given, self._usual):
+        if time.monotonic() >= self._next_check:
+            self._reload_if_changed()
+        if given is not None and hmac.compare_digest(given, self._expected_header):
             return
         scheme, _, token = (given or b"").partition(b" ")
         if not hmac.compare_digest(token.strip(), self._token) or scheme.lower() != b"bearer":
@@ -241,42 +245,42 @@ class Token:
                 else "invalid token; see the token file of the server"
             )
 
-    def _look(self) -> None:
-        self._look_at = time.monotonic() + _LOOK_SECONDS
+    def _reload_if_changed(self) -> None:
+        self._next_check = time.monotonic() + _CHECK_SECONDS
         try:
-            if stamp_of(self._path) == self._stamp:
+            if read_stamp(self._path) == self._stamp:
                 return
-            self._read()
+            self._read_file()
         except (SettingError, OSError) as error:
-            if str(error) != self._trouble:
-                self._trouble = str(error)
-                _log.error("keeping the previous token: %s", error)
+            if str(error) != self._last_error:
+                self._last_error = str(error)
+                _logger.error("keeping the previous token: %s", error)
             return
-        self._trouble = ""
-        _log.warning("token reloaded from %r", str(self._path))
+        self._last_error = ""
+        _logger.warning("token reloaded from %r", str(self._path))
 
-    def _read(self) -> None:
+    def _read_file(self) -> None:
         try:
-            stamp = stamp_of(self._path)
+            stamp = read_stamp(self._path)
             with self._path.open("rb") as stream:
-                line = stream.read(_MOST + 1)
+                line = stream.read(_MAX_LENGTH + 1)
         except OSError as error:
             raise SettingError(
                 f"cannot read the token file {str(self._path)!r}: {error.strerror or error}"
             ) from error
         token = line.rstrip(b"\r\n")
-        if len(line) > _MOST or not _CHARACTERS.fullmatch(token):
+        if len(line) > _MAX_LENGTH or not _TOKEN_PATTERN.fullmatch(token):
             raise SettingError(
                 f"the token file {str(self._path)!r} does not contain a valid token; give one line "
                 "of letters, digits and ._~+/=-, such as from: openssl rand -hex 32"
             )
-        if len(token) < _LEAST:
+        if len(token) < _MIN_LENGTH:
             raise SettingError(
                 f"the token in {str(self._path)!r} has only {len(token)} characters; give "
-                f"{_LEAST} or more, such as from: openssl rand -hex 32"
+                f"{_MIN_LENGTH} or more, such as from: openssl rand -hex 32"
             )
         self._token, self._stamp = token, stamp
-        self._usual = b"Bearer " + token
+        self._expected_header = b"Bearer " + token
 
     def _warn_if_readable(self) -> None:
         mode = self._path.stat().st_mode

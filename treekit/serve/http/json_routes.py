@@ -24,28 +24,28 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope
 
 from treekit.data.schema import level_text
-from treekit.data.table import make_table, objects
+from treekit.data.table import make_object_array, make_table
 from treekit.errors import DataError, SettingError
-from treekit.rules.extract import is_listed, joinable_texts
-from treekit.rules.language import known_languages, language
+from treekit.rules.extract import is_rule_list, list_condition_parts
+from treekit.rules.language import list_languages, load_language
 from treekit.rules.merge import joined_rules
 from treekit.rules.rule_list import RuleList
-from treekit.rules.wording import name_text, numerals
-from treekit.rules.write_text import AnswerTexts
+from treekit.rules.wording import format_numbers, quote_name
+from treekit.rules.write_text import AnswerWriter
 from treekit.serve.errors import InvalidRequestError, NotFoundError, TooLargeError
-from treekit.serve.http import Endpoint, Reply, json_reply, read_body
+from treekit.serve.http import Endpoint, Reply, make_json_reply, read_body
 from treekit.serve.http.json_rows import (
-    Rows,
-    checked_rows,
-    foreign_tensors,
-    near,
-    number_of,
-    quoted,
-    read_json,
-    read_object,
-    read_query,
+    RowConverter,
+    check_object,
+    check_rows,
+    make_foreign_tensors,
+    parse_integer,
+    parse_json,
+    parse_query,
+    quote_value,
+    suggest_short_names,
 )
-from treekit.serve.http.metrics import note_answer
+from treekit.serve.http.metrics import record_prediction
 from treekit.serve.models.repository import Entry, Repository
 from treekit.serve.models.served_model import Batch, Served
 from treekit.serve.models.tensors import Tensor
@@ -55,29 +55,29 @@ if TYPE_CHECKING:
     from treekit.model.model import Model
 
 __all__ = [
-    "Answers",
-    "Asked",
-    "Books",
-    "described",
-    "explained",
-    "language_of",
-    "models_said",
-    "plain_routes",
-    "read_question",
+    "OutputConverter",
+    "RuleCache",
+    "RuleQuery",
+    "check_language",
+    "describe_model",
+    "explain_row",
+    "list_json_routes",
+    "list_models",
+    "parse_explain_request",
 ]
 
 
 # ---------------------------------------------------------------- routes
 
-_BRACES = 1000
+_MAX_EXTRA_BRACES = 1000
 """Opening braces allowed in a body in addition to those of rows: in strings, such as names."""
 
-_LONG_NAME = 255
-_LONG_SEARCH = 200
-_MOST_RULES = 500
-_MOST_FIRST = 999_999_999
+_MAX_NAME = 255
+_MAX_SEARCH = 200
+_MAX_PAGE_RULES = 500
+_MAX_INTEGER = 999_999_999
 
-_PREDICT: dict[str, tuple[type, ...]] = {
+_PREDICT_FIELDS: dict[str, tuple[type, ...]] = {
     "model": (str,),
     "version": (str,),
     "rows": (list,),
@@ -85,29 +85,29 @@ _PREDICT: dict[str, tuple[type, ...]] = {
 }
 
 
-class _Known(NamedTuple):
+class _ModelConverters(NamedTuple):
     """Converters of a treekit model, created at its first request."""
 
-    rows: Rows
-    answers: Answers
+    row_converter: RowConverter
+    output_converter: OutputConverter
 
 
-class _Prediction(NamedTuple):
+class _PredictRequest(NamedTuple):
     """Parsed request for predictions."""
 
     served: Served
     batch: Batch
-    wanted: tuple[str, ...]
+    outputs: tuple[str, ...]
 
 
-class _Plain:
+class _JsonEndpoints:
     """JSON endpoints of one service."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._known: WeakKeyDictionary[Served, _Known] = WeakKeyDictionary()
-        self._facts: WeakKeyDictionary[Served, dict[str, Any]] = WeakKeyDictionary()
-        self._books = Books()
+        self._converters: WeakKeyDictionary[Served, _ModelConverters] = WeakKeyDictionary()
+        self._descriptions: WeakKeyDictionary[Served, dict[str, Any]] = WeakKeyDictionary()
+        self._rule_cache = RuleCache()
 
     # ------------------------------------------------------------- prediction
 
@@ -115,69 +115,78 @@ class _Plain:
         """Predict rows."""
         runner = self._service.runner
         body = await read_body(scope, receive, runner.limits)
-        if body.count(b"{") > 2 * runner.limits.rows + _BRACES:  # before slow parsing
+        if body.count(b"{") > 2 * runner.limits.rows + _MAX_EXTRA_BRACES:  # before slow parsing
             raise TooLargeError(
                 f"the body contains more objects than the {runner.limits.rows:,} rows that this "
                 "server takes at once: send them in parts"
             )
         query = scope["query_string"]
-        request = await runner.sized(len(body), self._read, query, body)
-        outputs = await runner.run(request.served, request.batch, request.wanted)
-        note_answer(scope, request.served, request.batch.rows)
+        request = await runner.run_by_size(len(body), self._parse_predict_request, query, body)
+        outputs = await runner.run_batch(request.served, request.batch, request.outputs)
+        record_prediction(scope, request.served, request.batch.rows)
         size = 8 * sum(output.cells.size for output in outputs)
-        return Reply(await runner.sized(size, self._answer, request.served, outputs))
+        return Reply(
+            await runner.run_by_size(size, self._encode_predictions, request.served, outputs)
+        )
 
-    def _read(self, query: bytes, body: bytes) -> _Prediction:
-        value = read_json(body)
+    def _parse_predict_request(self, query: bytes, body: bytes) -> _PredictRequest:
+        value = parse_json(body)
         if type(value) is list:
             value = {"rows": value}
-        elif type(value) is dict and _is_row(value):
+        elif type(value) is dict and _looks_like_row(value):
             raise InvalidRequestError(
                 "the body seems to be a single row; give a list of rows, [{...}]"
             )
-        given = read_object(value, _PREDICT, "the body")
-        served = self._served(query, given)
+        given = check_object(value, _PREDICT_FIELDS, "the body")
+        served = self._get_requested_model(query, given)
         if "rows" not in given:
             raise InvalidRequestError("the body has no 'rows'; write {\"rows\": [{...}]}")
-        rows = checked_rows(given["rows"])
+        rows = check_rows(given["rows"])
         outputs: list[Any] | None = given.get("outputs")
         if served.model is None:
-            wanted = served.wanted(outputs and list(map(_output_name, outputs)))
-            return _Prediction(served, served.read(foreign_tensors(served, rows)), wanted)
-        known = self._of(served)
-        wanted = known.answers.wanted(outputs, len(rows), self._service.limits.explained_rows)
-        return _Prediction(served, known.rows.batch(rows), wanted)
+            wanted = served.select_outputs(outputs and list(map(_check_output_name, outputs)))
+            return _PredictRequest(
+                served, served.parse_inputs(make_foreign_tensors(served, rows)), wanted
+            )
+        known = self._get_converters(served)
+        wanted = known.output_converter.select_outputs(
+            outputs, len(rows), self._service.limits.explained_rows
+        )
+        return _PredictRequest(served, known.row_converter.convert_rows(rows), wanted)
 
-    def _answer(self, served: Served, outputs: Sequence[Tensor]) -> bytes:
+    def _encode_predictions(self, served: Served, outputs: Sequence[Tensor]) -> bytes:
         rows = (
-            foreign_rows(outputs)
+            make_foreign_rows(outputs)
             if served.model is None
-            else self._of(served).answers.rows(outputs)
+            else self._get_converters(served).output_converter.make_rows(outputs)
         )
         return msgspec.json.encode({"model": served.name, "version": served.version, "rows": rows})
 
-    def _served(self, query: bytes, given: dict[str, Any]) -> Served:
+    def _get_requested_model(self, query: bytes, given: dict[str, Any]) -> Served:
         """Return the model named in the body or the URL."""
-        parameters = read_query(query, ("model", "version"))
+        parameters = parse_query(query, ("model", "version"))
         for name, value in parameters.items():
             if given.setdefault(name, value) != value:
                 raise InvalidRequestError(
-                    f"the URL has {name} {quoted(value)}, but the body has {quoted(given[name])}"
+                    f"the URL has {name} {quote_value(value)}, but the body has "
+                    f"{quote_value(given[name])}"
                 )
-        return self._get(given.get("model"), given.get("version"))
+        return self._get_model(given.get("model"), given.get("version"))
 
-    def _get(self, name: str | None, version: str | None) -> Served:
+    def _get_model(self, name: str | None, version: str | None) -> Served:
         for text in (name, version):
-            if text is not None and len(text) > _LONG_NAME:
-                raise NotFoundError(f"unknown model or version {quoted(text)}")
+            if text is not None and len(text) > _MAX_NAME:
+                raise NotFoundError(f"unknown model or version {quote_value(text)}")
         return self._service.repository.get(name, version)
 
-    def _of(self, served: Served) -> _Known:
-        known = self._known.get(served)
+    def _get_converters(self, served: Served) -> _ModelConverters:
+        known = self._converters.get(served)
         if known is None:
             assert served.model is not None  # noqa: S101 - for the type checker
-            known = _Known(Rows(served.model, served.name), Answers(served.model))
-            self._known[served] = known
+            known = _ModelConverters(
+                RowConverter(served.model, served.name), OutputConverter(served.model)
+            )
+            self._converters[served] = known
         return known
 
     # ------------------------------------------------------------ explanation
@@ -186,75 +195,83 @@ class _Plain:
         """Explain the prediction of one row."""
         runner = self._service.runner
         body = await read_body(scope, receive, runner.limits)
-        return Reply(await runner.beside(self._explained, scope, body))
+        return Reply(await runner.run_explanation(self._explain_row, scope, body))
 
-    def _explained(self, scope: Scope, body: bytes) -> bytes:
-        given = read_question(body)
-        served = self._served(scope["query_string"], given)
+    def _explain_row(self, scope: Scope, body: bytes) -> bytes:
+        given = parse_explain_request(body)
+        served = self._get_requested_model(scope["query_string"], given)
         if served.model is None:
             raise InvalidRequestError(
                 f"model {served.name!r} is an ONNX file, whose predictions cannot be explained"
             )
-        note_answer(scope, served, 1)
-        return explained(served, served.model, self._of(served).rows, given)
+        record_prediction(scope, served, 1)
+        return explain_row(served, served.model, self._get_converters(served).row_converter, given)
 
     # ------------------------------------------------------ models and rules
 
-    async def models(self, scope: Scope, receive: Receive) -> Reply:
+    async def get_models(self, scope: Scope, receive: Receive) -> Reply:
         """Describe the models."""
         del receive
-        read_query(scope["query_string"], ())
-        return Reply(await self._service.runner.beside(self._models))
+        parse_query(scope["query_string"], ())
+        return Reply(await self._service.runner.run_explanation(self._encode_models))
 
-    def _models(self) -> bytes:
+    def _encode_models(self) -> bytes:
         repository = self._service.repository
         facts = {}
         for served in list(repository.served):
-            own = self._facts.get(served)
-            facts[served] = self._facts[served] = described(served) if own is None else own
-        return msgspec.json.encode(models_said(repository, facts))
+            own = self._descriptions.get(served)
+            facts[served] = self._descriptions[served] = (
+                describe_model(served) if own is None else own
+            )
+        return msgspec.json.encode(list_models(repository, facts))
 
-    async def rules(self, scope: Scope, receive: Receive) -> Reply:
+    async def get_rules(self, scope: Scope, receive: Receive) -> Reply:
         """List rules of a model."""
         del receive
-        query = read_query(
+        query = parse_query(
             scope["query_string"], ("version", "lang", "search", "first", "count", "tree")
         )
-        served = self._get(scope["path_params"]["name"], query.get("version"))
+        served = self._get_model(scope["path_params"]["name"], query.get("version"))
         search = query.get("search", "")
-        if len(search) > _LONG_SEARCH:
-            raise InvalidRequestError(f"'search' has more than {_LONG_SEARCH} characters")
-        rule_query = Asked(
-            language_of(query.get("lang", "en")),
+        if len(search) > _MAX_SEARCH:
+            raise InvalidRequestError(f"'search' has more than {_MAX_SEARCH} characters")
+        rule_query = RuleQuery(
+            check_language(query.get("lang", "en")),
             search,
-            number_of("first", query.get("first", "0"), 0, _MOST_FIRST),
-            number_of("count", query.get("count", "50"), 1, _MOST_RULES),
-            number_of("tree", query["tree"], 1, _MOST_FIRST) if "tree" in query else 0,
+            parse_integer("first", query.get("first", "0"), 0, _MAX_INTEGER),
+            parse_integer("count", query.get("count", "50"), 1, _MAX_PAGE_RULES),
+            parse_integer("tree", query["tree"], 1, _MAX_INTEGER) if "tree" in query else 0,
         )
-        return json_reply(await self._service.runner.beside(self._books.page, served, rule_query))
+        return make_json_reply(
+            await self._service.runner.run_explanation(
+                self._rule_cache.get_page, served, rule_query
+            )
+        )
 
 
-def _output_name(value: Any) -> str:
+def _check_output_name(value: Any) -> str:
     if type(value) is str:
         return value
-    raise InvalidRequestError(f"'outputs' must be a list of strings, got {quoted(value)} in it")
+    raise InvalidRequestError(
+        f"'outputs' must be a list of strings, got {quote_value(value)} in it"
+    )
 
 
-def plain_routes(service: Service) -> list[Route]:
+def list_json_routes(service: Service) -> list[Route]:
     """Return the routes of the JSON endpoints."""
-    plain = _Plain(service)
+    plain = _JsonEndpoints(service)
     return [
         Route("/predict", Endpoint(plain.predict), methods=["POST"]),
         Route("/explain", Endpoint(plain.explain), methods=["POST"]),
-        Route("/models", Endpoint(plain.models), methods=["GET"]),
-        Route("/models/{name}/rules", Endpoint(plain.rules), methods=["GET"]),
+        Route("/models", Endpoint(plain.get_models), methods=["GET"]),
+        Route("/models/{name}/rules", Endpoint(plain.get_rules), methods=["GET"]),
     ]
 
 
-def _is_row(body: dict[str, Any]) -> bool:
+def _looks_like_row(body: dict[str, Any]) -> bool:
     """Return whether an object looks like a row without a list: only cells, no request keys."""
     plain = not any(type(value) in (list, dict) for value in body.values())
-    return bool(body) and plain and not body.keys() & _PREDICT.keys()
+    return bool(body) and plain and not body.keys() & _PREDICT_FIELDS.keys()
 
 
 # ---------------------------------------------------------------- predictions
@@ -262,10 +279,10 @@ def _is_row(body: dict[str, Any]) -> bool:
 
 Cells = npt.NDArray[Any]
 
-_REASONS = ("leaf", "rule", "contributions", "bias")
+_EXPLANATION_OUTPUTS = ("leaf", "rule", "contributions", "bias")
 
 
-class Answers:
+class OutputConverter:
     """Converter of the outputs of one model to JSON rows.
 
     Parameters
@@ -280,11 +297,13 @@ class Answers:
         self._votes = schema.task == "classification"
         self._classes = [[str(level_text(c)) for c in o.classes] for o in schema.outputs]
         self._names = schema.names
-        self._one_tree, self._listed = model.n_trees == 1, is_listed(model)
+        self._one_tree, self._listed = model.n_trees == 1, is_rule_list(model)
         self._usual = ("label", "probabilities") if self._votes else ("value",)
-        self.rule_is_short = self._one_tree or self._listed
+        self.returns_rule = self._one_tree or self._listed
 
-    def wanted(self, asked: Sequence[Any] | None, n_rows: int, most: int) -> tuple[str, ...]:
+    def select_outputs(
+        self, names: Sequence[Any] | None, n_rows: int, most: int
+    ) -> tuple[str, ...]:
         """Return the model outputs for those selected in a request, or the default ones.
 
         For single trees and rule lists the default includes the rule, if the request has at
@@ -295,19 +314,23 @@ class Answers:
         InvalidRequestError
             If an output is unknown or a duplicate.
         """
-        if asked is None:
-            rule = ("rule",) if self.rule_is_short and n_rows <= most else ()
-            return (*self._named(self._usual), *rule)
-        known = (*self._usual, *_REASONS)
-        for name in asked:
+        if names is None:
+            rule = ("rule",) if self.returns_rule and n_rows <= most else ()
+            return (*self._list_output_names(self._usual), *rule)
+        known = (*self._usual, *_EXPLANATION_OUTPUTS)
+        for name in names:
             if name not in known:
-                hint = near(name, known) if isinstance(name, str) else f"known: {', '.join(known)}"
-                raise InvalidRequestError(f"unknown output {quoted(name)}; {hint}")
-        if len(set(asked)) < len(asked) or not asked:
+                hint = (
+                    suggest_short_names(name, known)
+                    if isinstance(name, str)
+                    else f"known: {', '.join(known)}"
+                )
+                raise InvalidRequestError(f"unknown output {quote_value(name)}; {hint}")
+        if len(set(names)) < len(names) or not names:
             raise InvalidRequestError("'outputs' must name one output or more, each only once")
-        return self._named(asked)
+        return self._list_output_names(names)
 
-    def _named(self, names: Sequence[str]) -> tuple[str, ...]:
+    def _list_output_names(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the names of the model's outputs, with one label per target."""
         found: list[str] = []
         for name in names:
@@ -317,13 +340,13 @@ class Answers:
                 found.append(name)
         return tuple(found)
 
-    def rows(self, outputs: Sequence[Tensor]) -> list[dict[str, Any]]:
+    def make_rows(self, outputs: Sequence[Tensor]) -> list[dict[str, Any]]:
         """Return an object for each row."""
         given = {output.name: output.cells for output in outputs}
         if not self._several:
-            rows = self._target(0, given, "")
+            rows = self._make_target_rows(0, given, "")
         else:
-            parts = [self._target(k, given, f"_{k}") for k in range(len(self._outputs))]
+            parts = [self._make_target_rows(k, given, f"_{k}") for k in range(len(self._outputs))]
             names = [output.name for output in self._outputs]
             rows = [
                 {"targets": dict(zip(names, own, strict=True))} for own in zip(*parts, strict=True)
@@ -333,10 +356,10 @@ class Answers:
                 row["leaf"] = leaves
         if "rule" in given:
             for row, texts in zip(rows, given["rule"].tolist(), strict=True):
-                row.update(self._rule(texts))
+                row.update(self._make_rule(texts))
         return rows
 
-    def _rule(self, texts: list[str]) -> dict[str, Any]:
+    def _make_rule(self, texts: list[str]) -> dict[str, Any]:
         """Return the rule, or the rules of all trees, or the matching rules of a rule list."""
         if self._one_tree:
             return {"rule": texts[0]}
@@ -349,7 +372,9 @@ class Answers:
             ]
         }
 
-    def _target(self, k: int, given: Mapping[str, Cells], end: str) -> list[dict[str, Any]]:
+    def _make_target_rows(
+        self, k: int, given: Mapping[str, Cells], end: str
+    ) -> list[dict[str, Any]]:
         """Return an object with the outputs of one target for each row."""
         n_rows = len(next(iter(given.values())))
         rows: list[dict[str, Any]] = [{} for _ in range(n_rows)]
@@ -369,19 +394,19 @@ class Answers:
         if "contributions" in given:
             parts = given["contributions"][:, :, first:last].tolist()
             for row, columns in zip(rows, parts, strict=True):
-                added = map(self._by_class, itertools.repeat(k), columns)
+                added = map(self._label_values, itertools.repeat(k), columns)
                 row["contributions"] = dict(zip(self._names, added, strict=True))
         if "bias" in given:
             for row, own in zip(rows, given["bias"][:, first:last].tolist(), strict=True):
-                row["bias"] = self._by_class(k, own)
+                row["bias"] = self._label_values(k, own)
         return rows
 
-    def _by_class(self, k: int, values: list[float]) -> Any:
+    def _label_values(self, k: int, values: list[float]) -> Any:
         """Return the number of a numeric target, or a number for each class."""
         return dict(zip(self._classes[k], values, strict=True)) if self._votes else values[0]
 
 
-def foreign_rows(outputs: Sequence[Tensor]) -> list[dict[str, Any]]:
+def make_foreign_rows(outputs: Sequence[Tensor]) -> list[dict[str, Any]]:
     """Return a JSON row for each row of a foreign model, with its outputs by name."""
     columns = [(output.name, np.asarray(output.cells).tolist()) for output in outputs]
     names = [name for name, _ in columns]
@@ -392,15 +417,15 @@ def foreign_rows(outputs: Sequence[Tensor]) -> list[dict[str, Any]]:
 # ---------------------------------------------------------------- explanations
 # Requests about one row, and the explanation of `treekit explain` as JSON.
 
-_LONG_TEXT = 10_000
+_MAX_TEXT = 10_000
 
-_MOST_BYTES = 1 << 19
+_MAX_EXPLAIN_BYTES = 1 << 19
 """Maximum bytes of a request, as each cell occurs several times in the explanation."""
 
-_PAIRS = 5_000_000
+_MAX_PAIRS = 5_000_000
 """Maximum cells examined when searching for counterfactuals of two columns: below 1 s."""
 
-_FIELDS: dict[str, tuple[type, ...]] = {
+_EXPLAIN_FIELDS: dict[str, tuple[type, ...]] = {
     "model": (str,),
     "version": (str,),
     "row": (dict,),
@@ -413,7 +438,7 @@ _FIELDS: dict[str, tuple[type, ...]] = {
 }
 
 
-def read_question(body: bytes | bytearray) -> dict[str, Any]:
+def parse_explain_request(body: bytes | bytearray) -> dict[str, Any]:
     """Parse a request for an explanation and check the types of its fields.
 
     Raises
@@ -423,17 +448,18 @@ def read_question(body: bytes | bytearray) -> dict[str, Any]:
     TooLargeError
         If the row is too large to explain.
     """
-    if len(body) > _MOST_BYTES:
+    if len(body) > _MAX_EXPLAIN_BYTES:
         raise TooLargeError(
-            f"the body is longer than the {_MOST_BYTES:,} bytes of a row that can be explained"
+            f"the body is longer than the {_MAX_EXPLAIN_BYTES:,} bytes of a row that can be "
+            "explained"
         )
-    given = read_object(read_json(body), _FIELDS, "the body")
+    given = check_object(parse_json(body), _EXPLAIN_FIELDS, "the body")
     if "row" not in given:
         raise InvalidRequestError("the body has no 'row'; write {\"row\": {...}}")
     return given
 
 
-def explained(served: Served, model: Model, rows: Rows, given: dict[str, Any]) -> bytes:
+def explain_row(served: Served, model: Model, rows: RowConverter, given: dict[str, Any]) -> bytes:
     """Explain a row as JSON; to be called in a thread.
 
     Raises
@@ -443,13 +469,13 @@ def explained(served: Served, model: Model, rows: Rows, given: dict[str, Any]) -
     """
     from treekit.explain import explain
 
-    row, words = given["row"], language(language_of(given.get("lang", "en")))
-    rows.check(row)
-    options = _options(given, model.n_trees)
+    row, words = given["row"], load_language(check_language(given.get("lang", "en")))
+    rows.check_row(row)
+    options = _parse_explain_options(given, model.n_trees)
     names = model.schema.names
     try:
-        table = make_table(names, [objects([row[name]]) for name in names])
-        found = explain(model, table, budget=_PAIRS, **options)
+        table = make_table(names, [make_object_array([row[name]]) for name in names])
+        found = explain(model, table, budget=_MAX_PAIRS, **options)
     except (DataError, SettingError) as error:
         raise InvalidRequestError(f"model {served.name!r}: {error}") from error
     return msgspec.json.encode(
@@ -462,48 +488,54 @@ def explained(served: Served, model: Model, rows: Rows, given: dict[str, Any]) -
     )
 
 
-def language_of(code: str) -> str:
+def check_language(code: str) -> str:
     """Check the code of a language included in treekit; file names are not accepted."""
-    if code in known_languages():
+    if code in list_languages():
         return code
-    raise InvalidRequestError(f"unknown language {quoted(code)}; {near(code, known_languages())}")
+    raise InvalidRequestError(
+        f"unknown language {quote_value(code)}; {suggest_short_names(code, list_languages())}"
+    )
 
 
-def _options(given: dict[str, Any], n_trees: int) -> dict[str, Any]:
+def _parse_explain_options(given: dict[str, Any], n_trees: int) -> dict[str, Any]:
     """Return the arguments of `treekit.explain.explain`."""
     options: dict[str, Any] = {"changes": given.get("changes", 1), "fixed": given.get("fixed", ())}
     for name in options["fixed"]:
-        if type(name) is not str or len(name) > _LONG_TEXT:
+        if type(name) is not str or len(name) > _MAX_TEXT:
             raise InvalidRequestError(
-                f"'fixed' must be a list of column names, got {quoted(name)} in it"
+                f"'fixed' must be a list of column names, got {quote_value(name)} in it"
             )
     if "tree" in given:
         if not 1 <= given["tree"] <= n_trees:
-            raise InvalidRequestError(f"'tree' must be 1 to {n_trees}, got {quoted(given['tree'])}")
+            raise InvalidRequestError(
+                f"'tree' must be 1 to {n_trees}, got {quote_value(given['tree'])}"
+            )
         options["tree"] = given["tree"] - 1
     if options["changes"] not in (0, 1, 2):
-        raise InvalidRequestError(f"'changes' must be 0, 1 or 2, got {quoted(options['changes'])}")
+        raise InvalidRequestError(
+            f"'changes' must be 0, 1 or 2, got {quote_value(options['changes'])}"
+        )
     if "wish" in given:
         options["wish"] = level_text(given["wish"])
     if "target" in given:
         options["target"] = given["target"]
     for name in ("wish", "target"):
-        if len(options.get(name) or "") > _LONG_TEXT:
-            raise InvalidRequestError(f"{name!r} has more than {_LONG_TEXT:,} characters")
+        if len(options.get(name) or "") > _MAX_TEXT:
+            raise InvalidRequestError(f"{name!r} has more than {_MAX_TEXT:,} characters")
     return options
 
 
 # ---------------------------------------------------------------- models
 
 
-def models_said(repository: Repository, facts: dict[Served, dict[str, Any]]) -> list[Any]:
+def list_models(repository: Repository, facts: dict[Served, dict[str, Any]]) -> list[Any]:
     """Return the state and the description of the newest loaded version of all known models.
 
     Parameters
     ----------
     repository : Repository
     facts : dict
-        Result of `described` for each loaded model.
+        Result of `describe_model` for each loaded model.
     """
     entries: dict[str, list[Entry]] = {}
     for entry in repository.index():
@@ -524,7 +556,7 @@ def models_said(repository: Repository, facts: dict[Served, dict[str, Any]]) -> 
     return models
 
 
-def described(served: Served) -> dict[str, Any]:
+def describe_model(served: Served) -> dict[str, Any]:
     """Return the constant description of a loaded model, in time linear in its nodes."""
     if served.model is None:
         return {
@@ -541,7 +573,7 @@ def described(served: Served) -> dict[str, Any]:
             {"name": output.name, "classes": list(map(level_text, output.classes))}
             for output in schema.outputs
         ],
-        "columns": _columns(model),
+        "columns": _describe_columns(model),
         "dtype": schema.dtype,
         "missing": model.missing,
         "unknown": model.unknown,
@@ -552,13 +584,13 @@ def described(served: Served) -> dict[str, Any]:
     }
 
 
-def _columns(model: Model) -> list[dict[str, Any]]:
+def _describe_columns(model: Model) -> list[dict[str, Any]]:
     """Describe the columns with their smallest and largest thresholds."""
-    from treekit.explain.decision_path import thresholds_of
+    from treekit.explain.decision_path import list_thresholds
 
     columns = []
     for column, own in zip(
-        model.schema.columns, thresholds_of(model.trees, model.schema), strict=True
+        model.schema.columns, list_thresholds(model.trees, model.schema), strict=True
     ):
         low, high = (float(own[0]), float(own[-1])) if len(own) else (None, None)
         columns.append(
@@ -575,36 +607,36 @@ def _columns(model: Model) -> list[dict[str, Any]]:
 
 # ---------------------------------------------------------------- rules
 
-_BOOKS = 4
-_MOST_CONDITIONS = 4 << 20
+_MAX_CACHED_MODELS = 4
+_MAX_CONDITIONS = 4 << 20
 """Maximum conditions of a model whose rules are listed: about 200 MB."""
 
-_BLOCK = 2048
+_BLOCK_RULES = 2048
 """Number of rules formatted together for a search."""
 
-_KEPT = 32 << 20
+_MAX_CACHED_CHARS = 32 << 20
 """Maximum characters cached for searches; further rules are formatted for each search."""
 
 
-class Asked(NamedTuple):
-    """Selection of rules: `tree` from 1, or 0 for all; `most` rules starting with `first`."""
+class RuleQuery(NamedTuple):
+    """Selection of rules: `tree` from 1, or 0 for all; `max_rules` rules starting with `first`."""
 
     lang: str = "en"
     search: str = ""
     first: int = 0
-    most: int = 50
+    max_rules: int = 50
     tree: int = 0
 
 
-class Books:
+class RuleCache:
     """Cache of the rules of the most recently requested models."""
 
-    def __init__(self, most: int = _BOOKS) -> None:
+    def __init__(self, most: int = _MAX_CACHED_MODELS) -> None:
         self._most = most
         self._lock = threading.Lock()
-        self._books: OrderedDict[str, _Book] = OrderedDict()
+        self._cached_models: OrderedDict[str, _CachedRules] = OrderedDict()
 
-    def page(self, served: Served, asked: Asked) -> dict[str, Any]:
+    def get_page(self, served: Served, query: RuleQuery) -> dict[str, Any]:
         """Return selected rules of a model; to be called in a thread.
 
         Raises
@@ -621,102 +653,105 @@ class Books:
             raise InvalidRequestError(
                 f"model {served.name!r} is an ONNX file, whose rules are not available"
             )
-        if asked.tree > model.n_trees:
+        if query.tree > model.n_trees:
             raise NotFoundError(
-                f"model {served.name!r} has no tree {asked.tree}; its trees are 1 to "
+                f"model {served.name!r} has no tree {query.tree}; its trees are 1 to "
                 f"{model.n_trees}"
             )
-        if model.n_leaves * max(model.depth, 1) > _MOST_CONDITIONS:
+        if model.n_leaves * max(model.depth, 1) > _MAX_CONDITIONS:
             raise TooLargeError(
                 f"model {served.name!r} has {model.n_leaves:,} leaves, too many for this server "
                 "to list; write its rules with `treekit rules`"
             )
-        found = self._book(served).page(asked)
+        found = self._get_model_rules(served).get_page(query)
         return {"model": served.name, "version": served.version, **found}
 
-    def _book(self, served: Served) -> _Book:
+    def _get_model_rules(self, served: Served) -> _CachedRules:
         with self._lock:  # keyed by digest: no reference to a replaced model
-            book = self._books.setdefault(served.digest, _Book(served))
-            self._books.move_to_end(served.digest)
-            while len(self._books) > self._most:
-                self._books.popitem(last=False)
+            book = self._cached_models.setdefault(served.digest, _CachedRules(served))
+            self._cached_models.move_to_end(served.digest)
+            while len(self._cached_models) > self._most:
+                self._cached_models.popitem(last=False)
         return book
 
 
-class _Book:
+class _CachedRules:
     """Rules of one model."""
 
     def __init__(self, served: Served) -> None:
         self._lock = threading.Lock()
         self._model = served.model
         self._rules: RuleList | None = None
-        self._edition: dict[str, _Edition] = {}
+        self._by_language: dict[str, _TranslatedRules] = {}
 
-    def page(self, asked: Asked) -> dict[str, Any]:
+    def get_page(self, query: RuleQuery) -> dict[str, Any]:
         with self._lock:
             if self._rules is None:
                 assert self._model is not None  # noqa: S101 - for the type checker
                 self._rules, self._model = joined_rules(self._model), None
-            if asked.lang not in self._edition:
-                self._edition[asked.lang] = _Edition(self._rules, asked.lang)
-            return self._edition[asked.lang].page(asked)
+            if query.lang not in self._by_language:
+                self._by_language[query.lang] = _TranslatedRules(self._rules, query.lang)
+            return self._by_language[query.lang].get_page(query)
 
 
-class _Edition:
+class _TranslatedRules:
     """Rules of one model in one language."""
 
     def __init__(self, rules: RuleList, lang: str) -> None:
-        self._rules, self._words = rules, language(lang)
-        self._answers = AnswerTexts(rules, self._words)
-        self._kept: dict[int, list[str]] = {}
+        self._rules, self._words = rules, load_language(lang)
+        self._outcome_texts = AnswerWriter(rules, self._words)
+        self._cached_texts: dict[int, list[str]] = {}
         self._size = 0
 
-    def page(self, asked: Asked) -> dict[str, Any]:
+    def get_page(self, query: RuleQuery) -> dict[str, Any]:
         rules = self._rules
         start, stop = 0, len(rules)
-        if asked.tree:
-            start, stop = np.searchsorted(rules.tree, [asked.tree - 1, asked.tree]).tolist()
-        needle = asked.search.casefold()
+        if query.tree:
+            start, stop = np.searchsorted(rules.tree, [query.tree - 1, query.tree]).tolist()
+        needle = query.search.casefold()
         places = np.arange(start, stop)
         if needle:
-            places = np.fromiter(self._found(needle, start, stop), np.int64)
-        shown = places[asked.first : asked.first + asked.most]
-        return {"total": len(rules), "found": len(places), "rules": self._said(shown)}
+            places = np.fromiter(self._search_rules(needle, start, stop), np.int64)
+        shown = places[query.first : query.first + query.max_rules]
+        return {"total": len(rules), "found": len(places), "rules": self._format_rules(shown)}
 
-    def _found(self, needle: str, start: int, stop: int) -> Iterator[int]:
+    def _search_rules(self, needle: str, start: int, stop: int) -> Iterator[int]:
         """Yield the rules from `start` to `stop` whose conditions or outcomes contain a text."""
-        for block in range(start // _BLOCK, -(-stop // _BLOCK)):
-            for rule, text in enumerate(self._searched(block), block * _BLOCK):
+        for block in range(start // _BLOCK_RULES, -(-stop // _BLOCK_RULES)):
+            for rule, text in enumerate(self._get_search_texts(block), block * _BLOCK_RULES):
                 if needle in text and start <= rule < stop:
                     yield rule
 
-    def _searched(self, block: int) -> list[str]:
-        if block in self._kept:
-            return self._kept[block]
-        first = block * _BLOCK
-        last = min(first + _BLOCK, len(self._rules))
+    def _get_search_texts(self, block: int) -> list[str]:
+        if block in self._cached_texts:
+            return self._cached_texts[block]
+        first = block * _BLOCK_RULES
+        last = min(first + _BLOCK_RULES, len(self._rules))
         which = np.arange(first, last)
-        conditions = joinable_texts(self._rules, which, self._words)
-        answers = self._says(first, last)
+        conditions = list_condition_parts(self._rules, which, self._words)
+        answers = self._format_outcomes(first, last)
         # Separated by a line break, so that no match spans conditions and outcome.
         texts = [
             f"{''.join(own)}\n{outcome}".casefold()
             for own, (outcome, _) in zip(conditions, answers, strict=True)
         ]
         size = sum(map(len, texts))
-        if self._size + size <= _KEPT:
-            self._kept[block] = texts
+        if self._size + size <= _MAX_CACHED_CHARS:
+            self._cached_texts[block] = texts
             self._size += size
         return texts
 
-    def _says(self, first: int, last: int) -> list[tuple[str, str]]:
+    def _format_outcomes(self, first: int, last: int) -> list[tuple[str, str]]:
         """Return outcome and shares of all targets for each rule."""
         rules = self._rules
         blocks = rules.schema.blocks
-        columns = [self._answers.said(a, b, first, last) for a, b in itertools.pairwise(blocks)]
+        columns = [
+            self._outcome_texts.format_answers(a, b, first, last)
+            for a, b in itertools.pairwise(blocks)
+        ]
         if not rules.schema.more:
             return columns[0]
-        names = [name_text(output.name, self._words) for output in rules.schema.outputs]
+        names = [quote_name(output.name, self._words) for output in rules.schema.outputs]
         return [
             (
                 "; ".join(f"{n}: {outcome}" for n, (outcome, _) in zip(names, own, strict=True)),
@@ -727,13 +762,13 @@ class _Edition:
             for own in zip(*columns, strict=True)
         ]
 
-    def _said(self, which: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
+    def _format_rules(self, which: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
         rules = self._rules
-        weights = numerals(rules.support[which])
-        conditions = joinable_texts(rules, which, self._words)
+        weights = format_numbers(rules.support[which])
+        conditions = list_condition_parts(rules, which, self._words)
         found = []
         for place, (rule, own) in enumerate(zip(which.tolist(), conditions, strict=True)):
-            ((answer, shares),) = self._says(rule, rule + 1)
+            ((answer, shares),) = self._format_outcomes(rule, rule + 1)
             found.append(
                 {
                     "number": rule + 1,

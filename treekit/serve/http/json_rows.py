@@ -16,25 +16,25 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.features import LevelIndex
-from treekit.data.table import near_names
+from treekit.data.table import suggest_names
 from treekit.serve.errors import InvalidRequestError
 from treekit.serve.models.served_model import Batch, Served
-from treekit.serve.models.tensors import DATATYPES, Spec, Tensor
-from treekit.serve.protocol.messages import constant_value, finite_number
+from treekit.serve.models.tensors import DATATYPES, Tensor, TensorSpec
+from treekit.serve.protocol.messages import parse_constant, parse_finite
 
 if TYPE_CHECKING:
     from treekit.model.model import Model
 
 __all__ = [
-    "Rows",
-    "checked_rows",
-    "foreign_tensors",
-    "near",
-    "number_of",
-    "quoted",
-    "read_json",
-    "read_object",
-    "read_query",
+    "RowConverter",
+    "check_object",
+    "check_rows",
+    "make_foreign_tensors",
+    "parse_integer",
+    "parse_json",
+    "parse_query",
+    "quote_value",
+    "suggest_short_names",
 ]
 
 
@@ -44,11 +44,11 @@ __all__ = [
 # Unlike `msgspec`, used by the protocol's endpoints, this parser rejects duplicate keys of an
 # object, so that no value of a column is dropped silently.
 
-_LONG = 80
-_FIELDS = 20
+_MAX_QUOTED = 80
+_MAX_PARAMETERS = 20
 
 
-def read_json(body: bytes | bytearray) -> Any:
+def parse_json(body: bytes | bytearray) -> Any:
     """Decode a JSON body in UTF-8 without duplicate keys and lone surrogates.
 
     NaN is read as null and Infinity as a number: JSON has neither, but many clients write them.
@@ -63,7 +63,10 @@ def read_json(body: bytes | bytearray) -> Any:
     try:
         text = body.decode("utf-8")
         value = json.loads(
-            text, object_pairs_hook=_once, parse_float=finite_number, parse_constant=constant_value
+            text,
+            object_pairs_hook=_unique_pairs,
+            parse_float=parse_finite,
+            parse_constant=parse_constant,
         )
         if "\\ud" in text or "\\uD" in text:  # a lone surrogate cannot be encoded in a response
             json.dumps(value, ensure_ascii=False).encode("utf-8")
@@ -83,33 +86,37 @@ def read_json(body: bytes | bytearray) -> Any:
     return value
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise InvalidRequestError(f"an object of the body has the duplicate key {quoted(twice)}")
+        raise InvalidRequestError(
+            f"an object of the body has the duplicate key {quote_value(twice)}"
+        )
     return found
 
 
-def read_object(value: Any, types: Mapping[str, tuple[type, ...]], what: str) -> dict[str, Any]:
+def check_object(value: Any, types: Mapping[str, tuple[type, ...]], what: str) -> dict[str, Any]:
     """Check an object against the keys and value types in `types`; drop keys with null."""
     if type(value) is not dict:
-        raise InvalidRequestError(f"{what} must be a JSON object, got {quoted(value)}")
+        raise InvalidRequestError(f"{what} must be a JSON object, got {quote_value(value)}")
     found = {}
     for key, own in value.items():
         if key not in types:
-            raise InvalidRequestError(f"unknown key {quoted(key)} in {what}; {near(key, types)}")
+            raise InvalidRequestError(
+                f"unknown key {quote_value(key)} in {what}; {suggest_short_names(key, types)}"
+            )
         if own is None:
             continue
         if type(own) not in types[key]:
-            expected = " or ".join(_KINDS[kind] for kind in types[key])
-            raise InvalidRequestError(f"{key!r} must be {expected}, got {quoted(own)}")
+            expected = " or ".join(_TYPE_NAMES[kind] for kind in types[key])
+            raise InvalidRequestError(f"{key!r} must be {expected}, got {quote_value(own)}")
         found[key] = own
     return found
 
 
-_KINDS = {
+_TYPE_NAMES = {
     str: "a string",
     int: "an integer",
     float: "a number",
@@ -119,7 +126,7 @@ _KINDS = {
 }
 
 
-def read_query(query: bytes, names: Collection[str]) -> dict[str, str]:
+def parse_query(query: bytes, names: Collection[str]) -> dict[str, str]:
     """Parse the parameters of a URL, each of `names` at most once.
 
     Raises
@@ -131,7 +138,7 @@ def read_query(query: bytes, names: Collection[str]) -> dict[str, str]:
         pairs = parse_qsl(
             query.decode("ascii"),
             keep_blank_values=True,
-            max_num_fields=_FIELDS,
+            max_num_fields=_MAX_PARAMETERS,
             errors="strict",
         )
     except ValueError as error:  # UnicodeDecodeError is one
@@ -139,25 +146,25 @@ def read_query(query: bytes, names: Collection[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in pairs:
         if name not in names:
-            hint = near(name, names) if names else "this path has no parameters"
-            raise InvalidRequestError(f"unknown parameter {quoted(name)}; {hint}")
+            hint = suggest_short_names(name, names) if names else "this path has no parameters"
+            raise InvalidRequestError(f"unknown parameter {quote_value(name)}; {hint}")
         if name in found:
             raise InvalidRequestError(f"duplicate parameter {name!r}")
         found[name] = value
     return found
 
 
-def number_of(name: str, text: str, least: int, most: int) -> int:
+def parse_integer(name: str, text: str, least: int, most: int) -> int:
     """Parse an integer between bounds."""
     if text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= most:
         return int(text)
-    raise InvalidRequestError(f"{name!r} must be {least} to {most}, got {quoted(text)}")
+    raise InvalidRequestError(f"{name!r} must be {least} to {most}, got {quote_value(text)}")
 
 
-def quoted(value: Any) -> str:
+def quote_value(value: Any) -> str:
     """Format a value of a request for an error message, truncated."""
     if isinstance(value, str | bytes):
-        return repr(value) if len(value) <= _LONG else f"{value[:_LONG]!r}..."
+        return repr(value) if len(value) <= _MAX_QUOTED else f"{value[:_MAX_QUOTED]!r}..."
     if isinstance(value, list | dict):
         return "a list" if isinstance(value, list) else "an object"
     if isinstance(value, bool):
@@ -165,39 +172,40 @@ def quoted(value: Any) -> str:
     if value is None:
         return "null"
     text = repr(value)
-    return text if len(text) <= _LONG else f"{text[:_LONG]}..."
+    return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}..."
 
 
-def near(name: str, names: Collection[str]) -> str:
-    """Return the hint of `near_names` for a possibly long name and many names."""
-    return near_names(name[:_LONG], list(names)[:1000])
+def suggest_short_names(name: str, names: Collection[str]) -> str:
+    """Return the hint of `suggest_names` for a possibly long name and many names."""
+    return suggest_names(name[:_MAX_QUOTED], list(names)[:1000])
 
 
 # ---------------------------------------------------------------- rows
 
 _NAN = math.nan
-_MOST_LISTED = 12
+_MAX_LISTED = 12
 """Maximum columns listed in an error message."""
-_WHOLE = (-(2**63), 2**64)
+_INTEGER_RANGE = (-(2**63), 2**64)
 """Range of integers that may be a category: those of a table."""
 
 
-def checked_rows(rows: Any) -> list[dict[str, Any]]:
+def check_rows(rows: Any) -> list[dict[str, Any]]:
     """Check that the rows of a request are a non-empty list of objects."""
     if type(rows) is not list:
-        raise InvalidRequestError(f"'rows' must be a list of objects, got {quoted(rows)}")
+        raise InvalidRequestError(f"'rows' must be a list of objects, got {quote_value(rows)}")
     if not rows:
         raise InvalidRequestError("'rows' is empty; give one row or more")
     for number, row in enumerate(rows):
         if type(row) is not dict:
             raise InvalidRequestError(
-                f"row {number} (counting from 0) is {quoted(row)}; a row is an object of columns "
+                f"row {number} (counting from 0) is {quote_value(row)}; a row is an object of "
+                "columns "
                 'and values, such as {"age": 41}'
             )
     return rows
 
 
-class Rows:
+class RowConverter:
     """Converter of JSON rows to the input of one model.
 
     Parameters
@@ -224,7 +232,7 @@ class Rows:
         self._no_missing = model.missing == "error"
         self._no_unknown = model.unknown == "error"
 
-    def batch(self, rows: Sequence[dict[str, Any]]) -> Batch:
+    def convert_rows(self, rows: Sequence[dict[str, Any]]) -> Batch:
         """Convert rows to a batch.
 
         Raises
@@ -232,62 +240,62 @@ class Rows:
         InvalidRequestError
             If a row is invalid; the message names the row (from 0), the column and the value.
         """
-        cells = [self._row(number, row) for number, row in enumerate(rows)]
+        cells = [self._convert_row(number, row) for number, row in enumerate(rows)]
         with np.errstate(over="ignore"):
             matrix = np.array(cells, dtype=np.float64).astype(self._dtype, copy=False)
         return Batch(len(cells), (matrix,))
 
-    def check(self, row: dict[str, Any]) -> None:
-        """Check a row as `batch`, except for the policies of the model."""
+    def check_row(self, row: dict[str, Any]) -> None:
+        """Check a row as `convert_rows`, except for the policies of the model."""
         for name, index in self._columns:
             if name not in row:
-                raise self._absent(0, name, row)
-            self._cell(0, name, index, row[name])
+                raise self._missing_column_error(0, name, row)
+            self._convert_cell(0, name, index, row[name])
         if len(row) > len(self._columns):
-            raise self._unknown(0, row)
+            raise self._unknown_column_error(0, row)
 
-    def _row(self, number: int, row: dict[str, Any]) -> list[float]:
+    def _convert_row(self, number: int, row: dict[str, Any]) -> list[float]:
         found = []
         for name, index in self._columns:
             try:
                 value = row[name]
             except KeyError:
-                raise self._absent(number, name, row) from None
-            code = self._cell(number, name, index, value)
+                raise self._missing_column_error(number, name, row) from None
+            code = self._convert_cell(number, name, index, value)
             if code != code:
-                self._allowed(number, name, index, value)
+                self._check_policies(number, name, index, value)
             found.append(code)
         if len(row) > len(found):
-            raise self._unknown(number, row)
+            raise self._unknown_column_error(number, row)
         return found
 
-    def _cell(self, number: int, name: str, index: LevelIndex | None, value: Any) -> float:
+    def _convert_cell(self, number: int, name: str, index: LevelIndex | None, value: Any) -> float:
         """Return a number or a category code, NaN if missing."""
         kind = type(value)
         if index is None:
             if kind is float or kind is int:
-                return self._number(number, name, value)
+                return self._convert_number(number, name, value)
             if kind is str:
-                return self._decimal(number, name, value)
+                return self._parse_decimal(number, name, value)
             if value is None:
                 return _NAN
         elif value is None or kind is str or kind is bool or kind is float or kind is int:
-            if kind is int and not _WHOLE[0] <= value < _WHOLE[1]:
-                raise _refused(number, name, "an integer beyond 64 bits; write it as a string")
+            if kind is int and not _INTEGER_RANGE[0] <= value < _INTEGER_RANGE[1]:
+                raise _cell_error(number, name, "an integer beyond 64 bits; write it as a string")
             code = index.code(value)
             return _NAN if code < 0 else code
         what = "a number" if index is None else "a string or a number"
         remedy = "; write 1 or 0" if kind is bool else ""
-        raise _refused(number, name, f"{quoted(value)}; expected {what} or null{remedy}")
+        raise _cell_error(number, name, f"{quote_value(value)}; expected {what} or null{remedy}")
 
-    def _number(self, number: int, name: str, value: float) -> float:
+    def _convert_number(self, number: int, name: str, value: float) -> float:
         try:
             return float(value)
         except OverflowError:
             what = "a number that exceeds the largest double (1.8e308)"
-            raise _refused(number, name, what) from None
+            raise _cell_error(number, name, what) from None
 
-    def _decimal(self, number: int, name: str, text: str) -> float:
+    def _parse_decimal(self, number: int, name: str, text: str) -> float:
         """Parse a string as in a CSV file: a decimal number, or a missing-value mark."""
         if text.strip() in self._marks:
             return _NAN
@@ -297,49 +305,57 @@ class Rows:
                 return float(text)
         except ValueError:
             pass
-        raise _refused(number, name, f"the string {quoted(text)}, but the column is numeric")
+        raise _cell_error(
+            number, name, f"the string {quote_value(text)}, but the column is numeric"
+        )
 
-    def _allowed(self, number: int, name: str, index: LevelIndex | None, value: Any) -> None:
+    def _check_policies(self, number: int, name: str, index: LevelIndex | None, value: Any) -> None:
         """Reject missing values and unseen categories according to the model's policies."""
         unseen = index is not None and value is not None
         if unseen and type(value) is str:
             unseen = value.strip() not in self._marks
         if unseen and self._no_unknown:
-            hint = near(str(value), index.levels if index else ())
-            raise _refused(number, name, f"{quoted(value)}, an unseen category; {hint}")
+            hint = suggest_short_names(str(value), index.levels if index else ())
+            raise _cell_error(number, name, f"{quote_value(value)}, an unseen category; {hint}")
         if self._no_missing:
-            what = f"{quoted(value)}, which is unknown and" if unseen else "a missing value, which"
-            raise _refused(number, name, f"{what} is an error by the model's policy")
+            what = (
+                f"{quote_value(value)}, which is unknown and"
+                if unseen
+                else "a missing value, which"
+            )
+            raise _cell_error(number, name, f"{what} is an error by the model's policy")
 
-    def _absent(self, number: int, name: str, row: dict[str, Any]) -> InvalidRequestError:
+    def _missing_column_error(
+        self, number: int, name: str, row: dict[str, Any]
+    ) -> InvalidRequestError:
         names = {own for own, _ in self._columns}
         other = next((key for key in row if key not in names), None)
-        instead = "" if other is None else f" (it has the unknown column {quoted(other)})"
+        instead = "" if other is None else f" (it has the unknown column {quote_value(other)})"
         absent = [own for own, _ in self._columns if own not in row]
         if len(absent) == 1:
             what, null = f"column {name!r}", "if its value is missing"
         else:
-            more = f" and {len(absent) - _MOST_LISTED} more" if len(absent) > _MOST_LISTED else ""
-            listed = ", ".join(map(repr, absent[:_MOST_LISTED]))
+            more = f" and {len(absent) - _MAX_LISTED} more" if len(absent) > _MAX_LISTED else ""
+            listed = ", ".join(map(repr, absent[:_MAX_LISTED]))
             what, null = f"columns {listed}{more}", "where a value is missing"
         return InvalidRequestError(
             f"row {number} (counting from 0) has no {what}{instead}, required by model "
             f"{self._name!r}; give null {null}"
         )
 
-    def _unknown(self, number: int, row: dict[str, Any]) -> InvalidRequestError:
+    def _unknown_column_error(self, number: int, row: dict[str, Any]) -> InvalidRequestError:
         names = {name for name, _ in self._columns}
         other = next(key for key in row if key not in names)
-        hint = near(other, self._schema.names)
+        hint = suggest_short_names(other, self._schema.names)
         if any(other == output.name for output in self._schema.outputs):
             hint = "it is the target of the model: leave it out"
         return InvalidRequestError(
-            f"row {number} (counting from 0) has column {quoted(other)}, which model "
+            f"row {number} (counting from 0) has column {quote_value(other)}, which model "
             f"{self._name!r} does not have; {hint}"
         )
 
 
-def _refused(number: int, name: str, what: str) -> InvalidRequestError:
+def _cell_error(number: int, name: str, what: str) -> InvalidRequestError:
     return InvalidRequestError(f"row {number} (counting from 0): column {name!r} has {what}")
 
 
@@ -347,7 +363,7 @@ def _refused(number: int, name: str, what: str) -> InvalidRequestError:
 # JSON rows to the inputs of a foreign ONNX file, one input per column.
 
 
-def foreign_tensors(served: Served, rows: Sequence[dict[str, Any]]) -> list[Tensor]:
+def make_foreign_tensors(served: Served, rows: Sequence[dict[str, Any]]) -> list[Tensor]:
     """Convert JSON rows to the input tensors of a foreign model.
 
     Raises
@@ -367,13 +383,14 @@ def foreign_tensors(served: Served, rows: Sequence[dict[str, Any]]) -> list[Tens
         for name in row:
             if name not in names:
                 raise InvalidRequestError(
-                    f"row {number} (counting from 0) has {quoted(name)}, which is not an input of "
-                    f"model {served.name!r}; {near(name, names)}"
+                    f"row {number} (counting from 0) has {quote_value(name)}, which is not an "
+                    "input of "
+                    f"model {served.name!r}; {suggest_short_names(name, names)}"
                 )
-    return [_tensor(served, spec, rows) for spec in served.inputs]
+    return [_make_tensor(served, spec, rows) for spec in served.inputs]
 
 
-def _tensor(served: Served, spec: Spec, rows: Sequence[dict[str, Any]]) -> Tensor:
+def _make_tensor(served: Served, spec: TensorSpec, rows: Sequence[dict[str, Any]]) -> Tensor:
     values = []
     for number, row in enumerate(rows):
         if spec.name not in row:
@@ -382,17 +399,18 @@ def _tensor(served: Served, spec: Spec, rows: Sequence[dict[str, Any]]) -> Tenso
                 f"{served.name!r}; give null if its value is missing"
             )
         value = row[spec.name]
-        if not _fits(spec.datatype, value):
+        if not _has_datatype(spec.datatype, value):
             raise InvalidRequestError(
-                f"row {number} (counting from 0): input {spec.name!r} has {quoted(value)}, but "
+                f"row {number} (counting from 0): input {spec.name!r} has {quote_value(value)}, "
+                "but "
                 f"its type is {spec.datatype}"
             )
         values.append(value)
-    cells = _cells(spec.datatype, values)
+    cells = _values_to_array(spec.datatype, values)
     return Tensor(spec.name, spec.datatype, cells.reshape([len(rows), *spec.shape[1:]]))
 
 
-def _fits(datatype: str, value: Any) -> bool:
+def _has_datatype(datatype: str, value: Any) -> bool:
     if value is None:
         return True
     if datatype == "BYTES":
@@ -409,7 +427,7 @@ def _fits(datatype: str, value: Any) -> bool:
         return False
 
 
-def _cells(datatype: str, values: list[Any]) -> npt.NDArray[Any]:
+def _values_to_array(datatype: str, values: list[Any]) -> npt.NDArray[Any]:
     """Return an array (rows,) as in `Tensor`: doubles or objects if there are nulls."""
     dtype = DATATYPES[datatype]
     if dtype.hasobject or (datatype == "BOOL" and None in values):

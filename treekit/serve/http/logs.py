@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from treekit.errors import SettingError
 
 if TYPE_CHECKING:
-    from treekit.serve.http.metrics import Told
+    from treekit.serve.http.metrics import RequestRecord
     from treekit.serve.models.repository import Change
 
 __all__ = [
-    "PIECE",
+    "MAX_WRITE_BYTES",
+    "LineWriter",
     "Log",
-    "Writer",
     "configure_logging",
 ]
 
@@ -37,9 +37,9 @@ __all__ = [
 # ---------------------------------------------------------------- writer
 # Bounded queue of lines, written to stderr by a thread, so that logging never blocks.
 
-_DELAY = 0.05
-_MOST = 10_000
-PIECE = 4096
+_DELAY_SECONDS = 0.05
+_MAX_LINES = 10_000
+MAX_WRITE_BYTES = 4096
 """Maximum bytes per write of complete lines: PIPE_BUF of Linux (POSIX), up to which writes to a
 pipe are atomic, so that lines of several processes do not mix."""
 
@@ -48,7 +48,7 @@ Lines = bytes | Callable[[], Iterable[bytes]]
 """A line, or a function that creates lines in the writer's thread."""
 
 
-def to_stderr(data: bytes) -> int:
+def write_to_stderr(data: bytes) -> int:
     """Write to the file descriptor of stderr, or drop the data if the process has no stderr.
 
     Without stderr, descriptor 2 may be any file, such as a client's socket.
@@ -58,7 +58,7 @@ def to_stderr(data: bytes) -> int:
     return os.write(2, data)
 
 
-class Writer:
+class LineWriter:
     """Asynchronous writer of lines.
 
     If a pipe is closed or not read, lines are dropped; their number is logged when writing
@@ -72,43 +72,43 @@ class Writer:
         Seconds for which lines are collected.
     most : int
         Maximum queued lines or groups of lines.
-    lost : callable
+    make_lost_line : callable
         Function that creates the line reporting a number of lost lines.
     """
 
     def __init__(
         self,
-        write: Callable[[bytes], int] = to_stderr,
-        delay: float = _DELAY,
-        most: int = _MOST,
+        write: Callable[[bytes], int] = write_to_stderr,
+        delay: float = _DELAY_SECONDS,
+        most: int = _MAX_LINES,
         lost: Callable[[int], bytes] = lambda count: b"warning: %d log lines were lost\n" % count,
     ) -> None:
         self._write_bytes, self._delay, self._most = write, delay, most
-        self.lost = lost
-        self._begin_anew()
+        self.make_lost_line = lost
+        self._reset_state()
         _writers.add(self)
 
-    def _begin_anew(self) -> None:
+    def _reset_state(self) -> None:
         """Reset the state, initially and in a forked process, which lacks the thread."""
         self._lines: deque[Lines] = deque()
-        self._some, self._hurry, self._idle = (threading.Event() for _ in range(3))
+        self._has_lines, self._write_now, self._idle = (threading.Event() for _ in range(3))
         self._thread: threading.Thread | None = None
         self._busy = False
         self._dropped = 0
 
-    def put(self, lines: Lines, at_once: bool = False, count: int = 1) -> None:
+    def queue_lines(self, lines: Lines, at_once: bool = False, count: int = 1) -> None:
         """Queue a line with its line end, or `count` lines, or a function that creates lines.
 
         They are written after the delay, or at once.
         """
         if len(self._lines) >= self._most:
-            self.lose(count)
+            self.count_lost(count)
             return
         self._lines.append(lines)
         if not self._busy:  # checked after the line was added: see _run
-            self._wake()
+            self._wake_thread()
         if at_once:
-            self._hurry.set()
+            self._write_now.set()
 
     def flush(self, seconds: float = 1.0) -> bool:
         """Wait until all lines are written; return whether they were.
@@ -118,7 +118,7 @@ class Writer:
         until, left = time.monotonic() + seconds, len(self._lines)
         end = until + 9 * seconds
         while self._lines or self._busy:
-            self._hurry.set()
+            self._write_now.set()
             self._idle.wait(min(seconds, 0.05))
             if len(self._lines) < left:
                 until, left = time.monotonic() + seconds, len(self._lines)
@@ -126,44 +126,46 @@ class Writer:
                 return False
         return True
 
-    def _wake(self) -> None:
+    def _wake_thread(self) -> None:
         self._busy = True
         self._idle.clear()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="treekit-log", daemon=True)
+            self._thread = threading.Thread(
+                target=self._write_loop, name="treekit-log", daemon=True
+            )
             self._thread.start()
-        self._some.set()
+        self._has_lines.set()
 
-    def _run(self) -> None:
+    def _write_loop(self) -> None:
         while True:
-            self._some.wait()
-            self._some.clear()
+            self._has_lines.wait()
+            self._has_lines.clear()
             while self._lines:
-                self._hurry.wait(self._delay)
-                self._hurry.clear()
-                self._write_all()
+                self._write_now.wait(self._delay)
+                self._write_now.clear()
+                self._write_queued()
             self._busy = False
             # Lines added while `_busy` was set did not wake the thread.
             if self._lines:
                 self._busy = True
-                self._some.set()
+                self._has_lines.set()
             else:
                 self._idle.set()
 
-    def _write_all(self) -> None:
+    def _write_queued(self) -> None:
         piece = b""
         while self._lines:
-            for line in self._next():
-                if piece and len(piece) + len(line) > PIECE:
-                    self._write(piece)
+            for line in self._take_lines():
+                if piece and len(piece) + len(line) > MAX_WRITE_BYTES:
+                    self._write_data(piece)
                     piece = b""
                 piece += line
-        self._write(piece)
+        self._write_data(piece)
         if self._dropped:
             count, self._dropped = self._dropped, 0
-            self._write(self.lost(count))
+            self._write_data(self.make_lost_line(count))
 
-    def _next(self) -> Iterable[bytes]:
+    def _take_lines(self) -> Iterable[bytes]:
         first = self._lines.popleft()
         if isinstance(first, bytes):
             return (first,)
@@ -171,14 +173,14 @@ class Writer:
             return first()
         # An error must not end the thread, which would silently stop the log.
         except Exception:  # noqa: BLE001
-            self.lose()
+            self.count_lost()
             return ()
 
-    def lose(self, count: int = 1) -> None:
+    def count_lost(self, count: int = 1) -> None:
         """Count lines that could not be written, reported with the next lines."""
         self._dropped += count
 
-    def _write(self, data: bytes) -> None:
+    def _write_data(self, data: bytes) -> None:
         while data:
             try:
                 data = data[self._write_bytes(data) :]
@@ -188,31 +190,31 @@ class Writer:
                 return  # closed: the error cannot be reported
 
 
-_writers: weakref.WeakSet[Writer] = weakref.WeakSet()
+_writers: weakref.WeakSet[LineWriter] = weakref.WeakSet()
 
 
-def _at_exit() -> None:
+def _flush_writers() -> None:
     for writer in _writers:
         writer.flush()
 
 
-def _in_child() -> None:
+def _reset_writers() -> None:
     for writer in _writers:
-        writer._begin_anew()
+        writer._reset_state()
 
 
-atexit.register(_at_exit)
+atexit.register(_flush_writers)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+    os.register_at_fork(after_in_child=_reset_writers)
 
 
 # ---------------------------------------------------------------- logs
 
 _MODES = ("text", "json", "quiet")
-_LONGEST_PATH = 256
-_TOGETHER = 16
+_MAX_PATH = 256
+_GROUP_SIZE = 16
 """Number of requests whose lines are formatted together."""
-_CHANGES = {
+_CHANGE_MESSAGES = {
     "loaded": "{model} is loaded",
     "replaced": "model {name!r} is replaced by version {version}",
     "kept": "{model} is kept, as its new file was rejected: {reason}",
@@ -226,10 +228,10 @@ _MILLISECONDS = [f".{number:03d}Z" for number in range(1000)]
 Level = Literal["info", "warning", "error"]
 
 
-class _Answered(NamedTuple):
+class _RequestLine(NamedTuple):
     """Data of the log line of a request."""
 
-    record: Told
+    record: RequestRecord
     level: Level
     method: str
     path: bytes
@@ -251,26 +253,28 @@ class Log:
     """
 
     def __init__(
-        self, mode: str = "text", writer: Writer | None = None, *, worker: int = 0
+        self, mode: str = "text", writer: LineWriter | None = None, *, worker: int = 0
     ) -> None:
         if mode not in _MODES:
             raise SettingError(f"unknown log mode {mode!r}; choose from: {', '.join(_MODES)}")
         self.mode = mode
-        self._whose = {"worker": worker} if worker else {}
-        self._json = mode == "json"
-        self._requests = mode != "quiet"
-        self._writer = writer or _stderr
-        self._writer.lost = self._lost
-        self._second = (0, "")
+        self._worker_facts = {"worker": worker} if worker else {}
+        self._is_json = mode == "json"
+        self._logs_requests = mode != "quiet"
+        self._writer = writer or _stderr_writer
+        self._writer.make_lost_line = self._format_lost
+        self._cached_second = (0, "")
         # Formatting lines in a group takes a third of the time of formatting each within its
         # request (measured); formatting all in the writer's thread would compete with requests
         # for the interpreter.
-        self._waiting: deque[_Answered] = deque()
-        self._making = threading.Lock()
+        self._waiting: deque[_RequestLine] = deque()
+        self._format_lock = threading.Lock()
 
     # ---------------------------------------------------------------- requests
 
-    def request(self, record: Told, method: str, path: bytes, client: str, seconds: float) -> None:
+    def log_request(
+        self, record: RequestRecord, method: str, path: bytes, client: str, seconds: float
+    ) -> None:
         """Log an answered request.
 
         Parameters
@@ -285,57 +289,59 @@ class Log:
         seconds : float
         """
         status = record.status
-        level: Level = "info" if 0 < status < 400 else _level(status)
-        if not self._requests and level != "error":
+        level: Level = "info" if 0 < status < 400 else _status_level(status)
+        if not self._logs_requests and level != "error":
             return
         waiting = self._waiting
         waiting.append(
-            _Answered(record, level, method, path[:_LONGEST_PATH], client, seconds, time.time())
+            _RequestLine(record, level, method, path[:_MAX_PATH], client, seconds, time.time())
         )
-        if len(waiting) >= _TOGETHER or level == "error":
-            self._hand_over(at_once=level == "error")
+        if len(waiting) >= _GROUP_SIZE or level == "error":
+            self._flush_requests(at_once=level == "error")
         elif len(waiting) == 1:
-            self._writer.put(partial(self._make, waiting), count=0)  # unless handed over before
+            self._writer.queue_lines(
+                partial(self._format_requests, waiting), count=0
+            )  # unless handed over before
 
-    def _hand_over(self, at_once: bool = False) -> None:
+    def _flush_requests(self, at_once: bool = False) -> None:
         """Format the waiting lines and queue them."""
         waiting, self._waiting = self._waiting, deque()
-        lines = self._make(waiting)
+        lines = self._format_requests(waiting)
         whole = b"".join(lines)
-        if len(whole) <= PIECE:  # one item in the queue instead of one per line
-            self._writer.put(whole, at_once, len(lines))
+        if len(whole) <= MAX_WRITE_BYTES:  # one item in the queue instead of one per line
+            self._writer.queue_lines(whole, at_once, len(lines))
             return
         for line in lines:
-            self._writer.put(line, at_once)
+            self._writer.queue_lines(line, at_once)
 
-    def _make(self, waiting: deque[_Answered]) -> list[bytes]:
+    def _format_requests(self, waiting: deque[_RequestLine]) -> list[bytes]:
         """Format the lines of requests; called by a later request or the writer's thread."""
-        line, lines = self._request_json if self._json else self._request_text, []
-        with self._making:
+        line, lines = self._format_json if self._is_json else self._format_text, []
+        with self._format_lock:
             while waiting:
                 try:
                     lines.append(line(waiting.popleft()))
                 except Exception:  # noqa: BLE001 - logging must not fail a request
-                    self._writer.lose()
+                    self._writer.count_lost()
         return lines
 
-    def _request_json(self, one: _Answered) -> bytes:
+    def _format_json(self, one: _RequestLine) -> bytes:
         record, level, method, path, client, seconds, now = one
         more = ""
         if record.model:
             more = (
-                f',"model":{_quoted(record.model)},"version":{_quoted(record.version)}'
+                f',"model":{_quote_json(record.model)},"version":{_quote_json(record.version)}'
                 f',"rows":{record.rows}'
             )
         if record.error:
-            more += f',"error":{_quoted.__wrapped__(record.error)}'
+            more += f',"error":{_quote_json.__wrapped__(record.error)}'
         return (
-            f'{{"time":"{self._at(now)}","level":"{level}","event":"request","id":"{record.id}"'
-            f',"method":{_quoted(method)},"path":{_quoted(path)},"status":{record.status}'
-            f',"ms":{int(seconds * 1e6) / 1e3},"client":{_quoted(client)}{more}}}\n'
+            f'{{"time":"{self._format_time(now)}","level":"{level}","event":"request","id":"{record.id}"'
+            f',"method":{_quote_json(method)},"path":{_quote_json(path)},"status":{record.status}'
+            f',"ms":{int(seconds * 1e6) / 1e3},"client":{_quote_json(client)}{more}}}\n'
         ).encode()
 
-    def _request_text(self, one: _Answered) -> bytes:
+    def _format_text(self, one: _RequestLine) -> bytes:
         record, level, method, path, client, seconds, now = one
         what = ""
         if record.model:
@@ -348,7 +354,7 @@ class Log:
             f"{seconds * 1e3:.1f} ms{what} "
             f"[{client} {record.id}]"
         )
-        return f"{self._at(now)} {_printable(text)}\n".encode()
+        return f"{self._format_time(now)} {_escape_text(text)}\n".encode()
 
     # ------------------------------------------------------------------ events
 
@@ -365,34 +371,40 @@ class Log:
         **facts
             JSON values with the details of the message, for programs.
         """
-        if self._json:
-            entry = {"time": self._now(), "level": level, "event": event, **self._whose, **facts}
-            line = _ascii({**entry, "message": message})
+        if self._is_json:
+            entry = {
+                "time": self._format_now(),
+                "level": level,
+                "event": event,
+                **self._worker_facts,
+                **facts,
+            }
+            line = _encode_line({**entry, "message": message})
         else:
             first, *more = message.splitlines() or [""]
-            text = "".join(f"\n    {_printable(part)}" for part in more)
-            line = f"{self._now()} {level:<7} {_printable(first)}{text}\n".encode()
+            text = "".join(f"\n    {_escape_text(part)}" for part in more)
+            line = f"{self._format_now()} {level:<7} {_escape_text(first)}{text}\n".encode()
         if self._waiting:
-            self._hand_over()
-        self._writer.put(line, level != "info")
+            self._flush_requests()
+        self._writer.queue_lines(line, level != "info")
 
-    def changed(self, changes: Iterable[Change]) -> None:
+    def log_changes(self, changes: Iterable[Change]) -> None:
         """Log changes of models."""
         for change in changes:
             model = f"model {change.name!r} {change.version}".rstrip()
             self(
                 f"model-{change.what}",
-                _CHANGES[change.what].format(model=model, **change._asdict()),
+                _CHANGE_MESSAGES[change.what].format(model=model, **change._asdict()),
                 level="error" if change.what in ("kept", "refused") else "info",
                 model=change.name,
                 version=change.version,
                 **({"reason": change.reason} if change.reason else {}),
             )
 
-    def failed(self, request_id: str, error: BaseException) -> None:
+    def log_failure(self, request_id: str, error: BaseException) -> None:
         """Log an unexpected error of a request with its traceback."""
         trace = "".join(traceback.format_exception(error))
-        if self._json:
+        if self._is_json:
             self("failed", repr(error), level="error", id=request_id, traceback=trace)
         else:
             self("failed", f"request {request_id} failed\n{trace}", level="error")
@@ -400,27 +412,31 @@ class Log:
     def close(self) -> None:
         """Write all waiting lines, if possible."""
         if self._waiting:
-            self._hand_over()
+            self._flush_requests()
         self._writer.flush()
 
     # ----------------------------------------------------------------- helpers
 
-    def _now(self) -> str:
-        return self._at(time.time())
+    def _format_now(self) -> str:
+        return self._format_time(time.time())
 
-    def _at(self, now: float) -> str:
+    def _format_time(self, now: float) -> str:
         """Format a time in UTC with milliseconds (RFC 3339), caching the text of a second."""
         second = int(now)
-        known, text = self._second
+        known, text = self._cached_second
         if known != second:
             text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-            self._second = second, text
+            self._cached_second = second, text
         return text + _MILLISECONDS[int((now - second) * 1000)]
 
-    def _lost(self, count: int) -> bytes:
+    def _format_lost(self, count: int) -> bytes:
         text = f"{count} lines were lost: stderr did not accept them"
-        entry = {"time": self._now(), "level": "warning", "event": "lost", "message": text}
-        return _ascii(entry) if self._json else f"{self._now()} warning {text}\n".encode()
+        entry = {"time": self._format_now(), "level": "warning", "event": "lost", "message": text}
+        return (
+            _encode_line(entry)
+            if self._is_json
+            else f"{self._format_now()} warning {text}\n".encode()
+        )
 
 
 class LogHandler(logging.Handler):
@@ -477,12 +493,12 @@ def configure_logging(mode: str, *, worker: int = 0) -> Log:
     return log
 
 
-def _level(status: int) -> Level:
+def _status_level(status: int) -> Level:
     """Return the log level of an unsuccessful status; 0 means no response."""
     return "error" if status >= 500 and status != 503 else "warning"
 
 
-def _printable(text: str) -> str:
+def _escape_text(text: str) -> str:
     """Escape control characters and line breaks."""
     if text.isprintable():
         return text
@@ -490,15 +506,15 @@ def _printable(text: str) -> str:
 
 
 @lru_cache(1024)
-def _quoted(text: str | bytes) -> str:
+def _quote_json(text: str | bytes) -> str:
     """Encode a text as ASCII JSON, cached as there are few paths and names."""
     if isinstance(text, bytes):
         text = text.decode("latin-1")
     return json.dumps(text)
 
 
-def _ascii(told: dict[str, Any]) -> bytes:
-    return json.dumps(told, default=str).encode() + b"\n"
+def _encode_line(entry: dict[str, Any]) -> bytes:
+    return json.dumps(entry, default=str).encode() + b"\n"
 
 
-_stderr = Writer()
+_stderr_writer = LineWriter()

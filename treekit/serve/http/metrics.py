@@ -24,7 +24,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from treekit._version import __version__
 from treekit.errors import MissingExtraError
-from treekit.serve.http import Endpoint, Reply, header
+from treekit.serve.http import Endpoint, Reply, get_header
 from treekit.serve.models.repository import Change
 from treekit.serve.scheduling import Service, Working
 
@@ -32,58 +32,58 @@ if TYPE_CHECKING:
     from treekit.serve.models.served_model import Served
 
 __all__ = [
-    "BOUNDS",
-    "LATENCY",
+    "BUCKET_BOUNDS",
+    "LATENCY_METRIC",
     "METRICS_PATH",
-    "ROWS",
-    "Counts",
+    "ROWS_METRIC",
+    "FastCollector",
     "Header",
+    "HttpRequestRecord",
+    "LatencyHistogram",
     "Metrics",
-    "Record",
-    "Seconds",
-    "Told",
-    "Total",
+    "RequestRecord",
+    "RowCounter",
     "forget_process",
-    "kind_of",
-    "metrics_route",
-    "note_answer",
+    "get_endpoint_kind",
+    "make_metrics_route",
+    "record_prediction",
     "shared_metrics",
 ]
 
 
-LATENCY = (
+LATENCY_METRIC = (
     "treekit_request_duration_seconds",
     "Time from the head of a request to the end of its response.",
     ("endpoint", "model"),
 )
-ROWS = "treekit_rows", "Predicted rows.", ("model", "version")
+ROWS_METRIC = "treekit_rows", "Predicted rows.", ("model", "version")
 
 # ---------------------------------------------------------------- request record
 # Created by the middleware and completed by the endpoints.
 
 Header = tuple[bytes, bytes]
 
-_AGAIN = (b"retry-after", b"1")
+_RETRY_AFTER = (b"retry-after", b"1")
 _CLOSE = (b"connection", b"close")
 _NOSNIFF = (b"x-content-type-options", b"nosniff")
-_ON_GET = (
+_DEFAULT_HEADERS = (
     _NOSNIFF,
     (b"cache-control", b"no-store"),
     (b"referrer-policy", b"no-referrer"),
 )
 """Default headers, unless set by the endpoint; responses to POST are not cached anyway."""
 
-_ON_STATUS: dict[int, tuple[Header, ...]] = {
+_STATUS_HEADERS: dict[int, tuple[Header, ...]] = {
     401: ((b"www-authenticate", b"Bearer"),),
     408: (_CLOSE,),
-    429: (_AGAIN,),
-    503: (_AGAIN,),
+    429: (_RETRY_AFTER,),
+    503: (_RETRY_AFTER,),
 }
 """Headers added to all responses with a status."""
 
 
-class Told(Protocol):
-    """Data of a request for metrics and logs, for all transports; see `Record`."""
+class RequestRecord(Protocol):
+    """Data of a request for metrics and logs, for all transports; see `HttpRequestRecord`."""
 
     id: str
     status: int
@@ -93,7 +93,7 @@ class Told(Protocol):
     error: str
 
 
-class Record:
+class HttpRequestRecord:
     """Record of one HTTP request, in ``scope["treekit"]``.
 
     Attributes
@@ -109,7 +109,7 @@ class Record:
         Model, version and number of rows of a prediction, set by endpoints; else empty and 0.
     error : str
         Message with which the request was rejected.
-    add : list of headers
+    extra_headers : list of headers
         Headers added to those of the endpoint.
     """
 
@@ -122,7 +122,7 @@ class Record:
     ) -> None:
         self._send = send
         self.id, self.method, self.headers = request_id, method, headers
-        self.add: list[Header] = []
+        self.extra_headers: list[Header] = []
 
     def send(self, message: Message) -> Awaitable[None]:
         """Send an ASGI message, adding response headers and recording the status.
@@ -131,32 +131,32 @@ class Record:
         """
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message["headers"] = self.headers_of(list(message.get("headers", ())))
-        assert self._send is not None  # noqa: S101 - no message is sent after `end`
+            message["headers"] = self.complete_headers(list(message.get("headers", ())))
+        assert self._send is not None  # noqa: S101 - no message is sent after `release_connection`
         return self._send(message)
 
-    def headers_of(self, headers: list[Header]) -> list[Header]:
+    def complete_headers(self, headers: list[Header]) -> list[Header]:
         """Add all other headers to those of the endpoint, in place."""
         if self.method == "POST":
             headers.append(_NOSNIFF)
         else:
             own = {name for name, _ in headers}
-            headers += [header for header in _ON_GET if header[0] not in own]
-        headers += self.add
+            headers += [header for header in _DEFAULT_HEADERS if header[0] not in own]
+        headers += self.extra_headers
         if self.status >= 400:
-            headers += _ON_STATUS.get(self.status, ())
+            headers += _STATUS_HEADERS.get(self.status, ())
             if b"expect" in self.headers:
                 # The client may or may not send the body, which cannot be distinguished from
                 # the next request on this connection (RFC 9110, 10.1.1).
                 headers.append(_CLOSE)
         return headers
 
-    def end(self) -> None:
+    def release_connection(self) -> None:
         """Drop the reference to the connection, which refers to this record by its scope."""
         self._send = None
 
 
-def note_answer(scope: Scope, served: Served, rows: int) -> None:
+def record_prediction(scope: Scope, served: Served, rows: int) -> None:
     """Record the model and the number of rows of a prediction, if there is a middleware."""
     record: Any = scope.get("treekit")
     if record is not None:
@@ -182,11 +182,11 @@ except ImportError as missing:
 
 METRICS_PATH = "/metrics"
 
-FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 """Environment variable of prometheus_client with the folder of shared metrics."""
 
-_OPENMETRICS = "application/openmetrics-text; version=1.0.0"
-_VERSIONS = 64
+_OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0"
+_MAX_VERSIONS = 64
 """Maximum versions per model with separate row counts: the latest, since a model retrained every
 minute would have half a million in a year."""
 
@@ -200,11 +200,11 @@ class _SharedWorking(Working):
         super().__init__()
         self._gauge = gauge
 
-    def inc(self) -> None:
+    def increment(self) -> None:
         self.count += 1
         self._gauge.set(self.count)
 
-    def dec(self) -> None:
+    def decrement(self) -> None:
         self.count -= 1
         self._gauge.set(self.count)
 
@@ -219,7 +219,7 @@ class Metrics:
     """
 
     def __init__(self, service: Service) -> None:
-        self._folder = os.environ.get(FOLDER)
+        self._folder = os.environ.get(FOLDER_VARIABLE)
         self._registry = registry = CollectorRegistry()
         self._errors = Counter(
             "treekit_request_errors",
@@ -241,20 +241,22 @@ class Metrics:
         )
         self._latencies: dict[tuple[str, str], Any] = {}
         self._rows: dict[tuple[str, str], Any] = {}
-        self._models = _Models(service)
-        self._latency_of: Callable[[str, str], Any] = lambda *_: Seconds()
-        self._rows_of: Callable[[str, str], Any] = lambda *_: Total()
+        self._models = _ModelCollector(service)
+        self._latency_of: Callable[[str, str], Any] = lambda *_: LatencyHistogram()
+        self._rows_of: Callable[[str, str], Any] = lambda *_: RowCounter()
         if self._folder is None:
             in_progress.set_function(lambda: float(service.working.count))
-            registry.register(Counts(self._latencies, self._rows))
+            registry.register(FastCollector(self._latencies, self._rows))
             registry.register(self._models)
             ProcessCollector(registry=registry)
         else:
             service.working = _SharedWorking(in_progress)
-            self._latency_of = Histogram(*LATENCY, registry=registry, buckets=BOUNDS).labels
-            self._rows_of = Counter(*ROWS, registry=registry).labels
+            self._latency_of = Histogram(
+                *LATENCY_METRIC, registry=registry, buckets=BUCKET_BOUNDS
+            ).labels
+            self._rows_of = Counter(*ROWS_METRIC, registry=registry).labels
 
-    def observe(self, kind: str, record: Told, seconds: float) -> None:
+    def count_request(self, kind: str, record: RequestRecord, seconds: float) -> None:
         """Count an answered request of a kind."""
         key = kind, record.model
         latency = self._latencies.get(key)
@@ -267,19 +269,19 @@ class Metrics:
             answered = record.model, record.version
             rows = self._rows.get(answered)
             if rows is None:
-                rows = self._new_rows(*answered)
+                rows = self._make_row_counter(*answered)
             rows.inc(record.rows)
 
-    def _new_rows(self, model: str, version: str) -> Any:
+    def _make_row_counter(self, model: str, version: str) -> Any:
         same = [known for known in self._rows if known[0] == model]
-        if len(same) >= _VERSIONS:
+        if len(same) >= _MAX_VERSIONS:
             if self._folder is not None:  # series in files cannot be removed: share one
                 return self._rows_of(model, "")
             del self._rows[same[0]]
         rows = self._rows[model, version] = self._rows_of(model, version)
         return rows
 
-    def changed(self, changes: Iterable[Change]) -> None:
+    def count_changes(self, changes: Iterable[Change]) -> None:
         """Count changes of models."""
         for change in changes:
             self._changes.labels(change.name, change.what).inc()
@@ -291,14 +293,14 @@ class Metrics:
             registry = CollectorRegistry()
             MultiProcessCollector(registry, self._folder)  # type: ignore[no-untyped-call]
             registry.register(self._models)
-            registry.register(_Processes(Path(self._folder)))
+            registry.register(_ProcessTotals(Path(self._folder)))
         # prometheus_client fails to parse unusual versions in that header.
-        form = _OPENMETRICS if _OPENMETRICS.partition(";")[0] in accept else ""
+        form = _OPENMETRICS_TYPE if _OPENMETRICS_TYPE.partition(";")[0] in accept else ""
         encode, media = choose_encoder(form)
         return encode(registry), media
 
 
-class _Models(Collector):
+class _ModelCollector(Collector):
     """Collector of the models served by this process."""
 
     def __init__(self, service: Service) -> None:
@@ -329,7 +331,7 @@ class _Models(Collector):
         return [info, refused, build, ready]
 
 
-class _Processes(Collector):
+class _ProcessTotals(Collector):
     """Collector of total time, memory and files of all processes that share metrics."""
 
     def __init__(self, folder: Path) -> None:
@@ -356,37 +358,37 @@ def shared_metrics(workers: int) -> Iterator[None]:
     The parent must enter it before prometheus_client is imported; it does nothing for one
     worker.  A folder already set in the environment is used and kept.
     """
-    if workers == 1 or FOLDER in os.environ:
+    if workers == 1 or FOLDER_VARIABLE in os.environ:
         yield
         return
     with tempfile.TemporaryDirectory(prefix="treekit-metrics-") as folder:
-        os.environ[FOLDER] = folder
+        os.environ[FOLDER_VARIABLE] = folder
         try:
             yield
         finally:
-            os.environ.pop(FOLDER, None)
+            os.environ.pop(FOLDER_VARIABLE, None)
 
 
 def forget_process(pid: int) -> None:
     """Remove a terminated process from the number of requests in progress."""
-    if FOLDER in os.environ:
-        mark_process_dead(pid, os.environ[FOLDER])  # type: ignore[no-untyped-call]
+    if FOLDER_VARIABLE in os.environ:
+        mark_process_dead(pid, os.environ[FOLDER_VARIABLE])  # type: ignore[no-untyped-call]
 
 
-def metrics_route(metrics: Metrics) -> Route:
+def make_metrics_route(metrics: Metrics) -> Route:
     """Return the route ``GET /metrics``."""
 
-    async def answer(scope: Scope, receive: Receive) -> Reply:
+    async def send_metrics(scope: Scope, receive: Receive) -> Reply:
         del receive
-        accept = (header(scope, b"accept") or b"").decode("latin-1")
+        accept = (get_header(scope, b"accept") or b"").decode("latin-1")
         body, media = metrics.render(accept)
         return Reply(body, media=media.encode())
 
-    return Route(METRICS_PATH, Endpoint(answer), methods=["GET"])
+    return Route(METRICS_PATH, Endpoint(send_metrics), methods=["GET"])
 
 
 @lru_cache(256)
-def kind_of(path: str) -> str:
+def get_endpoint_kind(path: str) -> str:
     """Return the kind of endpoint of a path, existing or not."""
     if path.startswith("/v2/models/"):
         last = path.rpartition("/")[2]
@@ -396,13 +398,13 @@ def kind_of(path: str) -> str:
     if path.startswith("/v2/repository/"):
         return "repository"
     if path.startswith("/models"):
-        return _OF_MODELS.get(path.rpartition("/")[2], "models")
+        return _MODEL_KINDS.get(path.rpartition("/")[2], "models")
     if path.startswith("/page/"):
         return "page"
     return _KINDS.get(path, "other")
 
 
-_OF_MODELS = {"rules": "rules", "tree.svg": "picture"}
+_MODEL_KINDS = {"rules": "rules", "tree.svg": "picture"}
 _KINDS = {
     "/": "page",
     "/page.css": "page",
@@ -422,29 +424,29 @@ _KINDS = {
 # updated and read by the event loop only.  Several processes use those of prometheus_client, which
 # are shared through files.
 
-BOUNDS = (
+BUCKET_BOUNDS = (
     0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
     30.0,
 )  # fmt: skip
 """Upper bounds of the histogram in seconds, inclusive."""
 
 
-class Seconds:
+class LatencyHistogram:
     """Histogram of times with the upper bounds `BOUNDS`, and their sum."""
 
     __slots__ = ("counts", "total")
 
     def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS) + 1)
+        self.counts = [0] * (len(BUCKET_BOUNDS) + 1)
         self.total = 0.0
 
     def observe(self, amount: float) -> None:
         """Count one time."""
-        self.counts[bisect_left(BOUNDS, amount)] += 1
+        self.counts[bisect_left(BUCKET_BOUNDS, amount)] += 1
         self.total += amount
 
 
-class Total:
+class RowCounter:
     """Counter."""
 
     __slots__ = ("total",)
@@ -457,27 +459,27 @@ class Total:
         self.total += amount
 
 
-class Counts(Collector):
+class FastCollector(Collector):
     """Collector of the latency histograms and row counters, by label values."""
 
     def __init__(
         self,
-        latencies: Mapping[tuple[str, str], Seconds],
-        rows: Mapping[tuple[str, str], Total],
+        latencies: Mapping[tuple[str, str], LatencyHistogram],
+        rows: Mapping[tuple[str, str], RowCounter],
     ) -> None:
         self._latencies, self._rows = latencies, rows
 
     def collect(self) -> Iterable[Metric]:
         """Return the latency and row metrics."""
-        name, meaning, labels = LATENCY
+        name, meaning, labels = LATENCY_METRIC
         latency = HistogramMetricFamily(name, meaning, labels=labels)
         for values, seconds in self._latencies.items():
             reached, buckets = 0, []
-            for bound, count in zip((*BOUNDS, "+Inf"), seconds.counts, strict=True):
+            for bound, count in zip((*BUCKET_BOUNDS, "+Inf"), seconds.counts, strict=True):
                 reached += count
                 buckets.append((str(bound), reached))
             latency.add_metric(values, buckets, seconds.total)
-        name, meaning, labels = ROWS
+        name, meaning, labels = ROWS_METRIC
         rows = CounterMetricFamily(name, meaning, labels=labels)
         for values, answered in self._rows.items():
             rows.add_metric(values, answered.total)

@@ -23,98 +23,100 @@ from treekit.serve.errors import (
     UnavailableError,
     shown,
 )
-from treekit.serve.http import Endpoint, Reply, json_reply, read_body
-from treekit.serve.http.metrics import note_answer
+from treekit.serve.http import Endpoint, Reply, make_json_reply, read_body
+from treekit.serve.http.metrics import record_prediction
 from treekit.serve.models.served_model import Served
 from treekit.serve.protocol.messages import (
-    answer_of,
-    malformed,
-    model_metadata,
+    decode_tensors,
+    encode_response,
+    get_model_metadata,
+    get_server_metadata,
+    malformed_body_error,
     read_request,
-    server_metadata,
-    tensors_of,
 )
 from treekit.serve.protocol.tensor_data import LENGTH_HEADER
 from treekit.serve.scheduling import Service
 
 __all__ = [
-    "Direct",
-    "control_routes",
-    "oip_routes",
+    "InferDispatcher",
+    "list_protocol_routes",
+    "list_repository_routes",
 ]
 
 
 # ---------------------------------------------------------------- oip
 
-_BYTES = b"application/octet-stream"
+_BYTES_TYPE = b"application/octet-stream"
 
 
-class _Oip:
+class _ProtocolEndpoints:
     """Protocol endpoints of one service."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    def _served(self, scope: Scope) -> Served:
+    def _get_served(self, scope: Scope) -> Served:
         parameters = scope["path_params"]
         return self._service.repository.get(parameters.get("name"), parameters.get("version"))
 
     async def infer(self, scope: Scope, receive: Receive) -> Reply:
         """Answer an inference request."""
-        served = self._served(scope)
+        served = self._get_served(scope)
         body = await read_body(scope, receive, self._service.limits)
-        length = _length(scope)
+        length = _get_json_length(scope)
         if length is None and "treekit.tried" not in scope:
             quick = self._service.infer_quick(served, body)
             if quick is not None:
-                note_answer(scope, served, quick.rows)
+                record_prediction(scope, served, quick.rows)
                 return Reply(quick.body)
         service, size = self._service, len(body)
-        request, rest = await service.runner.sized(size, read_request, body, length)
+        request, rest = await service.runner.run_by_size(size, read_request, body, length)
         given = request, rest, service.limits.rows
-        outputs = await service.infer(served, request.names, size, tensors_of, *given)
-        note_answer(scope, served, len(outputs[0].cells))
+        outputs = await service.infer(served, request.output_names, size, decode_tensors, *given)
+        record_prediction(scope, served, len(outputs[0].cells))
         size = 8 * sum(output.cells.size for output in outputs)
-        answer, head = await service.runner.sized(size, answer_of, served, request, outputs)
+        answer, head = await service.runner.run_by_size(
+            size, encode_response, served, request, outputs
+        )
         if head is None:
             return Reply(answer)
-        return Reply(answer, media=_BYTES, headers=((LENGTH_HEADER, b"%d" % head),))
+        return Reply(answer, media=_BYTES_TYPE, headers=((LENGTH_HEADER, b"%d" % head),))
 
-    async def live(self, scope: Scope, receive: Receive) -> Reply:
+    async def server_live(self, scope: Scope, receive: Receive) -> Reply:
         """Report that the process is alive."""
         del scope, receive
-        return json_reply({"live": True})
+        return make_json_reply({"live": True})
 
-    async def ready(self, scope: Scope, receive: Receive) -> Reply:
+    async def server_ready(self, scope: Scope, receive: Receive) -> Reply:
         """Report whether all models are served."""
         del scope, receive
         ready = self._service.ready
         # $ready_server_response of the specification has "live", probably by mistake.
-        return json_reply({"live": True, "ready": ready}, 200 if ready else 503)
+        return make_json_reply({"live": True, "ready": ready}, 200 if ready else 503)
 
-    async def server(self, scope: Scope, receive: Receive) -> Reply:
+    async def server_metadata(self, scope: Scope, receive: Receive) -> Reply:
         """Describe the server."""
         del scope, receive
-        return json_reply(server_metadata())
+        return make_json_reply(get_server_metadata())
 
-    async def model(self, scope: Scope, receive: Receive) -> Reply:
+    async def model_metadata(self, scope: Scope, receive: Receive) -> Reply:
         """Describe a model."""
         del receive
-        served = self._served(scope)
+        served = self._get_served(scope)
         versions = self._service.repository.versions(served.name)
-        return json_reply(model_metadata(served, versions))
+        return make_json_reply(get_model_metadata(served, versions))
 
     async def model_ready(self, scope: Scope, receive: Receive) -> Reply:
         """Report whether a model is served."""
         del receive
         try:
-            name = self._served(scope).name
+            name = self._get_served(scope).name
         except UnavailableError:
-            return json_reply({"name": scope["path_params"]["name"], "ready": False}, 503)
-        return json_reply({"name": name, "ready": True})
+            return make_json_reply({"name": scope["path_params"]["name"], "ready": False}, 503)
+        return make_json_reply({"name": name, "ready": True})
 
 
-def _length(scope: Scope) -> bytes | None:
+def _get_json_length(scope: Scope) -> bytes | None:
     """Return the header with the length of the JSON, or None."""
     found = [value for key, value in scope["headers"] if key == LENGTH_HEADER]
     if len(found) > 1:
@@ -122,26 +124,28 @@ def _length(scope: Scope) -> bytes | None:
     return found[0] if found else None
 
 
-def oip_routes(service: Service) -> list[Route]:
+def list_protocol_routes(service: Service) -> list[Route]:
     """Return the routes of the protocol, the most frequent first."""
-    oip = _Oip(service)
+    oip = _ProtocolEndpoints(service)
     routes = []
     for place in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
         routes += [
             Route(f"{place}/infer", Endpoint(oip.infer), methods=["POST"]),
             Route(f"{place}/ready", Endpoint(oip.model_ready), methods=["GET"]),
-            Route(place, Endpoint(oip.model), methods=["GET"]),
+            Route(place, Endpoint(oip.model_metadata), methods=["GET"]),
         ]
     return [
         *routes,
-        Route("/v2/health/live", Endpoint(oip.live), methods=["GET"]),
-        Route("/v2/health/ready", Endpoint(oip.ready), methods=["GET"]),
-        Route("/v2", Endpoint(oip.server), methods=["GET"]),
-        Route("/v2/", Endpoint(oip.server), methods=["GET"]),  # as in the protocol's OpenAPI file
+        Route("/v2/health/live", Endpoint(oip.server_live), methods=["GET"]),
+        Route("/v2/health/ready", Endpoint(oip.server_ready), methods=["GET"]),
+        Route("/v2", Endpoint(oip.server_metadata), methods=["GET"]),
+        Route(
+            "/v2/", Endpoint(oip.server_metadata), methods=["GET"]
+        ),  # as in the protocol's OpenAPI file
     ]
 
 
-class Direct:
+class InferDispatcher:
     """Dispatcher of inference requests directly to their endpoint, and of others to a router.
 
     Starlette matches the regular expression of each route, copies the scope and wraps the
@@ -156,19 +160,19 @@ class Direct:
 
     def __init__(self, service: Service, others: ASGIApp) -> None:
         self._service, self._others = service, others
-        self._infer = Endpoint(_Oip(service).infer)
+        self._infer = Endpoint(_ProtocolEndpoints(service).infer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         if scope["type"] == "http" and scope["method"] == "POST" and not scope.get("root_path"):
-            path_params = _asked(scope["path"])
+            path_params = _parse_infer_path(scope["path"])
             if path_params is not None:
                 scope["path_params"] = path_params
                 await self._infer(scope, receive, send)
                 return
         await self._others(scope, receive, send)
 
-    def at_once(self, scope: Scope, body: bytes) -> Reply | None:
+    def try_answer(self, scope: Scope, body: bytes) -> Reply | None:
         """Return the response to a POST with a complete body, or None if waiting is needed.
 
         Raises
@@ -176,25 +180,25 @@ class Direct:
         ServeError
             If the model is not served.
         """
-        service, path_params = self._service, _asked(scope["path"])
+        service, path_params = self._service, _parse_infer_path(scope["path"])
         if path_params is None or service.closing or len(body) > service.limits.body_bytes:
             return None
         for name, _ in scope["headers"]:
-            if name in _OF_OTHER_BODIES:
+            if name in _NON_JSON_HEADERS:
                 return None
         served = service.repository.get(path_params["name"], path_params.get("version"))
         scope["treekit.tried"] = True
         quick = service.infer_quick(served, body)
         if quick is None:
             return None
-        note_answer(scope, served, quick.rows)
+        record_prediction(scope, served, quick.rows)
         return Reply(quick.body)
 
 
-def _asked(path: str) -> dict[str, str] | None:
+def _parse_infer_path(path: str) -> dict[str, str] | None:
     """Parse the name and version in the path of an inference request."""
     parts = path.split("/")
-    if parts[-1] != "infer" or parts[:3] != _MODELS or "" in parts[3:]:
+    if parts[-1] != "infer" or parts[:3] != _MODELS_PREFIX or "" in parts[3:]:
         return None
     if len(parts) == 5:
         return {"name": parts[3]}
@@ -203,8 +207,8 @@ def _asked(path: str) -> dict[str, str] | None:
     return None
 
 
-_MODELS = ["", "v2", "models"]
-_OF_OTHER_BODIES = frozenset({b"content-encoding", LENGTH_HEADER})
+_MODELS_PREFIX = ["", "v2", "models"]
+_NON_JSON_HEADERS = frozenset({b"content-encoding", LENGTH_HEADER})
 """Headers of a body that is not plain JSON."""
 
 
@@ -223,21 +227,21 @@ class _ControlRequest(msgspec.Struct):
     parameters: dict[str, bool | int | float | str | None] = {}
 
 
-_index = msgspec.json.Decoder(_IndexRequest)
-_control = msgspec.json.Decoder(_ControlRequest)
+_index_decoder = msgspec.json.Decoder(_IndexRequest)
+_control_decoder = msgspec.json.Decoder(_ControlRequest)
 
 
-class _Control:
+class _RepositoryEndpoints:
     """Model repository endpoints of one service."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    async def index(self, scope: Scope, receive: Receive) -> Reply:
+    async def list_models(self, scope: Scope, receive: Receive) -> Reply:
         """List the models and their states."""
-        request = await self._asked(_index, scope, receive)
+        request = await self._read_request(_index_decoder, scope, receive)
         ready = request is not None and request.ready
-        return json_reply(
+        return make_json_reply(
             [
                 entry._asdict()
                 for entry in self._service.repository.index()
@@ -245,38 +249,40 @@ class _Control:
             ]
         )
 
-    async def _asked(self, decoder: Any, scope: Scope, receive: Receive) -> Any:
+    async def _read_request(self, decoder: Any, scope: Scope, receive: Receive) -> Any:
         runner = self._service.runner
         body = await read_body(scope, receive, runner.limits)
-        return await runner.sized(len(body), _read, decoder, body)
+        return await runner.run_by_size(len(body), _decode_body, decoder, body)
 
     async def load(self, scope: Scope, receive: Receive) -> Reply:
         """Load or reload a model."""
-        return await self._change(scope, receive, self._service.repository.load)
+        return await self._change_model(scope, receive, self._service.repository.load)
 
     async def unload(self, scope: Scope, receive: Receive) -> Reply:
         """Unload a model."""
-        return await self._change(scope, receive, self._service.repository.unload)
+        return await self._change_model(scope, receive, self._service.repository.unload)
 
-    async def _change(self, scope: Scope, receive: Receive, change: Callable[[str], Any]) -> Reply:
+    async def _change_model(
+        self, scope: Scope, receive: Receive, change: Callable[[str], Any]
+    ) -> Reply:
         name = scope["path_params"]["name"]
         if not self._service.control:
             raise ForbiddenError(
                 "loading and unloading models by requests is disabled; start the server with "
                 "--control"
             )
-        request = await self._asked(_control, scope, receive)
-        _check(request.parameters if request else {})
+        request = await self._read_request(_control_decoder, scope, receive)
+        _check_parameters(request.parameters if request else {})
         try:
             await asyncio.to_thread(change, name)
         except ServeError:
             raise
         except (TreekitError, OSError) as error:
             raise UnavailableError(f"model {name!r} was not changed: {error}") from error
-        return json_reply({"name": name, "versions": self._service.repository.versions(name)})
+        return make_json_reply({"name": name, "versions": self._service.repository.versions(name)})
 
 
-def _check(parameters: dict[str, bool | int | float | str | None]) -> None:
+def _check_parameters(parameters: dict[str, bool | int | float | str | None]) -> None:
     """Reject parameters that would change the model; unload_dependents has no effect."""
     for name, value in parameters.items():
         if name == "config" or name.startswith("file:"):
@@ -290,22 +296,22 @@ def _check(parameters: dict[str, bool | int | float | str | None]) -> None:
             )
 
 
-def _read(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
+def _decode_body(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
     """Decode the object in a body, or None if the body is empty."""
     if not body:
         return None
     try:
         return decoder.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise malformed(body, error, "request to the model repository") from None
+        raise malformed_body_error(body, error, "request to the model repository") from None
 
 
-def control_routes(service: Service) -> list[Route]:
+def list_repository_routes(service: Service) -> list[Route]:
     """Return the routes of the extension."""
-    control = _Control(service)
+    control = _RepositoryEndpoints(service)
     model = "/v2/repository/models/{name}"
     return [
-        Route("/v2/repository/index", Endpoint(control.index), methods=["POST"]),
+        Route("/v2/repository/index", Endpoint(control.list_models), methods=["POST"]),
         Route(f"{model}/load", Endpoint(control.load), methods=["POST"]),
         Route(f"{model}/unload", Endpoint(control.unload), methods=["POST"]),
     ]

@@ -7,20 +7,20 @@ from typing import Any
 
 from treekit._version import __version__
 from treekit.serve.models.tensors import DATATYPES
-from treekit.serve.protocol.tensor_data import MOST_DIMENSIONS
+from treekit.serve.protocol.tensor_data import MAX_DIMENSIONS
 
 __all__ = [
-    "JSON",
-    "NAME",
+    "JSON_TYPE",
+    "NAME_PARAMETER",
     "SCHEMAS",
-    "array",
-    "document",
-    "fields",
-    "json_body",
-    "oip_paths",
-    "operation",
-    "plain_paths",
-    "ref",
+    "array_schema",
+    "json_paths",
+    "make_document",
+    "make_json_body",
+    "make_operation",
+    "make_reference",
+    "members_schema",
+    "protocol_paths",
 ]
 
 
@@ -28,9 +28,9 @@ __all__ = [
 
 Item = dict[str, Any]
 
-JSON = "application/json"
+JSON_TYPE = "application/json"
 
-_REFUSALS = {
+_ERROR_DESCRIPTIONS = {
     "400": "The request violates the protocol or the model's schema.",
     "401": "The bearer token is missing or invalid.",
     "403": "The host, origin or kind of the request is not allowed.",
@@ -41,16 +41,16 @@ _REFUSALS = {
     "429": "Too many concurrent requests; retry later.",
     "503": "The model is not loaded, the response takes too long, or the server is closing.",
 }
-_OF_ALL = ("401", "403", "408", "413", "429", "503")
+_COMMON_ERRORS = ("401", "403", "408", "413", "429", "503")
 """Error statuses of all endpoints, raised by the middleware or while reading the body."""
 
 
-def json_body(schema: Item, *, required: bool = True, more: Item | None = None) -> Item:
+def make_json_body(schema: Item, *, required: bool = True, more: Item | None = None) -> Item:
     """Describe a request body: JSON with a schema, and other media types."""
-    return {"required": required, "content": {JSON: {"schema": schema}, **(more or {})}}
+    return {"required": required, "content": {JSON_TYPE: {"schema": schema}, **(more or {})}}
 
 
-def operation(
+def make_operation(
     name: str,
     summary: str,
     answer: Item,
@@ -70,7 +70,7 @@ def operation(
     answer : schema
         Schema of the response with status 200.
     body : dict, optional
-        Result of `json_body`.
+        Result of `make_json_body`.
     parameters : iterable of dict
     refusals : iterable of str
         Error statuses in addition to those of all endpoints.
@@ -81,10 +81,10 @@ def operation(
         "operationId": name,
         "summary": summary,
         "responses": {
-            "200": {"description": "Success.", "content": {JSON: {"schema": answer}}},
+            "200": {"description": "Success.", "content": {JSON_TYPE: {"schema": answer}}},
             **{
                 status: {"$ref": f"#/components/responses/refused_{status}"}
-                for status in sorted({*_OF_ALL, *refusals})
+                for status in sorted({*_COMMON_ERRORS, *refusals})
             },
             **(responses or {}),
         },
@@ -96,7 +96,7 @@ def operation(
     return found
 
 
-def document(paths: Mapping[str, Item], schemas: Mapping[str, Item]) -> Item:
+def make_document(paths: Mapping[str, Item], schemas: Mapping[str, Item]) -> Item:
     """Create the OpenAPI 3.1 document.
 
     Parameters
@@ -111,7 +111,7 @@ def document(paths: Mapping[str, Item], schemas: Mapping[str, Item]) -> Item:
     dict
         The document.
     """
-    refused = {"content": {JSON: {"schema": ref("error_response")}}}
+    refused = {"content": {JSON_TYPE: {"schema": make_reference("error_response")}}}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -126,7 +126,7 @@ def document(paths: Mapping[str, Item], schemas: Mapping[str, Item]) -> Item:
             "schemas": dict(schemas),
             "responses": {
                 f"refused_{status}": {"description": text, **refused}
-                for status, text in _REFUSALS.items()
+                for status, text in _ERROR_DESCRIPTIONS.items()
             },
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
@@ -142,10 +142,10 @@ def document(paths: Mapping[str, Item], schemas: Mapping[str, Item]) -> Item:
 # https://github.com/kserve/open-inference-protocol, including the error responses that its
 # ``open_inference_rest.yaml`` omits.
 
-_BYTES = "application/octet-stream"
+_BYTES_TYPE = "application/octet-stream"
 
 
-def _in_path(name: str, text: str) -> Item:
+def _path_parameter(name: str, text: str) -> Item:
     return {
         "name": name,
         "in": "path",
@@ -155,9 +155,9 @@ def _in_path(name: str, text: str) -> Item:
     }
 
 
-NAME = _in_path("model_name", "Name of the model, that of its file.")
-_VERSION = _in_path("model_version", "Version of the model.")
-_LENGTH: Item = {
+NAME_PARAMETER = _path_parameter("model_name", "Name of the model, that of its file.")
+_VERSION_PARAMETER = _path_parameter("model_version", "Version of the model.")
+_LENGTH_PARAMETER: Item = {
     "name": "Inference-Header-Content-Length",
     "in": "header",
     "description": "Length of the JSON in bytes, if binary data follow.",
@@ -165,29 +165,29 @@ _LENGTH: Item = {
 }
 
 
-def _probe(name: str, summary: str, answer: Item) -> Item:
+def _make_health_operation(name: str, summary: str, answer: Item) -> Item:
     """Describe an operation whose negative response (503) has the schema of the positive one."""
-    content = {JSON: {"schema": {"anyOf": [answer, ref("error_response")]}}}
+    content = {JSON_TYPE: {"schema": {"anyOf": [answer, make_reference("error_response")]}}}
     no = {"503": {"description": "Not ready.", "content": content}}
-    return operation(name, summary, answer, responses=no)
+    return make_operation(name, summary, answer, responses=no)
 
 
-def _infer(name: str) -> Item:
-    found = operation(
+def _make_infer_operation(name: str) -> Item:
+    found = make_operation(
         name,
         "Predict rows.",
-        ref("inference_response"),
-        body=json_body(
-            ref("inference_request"),
-            more={_BYTES: {"schema": {"description": "JSON, then the bytes of tensors."}}},
+        make_reference("inference_response"),
+        body=make_json_body(
+            make_reference("inference_request"),
+            more={_BYTES_TYPE: {"schema": {"description": "JSON, then the bytes of tensors."}}},
         ),
-        parameters=[_LENGTH],
+        parameters=[_LENGTH_PARAMETER],
         refusals=("400", "404", "415"),
     )
     answer = found["responses"]["200"]
-    answer["content"][_BYTES] = {"schema": {"description": "JSON, then the bytes of outputs."}}
+    answer["content"][_BYTES_TYPE] = {"schema": {"description": "JSON, then the bytes of outputs."}}
     answer["headers"] = {
-        _LENGTH["name"]: {
+        _LENGTH_PARAMETER["name"]: {
             "description": "Length of the JSON in bytes, if bytes of outputs follow.",
             "schema": {"type": "integer"},
         }
@@ -195,51 +195,58 @@ def _infer(name: str) -> Item:
     return found
 
 
-def _model_paths() -> dict[str, Item]:
+def _make_model_paths() -> dict[str, Item]:
     paths: dict[str, Item] = {}
     versioned = "/v2/models/{model_name}/versions/{model_version}"
     for place, end, given in (
-        ("/v2/models/{model_name}", "", [NAME]),
-        (versioned, "_version", [NAME, _VERSION]),
+        ("/v2/models/{model_name}", "", [NAME_PARAMETER]),
+        (versioned, "_version", [NAME_PARAMETER, _VERSION_PARAMETER]),
     ):
-        metadata = operation(
+        metadata = make_operation(
             f"model_metadata{end}",
             "Describe a model.",
-            ref("metadata_model_response"),
+            make_reference("metadata_model_response"),
             refusals=("404",),
         )
-        ready = _probe(f"model_ready{end}", "Is the model ready?", ref("ready_model_response"))
+        ready = _make_health_operation(
+            f"model_ready{end}", "Is the model ready?", make_reference("ready_model_response")
+        )
         ready["responses"]["404"] = {"$ref": "#/components/responses/refused_404"}
         paths[place] = {"parameters": given, "get": metadata}
         paths[f"{place}/ready"] = {"parameters": given, "get": ready}
-        paths[f"{place}/infer"] = {"parameters": given, "post": _infer(f"model_infer{end}")}
+        paths[f"{place}/infer"] = {
+            "parameters": given,
+            "post": _make_infer_operation(f"model_infer{end}"),
+        }
     return paths
 
 
-def oip_paths() -> dict[str, Item]:
+def protocol_paths() -> dict[str, Item]:
     """Return the OpenAPI paths of the protocol."""
-    live, ready = ref("live_server_response"), ref("ready_server_response")
-    server = ref("metadata_server_response")
-    control = json_body(ref("repository_control_request"), required=False)
-    changed = ref("repository_control_response")
+    live, ready = make_reference("live_server_response"), make_reference("ready_server_response")
+    server = make_reference("metadata_server_response")
+    control = make_json_body(make_reference("repository_control_request"), required=False)
+    changed = make_reference("repository_control_response")
     return {
-        "/v2/health/live": {"get": operation("server_live", "Is the server alive?", live)},
-        "/v2/health/ready": {"get": _probe("server_ready", "Are all models ready?", ready)},
-        "/v2": {"get": operation("server_metadata", "Describe the server.", server)},
-        **_model_paths(),
+        "/v2/health/live": {"get": make_operation("server_live", "Is the server alive?", live)},
+        "/v2/health/ready": {
+            "get": _make_health_operation("server_ready", "Are all models ready?", ready)
+        },
+        "/v2": {"get": make_operation("server_metadata", "Describe the server.", server)},
+        **_make_model_paths(),
         "/v2/repository/index": {
-            "post": operation(
+            "post": make_operation(
                 "repository_index",
                 "List the models.",
-                ref("repository_index_response"),
-                body=json_body(ref("repository_index_request"), required=False),
+                make_reference("repository_index_response"),
+                body=make_json_body(make_reference("repository_index_request"), required=False),
                 refusals=("400", "415"),
             )
         },
         **{
             f"/v2/repository/models/{{model_name}}/{what}": {
-                "parameters": [NAME],
-                "post": operation(
+                "parameters": [NAME_PARAMETER],
+                "post": make_operation(
                     f"repository_{what}",
                     f"{what.capitalize()} a model; requires a server with --control.",
                     changed,
@@ -256,65 +263,79 @@ def oip_paths() -> dict[str, Item]:
 
 Json = dict[str, Any]
 
-_TEXT: Json = {"type": "string"}
-_CELL: Json = {"type": ["string", "number", "boolean", "null"]}
-_ROW: Json = {
+_STRING_SCHEMA: Json = {"type": "string"}
+_CELL_SCHEMA: Json = {"type": ["string", "number", "boolean", "null"]}
+_ROW_SCHEMA: Json = {
     "type": "object",
     "description": "A value for each column of the model; null or NaN if it is missing.",
     "minProperties": 1,
-    "additionalProperties": _CELL,
+    "additionalProperties": _CELL_SCHEMA,
 }
 
 
-def plain_paths() -> Json:
-    """Return the OpenAPI paths of `treekit.serve.http.json_routes.plain_routes`."""
+def json_paths() -> Json:
+    """Return the OpenAPI paths of `treekit.serve.http.json_routes.list_json_routes`."""
     return {
-        "/predict": {"post": _predict()},
-        "/explain": {"post": _explain()},
-        "/models": {"get": _models()},
-        "/models/{model_name}/rules": {"parameters": [NAME], "get": _rules()},
-        "/metrics": {"get": _metrics()},
+        "/predict": {"post": _make_predict_operation()},
+        "/explain": {"post": _make_explain_operation()},
+        "/models": {"get": _make_models_operation()},
+        "/models/{model_name}/rules": {
+            "parameters": [NAME_PARAMETER],
+            "get": _make_rules_operation(),
+        },
+        "/metrics": {"get": _make_metrics_operation()},
     }
 
 
-def _metrics() -> Json:
-    described = operation("metrics", "Prometheus metrics of requests, models and processes.", _TEXT)
+def _make_metrics_operation() -> Json:
+    described = make_operation(
+        "metrics", "Prometheus metrics of requests, models and processes.", _STRING_SCHEMA
+    )
     openmetrics = "application/openmetrics-text"
     described["responses"]["200"]["content"] = {
-        media: {"schema": _TEXT} for media in ("text/plain", openmetrics)
+        media: {"schema": _STRING_SCHEMA} for media in ("text/plain", openmetrics)
     }
     return described
 
 
-def _predict() -> Json:
+def _make_predict_operation() -> Json:
     names = ["label", "probabilities", "value", "leaf", "rule", "contributions", "bias"]
-    rows: Json = {"type": "array", "minItems": 1, "items": _ROW}
-    body = _object(
+    rows: Json = {"type": "array", "minItems": 1, "items": _ROW_SCHEMA}
+    body = _object_schema(
         {
-            **_which(),
+            **_model_properties(),
             "rows": rows,
             "outputs": {
                 "type": ["array", "null"],
                 "uniqueItems": True,
                 "description": f"Outputs of a treekit model: {', '.join(names)}.",
-                "items": _TEXT,
+                "items": _STRING_SCHEMA,
             },
         },
         ["rows"],
     )
     body["additionalProperties"] = False
-    answer = _object({"model": _TEXT, "version": _TEXT, "rows": _list(_answered())})
-    return operation(
+    answer = _object_schema(
+        {
+            "model": _STRING_SCHEMA,
+            "version": _STRING_SCHEMA,
+            "rows": _list_schema(_predicted_row_schema()),
+        }
+    )
+    return make_operation(
         "predict",
         "Predict rows given as JSON objects.",
         answer,
-        body=json_body({"anyOf": [body, rows]}),
-        parameters=[_query("model", _TEXT), _query("version", _TEXT)],
+        body=make_json_body({"anyOf": [body, rows]}),
+        parameters=[
+            _query_parameter("model", _STRING_SCHEMA),
+            _query_parameter("version", _STRING_SCHEMA),
+        ],
         refusals=("400", "404", "415"),
     )
 
 
-def _answered() -> Json:
+def _predicted_row_schema() -> Json:
     """Return the schema of a predicted row; rows of foreign models contain outputs by name."""
     one = {
         "label": {"type": ["string", "number", "boolean"]},
@@ -326,101 +347,104 @@ def _answered() -> Json:
         },
         "bias": {"type": ["number", "object"]},
     }
-    fired = {"tree": {"type": "integer", "minimum": 1}, "rule": _TEXT}
-    targets = {"type": "object", "additionalProperties": _object(one, [])}
+    fired = {"tree": {"type": "integer", "minimum": 1}, "rule": _STRING_SCHEMA}
+    targets = {"type": "object", "additionalProperties": _object_schema(one, [])}
     several = {
         "targets": targets,
-        "leaf": _list({"type": "integer"}),
-        "rule": _TEXT,
-        "rules": _list(_object(fired)),
+        "leaf": _list_schema({"type": "integer"}),
+        "rule": _STRING_SCHEMA,
+        "rules": _list_schema(_object_schema(fired)),
     }
-    return _object(one | several, [])
+    return _object_schema(one | several, [])
 
 
-def _explain() -> Json:
+def _make_explain_operation() -> Json:
     whole: Json = {"type": ["integer", "null"]}
-    body = _object(
+    body = _object_schema(
         {
-            **_which(),
-            "row": _ROW,
+            **_model_properties(),
+            "row": _ROW_SCHEMA,
             "lang": {"type": ["string", "null"], "enum": ["en", "zh", None]},
             "tree": whole | {"minimum": 1, "description": "Tree of the decision path, from 1."},
             "changes": whole | {"minimum": 0, "maximum": 2},
-            "wish": _CELL | {"description": "A label, or a range such as '>= 10'."},
+            "wish": _CELL_SCHEMA | {"description": "A label, or a range such as '>= 10'."},
             "target": {"type": ["string", "null"]},
-            "fixed": {"type": ["array", "null"], "items": _TEXT},
+            "fixed": {"type": ["array", "null"], "items": _STRING_SCHEMA},
         },
         ["row"],
     )
     body["additionalProperties"] = False
-    line = {"type": "array", "prefixItems": [_TEXT, {"type": "boolean"}], "minItems": 2}
-    answer = {"model": _TEXT, "version": _TEXT, "explanation": {"type": "object"}}
-    return operation(
+    line = {"type": "array", "prefixItems": [_STRING_SCHEMA, {"type": "boolean"}], "minItems": 2}
+    answer = {"model": _STRING_SCHEMA, "version": _STRING_SCHEMA, "explanation": {"type": "object"}}
+    return make_operation(
         "explain",
         "Explain the prediction of one row, with counterfactuals.",
-        _object(answer | {"text": _list(line)}),
-        body=json_body(body),
-        parameters=[_query("model", _TEXT), _query("version", _TEXT)],
+        _object_schema(answer | {"text": _list_schema(line)}),
+        body=make_json_body(body),
+        parameters=[
+            _query_parameter("model", _STRING_SCHEMA),
+            _query_parameter("version", _STRING_SCHEMA),
+        ],
         refusals=("400", "404", "415"),
     )
 
 
-def _models() -> Json:
+def _make_models_operation() -> Json:
     model = {
-        "name": _TEXT,
-        "version": _TEXT,
-        "versions": _list(_TEXT),
+        "name": _STRING_SCHEMA,
+        "version": _STRING_SCHEMA,
+        "versions": _list_schema(_STRING_SCHEMA),
         "state": {"enum": ["READY", "UNAVAILABLE"]},
-        "reason": _TEXT,
+        "reason": _STRING_SCHEMA,
     }
     summary = "Describe the models: columns, categories, targets."
-    return operation("models", summary, _list(_object(model)))
+    return make_operation("models", summary, _list_schema(_object_schema(model)))
 
 
-def _rules() -> Json:
+def _make_rules_operation() -> Json:
     whole: Json = {"type": "integer"}
     rule = {
         "number": whole,
         "tree": whole,
-        "conditions": _list(_TEXT),
-        "text": _TEXT,
-        "says": _TEXT,
-        "shares": _TEXT,
+        "conditions": _list_schema(_STRING_SCHEMA),
+        "text": _STRING_SCHEMA,
+        "says": _STRING_SCHEMA,
+        "shares": _STRING_SCHEMA,
         "weight": {"type": "number"},
     }
-    page = {"model": _TEXT, "version": _TEXT, "total": whole, "found": whole}
-    return operation(
+    page = {"model": _STRING_SCHEMA, "version": _STRING_SCHEMA, "total": whole, "found": whole}
+    return make_operation(
         "rules",
         "List the rules of a model, paged, optionally only those that contain a text.",
-        _object(page | {"rules": _list(_object(rule))}),
+        _object_schema(page | {"rules": _list_schema(_object_schema(rule))}),
         parameters=[
-            _query("version", _TEXT),
-            _query("lang", {"enum": ["en", "zh"], "default": "en"}),
-            _query("search", _TEXT | {"maxLength": 200}),
-            _query("first", whole | {"minimum": 0, "maximum": 999_999_999, "default": 0}),
-            _query("count", whole | {"minimum": 1, "maximum": 500, "default": 50}),
-            _query("tree", whole | {"minimum": 1, "maximum": 999_999_999}),
+            _query_parameter("version", _STRING_SCHEMA),
+            _query_parameter("lang", {"enum": ["en", "zh"], "default": "en"}),
+            _query_parameter("search", _STRING_SCHEMA | {"maxLength": 200}),
+            _query_parameter("first", whole | {"minimum": 0, "maximum": 999_999_999, "default": 0}),
+            _query_parameter("count", whole | {"minimum": 1, "maximum": 500, "default": 50}),
+            _query_parameter("tree", whole | {"minimum": 1, "maximum": 999_999_999}),
         ],
         refusals=("400", "404"),
     )
 
 
-def _which() -> Json:
+def _model_properties() -> Json:
     """Return the optional properties that select model and version."""
     return {"model": {"type": ["string", "null"]}, "version": {"type": ["string", "null"]}}
 
 
-def _object(properties: Json, required: list[str] | None = None) -> Json:
+def _object_schema(properties: Json, required: list[str] | None = None) -> Json:
     """Return the schema of an object; by default all properties are required."""
     needed = [*properties] if required is None else required
     return {"type": "object", "properties": properties, "required": needed}
 
 
-def _list(items: Json) -> Json:
+def _list_schema(items: Json) -> Json:
     return {"type": "array", "items": items}
 
 
-def _query(name: str, schema: Json) -> Json:
+def _query_parameter(name: str, schema: Json) -> Json:
     return {"name": name, "in": "query", "required": False, "schema": schema}
 
 
@@ -432,21 +456,23 @@ def _query(name: str, schema: Json) -> Json:
 
 Schema = dict[str, Any]
 
-STRING: Schema = {"type": "string"}
-BOOLEAN: Schema = {"type": "boolean"}
+STRING_SCHEMA: Schema = {"type": "string"}
+BOOLEAN_SCHEMA: Schema = {"type": "boolean"}
 
 
-def ref(name: str) -> Schema:
+def make_reference(name: str) -> Schema:
     """Return a reference to a schema."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def array(items: Schema, **bounds: int) -> Schema:
+def array_schema(items: Schema, **bounds: int) -> Schema:
     """Return the schema of an array."""
     return {"type": "array", "items": items, **bounds}
 
 
-def fields(required: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
+def members_schema(
+    required: dict[str, Schema], optional: dict[str, Schema] | None = None
+) -> Schema:
     """Return the schema of an object; additional members are ignored."""
     return {
         "type": "object",
@@ -455,54 +481,57 @@ def fields(required: dict[str, Schema], optional: dict[str, Schema] | None = Non
     }
 
 
-_FLAG = {"description": "Whether to return the output as bytes after the JSON.", **BOOLEAN}
+_BINARY_FLAG_SCHEMA = {
+    "description": "Whether to return the output as bytes after the JSON.",
+    **BOOLEAN_SCHEMA,
+}
 
-_DATATYPE: Schema = {
+_DATATYPE_SCHEMA: Schema = {
     "type": "string",
     "enum": list(DATATYPES),
     "description": "BF16 is not supported; send FP32.",
 }
 
-_SHAPE = array({"type": "integer", "minimum": 0}, minItems=1, maxItems=MOST_DIMENSIONS)
+_SHAPE_SCHEMA = array_schema({"type": "integer", "minimum": 0}, minItems=1, maxItems=MAX_DIMENSIONS)
 
-_PARAMETERS: Schema = {
+_PARAMETERS_SCHEMA: Schema = {
     "type": "object",
     "description": "Unknown parameters are ignored.",
     "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
 }
 
 
-def _with(parameters: dict[str, Schema]) -> Schema:
+def _parameters_schema(parameters: dict[str, Schema]) -> Schema:
     """Return the schema of parameters with known ones."""
-    return {**_PARAMETERS, "properties": parameters}
+    return {**_PARAMETERS_SCHEMA, "properties": parameters}
 
 
 SCHEMAS: dict[str, Schema] = {
-    "error_response": fields({"error": STRING}),
-    "live_server_response": fields({"live": BOOLEAN}),
-    "ready_server_response": fields({"live": BOOLEAN, "ready": BOOLEAN}),
-    "ready_model_response": fields({"name": STRING, "ready": BOOLEAN}),
-    "metadata_server_response": fields(
-        {"name": STRING, "version": STRING, "extensions": array(STRING)}
+    "error_response": members_schema({"error": STRING_SCHEMA}),
+    "live_server_response": members_schema({"live": BOOLEAN_SCHEMA}),
+    "ready_server_response": members_schema({"live": BOOLEAN_SCHEMA, "ready": BOOLEAN_SCHEMA}),
+    "ready_model_response": members_schema({"name": STRING_SCHEMA, "ready": BOOLEAN_SCHEMA}),
+    "metadata_server_response": members_schema(
+        {"name": STRING_SCHEMA, "version": STRING_SCHEMA, "extensions": array_schema(STRING_SCHEMA)}
     ),
-    "metadata_tensor": fields(
+    "metadata_tensor": members_schema(
         {
-            "name": STRING,
-            "datatype": _DATATYPE,
-            "shape": array({"type": "integer", "minimum": -1}),
+            "name": STRING_SCHEMA,
+            "datatype": _DATATYPE_SCHEMA,
+            "shape": array_schema({"type": "integer", "minimum": -1}),
         },
-        {"parameters": _with({"default": BOOLEAN})},
+        {"parameters": _parameters_schema({"default": BOOLEAN_SCHEMA})},
     ),
-    "metadata_model_response": fields(
+    "metadata_model_response": members_schema(
         {
-            "name": STRING,
-            "versions": array(STRING),
-            "platform": STRING,
-            "inputs": array(ref("metadata_tensor")),
-            "outputs": array(ref("metadata_tensor")),
+            "name": STRING_SCHEMA,
+            "versions": array_schema(STRING_SCHEMA),
+            "platform": STRING_SCHEMA,
+            "inputs": array_schema(make_reference("metadata_tensor")),
+            "outputs": array_schema(make_reference("metadata_tensor")),
         },
         {
-            "parameters": _with(
+            "parameters": _parameters_schema(
                 {
                     "sha256": {"type": "string", "description": "SHA-256 of the model file."},
                     "other_inputs": {
@@ -513,19 +542,24 @@ SCHEMAS: dict[str, Schema] = {
             )
         },
     ),
-    "parameters": _PARAMETERS,
-    "tensor_data": array(
-        {"anyOf": [{"type": ["number", "string", "boolean", "null"]}, ref("tensor_data")]}
+    "parameters": _PARAMETERS_SCHEMA,
+    "tensor_data": array_schema(
+        {
+            "anyOf": [
+                {"type": ["number", "string", "boolean", "null"]},
+                make_reference("tensor_data"),
+            ]
+        }
     )
     | {
         "description": "Flat in row-major order, or nested according to the shape; null is a "
         "missing value. NaN (read as null), Infinity and -Infinity are accepted."
     },
-    "request_input": fields(
-        {"name": STRING, "shape": _SHAPE, "datatype": _DATATYPE},
+    "request_input": members_schema(
+        {"name": STRING_SCHEMA, "shape": _SHAPE_SCHEMA, "datatype": _DATATYPE_SCHEMA},
         {
-            "data": ref("tensor_data"),
-            "parameters": _with(
+            "data": make_reference("tensor_data"),
+            "parameters": _parameters_schema(
                 {
                     "binary_data_size": {
                         "type": "integer",
@@ -536,23 +570,26 @@ SCHEMAS: dict[str, Schema] = {
             ),
         },
     ),
-    "request_output": fields({"name": STRING}, {"parameters": _with({"binary_data": _FLAG})}),
-    "inference_request": fields(
-        {"inputs": array(ref("request_input"), minItems=1)},
+    "request_output": members_schema(
+        {"name": STRING_SCHEMA},
+        {"parameters": _parameters_schema({"binary_data": _BINARY_FLAG_SCHEMA})},
+    ),
+    "inference_request": members_schema(
+        {"inputs": array_schema(make_reference("request_input"), minItems=1)},
         {
             "id": {"type": ["string", "null"]},
             "outputs": {
-                "anyOf": [array(ref("request_output")), {"type": "null"}],
+                "anyOf": [array_schema(make_reference("request_output")), {"type": "null"}],
                 "description": "Default: all outputs whose metadata have the parameter default.",
             },
-            "parameters": _with({"binary_data_output": _FLAG}),
+            "parameters": _parameters_schema({"binary_data_output": _BINARY_FLAG_SCHEMA}),
         },
     ),
-    "response_output": fields(
-        {"name": STRING, "shape": _SHAPE, "datatype": _DATATYPE},
+    "response_output": members_schema(
+        {"name": STRING_SCHEMA, "shape": _SHAPE_SCHEMA, "datatype": _DATATYPE_SCHEMA},
         {
-            "data": array({"type": ["number", "string", "boolean", "null"]}),
-            "parameters": _with(
+            "data": array_schema({"type": ["number", "string", "boolean", "null"]}),
+            "parameters": _parameters_schema(
                 {
                     "binary_data_size": {"type": "integer", "minimum": 0},
                     "not_finite": {
@@ -565,24 +602,33 @@ SCHEMAS: dict[str, Schema] = {
             ),
         },
     ),
-    "inference_response": fields(
+    "inference_response": members_schema(
         {
-            "model_name": STRING,
-            "model_version": STRING,
-            "outputs": array(ref("response_output")),
+            "model_name": STRING_SCHEMA,
+            "model_version": STRING_SCHEMA,
+            "outputs": array_schema(make_reference("response_output")),
         },
-        {"id": STRING},
+        {"id": STRING_SCHEMA},
     ),
-    "repository_index_request": fields({}, {"ready": BOOLEAN}),
-    "repository_index_response": array(
-        fields({"name": STRING, "version": STRING, "state": STRING, "reason": STRING})
+    "repository_index_request": members_schema({}, {"ready": BOOLEAN_SCHEMA}),
+    "repository_index_response": array_schema(
+        members_schema(
+            {
+                "name": STRING_SCHEMA,
+                "version": STRING_SCHEMA,
+                "state": STRING_SCHEMA,
+                "reason": STRING_SCHEMA,
+            }
+        )
     ),
-    "repository_control_request": fields(
+    "repository_control_request": members_schema(
         {},
         {
-            "parameters": _with({"unload_dependents": BOOLEAN})
+            "parameters": _parameters_schema({"unload_dependents": BOOLEAN_SCHEMA})
             | {"description": "config and file:... are rejected; models are loaded unchanged."}
         },
     ),
-    "repository_control_response": fields({"name": STRING, "versions": array(STRING)}),
+    "repository_control_response": members_schema(
+        {"name": STRING_SCHEMA, "versions": array_schema(STRING_SCHEMA)}
+    ),
 }

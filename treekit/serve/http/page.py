@@ -16,22 +16,22 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope
 
 from treekit.errors import SettingError
-from treekit.export.render import shipped_folders
+from treekit.export.render import list_shipped_folders
 from treekit.plot import Picture, plot
-from treekit.rules.language import known_languages, language
+from treekit.rules.language import list_languages, load_language
 from treekit.serve.errors import InvalidRequestError, NotFoundError, TooLargeError
-from treekit.serve.http import Endpoint, Reply, header
-from treekit.serve.http.json_routes import language_of
-from treekit.serve.http.json_rows import number_of, quoted, read_query
+from treekit.serve.http import Endpoint, Reply, get_header
+from treekit.serve.http.json_routes import check_language
+from treekit.serve.http.json_rows import parse_integer, parse_query, quote_value
 from treekit.serve.scheduling import Service
 
 __all__ = [
-    "MOST_BOXES",
+    "MAX_BOXES",
     "PAGE_POLICY",
     "PICTURE_POLICY",
-    "page_paths",
-    "page_routes",
-    "picture_routes",
+    "list_page_paths",
+    "list_page_routes",
+    "list_picture_routes",
 ]
 
 
@@ -44,17 +44,17 @@ PAGE_POLICY = (
 )
 """Content-Security-Policy of the page; its last line forbids scripts to insert markup."""
 
-_SPOKEN = ("serve_", "explain_", "if_comma")
+_PHRASE_PREFIXES = ("serve_", "explain_", "if_comma")
 """Key prefixes of the catalogue phrases used by the page."""
 
-_MEDIA = {
+_MEDIA_TYPES = {
     ".html": "text/html",
     ".css": "text/css",
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
 }
 
-_GUARDED = (
+_SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -63,71 +63,75 @@ _GUARDED = (
 
 
 @cache
-def _files() -> dict[str, Reply]:
+def _load_files() -> dict[str, Reply]:
     """Return the files of the page by path, equal for all clients and without a token."""
-    folder = next(folder / "serve" for folder in shipped_folders())
+    folder = next(folder / "serve" for folder in list_shipped_folders())
     found = {
-        f"/{file.relative_to(folder).as_posix()}": _file(file.read_bytes(), _MEDIA[file.suffix])
+        f"/{file.relative_to(folder).as_posix()}": _make_file_reply(
+            file.read_bytes(), _MEDIA_TYPES[file.suffix]
+        )
         for file in sorted(folder.rglob("*"))
-        if file.suffix in _MEDIA
+        if file.suffix in _MEDIA_TYPES
     }
     found["/"] = found.pop("/page.html")
-    found["/page/words.json"] = _file(_words(), "application/json")
+    found["/page/words.json"] = _make_file_reply(_encode_phrases(), "application/json")
     return found
 
 
-def _file(body: bytes, media: str) -> Reply:
+def _make_file_reply(body: bytes, media: str) -> Reply:
     tag = f'"{hashlib.sha256(body).hexdigest()[:24]}"'.encode()
     headers = (
         (b"content-security-policy", PAGE_POLICY.encode()),
         (b"cache-control", b"no-cache"),
         (b"etag", tag),
-        *_GUARDED,
+        *_SECURITY_HEADERS,
     )
     return Reply(body, 200, f"{media}; charset=utf-8".encode(), headers)
 
 
-def _words() -> bytes:
+def _encode_phrases() -> bytes:
     """Return the phrases of the page in all included languages as JSON."""
     spoken = {
         code: {
-            key: phrase for key, phrase in language(code).phrases.items() if key.startswith(_SPOKEN)
+            key: phrase
+            for key, phrase in load_language(code).phrases.items()
+            if key.startswith(_PHRASE_PREFIXES)
         }
-        for code in known_languages()
+        for code in list_languages()
     }
     return msgspec.json.encode(spoken)
 
 
-def page_paths() -> frozenset[str]:
+def list_page_paths() -> frozenset[str]:
     """Return the paths of the page itself, equal for all clients and without model data.
 
     They need no token, as the page asks its user for it.
     """
-    return frozenset(_files())
+    return frozenset(_load_files())
 
 
-def page_routes(service: Service) -> list[Route]:
+def list_page_routes(service: Service) -> list[Route]:
     """Return the routes of the page and its pictures."""
     return [
         *(
-            Route(path, Endpoint(_sender(reply)), methods=["GET"])
-            for path, reply in _files().items()
+            Route(path, Endpoint(_make_file_endpoint(reply)), methods=["GET"])
+            for path, reply in _load_files().items()
         ),
-        *picture_routes(service),
+        *list_picture_routes(service),
     ]
 
 
-def _sender(reply: Reply) -> Callable[[Scope, Receive], Awaitable[Reply]]:
+def _make_file_endpoint(reply: Reply) -> Callable[[Scope, Receive], Awaitable[Reply]]:
     """Return an endpoint that sends a reply, or status 304 if it has not changed."""
     tag = dict(reply.headers)[b"etag"]
 
-    async def send(scope: Scope, receive: Receive) -> Reply:
+    async def send_file(scope: Scope, receive: Receive) -> Reply:
         del receive
-        if header(scope, b"if-none-match") == tag:
+        if get_header(scope, b"if-none-match") == tag:
             return Reply(b"", 304, reply.media, reply.headers)
         return reply
 
-    return send
+    return send_file
 
 
 # ---------------------------------------------------------------- pictures
@@ -139,13 +143,13 @@ PICTURE_POLICY = (
 )
 """Content-Security-Policy of pictures, which need no scripts, styles, fonts or references."""
 
-MOST_BOXES = 400
+MAX_BOXES = 400
 """Maximum nodes of a picture, as a node may have thousands of branches."""
 
-_MOST_MARKED = 500
-_MOST_NUMBER = 999_999_999
+_MAX_MARKED = 500
+_MAX_NUMBER = 999_999_999
 
-_HEADERS = (
+_PICTURE_HEADERS = (
     (b"content-security-policy", PICTURE_POLICY.encode()),
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
@@ -154,16 +158,16 @@ _HEADERS = (
 )
 
 
-class _Pictures:
+class _PictureEndpoint:
     """Endpoint for pictures of trees, with the decision path of a row marked."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    async def tree(self, scope: Scope, receive: Receive) -> Reply:
+    async def send_tree(self, scope: Scope, receive: Receive) -> Reply:
         """Draw one tree of a model."""
         del receive
-        parameters = read_query(scope["query_string"], ("version", "tree", "view", "lang", "path"))
+        parameters = parse_query(scope["query_string"], ("version", "tree", "view", "lang", "path"))
         served = self._service.repository.get(
             scope["path_params"]["name"], parameters.get("version")
         )
@@ -172,13 +176,16 @@ class _Pictures:
             raise NotFoundError(
                 f"model {served.name!r} has platform {served.platform} and no trees to draw"
             )
-        number = number_of("tree", parameters.get("tree", "1"), 1, model.n_trees)
+        number = parse_integer("tree", parameters.get("tree", "1"), 1, model.n_trees)
         view = parameters.get("view", "auto")
         if view not in ("auto", "way"):
-            raise InvalidRequestError(f"view must be auto or way, got {quoted(view)}")
-        lang, marked = language_of(parameters.get("lang", "en")), _nodes(parameters.get("path", ""))
+            raise InvalidRequestError(f"view must be auto or way, got {quote_value(view)}")
+        lang, marked = (
+            check_language(parameters.get("lang", "en")),
+            _parse_nodes(parameters.get("path", "")),
+        )
 
-        def draw() -> Picture:
+        def draw_tree() -> Picture:
             return plot(
                 model,
                 tree=number - 1,
@@ -187,11 +194,11 @@ class _Pictures:
                 marked=marked,
             )
 
-        body = await self._service.runner.beside(_written, draw)
-        return Reply(body, 200, b"image/svg+xml; charset=utf-8", _HEADERS)
+        body = await self._service.runner.run_explanation(_encode_picture, draw_tree)
+        return Reply(body, 200, b"image/svg+xml; charset=utf-8", _PICTURE_HEADERS)
 
 
-def _written(draw: Callable[[], Picture]) -> bytes:
+def _encode_picture(draw: Callable[[], Picture]) -> bytes:
     """Draw a picture and encode it as SVG.
 
     Raises
@@ -205,25 +212,25 @@ def _written(draw: Callable[[], Picture]) -> bytes:
         picture = draw()
     except SettingError as error:
         raise InvalidRequestError(str(error)) from error
-    if len(picture.nodes) > MOST_BOXES:
+    if len(picture.nodes) > MAX_BOXES:
         raise TooLargeError(
-            f"the picture would have {len(picture.nodes):,} boxes, but the limit is {MOST_BOXES}; "
+            f"the picture would have {len(picture.nodes):,} boxes, but the limit is {MAX_BOXES}; "
             "draw it with treekit.plot"
         )
     return picture.svg().encode()
 
 
-def _nodes(path: str) -> list[int]:
+def _parse_nodes(path: str) -> list[int]:
     """Parse comma-separated node numbers."""
     parts = [part for part in path.split(",") if part]
-    if len(parts) > _MOST_MARKED:
+    if len(parts) > _MAX_MARKED:
         raise InvalidRequestError(
-            f"path has {len(parts):,} numbers; give at most {_MOST_MARKED}: leaves suffice"
+            f"path has {len(parts):,} numbers; give at most {_MAX_MARKED}: leaves suffice"
         )
-    return [number_of("path", part, 0, _MOST_NUMBER) for part in parts]
+    return [parse_integer("path", part, 0, _MAX_NUMBER) for part in parts]
 
 
-def picture_routes(service: Service) -> list[Route]:
+def list_picture_routes(service: Service) -> list[Route]:
     """Return the route of pictures."""
-    pictures = _Pictures(service)
-    return [Route("/models/{name}/tree.svg", Endpoint(pictures.tree), methods=["GET"])]
+    pictures = _PictureEndpoint(service)
+    return [Route("/models/{name}/tree.svg", Endpoint(pictures.send_tree), methods=["GET"])]

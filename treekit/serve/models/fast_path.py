@@ -20,10 +20,10 @@ from msgspec import UNSET, UnsetType
 from treekit.data.schema import Column
 from treekit.errors import DataError
 from treekit.model.model import Model
-from treekit.serve.models.tensors import Spec
+from treekit.serve.models.tensors import TensorSpec
 
 __all__ = [
-    "Quick",
+    "FastPath",
     "QuickAnswer",
 ]
 
@@ -31,21 +31,21 @@ Sums = npt.NDArray[np.int64]
 Cells = list[float | str | None]
 
 
-class _Input(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class _InputMessage(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     name: str
     shape: list[int]
     datatype: str
     data: Cells
 
 
-class _Output(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class _OutputMessage(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     name: str
 
 
-class _Request(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    inputs: list[_Input]
+class _RequestMessage(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    inputs: list[_InputMessage]
     id: str | UnsetType = UNSET
-    outputs: list[_Output] | UnsetType = UNSET
+    outputs: list[_OutputMessage] | UnsetType = UNSET
 
 
 class QuickAnswer(NamedTuple):
@@ -55,15 +55,15 @@ class QuickAnswer(NamedTuple):
     rows: int
 
 
-_OUTPUTS = b'"outputs":['
-_decode = msgspec.json.Decoder(_Request).decode
-_encode = msgspec.json.Encoder().encode
+_OUTPUTS_START = b'"outputs":['
+_decode_request = msgspec.json.Decoder(_RequestMessage).decode
+_encode_json = msgspec.json.Encoder().encode
 
-Write = Callable[[Sums], bytes]
+EncodeOutput = Callable[[Sums], bytes]
 """Function that encodes one output as JSON from the sums of rows (rows, values)."""
 
 
-class Quick:
+class FastPath:
     """Fast path of one model.
 
     Parameters
@@ -86,7 +86,7 @@ class Quick:
         name: str,
         version: str,
         model: Model,
-        specs: Iterable[Spec],
+        specs: Iterable[TensorSpec],
         labels: Iterable[Any],
         tensor: str,
         sums: Callable[[npt.NDArray[Any]], Sums],
@@ -95,29 +95,33 @@ class Quick:
         self._sums, self._tensor = sums, tensor
         self._dtype = np.dtype(schema.dtype)
         # A double is rounded once for either type; FP32 for float64 would be rounded twice.
-        self._known = {"FP32", "FP64"} if schema.dtype == "float32" else {"FP64"}
-        self._places = {column.name: place for place, column in enumerate(schema.columns)}
-        self._codes = [_codes_of(column) for column in schema.columns]
-        writers = _writers(model, labels)
-        self._outputs = {
-            spec.name: (_before(spec), writers[spec.name]) for spec in specs if writers
+        self._accepted_datatypes = {"FP32", "FP64"} if schema.dtype == "float32" else {"FP64"}
+        self._column_index = {column.name: place for place, column in enumerate(schema.columns)}
+        self._category_codes = [_category_codes(column) for column in schema.columns]
+        writers = _make_encoders(model, labels)
+        self._encoders = {
+            spec.name: (_encode_prefixes(spec), writers[spec.name]) for spec in specs if writers
         }
-        head = b'{"model_name":%b,"model_version":%b,' % (_encode(name), _encode(version))
-        self._head = head + _OUTPUTS
+        head = b'{"model_name":%b,"model_version":%b,' % (_encode_json(name), _encode_json(version))
+        self._head = head + _OUTPUTS_START
 
-    def answer(self, body: bytes, most: int) -> QuickAnswer | None:
+    def try_answer(self, body: bytes, most: int) -> QuickAnswer | None:
         """Return the response to a request of at most `most` rows, or None for the general path."""
-        if not self._outputs:
+        if not self._encoders:
             return None
         try:
-            request = _decode(body)
-            if body.count(b'"') != _quotes(request):
+            request = _decode_request(body)
+            if body.count(b'"') != _count_quotes(request):
                 return None  # duplicate members or escaped text
-            rows = self._rows(request.inputs, most)
-            names = self._outputs if request.outputs is UNSET else self._wanted(request.outputs)
+            rows = self._parse_rows(request.inputs, most)
+            names = (
+                self._encoders
+                if request.outputs is UNSET
+                else self._select_outputs(request.outputs)
+            )
             if rows is None or names is None:
                 return None
-            response = self._say(request.id, names, self._sums(rows), len(rows))
+            response = self._encode_response(request.id, names, self._sums(rows), len(rows))
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, DataError):
             return None
         except (struct.error, OverflowError, TypeError):
@@ -125,19 +129,19 @@ class Quick:
             return None
         return QuickAnswer(response, len(rows))
 
-    def _rows(self, inputs: list[_Input], most: int) -> npt.NDArray[Any] | None:
+    def _parse_rows(self, inputs: list[_InputMessage], most: int) -> npt.NDArray[Any] | None:
         """Return rows (rows, features) from one tensor, or from one input per column."""
         first = inputs[0] if inputs else None
         if first is None or not first.shape or not 0 < first.shape[0] <= most:
             return None
-        rows, width = first.shape[0], len(self._places)
+        rows, width = first.shape[0], len(self._column_index)
         if len(inputs) == 1 and first.name == self._tensor and len(first.shape) == 2:
             values: Iterable[Any] = first.data
-            right = first.shape[1] == width and first.datatype in self._known
+            right = first.shape[1] == width and first.datatype in self._accepted_datatypes
             if not right or len(first.data) != rows * width:
                 return None
         else:
-            columns = self._columns(inputs, rows)
+            columns = self._parse_columns(inputs, rows)
             if columns is None:
                 return None
             values = (cell for row in zip(*columns, strict=True) for cell in row)
@@ -146,20 +150,20 @@ class Quick:
         struct.pack_into(f"={rows * width}{self._dtype.char}", cells, 0, *values)
         return np.frombuffer(cells, self._dtype).reshape(rows, width)
 
-    def _columns(self, inputs: list[_Input], rows: int) -> list[list[Any]] | None:
+    def _parse_columns(self, inputs: list[_InputMessage], rows: int) -> list[list[Any]] | None:
         """Return the cells of each column in schema order, with categories as codes."""
-        columns: list[Any] = [None] * len(self._places)
+        columns: list[Any] = [None] * len(self._column_index)
         if len(inputs) != len(columns):
             return None
         for given in inputs:
-            place = self._places.get(given.name, -1)
+            place = self._column_index.get(given.name, -1)
             if place < 0 or columns[place] is not None or len(given.data) != rows:
                 return None
             if given.shape not in ([rows], [rows, 1]):
                 return None
-            codes = self._codes[place]
+            codes = self._category_codes[place]
             if codes is None:
-                if given.datatype not in self._known:
+                if given.datatype not in self._accepted_datatypes:
                     return None
                 columns[place] = given.data
                 continue
@@ -168,17 +172,17 @@ class Quick:
             columns[place] = [codes.get(cell) for cell in given.data]
         return columns
 
-    def _wanted(self, outputs: list[_Output]) -> list[str] | None:
+    def _select_outputs(self, outputs: list[_OutputMessage]) -> list[str] | None:
         names = [output.name for output in outputs]
-        known = all(name in self._outputs for name in names)
+        known = all(name in self._encoders for name in names)
         return names if names and known and len(set(names)) == len(names) else None
 
-    def _say(
+    def _encode_response(
         self, request_id: str | UnsetType, names: Iterable[str], total: Sums, rows: int
     ) -> bytes:
-        parts = [self._head if request_id is UNSET else self._head_of(request_id)]
+        parts = [self._head if request_id is UNSET else self._encode_head(request_id)]
         for name in names:
-            before, write = self._outputs[name]
+            before, write = self._encoders[name]
             parts += (
                 b"%b%d%b" % (before[0], rows, before[1]) if rows > 1 else before[2],
                 write(total),
@@ -187,11 +191,17 @@ class Quick:
         parts.append(b"}]}")
         return b"".join(parts)
 
-    def _head_of(self, request_id: str) -> bytes:
-        return self._head[: -len(_OUTPUTS)] + b'"id":' + _encode(request_id) + b"," + _OUTPUTS
+    def _encode_head(self, request_id: str) -> bytes:
+        return (
+            self._head[: -len(_OUTPUTS_START)]
+            + b'"id":'
+            + _encode_json(request_id)
+            + b","
+            + _OUTPUTS_START
+        )
 
 
-def _before(spec: Spec) -> tuple[bytes, bytes, bytes]:
+def _encode_prefixes(spec: TensorSpec) -> tuple[bytes, bytes, bytes]:
     """Encode the JSON before an output's data: until the row count, after it, and for one row."""
     until = b'},{"name":"%b","datatype":"%b","shape":[' % (
         spec.name.encode(),
@@ -201,7 +211,7 @@ def _before(spec: Spec) -> tuple[bytes, bytes, bytes]:
     return until, behind, until + b"1" + behind
 
 
-def _quotes(request: _Request) -> int:
+def _count_quotes(request: _RequestMessage) -> int:
     """Count the quotation marks of a body without duplicate members and quotes inside text."""
     quotes = 2
     if request.id is not UNSET:
@@ -214,14 +224,14 @@ def _quotes(request: _Request) -> int:
     return quotes
 
 
-def _codes_of(column: Column) -> dict[Any, float] | None:
+def _category_codes(column: Column) -> dict[Any, float] | None:
     """Return the code of each category; None for a numeric column."""
     if column.kind == "numeric":
         return None
     return {level: float(at) for at, level in enumerate(column.levels)}
 
 
-def _writers(model: Model, labels: Iterable[Any]) -> dict[str, Write]:
+def _make_encoders(model: Model, labels: Iterable[Any]) -> dict[str, EncodeOutput]:
     """Return an encoder for each default output; empty for models without fast path."""
     schema = model.schema
     if schema.more or model.margins or model.link != "identity" or model.label_costs is not None:
@@ -229,19 +239,19 @@ def _writers(model: Model, labels: Iterable[Any]) -> dict[str, Write]:
     if schema.task == "regression":
         divisor, exponent = model.divisor, model.exponent
         return {
-            "value": lambda total: _encode(
+            "value": lambda total: _encode_json(
                 [math.ldexp(own / divisor, exponent) for own in total[:, 0].tolist()]
             )
         }
-    texts, whole = [_encode(label) for label in labels], model.unit_total
+    texts, whole = [_encode_json(label) for label in labels], model.unit_total
 
-    def label(total: Sums) -> bytes:
+    def encode_labels(total: Sums) -> bytes:
         if len(total) == 1:
             own: list[int] = total[0].tolist()
             return b"[%b]" % texts[own.index(max(own))]
         return b"[%b]" % b",".join([texts[code] for code in total.argmax(axis=1).tolist()])
 
-    def shares(total: Sums) -> bytes:
-        return _encode([own / whole for own in total.ravel().tolist()])
+    def encode_probabilities(total: Sums) -> bytes:
+        return _encode_json([own / whole for own in total.ravel().tolist()])
 
-    return {"label": label, "probabilities": shares}
+    return {"label": encode_labels, "probabilities": encode_probabilities}

@@ -22,42 +22,42 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.table import near_names
+from treekit.data.table import suggest_names
 from treekit.errors import ModelError, ModelFileError
 from treekit.model.model import Model
 from treekit.serve.errors import InvalidRequestError, UnavailableError
 from treekit.serve.models.served_model import Batch, Served
-from treekit.serve.models.tensors import DATATYPES, Spec, Tensor
+from treekit.serve.models.tensors import DATATYPES, Tensor, TensorSpec
 from treekit.serve.models.treekit_model import ONE_TENSOR, TreekitServed
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
 __all__ = [
+    "ANY_LENGTH",
     "DATATYPES_OF_ONNX",
-    "FREE",
     "OnnxServed",
     "OwnGraphServed",
-    "answers_by_row",
-    "effort_of",
-    "graph_served",
-    "is_memory",
-    "judge",
+    "check_graph",
+    "estimate_visits",
+    "has_independent_rows",
+    "is_memory_error",
+    "load_graph",
+    "make_sample_feeds",
     "make_session",
+    "make_spec",
+    "predict_samples",
     "read_onnx_served",
-    "sample_feeds",
-    "samples_of",
-    "spec_of",
-    "tried",
-    "without_maps",
+    "remove_maps",
+    "run_trial",
 ]
 
 
 # ---------------------------------------------------------------- reading
 
-_TENSOR = "X"
+_MATRIX_INPUT = "X"
 """Name of the input with all columns in graphs written by treekit."""
-_LOST = ("leaf", "contributions", "bias")
+_LOST_OUTPUTS = ("leaf", "contributions", "bias")
 """Outputs that need node numbers or weights of training rows, which a graph does not contain."""
 
 
@@ -69,21 +69,21 @@ def read_onnx_served(path: Path, name: str, version: str, digest: str) -> Served
     ModelFileError
         If the graph cannot be served; the message names the file and the reason.
     """
-    from treekit.interop.onnx_nodes import opened, recognises_onnx
+    from treekit.interop.onnx_nodes import load_proto, recognises_onnx
 
     try:
         if not recognises_onnx(path):
             raise ModelFileError("it does not begin like an ONNX model")
-        proto = opened(path)
-        own = _own_model(proto)
+        proto = load_proto(path)
+        own = _read_own_model(proto)
         if own is not None:
-            return OwnGraphServed(name, version, digest, own, _columns_of(proto))
-        return graph_served(proto, name, version, digest)
+            return OwnGraphServed(name, version, digest, own, _read_input_columns(proto))
+        return load_graph(proto, name, version, digest)
     except (ModelError, ModelFileError) as error:
         raise ModelFileError(f"{str(path)!r} cannot be served: {error}") from error
 
 
-def graph_served(proto: ModelProto, name: str, version: str, digest: str) -> OnnxServed:
+def load_graph(proto: ModelProto, name: str, version: str, digest: str) -> OnnxServed:
     """Load a graph with onnxruntime after removing its ZipMap operators.
 
     Raises
@@ -91,10 +91,10 @@ def graph_served(proto: ModelProto, name: str, version: str, digest: str) -> Onn
     ModelFileError
         If the graph is unsafe, crashes in its trial, or has types unknown to the protocol.
     """
-    loops = judge(proto)
-    classes = without_maps(proto)
+    loops = check_graph(proto)
+    classes = remove_maps(proto)
     content = proto.SerializeToString()
-    tried(content)
+    run_trial(content)
     try:
         session = make_session(content)
     except Exception as error:  # exceptions of onnxruntime have no common base class
@@ -102,23 +102,26 @@ def graph_served(proto: ModelProto, name: str, version: str, digest: str) -> Onn
     return OnnxServed(name, version, digest, session, loops=loops, classes=classes)
 
 
-def _own_model(proto: ModelProto) -> Model | None:
+def _read_own_model(proto: ModelProto) -> Model | None:
     """Return the model that treekit exported as this graph, or None if it must run as a graph.
 
     Graphs with additional outputs (leaves, paths), fractional instances or derived columns run
     as graphs: the importer rejects them, as a graph lacks the information.
     """
-    from treekit.interop.onnx import is_own, read_own
+    from treekit.interop.onnx import is_treekit_graph, read_treekit_graph
 
-    if not is_own(proto) or {output.name for output in proto.graph.output} & {"leaf", "path"}:
+    if not is_treekit_graph(proto) or {output.name for output in proto.graph.output} & {
+        "leaf",
+        "path",
+    }:
         return None
     try:
-        return read_own(proto, "predictions")
+        return read_treekit_graph(proto, "predictions")
     except ModelError:
         return None
 
 
-def _columns_of(proto: ModelProto) -> dict[str, str]:
+def _read_input_columns(proto: ModelProto) -> dict[str, str]:
     """Return the column of each input whose name differs from the column's name."""
     metadata = {one.key: one.value for one in proto.metadata_props}
     try:
@@ -147,23 +150,23 @@ class OwnGraphServed(TreekitServed):
         self, name: str, version: str, digest: str, model: Model, columns: dict[str, str]
     ) -> None:
         super().__init__(name, version, digest, model)
-        self.outputs = tuple(spec for spec in self.outputs if spec.name not in _LOST)
-        self.explaining = self.explaining - set(_LOST)
+        self.outputs = tuple(spec for spec in self.outputs if spec.name not in _LOST_OUTPUTS)
+        self.explanation_outputs = self.explanation_outputs - set(_LOST_OUTPUTS)
         self._columns = {one: own for one, own in columns.items() if one not in model.schema.names}
 
-    def read(self, tensors: Sequence[Tensor]) -> Batch:
+    def parse_inputs(self, tensors: Sequence[Tensor]) -> Batch:
         """Validate inputs, named as in the graph or in the schema."""
-        if len(tensors) == 1 and self._is_matrix(tensors[0]):
-            return super().read([tensors[0]._replace(name=ONE_TENSOR)])
+        if len(tensors) == 1 and self._is_matrix_input(tensors[0]):
+            return super().parse_inputs([tensors[0]._replace(name=ONE_TENSOR)])
         if self._columns:
             tensors = [one._replace(name=self._columns.get(one.name, one.name)) for one in tensors]
-        return super().read(tensors)
+        return super().parse_inputs(tensors)
 
-    def _is_matrix(self, tensor: Tensor) -> bool:
+    def _is_matrix_input(self, tensor: Tensor) -> bool:
         return (
-            tensor.name == _TENSOR
+            tensor.name == _MATRIX_INPUT
             and tensor.cells.ndim == 2
-            and _TENSOR not in self._model.schema.names
+            and _MATRIX_INPUT not in self._model.schema.names
         )
 
 
@@ -174,11 +177,11 @@ class OwnGraphServed(TreekitServed):
 # own format by bytes 4 to 8 of a file.  So the file is parsed and checked here, and onnxruntime
 # receives the serialized checked graph.
 
-_STANDARD = ("", "ai.onnx", "ai.onnx.ml")
+_STANDARD_DOMAINS = ("", "ai.onnx", "ai.onnx.ml")
 """Domains of the standard ONNX operators."""
-_LOOPS = ("Loop", "Scan")
-_FLOAT = 1
-_EXTERNAL = 1
+_LOOP_OPERATORS = ("Loop", "Scan")
+_FLOAT_TYPE = 1
+_EXTERNAL_LOCATION = 1
 
 DATATYPES_OF_ONNX = {
     "tensor(bool)": "BOOL",
@@ -198,7 +201,7 @@ DATATYPES_OF_ONNX = {
 """Datatype of the protocol for each supported onnxruntime type."""
 
 
-def judge(proto: ModelProto) -> bool:
+def check_graph(proto: ModelProto) -> bool:
     """Check all tensors and operators of a model, including subgraphs and functions.
 
     Returns
@@ -211,12 +214,12 @@ def judge(proto: ModelProto) -> bool:
     ModelFileError
         If data are stored outside the file, or an operator is not a standard one.
     """
-    known = {*_STANDARD, *(function.domain for function in proto.functions)}
+    known = {*_STANDARD_DOMAINS, *(function.domain for function in proto.functions)}
     loops = False
-    for message in _messages(proto):
+    for message in _iterate_messages(proto):
         kind = message.DESCRIPTOR.name
         if kind == "TensorProto":
-            if message.data_location == _EXTERNAL or len(message.external_data):
+            if message.data_location == _EXTERNAL_LOCATION or len(message.external_data):
                 raise ModelFileError(
                     f"its tensor {message.name!r:.60} is stored in another file, which the server "
                     "does not open; save the model with all data in one file"
@@ -228,11 +231,11 @@ def judge(proto: ModelProto) -> bool:
                     f"{message.domain!r:.60}; only ai.onnx, ai.onnx.ml and functions of the file "
                     "are supported; convert the model without it"
                 )
-            loops = loops or message.op_type in _LOOPS
+            loops = loops or message.op_type in _LOOP_OPERATORS
     return loops
 
 
-def _messages(root: Any) -> Iterator[Any]:
+def _iterate_messages(root: Any) -> Iterator[Any]:
     """Yield all nested messages of a message; parsers limit the depth to 100."""
     waiting = [root]
     while waiting:
@@ -247,7 +250,7 @@ def _messages(root: Any) -> Iterator[Any]:
                 waiting.extend(value)
 
 
-def without_maps(proto: ModelProto) -> dict[str, tuple[str | int, ...]]:
+def remove_maps(proto: ModelProto) -> dict[str, tuple[str | int, ...]]:
     """Replace each ZipMap at the end of a graph, so that its output is a tensor.
 
     skl2onnx adds it to classifiers by default; the protocol has no maps.  `proto` is modified
@@ -258,34 +261,34 @@ def without_maps(proto: ModelProto) -> dict[str, tuple[str | int, ...]]:
     dict
         Class of each column of such an output, by the output's name.
     """
-    zipped = {node.output[0]: node for node in proto.graph.node if _is_map(node)}
+    zipped = {node.output[0]: node for node in proto.graph.node if _is_zipmap(node)}
     classes: dict[str, tuple[str | int, ...]] = {}
     for output in proto.graph.output:
         node = zipped.get(output.name)
-        if node is None or output.name in _asked(proto.graph):
+        if node is None or output.name in _list_operator_inputs(proto.graph):
             continue
-        classes[output.name] = _classes(node)
+        classes[output.name] = _read_classes(node)
         del node.attribute[:]
         node.op_type, node.domain = "Identity", ""
         tensor = output.type.tensor_type  # a oneof: this replaces the sequence type
-        tensor.elem_type = _FLOAT
+        tensor.elem_type = _FLOAT_TYPE
         tensor.shape.dim.add()
         tensor.shape.dim.add().dim_value = len(classes[output.name])
-    if classes and not any(one.domain in _STANDARD[:2] for one in proto.opset_import):
+    if classes and not any(one.domain in _STANDARD_DOMAINS[:2] for one in proto.opset_import):
         proto.opset_import.add(domain="", version=13)
     return classes
 
 
-def _is_map(node: NodeProto) -> bool:
+def _is_zipmap(node: NodeProto) -> bool:
     return node.op_type == "ZipMap" and node.domain == "ai.onnx.ml" and len(node.output) == 1
 
 
-def _asked(graph: GraphProto) -> set[str]:
+def _list_operator_inputs(graph: GraphProto) -> set[str]:
     """Return the names of all operator inputs."""
     return {name for node in graph.node for name in node.input}
 
 
-def _classes(node: NodeProto) -> tuple[str | int, ...]:
+def _read_classes(node: NodeProto) -> tuple[str | int, ...]:
     for attribute in node.attribute:
         if attribute.name == "classlabels_strings":
             return tuple(text.decode("utf-8", "replace") for text in attribute.strings)
@@ -297,17 +300,17 @@ def _classes(node: NodeProto) -> tuple[str | int, ...]:
 # ---------------------------------------------------------------- graph probing
 # Inputs, outputs and cost of a session's graph, from its types and from sample predictions.
 
-FREE = -1
+ANY_LENGTH = -1
 """Dimension without a fixed length."""
-_A_VISIT = 5e-9
-"""Seconds of a node visit, the unit of `Served.effort`."""
-_VARIED = 3
+_VISIT_SECONDS = 5e-9
+"""Seconds of a node visit, the unit of `Served.visits_per_row`."""
+_DISTINCT_ROWS_FACTOR = 3
 """Cost of distinct rows relative to equal rows, measured for a forest of 100 trees."""
 
 Cells = npt.NDArray[Any]
 
 
-def spec_of(what: str, one: Any) -> Spec:
+def make_spec(what: str, one: Any) -> TensorSpec:
     """Return the spec of an ``input`` or ``output`` of a session; () is an unknown output shape.
 
     Raises
@@ -321,19 +324,21 @@ def spec_of(what: str, one: Any) -> Spec:
             f"its {what} {one.name!r:.60} is a {one.type}, which has no datatype in the protocol; "
             "convert the model so that it is a tensor of numbers, booleans or strings"
         )
-    shape = tuple(size if isinstance(size, int) and size >= 0 else FREE for size in one.shape)
+    shape = tuple(size if isinstance(size, int) and size >= 0 else ANY_LENGTH for size in one.shape)
     if not shape and what == "input":
         raise ModelFileError(
             f"its input {one.name!r:.60} is a scalar or has an unknown shape; a request's "
             "tensors have at least one dimension; convert the model with a shape such as [N, 4]"
         )
-    return Spec(one.name, datatype, shape)
+    return TensorSpec(one.name, datatype, shape)
 
 
-Said = tuple[list[Cells], list[Cells], list[Cells]]
+SampleOutputs = tuple[list[Cells], list[Cells], list[Cells]]
 
 
-def samples_of(session: Any, inputs: Sequence[Spec], loops: bool) -> Said | None:
+def predict_samples(
+    session: Any, inputs: Sequence[TensorSpec], loops: bool
+) -> SampleOutputs | None:
     """Return the outputs of a row, of another row, and of both plus the first row again.
 
     None if the graph rejects sample cells or has loops.  The two rows are equal if the first
@@ -343,17 +348,17 @@ def samples_of(session: Any, inputs: Sequence[Spec], loops: bool) -> Said | None
         return None
     try:
         one, two, three = (
-            session.run(None, sample_feeds(session.get_inputs(), np.array(rows)))
+            session.run(None, make_sample_feeds(session.get_inputs(), np.array(rows)))
             for rows in ([0], [1], [0, 1, 0])
         )
     except Exception:  # noqa: BLE001 - the graph may reject the sample rows
         return None
-    if any(spec.shape[0] != FREE for spec in inputs):
+    if any(spec.shape[0] != ANY_LENGTH for spec in inputs):
         three = []
     return one, two, three
 
 
-def answers_by_row(one: list[Cells], two: list[Cells], three: list[Cells]) -> bool:
+def has_independent_rows(one: list[Cells], two: list[Cells], three: list[Cells]) -> bool:
     """Return whether joint predictions equal separate ones bit for bit."""
     if not three:
         return False
@@ -361,35 +366,35 @@ def answers_by_row(one: list[Cells], two: list[Cells], three: list[Cells]) -> bo
         if not (first.ndim and first.shape == second.shape and len(first) == 1):
             return False
         alone = np.concatenate([first, second, first])
-        if alone.shape != joined.shape or _bits(alone) != _bits(joined):
+        if alone.shape != joined.shape or _exact_key(alone) != _exact_key(joined):
             return False
     return True
 
 
-def _bits(cells: Cells) -> object:
+def _exact_key(cells: Cells) -> object:
     """Return a value that is equal for arrays of one shape iff they are identical."""
     return cells.ravel().tolist() if cells.dtype.hasobject else cells.tobytes()
 
 
-def effort_of(session: Any, *, by_rows: bool) -> float:
+def estimate_visits(session: Any, *, by_rows: bool) -> float:
     """Estimate the cost of a row in node visits from the CPU time of this thread.
 
     The fixed cost of a request is ignored unless it is high.
     """
-    once = _seconds(session, 1)
-    if once > 50_000 * _A_VISIT or not by_rows:
-        return once / _A_VISIT
-    return _VARIED * _seconds(session, 64) / 64 / _A_VISIT
+    once = _measure_seconds(session, 1)
+    if once > 50_000 * _VISIT_SECONDS or not by_rows:
+        return once / _VISIT_SECONDS
+    return _DISTINCT_ROWS_FACTOR * _measure_seconds(session, 64) / 64 / _VISIT_SECONDS
 
 
-def _seconds(session: Any, rows: int) -> float:
-    feeds = sample_feeds(session.get_inputs(), np.zeros(rows, dtype=np.int64))
+def _measure_seconds(session: Any, rows: int) -> float:
+    feeds = make_sample_feeds(session.get_inputs(), np.zeros(rows, dtype=np.int64))
     taken = []
     for _ in range(5):
         start = time.thread_time()
         session.run(None, feeds)
         taken.append(time.thread_time() - start)
-    return max(min(taken), _A_VISIT)
+    return max(min(taken), _VISIT_SECONDS)
 
 
 # ---------------------------------------------------------------- served graph
@@ -400,7 +405,7 @@ def _seconds(session: Any, rows: int) -> float:
 # require FP32.  JSON numbers have the datatype declared in the request.  A null is NaN for float
 # inputs; for other inputs it is rejected, as a graph has no representation of missing values.
 
-_MOST_SECONDS = 30.0
+_MAX_LOOP_SECONDS = 30.0
 """Time limit of a graph with loops; all others terminate."""
 
 
@@ -420,9 +425,9 @@ class OnnxServed(Served):
 
     Attributes
     ----------
-    by_rows : bool
+    has_rows : bool
         Whether the first dimension of each input and output is an axis of independent rows.
-        If not, requests are never joined (`Batch.alone`).
+        If not, requests are never joined (`Batch.must_run_alone`).
 
     Raises
     ------
@@ -444,40 +449,43 @@ class OnnxServed(Served):
     ) -> None:
         self.name, self.version, self.digest = name, version, digest
         self.classes = dict(classes or {})
-        self._session, self._loops = session, loops
+        self._session, self._has_loops = session, loops
         given = session.get_inputs()
         if not given:
             raise ModelFileError("its graph has no inputs")
-        self.inputs = tuple(spec_of("input", one) for one in given)
+        self.inputs = tuple(make_spec("input", one) for one in given)
         self._optional = {
-            one.name: spec_of("input", one)
+            one.name: make_spec("input", one)
             for one in session.get_overridable_initializers()
             if one.shape and one.type in DATATYPES_OF_ONNX  # others cannot be overridden
         }
-        self._known = {spec.name: spec for spec in self.inputs} | self._optional
-        outputs = [spec_of("output", one) for one in session.get_outputs()]
-        samples = samples_of(session, self.inputs, loops)
-        self.by_rows = samples is not None and answers_by_row(*samples)
+        self._known_inputs = {spec.name: spec for spec in self.inputs} | self._optional
+        outputs = [make_spec("output", one) for one in session.get_outputs()]
+        samples = predict_samples(session, self.inputs, loops)
+        self.has_rows = samples is not None and has_independent_rows(*samples)
         self.outputs = tuple(
             spec
             if spec.shape or samples is None
-            else spec._replace(shape=(FREE,) * samples[0][at].ndim)
+            else spec._replace(shape=(ANY_LENGTH,) * samples[0][at].ndim)
             for at, spec in enumerate(outputs)
         )
-        self.usual = tuple(spec.name for spec in self.outputs)
-        self.effort = (
-            float("inf") if loops or samples is None else effort_of(session, by_rows=self.by_rows)
+        self.default_outputs = tuple(spec.name for spec in self.outputs)
+        self.visits_per_row = (
+            float("inf")
+            if loops or samples is None
+            else estimate_visits(session, by_rows=self.has_rows)
         )
 
-    def read(self, tensors: Sequence[Tensor]) -> Batch:
+    def parse_inputs(self, tensors: Sequence[Tensor]) -> Batch:
         """Validate names, datatypes and shapes of inputs; nulls are allowed for floats only."""
         given = {tensor.name: tensor for tensor in tensors}
         if len(given) < len(tensors):
             raise InvalidRequestError("duplicate input; give each input once")
         for name in given:
-            if name not in self._known:
+            if name not in self._known_inputs:
                 raise InvalidRequestError(
-                    f"model {self.name!r} has no input {name!r}; {near_names(name, self._known)}"
+                    f"model {self.name!r} has no input {name!r}; "
+                    f"{suggest_names(name, self._known_inputs)}"
                 )
         for spec in self.inputs:
             if spec.name not in given:
@@ -486,9 +494,11 @@ class OnnxServed(Served):
                     f"{self.name!r} requires: {', '.join(one.name for one in self.inputs)}"
                 )
         more = [spec for name, spec in self._optional.items() if name in given]
-        arrays = tuple(self._cells(spec, given[spec.name]) for spec in (*self.inputs, *more))
+        arrays = tuple(
+            self._convert_cells(spec, given[spec.name]) for spec in (*self.inputs, *more)
+        )
         rows = len(arrays[0])
-        if self.by_rows:
+        if self.has_rows:
             for spec, cells in zip(self.inputs, arrays, strict=False):
                 if len(cells) != rows:
                     raise InvalidRequestError(
@@ -496,10 +506,10 @@ class OnnxServed(Served):
                         f"{self.inputs[0].name!r} has {rows}; all inputs must have the same number"
                     )
         if not more:
-            return Batch(rows, arrays, alone=not self.by_rows)
-        return Batch(rows, (*arrays, _names(more)), alone=True)
+            return Batch(rows, arrays, must_run_alone=not self.has_rows)
+        return Batch(rows, (*arrays, _make_name_array(more)), must_run_alone=True)
 
-    def _cells(self, spec: Spec, tensor: Tensor) -> Cells:
+    def _convert_cells(self, spec: TensorSpec, tensor: Tensor) -> Cells:
         name, cells = spec.name, tensor.cells
         if tensor.datatype != spec.datatype:
             raise InvalidRequestError(
@@ -507,7 +517,7 @@ class OnnxServed(Served):
                 f"{spec.datatype}; send it as {spec.datatype}"
             )
         fits = cells.ndim == len(spec.shape) and all(
-            want in (FREE, got) for want, got in zip(spec.shape, cells.shape, strict=True)
+            want in (ANY_LENGTH, got) for want, got in zip(spec.shape, cells.shape, strict=True)
         )
         if not fits:
             raise InvalidRequestError(
@@ -518,7 +528,7 @@ class OnnxServed(Served):
         if dtype.kind == "f":
             with np.errstate(over="ignore"):  # numbers out of range become infinite
                 return cells.astype(dtype, copy=False)
-        null = _first_null(cells, dtype)
+        null = _find_null(cells, dtype)
         if null is not None:
             raise InvalidRequestError(
                 f"input {name!r} has a null at {list(null)}, but {spec.datatype} cannot represent "
@@ -526,7 +536,7 @@ class OnnxServed(Served):
             )
         return cells.astype(dtype, copy=False)
 
-    def answer(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
+    def compute_outputs(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
         """Compute the selected outputs of the graph."""
         names = [spec.name for spec in self.inputs]
         arrays = batch.arrays
@@ -534,21 +544,21 @@ class OnnxServed(Served):
             *arrays, more = arrays  # type: ignore[assignment]
             names += more.tolist()
         try:
-            given = self._run(list(wanted), dict(zip(names, arrays, strict=True)))
+            given = self._run_session(list(wanted), dict(zip(names, arrays, strict=True)))
         except Exception as error:  # exceptions of onnxruntime have no common base class
-            raise self._refusal(error) from error
+            raise self._convert_error(error) from error
         kinds = {spec.name: spec.datatype for spec in self.outputs}
         return [Tensor(name, kinds[name], cells) for name, cells in zip(wanted, given, strict=True)]
 
-    def _run(self, wanted: list[str], feeds: dict[str, Cells]) -> list[Cells]:
-        if not self._loops:
+    def _run_session(self, wanted: list[str], feeds: dict[str, Cells]) -> list[Cells]:
+        if not self._has_loops:
             found: list[Cells] = self._session.run(wanted, feeds)
             return found
         import onnxruntime
 
         options = onnxruntime.RunOptions()
         options.log_severity_level = 4
-        watch = threading.Timer(_MOST_SECONDS, setattr, (options, "terminate", True))
+        watch = threading.Timer(_MAX_LOOP_SECONDS, setattr, (options, "terminate", True))
         watch.daemon = True
         watch.start()
         try:
@@ -557,23 +567,26 @@ class OnnxServed(Served):
             watch.cancel()
         return found
 
-    def _refusal(self, error: Exception) -> Exception:
+    def _convert_error(self, error: Exception) -> Exception:
         """Convert an error of the session to an error for the client."""
-        if is_memory(error):
+        if is_memory_error(error):
             return UnavailableError(
                 f"model {self.name!r}: not enough memory for this request; send fewer rows at once"
             )
         if "terminate flag" in str(error):
             return UnavailableError(
-                f"model {self.name!r}: its graph did not end within {_MOST_SECONDS:g} s and was "
+                f"model {self.name!r}: its graph did not end within {_MAX_LOOP_SECONDS:g} s and "
+                "was "
                 "terminated"
             )
         if isinstance(error, UnicodeError):
             return UnavailableError(f"model {self.name!r}: its output is not valid UTF-8")
-        return InvalidRequestError(f"model {self.name!r}: its graph failed: {_said(error)}")
+        return InvalidRequestError(
+            f"model {self.name!r}: its graph failed: {_shorten_message(error)}"
+        )
 
 
-def _first_null(cells: Cells, dtype: np.dtype[Any]) -> tuple[int, ...] | None:
+def _find_null(cells: Cells, dtype: np.dtype[Any]) -> tuple[int, ...] | None:
     """Return the index of the first null, or None."""
     if cells.dtype.hasobject:
         lost = np.array([cell is None for cell in cells.flat]).reshape(cells.shape)
@@ -586,14 +599,14 @@ def _first_null(cells: Cells, dtype: np.dtype[Any]) -> tuple[int, ...] | None:
     return tuple(int(at) for at in np.argwhere(lost)[0])
 
 
-def _names(specs: Sequence[Spec]) -> Cells:
+def _make_name_array(specs: Sequence[TensorSpec]) -> Cells:
     """Return the names of inputs as an array, to store them with the arrays of a batch."""
     names = np.empty(len(specs), dtype=object)
     names[:] = [spec.name for spec in specs]
     return names
 
 
-def _said(error: Exception) -> str:
+def _shorten_message(error: Exception) -> str:
     """Return the message of onnxruntime in one line: operator name, if any, and error."""
     text = " ".join(str(error).split())
     node = re.search(r"Name:'([^']+)'", text)
@@ -612,11 +625,11 @@ def _said(error: Exception) -> str:
 
 Feeds = dict[str, npt.NDArray[Any]]
 
-_SECONDS, _SECONDS_A_BYTE = 60.0, 1e-7
+_TRIAL_SECONDS, _TRIAL_SECONDS_PER_BYTE = 60.0, 1e-7
 """Time limit of a trial: constant plus per byte, as loading time grows with the file size."""
-_BYTES, _TIMES_THE_FILE = 4 << 30, 64
+_TRIAL_BYTES, _TRIAL_FILE_FACTOR = 4 << 30, 64
 """Memory limit of a trial: constant in bytes plus multiple of the file size."""
-_OUT_OF_MEMORY = 3
+_MEMORY_EXIT_CODE = 3
 """Exit code of a trial."""
 
 
@@ -640,7 +653,7 @@ def make_session(content: bytes) -> Any:
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
-def sample_feeds(inputs: Iterable[Any], rows: npt.NDArray[np.int64]) -> Feeds:
+def make_sample_feeds(inputs: Iterable[Any], rows: npt.NDArray[np.int64]) -> Feeds:
     """Return sample inputs: zeros and empty strings where `rows` is 0, ones and "a" where 1.
 
     Parameters
@@ -663,7 +676,7 @@ def sample_feeds(inputs: Iterable[Any], rows: npt.NDArray[np.int64]) -> Feeds:
     return feeds
 
 
-def is_memory(error: BaseException) -> bool:
+def is_memory_error(error: BaseException) -> bool:
     """Return whether an error reports insufficient memory."""
     message = str(error)
     return isinstance(error, MemoryError) or any(
@@ -671,7 +684,7 @@ def is_memory(error: BaseException) -> bool:
     )
 
 
-def tried(content: bytes) -> None:
+def run_trial(content: bytes) -> None:
     """Load a graph and predict one row and three rows in a separate process.
 
     Errors of onnxruntime are ignored here, as loading the graph afterwards reports them.
@@ -681,7 +694,7 @@ def tried(content: bytes) -> None:
     ModelFileError
         If the process crashes, does not end, or needs too much memory.
     """
-    seconds = _SECONDS + _SECONDS_A_BYTE * len(content)
+    seconds = _TRIAL_SECONDS + _TRIAL_SECONDS_PER_BYTE * len(content)
     command = [sys.executable, "-P", "-m", __name__]
     # The child imports modules from the same folders as the parent.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -699,9 +712,9 @@ def tried(content: bytes) -> None:
         raise ModelFileError(
             f"onnxruntime did not load it and predict one row within {seconds:.0f} s in a trial"
         ) from None
-    if done.returncode == _OUT_OF_MEMORY:
+    if done.returncode == _MEMORY_EXIT_CODE:
         raise ModelFileError(
-            f"onnxruntime needs more than {_bytes_for(content) >> 20:,} MiB to load it and to "
+            f"onnxruntime needs more than {_trial_memory(content) >> 20:,} MiB to load it and to "
             "predict one row"
         )
     if done.returncode < 0:
@@ -712,11 +725,11 @@ def tried(content: bytes) -> None:
         raise ModelFileError(f"its trial failed: {last[0]:.300}")
 
 
-def _bytes_for(content: bytes) -> int:
-    return _BYTES + _TIMES_THE_FILE * len(content)
+def _trial_memory(content: bytes) -> int:
+    return _TRIAL_BYTES + _TRIAL_FILE_FACTOR * len(content)
 
 
-def _bound_memory(most: int) -> None:
+def _limit_memory(most: int) -> None:
     """Limit the memory of this process, if the system supports and permits it."""
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
@@ -727,18 +740,18 @@ def _bound_memory(most: int) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _trial() -> int:
+def _run_trial_process() -> int:
     """Run a trial in this process; return its exit code."""
     content = sys.stdin.buffer.read()
-    _bound_memory(_bytes_for(content))
+    _limit_memory(_trial_memory(content))
     try:
         session = make_session(content)
         for rows in ([0], [0, 1, 0]):
-            session.run(None, sample_feeds(session.get_inputs(), np.array(rows)))
+            session.run(None, make_sample_feeds(session.get_inputs(), np.array(rows)))
     except Exception as error:  # noqa: BLE001 - reported when the graph is loaded afterwards
-        return _OUT_OF_MEMORY if is_memory(error) else 0
+        return _MEMORY_EXIT_CODE if is_memory_error(error) else 0
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(_trial())
+    sys.exit(_run_trial_process())

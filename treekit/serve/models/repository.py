@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.table import near_names
+from treekit.data.table import suggest_names
 from treekit.errors import (
     DataError,
     ModelFileAccessError,
@@ -29,26 +29,26 @@ from treekit.errors import (
 )
 from treekit.serve.errors import InvalidRequestError, NotFoundError, ServeError, UnavailableError
 from treekit.serve.models.served_model import Served
-from treekit.serve.models.tensors import Spec, Tensor, numpy_type
+from treekit.serve.models.tensors import Tensor, TensorSpec, get_numpy_type
 
 __all__ = [
     "SUFFIXES",
     "Change",
     "Entry",
-    "Place",
-    "Places",
+    "FileState",
+    "LookupTable",
+    "ModelEntry",
+    "ModelFinder",
+    "ModelLocation",
+    "ModelVersions",
     "Read",
     "Repository",
-    "Seen",
-    "Slot",
     "Stamp",
-    "Table",
-    "Versions",
-    "look_at",
+    "build_table",
+    "changing_file_error",
+    "read_file_state",
     "read_served",
-    "stamp_of",
-    "table_of",
-    "unsteady",
+    "read_stamp",
 ]
 
 
@@ -58,33 +58,33 @@ __all__ = [
 SUFFIXES = (".treekit", ".onnx")
 
 _VERSION_DIGITS = 12
-_TRIES = 3
-_PROBE_ROWS = (1, 2)
+_MAX_READS = 3
+_TEST_BATCH_ROWS = (1, 2)
 """One row and several rows use different kernels, both compiled here instead of by a request."""
 
 Stamp = tuple[int, ...]
 """Identity of a file's content: device, inode, modification times and size."""
 
 
-class Seen(NamedTuple):
+class FileState(NamedTuple):
     """State of a file: SHA-256 of its content, and its stamp."""
 
     digest: str
     stamp: Stamp
 
 
-def stamp_of(path: Path) -> Stamp:
+def read_stamp(path: Path) -> Stamp:
     """Return the current stamp of a file; FileNotFoundError if it does not exist."""
-    return _stamp(path.stat())
+    return _make_stamp(path.stat())
 
 
-def _stamp(found: Any) -> Stamp:
+def _make_stamp(found: Any) -> Stamp:
     # Includes ctime: a copy that preserves times (cp -p), of the same path and size, may also
     # have the same inode number.
     return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
 
 
-def look_at(path: Path) -> Seen:
+def read_file_state(path: Path) -> FileState:
     """Return a consistent digest and stamp of a file.
 
     Raises
@@ -95,22 +95,22 @@ def look_at(path: Path) -> Seen:
         If the file does not exist or cannot be read; both are also OSErrors.
     """
     try:
-        for _ in range(_TRIES):
+        for _ in range(_MAX_READS):
             with path.open("rb") as stream:
-                before = _stamp(os.fstat(stream.fileno()))
+                before = _make_stamp(os.fstat(stream.fileno()))
                 digest = hashlib.file_digest(stream, "sha256").hexdigest()
-                if _stamp(os.fstat(stream.fileno())) == before:
-                    return Seen(digest, before)
+                if _make_stamp(os.fstat(stream.fileno())) == before:
+                    return FileState(digest, before)
     except FileNotFoundError:
         raise ModelFileNotFoundError(f"there is no model file {str(path)!r}") from None
     except OSError as error:
         raise ModelFileAccessError(
             f"cannot read model file {str(path)!r}: {error.strerror or error}"
         ) from error
-    raise unsteady(path)
+    raise changing_file_error(path)
 
 
-def unsteady(path: Path) -> ModelFileError:
+def changing_file_error(path: Path) -> ModelFileError:
     """Return the error for a file that changes while it is read."""
     return ModelFileError(
         f"{str(path)!r} changes while it is read; write a complete file, then rename it"
@@ -128,7 +128,7 @@ def read_served(path: Path, name: str, version: str | None, digest: str) -> Serv
     version : str, optional
         Default: the first digits of the digest.
     digest : str
-        Digest returned by `look_at`.
+        Digest returned by `read_file_state`.
 
     Raises
     ------
@@ -136,25 +136,25 @@ def read_served(path: Path, name: str, version: str | None, digest: str) -> Serv
         If the file is not a model or the prediction fails.
     """
     try:
-        served = _read(path, name, version or digest[:_VERSION_DIGITS], digest)
-        _ask(served)
+        served = _load_served(path, name, version or digest[:_VERSION_DIGITS], digest)
+        _check_prediction(served)
     except OSError:
         raise
     except ModelFileError as error:
-        raise ModelFileError(_named(path, str(error))) from error
+        raise ModelFileError(_add_path(path, str(error))) from error
     # Any failure of a library on an untrusted file must not end the thread that checks files.
     except Exception as error:
         reason = str(error) if isinstance(error, TreekitError) else f"{error!r}"
-        raise ModelFileError(_named(path, reason)) from error
+        raise ModelFileError(_add_path(path, reason)) from error
     return served
 
 
-def _named(path: Path, reason: str) -> str:
+def _add_path(path: Path, reason: str) -> str:
     """Return the reason prefixed with the file, unless it includes it."""
     return reason if str(path) in reason else f"{str(path)!r} cannot be served: {reason}"
 
 
-def _read(path: Path, name: str, version: str, digest: str) -> Served:
+def _load_served(path: Path, name: str, version: str, digest: str) -> Served:
     if path.suffix == ".onnx":
         from treekit.serve.models.onnx_model import read_onnx_served
 
@@ -165,15 +165,15 @@ def _read(path: Path, name: str, version: str, digest: str) -> Served:
     return TreekitServed(name, version, digest, load(path))
 
 
-def _ask(served: Served) -> None:
+def _check_prediction(served: Served) -> None:
     """Predict the default outputs, and the leaf (a separate kernel), for sample rows."""
     known = {spec.name for spec in served.outputs}
-    wanted = (*served.usual, *({"leaf"} & known))
+    wanted = (*served.default_outputs, *({"leaf"} & known))
     ours = served.model is not None
     try:
-        for rows in _PROBE_ROWS if ours else (1,):
-            tensors = [_cells(served, spec, rows) for spec in served.inputs]
-            for output in served.answer(served.read(tensors), wanted):
+        for rows in _TEST_BATCH_ROWS if ours else (1,):
+            tensors = [_make_test_tensor(served, spec, rows) for spec in served.inputs]
+            for output in served.compute_outputs(served.parse_inputs(tensors), wanted):
                 if not output.cells.size:
                     raise ModelFileError(f"its output {output.name!r} of {rows} rows is empty")
     except ServeError:
@@ -182,17 +182,17 @@ def _ask(served: Served) -> None:
         # A foreign graph may rightly reject a row of zeros and empty strings.
 
 
-def _cells(served: Served, spec: Spec, rows: int) -> Tensor:
+def _make_test_tensor(served: Served, spec: TensorSpec, rows: int) -> Tensor:
     """Return cells that every policy accepts: zeros and first categories."""
     shape = tuple(rows if place == 0 and n < 0 else max(n, 1) for place, n in enumerate(spec.shape))
-    dtype = numpy_type(spec.name, spec.datatype)
+    dtype = get_numpy_type(spec.name, spec.datatype)
     cells: npt.NDArray[Any] = np.zeros(shape, dtype)
     if dtype.hasobject:
-        cells[...] = _first_level(served, spec.name)
+        cells[...] = _first_category(served, spec.name)
     return Tensor(spec.name, spec.datatype, cells)
 
 
-def _first_level(served: Served, name: str) -> str:
+def _first_category(served: Served, name: str) -> str:
     columns = served.model.schema.columns if served.model is not None else ()
     return next((c.levels[0] for c in columns if c.name == name and c.levels), "")
 
@@ -201,7 +201,7 @@ def _first_level(served: Served, name: str) -> str:
 
 Do = Literal["load", "unload"]
 
-_GONE = 2
+_PATIENT_CHECKS = 2
 """Consecutive checks without the file after which a patient refresh removes its model, so that
 tools that remove and rewrite a file cause no failed requests."""
 
@@ -231,19 +231,19 @@ class Repository:
         read: Read = read_served,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._places = Places([Path(source) for source in sources])
+        self._locations = ModelFinder([Path(source) for source in sources])
         self._read, self._clock = read, clock
-        self._names: dict[str, Versions] = {}
-        self._table = Table()
+        self._models: dict[str, ModelVersions] = {}
+        self._table = LookupTable()
         self._lock = threading.RLock()
-        self._begun = False
-        self._tell: list[Callable[[list[Change]], None]] = []
+        self._is_started = False
+        self._subscribers: list[Callable[[list[Change]], None]] = []
         self.everywhere: Callable[[Do, str], list[Change]] | None = None
         self.changed_at = time.time()
 
     def subscribe(self, tell: Callable[[list[Change]], None]) -> None:
         """Call `tell` with the changes after each refresh or request that changed models."""
-        self._tell.append(tell)
+        self._subscribers.append(tell)
 
     # ---------------------------------------------------------------- lookup
 
@@ -303,18 +303,20 @@ class Repository:
             If a folder cannot be read; its models are kept, and all others were checked.
         """
         with self._lock:
-            found, troubles = self._places.look()
-            if troubles and not self._begun:
+            found, troubles = self._locations.find_models()
+            if troubles and not self._is_started:
                 raise troubles[0]
             changes: list[Change] = []
-            for name in sorted({*self._names, *found}):
-                some = self._refresh_name(name, found.get(name, []), _GONE if patient else 1)
+            for name in sorted({*self._models, *found}):
+                some = self._refresh_model(
+                    name, found.get(name, []), _PATIENT_CHECKS if patient else 1
+                )
                 changes += some
-                if some and self._begun:  # publish each model as soon as it is loaded
-                    self._publish(some)
-            if not self._begun:
-                self._begun = True
-                self._publish(changes)
+                if some and self._is_started:  # publish each model as soon as it is loaded
+                    self._publish_table(some)
+            if not self._is_started:
+                self._is_started = True
+                self._publish_table(changes)
         if troubles:
             raise troubles[0]
         return changes
@@ -331,7 +333,7 @@ class Repository:
         UnavailableError
             If a worker process does not confirm it.
         """
-        return self._do("load", name)
+        return self._change_model("load", name)
 
     def unload(self, name: str) -> list[Change]:
         """Unload a model until it is loaded again; its file is kept.
@@ -343,45 +345,50 @@ class Repository:
         UnavailableError
             If a worker process does not confirm it.
         """
-        return self._do("unload", name)
+        return self._change_model("unload", name)
 
-    def _do(self, what: Do, name: str) -> list[Change]:
+    def _change_model(self, what: Do, name: str) -> list[Change]:
         return (self.everywhere or self.do_here)(what, name)
 
     def do_here(self, what: Do, name: str) -> list[Change]:
         """Load or unload a model in this process only."""
         with self._lock:
-            return self._load(name) if what == "load" else self._unload(name)
+            return self._load_here(name) if what == "load" else self._unload_here(name)
 
-    def _load(self, name: str) -> list[Change]:
-        found, _ = self._places.look()
+    def _load_here(self, name: str) -> list[Change]:
+        found, _ = self._locations.find_models()
         if name not in found:
-            raise NotFoundError(f"there is no file of a model {name!r}; {near_names(name, found)}")
-        known = self._names.setdefault(name, Versions())
-        wanted, known.wanted = known.wanted, True
-        for slot in known.slots.values():
-            slot.forget()
-        changes = self._refresh_name(name, found[name], 1)
+            raise NotFoundError(
+                f"there is no file of a model {name!r}; {suggest_names(name, found)}"
+            )
+        known = self._models.setdefault(name, ModelVersions())
+        wanted, known.is_enabled = known.is_enabled, True
+        for slot in known.model_entries.values():
+            slot.force_reload()
+        changes = self._refresh_model(name, found[name], 1)
         refused = [change for change in changes if change.what in ("kept", "refused")]
-        if refused and not any(slot.served for slot in known.slots.values()):
-            known.wanted = wanted
-        self._publish(changes)
+        if refused and not any(slot.served for slot in known.model_entries.values()):
+            known.is_enabled = wanted
+        self._publish_table(changes)
         if refused:
-            raise InvalidRequestError(f"model {name!r} was not loaded: {known.why}")
+            raise InvalidRequestError(f"model {name!r} was not loaded: {known.reason}")
         return changes
 
-    def _unload(self, name: str) -> list[Change]:
-        known = self._names.get(name)
+    def _unload_here(self, name: str) -> list[Change]:
+        known = self._models.get(name)
         if known is None:
-            raise self._table.unknown(name)
-        known.wanted = False
+            raise self._table.make_error(name)
+        known.is_enabled = False
         changes = [
-            Change(name, slot.version, "unloaded") for slot in known.slots.values() if slot.served
+            Change(name, slot.version, "unloaded")
+            for slot in known.model_entries.values()
+            if slot.served
         ]
-        known.slots = {
-            version: Slot(name, slot.place, vital=True) for version, slot in known.slots.items()
+        known.model_entries = {
+            version: ModelEntry(name, slot.location, is_required=True)
+            for version, slot in known.model_entries.items()
         }
-        self._publish(changes)
+        self._publish_table(changes)
         return changes
 
     def refused_files(self) -> list[str]:
@@ -389,49 +396,53 @@ class Repository:
         with self._lock:
             return [
                 slot.reason
-                for known in self._names.values()
-                for slot in known.slots.values()
-                if slot.place.given and slot.served is None and slot.reason
+                for known in self._models.values()
+                for slot in known.model_entries.values()
+                if slot.location.is_explicit and slot.served is None and slot.reason
             ]
 
     def leave_out(self, names: Iterable[str]) -> None:
         """Mark models as unloaded before the first refresh, as in the other processes."""
         with self._lock:
             for name in names:
-                self._names.setdefault(name, Versions()).wanted = False
+                self._models.setdefault(name, ModelVersions()).is_enabled = False
 
-    def _refresh_name(self, name: str, places: list[Place], looks: int) -> list[Change]:
-        known = self._names.setdefault(name, Versions())
-        changes = self._sweep(known, {place.version for place in places}, looks)
+    def _refresh_model(self, name: str, places: list[ModelLocation], looks: int) -> list[Change]:
+        known = self._models.setdefault(name, ModelVersions())
+        changes = self._remove_missing(known, {place.version for place in places}, looks)
         for place in places:
-            slot = known.slots.get(place.version)
+            slot = known.model_entries.get(place.version)
             if slot is None:
-                slot = known.slots[place.version] = Slot(name, place, vital=not self._begun)
-            slot.place, slot.missed = place, 0
-            change = slot.look(self._read, self._clock()) if known.wanted else None
+                slot = known.model_entries[place.version] = ModelEntry(
+                    name, place, is_required=not self._is_started
+                )
+            slot.location, slot.n_missed = place, 0
+            change = slot.check_file(self._read, self._clock()) if known.is_enabled else None
             if change is not None:
                 changes.append(change)
-        if not known.slots and known.wanted:  # an unloaded model stays so if its file returns
-            del self._names[name]
+        if (
+            not known.model_entries and known.is_enabled
+        ):  # an unloaded model stays so if its file returns
+            del self._models[name]
         return changes
 
     @staticmethod
-    def _sweep(known: Versions, there: set[str | None], looks: int) -> list[Change]:
+    def _remove_missing(known: ModelVersions, there: set[str | None], looks: int) -> list[Change]:
         """Remove versions whose file was missing in `looks` consecutive checks."""
         changes = []
-        for version, slot in list(known.slots.items()):
-            slot.missed += version not in there
-            if slot.missed >= looks:
+        for version, slot in list(known.model_entries.items()):
+            slot.n_missed += version not in there
+            if slot.n_missed >= looks:
                 changes.append(Change(slot.name, slot.version, "removed"))
-                del known.slots[version]
+                del known.model_entries[version]
         return changes
 
-    def _publish(self, changes: list[Change]) -> None:
+    def _publish_table(self, changes: list[Change]) -> None:
         """Replace the lookup table atomically and notify the subscribers."""
-        self._table = table_of(self._names)
+        self._table = build_table(self._models)
         if changes:
             self.changed_at = time.time()
-            for tell in self._tell:
+            for tell in self._subscribers:
                 tell(changes)
 
 
@@ -441,7 +452,7 @@ class Repository:
 Read = Callable[[Path, str, str | None, str], Served]
 """Signature of `read_served`."""
 
-_SETTLED = 2.0
+_SETTLED_SECONDS = 2.0
 """Seconds after which an unchanged stamp is trusted.  Before, the file may have been rewritten
 within one tick of the file system's clock: 4 ms, on some file systems 1 s or 2 s."""
 
@@ -460,14 +471,14 @@ class Change(NamedTuple):
     reason: str = ""
 
 
-class Slot:
+class ModelEntry:
     """File of one model version, and the model loaded from it.
 
     Parameters
     ----------
     name : str
-    place : Place
-    vital : bool
+    location : Place
+    is_required : bool
         Whether the server is not ready while this version is not loaded.
 
     Attributes
@@ -478,33 +489,33 @@ class Slot:
         Reason why the current file was rejected; empty if it is served.
     public_reason : str
         Reason for clients, without folders of the server.
-    missed : int
+    n_missed : int
         Consecutive checks that did not find the file.
     """
 
-    def __init__(self, name: str, place: Place, *, vital: bool) -> None:
-        self.name, self.place, self.vital = name, place, vital
+    def __init__(self, name: str, location: ModelLocation, *, is_required: bool) -> None:
+        self.name, self.location, self.is_required = name, location, is_required
         self.served: Served | None = None
         self.reason = self.public_reason = ""
-        self.missed = 0
-        self._folder = place.path.parent  # with links resolved, once read
+        self.n_missed = 0
+        self._folder = location.path.parent  # with links resolved, once read
         self._stamp: Stamp | None = None
-        self._since = 0.0
-        self._settled = False
+        self._stamp_seen_at = 0.0
+        self._is_settled = False
         self._digest = ""  # of the content that was loaded or rejected last
-        self._anew = False
+        self._is_forced = False
 
     @property
     def version(self) -> str:
         """Version of the served model, or of its place."""
-        return self.served.version if self.served else self.place.version or ""
+        return self.served.version if self.served else self.location.version or ""
 
-    def forget(self) -> None:
+    def force_reload(self) -> None:
         """Force the next check to read the file and to report the result."""
-        self._lose()
-        self._anew = True
+        self._forget_state()
+        self._is_forced = True
 
-    def look(self, read: Read, now: float) -> Change | None:
+    def check_file(self, read: Read, now: float) -> Change | None:
         """Check the file; load it if its content changed.
 
         Rejected content is not loaded again.  A file that cannot be opened is retried at each
@@ -517,67 +528,67 @@ class Slot:
             Current time of a monotonic clock in seconds.
         """
         try:
-            if self._settled and stamp_of(self.place.path) == self._stamp:
+            if self._is_settled and read_stamp(self.location.path) == self._stamp:
                 return None
-            return self._look(read, now)
+            return self._check_content(read, now)
         except (TreekitError, OSError) as error:
-            self._lose()
+            self._forget_state()
             known = self.reason
-            self._give(str(error))
-            return self._refused() if self._anew or self.reason != known else None
+            self._set_reason(str(error))
+            return self._make_rejection() if self._is_forced or self.reason != known else None
         finally:
-            self._anew = False
+            self._is_forced = False
 
-    def _look(self, read: Read, now: float) -> Change | None:
-        for _ in range(_TRIES):
+    def _check_content(self, read: Read, now: float) -> Change | None:
+        for _ in range(_MAX_READS):
             # Resolve links, to notice one that is replaced and restored.
-            path = Path(os.path.realpath(self.place.path))  # resolve() raises on link cycles
+            path = Path(os.path.realpath(self.location.path))  # resolve() raises on link cycles
             self._folder = path.parent
-            seen = look_at(path)
+            seen = read_file_state(path)
             if seen.stamp != self._stamp:
-                self._stamp, self._since = seen.stamp, now
-            self._settled = now - self._since >= _SETTLED
+                self._stamp, self._stamp_seen_at = seen.stamp, now
+            self._is_settled = now - self._stamp_seen_at >= _SETTLED_SECONDS
             if seen.digest == self._digest:
                 return None
-            if self.served and seen.digest == self.served.digest and not self._anew:
-                return self._take(self.served)
-            fresh, reason = self._read(read, path, seen.digest)
-            if look_at(path).digest != seen.digest:
+            if self.served and seen.digest == self.served.digest and not self._is_forced:
+                return self._set_served(self.served)
+            fresh, reason = self._load_file(read, path, seen.digest)
+            if read_file_state(path).digest != seen.digest:
                 continue
             if fresh is not None:
-                return self._take(fresh)
+                return self._set_served(fresh)
             self._digest = seen.digest
-            self._give(reason)
-            return self._refused()
-        raise unsteady(self.place.path)
+            self._set_reason(reason)
+            return self._make_rejection()
+        raise changing_file_error(self.location.path)
 
-    def _read(self, read: Read, path: Path, digest: str) -> tuple[Served | None, str]:
+    def _load_file(self, read: Read, path: Path, digest: str) -> tuple[Served | None, str]:
         """Load the file; return the model, or the reason why it was rejected."""
         try:
-            return read(path, self.name, self.place.version, digest), ""
+            return read(path, self.name, self.location.version, digest), ""
         except OSError:
             raise
         except TreekitError as error:
             return None, str(error)
 
-    def _take(self, fresh: Served) -> Change:
+    def _set_served(self, fresh: Served) -> Change:
         what: Literal["replaced", "loaded"] = "replaced" if self.served else "loaded"
-        self.served, self._digest, self.vital = fresh, fresh.digest, True
-        self._give("")
+        self.served, self._digest, self.is_required = fresh, fresh.digest, True
+        self._set_reason("")
         return Change(self.name, fresh.version, what)
 
-    def _give(self, reason: str) -> None:
+    def _set_reason(self, reason: str) -> None:
         """Set the reason of a rejection, and remove the current folders from the public one."""
         self.reason = self.public_reason = reason
-        for folder in (self.place.path.parent, self._folder):
+        for folder in (self.location.path.parent, self._folder):
             for written in (f"{folder}{os.sep}", repr(f"{folder}{os.sep}")[1:-1]):
                 self.public_reason = self.public_reason.replace(written, "")
 
-    def _refused(self) -> Change:
+    def _make_rejection(self) -> Change:
         return Change(self.name, self.version, "kept" if self.served else "refused", self.reason)
 
-    def _lose(self) -> None:
-        self._stamp, self._settled, self._digest = None, False, ""
+    def _forget_state(self) -> None:
+        self._stamp, self._is_settled, self._digest = None, False, ""
 
 
 # ---------------------------------------------------------------- lookup table
@@ -596,35 +607,35 @@ class Entry(NamedTuple):
 
 
 @dataclass
-class Versions:
+class ModelVersions:
     """All versions of one model, by the version of their location."""
 
-    slots: dict[str | None, Slot] = field(default_factory=dict)
-    wanted: bool = True
+    model_entries: dict[str | None, ModelEntry] = field(default_factory=dict)
+    is_enabled: bool = True
     """False after an unload, until a load."""
 
     @property
-    def newest_first(self) -> list[Slot]:
+    def newest_first(self) -> list[ModelEntry]:
         """Slots sorted by version number, largest first."""
-        order = sorted(self.slots, key=lambda version: int(version or 0), reverse=True)
-        return [self.slots[version] for version in order]
+        order = sorted(self.model_entries, key=lambda version: int(version or 0), reverse=True)
+        return [self.model_entries[version] for version in order]
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         """Reason for clients why no version is served."""
-        if not self.wanted:
+        if not self.is_enabled:
             return ""
-        return next((slot.public_reason for slot in self.slots.values() if slot.reason), "")
+        return next((slot.public_reason for slot in self.model_entries.values() if slot.reason), "")
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether all required versions are loaded."""
-        return not self.wanted or all(
-            slot.served is not None or not slot.vital for slot in self.slots.values()
+        return not self.is_enabled or all(
+            slot.served is not None or not slot.is_required for slot in self.model_entries.values()
         )
 
 
-class Table(NamedTuple):
+class LookupTable(NamedTuple):
     """Snapshot of the repository.
 
     ``models``: loaded models by name and version, newest first.  ``absent``: names without a
@@ -639,10 +650,10 @@ class Table(NamedTuple):
     def get(self, name: str | None, version: str | None) -> Served:
         """Return a model; see `Repository.get`."""
         if name is None:
-            name = self._only()
+            name = self._get_only_name()
         versions = self.models.get(name)
         if versions is None:
-            raise self.unknown(name)
+            raise self.make_error(name)
         if version is None:
             return next(iter(versions.values()))
         found = versions.get(version)
@@ -652,7 +663,7 @@ class Table(NamedTuple):
             )
         return found
 
-    def _only(self) -> str:
+    def _get_only_name(self) -> str:
         names = [*self.models, *self.absent]
         if len(names) == 1:
             return names[0]
@@ -666,34 +677,36 @@ class Table(NamedTuple):
             f"the request does not name a model; give one of {listed}, as in /predict?model=NAME"
         )
 
-    def unknown(self, name: str) -> Exception:
+    def make_error(self, name: str) -> Exception:
         """Return the error for a name without a loaded version."""
         reason = self.absent.get(name)
         if reason is None:
             return NotFoundError(
-                f"there is no model {name!r}; {near_names(name, [*self.models, *self.absent])}"
+                f"there is no model {name!r}; {suggest_names(name, [*self.models, *self.absent])}"
             )
         return UnavailableError(f"model {name!r} is not loaded" + (f": {reason}" if reason else ""))
 
 
-def table_of(all_names: Mapping[str, Versions]) -> Table:
+def build_table(all_names: Mapping[str, ModelVersions]) -> LookupTable:
     """Build the lookup table."""
-    names = {name: known for name, known in sorted(all_names.items()) if known.slots}
+    names = {name: known for name, known in sorted(all_names.items()) if known.model_entries}
     models = {
         name: {slot.served.version: slot.served for slot in known.newest_first if slot.served}
         for name, known in names.items()
     }
-    return Table(
+    return LookupTable(
         models={name: versions for name, versions in models.items() if versions},
-        absent={name: names[name].why for name, versions in models.items() if not versions},
+        absent={name: names[name].reason for name, versions in models.items() if not versions},
         entries=tuple(
-            _entry(slot, known.wanted) for known in names.values() for slot in known.newest_first
+            _make_index_entry(slot, known.is_enabled)
+            for known in names.values()
+            for slot in known.newest_first
         ),
-        ready=bool(names) and all(known.complete for known in names.values()),
+        ready=bool(names) and all(known.is_complete for known in names.values()),
     )
 
 
-def _entry(slot: Slot, wanted: bool) -> Entry:
+def _make_index_entry(slot: ModelEntry, wanted: bool) -> Entry:
     if slot.served is not None:
         return Entry(slot.name, slot.version, "READY", slot.public_reason)
     reason = slot.public_reason if wanted else "unloaded"
@@ -703,16 +716,16 @@ def _entry(slot: Slot, wanted: bool) -> Entry:
 # ---------------------------------------------------------------- locations
 # Files and folders with models.
 #
-# A folder contains ``NAME.treekit`` and ``NAME.onnx`` files or, as in Triton,
+# A folder contains ``NAME_PARAMETER.treekit`` and ``NAME_PARAMETER.onnx`` files or, as in Triton,
 # ``NAME/VERSION/model.treekit`` (or ``.onnx``), where VERSION is an integer without leading
 # zeros.  Names that begin with a dot are ignored: drafts, and the folders that the links of a
 # Kubernetes ConfigMap point to.
 
-_VERSIONED = "model"
+_VERSIONED_STEM = "model"
 """Stem of a model file in a version folder."""
 
 
-class Place(NamedTuple):
+class ModelLocation(NamedTuple):
     """Location of a model version.
 
     Attributes
@@ -720,20 +733,20 @@ class Place(NamedTuple):
     path : Path
     version : str, optional
         Version number; None if the version is the start of the digest.
-    given : bool
+    is_explicit : bool
         Whether the file was given explicitly and is required; files in folders may be removed.
     """
 
     path: Path
     version: str | None
-    given: bool = False
+    is_explicit: bool = False
 
 
-Found = dict[str, list[Place]]
+LocationsByName = dict[str, list[ModelLocation]]
 """Locations of each model by name."""
 
 
-class Places:
+class ModelFinder:
     """Finds models in files and folders.
 
     Parameters
@@ -744,26 +757,26 @@ class Places:
 
     def __init__(self, sources: Sequence[Path]) -> None:
         self._sources = sources
-        self._last: dict[Path, list[tuple[str, Place]]] = {}
-        self._taken: set[Path] = set()
+        self._last_found: dict[Path, list[tuple[str, ModelLocation]]] = {}
+        self._known_paths: set[Path] = set()
 
-    def look(self) -> tuple[Found, list[Exception]]:
+    def find_models(self) -> tuple[LocationsByName, list[Exception]]:
         """Return the current locations of models, and the errors of the search.
 
         A folder that cannot be read, as on a detached disk, keeps its last known models.  If
         two locations have the same model name, the first one is kept.
         """
-        found: Found = {}
+        found: LocationsByName = {}
         troubles: list[Exception] = []
-        pairs: list[tuple[str, Place]] = []
+        pairs: list[tuple[str, ModelLocation]] = []
         for source in self._sources:
             try:
-                self._last[source] = list(_places_in(source))
+                self._last_found[source] = list(_find_in_source(source))
             except (DataError, OSError) as error:
                 troubles.append(error)
-            pairs += self._last.get(source, ())
-        for name, place in sorted(pairs, key=lambda pair: pair[1].path not in self._taken):
-            twin = _twin(place, found.get(name, ()))
+            pairs += self._last_found.get(source, ())
+        for name, place in sorted(pairs, key=lambda pair: pair[1].path not in self._known_paths):
+            twin = _find_conflict(place, found.get(name, ()))
             if twin is None:
                 found.setdefault(name, []).append(place)
             elif twin.path != place.path:
@@ -773,11 +786,11 @@ class Places:
                         "rename one of them"
                     )
                 )
-        self._taken = {place.path for places in found.values() for place in places}
+        self._known_paths = {place.path for places in found.values() for place in places}
         return found, troubles
 
 
-def _twin(place: Place, others: Sequence[Place]) -> Place | None:
+def _find_conflict(place: ModelLocation, others: Sequence[ModelLocation]) -> ModelLocation | None:
     """Return a conflicting location: same version, or one with and one without a version."""
     for other in others:
         if other.version == place.version or None in (other.version, place.version):
@@ -785,10 +798,10 @@ def _twin(place: Place, others: Sequence[Place]) -> Place | None:
     return None
 
 
-def _places_in(source: Path) -> Iterator[tuple[str, Place]]:
+def _find_in_source(source: Path) -> Iterator[tuple[str, ModelLocation]]:
     """Yield names and locations of the models in a file or folder."""
     if source.suffix in SUFFIXES and not source.is_dir():
-        yield source.stem, Place(source, None, given=True)
+        yield source.stem, ModelLocation(source, None, is_explicit=True)
         return
     if source.exists() and not source.is_dir():
         raise DataError(
@@ -798,17 +811,17 @@ def _places_in(source: Path) -> Iterator[tuple[str, Place]]:
         if path.name.startswith("."):
             continue
         if path.is_dir():
-            yield from ((path.name, place) for place in _versions_in(path))
+            yield from ((path.name, place) for place in _find_versions(path))
         elif path.suffix in SUFFIXES:
-            yield path.stem, Place(path, None)
+            yield path.stem, ModelLocation(path, None)
 
 
-def _versions_in(folder: Path) -> Iterator[Place]:
+def _find_versions(folder: Path) -> Iterator[ModelLocation]:
     for path in sorted(folder.iterdir()):
         name = path.name
         if name.isascii() and name.isdigit() and not name.startswith("0") and path.is_dir():
             for suffix in SUFFIXES:
-                file = path / f"{_VERSIONED}{suffix}"
+                file = path / f"{_VERSIONED_STEM}{suffix}"
                 if file.is_file():
-                    yield Place(file, name)
+                    yield ModelLocation(file, name)
                     break

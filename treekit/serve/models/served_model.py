@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy.typing as npt
 
 from treekit.serve.errors import InvalidRequestError
-from treekit.serve.models.tensors import Spec, Tensor
+from treekit.serve.models.tensors import Tensor, TensorSpec
 
 if TYPE_CHECKING:
     from treekit.model.model import Model
-    from treekit.serve.models.fast_path import Quick
+    from treekit.serve.models.fast_path import FastPath
 
 __all__ = [
     "Batch",
@@ -35,14 +35,14 @@ class Batch(NamedTuple):
     arrays : tuple of (rows, ...) arrays
         Batches of one model whose arrays differ only in the number of rows may be joined
         along the first axis.
-    alone : bool
+    must_run_alone : bool
         Whether the batch must not be joined with others: an ONNX graph may have no row axis,
         or compute outputs of a row from other rows.
     """
 
     rows: int
     arrays: tuple[npt.NDArray[Any], ...]
-    alone: bool = False
+    must_run_alone: bool = False
 
 
 class Served(ABC):
@@ -63,15 +63,15 @@ class Served(ABC):
         Alternative forms of input.
     outputs : tuple of Spec
         All available outputs.
-    usual : tuple of str
+    default_outputs : tuple of str
         Outputs returned if a request does not select any.
-    explaining : frozenset of str
+    explanation_outputs : frozenset of str
         Expensive explanation outputs, limited by `Limits.explained_rows`.
-    effort : float
+    visits_per_row : float
         Approximate node visits per row, to decide which requests run in a thread.
     model : Model, optional
         The model, if it is a treekit model.
-    quick : Quick, optional
+    fast_path : Quick, optional
         Faster path for the most common request bodies, with identical responses.
     """
 
@@ -79,17 +79,17 @@ class Served(ABC):
     version: str
     digest: str
     platform: str
-    inputs: tuple[Spec, ...]
-    outputs: tuple[Spec, ...]
-    usual: tuple[str, ...]
-    other_inputs: tuple[tuple[Spec, ...], ...] = ()
-    explaining: frozenset[str] = frozenset()
-    effort: float = 1.0
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    default_outputs: tuple[str, ...]
+    other_inputs: tuple[tuple[TensorSpec, ...], ...] = ()
+    explanation_outputs: frozenset[str] = frozenset()
+    visits_per_row: float = 1.0
     model: Model | None = None
-    quick: Quick | None = None
+    fast_path: FastPath | None = None
 
     @abstractmethod
-    def read(self, tensors: Sequence[Tensor]) -> Batch:
+    def parse_inputs(self, tensors: Sequence[Tensor]) -> Batch:
         """Validate and convert the inputs of a request.
 
         Raises
@@ -100,7 +100,7 @@ class Served(ABC):
         """
 
     @abstractmethod
-    def answer(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
+    def compute_outputs(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
         """Compute the selected outputs, (rows, ...) each, in the given order.
 
         Raises
@@ -109,7 +109,7 @@ class Served(ABC):
             If a policy of the model rejects a row.
         """
 
-    def wanted(self, names: Sequence[str] | None) -> tuple[str, ...]:
+    def select_outputs(self, names: Sequence[str] | None) -> tuple[str, ...]:
         """Return the outputs of a request: the selected ones, or the default ones.
 
         Raises
@@ -118,7 +118,7 @@ class Served(ABC):
             If an output is unknown or selected twice.
         """
         if not names:
-            return self.usual
+            return self.default_outputs
         known = [spec.name for spec in self.outputs]
         for name in names:
             if name not in known:

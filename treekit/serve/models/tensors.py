@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from treekit.serve.errors import InvalidRequestError, shown
 
-__all__ = ["DATATYPES", "Spec", "Tensor", "datatype_of", "numpy_type"]
+__all__ = ["DATATYPES", "Tensor", "TensorSpec", "get_datatype", "get_numpy_type"]
 
 DATATYPES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype(np.bool_),
@@ -33,7 +33,7 @@ DATATYPES: dict[str, np.dtype[Any]] = {
 """NumPy type of each supported datatype of the protocol."""
 
 
-class Spec(NamedTuple):
+class TensorSpec(NamedTuple):
     """Name, datatype and shape of an input or output; -1 in a shape is the number of rows."""
 
     name: str
@@ -64,7 +64,7 @@ class Tensor(NamedTuple):
         return self.cells.shape
 
 
-def numpy_type(name: str, datatype: str) -> np.dtype[Any]:
+def get_numpy_type(name: str, datatype: str) -> np.dtype[Any]:
     """Return the NumPy type for the datatype of input `name`.
 
     Raises
@@ -82,9 +82,9 @@ def numpy_type(name: str, datatype: str) -> np.dtype[Any]:
         ) from None
 
 
-def datatype_of(dtype: np.dtype[Any]) -> str:
+def get_datatype(dtype: np.dtype[Any]) -> str:
     """Return the protocol's datatype for a NumPy type; strings and objects are BYTES."""
-    return _NAMES.get(dtype, "BYTES")
+    return _DATATYPE_NAMES.get(dtype, "BYTES")
 
 
-_NAMES = {dtype: name for name, dtype in DATATYPES.items()}
+_DATATYPE_NAMES = {dtype: name for name, dtype in DATATYPES.items()}

@@ -16,32 +16,37 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.encoding import encode_rows
-from treekit.data.features import round_to
+from treekit.data.features import round_to_dtype
 from treekit.data.schema import Output, python_label
-from treekit.data.table import make_table, near_names
+from treekit.data.table import make_table, suggest_names
 from treekit.errors import DataError, ModelError
-from treekit.explain.contributions import NodeUnits, fineness, shared
-from treekit.explain.decision_path import Passage, TreeNodes, walk
-from treekit.model.fixed_point import mass_bounds
-from treekit.model.links import values_of
+from treekit.explain.contributions import NodeUnits, compute_unit_factor, sum_contributions
+from treekit.explain.decision_path import Passage, TreeNodes, trace_row
+from treekit.model.fixed_point import compute_mass_bounds
+from treekit.model.links import convert_sums
 from treekit.model.model import Model
 from treekit.model.row_scorer import Scorer
-from treekit.model.scoring import label_codes, leaf_indices, probabilities, sums
+from treekit.model.scoring import (
+    compute_label_codes,
+    compute_probabilities,
+    leaf_indices,
+    sum_leaf_values,
+)
 from treekit.model.tree import Split
 from treekit.serve.errors import InvalidRequestError, TooLargeError
-from treekit.serve.models.fast_path import Quick
+from treekit.serve.models.fast_path import FastPath
 from treekit.serve.models.served_model import Batch, Served
-from treekit.serve.models.tensors import Spec, Tensor
+from treekit.serve.models.tensors import Tensor, TensorSpec
 
 if TYPE_CHECKING:
-    from treekit.rules.extract import LeafRules
+    from treekit.rules.extract import LeafRuleTexts
 
 __all__ = [
     "ONE_TENSOR",
-    "Added",
-    "Reasons",
+    "DecisionPaths",
+    "Explanations",
+    "FeatureContributions",
     "TreekitServed",
-    "Ways",
 ]
 
 
@@ -69,24 +74,31 @@ class TreekitServed(Served):
         self.name, self.version, self.digest, self.model = name, version, digest, model
         schema = model.schema
         self._model = model
-        self._plain = not schema.nominal.any()
-        self._number = {"float32": "FP32", "float64": "FP64"}[schema.dtype]
-        self.inputs, *others = self._inputs()
+        self._is_numeric = not schema.nominal.any()
+        self._float_datatype = {"float32": "FP32", "float64": "FP64"}[schema.dtype]
+        self.inputs, *others = self._list_input_forms()
         self.other_inputs = tuple(others)
-        self._say = _answers(model)
-        self.outputs = (*(spec for spec, _ in self._say.values()), *_reasons(model))
-        self.usual = tuple(self._say)
-        self.explaining = frozenset({"rule", "contributions", "bias"})
-        self.effort = model.n_trees * max(model.depth, 1)
+        self._default_functions = _make_default_outputs(model)
+        self.outputs = (
+            *(spec for spec, _ in self._default_functions.values()),
+            *_make_explanation_specs(model),
+        )
+        self.default_outputs = tuple(self._default_functions)
+        self.explanation_outputs = frozenset({"rule", "contributions", "bias"})
+        self.visits_per_row = model.n_trees * max(model.depth, 1)
         # Bound to the model only: a reference cycle through this object would keep a replaced
         # model and its arrays in memory until the next garbage collection.
-        self._sums = partial(_sums_of, model, model.scorer())
-        self._why = Reasons(model)
-        labels = _labels(schema.outputs[0])[1].tolist() if schema.task == "classification" else ()
-        usual = [spec for spec, _ in self._say.values()]
-        self.quick = Quick(name, version, model, usual, labels, ONE_TENSOR, self._sums)
+        self._sums = partial(_compute_sums, model, model.scorer())
+        self._explanations = Explanations(model)
+        labels = (
+            _convert_labels(schema.outputs[0])[1].tolist()
+            if schema.task == "classification"
+            else ()
+        )
+        usual = [spec for spec, _ in self._default_functions.values()]
+        self.fast_path = FastPath(name, version, model, usual, labels, ONE_TENSOR, self._sums)
 
-    def _inputs(self) -> list[tuple[Spec, ...]]:
+    def _list_input_forms(self) -> list[tuple[TensorSpec, ...]]:
         """Return the forms of input, the preferred one first.
 
         One tensor is preferred if all columns are numeric, else one input per column.  A tensor
@@ -95,14 +107,16 @@ class TreekitServed(Served):
         schema = self._model.schema
         whole = (-1, schema.n_features)
         columns = tuple(
-            Spec(column.name, self._number if column.kind == "numeric" else "BYTES", (-1,))
+            TensorSpec(
+                column.name, self._float_datatype if column.kind == "numeric" else "BYTES", (-1,)
+            )
             for column in schema.columns
         )
-        numbers = (Spec(ONE_TENSOR, self._number, whole),)
-        texts = (Spec(ONE_TENSOR, "BYTES", whole),)
-        return [numbers, columns, texts] if self._plain else [columns, texts]
+        numbers = (TensorSpec(ONE_TENSOR, self._float_datatype, whole),)
+        texts = (TensorSpec(ONE_TENSOR, "BYTES", whole),)
+        return [numbers, columns, texts] if self._is_numeric else [columns, texts]
 
-    def read(self, tensors: Sequence[Tensor]) -> Batch:
+    def parse_inputs(self, tensors: Sequence[Tensor]) -> Batch:
         """Validate and encode inputs: one tensor with all columns, or one input per column.
 
         A numeric tensor contains category codes, as the matrix of `Model.scorer`; a BYTES
@@ -110,9 +124,9 @@ class TreekitServed(Served):
         """
         schema = self._model.schema
         if len(tensors) == 1 and tensors[0].name == ONE_TENSOR and tensors[0].cells.ndim == 2:
-            matrix = self._of_tensor(tensors[0])
+            matrix = self._encode_tensor(tensors[0])
         else:
-            matrix = self._of_columns(tensors)
+            matrix = self._encode_columns(tensors)
         if matrix.shape[1] != schema.n_features:
             raise InvalidRequestError(
                 f"input {ONE_TENSOR!r} has shape {list(matrix.shape)}; model {self.name!r} takes "
@@ -120,29 +134,29 @@ class TreekitServed(Served):
             )
         return Batch(len(matrix), (matrix,))
 
-    def _of_tensor(self, tensor: Tensor) -> npt.NDArray[Any]:
+    def _encode_tensor(self, tensor: Tensor) -> npt.NDArray[Any]:
         schema = self._model.schema
         if tensor.datatype != "BYTES":
-            return round_to(tensor.cells, schema.dtype)
+            return round_to_dtype(tensor.cells, schema.dtype)
         if tensor.shape[1] != schema.n_features:
             return np.empty(tensor.shape, schema.dtype)  # rejected by the caller for its shape
-        return self._coded(schema.names, tensor.cells.T, untyped=True)
+        return self._encode_table(schema.names, tensor.cells.T, untyped=True)
 
-    def _of_columns(self, tensors: Sequence[Tensor]) -> npt.NDArray[Any]:
+    def _encode_columns(self, tensors: Sequence[Tensor]) -> npt.NDArray[Any]:
         schema = self._model.schema
         given = {tensor.name: tensor for tensor in tensors}
         if len(given) < len(tensors):
             raise InvalidRequestError("duplicate input; give each column once")
         for name in given:
             if name not in schema.names:
-                raise InvalidRequestError(self._no_input(name))
+                raise InvalidRequestError(self._unknown_input_message(name))
         for name in schema.names:
             if name not in given:
                 raise InvalidRequestError(
                     f"input {name!r} is missing from the request; model {self.name!r} requires "
                     "all of its columns (null for missing values)"
                 )
-        columns = [_one_column(given[name]) for name in schema.names]
+        columns = [_flatten_column(given[name]) for name in schema.names]
         rows = len(columns[0])
         for name, column in zip(schema.names, columns, strict=True):
             if len(column) != rows:
@@ -150,14 +164,14 @@ class TreekitServed(Served):
                     f"input {name!r} has {len(column)} rows but {schema.names[0]!r} has {rows}; "
                     "all inputs must have the same number of rows"
                 )
-        if not self._plain or any(column.dtype.kind == "O" for column in columns):
-            return self._coded(schema.names, columns, untyped=False)
+        if not self._is_numeric or any(column.dtype.kind == "O" for column in columns):
+            return self._encode_table(schema.names, columns, untyped=False)
         matrix = np.empty((rows, len(columns)), dtype=schema.dtype)
         for place, column in enumerate(columns):
-            matrix[:, place] = round_to(column, schema.dtype)
+            matrix[:, place] = round_to_dtype(column, schema.dtype)
         return matrix
 
-    def _no_input(self, name: str) -> str:
+    def _unknown_input_message(self, name: str) -> str:
         schema = self._model.schema
         if name == ONE_TENSOR:
             return (
@@ -165,9 +179,9 @@ class TreekitServed(Served):
                 f"model {self.name!r} in schema order"
             )
         names = list(dict.fromkeys((ONE_TENSOR, *schema.names)))
-        return f"model {self.name!r} has no input {name!r}; {near_names(name, names)}"
+        return f"model {self.name!r} has no input {name!r}; {suggest_names(name, names)}"
 
-    def _coded(
+    def _encode_table(
         self, names: Sequence[str], columns: Iterable[npt.NDArray[Any]], *, untyped: bool
     ) -> npt.NDArray[Any]:
         model = self._model
@@ -177,25 +191,29 @@ class TreekitServed(Served):
         except DataError as error:
             raise InvalidRequestError(f"model {self.name!r}: {error}") from error
 
-    def answer(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
+    def compute_outputs(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
         """Compute the selected outputs."""
         (matrix,) = batch.arrays
         try:
-            total = self._sums(matrix) if any(name in self._say for name in wanted) else None
-            return [self._output(name, matrix, total) for name in wanted]
+            total = (
+                self._sums(matrix)
+                if any(name in self._default_functions for name in wanted)
+                else None
+            )
+            return [self._compute_output(name, matrix, total) for name in wanted]
         except DataError as error:
             raise InvalidRequestError(f"model {self.name!r}: {error}") from error
 
-    def _output(self, name: str, matrix: npt.NDArray[Any], total: Sums | None) -> Tensor:
-        if total is not None and name in self._say:
-            spec, say = self._say[name]
+    def _compute_output(self, name: str, matrix: npt.NDArray[Any], total: Sums | None) -> Tensor:
+        if total is not None and name in self._default_functions:
+            spec, say = self._default_functions[name]
             return Tensor(name, spec.datatype, say(total))
         if name == "leaf":
             return Tensor(name, "INT32", leaf_indices(self._model, matrix))
-        return self._why.output(name, matrix)
+        return self._explanations.compute_output(name, matrix)
 
 
-def _one_column(tensor: Tensor) -> npt.NDArray[Any]:
+def _flatten_column(tensor: Tensor) -> npt.NDArray[Any]:
     """Return a tensor of shape (rows,) or (rows, 1) as an array (rows,)."""
     if tensor.cells.ndim == 2 and tensor.shape[1] == 1:
         return tensor.cells[:, 0]
@@ -207,54 +225,58 @@ def _one_column(tensor: Tensor) -> npt.NDArray[Any]:
     return tensor.cells
 
 
-def _sums_of(model: Model, score: Scorer, matrix: npt.NDArray[Any]) -> Sums:
+def _compute_sums(model: Model, score: Scorer, matrix: npt.NDArray[Any]) -> Sums:
     """Return the sums (rows, values) of encoded rows."""
     if len(matrix) == 1:
         return score.sums(matrix)[None]
-    return sums(model, matrix)
+    return sum_leaf_values(model, matrix)
 
 
-Say = Callable[[Sums], npt.NDArray[Any]]
+OutputFunction = Callable[[Sums], npt.NDArray[Any]]
 
 
-def _answers(model: Model) -> dict[str, tuple[Spec, Say]]:
+def _make_default_outputs(model: Model) -> dict[str, tuple[TensorSpec, OutputFunction]]:
     """Return the spec of each default output and the function that computes it from sums."""
     schema = model.schema
     if schema.task == "regression":
-        return {"value": _numbers(model)}
-    found: dict[str, tuple[Spec, Say]] = {}
+        return {"value": _make_value_output(model)}
+    found: dict[str, tuple[TensorSpec, OutputFunction]] = {}
     for number, output in enumerate(schema.outputs):
         end = f"_{number}" if schema.more else ""
-        datatype, labels = _labels(output)
+        datatype, labels = _convert_labels(output)
         width = len(output.classes)
         found[f"label{end}"] = (
-            Spec(f"label{end}", datatype, (-1,)),
-            partial(_label, model, labels, number),
+            TensorSpec(f"label{end}", datatype, (-1,)),
+            partial(_compute_labels, model, labels, number),
         )
         found[f"probabilities{end}"] = (
-            Spec(f"probabilities{end}", "FP64", (-1, width)),
-            partial(_shares, model, number),
+            TensorSpec(f"probabilities{end}", "FP64", (-1, width)),
+            partial(_compute_probabilities, model, number),
         )
     return found
 
 
-def _numbers(model: Model) -> tuple[Spec, Say]:
+def _make_value_output(model: Model) -> tuple[TensorSpec, OutputFunction]:
     if model.schema.more:
-        return Spec("value", "FP64", (-1, model.schema.n_values)), partial(values_of, model)
-    return Spec("value", "FP64", (-1,)), lambda total: values_of(model, total)[:, 0]
+        return TensorSpec("value", "FP64", (-1, model.schema.n_values)), partial(
+            convert_sums, model
+        )
+    return TensorSpec("value", "FP64", (-1,)), lambda total: convert_sums(model, total)[:, 0]
 
 
-def _label(model: Model, labels: npt.NDArray[Any], number: int, total: Sums) -> npt.NDArray[Any]:
-    return labels[label_codes(model, total)[:, number]]
+def _compute_labels(
+    model: Model, labels: npt.NDArray[Any], number: int, total: Sums
+) -> npt.NDArray[Any]:
+    return labels[compute_label_codes(model, total)[:, number]]
 
 
-def _shares(model: Model, number: int, total: Sums) -> npt.NDArray[np.float64]:
-    shares = probabilities(model, total)
+def _compute_probabilities(model: Model, number: int, total: Sums) -> npt.NDArray[np.float64]:
+    shares = compute_probabilities(model, total)
     own: npt.NDArray[np.float64] = shares[number] if model.schema.more else shares
     return own
 
 
-def _labels(output: Output) -> tuple[str, npt.NDArray[Any]]:
+def _convert_labels(output: Output) -> tuple[str, npt.NDArray[Any]]:
     """Return datatype and labels (classes,) of a target; integers beyond 64 bits are strings."""
     labels = [python_label(label) for label in output.classes]
     if isinstance(labels[0], bool):
@@ -268,15 +290,15 @@ def _labels(output: Output) -> tuple[str, npt.NDArray[Any]]:
     return "BYTES", texts
 
 
-def _reasons(model: Model) -> tuple[Spec, ...]:
+def _make_explanation_specs(model: Model) -> tuple[TensorSpec, ...]:
     """Return the specs of the outputs that must be selected by name."""
     schema = model.schema
     width = (schema.n_features, schema.n_values)
     return (
-        Spec("leaf", "INT32", (-1, model.n_trees)),
-        Spec("rule", "BYTES", (-1, model.n_trees)),
-        Spec("contributions", "FP64", (-1, *width)),
-        Spec("bias", "FP64", (-1, schema.n_values)),
+        TensorSpec("leaf", "INT32", (-1, model.n_trees)),
+        TensorSpec("rule", "BYTES", (-1, model.n_trees)),
+        TensorSpec("contributions", "FP64", (-1, *width)),
+        TensorSpec("bias", "FP64", (-1, schema.n_values)),
     )
 
 
@@ -290,15 +312,15 @@ def _reasons(model: Model) -> tuple[Spec, ...]:
 # `treekit.explain.contributions`.  Computed as integers that add up exactly to the sums of the
 # row, which is checked, and returned as the nearest doubles.
 
-_KEPT = 8 << 20
+_MAX_CACHED_CHARS = 8 << 20
 """Maximum characters of rule texts cached per model."""
 
-_MOST_TEXT = 64 << 20
-_MOST_CELLS = 1 << 23
+_MAX_RULE_CHARS = 64 << 20
+_MAX_NUMBERS = 1 << 23
 """Maximum characters and numbers of one response, as there may be many categories and columns."""
 
 
-class Reasons:
+class Explanations:
     """Explanation outputs of one model, created on first use and thread-safe.
 
     Parameters
@@ -308,14 +330,14 @@ class Reasons:
         Maximum characters of cached texts; the oldest are discarded first.
     """
 
-    def __init__(self, model: Model, kept: int = _KEPT) -> None:
-        self._model, self._most = model, kept
+    def __init__(self, model: Model, max_chars: int = _MAX_CACHED_CHARS) -> None:
+        self._model, self._max_chars = model, max_chars
         self._lock = threading.Lock()
         self._texts: dict[tuple[int, int], str] = {}
         self._size = 0
-        self._added: Added | None = None
+        self._contributions: FeatureContributions | None = None
 
-    def output(self, name: str, matrix: npt.NDArray[Any]) -> Tensor:
+    def compute_output(self, name: str, matrix: npt.NDArray[Any]) -> Tensor:
         """Compute output ``rule``, ``contributions`` or ``bias`` of encoded rows (rows, features).
 
         Raises
@@ -326,56 +348,56 @@ class Reasons:
             If a policy of the model rejects a row.
         """
         if name == "rule":
-            return Tensor(name, "BYTES", self.rules(matrix))
+            return Tensor(name, "BYTES", self.matching_rule_texts(matrix))
         if name == "bias":
-            cells = np.repeat(self.added.bias[None], len(matrix), axis=0)
+            cells = np.repeat(self.feature_contributions.bias[None], len(matrix), axis=0)
             return Tensor(name, "FP64", cells)
         if name != "contributions":
             raise InvalidRequestError(
                 f"unknown explanation output {name!r}; expected rule, contributions or bias"
             )
         schema = self._model.schema
-        if len(matrix) * schema.n_features * schema.n_values > _MOST_CELLS:
+        if len(matrix) * schema.n_features * schema.n_values > _MAX_NUMBERS:
             raise TooLargeError(
-                f"the contributions of {len(matrix):,} rows exceed {_MOST_CELLS:,} numbers; "
+                f"the contributions of {len(matrix):,} rows exceed {_MAX_NUMBERS:,} numbers; "
                 "send fewer rows at once"
             )
-        return Tensor(name, "FP64", self.added.contributions(matrix))
+        return Tensor(name, "FP64", self.feature_contributions.compute_contributions(matrix))
 
     @property
-    def added(self) -> Added:
+    def feature_contributions(self) -> FeatureContributions:
         """Feature contributions; the part that does not depend on rows is computed once."""
         with self._lock:
-            if self._added is None:
-                self._added = Added(self._model)
-            return self._added
+            if self._contributions is None:
+                self._contributions = FeatureContributions(self._model)
+            return self._contributions
 
     @cached_property
-    def _leaf_rules(self) -> LeafRules:
-        from treekit.rules.extract import LeafRules
+    def _leaf_rules(self) -> LeafRuleTexts:
+        from treekit.rules.extract import LeafRuleTexts
 
-        return LeafRules(self._model)
+        return LeafRuleTexts(self._model)
 
-    def rules(self, matrix: npt.NDArray[Any]) -> npt.NDArray[np.object_]:
+    def matching_rule_texts(self, matrix: npt.NDArray[Any]) -> npt.NDArray[np.object_]:
         """Return the rule text of each row in each tree as objects (rows, trees)."""
         from treekit.model.scoring import leaf_indices
 
         model = self._model
         leaves = leaf_indices(model, matrix).astype(np.int64)
-        texts = self._said(leaves)
+        texts = self._get_rule_texts(leaves)
         found = np.empty(leaves.shape, dtype=object)
         size = 0
         for row, own in enumerate(leaves.tolist()):
             found[row] = [texts[pair] for pair in enumerate(own)]
             size += sum(map(len, found[row]))
-            if size > _MOST_TEXT:
+            if size > _MAX_RULE_CHARS:
                 raise TooLargeError(
-                    f"the rules of {len(leaves):,} rows exceed {_MOST_TEXT:,} characters; "
+                    f"the rules of {len(leaves):,} rows exceed {_MAX_RULE_CHARS:,} characters; "
                     "send fewer rows at once"
                 )
-        return _with_parts(model, matrix, found) if model.mass > 1 else found
+        return _append_largest_parts(model, matrix, found) if model.mass > 1 else found
 
-    def _said(self, leaves: npt.NDArray[np.int64]) -> dict[tuple[int, int], str]:
+    def _get_rule_texts(self, leaves: npt.NDArray[np.int64]) -> dict[tuple[int, int], str]:
         """Return the rule texts of leaves (rows, trees), by tree and node."""
         pairs = {pair for row in leaves.tolist() for pair in enumerate(row)}
         with self._lock:
@@ -383,38 +405,38 @@ class Reasons:
         fresh: dict[int, list[int]] = {}
         for tree, leaf in pairs - known.keys():
             fresh.setdefault(tree, []).append(leaf)
-        found = self._leaf_rules.texts(fresh)
+        found = self._leaf_rules.format_rules(fresh)
         with self._lock:
-            self._keep(found)
+            self._cache_texts(found)
         return known | found
 
-    def _keep(self, found: dict[tuple[int, int], str]) -> None:
+    def _cache_texts(self, found: dict[tuple[int, int], str]) -> None:
         for pair, text in found.items():
             if pair not in self._texts:
                 self._texts[pair] = text
                 self._size += len(text)
-        while self._size > self._most:
+        while self._size > self._max_chars:
             oldest = next(iter(self._texts))
             self._size -= len(self._texts.pop(oldest))
 
 
-def _with_parts(
-    model: Model, matrix: npt.NDArray[Any], said: npt.NDArray[np.object_]
+def _append_largest_parts(
+    model: Model, matrix: npt.NDArray[Any], texts: npt.NDArray[np.object_]
 ) -> npt.NDArray[np.object_]:
     """Append the largest part to the texts of fractional instances."""
-    ways = Ways(model)
-    for row, cells in enumerate(round_to(matrix, model.schema.dtype)):
-        if not _may_divide(model, cells):
+    ways = DecisionPaths(model)
+    for row, cells in enumerate(round_to_dtype(matrix, model.schema.dtype)):
+        if not _may_be_fractional(model, cells):
             continue
         for tree in range(model.n_trees):
-            _, leaves = ways.walk(tree, cells.tolist())
+            _, leaves = ways.find_path(tree, cells.tolist())
             part = max(mass for _, mass in leaves) / model.mass
             if len(leaves) > 1:
-                said[row, tree] += f" [{100 * part:.3g}% of the row, its largest part]"
-    return said
+                texts[row, tree] += f" [{100 * part:.3g}% of the row, its largest part]"
+    return texts
 
 
-def _may_divide(model: Model, cells: npt.NDArray[np.float64]) -> bool:
+def _may_be_fractional(model: Model, cells: npt.NDArray[np.float64]) -> bool:
     """Return whether values are missing or may be unseen categories."""
     return bool(model.schema.nominal.any() or np.isnan(cells).any())
 
@@ -428,30 +450,30 @@ def _may_divide(model: Model, cells: npt.NDArray[np.float64]) -> bool:
 
 Integers = npt.NDArray[np.int64]
 
-_ONE_COLUMN = (Split.LEAF, Split.THRESHOLD, Split.SUBSET, Split.MULTIWAY, Split.MISSING)
-_EXACT = 1 << 53
+_SINGLE_FEATURE_KINDS = (Split.LEAF, Split.THRESHOLD, Split.SUBSET, Split.MULTIWAY, Split.MISSING)
+_MAX_EXACT_INTEGER = 1 << 53
 """Every integer up to this one is exactly representable as a double."""
 
 
-class Ways:
+class DecisionPaths:
     """Decision paths of rows through the trees of a model; nodes are read on demand."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
         self._nodes: dict[int, tuple[TreeNodes, Integers | None]] = {}
 
-    def walk(self, tree: int, row: list[float]) -> tuple[list[Passage], list[tuple[int, int]]]:
-        """Return the decision path of a row; see `treekit.explain.decision_path.walk`."""
+    def find_path(self, tree: int, row: list[float]) -> tuple[list[Passage], list[tuple[int, int]]]:
+        """Return the decision path of a row; see `treekit.explain.decision_path.trace_row`."""
         model = self._model
         if tree not in self._nodes:
             own = model.trees[tree]
-            bounds = mass_bounds(own) if model.missing == "fractional" else None
+            bounds = compute_mass_bounds(own) if model.missing == "fractional" else None
             self._nodes[tree] = TreeNodes(own, model.schema), bounds
         nodes, bounds = self._nodes[tree]
-        return walk(nodes, row, model.mass, bounds)
+        return trace_row(nodes, row, model.mass, bounds)
 
 
-class Added:
+class FeatureContributions:
     """Feature contributions of a model.
 
     Parameters
@@ -470,17 +492,19 @@ class Added:
         roots = np.array([own[0] for own in self._units]).astype(object)
         self._bias = [model.mass * value for value in roots.sum(axis=0).tolist()]
         votes = model.schema.task == "classification" and not model.margins
-        self._divisor = model.unit_total * fineness(model) if votes else model.divisor
+        self._divisor = model.unit_total * compute_unit_factor(model) if votes else model.divisor
         self._exponent = 0 if votes else model.exponent
-        self.bias = self._numbers(np.array(self._bias, dtype=object))
-        self._climb = _Climb(model, self._units) if _is_plain(model, self._units) else None
+        self.bias = self._to_doubles(np.array(self._bias, dtype=object))
+        self._forest_climber = (
+            _ForestClimber(model, self._units) if _can_climb(model, self._units) else None
+        )
 
-    def contributions(self, matrix: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    def compute_contributions(self, matrix: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Return contributions (rows, features, values) of encoded rows (rows, features)."""
-        found = self.integers(matrix)
-        return self._numbers(found)
+        found = self.exact_contributions(matrix)
+        return self._to_doubles(found)
 
-    def integers(self, matrix: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def exact_contributions(self, matrix: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return exact contributions (rows, features, values) as int64 or Python integers.
 
         Raises
@@ -488,8 +512,14 @@ class Added:
         ModelError
             If they do not add up to the prediction, which is a bug in treekit.
         """
-        found = self._walked(matrix) if self._climb is None else self._climb.climbed(matrix)
-        expected = sums(self._model, matrix).astype(object) * fineness(self._model)
+        found = (
+            self._compute_by_row(matrix)
+            if self._forest_climber is None
+            else self._forest_climber.compute_contributions(matrix)
+        )
+        expected = sum_leaf_values(self._model, matrix).astype(object) * compute_unit_factor(
+            self._model
+        )
         total = found.sum(axis=1).astype(object) + np.array(self._bias, dtype=object)
         if (total != expected).any():
             row = int((total != expected).any(axis=1).argmax())
@@ -500,29 +530,32 @@ class Added:
             )
         return found
 
-    def _walked(self, matrix: npt.NDArray[Any]) -> npt.NDArray[np.object_]:
+    def _compute_by_row(self, matrix: npt.NDArray[Any]) -> npt.NDArray[np.object_]:
         model = self._model
-        ways, n_values = Ways(model), model.schema.n_values
+        ways, n_values = DecisionPaths(model), model.schema.n_values
         found = np.zeros((len(matrix), model.schema.n_features, n_values), dtype=object)
-        for at, row in enumerate(round_to(matrix, model.schema.dtype).tolist()):
+        for at, row in enumerate(round_to_dtype(matrix, model.schema.dtype).tolist()):
             walks = [
-                (self._units[t], ways.walk(t, row)[0], model.mass) for t in range(model.n_trees)
+                (self._units[t], ways.find_path(t, row)[0], model.mass)
+                for t in range(model.n_trees)
             ]
-            for column, own in shared(walks, row, n_values).by_column.items():
+            for column, own in sum_contributions(walks, row, n_values).by_column.items():
                 found[at, column] = own
         return found
 
-    def _numbers(self, integers: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    def _to_doubles(self, integers: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Convert integers to doubles as `treekit.explain.explanation.Sums.number`."""
         least, most = (int(f(integers)) if integers.size else 0 for f in (np.min, np.max))
-        if max(-least, most, self._divisor) > _EXACT:  # Python rounds any quotient correctly
+        if (
+            max(-least, most, self._divisor) > _MAX_EXACT_INTEGER
+        ):  # Python rounds any quotient correctly
             shares = (integers.astype(object) / self._divisor).astype(np.float64)
         else:
             shares = integers.astype(np.float64) / self._divisor
         return np.ldexp(shares, self._exponent)
 
 
-class _Climb:
+class _ForestClimber:
     """Parent links of all trees, for trees whose nodes split on one feature each."""
 
     def __init__(self, model: Model, units: list[Integers]) -> None:
@@ -536,9 +569,9 @@ class _Climb:
         feature = np.concatenate([tree.feature for tree in model.trees])
         self._column = feature[self._parent].astype(np.int64)  # arbitrary and unused at roots
         own = np.concatenate(units)
-        self._change = own - own[self._parent]
+        self._node_change = own - own[self._parent]
 
-    def climbed(self, matrix: npt.NDArray[Any]) -> Integers:
+    def compute_contributions(self, matrix: npt.NDArray[Any]) -> Integers:
         """Return contributions (rows, features, values) int64."""
         model = self._model
         n_rows, n_features = len(matrix), model.schema.n_features
@@ -549,15 +582,15 @@ class _Climb:
         while len(node):
             inner = self._parent[node] >= 0
             node, cell = node[inner], cell[inner]
-            np.add.at(found, cell + self._column[node], self._change[node])
+            np.add.at(found, cell + self._column[node], self._node_change[node])
             node = self._parent[node]
         return found.reshape(n_rows, n_features, n_values)
 
 
-def _is_plain(model: Model, units: list[Integers]) -> bool:
+def _can_climb(model: Model, units: list[Integers]) -> bool:
     """Return whether nodes split on one feature, without fractional instances or overflow."""
     if model.missing == "fractional" or not all(
-        len(tree.surrogate_feature) == 0 and bool(np.isin(tree.kind, _ONE_COLUMN).all())
+        len(tree.surrogate_feature) == 0 and bool(np.isin(tree.kind, _SINGLE_FEATURE_KINDS).all())
         for tree in model.trees
     ):
         return False

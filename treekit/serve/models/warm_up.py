@@ -20,21 +20,21 @@ from treekit.serve.models.tensors import Tensor
 from treekit.serve.models.treekit_model import ONE_TENSOR, TreekitServed
 
 __all__ = [
-    "warm",
+    "compile_for_serving",
 ]
 
-_TREES = (1, 12)
-_MANY = 600
-_ROWS = (1, 2, _MANY)
+_TREE_COUNTS = (1, 12)
+_MANY_ROWS = 600
+_BATCH_ROWS = (1, 2, _MANY_ROWS)
 
 
-def warm(dtypes: Sequence[Dtype] = ("float32", "float64")) -> int:
+def compile_for_serving(dtypes: Sequence[Dtype] = ("float32", "float64")) -> int:
     """Predict with common kinds of models in several batch sizes; return the number of models."""
     count = 0
-    for model in _models(dtypes):
+    for model in _make_models(dtypes):
         served = TreekitServed("m", "1", "", model)
         schema = model.schema
-        for rows in _ROWS:
+        for rows in _BATCH_ROWS:
             if schema.nominal.any():
                 texts = np.array(["a", "b"], dtype=object)[np.arange(rows) % 2]
                 tensors = [
@@ -44,14 +44,16 @@ def warm(dtypes: Sequence[Dtype] = ("float32", "float64")) -> int:
             else:
                 cells = np.arange(2.0 * rows).reshape(rows, 2) % 3
                 tensors = [Tensor(ONE_TENSOR, "FP64", cells)]
-            reasons = served.explaining if rows < _MANY else ()
-            served.answer(served.read(tensors), [*served.usual, "leaf", *sorted(reasons)])
+            reasons = served.explanation_outputs if rows < _MANY_ROWS else ()
+            served.compute_outputs(
+                served.parse_inputs(tensors), [*served.default_outputs, "leaf", *sorted(reasons)]
+            )
         model.explain({column.name: None for column in schema.columns})
         count += 1
     return count
 
 
-def _models(dtypes: Sequence[Dtype]) -> Iterator[Model]:
+def _make_models(dtypes: Sequence[Dtype]) -> Iterator[Model]:
     columns = (
         (Column("x"), Column("z")),
         (Column("x"), Column("colour", "nominal", ("a", "b", "c"))),
@@ -62,11 +64,11 @@ def _models(dtypes: Sequence[Dtype]) -> Iterator[Model]:
                 Schema(taken, classes=("n", "y"), dtype=dtype),
                 Schema(taken, task="regression", dtype=dtype),
             ):
-                for n_trees in _TREES:
-                    yield make_model(schema, [build_tree(_node(schema), schema)] * n_trees)
+                for n_trees in _TREE_COUNTS:
+                    yield make_model(schema, [build_tree(_make_node(schema), schema)] * n_trees)
 
 
-def _node(schema: Schema) -> Node:
+def _make_node(schema: Schema) -> Node:
     """Build a tree that splits on each column."""
     low, high = ([1.0, 2.0], [3.0, 0.0]) if schema.classes else ([0.25], [0.75])
     below = threshold(0, 0.5, leaf(low), leaf(high), missing=1)
@@ -76,4 +78,4 @@ def _node(schema: Schema) -> Node:
 
 
 if __name__ == "__main__":
-    sys.stderr.write(f"compiled for {warm()} models\n")
+    sys.stderr.write(f"compiled for {compile_for_serving()} models\n")

@@ -8,67 +8,79 @@ from treekit.errors import TreekitError
 from treekit.serve import errors
 from treekit.serve.errors import ServeError, UnavailableError
 
-__all__ = ["Answer", "Ask", "Do", "Done", "Failed", "Ready", "Refusal", "error_of", "refusal_of"]
+__all__ = [
+    "ChangeCommand",
+    "ChangeRequest",
+    "ChangeResponse",
+    "ChangeResult",
+    "ErrorMessage",
+    "WorkerFailed",
+    "WorkerReady",
+    "error_to_message",
+    "message_to_error",
+]
 
-What = Literal["load", "unload"]
+ChangeKind = Literal["load", "unload"]
 
 
-class Refusal(NamedTuple):
+class ErrorMessage(NamedTuple):
     """Error as class name and message, for transfer between processes."""
 
     kind: str
     message: str
 
 
-class Ready(NamedTuple):
+class WorkerReady(NamedTuple):
     """Worker to parent: the worker serves requests."""
 
     models: list[dict[str, Any]]
     grpc_port: int | None
 
 
-class Failed(NamedTuple):
+class WorkerFailed(NamedTuple):
     """Worker to parent: the worker cannot start."""
 
-    refusal: Refusal
+    refusal: ErrorMessage
 
 
-class Ask(NamedTuple):
+class ChangeRequest(NamedTuple):
     """Worker to parent: all workers must load or unload a model."""
 
     number: int
-    what: What
+    what: ChangeKind
     name: str
 
 
-class Do(NamedTuple):
+class ChangeCommand(NamedTuple):
     """Parent to worker: load or unload a model."""
 
     number: int
-    what: What
+    what: ChangeKind
     name: str
 
 
-class Done(NamedTuple):
-    """Worker to parent: the worker has executed a `Do`, or failed."""
+class ChangeResult(NamedTuple):
+    """Worker to parent: the worker has executed a `ChangeCommand`, or failed."""
 
     number: int
-    refusal: Refusal | None
+    refusal: ErrorMessage | None
 
 
-class Answer(NamedTuple):
-    """Parent to worker: all workers have executed its `Ask`, or one failed."""
+class ChangeResponse(NamedTuple):
+    """Parent to worker: all workers have executed its `ChangeRequest`, or one failed."""
 
     number: int
-    refusal: Refusal | None
+    refusal: ErrorMessage | None
 
 
-def refusal_of(error: Exception) -> Refusal:
+def error_to_message(error: Exception) -> ErrorMessage:
     """Convert an error to a message."""
-    return Refusal(type(error).__name__, str(error))
+    return ErrorMessage(type(error).__name__, str(error))
 
 
-def error_of(refusal: Refusal, otherwise: type[TreekitError] = UnavailableError) -> TreekitError:
+def message_to_error(
+    refusal: ErrorMessage, otherwise: type[TreekitError] = UnavailableError
+) -> TreekitError:
     """Convert a message to an error of `treekit.serve.errors`, or to `otherwise`."""
     kind = getattr(errors, refusal.kind, None)
     if isinstance(kind, type) and issubclass(kind, ServeError):

@@ -19,13 +19,13 @@ import msgspec
 
 from treekit.errors import DataError, MissingExtraError, ModelFileNotFoundError, SettingError
 from treekit.serve.http.logs import Log, configure_logging
-from treekit.serve.models.repository import Places
-from treekit.serve.process.startup_log import Start, bind, bind_shared
+from treekit.serve.models.repository import ModelFinder
+from treekit.serve.process.startup_log import StartupLog, bind_sockets, reserve_shared_port
 from treekit.serve.settings import ServeSettings
 
 __all__ = [
     "check_settings",
-    "make_tls",
+    "make_tls_context",
     "serve",
 ]
 
@@ -53,12 +53,12 @@ def serve(settings: ServeSettings) -> None:
     """
     check_settings(settings)
     log = configure_logging(settings.log)
-    sockets = bind(settings.host, settings.port)
+    sockets = bind_sockets(settings.host, settings.port)
     try:
         if settings.workers == 1:
-            _serve_here(settings, sockets, log)
+            _serve_in_process(settings, sockets, log)
         else:
-            _serve_by_workers(settings, sockets, log)
+            _serve_in_workers(settings, sockets, log)
         log("stopped", "the server has stopped")
     finally:
         for opened in sockets:
@@ -66,47 +66,47 @@ def serve(settings: ServeSettings) -> None:
         log.close()
 
 
-def _serve_here(settings: ServeSettings, sockets: list[socket.socket], log: Log) -> None:
+def _serve_in_process(settings: ServeSettings, sockets: list[socket.socket], log: Log) -> None:
     """Serve in the current process."""
-    from treekit.serve.process.worker import Process, load_first, make_service
+    from treekit.serve.process.worker import ServiceProcess, load_models, make_service
 
     service = make_service(settings)
-    models = load_first(service, log)
-    start = Start(settings, sockets)
+    models = load_models(service, log)
+    start = StartupLog(settings, sockets)
 
-    def tell(grpc_port: int | None) -> None:
-        start.tell(log, models, grpc_port)
+    def report_started(grpc_port: int | None) -> None:
+        start.log_startup(log, models, grpc_port)
 
-    process = Process(settings, service, log, tell)
+    process = ServiceProcess(settings, service, log, report_started)
 
-    def leave(code: int) -> None:
+    def exit_process(code: int) -> None:
         log.close()
         os._exit(code)  # an exception could be caught, and threads would be joined
 
     with (
-        stopping(process.end, leave),
+        handle_signals(process.request_shutdown, exit_process),
         asyncio.Runner(loop_factory=process.loop_factory) as runner,
     ):
         runner.run(process.run(sockets))
 
 
-def _serve_by_workers(settings: ServeSettings, sockets: list[socket.socket], log: Log) -> None:
+def _serve_in_workers(settings: ServeSettings, sockets: list[socket.socket], log: Log) -> None:
     """Serve in worker processes, which this process starts and restarts."""
     from treekit.serve.http.metrics import shared_metrics
-    from treekit.serve.process.supervisor import Workers
+    from treekit.serve.process.supervisor import WorkerSupervisor
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(shared_metrics(settings.workers))
         if settings.grpc_port is not None:
-            shared = stack.enter_context(bind_shared(settings.host, settings.grpc_port))
+            shared = stack.enter_context(reserve_shared_port(settings.host, settings.grpc_port))
             settings = msgspec.structs.replace(settings, grpc_port=shared.getsockname()[1])
-        workers = Workers(settings, sockets, log, Start(settings, sockets))
-        with stopping(workers.end, sys.exit):
+        workers = WorkerSupervisor(settings, sockets, log, StartupLog(settings, sockets))
+        with handle_signals(workers.request_shutdown, sys.exit):
             workers.run()
 
 
 @contextlib.contextmanager
-def stopping(end: Callable[[], None], at_once: Callable[[int], None]) -> Iterator[None]:
+def handle_signals(end: Callable[[], None], at_once: Callable[[int], None]) -> Iterator[None]:
     """Handle signals: the first one ends gracefully, the second one immediately.
 
     Parameters
@@ -118,7 +118,7 @@ def stopping(end: Callable[[], None], at_once: Callable[[int], None]) -> Iterato
     """
     received: list[int] = []
 
-    def handle(number: int, frame: FrameType | None) -> None:
+    def handle_signal(number: int, frame: FrameType | None) -> None:
         del frame
         received.append(number)
         if len(received) == 1:
@@ -133,7 +133,7 @@ def stopping(end: Callable[[], None], at_once: Callable[[int], None]) -> Iterato
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)  # Windows has no SIGHUP
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # nohup
-            before[number] = signal.signal(number, handle)
+            before[number] = signal.signal(number, handle_signal)
     try:
         yield
     finally:
@@ -158,9 +158,9 @@ def check_settings(settings: ServeSettings) -> None:
         If libraries of the extras ``serve`` and ``grpc`` are not installed.
     """
     _check_libraries(settings)
-    _check_place(settings)
+    _check_ports(settings)
     _check_sources(settings)
-    make_tls(settings)
+    make_tls_context(settings)
 
 
 def _check_libraries(settings: ServeSettings) -> None:
@@ -171,7 +171,7 @@ def _check_libraries(settings: ServeSettings) -> None:
         raise MissingExtraError("grpcio", "grpc")
 
 
-def _check_place(settings: ServeSettings) -> None:
+def _check_ports(settings: ServeSettings) -> None:
     if not settings.host:
         raise SettingError(
             "the host is empty; give an address, such as 127.0.0.1 for this machine only"
@@ -193,7 +193,7 @@ def _check_sources(settings: ServeSettings) -> None:
     for source in settings.sources:
         if not Path(source).exists():
             raise ModelFileNotFoundError(f"there is no model file or folder {source!r}")
-    found, troubles = Places([Path(source) for source in settings.sources]).look()
+    found, troubles = ModelFinder([Path(source) for source in settings.sources]).find_models()
     if troubles:
         raise troubles[0]
     if not found and not settings.reload_seconds and not settings.control:
@@ -203,7 +203,7 @@ def _check_sources(settings: ServeSettings) -> None:
         )
 
 
-def make_tls(settings: ServeSettings) -> ssl.SSLContext | None:
+def make_tls_context(settings: ServeSettings) -> ssl.SSLContext | None:
     """Create the TLS context, or None without a certificate.
 
     Raises

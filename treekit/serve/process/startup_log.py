@@ -15,27 +15,27 @@ from treekit.errors import SettingError
 from treekit.serve.settings import ServeSettings
 
 __all__ = [
-    "Say",
-    "Start",
-    "bind",
-    "bind_shared",
+    "LogEvent",
+    "StartupLog",
+    "bind_sockets",
+    "get_server_url",
     "is_loopback",
-    "listen",
-    "soon_said",
-    "url_of",
+    "log_slow_loading",
+    "reserve_shared_port",
+    "start_listening",
 ]
 
 
 # ---------------------------------------------------------------- startup messages
 
-_LISTED = 20
+_MAX_LISTED = 20
 """Maximum models listed at startup, one per line."""
 
-_PATIENCE = 2.0
+_LOADING_SECONDS = 2.0
 """Seconds of loading before a message is logged."""
 
 
-class Say(Protocol):
+class LogEvent(Protocol):
     """Function that logs an event."""
 
     def __call__(self, event: str, message: str, *, level: str = "info", **facts: Any) -> None:
@@ -54,7 +54,7 @@ class Say(Protocol):
 
 
 @contextlib.contextmanager
-def soon_said(say: Say, seconds: float = _PATIENCE) -> Iterator[None]:
+def log_slow_loading(say: LogEvent, seconds: float = _LOADING_SECONDS) -> Iterator[None]:
     """Log that models are being loaded, if the block takes longer than `seconds`."""
     message = (
         "loading models; on the first run on a machine, and after each installation, treekit "
@@ -69,13 +69,15 @@ def soon_said(say: Say, seconds: float = _PATIENCE) -> Iterator[None]:
         timer.cancel()
 
 
-class Start(NamedTuple):
+class StartupLog(NamedTuple):
     """Messages logged when a server is ready."""
 
     settings: ServeSettings
     sockets: Sequence[socket.socket]
 
-    def tell(self, say: Say, models: Sequence[dict[str, Any]], grpc_port: int | None) -> None:
+    def log_startup(
+        self, say: LogEvent, models: Sequence[dict[str, Any]], grpc_port: int | None
+    ) -> None:
         """Log the models and the addresses of the server; the HTTP address comes last.
 
         Parameters
@@ -89,15 +91,19 @@ class Start(NamedTuple):
         settings = self.settings
         refused = [model for model in models if "reason" in model]
         served = [model for model in models if "reason" not in model]
-        for model in served[:_LISTED]:
+        for model in served[:_MAX_LISTED]:
             trees = model.get("trees")
             size = model["platform"] if trees is None else f"{trees} tree{'s' * (trees != 1)}"
-            say("model", f"model {model['name']!r} {model['version']}: {size}", **_told(model))
-        if len(served) > _LISTED:
-            say("models", f"and {len(served) - _LISTED} more models", models=len(served))
+            say(
+                "model",
+                f"model {model['name']!r} {model['version']}: {size}",
+                **_model_facts(model),
+            )
+        if len(served) > _MAX_LISTED:
+            say("models", f"and {len(served) - _MAX_LISTED} more models", models=len(served))
         for one in refused:
             message = f"model {one['name']!r} was rejected: {one['reason']}"
-            say("model-refused", message, level="error", **_told(one))
+            say("model-refused", message, level="error", **_model_facts(one))
         if not models:
             say("no-models", "no model found yet; waiting for one", level="warning")
         if settings.token_file is None and not is_loopback(settings.host):
@@ -108,16 +114,16 @@ class Start(NamedTuple):
                 level="warning",
                 host=settings.host,
             )
-        url = url_of(settings, self.sockets)
+        url = get_server_url(settings, self.sockets)
         if grpc_port is not None:
             place = f"{settings.host}:{grpc_port}"
             say("listening-grpc", f"gRPC on {place}", port=grpc_port)
-        page = f"{url_of(settings, self.sockets, nearby=True)}/"
+        page = f"{get_server_url(settings, self.sockets, nearby=True)}/"
         say("page", f"web page at {page}", url=page)
         say("listening", f"listening on {url}", url=url)
 
 
-def _told(model: dict[str, Any]) -> dict[str, Any]:
+def _model_facts(model: dict[str, Any]) -> dict[str, Any]:
     """Rename the keys of a model description for the log."""
     return {("model" if name == "name" else name): value for name, value in model.items()}
 
@@ -126,7 +132,7 @@ def _told(model: dict[str, Any]) -> dict[str, Any]:
 # Sockets are bound before models are loaded.
 
 
-def bind(host: str, port: int) -> list[socket.socket]:
+def bind_sockets(host: str, port: int) -> list[socket.socket]:
     """Bind a socket to each address of a host on one port, without listening.
 
     Parameters
@@ -143,10 +149,12 @@ def bind(host: str, port: int) -> list[socket.socket]:
     """
     bound: list[socket.socket] = []
     try:
-        for family, address in _addresses(host, port):
+        for family, address in _resolve_host(host, port):
             opened = socket.socket(family, socket.SOCK_STREAM)
             bound.append(opened)
-            _bind(opened, host, address, port or (_port_of(bound[0]) if len(bound) > 1 else 0))
+            _bind_socket(
+                opened, host, address, port or (_get_port(bound[0]) if len(bound) > 1 else 0)
+            )
     except BaseException:
         for opened in bound:
             opened.close()
@@ -154,7 +162,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
     return bound
 
 
-def _addresses(host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:
+def _resolve_host(host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
@@ -166,10 +174,10 @@ def _addresses(host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:
     known: dict[tuple[socket.AddressFamily, str], None] = {}
     for family, _, _, _, where in found:
         known[family, str(where[0])] = None
-    return [place for place in known if _usable(*place)] or [next(iter(known))]
+    return [place for place in known if _can_bind(*place)] or [next(iter(known))]
 
 
-def _usable(family: socket.AddressFamily, address: str) -> bool:
+def _can_bind(family: socket.AddressFamily, address: str) -> bool:
     try:
         with socket.socket(family, socket.SOCK_STREAM) as trial:
             trial.bind((address, 0))
@@ -178,7 +186,7 @@ def _usable(family: socket.AddressFamily, address: str) -> bool:
     return True
 
 
-def _bind(opened: socket.socket, host: str, address: str, port: int) -> None:
+def _bind_socket(opened: socket.socket, host: str, address: str, port: int) -> None:
     if os.name == "posix":  # on Windows two servers could share a port with it
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if opened.family == socket.AF_INET6:
@@ -186,10 +194,10 @@ def _bind(opened: socket.socket, host: str, address: str, port: int) -> None:
     try:
         opened.bind((address, port))
     except OSError as error:
-        raise SettingError(_refusal(error, host, port)) from None
+        raise SettingError(_bind_error_message(error, host, port)) from None
 
 
-def _refusal(error: OSError, host: str, port: int) -> str:
+def _bind_error_message(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"port {port} of {host} is in use; give another with --port, or 0 for any free port"
     if error.errno == errno.EACCES:
@@ -199,7 +207,7 @@ def _refusal(error: OSError, host: str, port: int) -> str:
     return f"cannot listen on {host} port {port}: {error.strerror or error}"
 
 
-def listen(opened: socket.socket, host: str, backlog: int) -> None:
+def start_listening(opened: socket.socket, host: str, backlog: int) -> None:
     """Start listening on a bound socket.
 
     Two servers started simultaneously may both bind a port; the second one fails here.
@@ -212,36 +220,36 @@ def listen(opened: socket.socket, host: str, backlog: int) -> None:
     try:
         opened.listen(backlog)
     except OSError as error:
-        raise SettingError(_refusal(error, host, _port_of(opened))) from None
+        raise SettingError(_bind_error_message(error, host, _get_port(opened))) from None
 
 
-def bind_shared(host: str, port: int) -> socket.socket:
+def reserve_shared_port(host: str, port: int) -> socket.socket:
     """Reserve a port for processes that each bind it (``SO_REUSEPORT``).
 
     Raises
     ------
     SettingError
-        As `bind`; also if another server uses the port with ``SO_REUSEPORT``.
+        As `bind_sockets`; also if another server uses the port with ``SO_REUSEPORT``.
     """
-    for taken in bind(host, port):  # without SO_REUSEPORT, to detect another server
-        port = _port_of(taken)
+    for taken in bind_sockets(host, port):  # without SO_REUSEPORT, to detect another server
+        port = _get_port(taken)
         taken.close()
-    family, address = _addresses(host, port)[0]
+    family, address = _resolve_host(host, port)[0]
     reserved = socket.socket(family, socket.SOCK_STREAM)
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
-        _bind(reserved, host, address, port)
+        _bind_socket(reserved, host, address, port)
     except BaseException:
         reserved.close()
         raise
     return reserved
 
 
-def _port_of(opened: socket.socket) -> int:
+def _get_port(opened: socket.socket) -> int:
     return int(opened.getsockname()[1])
 
 
-def url_of(
+def get_server_url(
     settings: ServeSettings, sockets: Sequence[socket.socket], *, nearby: bool = False
 ) -> str:
     """Return the URL of a server; `nearby`: one for a browser on this machine."""
@@ -249,7 +257,7 @@ def url_of(
     host = settings.host
     if nearby:
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - not bound
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{_port_of(sockets[0])}"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{_get_port(sockets[0])}"
 
 
 def is_loopback(host: str) -> bool:
@@ -257,7 +265,7 @@ def is_loopback(host: str) -> bool:
     try:
         return all(
             ipaddress.ip_address(address.partition("%")[0]).is_loopback
-            for _, address in _addresses(host, 0)
+            for _, address in _resolve_host(host, 0)
         )
     except SettingError:
         return False

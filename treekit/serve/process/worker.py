@@ -25,35 +25,35 @@ from treekit.serve.http.logs import Log
 from treekit.serve.http.metrics import Metrics
 from treekit.serve.models.repository import Change, Repository
 from treekit.serve.process.messages import (
-    Answer,
-    Ask,
-    Do,
-    Done,
-    Failed,
-    Ready,
-    Refusal,
-    What,
-    error_of,
-    refusal_of,
+    ChangeCommand,
+    ChangeKind,
+    ChangeRequest,
+    ChangeResponse,
+    ChangeResult,
+    ErrorMessage,
+    WorkerFailed,
+    WorkerReady,
+    error_to_message,
+    message_to_error,
 )
-from treekit.serve.process.startup_log import Say, listen, soon_said
-from treekit.serve.process.uvicorn_server import BACKLOG, HttpServer, new_event_loop
+from treekit.serve.process.startup_log import LogEvent, log_slow_loading, start_listening
+from treekit.serve.process.uvicorn_server import BACKLOG, HttpServer, make_event_loop
 from treekit.serve.scheduling import Runner, Service
 from treekit.serve.settings import ServeSettings
 
 __all__ = [
-    "Process",
-    "Watcher",
-    "load_first",
+    "FileWatcher",
+    "ServiceProcess",
+    "load_models",
     "make_service",
-    "work",
+    "run_worker",
 ]
 
 
 # ---------------------------------------------------------------- process
 # A service with HTTP and gRPC, from startup to shutdown.
 
-_SWITCH = 0.0005
+_SWITCH_SECONDS = 0.0005
 """Thread switch interval in seconds: how long a loading thread may block the event loop.  The
 default of 5 ms slows down requests during loading, as each of them is blocked several times."""
 
@@ -62,13 +62,13 @@ def make_service(settings: ServeSettings) -> Service:
     """Create the service for settings, without loading its models."""
     return Service(
         repository=Repository(settings.sources),
-        runner=Runner.of(settings),
+        runner=Runner.from_settings(settings),
         control=settings.control,
     )
 
 
-def load_first(service: Service, say: Say) -> list[dict[str, Any]]:
-    """Load the models at startup and return their descriptions for `Start.tell`.
+def load_models(service: Service, say: LogEvent) -> list[dict[str, Any]]:
+    """Load the models at startup and return their descriptions for `StartupLog.log_startup`.
 
     A message is logged with `say` if that takes long.
 
@@ -79,7 +79,7 @@ def load_first(service: Service, say: Say) -> list[dict[str, Any]]:
         prevent serving the others, but the service is not ready until it is fixed or removed.
     """
     repository = service.repository
-    with soon_said(say):
+    with log_slow_loading(say):
         repository.refresh()
     refused = repository.refused_files()
     if refused:
@@ -96,7 +96,7 @@ def load_first(service: Service, say: Say) -> list[dict[str, Any]]:
     ]
 
 
-class Process:
+class ServiceProcess:
     """Server of one process, running in the calling thread.
 
     Parameters
@@ -117,14 +117,14 @@ class Process:
         started: Callable[[int | None], None] = lambda _: None,
     ) -> None:
         self._settings, self._service, self._started = settings, service, started
-        self._watcher = Watcher(service.repository, settings.reload_seconds, log)
+        self._watcher = FileWatcher(service.repository, settings.reload_seconds, log)
         self._grpc: Any = None
         self._access, self._metrics, self._log = Access(settings), Metrics(service), log
         app = make_app(service, settings, log, self._access, self._metrics)
-        self._http = HttpServer(app, service, settings, self._tell_started, self._end_grpc)
+        self._http = HttpServer(app, service, settings, self._report_started, self._stop_grpc)
 
     async def run(self, sockets: list[socket.socket]) -> None:
-        """Serve on sockets until `end`, then close them.
+        """Serve on sockets until `request_shutdown`, then close them.
 
         Raises
         ------
@@ -132,8 +132,8 @@ class Process:
             If listening on a socket fails.
         """
         for opened in sockets:
-            listen(opened, self._settings.host, BACKLOG)
-        sys.setswitchinterval(_SWITCH)
+            start_listening(opened, self._settings.host, BACKLOG)
+        sys.setswitchinterval(_SWITCH_SECONDS)
         # Exclude existing objects, which are permanent, from garbage collection: traversing them
         # would block requests for 0.1 s.
         gc.collect()
@@ -142,7 +142,7 @@ class Process:
             # Imported dynamically, as it requires the optional extra `grpc`.
             rpc = importlib.import_module("treekit.serve.grpc")
             self._grpc = await rpc.start_grpc(
-                self._service, self._settings, self._access.check_token, self._note
+                self._service, self._settings, self._access.check_token, self._record_call
             )
         if self._settings.reload_seconds:
             self._watcher.start()
@@ -150,22 +150,22 @@ class Process:
             await self._http.serve(sockets)
         finally:
             self._watcher.stop()
-            await self._end_grpc()
+            await self._stop_grpc()
             self._service.runner.close()
 
-    def end(self) -> None:
+    def request_shutdown(self) -> None:
         """Shut down after all requests in progress; safe in a signal handler."""
-        self._http.end()
+        self._http.request_shutdown()
 
-    def _note(self, call: Any) -> None:
-        """Update metrics and the log for a gRPC call (`treekit.serve.grpc.server.Call`)."""
-        self._metrics.observe(call.path, call, call.seconds)
-        self._log.request(call, call.method, call.path.encode(), call.client, call.seconds)
+    def _record_call(self, call: Any) -> None:
+        """Update metrics and the log for a gRPC call (`treekit.serve.grpc.server.CallRecord`)."""
+        self._metrics.count_request(call.path, call, call.seconds)
+        self._log.log_request(call, call.method, call.path.encode(), call.client, call.seconds)
 
-    def _tell_started(self) -> None:
+    def _report_started(self) -> None:
         self._started(None if self._grpc is None else self._grpc.port)
 
-    async def _end_grpc(self) -> None:
+    async def _stop_grpc(self) -> None:
         if self._grpc is not None:
             grpc, self._grpc = self._grpc, None
             await grpc.stop(self._settings.limits.seconds)
@@ -173,16 +173,16 @@ class Process:
     @staticmethod
     def loop_factory() -> asyncio.AbstractEventLoop:
         """Create the fastest available event loop."""
-        return new_event_loop()
+        return make_event_loop()
 
 
 # ---------------------------------------------------------------- worker
 
-_MORE = 5.0
+_EXTRA_SECONDS = 5.0
 """Seconds to wait for the parent's answer, in addition to the parent's own time limit."""
 
 
-def work(
+def run_worker(
     number: int,
     settings: bytes,
     sockets: list[socket.socket],
@@ -213,37 +213,42 @@ def work(
     serve_settings = msgspec.json.decode(settings, type=ServeSettings)
     log = configure_logging(serve_settings.log, worker=number)
     service = make_service(serve_settings)
-    link_to_parent = _Link(link, service.repository, serve_settings.limits.seconds + _MORE)
+    link_to_parent = _ParentLink(
+        link, service.repository, serve_settings.limits.seconds + _EXTRA_SECONDS
+    )
     service.repository.leave_out(left_out)
-    service.repository.everywhere = link_to_parent.everywhere
+    service.repository.everywhere = link_to_parent.broadcast_change
     try:
-        models = load_first(service, log)
-        process = Process(
-            serve_settings, service, log, lambda port: link_to_parent.send(Ready(models, port))
+        models = load_models(service, log)
+        process = ServiceProcess(
+            serve_settings,
+            service,
+            log,
+            lambda port: link_to_parent.send(WorkerReady(models, port)),
         )
-        signal.signal(signal.SIGTERM, lambda *_: process.end())
+        signal.signal(signal.SIGTERM, lambda *_: process.request_shutdown())
         link_to_parent.start(process)
         with asyncio.Runner(loop_factory=process.loop_factory) as runner:
             runner.run(process.run(sockets))
     except (TreekitError, OSError) as error:
-        link_to_parent.send(Failed(refusal_of(error)))
+        link_to_parent.send(WorkerFailed(error_to_message(error)))
     finally:
         log.close()
 
 
-class _Link:
+class _ParentLink:
     """Worker's end of the connection to the parent, with a listening thread."""
 
     def __init__(self, link: Connection, repository: Repository, patience: float) -> None:
-        self._link, self._repository, self._patience = link, repository, patience
+        self._link, self._repository, self._timeout = link, repository, patience
         self._sending = threading.Lock()
         self._numbers = itertools.count(1)
-        self._asked: dict[int, Future[Refusal | None]] = {}
+        self._pending_changes: dict[int, Future[ErrorMessage | None]] = {}
 
     def start(self, process: Any) -> None:
         """Start listening; the process ends if the parent ends."""
         threading.Thread(
-            target=self._listen, args=(process,), name="treekit-parent", daemon=True
+            target=self._listen_to_parent, args=(process,), name="treekit-parent", daemon=True
         ).start()
 
     def send(self, message: Any) -> None:
@@ -251,7 +256,7 @@ class _Link:
         with self._sending:
             self._link.send(message)
 
-    def everywhere(self, what: What, name: str) -> list[Change]:
+    def broadcast_change(self, what: ChangeKind, name: str) -> list[Change]:
         """Load or unload a model in all workers; `Repository.everywhere`.
 
         Raises
@@ -260,30 +265,30 @@ class _Link:
             If a worker fails, or does not confirm it in time.
         """
         number = next(self._numbers)
-        done = self._asked[number] = Future()
+        done = self._pending_changes[number] = Future()
         try:
-            self.send(Ask(number, what, name))
-            refusal = done.result(self._patience)
+            self.send(ChangeRequest(number, what, name))
+            refusal = done.result(self._timeout)
         except (OSError, TimeoutError):
             raise UnavailableError(
                 f"not all workers confirmed that model {name!r} was {what}ed; retry"
             ) from None
         finally:
-            del self._asked[number]
+            del self._pending_changes[number]
         if refusal is not None:
-            raise error_of(refusal)
+            raise message_to_error(refusal)
         return []
 
-    def _listen(self, process: Any) -> None:
+    def _listen_to_parent(self, process: Any) -> None:
         try:
             while True:
-                self._take(self._link.recv())
+                self._handle_message(self._link.recv())
         except (EOFError, OSError):
             process.end()
 
-    def _take(self, message: Do | Answer) -> None:
-        if isinstance(message, Answer):
-            future = self._asked.get(message.number)
+    def _handle_message(self, message: ChangeCommand | ChangeResponse) -> None:
+        if isinstance(message, ChangeResponse):
+            future = self._pending_changes.get(message.number)
             if future is not None:
                 future.set_result(message.refusal)
             return
@@ -292,14 +297,14 @@ class _Link:
             self._repository.do_here(message.what, message.name)
         # Any error must be reported, as the parent waits for a reply.
         except Exception as error:  # noqa: BLE001
-            refusal = refusal_of(error)
-        self.send(Done(message.number, refusal))
+            refusal = error_to_message(error)
+        self.send(ChangeResult(message.number, refusal))
 
 
 # ---------------------------------------------------------------- watcher
 
 
-class Watcher:
+class FileWatcher:
     """Thread that periodically checks the files of a repository.
 
     Parameters
@@ -310,11 +315,11 @@ class Watcher:
     say : Say
     """
 
-    def __init__(self, repository: Repository, seconds: float, say: Say) -> None:
+    def __init__(self, repository: Repository, seconds: float, say: LogEvent) -> None:
         self._repository, self._seconds, self._say = repository, seconds, say
-        self._over = threading.Event()
-        self._trouble = ""
-        self._thread = threading.Thread(target=self._run, name="treekit-watch", daemon=True)
+        self._is_stopped = threading.Event()
+        self._last_error = ""
+        self._thread = threading.Thread(target=self._watch_files, name="treekit-watch", daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
@@ -322,13 +327,13 @@ class Watcher:
 
     def stop(self) -> None:
         """Stop the thread; a file being loaded is completed in the background."""
-        self._over.set()
+        self._is_stopped.set()
 
-    def _run(self) -> None:
-        while not self._over.wait(self._seconds):
-            self.look()
+    def _watch_files(self) -> None:
+        while not self._is_stopped.wait(self._seconds):
+            self.check_files()
 
-    def look(self) -> None:
+    def check_files(self) -> None:
         """Check the files once; errors are logged and do not affect served models."""
         trouble = ""
         try:
@@ -338,8 +343,8 @@ class Watcher:
         # An error must not end the thread, which would silently stop reloading.
         except Exception as error:  # noqa: BLE001
             trouble = f"{type(error).__name__}: {error}"
-        if trouble and trouble != self._trouble:
+        if trouble and trouble != self._last_error:
             self._say("look-failed", f"checking model files failed: {trouble}", level="error")
-        elif self._trouble and not trouble:
+        elif self._last_error and not trouble:
             self._say("look-again", "checking model files succeeded again")
-        self._trouble = trouble
+        self._last_error = trouble

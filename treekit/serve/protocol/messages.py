@@ -15,8 +15,13 @@ import numpy as np
 from treekit._version import __version__
 from treekit.serve.errors import InvalidRequestError, TooLargeError, shown
 from treekit.serve.models.served_model import Served
-from treekit.serve.models.tensors import Spec, Tensor, numpy_type
-from treekit.serve.protocol.tensor_data import bytes_of, cells_of_bytes, cells_of_json, split_body
+from treekit.serve.models.tensors import Tensor, TensorSpec, get_numpy_type
+from treekit.serve.protocol.tensor_data import (
+    decode_byte_cells,
+    decode_json_cells,
+    encode_bytes,
+    split_body,
+)
 
 __all__ = [
     "EXTENSIONS",
@@ -24,17 +29,17 @@ __all__ = [
     "InputRequest",
     "OutputRequest",
     "Parameters",
-    "answer_json",
-    "answer_of",
-    "constant_value",
-    "finite_number",
-    "malformed",
-    "model_metadata",
-    "read_constants",
+    "decode_tensors",
+    "decode_with_constants",
+    "encode_json_response",
+    "encode_response",
+    "get_model_metadata",
+    "get_server_metadata",
+    "malformed_body_error",
+    "parse_constant",
+    "parse_finite",
     "read_request",
-    "refuse_repeats",
-    "server_metadata",
-    "tensors_of",
+    "reject_duplicates",
 ]
 
 
@@ -42,14 +47,14 @@ __all__ = [
 
 Parameters = dict[str, bool | int | float | str | None]
 
-_ELSEWHERE = ("classification", "shared_memory_region", "shared_memory_byte_size")
+_UNSUPPORTED_PARAMETERS = ("classification", "shared_memory_region", "shared_memory_byte_size")
 """Parameters of unsupported extensions that would change the response."""
 
 
 class InputRequest(msgspec.Struct):
     """``$request_input``; `data` is decoded later, when its datatype is known.
 
-    `data` is a list if the request contains NaN or Infinity (see `_request_with_constants`).
+    `data` is a list if the request contains NaN or Infinity (see `_decode_with_constants`).
     """
 
     name: str
@@ -75,12 +80,12 @@ class InferRequest(msgspec.Struct):
     parameters: Parameters = {}
 
     @property
-    def names(self) -> list[str] | None:
+    def output_names(self) -> list[str] | None:
         """Names of the selected outputs, or None."""
         return [output.name for output in self.outputs] if self.outputs else None
 
     @property
-    def quotes(self) -> int:
+    def n_quotes(self) -> int:
         """Number of quotation marks in the JSON of the decoded members.
 
         More of them in the body indicate a member that was not decoded, because it is unknown
@@ -92,12 +97,12 @@ class InferRequest(msgspec.Struct):
             if given.datatype == "BYTES":  # data of other types have none, or are rejected
                 marks += bytes(given.data).count(b'"')
         marks += 4 * len(self.outputs or ())
-        for _, parameters in self._parameters():
+        for _, parameters in self._iterate_parameters():
             texts = sum(isinstance(value, str) for value in parameters.values())
             marks += 2 + 2 * len(parameters) + 2 * texts
         return marks
 
-    def check(self) -> None:
+    def check_parameters(self) -> None:
         """Reject parameters that are not supported.
 
         Raises
@@ -105,8 +110,8 @@ class InferRequest(msgspec.Struct):
         InvalidRequestError
             If a parameter is unsupported; the message names it and its owner.
         """
-        for of, parameters in self._parameters():
-            for name in _ELSEWHERE:
+        for of, parameters in self._iterate_parameters():
+            for name in _UNSUPPORTED_PARAMETERS:
                 if name in parameters:
                     raise InvalidRequestError(
                         f"{of} has the parameter {name!r} of an extension that this server does "
@@ -119,14 +124,14 @@ class InferRequest(msgspec.Struct):
                         "be true or false"
                     )
 
-    def binary(self, name: str) -> bool:
+    def is_binary(self, name: str) -> bool:
         """Return whether an output is requested as bytes."""
         for output in self.outputs or ():
             if output.name == name and "binary_data" in output.parameters:
                 return output.parameters["binary_data"] is True
         return self.parameters.get("binary_data_output") is True
 
-    def _parameters(self) -> Iterator[tuple[str, Parameters]]:
+    def _iterate_parameters(self) -> Iterator[tuple[str, Parameters]]:
         """Yield all non-empty parameters with a description of their owner."""
         if self.parameters:
             yield "the request", self.parameters
@@ -152,8 +157,8 @@ class InferRequest(msgspec.Struct):
 #   -Infinity.  A JSON response has null for them and their number in the output's parameter
 #   ``not_finite``; binary data contain them unchanged.
 
-_NO_BYTES = memoryview(b"")
-_request = msgspec.json.Decoder(InferRequest)
+_EMPTY = memoryview(b"")
+_request_decoder = msgspec.json.Decoder(InferRequest)
 
 
 # ------------------------------------------------------------------------- requests
@@ -175,21 +180,21 @@ def read_request(body: bytes, length: bytes | None = None) -> tuple[InferRequest
     """
     text, rest = split_body(body, length)
     try:
-        request = _request.decode(text)
+        request = _request_decoder.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         if b"NaN" not in text and b"Infinity" not in text:
-            raise malformed(text, error) from None
-        request = _request_with_constants(text)
+            raise malformed_body_error(text, error) from None
+        request = _decode_with_constants(text)
     else:
-        if text.count(b'"') != request.quotes:
-            refuse_repeats(text)
-    request.check()
+        if text.count(b'"') != request.n_quotes:
+            reject_duplicates(text)
+    request.check_parameters()
     return request, rest
 
 
-def _request_with_constants(text: bytes) -> InferRequest:
+def _decode_with_constants(text: bytes) -> InferRequest:
     """Decode a request that contains NaN or Infinity; its data are lists, not raw JSON."""
-    found = read_constants(text)
+    found = decode_with_constants(text)
     inputs = found.get("inputs") if isinstance(found, dict) else None
     lists: dict[int, list[Any]] = {}
     for place, given in enumerate(inputs if isinstance(inputs, list) else ()):
@@ -201,14 +206,14 @@ def _request_with_constants(text: bytes) -> InferRequest:
     try:
         request = msgspec.convert(found, InferRequest)
     except msgspec.ValidationError as error:
-        raise malformed(text, error) from None
+        raise malformed_body_error(text, error) from None
     for place, data in lists.items():
         request.inputs[place].data = data  # type: ignore[assignment]  # see `InputRequest`
     return request
 
 
-def tensors_of(
-    request: InferRequest, rest: memoryview = _NO_BYTES, rows: int | None = None
+def decode_tensors(
+    request: InferRequest, rest: memoryview = _EMPTY, rows: int | None = None
 ) -> list[Tensor]:
     """Decode the tensors of a request.
 
@@ -234,7 +239,7 @@ def tensors_of(
                 f"input {shown(given.name)} has shape {shown(given.shape)}; this server takes "
                 f"{rows:,} rows at once: send them in parts"
             )
-        tensor, rest = _tensor(given, rest)
+        tensor, rest = _decode_tensor(given, rest)
         tensors.append(tensor)
     if len({tensor.name for tensor in tensors}) < len(tensors):
         raise InvalidRequestError("duplicate input; give each name once")
@@ -246,10 +251,10 @@ def tensors_of(
     return tensors
 
 
-def _tensor(given: InputRequest, rest: memoryview) -> tuple[Tensor, memoryview]:
+def _decode_tensor(given: InputRequest, rest: memoryview) -> tuple[Tensor, memoryview]:
     """Decode one input; return its tensor and the remaining bytes."""
     name, datatype, shape, raw = given.name, given.datatype, given.shape, given.data
-    dtype = numpy_type(name, datatype)
+    dtype = get_numpy_type(name, datatype)
     if "binary_data_size" in given.parameters:
         size = given.parameters["binary_data_size"]
         if raw:
@@ -262,61 +267,63 @@ def _tensor(given: InputRequest, rest: memoryview) -> tuple[Tensor, memoryview]:
                 "are left after the previous inputs and the JSON, whose length is given by the "
                 "header Inference-Header-Content-Length"
             )
-        cells = cells_of_bytes(name, datatype, shape, rest[:size], dtype)
+        cells = decode_byte_cells(name, datatype, shape, rest[:size], dtype)
         return Tensor(name, datatype, cells), rest[size:]
     if not raw:
         raise InvalidRequestError(
             f"input {shown(name)} has no data; give data, or binary_data_size and bytes"
         )
-    return Tensor(name, datatype, cells_of_json(name, datatype, shape, raw, dtype)), rest
+    return Tensor(name, datatype, decode_json_cells(name, datatype, shape, raw, dtype)), rest
 
 
 # ------------------------------------------------------------------------- responses
 
-_encode = msgspec.json.Encoder().encode
+_encode_json = msgspec.json.Encoder().encode
 
 
-def answer_json(served: Served, request_id: str | None, outputs: list[Tensor]) -> bytes:
+def encode_json_response(served: Served, request_id: str | None, outputs: list[Tensor]) -> bytes:
     """Encode an ``$inference_response`` with all data as JSON."""
-    return _head(served, request_id, [_in_json(output) for output in outputs])
+    return _encode_head(served, request_id, [_output_to_json(output) for output in outputs])
 
 
-def answer_of(
+def encode_response(
     served: Served, request: InferRequest, outputs: list[Tensor]
 ) -> tuple[bytes, int | None]:
     """Encode an ``$inference_response`` as requested; return it and the length of its JSON.
 
     The length is None if all of it is JSON.  The bytes of tensors follow in output order.
     """
-    binary = [request.binary(output.name) for output in outputs]
+    binary = [request.is_binary(output.name) for output in outputs]
     if not any(binary):
-        return answer_json(served, request.id, outputs), None
+        return encode_json_response(served, request.id, outputs), None
     parts, descriptions = [], []
     for output, as_bytes in zip(outputs, binary, strict=True):
         if as_bytes:
-            data = bytes_of(output)
+            data = encode_bytes(output)
             parts.append(data)
-            descriptions.append(_said(output) | {"parameters": {"binary_data_size": len(data)}})
+            descriptions.append(
+                _describe_output(output) | {"parameters": {"binary_data_size": len(data)}}
+            )
         else:
-            descriptions.append(_in_json(output))
-    head = _head(served, request.id, descriptions)
+            descriptions.append(_output_to_json(output))
+    head = _encode_head(served, request.id, descriptions)
     return b"".join((head, *parts)), len(head)
 
 
-def _head(served: Served, request_id: str | None, outputs: list[dict[str, Any]]) -> bytes:
+def _encode_head(served: Served, request_id: str | None, outputs: list[dict[str, Any]]) -> bytes:
     answer: dict[str, Any] = {"model_name": served.name, "model_version": served.version}
     if request_id is not None:
         answer["id"] = request_id
     answer["outputs"] = outputs
-    return _encode(answer)
+    return _encode_json(answer)
 
 
-def _said(output: Tensor) -> dict[str, Any]:
+def _describe_output(output: Tensor) -> dict[str, Any]:
     return {"name": output.name, "datatype": output.datatype, "shape": output.cells.shape}
 
 
-def _in_json(output: Tensor) -> dict[str, Any]:
-    described = _said(output)
+def _output_to_json(output: Tensor) -> dict[str, Any]:
+    described = _describe_output(output)
     cells = output.cells
     described["data"] = cells.ravel().tolist()  # msgspec writes null for what is not finite
     if cells.dtype.kind == "f":
@@ -332,12 +339,12 @@ EXTENSIONS = ("binary_tensor_data", "model_repository")
 """Supported extensions, by Triton's names."""
 
 
-def server_metadata() -> dict[str, Any]:
+def get_server_metadata() -> dict[str, Any]:
     """Return the ``$metadata_server_response``."""
     return {"name": "treekit", "version": __version__, "extensions": EXTENSIONS}
 
 
-def model_metadata(served: Served, versions: Sequence[str]) -> dict[str, Any]:
+def get_model_metadata(served: Served, versions: Sequence[str]) -> dict[str, Any]:
     """Return the ``$metadata_model_response`` with additional parameters.
 
     The parameter ``default`` of an output is true if it is returned to requests that select no
@@ -355,7 +362,7 @@ def model_metadata(served: Served, versions: Sequence[str]) -> dict[str, Any]:
         }
     if served.other_inputs:
         parameters["other_inputs"] = "; or ".join(
-            ", ".join(_text(spec) for spec in form) for form in served.other_inputs
+            ", ".join(_format_spec(spec) for spec in form) for form in served.other_inputs
         )
     return {
         "name": served.name,
@@ -363,14 +370,14 @@ def model_metadata(served: Served, versions: Sequence[str]) -> dict[str, Any]:
         "platform": served.platform,
         "inputs": [spec._asdict() for spec in served.inputs],
         "outputs": [
-            {**spec._asdict(), "parameters": {"default": spec.name in served.usual}}
+            {**spec._asdict(), "parameters": {"default": spec.name in served.default_outputs}}
             for spec in served.outputs
         ],
         "parameters": parameters,
     }
 
 
-def _text(spec: Spec) -> str:
+def _format_spec(spec: TensorSpec) -> str:
     return f"{spec.name} {spec.datatype} {list(spec.shape)}"
 
 
@@ -378,32 +385,32 @@ def _text(spec: Spec) -> str:
 # Slow path for bodies that msgspec rejects: those with NaN or Infinity are decoded, others are
 # rejected with an explanation.
 
-_MARKS = {
+_ENCODING_MARKS = {
     b"\xef\xbb\xbf": "begins with a byte order mark",
     b"\xff\xfe": "is UTF-16 or UTF-32",
     b"\xfe\xff": "is UTF-16 or UTF-32",
 }
 
-_SLOW = 1 << 18
+_MAX_EXPLAINED_BYTES = 1 << 18
 """Maximum bytes decoded for a better message, as Python's decoder blocks all other threads."""
 
-_CELLS = re.compile(rb"\[[-+0-9.eEaflnrstu,\s]*\]")
+_NUMBER_LISTS = re.compile(rb"\[[-+0-9.eEaflnrstu,\s]*\]")
 """Lists of numbers, true, false and null, which contain no names."""
 
-_PLACE = re.compile(r"\$\.inputs\[(\d{1,9})\]")
+_INPUT_INDEX = re.compile(r"\$\.inputs\[(\d{1,9})\]")
 
 
-def malformed(
+def malformed_body_error(
     body: bytes, error: Exception, what: str = "inference request"
 ) -> InvalidRequestError:
     """Return the error for a body that is not JSON or has the wrong structure."""
-    return InvalidRequestError(f"invalid {what}: {_reason(body, error)}")
+    return InvalidRequestError(f"invalid {what}: {_explain_error(body, error)}")
 
 
-def _reason(body: bytes, error: Exception) -> str:
+def _explain_error(body: bytes, error: Exception) -> str:
     if not body.strip():
         return "the body is empty; send a JSON object of the protocol"
-    for mark, what in _MARKS.items():
+    for mark, what in _ENCODING_MARKS.items():
         if body.startswith(mark):
             return f"the body {what}; send UTF-8 without a byte order mark"
     if b"\0" in body[:4]:
@@ -412,13 +419,13 @@ def _reason(body: bytes, error: Exception) -> str:
         return "a string in the body is not UTF-8"
     if isinstance(error, RecursionError):
         return "the JSON is nested too deeply"
-    return f"{error}{_input_named(body, str(error))}"
+    return f"{error}{_format_input_name(body, str(error))}"
 
 
-def _input_named(body: bytes, text: str) -> str:
+def _format_input_name(body: bytes, text: str) -> str:
     """Return the name of the input whose index is in a message of msgspec."""
-    place = _PLACE.search(text)
-    if place is None or len(body) > _SLOW:
+    place = _INPUT_INDEX.search(text)
+    if place is None or len(body) > _MAX_EXPLAINED_BYTES:
         return ""
     try:
         name = json.loads(body)["inputs"][int(place[1])]["name"]
@@ -427,7 +434,7 @@ def _input_named(body: bytes, text: str) -> str:
     return f" (input {shown(name)})"
 
 
-def read_constants(body: bytes) -> Any:
+def decode_with_constants(body: bytes) -> Any:
     """Decode JSON with NaN (as null) and Infinity, as written by Triton's clients.
 
     Python's decoder accepts them, msgspec does not.
@@ -440,21 +447,24 @@ def read_constants(body: bytes) -> Any:
     try:
         text = body.decode()
         found = json.loads(
-            text, object_pairs_hook=_once, parse_float=finite_number, parse_constant=constant_value
+            text,
+            object_pairs_hook=_unique_pairs,
+            parse_float=parse_finite,
+            parse_constant=parse_constant,
         )
         if "\\ud" in text or "\\uD" in text:  # a lone surrogate cannot be encoded in a response
             json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        raise malformed(body, error) from None
+        raise malformed_body_error(body, error) from None
     return found
 
 
-def constant_value(text: str) -> float | None:
+def parse_constant(text: str) -> float | None:
     """Return None (missing) for NaN, and the value of Infinity and -Infinity."""
     return None if text == "NaN" else float(text)
 
 
-def finite_number(text: str) -> float:
+def parse_finite(text: str) -> float:
     """Parse a decimal number; InvalidRequestError if it exceeds the largest double."""
     value = float(text)
     if math.isinf(value):
@@ -464,7 +474,7 @@ def finite_number(text: str) -> float:
     return value
 
 
-def refuse_repeats(body: bytes) -> None:
+def reject_duplicates(body: bytes) -> None:
     """Reject JSON with duplicate names in an object, as parsers disagree on which one to use.
 
     Raises
@@ -475,15 +485,15 @@ def refuse_repeats(body: bytes) -> None:
     # Most of a large body is numeric data, which is removed first.  The complete body is checked
     # only if that finds a duplicate or fails.
     with contextlib.suppress(ValueError, RecursionError, InvalidRequestError):
-        json.loads(_CELLS.sub(b"[]", body), object_pairs_hook=_once)
+        json.loads(_NUMBER_LISTS.sub(b"[]", body), object_pairs_hook=_unique_pairs)
         return
     try:
-        json.loads(body, object_pairs_hook=_once)
+        json.loads(body, object_pairs_hook=_unique_pairs)
     except (ValueError, RecursionError) as error:
-        raise malformed(body, error) from None
+        raise malformed_body_error(body, error) from None
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()

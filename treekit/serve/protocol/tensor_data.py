@@ -22,41 +22,41 @@ from treekit.serve.models.tensors import Tensor
 
 __all__ = [
     "LENGTH_HEADER",
-    "MOST_DIMENSIONS",
-    "bytes_of",
-    "cells_of_bytes",
-    "cells_of_json",
-    "checked_size",
-    "inflated",
+    "MAX_DIMENSIONS",
+    "check_shape",
+    "decode_byte_cells",
+    "decode_json_cells",
+    "decompress_body",
+    "encode_bytes",
     "split_body",
 ]
 
 
 # ---------------------------------------------------------------- JSON data
 
-MOST_DIMENSIONS = 8
+MAX_DIMENSIONS = 8
 """Maximum dimensions of a shape, and so the maximum depth of nested data."""
 
-_MOST_CELLS = 2**48
+_MAX_CELLS = 2**48
 
 Values = list[Any]
 
 
-def checked_size(name: str, shape: list[int]) -> int:
+def check_shape(name: str, shape: list[int]) -> int:
     """Return the number of cells of a shape; InvalidRequestError if it is invalid."""
-    if not 0 < len(shape) <= MOST_DIMENSIONS or min(shape) < 0:
+    if not 0 < len(shape) <= MAX_DIMENSIONS or min(shape) < 0:
         raise InvalidRequestError(
-            f"input {shown(name)} has shape {shown(shape)}; a shape has 1 to {MOST_DIMENSIONS} "
+            f"input {shown(name)} has shape {shown(shape)}; a shape has 1 to {MAX_DIMENSIONS} "
             "lengths, none of them negative, the number of rows first"
         )
-    if math.prod(length or 1 for length in shape) > _MOST_CELLS:  # NumPy rejects [0, 2**62]
+    if math.prod(length or 1 for length in shape) > _MAX_CELLS:  # NumPy rejects [0, 2**62]
         raise InvalidRequestError(
             f"input {shown(name)} has shape {shown(shape)}, which is too large for an array"
         )
     return math.prod(shape)
 
 
-def cells_of_json(
+def decode_json_cells(
     name: str, datatype: str, shape: list[int], raw: msgspec.Raw | Values, dtype: np.dtype[Any]
 ) -> npt.NDArray[Any]:
     """Decode the cells of input `name` from JSON.
@@ -81,22 +81,22 @@ def cells_of_json(
     InvalidRequestError
         If the data do not match the datatype, range, nesting or shape.
     """
-    size = checked_size(name, shape)
-    values = _values(name, datatype, shape, raw)
+    size = check_shape(name, shape)
+    values = _decode_values(name, datatype, shape, raw)
     if len(values) != size:
         raise InvalidRequestError(
             f"input {shown(name)} has {len(values):,} values, but its shape {shown(shape)} "
             f"requires {size:,}"
         )
     if dtype.kind == "f":
-        return _floats(name, datatype, values, dtype).reshape(shape)
+        return _values_to_floats(name, datatype, values, dtype).reshape(shape)
     has_null = None in values if isinstance(raw, list) else b"null" in bytes(raw)
-    return _array(name, datatype, values, dtype, has_null).reshape(shape)
+    return _values_to_array(name, datatype, values, dtype, has_null).reshape(shape)
 
 
 # ------------------------------------------------------------------ JSON to values
 
-_CELL: dict[str, type] = {
+_CELL_TYPES: dict[str, type] = {
     **dict.fromkeys(("FP16", "FP32", "FP64"), float),
     **dict.fromkeys(("INT8", "INT16", "INT32", "INT64"), int),
     **dict.fromkeys(("UINT8", "UINT16", "UINT32", "UINT64"), int),
@@ -107,16 +107,16 @@ _OPENING = re.compile(rb"[\[ \t\r\n]*")
 
 
 @lru_cache
-def _decoder(cell: type, depth: int) -> msgspec.json.Decoder[Any]:
+def _make_decoder(cell: type, depth: int) -> msgspec.json.Decoder[Any]:
     nested: Any = list[cell | None]  # type: ignore[valid-type]
     for _ in range(depth - 1):
         nested = list[nested]
     return msgspec.json.Decoder(nested)
 
 
-def _values(name: str, datatype: str, shape: list[int], raw: msgspec.Raw | Values) -> Values:
+def _decode_values(name: str, datatype: str, shape: list[int], raw: msgspec.Raw | Values) -> Values:
     """Decode the values in row-major order."""
-    depth = _depth(raw)
+    depth = _nesting_depth(raw)
     if depth not in (1, len(shape)):
         kind = f"nested {depth} deep" if depth else "that are not a list"
         raise InvalidRequestError(
@@ -124,18 +124,18 @@ def _values(name: str, datatype: str, shape: list[int], raw: msgspec.Raw | Value
             f"nested according to its shape {shape}"
         )
     try:
-        decoder = _decoder(_CELL[datatype], depth)
+        decoder = _make_decoder(_CELL_TYPES[datatype], depth)
         values: Values = (
             msgspec.convert(raw, decoder.type) if isinstance(raw, list) else decoder.decode(raw)
         )
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequestError(
-            f"input {shown(name)} has data that are not {datatype}: {_reason(error)}"
+            f"input {shown(name)} has data that are not {datatype}: {_explain_error(error)}"
         ) from None
-    return values if depth == 1 else _flattened(name, shape, values)
+    return values if depth == 1 else _flatten_lists(name, shape, values)
 
 
-def _depth(raw: msgspec.Raw | Values) -> int:
+def _nesting_depth(raw: msgspec.Raw | Values) -> int:
     """Return the nesting depth of lists before the first value."""
     if not isinstance(raw, list):
         opening = _OPENING.match(memoryview(raw))
@@ -147,7 +147,7 @@ def _depth(raw: msgspec.Raw | Values) -> int:
     return depth
 
 
-def _flattened(name: str, shape: list[int], values: Values) -> Values:
+def _flatten_lists(name: str, shape: list[int], values: Values) -> Values:
     """Flatten nested lists and check their lengths against the shape."""
     lists = [values]
     for place, length in enumerate(shape):
@@ -161,7 +161,7 @@ def _flattened(name: str, shape: list[int], values: Values) -> Values:
     return lists
 
 
-def _reason(error: Exception) -> str:
+def _explain_error(error: Exception) -> str:
     """Return the message of msgspec, with a remedy where possible."""
     if isinstance(error, UnicodeDecodeError):
         return "a string is not UTF-8"
@@ -176,7 +176,7 @@ def _reason(error: Exception) -> str:
 # --------------------------------------------------------------- values to an array
 
 
-def _array(
+def _values_to_array(
     name: str, datatype: str, values: Values, dtype: np.dtype[Any], has_null: bool
 ) -> npt.NDArray[Any]:
     """Convert integers, booleans or strings to an array (values,), with nulls as in `Tensor`."""
@@ -194,11 +194,11 @@ def _array(
             for place, value in enumerate(values)
             if value is not None and not least <= value <= most
         )
-        raise _beyond(name, datatype, place, values[place], (least, most)) from None
+        raise _out_of_range_error(name, datatype, place, values[place], (least, most)) from None
     return np.array(values, dtype=np.float64) if len(known) < len(values) else cells
 
 
-def _floats(
+def _values_to_floats(
     name: str, datatype: str, values: Values, dtype: np.dtype[Any]
 ) -> npt.NDArray[np.floating[Any]]:
     """Convert values to doubles, then round to the type; null is NaN."""
@@ -212,11 +212,11 @@ def _floats(
         infinite &= np.isfinite(doubles)
     if infinite.any():  # a number became infinite
         place, most = int(infinite.argmax()), float(np.finfo(dtype).max)
-        raise _beyond(name, datatype, place, values[place], (-most, most))
+        raise _out_of_range_error(name, datatype, place, values[place], (-most, most))
     return cells
 
 
-def _beyond(
+def _out_of_range_error(
     name: str, datatype: str, place: int, value: Any, limits: tuple[float, float]
 ) -> InvalidRequestError:
     return InvalidRequestError(
@@ -238,7 +238,7 @@ def _beyond(
 LENGTH_HEADER = b"inference-header-content-length"
 """Name of the header in ASGI scopes."""
 
-_LENGTH = struct.Struct("<I")
+_LENGTH_FORMAT = struct.Struct("<I")
 
 
 def split_body(body: bytes, length: bytes | None) -> tuple[bytes, memoryview]:
@@ -267,7 +267,7 @@ def split_body(body: bytes, length: bytes | None) -> tuple[bytes, memoryview]:
     return body[:end], memoryview(body)[end:]
 
 
-def cells_of_bytes(
+def decode_byte_cells(
     name: str, datatype: str, shape: list[int], data: memoryview, dtype: np.dtype[Any]
 ) -> npt.NDArray[Any]:
     """Decode the cells of input `name` from bytes, as a copy.
@@ -290,9 +290,9 @@ def cells_of_bytes(
     InvalidRequestError
         If the number of bytes does not match the shape, or bytes are not valid cells.
     """
-    size = checked_size(name, shape)
+    size = check_shape(name, shape)
     if dtype.kind == "O":
-        return _texts(name, shape, size, data)
+        return _decode_strings(name, shape, size, data)
     if len(data) != size * dtype.itemsize:
         raise InvalidRequestError(
             f"input {shown(name)} has {len(data):,} bytes of data; shape {shown(shape)} of "
@@ -311,15 +311,15 @@ def cells_of_bytes(
     return cells.reshape(shape)
 
 
-def _texts(name: str, shape: list[int], size: int, data: memoryview) -> npt.NDArray[Any]:
+def _decode_strings(name: str, shape: list[int], size: int, data: memoryview) -> npt.NDArray[Any]:
     """Decode the elements of BYTES as strings."""
-    if size * _LENGTH.size > len(data):
+    if size * _LENGTH_FORMAT.size > len(data):
         raise InvalidRequestError(
             f"input {shown(name)} has {len(data):,} bytes of data; shape {shown(shape)} of BYTES "
-            f"requires {size * _LENGTH.size:,} for the lengths of its elements alone"
+            f"requires {size * _LENGTH_FORMAT.size:,} for the lengths of its elements alone"
         )
     raw, texts = bytes(data), []
-    unpack, width, bytes_there = _LENGTH.unpack_from, _LENGTH.size, len(data)
+    unpack, width, bytes_there = _LENGTH_FORMAT.unpack_from, _LENGTH_FORMAT.size, len(data)
     end = 0
     try:
         for _ in range(size):
@@ -349,7 +349,7 @@ def _texts(name: str, shape: list[int], size: int, data: memoryview) -> npt.NDAr
     return cells.reshape(shape)
 
 
-def bytes_of(tensor: Tensor) -> bytes:
+def encode_bytes(tensor: Tensor) -> bytes:
     """Encode the cells of an output as bytes."""
     cells = tensor.cells
     if tensor.datatype != "BYTES":
@@ -357,18 +357,18 @@ def bytes_of(tensor: Tensor) -> bytes:
     parts = []
     for text in cells.ravel().tolist():
         data = text.encode()
-        parts += [_LENGTH.pack(len(data)), data]
+        parts += [_LENGTH_FORMAT.pack(len(data)), data]
     return b"".join(parts)
 
 
 # ---------------------------------------------------------------- decompression
 # Compressed bodies are limited to the same size as plain ones.
 
-_WINDOW = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
+_WINDOW_BITS = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
 """``wbits`` of zlib for each coding; deflate is the zlib format (RFC 9110, section 8.4.1)."""
 
 
-def inflated(body: bytes, coding: bytes, most: int) -> bytes:
+def decompress_body(body: bytes, coding: bytes, most: int) -> bytes:
     """Decompress a body according to its ``Content-Encoding``.
 
     Parameters
@@ -391,12 +391,12 @@ def inflated(body: bytes, coding: bytes, most: int) -> bytes:
     name = coding.strip().lower()
     if name in (b"", b"identity"):
         return body
-    if name not in _WINDOW:
+    if name not in _WINDOW_BITS:
         raise UnsupportedError(
             f"unsupported Content-Encoding {coding[:40].decode('latin-1')!r}; this server accepts "
             "a single gzip or deflate coding, and plain bodies"
         )
-    stream = zlib.decompressobj(_WINDOW[name])
+    stream = zlib.decompressobj(_WINDOW_BITS[name])
     try:
         plain = stream.decompress(body, most + 1)
     except zlib.error as error:
