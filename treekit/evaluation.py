@@ -199,7 +199,7 @@ class Evaluation:
         """Return one HTML page with scores, confusion matrix, ROC and calibration curves."""
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-        from treekit.export.render import list_shipped_folders
+        from treekit.export.literals import list_shipped_folders
 
         folders = [
             folder / part for folder in list_shipped_folders() for part in ("evaluation", "page")

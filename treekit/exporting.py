@@ -40,6 +40,7 @@ from treekit.export.literals import (
     hex_literal,
     identifier,
     identifiers,
+    render_from,
     string_literal,
     string_literals,
 )
@@ -52,7 +53,6 @@ from treekit.export.lowering import (
     lower,
     node_table,
 )
-from treekit.export.render import render_from
 from treekit.export.template_values import ABILITIES, needs, template_values
 from treekit.model.model import Model
 

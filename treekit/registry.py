@@ -18,27 +18,25 @@ from typing import Any, TypeVar
 from treekit.contracts import Criterion, Exporter, Importer, Layout, Pruner, Splitter
 from treekit.discovery import (
     FOREIGN_ERRORS,
+    KINDS,
     Component,
+    Kind,
     Plugin,
+    Record,
     Source,
     adapt_functions,
     builtin_plugin,
     call_isolated,
+    check_functions,
+    check_record,
     describe_error,
+    find_custom_task,
+    find_kind,
     find_plugins,
+    list_settings,
     read_maker_contract,
 )
 from treekit.errors import PluginError, SettingError, TreekitWarning
-from treekit.record_checks import (
-    KINDS,
-    Kind,
-    Record,
-    check_functions,
-    check_record,
-    find_custom_task,
-    find_kind,
-    list_settings,
-)
 from treekit.settings import resolve, suggestion
 
 __all__ = [

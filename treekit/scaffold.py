@@ -24,11 +24,9 @@ from typing import Any
 from treekit import registry
 from treekit._version import __version__
 from treekit.contracts import CONTRACT_VERSION
-from treekit.discovery import Component
+from treekit.discovery import KINDS, Component
 from treekit.errors import SettingError, TreekitWarning
-from treekit.export.literals import Code
-from treekit.export.render import render_template
-from treekit.record_checks import KINDS
+from treekit.export.literals import Code, render_template
 
 __all__ = [
     "NewPlugin",

@@ -25,11 +25,11 @@ from tests.reference import error_based as reference_error_based
 from tests.reference import prune as reference
 from tests.reference.grow import Problem
 from treekit import DataError, SettingError, registry
-from treekit.components.error_based import make_error_based
 from treekit.components.pruners import (
     count_class_bits,
     count_split_bits,
     make_chi_squared,
+    make_error_based,
     make_holdout,
 )
 from treekit.components.pruning import Context, Losses, collapse, graft, kept_nodes
@@ -346,7 +346,7 @@ def test_limits_fall_evenly_as_the_confidence_rises_to_one(
     n: float, e: float, release8: bool
 ) -> None:
     """Weka's and Quinlan's errors have no step at a half, where treekit once added none."""
-    from treekit.components.error_based import compute_normal_quantile
+    from treekit.components.pruners import compute_normal_quantile
 
     factors = [0.1, 0.25, 0.4, 0.4999, 0.5, 0.5001, 0.6, 0.69, 0.9]
     limits = [

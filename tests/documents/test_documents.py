@@ -33,8 +33,8 @@ from treekit.documents import Listing, render_listing
 from treekit.documents.dataframe import conditions_to_frame
 from treekit.documents.files import write_rules
 from treekit.documents.html import MAX_INITIAL_ROWS
+from treekit.documents.json_rules import read_json
 from treekit.documents.layout import format_conditions, format_percent, quote_unsafe
-from treekit.documents.read_json import read_json
 from treekit.errors import MissingExtraError, ModelFileError, SettingError
 from treekit.model.builder import Surrogate, build_tree, is_missing, leaf, subset, threshold
 from treekit.model.model import make_model

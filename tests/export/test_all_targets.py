@@ -46,9 +46,15 @@ from tests.tiers import by_size, later
 from treekit.data.schema import Column, Schema
 from treekit.errors import ExportError
 from treekit.export.c import export_c
-from treekit.export.literals import Code, identifier, identifiers, string_literal
+from treekit.export.literals import (
+    Code,
+    identifier,
+    identifiers,
+    list_template_folders,
+    render_template,
+    string_literal,
+)
 from treekit.export.python import export_python
-from treekit.export.render import list_template_folders, render_template
 from treekit.model.builder import build_tree, leaf, subset, threshold
 from treekit.model.model import Model, make_model
 from treekit.model.tree import Tree

@@ -28,11 +28,9 @@ from treekit.export.c import export_c, make_c_prefix
 from treekit.export.c.fast_layouts import extract_frequent_subtrees
 from treekit.export.lowering import Step
 from treekit.model.builder import build_tree, leaf, multiway, subset, threshold
-from treekit.model.concatenated import concatenate_trees, split_trees
-from treekit.model.derived_features import make_derived_columns
 from treekit.model.model import Model, make_model
 from treekit.model.scoring import leaf_indices, sum_leaf_values
-from treekit.model.tree import Split
+from treekit.model.tree import Split, concatenate_trees, make_derived_columns, split_trees
 from treekit.verify.answers import Answers
 
 # ---------------------------------------------------------------- export c

@@ -16,17 +16,17 @@ from tests.reference.artifacts import STRICT, compile_together
 from tests.runtimes import need
 from treekit.data.schema import Column, Schema
 from treekit.errors import VerificationError
+from treekit.export import c as c_answers
 from treekit.export import export
-from treekit.export.c import answers as c_answers
 from treekit.export.c import export_c
 from treekit.export.c import fast_layouts as heaps
 from treekit.export.c import layouts as c_packed
 from treekit.export.c import layouts as packed
-from treekit.export.c.tables import ROW_BYTES, make_c_table, make_hex_table, make_text_table
+from treekit.export.c.layouts import ROW_BYTES, make_c_table, make_hex_table, make_text_table
 from treekit.model.model import Model
 from treekit.verify import run_c
 from treekit.verify.answers import differing
-from treekit.verify.read_c import decode_literals, parse_tables
+from treekit.verify.run_c import decode_literals, parse_tables
 from treekit.verify.runtime import Job
 
 # ---------------------------------------------------------------- c machines

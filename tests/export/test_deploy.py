@@ -29,6 +29,7 @@ from tests.runtimes import need
 from treekit.cli import main
 from treekit.contracts import Exporter
 from treekit.data.schema import Column, Schema
+from treekit.discovery import check_record, find_kind
 from treekit.errors import ExportError, PluginError, SettingError
 from treekit.export import export
 from treekit.export.builtin import treekit_exporters
@@ -36,7 +37,6 @@ from treekit.export.triton import TRITON_SETTINGS
 from treekit.model.builder import build_tree, leaf, threshold
 from treekit.model.model import Model, make_model
 from treekit.model.scoring import compute_probabilities, sum_leaf_values
-from treekit.record_checks import check_record, find_kind
 from treekit.serve.http.oip_routes import list_protocol_routes
 from treekit.serve.models.repository import Repository
 from treekit.serve.models.tensors import Tensor

@@ -39,8 +39,8 @@ from treekit.model.builder import (
     subset,
     threshold,
 )
-from treekit.model.derived_features import DerivedColumns, make_derived_columns
 from treekit.model.model import Model, make_model
+from treekit.model.tree import DerivedColumns, make_derived_columns
 
 # ---------------------------------------------------------------- export
 

@@ -35,10 +35,8 @@ from treekit.errors import (
     VerificationError,
 )
 from treekit.export.languages import load_languages, read_profile
-from treekit.export.literals import Limits, Tables
-from treekit.export.lowering import Step, lower
-from treekit.export.nested_tests import split_into_functions
-from treekit.export.render import list_shipped_folders
+from treekit.export.literals import Limits, Tables, list_shipped_folders
+from treekit.export.lowering import Step, lower, split_into_functions
 from treekit.model.builder import build_tree, leaf, subset, threshold
 from treekit.model.model import Model, make_model
 from treekit.model.scoring import leaf_indices

@@ -33,8 +33,7 @@ from treekit.data.encoding import encode_rows
 from treekit.errors import DataError, ModelError, ModelFileError, SettingError
 from treekit.interop.lightgbm import read_lightgbm, recognises_lightgbm
 from treekit.interop.sklearn import read_sklearn
-from treekit.interop.ubjson import MAX_NESTING, decode_ubjson
-from treekit.interop.xgboost import read_xgboost, recognises_xgboost
+from treekit.interop.xgboost import MAX_NESTING, decode_ubjson, read_xgboost, recognises_xgboost
 from treekit.model.scoring import leaf_indices
 from treekit.model.tree import Split
 from treekit.testing import check_importer

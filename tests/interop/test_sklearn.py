@@ -39,18 +39,16 @@ from tests.foreign import FOLDER
 from tests.reference import evaluate
 from treekit import registry
 from treekit.contracts import Importer
-from treekit.discovery import Component
+from treekit.discovery import KINDS, Component
 from treekit.errors import ModelError, ModelFileError, PluginError, SettingError, TreekitWarning
 from treekit.export.onnx import export_onnx
 from treekit.interop import read_model
 from treekit.interop.builtin import treekit_importers
-from treekit.interop.sklearn import convert_tree, read_sklearn, recognises_sklearn
-from treekit.interop.skops import _read_array as stored_array
-from treekit.interop.skops import read_skops
+from treekit.interop.sklearn import _read_array as stored_array
+from treekit.interop.sklearn import convert_tree, read_sklearn, read_skops, recognises_sklearn
 from treekit.model.model import Model
 from treekit.model.tree import Split
 from treekit.model.validation import check_tree
-from treekit.record_checks import KINDS
 from treekit.testing import check_importer
 
 # ---------------------------------------------------------------- import sklearn

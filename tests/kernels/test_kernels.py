@@ -46,9 +46,9 @@ from treekit.kernels import quantile_statistics as ranks
 from treekit.kernels import route_rows as leading
 from treekit.kernels import rule_bitsets as dropping
 from treekit.kernels import score_batch as derived
+from treekit.kernels import score_batch as divided
 from treekit.kernels import score_batch as predict
 from treekit.kernels import score_batch as straight
-from treekit.kernels import score_fractional as divided
 from treekit.kernels import score_row as single
 from treekit.kernels.compile import KernelDispatcher, LinkedFunction, SplitterKernel
 from treekit.kernels.node_statistics import CODE_OF, pack_lanes

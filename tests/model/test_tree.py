@@ -29,8 +29,6 @@ from treekit.model.builder import (
     subset,
     threshold,
 )
-from treekit.model.concatenated import concatenate_trees, split_trees
-from treekit.model.derived_features import make_derived_columns
 from treekit.model.fixed_point import compute_mass_bounds
 from treekit.model.model import make_model
 from treekit.model.model_file import load, save
@@ -42,7 +40,10 @@ from treekit.model.tree import (
     Split,
     Tree,
     concatenate_slices,
+    concatenate_trees,
     iter_chunks,
+    make_derived_columns,
+    split_trees,
     take_slices,
 )
 from treekit.model.validation import check_forest, check_model, check_tree, check_trees

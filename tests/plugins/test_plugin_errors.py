@@ -275,8 +275,7 @@ def test_a_plugin_that_changes_folder_or_error_state_changes_them_for_itself(mod
 @pytest.fixture
 def importing(fresh_registry, monkeypatch):
     """``importing(read)``: the only foreign importer, of a plugin."""
-    from treekit.discovery import Component
-    from treekit.record_checks import KINDS
+    from treekit.discovery import KINDS, Component
     from treekit.registry import Catalogue
 
     def importing(read, recognises=lambda source: True):

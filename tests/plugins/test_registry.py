@@ -33,9 +33,8 @@ from treekit.contracts import (
     Splitter,
     SplitterFunctions,
 )
-from treekit.discovery import OLDEST_CONTRACT, read_contract_version
+from treekit.discovery import KINDS, OLDEST_CONTRACT, check_record, read_contract_version
 from treekit.errors import PluginError, SettingError, TreekitWarning
-from treekit.record_checks import KINDS, check_record
 
 # ---------------------------------------------------------------- registry
 

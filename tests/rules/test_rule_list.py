@@ -48,7 +48,7 @@ from treekit.rules.wording import (
     quote_text,
     unquote_text,
 )
-from treekit.verify.run_rules import run_rules
+from treekit.verify.run_artifact import run_rules
 from treekit.verify.runtime import Job
 
 # ---------------------------------------------------------------- rules

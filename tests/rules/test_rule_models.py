@@ -20,10 +20,18 @@ from tests.runtimes import need
 from tests.strategies import matrices, rule_lists, schemas
 from treekit.data.schema import Column, Schema
 from treekit.errors import ModelError, ModelFileError, SettingError
-from treekit.model.builder import Node, Surrogate, build_tree, leaf, oblique, rule, threshold
+from treekit.model.builder import (
+    Node,
+    Surrogate,
+    build_tree,
+    leaf,
+    make_rule_model,
+    oblique,
+    rule,
+    threshold,
+)
 from treekit.model.model import Model, make_model
 from treekit.model.model_file import FORMAT_VERSION, load
-from treekit.model.rule_trees import make_rule_model
 from treekit.model.scoring import sum_leaf_values
 from treekit.model.tree import MAX_DEPTH, Split
 from treekit.model.validation import check_tree

@@ -18,7 +18,7 @@ from tests.rules.test_rule_list import HOSTILE
 from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.schema import Column, Output, Schema
 from treekit.documents import make_listing, render_listing
-from treekit.documents.read_json import read_json
+from treekit.documents.json_rules import read_json
 from treekit.errors import DataError, ModelError, ModelFileError, SettingError
 from treekit.model.builder import build_tree, leaf, oblique, subset, threshold
 from treekit.model.model import Model, make_model
@@ -26,7 +26,12 @@ from treekit.model.scoring import predict_from_sums, sum_leaf_values
 from treekit.model.tree import Split
 from treekit.rules import measured, parse_rules, rounded, rules, training_measures
 from treekit.rules.check_catalogue import make_samples, parse_catalogue
-from treekit.rules.language import GRAMMAR_PREFIXES, Language, list_fields, load_language
+from treekit.rules.language import (
+    GRAMMAR_PREFIXES,
+    Language,
+    list_fields,
+    load_language,
+)
 from treekit.rules.read_edited import read_edited
 from treekit.rules.revise import changed, edits, revise_and_match, revise_model
 from treekit.rules.rule_list import RuleList, take_rules

@@ -21,7 +21,7 @@ from tests.export.test_all_targets import HOSTILE
 from tests.reference.browser import Browser
 from tests.runtimes import need
 from treekit.data.schema import Column, Output, Schema
-from treekit.export.render import list_shipped_folders
+from treekit.export.literals import list_shipped_folders
 from treekit.model.builder import build_tree, leaf, multiway, subset, threshold
 from treekit.model.model import make_model
 from treekit.rules.language import load_language

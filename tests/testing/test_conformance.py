@@ -14,8 +14,7 @@ from click.testing import CliRunner
 from tests.broken import criteria, pruners, splitters, tasks
 from treekit import Criterion, CriterionFunctions, PluginError, SettingError, registry
 from treekit.cli import main
-from treekit.discovery import Component
-from treekit.record_checks import KINDS, check_record
+from treekit.discovery import KINDS, Component, check_record
 from treekit.testing import ConformanceError, check_criterion, check_pruner, check_splitter
 
 # ---------------------------------------------------------------- conformance
@@ -147,7 +146,10 @@ def invoked(*arguments):
 def test_the_command_shows_what_is_declared_and_exits_with_0():
     done = invoked("mdl", "--kind", "pruner")
     assert done.exit_code == 0, done.output
-    assert "declared doubling-weights-changes-nothing: more rows of a kind" in done.output
+    assert (
+        "declared doubling-weights-changes-nothing: a larger weight is stronger evidence"
+        in done.output
+    )
     assert "\x1b" not in done.output
     assert "purity" not in done.output
     assert done.output == f"{check_pruner('mdl')}\n\n"

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from treekit.cli import main
+from treekit.discovery import KINDS
 from treekit.errors import SettingError
-from treekit.record_checks import KINDS
 from treekit.scaffold import PluginNames, new_plugin, plugin_names
 from treekit.testing import reference
 from treekit.testing.reference import convert_docstring

@@ -19,18 +19,18 @@ from tests.tiers import by_size
 from treekit.data.schema import Column, Schema
 from treekit.export import export
 from treekit.export.c import export_c
+from treekit.export.literals import list_shipped_folders
 from treekit.export.python import export_python
-from treekit.export.render import list_shipped_folders
 from treekit.model.builder import build_tree, is_missing, leaf, multiway, subset, threshold
 from treekit.model.fixed_point import to_double_threshold
 from treekit.model.model import make_model
 from treekit.model.scoring import sum_leaf_values
 from treekit.verify import verify
 from treekit.verify.answers import differing, expected
-from treekit.verify.read_c import compare_c_structure, compare_table_structure
-from treekit.verify.read_onnx import compare_onnx_structure
-from treekit.verify.read_python import compare_python_structure
 from treekit.verify.run_artifact import find_runner
+from treekit.verify.run_c import compare_c_structure, compare_table_structure
+from treekit.verify.run_onnx import compare_onnx_structure
+from treekit.verify.run_python import compare_python_structure
 from treekit.verify.tree_equivalence import compare_paths, make_lowered_tables
 
 ONE_WAY = [name for name in EXTREMES if not name.startswith(("fractional", "five_thousand"))]

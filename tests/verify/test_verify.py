@@ -51,10 +51,9 @@ from treekit.verify.routing import (
     make_routed_model,
     route_rows,
 )
-from treekit.verify.rule_boundaries import make_rule_rows
 from treekit.verify.run_artifact import ReferenceRows, find_runner, run_artifact
 from treekit.verify.runtime import Job, OutOfTimeError, Runner, Runtime
-from treekit.verify.targeted_search import find_reachable, mark_adjacent_sides
+from treekit.verify.targeted_search import find_reachable, make_rule_rows, mark_adjacent_sides
 
 # ---------------------------------------------------------------- verify
 

@@ -14,9 +14,8 @@ import click
 from treekit._version import __version__
 from treekit.cli.demo import demo_command
 from treekit.cli.evaluate import evaluate_command
-from treekit.cli.explain import explain_command, plot_command
+from treekit.cli.explain import explain_command, importances_command, plot_command
 from treekit.cli.export import export_command, import_command, verify_command
-from treekit.cli.importances import importances_command
 from treekit.cli.plugins import plugin_group, plugins_command
 from treekit.cli.predict import inspect_command, predict_command
 from treekit.cli.rules import revise_command, rules_command, simplify_command

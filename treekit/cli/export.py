@@ -96,7 +96,7 @@ def export_command(
         return
     from treekit.cli.terminal import escape_text
     from treekit.export import export
-    from treekit.export.c.tables import summarize_sizes
+    from treekit.export.c.layouts import summarize_sizes
     from treekit.export.languages import find_exporter
     from treekit.model.model_file import load
     from treekit.settings import parse_assignments

@@ -131,7 +131,7 @@ def _find_components(name: str, kind: str | None) -> list[Component]:
 
 def _check_component(component: Component, assignments: tuple[str, ...], strict: bool) -> Report:
     import treekit.testing as kit
-    from treekit.record_checks import list_settings
+    from treekit.discovery import list_settings
 
     where = f"{component.kind} {component.name!r}"
     settings = parse_assignments(list_settings(component.record), assignments, where)

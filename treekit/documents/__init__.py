@@ -163,7 +163,7 @@ FORMS: dict[str, Form] = {
         ".html", "a page to sort, search, print and sign", _import_renderer("html", "render_html")
     ),
     "json": Form(
-        ".json", "all rules, to edit and read back", _import_renderer("write_json", "render_json")
+        ".json", "all rules, to edit and read back", _import_renderer("json_rules", "render_json")
     ),
     "csv": Form(
         ".csv", "one line per rule, for spreadsheets", _import_renderer("dataframe", "render_csv")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from treekit.documents import FORMS, make_listing, render_listing
-from treekit.documents.read_json import read_json
+from treekit.documents.json_rules import read_json
 from treekit.errors import DataError
 from treekit.export import write_files
 from treekit.model.model import Model

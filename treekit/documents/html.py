@@ -33,7 +33,7 @@ from treekit.documents.layout import (
     make_layout,
     make_title,
 )
-from treekit.export.render import list_shipped_folders
+from treekit.export.literals import list_shipped_folders
 from treekit.rules.wording import quote_text
 
 if TYPE_CHECKING:

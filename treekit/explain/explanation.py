@@ -294,7 +294,7 @@ class Change:
         One or two.
     size : float
         Size of the change to the nearest sufficient value; see
-        `treekit.explain.reachable_leaves`.
+        `treekit.explain.counterfactuals`.
     says : tuple of Said
         Prediction after the change.
     """

@@ -13,13 +13,50 @@ from treekit.contracts import Exporter, Setting
 from treekit.errors import ExportError
 from treekit.export.languages import TEMPLATES_SETTING, load_known_languages
 from treekit.export.onnx import ONNX_SETTINGS
-from treekit.export.sql.settings import SQL_SETTINGS
 from treekit.export.triton import TRITON_SETTINGS, TRITON_SUFFIX
 from treekit.hookspecs import hookimpl
 from treekit.model.model import Model
 from treekit.rules import RULES_SETTINGS
 
-__all__ = ["treekit_exporters"]
+__all__ = [
+    "SQL_SETTINGS",
+    "treekit_exporters",
+]
+
+
+# ---------------------------------------------------------------- settings of SQL
+
+
+SQL_SETTINGS = (
+    Setting(
+        "dialect", "sqlite", "engine that runs the query", choices=("sqlite", "duckdb", "postgres")
+    ),
+    Setting(
+        "form",
+        "auto",
+        "SELECT with trees as CASE, or as tables traversed by a recursive query; or a single "
+        "expression, the label or number; auto: CASE if the engine plans it fast",
+        choices=("auto", "case", "table", "expression"),
+    ),
+    Setting(
+        "table",
+        "rows",
+        "table to score; in SQLite its numeric columns must be REAL or INTEGER",
+    ),
+    Setting("keys", "", 'columns to copy: comma-separated names, or JSON: ["id", "a, b"]'),
+    Setting("label", "prediction", "name of the column of predicted labels or numbers"),
+    Setting("probability", "probability", "prefix of the names of probability columns"),
+    Setting(
+        "refuse",
+        "null",
+        "result for a row that the model refuses: NULL, or an error that stops the query",
+        choices=("null", "error"),
+    ),
+)
+
+
+# ---------------------------------------------------------------- builtin
+
 
 _FORM_SETTING = Setting(
     "form",

@@ -15,13 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import ExportError
-from treekit.export.lowering import LeafTable
-from treekit.export.nested_tests import Form
-from treekit.model.concatenated import concatenate_trees
-from treekit.model.derived_features import DerivedColumns
+from treekit.export.lowering import Form, LeafTable
 from treekit.model.fixed_point import compute_mass_bounds, to_double_threshold
 from treekit.model.model import Model
-from treekit.model.tree import Split
+from treekit.model.tree import DerivedColumns, Split, concatenate_trees
 
 __all__ = [
     "DividedTable",

@@ -18,10 +18,13 @@ from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from treekit import registry
 from treekit.contracts import Exporter, Setting
+from treekit.discovery import KINDS, check_record
 from treekit.errors import ExportError, PluginError, SettingError
-from treekit.export.literals import Code, Language, identifier
-from treekit.export.render import (
+from treekit.export.literals import (
     TEMPLATES_VARIABLE,
+    Code,
+    Language,
+    identifier,
     list_shipped_folders,
     list_template_folders,
     list_variable_folders,
@@ -30,7 +33,6 @@ from treekit.export.render import (
 )
 from treekit.export.template_values import ABILITIES, needs, template_values
 from treekit.model.model import Model
-from treekit.record_checks import KINDS, check_record
 
 __all__ = [
     "PROFILE_FILE",

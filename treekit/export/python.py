@@ -18,15 +18,22 @@ from treekit.export.literals import (
     Code,
     float_literal,
     identifiers,
+    render_template,
     string_literal,
     string_literals,
 )
-from treekit.export.lowering import LeafTable, LoweredTree, leaf_table, lower, node_table
-from treekit.export.nested_tests import choose_form, write_source_functions
-from treekit.export.render import render_template
+from treekit.export.lowering import (
+    LeafTable,
+    LoweredTree,
+    choose_form,
+    leaf_table,
+    lower,
+    node_table,
+    write_source_functions,
+)
 from treekit.model import links
-from treekit.model.derived_features import DerivedColumns, make_derived_columns
 from treekit.model.model import Model
+from treekit.model.tree import DerivedColumns, make_derived_columns
 
 __all__ = [
     "encode_base64",
@@ -337,7 +344,7 @@ def encode_fractional_tables(model: Model, derived: DerivedColumns) -> dict[str,
 
 
 def encode_derived_tables(derived: DerivedColumns) -> dict[str, Code]:
-    """Encode the derived columns; see `treekit.model.derived_features.DerivedColumns`."""
+    """Encode the derived columns; see `treekit.model.tree.DerivedColumns`."""
     by_levels = derived.level_feature >= 0
     arrays: dict[str, tuple[npt.NDArray[Any], str]] = {
         "test_start": (derived.test_start, "i4"),

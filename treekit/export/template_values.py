@@ -14,16 +14,21 @@ from treekit.data.schema import Column, Schema
 from treekit.errors import ExportError
 from treekit.export.fractional import build_fractional_table, choose_fractional_form
 from treekit.export.literals import Array, Code, Language, Tables
-from treekit.export.lowering import LeafTable, LoweredTree, leaf_table, lower, node_table, set_words
-from treekit.export.nested_tests import (
+from treekit.export.lowering import (
     MAX_IF_ELSE_NODES,
+    LeafTable,
+    LoweredTree,
     choose_form,
+    leaf_table,
+    lower,
+    node_table,
     replace_large_sets,
+    set_words,
     write_source_functions,
 )
 from treekit.model import links
-from treekit.model.derived_features import DerivedColumns, make_derived_columns
 from treekit.model.model import Model
+from treekit.model.tree import DerivedColumns, make_derived_columns
 
 __all__ = [
     "ABILITIES",
@@ -119,7 +124,7 @@ def template_values(
         uses ``sets``.  For "parts" the arrays of
         `treekit.export.fractional.DividedTable`, and ``level_branch``, ``deepest``.
         ``inputs``, ``functions``: for "if_else" identifiers of the columns, and
-        `treekit.export.nested_tests.SourceFunction` records, callees before callers.
+        `treekit.export.lowering.SourceFunction` records, callees before callers.
         ``leaves``: arrays start, column, units: the votes of leaf v are entries
         ``start[v] .. start[v + 1]``; a column is a class or an output value.  With
         `leaf_nodes` v is ``row[l]`` of leaf l, and ``node[l]`` its node in its tree.
@@ -130,7 +135,7 @@ def template_values(
         "sigmoid" or "softmax", and ``exp`` its constants (`treekit.model.links`).
         ``blocks``: array, the classes of target t are blocks[t] .. blocks[t + 1].
         ``costs``: array, cost of predicting class j if the class is i, at ``i * classes + j``.
-        ``derived``: arrays of `treekit.model.derived_features.DerivedColumns`, columns
+        ``derived``: arrays of `treekit.model.tree.DerivedColumns`, columns
         after those of the row; ``derived_count``; ``single``: 1 = the model's
         input dtype is float32, to which terms of sums are rounded.
     """

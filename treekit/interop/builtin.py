@@ -7,8 +7,7 @@ from treekit.hookspecs import hookimpl
 from treekit.interop.boosting import ANSWER_SETTING, DTYPE_SETTING, ITERATIONS_SETTING
 from treekit.interop.lightgbm import read_lightgbm, recognises_lightgbm
 from treekit.interop.onnx import read_onnx, recognises_onnx
-from treekit.interop.sklearn import read_sklearn, recognises_sklearn
-from treekit.interop.skops import read_skops, recognises_skops
+from treekit.interop.sklearn import read_sklearn, read_skops, recognises_sklearn, recognises_skops
 from treekit.interop.xgboost import read_xgboost, recognises_xgboost
 
 __all__ = ["treekit_importers"]

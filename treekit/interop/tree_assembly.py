@@ -17,9 +17,8 @@ import numpy.typing as npt
 
 from treekit.data.schema import Column, Schema, level_text
 from treekit.errors import ModelError
-from treekit.model.concatenated import split_trees
 from treekit.model.fixed_point import MAX_TREES
-from treekit.model.tree import MAX_DEPTH, Split, Tree
+from treekit.model.tree import MAX_DEPTH, Split, Tree, split_trees
 
 __all__ = [
     "MAX_COLUMNS",

@@ -600,7 +600,7 @@ ROUTE_NODE_DTYPE = np.dtype(
 )
 """A node, as in `treekit.model.tree.Tree`; children and parents are numbered across all trees.
 
-``asks`` is the index of its tests in `treekit.model.derived_features.make_node_tests`, -1 = none;
+``asks`` is the index of its tests in `treekit.model.tree.make_node_tests`, -1 = none;
 the shares delimit the part that it receives of a fractional instance.
 """
 
@@ -622,7 +622,7 @@ class RoutingTables(NamedTuple):
     tests : (T,) TEST
     terms : (terms,) TERM
     test_start, term_start, level_start, level_branch
-        As in `treekit.model.derived_features.DerivedColumns`; also the tests and terms.
+        As in `treekit.model.tree.DerivedColumns`; also the tests and terms.
     units : (nodes, values) int64
         Integer values of the leaves; 0 elsewhere.
     fractional : bool

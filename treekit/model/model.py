@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import ModelError
-from treekit.model.concatenated import BATCH_NODES, batch_trees
 from treekit.model.fixed_point import (
     MASS,
     UNIT_BUDGET,
@@ -27,7 +26,7 @@ from treekit.model.fixed_point import (
     make_sum_grid,
 )
 from treekit.model.links import Combine, Link
-from treekit.model.tree import Tree
+from treekit.model.tree import BATCH_NODES, Tree, batch_trees
 from treekit.model.validation import check_policies, check_trees
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The model file: a zip of ``model.json`` and one ``.npy`` array per field.
 
-Arrays hold the nodes of all trees, concatenated (see `treekit.model.concatenated`),
+Arrays hold the nodes of all trees, concatenated (see `treekit.model.tree`),
 each in the smallest exact type.  Derivable arrays, such as the offsets of a node's
 categories, are not stored.  Untrusted files are safe to load: nothing is executed,
 no stated size is trusted, and the model is checked like one built by hand.  Only
@@ -25,12 +25,18 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import ModelError, ModelFileAccessError, ModelFileError, ModelFileNotFoundError
-from treekit.model.concatenated import compute_root_offsets, split_trees
 from treekit.model.fixed_point import MAX_TREES
 from treekit.model.json_values import from_json, to_json
 from treekit.model.links import Combine, Link
 from treekit.model.model import MissingPolicy, Model, UnknownPolicy, Voting
-from treekit.model.tree import FIELD_DTYPES, PER_NODE_FIELDS, Split, Tree
+from treekit.model.tree import (
+    FIELD_DTYPES,
+    PER_NODE_FIELDS,
+    Split,
+    Tree,
+    compute_root_offsets,
+    split_trees,
+)
 from treekit.model.validation import check_forest, check_policies, check_units
 
 __all__ = [

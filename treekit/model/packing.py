@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.concatenated import (
+from treekit.model.fixed_point import compute_mass_bounds
+from treekit.model.tree import (
     BATCH_NODES,
+    MAX_DEPTH,
+    DerivedColumns,
+    Split,
+    Tree,
     allocate_level_table,
     batch_trees,
     compute_root_offsets,
     concatenate_trees,
     fill_level_table,
     find_level_splits,
+    make_derived_columns,
+    node_depths,
 )
-from treekit.model.derived_features import DerivedColumns, make_derived_columns
-from treekit.model.fixed_point import compute_mass_bounds
-from treekit.model.tree import MAX_DEPTH, Split, Tree, node_depths
 
 if TYPE_CHECKING:
     from treekit.kernels.score_batch import CompleteLevels, PackedDerivedColumns, PackedTrees
@@ -282,7 +286,7 @@ def make_tops(
     Parameters
     ----------
     nodes, roots
-        See `treekit.model.concatenated.concatenate_trees`.
+        See `treekit.model.tree.concatenate_trees`.
     depth : (trees,) int64
         Depth of each tree.
     key, cell : (nodes,)

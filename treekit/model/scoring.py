@@ -162,8 +162,7 @@ def sum_leaf_values(model: Model, matrix: Matrix, n_threads: int = 1) -> npt.NDA
     DataError
         If the shape or type is wrong, or the model's policy rejects a cell.
     """
-    from treekit.kernels.score_batch import add_leaf_units
-    from treekit.kernels.score_fractional import add_fractional_units
+    from treekit.kernels.score_batch import add_fractional_units, add_leaf_units
 
     if model.straight is not None:
         return model.units.take(_find_leaves(model, matrix, n_threads)[:, 0], axis=0)
@@ -198,8 +197,11 @@ def _find_leaves(
     model: Model, matrix: Matrix, n_threads: int, *, nodes: bool = False
 ) -> npt.NDArray[np.int32]:
     """Return the leaves (rows, trees) int32, as rows of `Model.units` or as nodes."""
-    from treekit.kernels.score_batch import gather_leaf_values, gather_unpacked_values
-    from treekit.kernels.score_fractional import gather_heaviest_leaf_values
+    from treekit.kernels.score_batch import (
+        gather_heaviest_leaf_values,
+        gather_leaf_values,
+        gather_unpacked_values,
+    )
 
     cells = validate_matrix(model, matrix)
     result = np.empty((len(cells), model.n_trees), dtype=np.int32)

@@ -7,26 +7,43 @@ their children.  Names and labels are part of the `Schema`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from treekit.errors import ModelError
+
+if TYPE_CHECKING:
+    from treekit.model.model import Model
+
 __all__ = [
+    "BATCH_NODES",
     "FIELD_DTYPES",
     "MAX_DEPTH",
     "PER_NODE_FIELDS",
+    "DerivedColumns",
     "Split",
     "Tree",
+    "allocate_level_table",
+    "batch_trees",
+    "compute_root_offsets",
     "concatenate_slices",
+    "concatenate_trees",
     "empty_offsets",
+    "fill_level_table",
+    "find_level_splits",
     "has_no_entries",
     "iter_chunks",
+    "make_derived_columns",
+    "make_node_tests",
     "node_depths",
     "node_levels",
+    "split_trees",
     "take_slices",
 ]
 
@@ -427,3 +444,361 @@ def _expand_slices(
     ends = np.cumsum(sizes)
     n_entries = int(ends[-1]) if len(ends) else 0
     return np.repeat(first - (ends - sizes), sizes) + np.arange(n_entries)
+
+
+# ---------------------------------------------------------------- concatenated trees
+
+BATCH_NODES = 2**15
+"""Nodes that are processed in one batch: one call per tree is slow for small trees, and a copy
+of a complete forest takes too much memory."""
+
+_BRANCHES_PER_NODE = 16
+"""Entries of `Tree.level_branch` that take as much memory as a node."""
+
+_MAX_NODES = np.iinfo(np.int32).max
+
+# CSR offsets and the arrays that they index, by node and by surrogate.
+_NODE_ENTRIES = {
+    "level_offsets": ("level_branch",),
+    "term_offsets": ("term_feature", "term_weight"),
+    "surrogate_offsets": (
+        *("surrogate_feature", "surrogate_threshold"),
+        *("surrogate_below", "surrogate_above", "surrogate_lost"),
+    ),
+}
+_SURROGATE_ENTRIES = {"surrogate_level_offsets": ("surrogate_level_branch",)}
+
+
+def batch_trees(trees: Sequence[Tree], max_nodes: int) -> Iterator[Sequence[Tree]]:
+    """Yield the trees in order, in batches of up to `max_nodes` nodes, or of one larger tree.
+
+    Entries of `Tree.level_branch` count as nodes in proportion to their memory.
+    """
+    sizes = [
+        tree.n_nodes
+        + (len(tree.level_branch) + len(tree.surrogate_level_branch)) // _BRANCHES_PER_NODE
+        for tree in trees
+    ]
+    first = 0
+    while first < len(trees):
+        last, nodes = first + 1, sizes[first]
+        while last < len(trees) and nodes + sizes[last] <= max_nodes:
+            nodes += sizes[last]
+            last += 1
+        yield trees[first:last]
+        first = last
+
+
+def concatenate_trees(trees: Sequence[Tree]) -> tuple[Tree, npt.NDArray[np.int64]]:
+    """Concatenate the arrays of all trees; the inverse of `split_trees`.
+
+    The arrays of a single tree are not copied.
+
+    Returns
+    -------
+    nodes : Tree
+        Not a tree: children and offsets are relative to the first node of all trees.
+    roots : (trees + 1,) int64
+        Tree t consists of the nodes ``roots[t]`` to ``roots[t + 1]``.
+    """
+    roots = compute_root_offsets(trees)
+    starts = _NODE_ENTRIES | _SURROGATE_ENTRIES
+    joined = {
+        name: _concatenate_arrays([getattr(tree, name) for tree in trees])
+        for name in FIELD_DTYPES
+        if name not in starts
+    }
+    shift = np.repeat(roots[:-1], np.diff(roots))
+    # Clip, so that an invalid child cannot overflow int32 and wrap into a valid range.
+    child = np.minimum(joined["first_child"] + shift, _MAX_NODES)
+    joined["first_child"] = np.where(joined["kind"] == Split.LEAF, -1, child)
+    for name in starts:
+        own = [getattr(tree, name) for tree in trees]
+        ends = np.cumsum([0] + [int(start[-1]) for start in own])
+        if ends[-1] == 0 and not any(start.any() for start in own):
+            joined[name] = empty_offsets(sum(len(start) - 1 for start in own))
+            continue
+        parts = [start[:-1] + at for start, at in zip(own, ends[:-1], strict=True)]
+        joined[name] = np.concatenate([*parts, ends[-1:]])
+    return Tree(**joined), roots
+
+
+def compute_root_offsets(trees: Sequence[Tree]) -> npt.NDArray[np.int64]:
+    """Return (trees + 1,) int64 offsets: tree t has the nodes ``roots[t]`` to ``roots[t + 1]``."""
+    roots = np.cumsum([0] + [tree.n_nodes for tree in trees]).astype(np.int64)
+    if roots[-1] > _MAX_NODES:
+        raise ModelError(f"the trees have {roots[-1]} nodes in total; the maximum is 2147483647")
+    return roots
+
+
+def _concatenate_arrays(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def split_trees(nodes: Tree, roots: npt.NDArray[np.int64]) -> tuple[Tree, ...]:
+    """Split the arrays of `concatenate_trees` into trees; their arrays are views."""
+    shift = np.repeat(roots[:-1], np.diff(roots))
+    child = np.where(nodes.kind == Split.LEAF, -1, nodes.first_child - shift).astype(np.int32)
+    trees = []
+    for first, last in itertools.pairwise(roots.tolist()):
+        own = {name: getattr(nodes, name)[first:last] for name in PER_NODE_FIELDS}
+        own["first_child"] = child[first:last]
+        for start, names in _NODE_ENTRIES.items():
+            own |= _slice_entries(nodes, start, names, first, last)
+        bounds = nodes.surrogate_offsets[[first, last]].tolist()
+        for start, names in _SURROGATE_ENTRIES.items():
+            own |= _slice_entries(nodes, start, names, *bounds)
+        trees.append(Tree(**own))
+    return tuple(trees)
+
+
+def _slice_entries(
+    nodes: Tree, start: str, names: tuple[str, ...], first: int, last: int
+) -> dict[str, npt.NDArray[np.generic]]:
+    """Return the offsets of nodes or surrogates `first` to `last`, and views of their entries."""
+    own = getattr(nodes, start)[first : last + 1]
+    found = {name: getattr(nodes, name)[own[0] : own[-1]] for name in names}
+    return {start: own - own[0], **found}
+
+
+# ---------------------------------------------------------------- level tables
+# One lookup table of branches for all splits on categories.
+#
+# A split's entries are the branch of a missing value, then that of each category.  The
+# entries are as narrow as all branches allow, to save memory.
+
+_MAX_BYTE_BRANCHES = np.iinfo(np.uint8).max
+"""Most branches of a split for one-byte entries: the largest value means no branch."""
+
+
+def find_level_splits(nodes: Tree, plain: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Return an (n,) bool mask of the splits on categories among the nodes of mask `plain`."""
+    mask: npt.NDArray[np.bool_] = (nodes.kind == Split.SUBSET) | (nodes.kind == Split.MULTIWAY)
+    return mask & plain
+
+
+def allocate_level_table(trees: Sequence[Tree], plain: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    """Allocate the branch table for the nodes of mask `plain` (nodes,) of all trees.
+
+    Returns
+    -------
+    (entries,) uint8 or uint32
+        Uninitialized; the largest value of the type is not a branch of any node.
+    """
+    entries = most = at = 0
+    for tree in trees:
+        level_splits = find_level_splits(tree, plain[at : at + tree.n_nodes])
+        at += tree.n_nodes
+        if level_splits.any():
+            entries += int(
+                np.diff(tree.level_offsets)[level_splits].sum() + np.count_nonzero(level_splits)
+            )
+            most = max(most, int(tree.n_children[level_splits].max()))
+    return np.empty(entries, np.uint8 if most <= _MAX_BYTE_BRANCHES else np.uint32)
+
+
+def fill_level_table(
+    table: npt.NDArray[Any],
+    at: int,
+    nodes: Tree,
+    level_splits: npt.NDArray[np.bool_],
+    *,
+    fractional: bool = False,
+) -> npt.NDArray[np.int64]:
+    """Write the entries of the nodes of mask `level_splits` to a table, from position `at` on.
+
+    A category that was absent at a node takes the branch of missing values; if `fractional`
+    (fractional instances), both entries are the largest value of the table's type.
+
+    Returns
+    -------
+    (masked nodes + 1,) int64
+        Offsets of the entries of each node in `table`.
+    """
+    own = np.flatnonzero(level_splits)
+    first = nodes.level_offsets[own]
+    sizes = nodes.level_offsets[own + 1] - first
+    start = at + np.cumsum(np.append(0, sizes + 1))
+    missing = nodes.missing[own].astype(table.dtype)
+    if fractional:
+        missing[:] = np.iinfo(table.dtype).max
+    for part in iter_chunks(sizes):
+        entries = table[start[part.start] : start[part.stop]]
+        is_missing = np.zeros(len(entries), dtype=np.bool_)
+        is_missing[start[part] - start[part.start]] = True
+        branch = concatenate_slices(nodes.level_branch, first[part], sizes[part])
+        instead = np.repeat(missing[part], sizes[part])
+        entries[is_missing] = missing[part]
+        entries[~is_missing] = np.where(branch < 0, instead, branch)
+    return start
+
+
+# ---------------------------------------------------------------- derived columns
+
+
+class DerivedColumns(NamedTuple):
+    """The D derived columns of a model, with T tests in total.
+
+    Attributes
+    ----------
+    column : (nodes,) int64
+        Derived column of each node of the concatenated trees; -1 = a plain node.
+    test_start : (D + 1,) int64
+        Offsets of the tests of each column.
+    threshold : (T,) float64
+        Linear tests: threshold of ``0.0 + w0 * x0 + w1 * x1 + ...``, computed in double
+        over inputs of the model's type; a NaN sum takes `lost`.
+    below, above : (T,) int64
+        Linear tests: branch where the sum is at most the threshold, and where it is
+        larger; -1 = no branch.
+    lost : (T,) int64
+        Branch of a sum that is NaN, or of a category that is missing or outside the
+        vocabulary; -1 = no branch.
+    term_start : (T + 1,) int64
+        Offsets of the terms of each linear test; a test of categories has none.
+    term_feature : (terms,) int64
+    term_weight : (terms,) float64
+    level_feature : (T,) int64
+        Column of a test of categories; -1 for linear tests.
+    level_start : (T + 1,) int64
+        Offsets of the branches of each test of categories.
+    level_branch : (levels,) int32
+        Branch of each category; -1 = no branch.
+    """
+
+    column: npt.NDArray[np.int64]
+    test_start: npt.NDArray[np.int64]
+    threshold: npt.NDArray[np.float64]
+    below: npt.NDArray[np.int64]
+    above: npt.NDArray[np.int64]
+    lost: npt.NDArray[np.int64]
+    term_start: npt.NDArray[np.int64]
+    term_feature: npt.NDArray[np.int64]
+    term_weight: npt.NDArray[np.float64]
+    level_feature: npt.NDArray[np.int64]
+    level_start: npt.NDArray[np.int64]
+    level_branch: npt.NDArray[np.int32]
+
+    @property
+    def n_columns(self) -> int:
+        """D, the number of derived columns."""
+        return len(self.test_start) - 1
+
+
+def make_derived_columns(model: Model) -> DerivedColumns:
+    """Return the derived columns of a model's trees in node order, none for plain trees."""
+    if not any(map(_has_derived_nodes, model.trees)):
+        # Do not concatenate all trees: that would double the memory of a large forest.
+        nodes, _ = concatenate_trees(model.trees[:1])
+        column = np.full(sum(tree.n_nodes for tree in model.trees), -1)
+        return _make_columns(nodes, np.empty(0, np.int64), model.schema.nominal)._replace(
+            column=column
+        )
+    nodes, _ = concatenate_trees(model.trees)
+    has_tests = (nodes.kind == Split.OBLIQUE) | (np.diff(nodes.surrogate_offsets) > 0)
+    return _make_columns(nodes, np.flatnonzero(has_tests), model.schema.nominal)
+
+
+def _has_derived_nodes(tree: Tree) -> bool:
+    """Return whether a tree has a node that needs a derived column."""
+    return len(tree.surrogate_feature) > 0 or bool((tree.kind == Split.OBLIQUE).any())
+
+
+def make_node_tests(model: Model) -> DerivedColumns:
+    """Return the tests of all inner nodes as derived columns, except MISSING nodes.
+
+    Branches of categories are those of the node: a MULTIWAY node may have more than two.
+    """
+    nodes, _ = concatenate_trees(model.trees)
+    has_tests = (nodes.kind != Split.LEAF) & (nodes.kind != Split.MISSING)
+    return _make_columns(nodes, np.flatnonzero(has_tests), model.schema.nominal)
+
+
+def _make_columns(
+    nodes: Tree, owners: npt.NDArray[np.int64], nominal_columns: npt.NDArray[np.bool_]
+) -> DerivedColumns:
+    """Make a derived column for each of the nodes `owners`."""
+    surrogates = np.diff(nodes.surrogate_offsets)
+    column = np.full(nodes.n_nodes, -1)
+    column[owners] = np.arange(len(owners))
+    has_own_test = nodes.kind[owners] != Split.RULE  # a rule has only its conditions, no own test
+    sizes = has_own_test + surrogates[owners]
+    test_start = np.cumsum(np.append(0, sizes))
+    own = np.zeros(test_start[-1], dtype=np.bool_)  # a node's own test comes first
+    own[test_start[:-1][has_own_test]] = True
+    behind, _ = take_slices(nodes.surrogate_offsets, owners)
+    owners = owners[has_own_test]
+
+    def merge_tests(
+        of_nodes: npt.NDArray[np.generic], of_surrogates: npt.NDArray[np.generic]
+    ) -> Any:
+        merged = np.empty(len(own), dtype=np.result_type(of_nodes, of_surrogates))
+        merged[own], merged[~own] = of_nodes, of_surrogates
+        return merged
+
+    feature = merge_tests(nodes.feature[owners], nodes.surrogate_feature[behind]).astype(np.int64)
+    nominal = nominal_columns[feature]
+    terms, term_counts = _find_terms(nodes, owners, own, nominal)
+    term_feature = np.repeat(feature, term_counts)
+    term_weight = np.ones(len(term_feature))
+    oblique = np.repeat(
+        merge_tests(np.diff(nodes.term_offsets)[owners] > 0, np.zeros(len(behind), bool)),
+        term_counts,
+    )
+    term_feature[oblique] = nodes.term_feature[terms]
+    term_weight[oblique] = nodes.term_weight[terms]
+    level_start, level_branch = _collect_level_branches(nodes, owners, behind, own)
+    return DerivedColumns(
+        column=column,
+        test_start=test_start,
+        threshold=merge_tests(nodes.threshold[owners], nodes.surrogate_threshold[behind]),
+        below=merge_tests(np.zeros(len(owners), np.int64), nodes.surrogate_below[behind]),
+        above=merge_tests(np.ones(len(owners), np.int64), nodes.surrogate_above[behind]),
+        lost=merge_tests(np.full(len(owners), -1), nodes.surrogate_lost[behind]),
+        term_start=np.cumsum(np.append(0, term_counts)),
+        term_feature=term_feature,
+        term_weight=term_weight,
+        level_feature=np.where(nominal, feature, -1),
+        level_start=level_start,
+        level_branch=level_branch,
+    )
+
+
+def _collect_level_branches(
+    nodes: Tree,
+    owners: npt.NDArray[np.int64],
+    surrogates: npt.NDArray[np.int64],
+    own: npt.NDArray[np.bool_],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """Collect the category branches of each test: of `owners` where `own`, else of `surrogates`."""
+    sizes, first = (np.empty(len(own), np.int64) for _ in range(2))
+    for tests, start, at in (
+        (own, nodes.level_offsets, owners),
+        (~own, nodes.surrogate_level_offsets, surrogates),
+    ):
+        first[tests], sizes[tests] = start[at], start[at + 1] - start[at]
+    level_start = np.cumsum(np.append(0, sizes))
+    level_branch = np.empty(level_start[-1], np.int32)
+    for part in iter_chunks(sizes):
+        mine, counts, starts = own[part], sizes[part], first[part]
+        of_own = np.repeat(mine, counts)
+        branch = level_branch[level_start[part.start] : level_start[part.stop]]
+        branch[of_own] = concatenate_slices(nodes.level_branch, starts[mine], counts[mine])
+        branch[~of_own] = concatenate_slices(
+            nodes.surrogate_level_branch, starts[~mine], counts[~mine]
+        )
+    return level_start, level_branch
+
+
+def _find_terms(
+    nodes: Tree,
+    owners: npt.NDArray[np.int64],
+    own: npt.NDArray[np.bool_],
+    nominal: npt.NDArray[np.bool_],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the positions of the oblique terms, and the number of terms of each test."""
+    terms, _ = take_slices(nodes.term_offsets, owners)
+    counts = np.where(nominal, 0, 1)
+    oblique = np.diff(nodes.term_offsets)[owners]
+    counts[np.flatnonzero(own)[oblique > 0]] = oblique[oblique > 0]
+    return terms, counts

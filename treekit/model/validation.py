@@ -15,14 +15,16 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import ModelError
-from treekit.model.concatenated import BATCH_NODES, batch_trees, concatenate_trees
 from treekit.model.json_values import to_json
 from treekit.model.tree import (
+    BATCH_NODES,
     FIELD_DTYPES,
     MAX_DEPTH,
     PER_NODE_FIELDS,
     Split,
     Tree,
+    batch_trees,
+    concatenate_trees,
     has_no_entries,
     iter_chunks,
     node_depths,

@@ -447,7 +447,7 @@ def _log2_binomial(n: Numbers, k: Numbers) -> Numbers:
 #
 # Quinlan 1993, *C4.5*, section 5.1 (first in Quinlan 1987, *Generating production rules from
 # decision trees*, with another criterion for conditions).  The estimate is the upper limit of
-# a rule's errors on all rows, as `treekit.components.error_based` uses for leaves.
+# a rule's errors on all rows, as `treekit.components.pruners` uses for leaves.
 
 
 class GeneralisedPaths(NamedTuple):

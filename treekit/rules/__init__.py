@@ -21,10 +21,16 @@ from __future__ import annotations
 from treekit.contracts import Setting
 from treekit.model.model import Model
 from treekit.rules.analysis import Overlaps, overlapping_rules
-from treekit.rules.drift import DriftReport, rules_against
 from treekit.rules.extract import rules
 from treekit.rules.language import ENGLISH
-from treekit.rules.measure import Measures, measured, table_measures, training_measures
+from treekit.rules.measure import (
+    DriftReport,
+    Measures,
+    measured,
+    rules_against,
+    table_measures,
+    training_measures,
+)
 from treekit.rules.merge import joined_rules
 from treekit.rules.read_text import parse_rules
 from treekit.rules.rule_list import Answer, Condition, Rule, RuleList

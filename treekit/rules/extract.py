@@ -11,11 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Schema
-from treekit.model.concatenated import concatenate_trees
-from treekit.model.derived_features import make_derived_columns
 from treekit.model.fixed_point import MASS, compute_mass_bounds
 from treekit.model.model import Model, distribute_votes
-from treekit.model.tree import Split, Tree, take_slices
+from treekit.model.tree import Split, Tree, concatenate_trees, make_derived_columns, take_slices
 from treekit.rules.language import Language, load_language
 from treekit.rules.rule_list import ConditionTable, RuleList, list_tests, take_rules
 from treekit.rules.wording import render_conditions
@@ -313,7 +311,7 @@ def list_path_nodes(plain: Tree, leaf: Index) -> tuple[Index, Index]:
 
 
 # ---------------------------------------------------------------- models of rule lists
-# The inverse of `treekit.model.rule_trees`.
+# The inverse of `treekit.model.builder`.
 
 Mask = npt.NDArray[np.bool_]
 

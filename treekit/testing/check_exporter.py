@@ -157,7 +157,7 @@ UNTOUCHED = Law(
 DEEP = Law(
     "deep-trees-are-written",
     "A tree of 5,000 nested splits is written, or rejected by an ExportError.",
-    "recursion: `treekit.export.nested_tests` makes functions of subtrees; tables need none",
+    "recursion: `treekit.export.lowering` makes functions of subtrees; tables need none",
 )
 HOSTILE = Law(
     "names-are-only-data",

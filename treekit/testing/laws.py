@@ -17,8 +17,8 @@ import numpy as np
 
 from treekit import registry
 from treekit.contracts import Layout, Setting
+from treekit.discovery import KINDS, find_kind, list_settings
 from treekit.errors import PluginError, SettingError
-from treekit.record_checks import KINDS, find_kind, list_settings
 from treekit.settings import resolve
 from treekit.testing.example_tables import format_call, format_numbers
 from treekit.testing.report import Breach, Law, Report, Verdict

@@ -30,8 +30,8 @@ from treekit.verify.report import (
     hash_model,
     write_certificate,
 )
-from treekit.verify.rule_boundaries import make_rule_rows
 from treekit.verify.run_artifact import ReferenceRows, RuntimeChoice, choose_runtimes, run_artifact
+from treekit.verify.targeted_search import make_rule_rows
 from treekit.verify.tree_equivalence import StructureComparison, compare_paths, make_lowered_tables
 
 __all__ = [

@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from treekit.model.concatenated import concatenate_trees
-from treekit.model.derived_features import DerivedColumns, make_node_tests
 from treekit.model.fixed_point import compute_mass_bounds
 from treekit.model.model import Model
-from treekit.model.tree import Split, Tree
+from treekit.model.tree import DerivedColumns, Split, Tree, concatenate_trees, make_node_tests
 
 if TYPE_CHECKING:
     from treekit.kernels.reachability import ModelCoverage, RoutingTables

@@ -11,32 +11,56 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from treekit._version import __version__
 from treekit.data.schema import Schema
-from treekit.errors import VerificationError
+from treekit.errors import ModelFileError, VerificationError
+from treekit.rules import parse_rules
 from treekit.settings import suggestion
-from treekit.verify.answers import Answers, describe_answer, differing
+from treekit.verify.answers import Answers, answers_from_sums, describe_answer, differing
 from treekit.verify.probe_values import decode_cells
-from treekit.verify.read_c import compare_c_structure
-from treekit.verify.read_onnx import compare_onnx_structure
-from treekit.verify.read_python import compare_python_structure
 from treekit.verify.report import ArtifactResult, Difference, Untried, hash_file
-from treekit.verify.run_c import C_RUNTIMES, list_c_files
+from treekit.verify.run_c import C_RUNTIMES, compare_c_structure, list_c_files
 from treekit.verify.run_language import explain_missing_runner, list_language_runners
-from treekit.verify.run_onnx import ONNX_RUNTIMES
-from treekit.verify.run_python import PYTHON_RUNTIMES
-from treekit.verify.run_rules import RULES_RUNTIMES
+from treekit.verify.run_onnx import ONNX_RUNTIMES, compare_onnx_structure
+from treekit.verify.run_python import PYTHON_RUNTIMES, compare_python_structure
 from treekit.verify.run_sql import SQL_RUNTIMES
 from treekit.verify.runtime import Job, OutOfTimeError, Runner, Runtime
 
 __all__ = [
     "ALL_RUNTIMES",
+    "RULES_RUNTIMES",
     "ReferenceRows",
     "RuntimeChoice",
     "choose_runtimes",
     "find_runner",
     "list_runners",
     "run_artifact",
+    "run_rules",
 ]
+
+
+# ---------------------------------------------------------------- rules
+
+
+def run_rules(job: Job, rows: npt.NDArray[np.float64]) -> Iterator[tuple[str, Answers]]:
+    """Read rule text and execute it, without the model."""
+    path, schema = job.path, job.schema
+    try:
+        rules = parse_rules(path.read_bytes().decode())
+    except (ModelFileError, UnicodeDecodeError) as error:
+        raise VerificationError(f"{path.name!r} cannot be read: {error}") from error
+    if rules.rounding is not None:
+        raise VerificationError(
+            f"{path.name!r} has thresholds shortened to {rules.rounding.digits} digits, which are "
+            "exact for the rows of one table only; write the rules without --digits"
+        )
+    if (rules.schema.columns, rules.schema.outputs) != (schema.columns, schema.outputs):
+        raise VerificationError(f"{path.name!r} differs from the model in columns or classes")
+    answered = ~rules.refused(rows)
+    yield "rules", answers_from_sums(rules, rules.sums(rows[answered]), answered)
+
+
+RULES_RUNTIMES = (Runtime("treekit", run_rules, lambda: __version__),)
 
 
 # ---------------------------------------------------------------- runners

@@ -48,8 +48,7 @@ from treekit.export.languages import (
     find_languages_folder,
     load_languages,
 )
-from treekit.export.literals import Code, Tables
-from treekit.export.render import render_from
+from treekit.export.literals import Code, Tables, render_from
 from treekit.export.template_values import compute_schema_values
 from treekit.verify.answers import INCONSISTENT, UNKNOWN_LABEL, Answers
 from treekit.verify.probe_values import make_unseen_text

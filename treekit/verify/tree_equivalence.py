@@ -3,9 +3,9 @@
 Rows are samples; this is exhaustive.  Every leaf of every tree is a box of inputs, with
 which the tables are traversed at once (`treekit.kernels.tree_equivalence`).
 Sums and surrogate splits are additional columns, which the tables must
-define as `treekit.model.derived_features` does.  Left to rows is the code around the
+define as `treekit.model.tree` does.  Left to rows is the code around the
 tables: the loop that traverses them, and the conversion of sums to predictions.  For C
-files `treekit.verify.read_c` also checks that treekit wrote that code.
+files `treekit.verify.run_c` also checks that treekit wrote that code.
 """
 
 from __future__ import annotations
@@ -19,11 +19,9 @@ import numpy.typing as npt
 
 from treekit.errors import VerificationError
 from treekit.export.lowering import NodeTable, leaf_table, lower, node_table
-from treekit.model.concatenated import concatenate_trees
-from treekit.model.derived_features import DerivedColumns, make_derived_columns
 from treekit.model.fixed_point import to_double_threshold
 from treekit.model.model import Model
-from treekit.model.tree import Split, Tree
+from treekit.model.tree import DerivedColumns, Split, Tree, concatenate_trees, make_derived_columns
 from treekit.verify.probes import has_accepted_rows
 
 if TYPE_CHECKING:

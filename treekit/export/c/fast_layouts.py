@@ -9,20 +9,31 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.export.c.layouts import compute_nested_values, compute_stack_bytes, make_packed_layout
-from treekit.export.c.tables import CLayout, CTypes, make_c_table, make_hex_table, narrow_integers
+from treekit.export.c.layouts import (
+    CLayout,
+    CTypes,
+    compute_nested_values,
+    compute_stack_bytes,
+    make_c_table,
+    make_hex_table,
+    make_packed_layout,
+    narrow_integers,
+)
 from treekit.export.literals import Code
 from treekit.export.lowering import LeafTable, LoweredTree, Step
-from treekit.model.concatenated import (
+from treekit.model.model import Model
+from treekit.model.packing import compute_node_keys, make_tops
+from treekit.model.tree import (
+    MAX_DEPTH,
+    DerivedColumns,
+    Split,
+    Tree,
     allocate_level_table,
     concatenate_trees,
     fill_level_table,
     find_level_splits,
+    node_depths,
 )
-from treekit.model.derived_features import DerivedColumns
-from treekit.model.model import Model
-from treekit.model.packing import compute_node_keys, make_tops
-from treekit.model.tree import MAX_DEPTH, Split, Tree, node_depths
 
 __all__ = [
     "CELL_SHIFT",
@@ -275,7 +286,7 @@ def extract_frequent_subtrees(
     -------
     tuple of LoweredTree
         One per tree, without sets.  ``leaf`` is the next node (a test or
-        a leaf), numbered over all trees as in `treekit.model.concatenated.concatenate_trees`.
+        a leaf), numbered over all trees as in `treekit.model.tree.concatenate_trees`.
     """
     nodes, roots = concatenate_trees(trees)
     hot = _select_heaviest(

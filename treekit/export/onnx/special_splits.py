@@ -13,11 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.export.onnx.graph import Graph
-from treekit.model.concatenated import concatenate_trees
-from treekit.model.derived_features import DerivedColumns
 from treekit.model.fixed_point import MASS, compute_mass_bounds
 from treekit.model.model import Model
-from treekit.model.tree import MAX_DEPTH, Split, Tree
+from treekit.model.tree import MAX_DEPTH, DerivedColumns, Split, Tree, concatenate_trees
 
 __all__ = [
     "Masses",

@@ -31,9 +31,8 @@ from treekit.export.onnx.trees import (
     add_tree_ensemble,
     convert_to_onnx_nodes,
 )
-from treekit.model.derived_features import DerivedColumns, make_derived_columns
 from treekit.model.model import Model
-from treekit.model.tree import MAX_DEPTH
+from treekit.model.tree import MAX_DEPTH, DerivedColumns, make_derived_columns
 
 __all__ = [
     "LoweredModel",

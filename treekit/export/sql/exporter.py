@@ -34,8 +34,8 @@ from treekit.export.sql.trees import (
     find_used_features,
     group_values,
 )
-from treekit.model.derived_features import DerivedColumns, make_derived_columns
 from treekit.model.model import Model
+from treekit.model.tree import DerivedColumns, make_derived_columns
 
 __all__ = [
     "HEADER_PREFIX",

@@ -26,8 +26,8 @@ from treekit.export.sql.syntax import (
     make_switch,
     quote_identifier,
 )
-from treekit.model.derived_features import DerivedColumns
 from treekit.model.model import Model
+from treekit.model.tree import DerivedColumns
 
 __all__ = [
     "REFUSED_COLUMN",

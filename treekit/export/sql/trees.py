@@ -43,9 +43,9 @@ from treekit.export.sql.syntax import (
     make_select,
     make_switch,
 )
-from treekit.model.derived_features import DerivedColumns
 from treekit.model.fixed_point import MASS, to_double_threshold
 from treekit.model.model import Model
+from treekit.model.tree import DerivedColumns
 
 __all__ = [
     "ROW_COLUMN",

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope
 
 from treekit.errors import SettingError
-from treekit.export.render import list_shipped_folders
+from treekit.export.literals import list_shipped_folders
 from treekit.plot import Picture, plot
 from treekit.rules.language import list_languages, load_language
 from treekit.serve.errors import InvalidRequestError, NotFoundError, TooLargeError
