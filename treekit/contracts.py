@@ -133,7 +133,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Ranks:
-    """Statistics of a number by its order: ``(weight, q, below, above)``.
+    """Rank statistics of a numeric target: ``(weight, q, below, above)``.
 
     q is the weighted quantile of y; ``below`` the sum of
     ``weight * (q - y)`` over the rows below it and ``above`` that of
@@ -254,7 +254,7 @@ class TaskColumn:
 
     @property
     def labels(self) -> tuple[Any, ...]:
-        """The values of the cells, in order: the levels, or the distinct numbers ascending."""
+        """Distinct values in order: the levels, or the numbers of the cells in ascending order."""
         return self.levels or tuple(sorted(set(self.values.tolist())))
 
     def codes(self, labels: tuple[Any, ...]) -> npt.NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Discovery of plugins and their components.
+"""Discovery of plugins and their components, and checks of their records.
 
 Each plugin is loaded in isolation: a failure names the plugin and does not affect others.
 """
@@ -207,7 +207,10 @@ def _check_task(task: Any, kind: Kind, where: str) -> None:
                 f"{attribute} of {where} is {getattr(task, attribute)!r}; known: {', '.join(tasks)}"
             )
     if task.answers == "classification" and task.target != "classification":
-        raise PluginError(f"{where} predicts classes, but its target is a number")
+        raise PluginError(
+            f"{where} predicts classes, but its target is a number; set target='classification', "
+            "or answers='regression'"
+        )
     _check_settings(task.settings, where)
     texts = {setting.name for setting in task.settings if isinstance(setting.default, str)}
     columns: object = task.columns
@@ -268,7 +271,7 @@ def _find_problem(functions: Functions) -> str:
         if functions.impurity is None and functions.score is None:
             return "gives neither impurity nor score; a criterion needs one of them"
         if functions.choose and not (functions.impurity and functions.score):
-            return "gives choose, which needs both impurity and score"
+            return "defines choose, which needs both impurity and score"
         tolerance: Any = functions.tolerance
         if not (isinstance(tolerance, int | float) and 0.0 <= tolerance < math.inf):
             return f"has tolerance {tolerance!r}; it must be a number >= 0"
@@ -356,7 +359,10 @@ def _check_settings(settings: Any, where: str, taken: tuple[str, ...] = ()) -> N
 
 def _check_exempt(exempt: Any, where: str) -> None:
     if not isinstance(exempt, Mapping):
-        raise PluginError(f"exempt of {where} is {_describe_type(exempt)}, not a mapping")
+        raise PluginError(
+            f"exempt of {where} is {_describe_type(exempt)}; it must be a mapping of law names to "
+            "reasons"
+        )
     for law, reason in exempt.items():
         if not (isinstance(law, str) and isinstance(reason, str) and law and reason.strip()):
             raise PluginError(

@@ -693,7 +693,7 @@ def _format_count(rows: float) -> str:
 
 
 def _format_number(value: float | None) -> str:
-    """Return a number with four decimals, or with six digits if it is large."""
+    """Format a number with four decimals, or six significant digits if it is 100 or more."""
     if value is None:
         return "-"
     return f"{value:.4f}" if abs(value) < 100 else f"{value:,.6g}"

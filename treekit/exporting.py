@@ -1,4 +1,4 @@
-"""Tools for exporters made of templates: a model as values that templates write.
+"""Tools for exporters made of templates: convert a model to values for the templates.
 
 The counterpart of `treekit.splitting` for exporters.  A language that treekit
 does not support becomes a target through a folder of jinja2 templates with a small

@@ -112,7 +112,7 @@ def bootstrap(
     if vectorized is None:
         vectorized = arrays and _has_axis(statistic)
     elif vectorized and not arrays:
-        raise SettingError("vectorized=True needs arrays; give arrays, or vectorized=False")
+        raise SettingError("vectorized=True needs arrays; give arrays, or set vectorized=False")
     rng = np.random.default_rng(seed)
     estimate = _compute_estimate(statistic, parts, vectorized)
     found = _resample_vectorized if vectorized else _resample_one_by_one
@@ -207,7 +207,7 @@ def _compute_estimate(
             raise
         raise DataError(
             f"data contains values that are not numbers, and the statistic fails on them "
-            f"({error}); give numbers, or a statistic of such data"
+            f"({error}); give numeric data, or a statistic that accepts other values"
         ) from error
     return _as_numbers(found, "the data")
 

@@ -42,7 +42,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class NewPlugin:
-    """A package that was written.
+    """A new plugin package: its folder, names and files.
 
     Attributes
     ----------

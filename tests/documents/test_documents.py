@@ -574,7 +574,7 @@ def put(*path):
         (put("rules", {}), r"\$\.rules .*expected an array, not an object"),
         (put("rules", 1, "tree", 2), r"\$\.rules\[1\]\.tree"),
         (put("rules", 1, "support", -1), r"\$\.rules\[1\]\.support"),
-        (put("rules", 1, "as_parent", True), r"\$\.rules\[1\] .*the rule has support"),
+        (put("rules", 1, "as_parent", True), r"\$\.rules\[1\] .*'support' must be 0"),
         (put("rules", 1, "if", 0, "column", "size"), r"rules\[1\]\.if\[0\]\.column .*'size'"),
         (
             put("rules", 1, "if", 0, "above", "3"),

@@ -256,7 +256,7 @@ def test_one_heavy_interval_is_not_enough_whoever_asks():
     data = light_within()
     with pytest.raises(
         PluginError,
-        match=r"branches of the weights \[.*check candidate splits with treekit.splitting.heav",
+        match=r"branches with weights \[.*check candidate splits with treekit.splitting.heav",
     ):
         treekit.train(data, "y", splitter=hasty, min_weight_leaf=11)
     splitter = parted((2, 3, 4), False)

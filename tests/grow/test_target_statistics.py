@@ -448,7 +448,7 @@ def test_a_validation_table_is_placed_by_the_layout_of_training():
 
 
 def test_a_pruner_needs_a_loss():
-    with pytest.raises(SettingError, match="task has no loss for pruners"):
+    with pytest.raises(SettingError, match="which the criterion's task does not define"):
         trained(UPLIFT, pruner="cost_complexity")
     assert trained(PRUNABLE, pruner="cost_complexity").n_leaves >= 1
 
@@ -505,7 +505,7 @@ def test_inspect_and_predict_tell_the_task_and_its_answers(tmp_path: Path):
         ({"monotonic": "a=1"}, "monotonic is set"),
         ({"numeric_side": "c45"}, "numeric_side is set"),
         ({"pruner": "mdl"}, "pruner 'mdl' is for classification, but criterion 'apart' is for"),
-        ({"task": "regression"}, "is read as one for classification, not for regression"),
+        ({"task": "regression"}, "needs a classification target, but task is 'regression'"),
         ({"min_impurity": 0.1}, "defines no impurity"),
         ({"criterion.treatment": "nowhere"}, "no treatment column 'nowhere'"),
         ({"criterion.treatment": "cured"}, "column 'cured' is the target"),

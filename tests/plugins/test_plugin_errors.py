@@ -1008,7 +1008,7 @@ SPLITS = {
     2: "returned a split whose score is NaN or infinite",
     3: "raised ValueError: lost",
     4: "raised IndexError",
-    5: r"into branches of the weights \[1.0, 204.0\], and min_weight_leaf is 5",
+    5: r"into branches with weights \[1.0, 204.0\], but min_weight_leaf is 5",
     6: "returned a split with an empty branch or an impossible column",
     8: "returned a split with an empty branch or an impossible column",
     9: "returned a split with an empty branch or an impossible column",

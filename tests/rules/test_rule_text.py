@@ -245,7 +245,7 @@ FAULTS = {
     "the same twice": ({"if_fails": "l'{test} réussit"}, "text of if_fails, is parsed as if_holds"),
     "one fact twice": ({"fact_type": "pas"}, "fact_type and fact_step are both 'pas'"),
     "a wide fact": ({"fact_type": " type"}, "fact_type is ' type'"),
-    "no separator": ({"if_or": " "}, "if_or is ' '; it must be more than a space"),
+    "no separator": ({"if_or": " "}, "if_or is ' '; it must not be empty or a single space"),
     "a touching separator": ({"if_or": " ou"}, "if_or .* must begin and end with a space"),
     "a share said twice": (
         {"rule_share": "{share} de {share} pour {label}"},

@@ -823,7 +823,7 @@ def test_tls_is_spoken_with_the_certificate_of_the_settings(
         assert refused(call, f"127.0.0.1:{port}", "ServerLive", b"")[0] == "UNAVAILABLE"
     Path(key).write_text("no key", encoding="ascii")
     with (
-        pytest.raises(SettingError, match="belong together"),
+        pytest.raises(SettingError, match="a key that match"),
         grpc_server(service, tls_cert=cert, tls_key=key),
     ):
         pass

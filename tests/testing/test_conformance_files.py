@@ -269,8 +269,8 @@ def test_files_that_nobody_can_run_are_judged_by_all_other_laws():
         *(
             pytest.param(run, what, marks=MATRIX)
             for run, what in (
-                (lambda path, schema, rows: [], "run gave 0 predictions"),
-                (lambda path, schema, rows: [1] * len(rows), "a pair of 1 labels and 2"),
+                (lambda path, schema, rows: [], "run returned 0 predictions"),
+                (lambda path, schema, rows: [1] * len(rows), "labels of length 1 and"),
                 (lambda path, schema, rows: 1 / 0, "ZeroDivisionError"),
                 (lambda path, schema, rows: [None] * len(rows), "row refused"),
             )

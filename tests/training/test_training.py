@@ -269,7 +269,7 @@ def test_a_holdout_of_too_few_rows_is_refused():
 
 
 def test_a_forest_is_not_pruned_by_folds_or_without_out_of_bag_rows():
-    refused(DataError, "give pruner.alpha", ensemble="forest", trees=2, pruner="cost_complexity")
+    refused(DataError, "set pruner.alpha", ensemble="forest", trees=2, pruner="cost_complexity")
     refused(
         DataError, "set bootstrap=True",
         ensemble="forest", trees=2, bootstrap=False, pruner="reduced_error",
@@ -799,7 +799,7 @@ def test_an_estimator_refuses_priors_beside_class_weights(where):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"class_weight": "ye=2"}, "class_weight names class 'ye'; did you mean 'yes'"),
+        ({"class_weight": "ye=2"}, "class_weight names unknown class 'ye'; did you mean 'yes'"),
         ({"class_weight": "yes"}, "'yes'; write NAME=NUMBER"),
         ({"class_weight": "yes=1,yes=2"}, "'yes' twice"),
         ({"class_weight": "yes=much"}, "'yes' the value 'much'; give a finite number"),
@@ -916,7 +916,7 @@ def test_costs_are_given_as_text_pairs_or_a_matrix():
     ("costs", "said"),
     [
         ("yes=2", "write TRUE>PREDICTED=COST"),
-        ("yes>n=2", "names class 'n'"),
+        ("yes>n=2", "names unknown class 'n'"),
         ("yes>no=-2", "predicting 'no' for 'yes' is -2"),
         ({("yes", "yes"): 1}, "is not a mistake; its cost must be 0"),
         ({("yes",): 1}, "is not a pair"),

@@ -1,4 +1,4 @@
-"""``treekit explain`` and ``treekit plot``: explain a prediction, draw a tree."""
+"""``treekit explain``, ``plot`` and ``importances``: predictions, trees, columns."""
 
 from __future__ import annotations
 

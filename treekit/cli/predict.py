@@ -127,7 +127,7 @@ def _predict_remotely(
     try:
         model = open_remote_model(client, name)
         if proba and not model.has_probabilities:
-            raise click.UsageError(f"{name!r} has no known classes; leave --proba out")
+            raise click.UsageError(f"model {name!r} gives no class probabilities; omit --proba")
         marks = model.missing_marks if missing_marks is None else missing_marks
         lines = model.predict_lines(read_rows(table, marks), proba=proba)
         write_text(map(_format_csv, lines), output)
@@ -178,7 +178,9 @@ def _format_csv(rows: list[Any]) -> str:
 
 
 def sum_leaf_values(model: Model, table: Table) -> npt.NDArray[np.int64]:
-    """Compute summed leaf values in fixed-point units, using the table's marks of missing cells.
+    """Sum the leaf values of each row, in fixed-point units.
+
+    Cells are missing if they equal one of `table.missing`, the marks used to read the table.
 
     Returns
     -------

@@ -61,7 +61,7 @@ def parse_training_settings(
 
 
 def _get_chosen_name(kind: str, settings: Mapping[str, Any]) -> str | None:
-    """Return the name of the chosen component of a kind, given or set by the algorithm."""
+    """Return the component name that `settings` has for a kind, else that of the algorithm."""
     from treekit.training.settings import PRESETS
 
     if kind in settings or settings.get("algorithm") is None:

@@ -236,7 +236,7 @@ def _train_and_report(given: dict[str, Any], settings: dict[str, Any]) -> None:
 
 
 def read_dataset(given: dict[str, Any], settings: dict[str, Any], table: Table) -> Dataset:
-    """Make the dataset specified by the options `given`."""
+    """Make the training dataset from a table and the command's options `given`."""
     from treekit.data.dataset import make_dataset
     from treekit.training.tasks import get_reading_options
 

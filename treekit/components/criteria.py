@@ -422,7 +422,7 @@ def _compute_split_information(children: Stats, whole: float, missing: float) ->
 
 
 def _has_split(gain: float, levels: float, least: float) -> bool:
-    """Check whether a column has a split, from its gain.
+    """Check by its gain whether a column can be split.
 
     Without a gain a numeric column has no cut, but a nominal column still has branches.
     """
@@ -445,7 +445,7 @@ def _average_gains(gains: Stats, levels: Stats, least: float, many_levels: float
 
 
 def _compute_penalty(candidates: int, weight: float) -> float:
-    """Compute the bits, per unit of weight, that encode the choice among the candidates."""
+    """Compute the bits needed to encode which candidate is chosen, divided by the weight."""
     return math.log(candidates) / math.log(2.0) / weight
 
 

@@ -75,7 +75,7 @@ class PruningSequence:
 def make_cost_complexity(
     alpha: float | None, rule: str, risk: str, folds: int, holdout: float
 ) -> PrunerFunctions:
-    """Prune every link weaker than alpha; choose alpha by cross-validation or a hold-out.
+    """Prune by minimal cost complexity; choose alpha by cross-validation or a hold-out.
 
     The risk is the misclassified weight (times the misclassification costs), or the
     squared error, as a share of all training weight; alpha is risk per leaf.  The
@@ -91,7 +91,7 @@ def make_cost_complexity(
         tree whose risk is within one standard error of that
         (Breiman et al. 1984, section 3.4.3).
     risk : {"loss", "impurity"}
-        Weigh links by the cost of wrong predictions, or by the criterion's
+        Measure the risk by the cost of wrong predictions, or by the criterion's
         impurity.  Hold-out rows are always judged by wrong predictions.
     folds : int
         Folds of the cross-validation, used if neither an alpha nor hold-out rows
@@ -621,7 +621,7 @@ def make_reduced_error(holdout: float, prune_ties: bool) -> PrunerFunctions:
 
 
 def make_mdl() -> PrunerFunctions:
-    """Replace subtrees by leaves, bottom up, where that does not lengthen the description.
+    """Replace subtrees by leaves, bottom up, unless that increases the description length.
 
     The description encodes tree and classes.  A node costs one bit (leaf or not), a leaf
     `count_class_bits`, a split `count_split_bits`: the code of Mehta, Rissanen and Agrawal,

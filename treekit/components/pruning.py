@@ -319,8 +319,8 @@ def losses_of(
 
 def _refuse_loss(stats: Numbers, judged: Numbers) -> float:  # noqa: ARG001 - a loss's
     raise SettingError(
-        "the criterion's task has no loss for pruners; drop the pruner and limit the tree by "
-        "max_depth, max_leaves or min_weight_leaf"
+        "the pruner needs a loss, which the criterion's task does not define; omit the pruner, and "
+        "limit the tree by max_depth, max_leaves or min_weight_leaf"
     )
 
 

@@ -1,4 +1,4 @@
-"""Datasets: a schema with coded columns, a target and weights."""
+"""Datasets: targets, and a schema with coded columns, a target and weights."""
 
 from __future__ import annotations
 
@@ -257,8 +257,8 @@ def _cast_label(text: str, kind: type) -> Any:
         label = None
     if level_text(label) != text:
         raise DataError(
-            f"the declared class {text!r} is not of type {kind.__name__} like the labels of the "
-            "rows; correct it, or leave it out"
+            f"the declared class {text!r} is not of type {kind.__name__}, the type of the target's "
+            "labels; correct it, or leave it out"
         )
     return label
 
@@ -401,7 +401,7 @@ class Dataset:
 
     @property
     def statistical_weights(self) -> npt.NDArray[np.float64] | None:
-        """Weights times factors, (rows,) float64; None if all are 1."""
+        """Row weights of the node statistics: weights times factors, (rows,); None if all are 1."""
         if self.factors is None or self.weights is None:
             return self.weights if self.factors is None else self.factors
         return np.asarray(self.weights * self.factors)

@@ -273,10 +273,10 @@ MATRIX_MEMORY_SHARE = 0.5
 
 
 def allocate_code_matrix(shape: tuple[int, int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Allocate an uninitialised matrix.
+    """Allocate an uninitialised matrix of codes.
 
-    If it is larger than `SHARE` of the free memory, it is mapped from a temporary file (in
-    ``TMPDIR``), deleted with the array, to which the system writes unused pages.
+    If it is larger than `MATRIX_MEMORY_SHARE` of the free memory, it is mapped from a temporary
+    file (in ``TMPDIR``), deleted with the array, to which the system writes unused pages.
     """
     size = shape[0] * shape[1] * np.dtype(dtype).itemsize
     if size <= MATRIX_MEMORY_SHARE * _get_free_memory():
@@ -288,8 +288,8 @@ def allocate_code_matrix(shape: tuple[int, int], dtype: npt.DTypeLike) -> npt.ND
 def copy_row_major(codes: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
     """Copy a code matrix (features, rows) to row-major order: (rows * features,).
 
-    Return None if that would use more than `SPARE` of the free memory: kernels can use the
-    columns instead, only more slowly.
+    Return None if that would use more than `SPARE_MEMORY_SHARE` of the free memory: kernels
+    can use the columns instead, only more slowly.
     """
     if codes.nbytes > SPARE_MEMORY_SHARE * _get_free_memory():
         return None

@@ -185,7 +185,7 @@ class _DmnDocument:
         outputs: Sequence[tuple[str, str, str]],
         answers: Iterator[list[str]],
     ) -> Iterator[str]:
-        """Write the table of the rules from `first` to `last`, taking one of `answers` per rule."""
+        """Write the table of rules `first` to `last`; `answers` yields the outputs of each rule."""
         rules, xml, n = self.rules, self.xml, self.rules.schema.n_features
         inputs = self.entries.list_inputs(first, last)
         variables = self.entries.variables
@@ -316,7 +316,7 @@ def format_votes(rules: RuleList) -> Iterator[list[str]]:
 
 
 def format_forest_output(rules: RuleList) -> str:
-    """Return an expression that combines the trees' decisions into the output, a context.
+    """Return a FEEL context: the expression that computes the outputs from the trees' decisions.
 
     Sums of integers are exact; a single division follows.
     """

@@ -1,4 +1,4 @@
-"""Strict, validating reader of the format of `treekit.documents.json_rules`."""
+"""Rules as JSON: the writer, and a strict, validating reader."""
 
 from __future__ import annotations
 
@@ -336,7 +336,7 @@ def _parse_rules(stated: list[Any], listed: RuleList) -> RuleList:
             support.append(_parse_support(rule))
             as_parent.append(_parse_optional_flag(rule, "as_parent"))
             if as_parent[-1] and support[-1]:
-                raise JsonError("'as_parent' is true, but the rule has support")
+                raise JsonError("'as_parent' is true, so 'support' must be 0")
             with PathContext("if"):
                 end.append(conditions.read_rule(rule["if"]))
             with PathContext("then"):
@@ -1027,7 +1027,7 @@ class _TestReader:
         self.features = {column.name: k for k, column in enumerate(schema.columns)}
 
     def read_test(self, number: int, value: Any) -> Test:
-        """Read one test."""
+        """Read the test `value`, a list of clauses, at position `number` of the tests."""
         clauses: list[Clause] = []
         with PathContext(number):
             for at, stated in enumerate(check_array(value)):

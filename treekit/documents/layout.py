@@ -447,7 +447,7 @@ def _quote_unprintable(name: str) -> str:
 
 
 class Fact(NamedTuple):
-    """A fact about a listing; `verbatim` values come from a table or a model."""
+    """A named fact about the listed rules; `verbatim` values come from a table or a model."""
 
     name: str
     values: tuple[str, ...]
@@ -455,7 +455,7 @@ class Fact(NamedTuple):
 
 
 def list_facts(page: DocumentLayout) -> Iterator[Fact]:
-    """Yield the facts of a listing, in document order."""
+    """Yield the facts about the rules that a document states, in order: target, classes, ..."""
     listing = page.listing
     rules, say = listing.rules, listing.language.say
     outputs = rules.schema.outputs

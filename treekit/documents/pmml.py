@@ -59,8 +59,9 @@ def render_pmml(listing: Listing) -> Iterator[str]:
     model = listing.model
     if model is None:
         raise SettingError(
-            "form 'pmml' needs the trees of a model, got only rules (a subset, shortened, or "
-            "labels alone); write form 'text', or 'pmml-rules' for one list of rules for classes"
+            "form 'pmml' writes the trees of a model, but these rules are selected, shortened or "
+            "without values, and no longer form its trees; write form 'text', or 'pmml-rules' for "
+            "one list of rules for classes"
         )
     _check_model(model)
     xml = XmlWriter()

@@ -166,7 +166,7 @@ def join_conditions(parts: Sequence[str]) -> str:
 
 
 class _ConditionPrinter:
-    """Conditions of one rule list in one dialect; each distinct piece is printed once."""
+    """Printer of one rule list's conditions in one dialect; repeated parts are cached."""
 
     def __init__(self, rules: RuleList, dialect: Dialect) -> None:
         self.rules, self.dialect = rules, dialect

@@ -1,4 +1,4 @@
-"""Base classes of the estimators."""
+"""Base classes of the estimators, and the conversion of their inputs."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def resolve_column_kinds(categorical: Any, x: npt.NDArray[Any] | Table) -> Colum
 
 
 def _infer_kinds(x: npt.NDArray[Any] | Table) -> ColumnKinds:
-    """Infer the kinds from dtypes by the rules of `treekit.data`, except that bools are numeric."""
+    """Infer column kinds from dtypes as `treekit.data` does, except that bools are numeric."""
     if not isinstance(x, Table):
         if x.dtype.kind not in "O":
             return ColumnKinds([], [])
@@ -424,8 +424,8 @@ class EstimatorBase(Parameters, BaseEstimator):
         """Encode validation rows ``(X, y)`` with the schema of the training rows."""
         if not isinstance(validation, (tuple, list)) or len(validation) != 2:
             raise SettingError(
-                f"validation is a {type(validation).__name__}; give a pair (X, y) of rows like the "
-                "training rows"
+                f"validation is a {type(validation).__name__}; give a pair (X, y) with the "
+                "columns of the training data"
             )
         y = self._read_evaluation_target(validation[1])
         return self._encode_dataset(

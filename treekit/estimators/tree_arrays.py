@@ -166,7 +166,7 @@ class TreeArrays:
             share[left], share[right] = share[node] * down, share[node] * (1.0 - down)
 
     def compute_feature_importances(self, normalize: bool = True) -> npt.NDArray[np.float64]:
-        """Compute gain times weight of each column's splits, (features,) float64."""
+        """Compute importances (features,): gain times weight, summed over a column's splits."""
         inner = self.children_left != _LEAF
         total = np.bincount(
             self.feature[inner],

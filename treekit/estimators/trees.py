@@ -78,8 +78,8 @@ class TreeBase(EstimatorBase):
         pruner = unpruned.model_.settings.get("pruner")
         if pruner not in (None, "none"):
             raise SettingError(
-                f"the fitted tree was pruned by {pruner!r}, but the path requires the unpruned "
-                "tree; give X and y to grow it"
+                f"the fitted tree was pruned by {pruner!r}, but the pruning path requires an "
+                "unpruned tree; pass X and y, so that one is grown"
             )
         tree = unpruned.model_.trees[0]
         if self._task == "classification":

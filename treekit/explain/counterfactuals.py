@@ -1,11 +1,11 @@
 """Counterfactuals: the smallest change of one or two columns that changes a prediction.
 
 The search is exact.  The leaves that a row can reach by such changes
-(`treekit.explain.counterfactuals`) are boxes; the sums over all trees are constant within each
+(`find_reachable_leaves`) are boxes; the sums over all trees are constant within each
 cell of the grid spanned by their faces, a line of cells for one column and a plane for two.
 Sums are updated from cell to cell by the leaves that begin or end there, in the model's
-integers.  Changes of fewer columns come first, then smaller ones
-(`treekit.explain.counterfactuals`), then the lower column and value; a change of two columns
+integers.  Changes of fewer columns come first, then smaller ones,
+then the lower column and value; a change of two columns
 counts only if it is smaller than any of one.
 """
 
@@ -105,7 +105,7 @@ class ReachResult(NamedTuple):
 
     Attributes
     ----------
-    leaves : list of Found
+    leaves : list of ReachableLeaf
     joint_columns : set of (int, int)
         Pairs of columns of one weighted sum: if both change, their values do not form a box,
         and leaves that require this are not included.
@@ -153,13 +153,13 @@ def find_reachable_leaves(
     bounds: npt.NDArray[np.int64] | None,
     most: int,
 ) -> ReachResult:
-    """Find the leaves of a tree that a row reaches if few columns change.
+    """Find the leaves of a tree that a row reaches if at most `max_changes` columns change.
 
     Parameters
     ----------
     nodes, mass, bounds
         As in `treekit.explain.decision_path.trace_row`.
-    setting : Setting
+    setting : SearchSettings
     most : int
         Maximum number of nodes to visit.
     """
@@ -250,7 +250,7 @@ def _restrict_unchanged(
 def _iter_changed_branches(
     question: SplitTest, column: int, own: int, box: Box, setting: SearchSettings
 ) -> Iterator[tuple[int, Allowed]]:
-    """Yield branches for a column that changes here, and the values that lead there."""
+    """Yield the branches that a changed value of the column can take, each with its values."""
     known = is_known(setting, column)
     if not known and column in box:
         return  # tested before on this path, as missing
@@ -411,7 +411,7 @@ class ColumnScale(NamedTuple):
 def make_scales(
     schema: Schema, row: list[float], thresholds: list[Doubles], table: Table | None
 ) -> list[ColumnScale]:
-    """Return the scale of each column; it is meaningless for nominal ones."""
+    """Return each column's scale, which measures changes of numbers; unused if nominal."""
     found = []
     for column, given, at in zip(schema.columns, row, thresholds, strict=True):
         x = given if math.isfinite(given) else math.nan
@@ -660,10 +660,11 @@ def _find_extents(
     at: Sequence[int],
     bound: float,
 ) -> list[Fits]:
-    """Return where the prediction is as desired along each column.
+    """Return for each state of two columns whether the prediction is as desired.
 
-    Along the first column with the second at its state, and along the second with the first
-    anywhere in its run.  Changes of at least the bound are excluded: their leaves are unknown.
+    States of the first column are combined with the chosen state of the second; states of
+    the second with the whole run of the first around its chosen state.  Changes of at
+    least the bound are excluded: their leaves are unknown.
     """
     i, j = at
     near = both[0].size[:, None] + both[1].size[None, :] < bound

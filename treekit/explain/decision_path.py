@@ -191,17 +191,17 @@ class SplitTest(NamedTuple):
 
 
 class InnerNode(NamedTuple):
-    """An inner node.
+    """An inner node: its tests, and the nodes to which they lead.
 
     Attributes
     ----------
     kind : Split
-    tests : tuple of Question
+    tests : tuple of SplitTest
         In order of evaluation.
     children : range
         Node of each branch.
     missing_branch : int
-        Branch of a row to which no question applies, unless it is split fractionally.
+        Branch of a row to which no test applies, unless it is split fractionally.
     """
 
     kind: Split

@@ -107,7 +107,7 @@ def _split_main_path(path: Path, exporter: Exporter) -> tuple[Path, str]:
     ):
         raise ExportError(
             f"{str(path)!r} cannot be a model folder of the target {exporter.name!r}: "
-            "give a folder name without the suffix of a file"
+            "give a folder name that does not end in the file suffix of a target"
             if within
             else f"{str(path)!r} cannot be a file of the target {exporter.name!r}: "
             f"its name must end in {exporter.suffix!r}"

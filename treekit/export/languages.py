@@ -433,7 +433,7 @@ def _check_choices(profile: Profile, path: Path) -> None:
     if taken := sorted(own & set(profile.settings)):
         raise _make_error(path, f"settings.{taken[0]}", "a built-in setting; rename it")
     if "table" not in profile.forms or not profile.files:
-        raise _make_error(path, "form 'table' or files", "missing")
+        raise _make_error(path, "form 'table' or files", "missing; add both")
     if profile.suffix != next(iter(profile.files)):
         raise _make_error(path, "suffix", f"{profile.suffix!r}, not the suffix of the first file")
 

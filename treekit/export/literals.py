@@ -1,8 +1,8 @@
-"""Conversion of text, numbers and names to source code; no other module does it.
+"""Templates, and the conversion of text, numbers and names to source code.
 
 A name never becomes code unescaped: text goes through the escaper of a literal style,
 and identifiers are built from an allow-list of characters.  The result is
-`Code`; `treekit.export.literals` refuses to write anything else.
+`Code`; templates refuse to write anything else.
 """
 
 from __future__ import annotations

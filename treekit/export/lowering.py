@@ -6,7 +6,8 @@ unseen categories and categories absent from the node's training rows: a value t
 
 Oblique splits and splits with surrogates become tests of derived columns
 (see `treekit.model.tree`), which follow the columns of the row.
-Fractional instances are written by `treekit.export.fractional`.
+Fractional instances are written by `treekit.export.fractional`.  Below: lowered trees as
+nested if/else, in functions of bounded depth and size.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def compile_criterion(
     if functions.score is None and functions.impurity is None:
         raise PluginError(f"{origin} gives neither impurity nor score")
     if functions.choose is not None and (functions.score is None or functions.impurity is None):
-        raise PluginError(f"{origin} gives choose, which needs both impurity and score")
+        raise PluginError(f"{origin} defines choose, which needs both impurity and score")
     impurity = gain = score = None
     if functions.impurity is not None:
         impurity = compile_function(functions.impurity, (FROZEN_CELLS,), origin, "impurity")
@@ -549,7 +549,7 @@ class TargetBlocks:
         }
 
     def select_target(self, stats: Numbers, k: int) -> Numbers:
-        """Extract the statistics (nodes, cells) of target k from those of all, (nodes, S)."""
+        """Select the statistics (nodes, cells) of target k from those of all targets (nodes, S)."""
         first, last = self.first_cells[k], 1 + self.ends[k + 1]
         columns = range(first, last) if self.classes else (0, first)
         return np.ascontiguousarray(stats[:, columns])

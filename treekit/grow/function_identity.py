@@ -516,7 +516,7 @@ def _describe_function(function: FunctionType, seen: SeenObjects) -> tuple[Any, 
     seen[function] = len(seen)
     code, names = function.__code__, list_names(function.__code__)
     if "objmode" in names:
-        raise TypeError("a function called as Python exists in this process only")
+        raise TypeError("code of a function that uses numba.objmode is valid in this process only")
     # The file matters, too: it may define how a function compiles (`overload`).
     status = Path(code.co_filename).stat()
     return (

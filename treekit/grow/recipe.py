@@ -37,18 +37,18 @@ class Recipe:
     ----------
     table : Table
         Codes of the training columns.
-    target : Target
+    target : TargetStatistics
     dtype : str
         The model's input type, for thresholds.
     criterion, splitter : compiled components
-    before : Pointer
+    before : FunctionPointer
         The pruner's `before` function, called if `use_before` is set.
     limits : Limits
-    split_rules : Ways
+    split_rules : SplitRules
     fractional : bool
         Rows with a missing value become fractional instances in all branches; criterion
         and `split_rules` are then `known_only`.
-    held_out : Held, optional
+    held_out : HeldOutRows, optional
         The rows of a validation table.
     monotonic_signs : (features,) float64, or None
         Monotonic constraints, 1, -1 or 0 for each column; the criterion is then `bounded`.

@@ -1,6 +1,7 @@
 """Grow a single `Tree` from rows, a criterion and a splitter.
 
 The builder works on records and arrays only; names are resolved in `treekit.training`.
+A plugin that stops the growth is reported by its function and arguments.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ _NOT_FINITE = "is NaN or infinite"
 def error_for_status(
     recipe: Recipe, status: int, grown: GrowthArrays, node: int, best: Numbers
 ) -> PluginError | DataError | SettingError:
-    """Return the error for growth that ended with a status below 0 at a node.
+    """Return the error for the negative status with which growth stopped at a node.
 
     Parameters
     ----------
@@ -180,9 +181,9 @@ def check_branch_weights(recipe: Recipe, grown: GrowthArrays, n: int) -> None:
         node = int(light.argmax())
         weights = nodes["weight"][branches[split == node]]
         raise recipe.splitter.origin.make_error(
-            f"split a node of {format_statistics((grown.stats[node],))} into branches of the "
-            "weights "
-            f"{format_statistics((weights,))}, and min_weight_leaf is "
+            f"split a node with statistics {format_statistics((grown.stats[node],))} into branches "
+            "with weights "
+            f"{format_statistics((weights,))}, but min_weight_leaf is "
             f"{limits.min_weight_leaf:g}; check "
             "candidate splits with treekit.splitting.heavy_enough"
         )
@@ -599,8 +600,8 @@ def _compute_task_values(
         raise origin.make_error(f"raised {describe_error(error)} in answer") from error
     if values.shape != (len(rows), n_answers):
         raise origin.make_error(
-            f"returned from answer, for {len(rows)} nodes, numbers of shape {values.shape}, not "
-            f"({len(rows)}, {n_answers})"
+            f"returned an array of shape {values.shape} from answer for {len(rows)} nodes; answer "
+            f"must return shape ({len(rows)}, {n_answers})"
         )
     least = -np.inf if layout.names else 0.0
     wrong = ~(np.isfinite(values) & (values >= least)).all(axis=1)

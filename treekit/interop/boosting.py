@@ -202,7 +202,7 @@ def _expand_values(boosted: BoostedTrees, outcome: Outcome) -> NodeList:
 
 
 def _make_stump(value: npt.NDArray[np.float64]) -> Tree:
-    """Make a tree of one leaf with this value (1, values)."""
+    """Make a tree that is a single leaf with the given value, (1, values)."""
     return Tree(
         kind=np.array([Split.LEAF], dtype=np.uint8),
         feature=np.full(1, -1, dtype=np.int32),

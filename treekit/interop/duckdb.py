@@ -93,7 +93,9 @@ def register(
 def _quote_identifier(name: str) -> str:
     """Quote an identifier."""
     if "\0" in name:
-        raise ExportError(f"{name[:80]!r} contains a NUL, which DuckDB does not allow in names")
+        raise ExportError(
+            f"{name[:80]!r} contains a NUL, which DuckDB does not allow in names: rename it"
+        )
     return '"' + name.replace('"', '""') + '"'
 
 

@@ -381,7 +381,7 @@ def make_nodes(
 
 
 def _resolve_children(child: npt.NDArray[np.int64], n_inner: int) -> npt.NDArray[np.int64]:
-    """Convert children to positions among the splits and the leaves that follow them."""
+    """Convert LightGBM's child numbers to positions of nodes: all splits, then all leaves."""
     if np.any((child >= n_inner) | (child < -n_inner - 1)):
         raise ModelFileError(f"{SOURCE} is damaged: a node's child does not exist")
     return np.where(child >= 0, child, n_inner - 1 - child)
@@ -409,7 +409,7 @@ def _convert_thresholds(
     nominal = np.array([column.kind == "nominal" for column in columns])
     inside = (tree.feature >= 0) & (tree.feature < len(columns))
     if not inside.all() or np.any(nominal[tree.feature] & ~categorical):
-        raise ModelFileError(f"{SOURCE} is damaged: a split uses a column that it does not have")
+        raise ModelFileError(f"{SOURCE} is damaged: a split uses a column that does not exist")
     default_left = (tree.decision & _DEFAULT_LEFT_BIT) != 0
     threshold = np.where(categorical, 0.0, _clear_zero_band(tree.threshold))
     missing_type = (tree.decision >> 2) & 3
@@ -503,7 +503,7 @@ class ModelText:
 
 
 def parse_model_text(text: str) -> ModelText:
-    """Parse a model text.
+    """Parse the text of a LightGBM model file.
 
     Raises
     ------

@@ -588,7 +588,7 @@ def collect_vocabularies(trees: OnnxTrees, n_features: int) -> list[Vocabulary |
         if not np.all(is_code):
             raise ModelError(
                 f"{SOURCE} tests whether column {feature} equals {own[~is_code][0]}; treekit reads "
-                "integers from 0, as codes of categories"
+                "such tests as codes of categories, which are integers from 0 to 2**24 - 1"
             )
         vocabularies[feature] = make_integer_vocabulary(own.astype(np.int64))
     return vocabularies

@@ -461,7 +461,7 @@ def _list_input_tensors(schema: Schema, inputs: Sequence[Any]) -> list[_InputTen
     if first != schema.n_features:
         raise ExportError(
             f"skl2onnx: the inputs have {first} columns, but the estimator was fitted on "
-            f"{schema.n_features}: give initial types, or rows X, as in fit"
+            f"{schema.n_features}: pass initial types, or rows X, with the columns used in fit"
         )
     return pieces
 

@@ -1,6 +1,6 @@
 """Import fitted trees, forests and boosted trees of scikit-learn.
 
-Sources are estimator objects, and skops files (see `treekit.interop.sklearn`), but not
+Sources are estimator objects, and skops files, read without skops, but not
 pickles, because loading a pickle executes code.
 
 Comparison with scikit-learn's predictions:
@@ -221,7 +221,7 @@ def _convert_trees(source: Any, kind: str, name: str, schema: Schema) -> list[Tr
         tree = convert_tree(member.tree_, own)
         columns = np.asarray(features, dtype=np.int64)
         if np.any(tree.feature >= len(columns)):
-            raise ModelError(f"the {name} is damaged: a tree uses a column that it does not have")
+            raise ModelError(f"the {name} is damaged: a tree uses a column that does not exist")
         value = tree.value
         if classes is not None:
             value = np.zeros((tree.n_nodes, schema.n_values))
@@ -611,7 +611,7 @@ def _make_histogram_nodes(
     inner = all_nodes["is_leaf"] == 0
     feature = all_nodes["feature_idx"].astype(np.int64)
     if np.any(feature[inner] >= len(order)) or np.any(feature[inner] < 0):
-        raise ModelError(f"{source_name} is damaged: a split uses a column that it does not have")
+        raise ModelError(f"{source_name} is damaged: a split uses a column that does not exist")
     feature = np.where(inner, order[np.where(inner, feature, 0)], -1)
     categorical = inner & (all_nodes["is_categorical"] != 0)
     nominal = np.array([one is not None for one in vocabularies])
@@ -835,7 +835,9 @@ def _build_value(node: Any, entries: Mapping[str, bytes], depth: int) -> Any:
         return _read_array(entries, str(node.get("file")))
     if loader in ("ListNode", "TupleNode") or (loader == "NdArrayNode" and content is not None):
         if not isinstance(content, list):
-            raise ModelFileError("the skops file is damaged: a list is invalid")
+            raise ModelFileError(
+                f"the skops file is damaged: the content of a {loader} is not a list"
+            )
         return [_build_value(one, entries, depth + 1) for one in content]
     if loader == "ObjectNode":
         return StoredObject(node, entries)

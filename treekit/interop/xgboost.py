@@ -634,7 +634,7 @@ def make_nodes(
     if np.any(
         joined.inner & (~inside | (is_categorical != categorical) | (nominal[at] != categorical))
     ):
-        raise ModelFileError(f"{SOURCE} is damaged: a split uses a column that it does not have")
+        raise ModelFileError(f"{SOURCE} is damaged: a split uses a column that does not exist")
     with np.errstate(over="ignore"):  # overflow becomes infinite, and is rejected in leaves
         condition = joined.concatenate_field("split_conditions", np.float64).astype(np.float32)
         below = np.nextafter(condition, -np.float32(np.inf))

@@ -838,7 +838,7 @@ MAX_PENDING = 64
 
 @kernel
 def make_next_test(nodes, node, pool):
-    """Turn a node of intervals into one test: value missing, or value up to the middle cut.
+    """Turn an interval split into a binary test: for missing values, else at the middle cut.
 
     Returns
     -------

@@ -556,7 +556,7 @@ def _merge_groups(order, ends, one_group, other_group, joined):
 
 @kernel
 def report_statistics(best, stats):
-    """Store statistics where the error message about a NaN reads them."""
+    """Copy statistics to `best`, for the error message about a NaN."""
     for k in range(np.uint64(4)):
         best[k + np.uint64(2)] = stats[k]
 

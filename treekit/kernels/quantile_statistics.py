@@ -1,4 +1,4 @@
-"""Weighted quantiles of a node, and the losses on either side.
+"""Weighted quantiles of a node's target, and the losses of the rows below and above them.
 
 Rows of a rank target are ``(w, y, w * (y - center))``, ascending by y in every node,
 because rows are sorted once and partitions are stable: a row's position is its rank.

@@ -1,4 +1,4 @@
-"""Batch scoring over packed nodes.
+"""Batch scoring over packed nodes, and of fractional instances.
 
 A node is two adjacent words: its key, and from the lowest bit up
 ``flag | cell | child``.  The offset of its cell (see `treekit.kernels.feature_codes`) is

@@ -123,7 +123,7 @@ def _probe_split(
 def _repeat_around_threshold(
     walk: Any, probing: Any, node: int, side: int, rows: Any, count: int
 ) -> int:
-    """Repeat the last row with the other values around the threshold on its `side`."""
+    """Copy the last row once for each further value near the threshold on the same `side`."""
     split = walk.nodes[node]
     column = walk.columns[split.feature]
     values = probing.around[probing.place[node]]
@@ -542,7 +542,7 @@ def _is_wrong_turn_visible(routes: Any, wish: Any, row: Any, stack: Any, answers
 
 @kernel
 def _grade_outcome(routes: Any, wish: Any, row: Any, mass: int) -> int:
-    """Return the outcome of a revealing row: whether errors of one last bit are revealed, too."""
+    """Return the outcome of a revealing row: whether it also reveals errors of one last bit."""
     if not wish.sharp:
         return REVEALING
     if wish.goal == UNKNOWN:

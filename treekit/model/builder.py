@@ -3,7 +3,8 @@
 >>> from treekit.model.builder import build_tree, leaf, threshold
 >>> tree = build_tree(threshold(0, 2.5, leaf([9, 1]), leaf([0, 5])), schema)
 
-Trees may have any depth: no function is recursive.
+Trees may have any depth: no function is recursive.  Ordered and weighted rule lists are
+converted to trees, too (`make_rule_trees`).
 """
 
 from __future__ import annotations
@@ -360,7 +361,9 @@ def make_rule_trees(
     tree, end = np.asarray(tree, np.int64), np.asarray(end, np.int64)
     last = np.append(tree[1:] != tree[:-1], [True] * (len(tree) > 0))
     if not len(tree) or tree[0] != 0 or np.any((np.diff(tree) != 0) & (np.diff(tree) != 1)):
-        raise ModelError("rules must be ordered by list, and each list must have a rule")
+        raise ModelError(
+            "tree must give the list of each rule in ascending order from 0, without gaps"
+        )
     counts = np.diff(end, prepend=0)
     _check_last_rules(tree, counts, last)
     entries = _make_entries(schema, conditions)
@@ -436,7 +439,7 @@ def _check_last_rules(tree: Index, counts: Index, last: npt.NDArray[np.bool_]) -
 
 
 class _Entries(NamedTuple):
-    """Conditions as surrogate entries of a `Tree`: each entry fails on one side."""
+    """Conditions as surrogates of a `Tree`: an interval becomes two entries, one for each bound."""
 
     per_condition: Index
     feature: npt.NDArray[np.int32]

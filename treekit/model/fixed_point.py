@@ -188,7 +188,7 @@ class Grid(NamedTuple):
 
 
 def compute_grid_shape(n_trees: int, dtype: Dtype, mass: int = 1) -> tuple[int, int]:
-    """Return ``(base, limit)`` of the `Grid` of `n_trees` trees for rows of integer `mass`.
+    """Return ``(base, limit)`` of the `Grid` for `n_trees` trees and rows whose mass is `mass`.
 
     float32: ``T * |high|`` and ``T * |low|`` stay within 2**24.
     float64: one limb, ``T * |v|`` within 2**53.
@@ -257,7 +257,7 @@ def floor_to_dtype(values: npt.ArrayLike, dtype: Dtype) -> npt.NDArray[np.float6
 def place_threshold(
     left: npt.ArrayLike, right: npt.ArrayLike, dtype: Dtype
 ) -> npt.NDArray[np.float64]:
-    """Return the largest `dtype` number t not above the midpoint; ``left <= t < right``.
+    """Return the midpoint rounded down to `dtype`: a threshold t with ``left <= t < right``.
 
     `left` and `right` are numbers of that type with ``left < right``.
     """

@@ -300,7 +300,9 @@ def _rebuild_offsets(
     for group in _OPTIONAL_ARRAYS:
         if group in arrays:
             if np.any((arrays[group] < 0) | (arrays[group] > _MAX_ENTRIES)):
-                raise ModelFileError(f"{group} is out of range")
+                raise ModelFileError(
+                    f"{group}.npy contains a count out of range; expected 0 to {_MAX_ENTRIES}"
+                )
             starts[f"{group[2:-1]}_offsets"] = np.cumsum(np.append(0, arrays[group]))
     if "n_surrogates" in arrays:
         surrogate_features = arrays["surrogate_feature"]

@@ -70,7 +70,7 @@ class Scorer:
         self._is_key_dtype = self._cell_dtype == self._dtype
 
     def __call__(self, row: npt.NDArray[np.floating[Any]]) -> Any:
-        """Predict the label of the schema, or the number; (outputs,) for several outputs.
+        """Return the predicted label or number of a row; an array (outputs,) for several outputs.
 
         Raises
         ------
@@ -160,7 +160,7 @@ def _describe_type(row: Any) -> str:
 
 
 def _make_predictor(model: Model) -> Callable[[int, Sums], Any]:
-    """Return a function that converts the first largest position and the sums to a prediction."""
+    """Return a function that predicts from the position of the first maximum and the sums."""
     schema = model.schema
     if schema.more:
         return lambda _, total: predict_from_sums(model, total[None])[0]

@@ -2,7 +2,8 @@
 
 Siblings have adjacent node numbers, and children come after their parent: node 0 is
 the root, and a pass in ascending (descending) order visits parents before (after)
-their children.  Names and labels are part of the `Schema`.
+their children.  Names and labels are part of the `Schema`.  Below: several trees concatenated
+into one set of arrays, and the columns derived for oblique splits, rules and surrogates.
 """
 
 from __future__ import annotations

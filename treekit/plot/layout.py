@@ -200,7 +200,7 @@ _INVISIBLE = frozenset("\u2068\u2069")
 
 
 def estimate_text_width(text: str, size: float, *, bold: bool = False) -> float:
-    """Estimate the width of a text from above, in the unit of the font's `size`."""
+    """Return an upper bound for the width of a text, in the unit of the font's `size`."""
     return sum(map(_estimate_character_width, text)) * size * (1.1 if bold else 1.0)
 
 

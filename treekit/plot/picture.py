@@ -444,7 +444,7 @@ def _resolve_max_depth(tree: Tree, depths: npt.NDArray[np.int64], max_depth: Max
     if max_depth != "auto":
         raise SettingError(
             f"max_depth of a picture is {max_depth!r}: expected a depth from 0, 'auto', 'way' "
-            "with marked nodes, or None for all"
+            "(only if nodes are marked), or None for all depths"
         )
     leaf = tree.n_children == 0
     of_depth = np.bincount(depths)

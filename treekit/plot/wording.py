@@ -144,7 +144,7 @@ def _list_branch_levels(model: Model, tree: Tree, node: int) -> list[list[str]]:
 
 
 def _describe_threshold(model: Model, tree: Tree, node: int) -> tuple[str, str]:
-    """Return the compared column or sum, and the threshold, both exact."""
+    """Format the column or weighted sum that is compared, and the threshold, without rounding."""
     names = model.schema.names
     if tree.kind[node] == Split.THRESHOLD:
         threshold = format_number(tree.threshold[node], model.schema.dtype)

@@ -178,7 +178,10 @@ def _read_dataset(model: Model, rows: Any, weights: str | None) -> Dataset:
             noun="the table of the rules",
         )  # fmt: skip
     if weights is not None:
-        raise DataError("a Dataset has its own weights; name a weight column for tables only")
+        raise DataError(
+            f"weights is {weights!r}, but a Dataset has its own weights; leave weights out, or "
+            "give a table"
+        )
     if rows.schema != model.schema:
         raise DataError("the dataset's schema differs from the model's; pass a table instead")
     return rows
@@ -228,7 +231,7 @@ def _select_class_rules(
 
 
 def _stack_row_sets(rules: list[_CandidateRule], ground: RowSets) -> Bits:
-    """Return (rules, words) uint64: the rows that match each rule; there may be no rules."""
+    """Return the rows that match each rule as bits, (rules, words) uint64; `rules` may be empty."""
     met = np.empty((len(rules), len(ground.all_rows)), dtype=np.uint64)
     for row, rule in zip(met, rules, strict=True):
         row[:] = rule.matching_rows

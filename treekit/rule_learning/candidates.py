@@ -364,7 +364,7 @@ def _test_intervals(
 
 
 def _list_accepted_levels(asked: ConditionTable, at: Index, n_levels: int) -> npt.NDArray[np.bool_]:
-    """Return (conditions, levels + 1) bool: accepted categories and, last, missing values."""
+    """Return the levels each condition accepts, missing last: (conditions, levels + 1) bool."""
     accepts = np.zeros((len(at), n_levels + 1), dtype=np.bool_)
     for row, condition in enumerate(at.tolist()):
         accepts[row, asked.list_codes(condition)[0]] = True

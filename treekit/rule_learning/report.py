@@ -79,7 +79,7 @@ class LearnedList:
         return [words.say(key, **fields) for key in (size, *listed, *others)]
 
     def _format_figures(self) -> dict[str, str]:
-        """Return the values for the phrases."""
+        """Return fidelity and accuracies as texts, by the name of their field in the phrases."""
         names = ("fidelity", "accuracy", "accuracy_of_model")
         return {name: f"{getattr(self, name):.4f}" for name in names}
 
@@ -130,7 +130,7 @@ def compute_agreement(
 def compute_r_squared(
     predicted: npt.NDArray[Any], true: npt.NDArray[Any], weights: Numbers | None = None
 ) -> float:
-    """Return one minus the squared error over the variance of `true`; 1 or 0 if constant."""
+    """Return R squared; if `true` is constant, 1 if all predictions are exact, otherwise 0."""
     own = _check_weights(weights, len(predicted))
     wrong = float(np.average((true - predicted) ** 2, weights=own))
     spread = float(np.average((true - np.average(true, weights=own)) ** 2, weights=own))

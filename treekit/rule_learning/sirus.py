@@ -315,7 +315,7 @@ class SirusTask:
         self.forest = self.get_forest(None)
 
     def get_forest(self, rows: npt.NDArray[np.int64] | None) -> Model:
-        """Return the given forest, or grow shallow trees on some of the rows, split at the cuts."""
+        """Return the given forest, or grow shallow trees on `rows`, with splits at the cuts."""
         if self.given_forest is not None:
             return self.given_forest
         from treekit.training import fit
@@ -384,7 +384,7 @@ def select_size(task: SirusTask, most: int, seed: int) -> tuple[int, float]:
 
 
 def _compute_error(like: RuleList, predicted: npt.NDArray[np.float64], rows: WeightedRows) -> float:
-    """Return 1 - AUC, or 1 - R squared, averaged over several targets."""
+    """Return 1 - AUC (classes) or 1 - R squared (numbers), averaged over the targets."""
     if like.schema.task == "regression":
         over = range(rows.y.shape[1])
         return 1 - float(

@@ -167,7 +167,7 @@ def _check_grammar_phrase(key: str, phrase: str) -> None:
     if field and phrase.count(f"{{{field}}}") != 1:
         raise ValueError(f"{key} is {phrase!r}; it must contain {{{field}}} once")
     if key in _SEPARATORS and ((len(phrase) < 2 and phrase.isspace()) or not phrase):
-        raise ValueError(f"{key} is {phrase!r}; it must be more than a space")
+        raise ValueError(f"{key} is {phrase!r}; it must not be empty or a single space")
     if key in _SEPARATORS and (phrase[0].isalnum() or phrase[-1].isalnum()):
         raise ValueError(f"{key} is {phrase!r}; it must begin and end with a space or a sign")
 

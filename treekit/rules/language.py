@@ -62,7 +62,7 @@ class Language:
         return _FIELD_PATTERN.sub(lambda match: fields[match[1]], self.phrases[key])
 
     def lines(self, key: str, **fields: str) -> list[str]:
-        """Return the lines of the phrase of `key`."""
+        """Return the lines of the phrase of `key`, with each ``{field}`` replaced."""
         return self.say(key, **fields).split("\n")
 
     def sayer(self, key: str) -> Callable[..., str]:

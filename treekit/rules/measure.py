@@ -1,4 +1,4 @@
-"""Support and precision of rules.
+"""Support and precision of rules, and their drift on new data.
 
 The measures are those of association rules (Agrawal, Imielinski and Swami 1993;
 lift: Brin et al. 1997), with the rule's prediction as the consequent.

@@ -480,7 +480,7 @@ def _is_always_met(rules: RuleList, condition: ConditionTuple) -> bool:
 
 
 class CollapsedModel(NamedTuple):
-    """A reduced model, and the mapping of the nodes of the original.
+    """A reduced model, and the nodes of the original that its nodes correspond to.
 
     Attributes
     ----------

@@ -619,7 +619,8 @@ class _HeaderReader:
         costs = np.array(rows, dtype=np.int64)
         if np.diagonal(costs).any() or costs.max(initial=0) > MAX_COST or schema.more:
             raise ValueError(
-                f"costs must be 0 to {MAX_COST}, 0 for a correct prediction, and of one target"
+                f"costs must be from 0 to {MAX_COST}, with 0 for a correct prediction, and need a "
+                "single target"
             )
         return costs
 
@@ -682,9 +683,11 @@ class ConditionReader:
             return self._parse_with_tail(text)
         low, high, condition = int(part[1]["low"]), int(part[1]["high"]), part[1]["condition"]
         if format_part(condition, low, high, self.words) != text:
-            raise ValueError("the percentage does not follow from its bounds")
+            raise ValueError(f"the percentage in {text!r} does not match its bounds")
         if not 0 <= low < high <= MASS:
-            raise ValueError(f"{text!r} does not state a part of a row")
+            raise ValueError(
+                f"{text!r} has bounds {low} and {high}; expected 0 <= low < high <= {MASS}"
+            )
         found = self._parse_with_tail(condition, (low, high))
         if not found.missing:
             raise ValueError(f"{text!r} does not state a part of a row")

@@ -117,7 +117,8 @@ def _check_compatible(model: Model, edited: RuleList) -> None:
             )
     if edited.n_trees != model.n_trees:
         raise DataError(
-            f"the edited rules have {edited.n_trees} trees, but the model has {model.n_trees}"
+            f"the edited rules have {edited.n_trees} trees, but the model has {model.n_trees}; "
+            "write the rules of this model, and edit them"
         )
 
 

@@ -1,4 +1,4 @@
-"""Rule lists: flat arrays for computation, and a sequence of `Rule` records for reading."""
+"""Rule lists: flat arrays for computation, `Rule` records for reading, and as a model."""
 
 from __future__ import annotations
 

@@ -363,7 +363,7 @@ class _ConditionWriter:
         return self.choices[key]
 
     def _format_outcome(self, column: int, low: str, high: str) -> str:
-        """Return the outcome of a test and, if short, its content."""
+        """Return the phrase for the outcome of a test, with the test itself if it is short."""
         name = self.get_name(column)
         if not low and not high:
             return self.words.say("if_decided", test=name)
@@ -427,7 +427,7 @@ _FIELD_PATTERN = re.compile(r"\{([a-z_][a-z_0-9]*)\}")
 
 
 class FieldPatterns:
-    """Patterns of the values of phrase fields, in one language."""
+    """Regular expressions for the values of phrase fields, in one language."""
 
     def __init__(self, words: Language) -> None:
         self.words = words

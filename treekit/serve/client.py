@@ -138,7 +138,7 @@ def _parse_outputs(body: bytes, head: str | None) -> dict[str, Tensor]:
         name, datatype, shape = output["name"], output["datatype"], output["shape"]
         size = output["parameters"]["binary_data_size"]
         if not 0 <= size <= len(rest):
-            raise ValueError(f"{name!r} declares {size} bytes, {len(rest)} are left")
+            raise ValueError(f"{name!r} has binary_data_size {size}; {len(rest)} bytes are left")
         dtype = get_numpy_type(name, datatype)
         found[name] = Tensor(
             name, datatype, decode_byte_cells(name, datatype, shape, rest[:size], dtype)

@@ -1,4 +1,4 @@
-"""Laws of a criterion's functions, tested by calling them as plain Python."""
+"""Laws of a criterion's functions, tested by calling them as plain Python and compiled."""
 
 from __future__ import annotations
 
@@ -835,7 +835,7 @@ class CriterionSubject:
         return value
 
     def iter_measures(self, split: Example) -> Iterator[tuple[str, tuple[Any, ...], float]]:
-        """Yield name, arguments and value of impurity and score of a split."""
+        """Yield the name, arguments and value of each measure of a split: impurity and score."""
         if self.functions.impurity is not None:
             yield "impurity", (split.parent,), self.compute_impurity(split.parent)
         if self.functions.score is not None:

@@ -413,7 +413,10 @@ def wrap_run(run: RunFunction) -> ExecuteFunction:
     ) -> Iterator[tuple[str, Answers]]:
         predictions = list(run(path, schema, [decode_cells(schema, row) for row in rows]))
         if len(predictions) != len(rows):
-            raise VerificationError(f"run gave {len(predictions)} predictions for {len(rows)} rows")
+            raise VerificationError(
+                f"run returned {len(predictions)} predictions for {len(rows)} rows; expected one "
+                "for each row"
+            )
         yield "run", _convert_answers(schema, predictions)
 
     return execute_rows
@@ -432,11 +435,12 @@ def _convert_answers(schema: Schema, predictions: list[Any]) -> Answers:
             labels, numbers = answer
             number[i] = numbers
             if len(labels) != n_labels:
-                raise ValueError(f"{len(labels)} labels")
+                raise ValueError(f"labels has length {len(labels)}")
         except (TypeError, ValueError) as error:
             raise VerificationError(
-                f"run returned {answer!r} ({error}); expected a pair of {n_labels} labels and "
-                f"{schema.n_values} numbers, or None where the row is refused"
+                f"run returned {answer!r} ({error}); expected a pair of sequences, labels of "
+                f"length {n_labels} and numbers of length {schema.n_values}, or None where the "
+                "row is refused"
             ) from error
         for k in range(n_labels):
             label[i, k] = encode_labels(schema.outputs[k], [labels[k]])[0]

@@ -121,7 +121,8 @@ def _find_criterion(task: Task, name: str) -> Criterion:
         if isinstance(component.record, Criterion) and component.record.task == task:
             return component.record
     raise SettingError(
-        f"pruner {name!r} is for {task.name}, but no installed criterion is; install one"
+        f"pruner {name!r} is for {task.name}, but no installed criterion is; install a plugin "
+        "with such a criterion"
     )
 
 
@@ -141,7 +142,7 @@ class PrunerSubject:
     countings: tuple[Counting, ...]
 
     def iter_arguments(self) -> Iterator[tuple[Counting, Example, Arguments]]:
-        """Yield every example, without held-out rows and with some, small ones first."""
+        """Yield every example twice, without and with held-out rows; small ones come first."""
         if self.functions.before is None:
             skip_law("it has no `before`")
         for of in self.countings:

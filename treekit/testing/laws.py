@@ -233,7 +233,7 @@ class OpenedComponent:
 
     @property
     def is_usable(self) -> bool:
-        """Whether there is a component to judge."""
+        """Whether the component could be opened, so that its laws can be tested."""
         return self.report.ok
 
 

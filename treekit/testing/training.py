@@ -76,7 +76,7 @@ class Trainer:
     answers: Literal["classification", "regression"] | None = None
 
     def iter_tables(self) -> Iterator[SmallTable]:
-        """Yield tables to train on, small ones first; for a task first rows of its own table."""
+        """Yield tables to train on, small ones first; for a task, half of its own table and all."""
         if self.table is None:
             for classes in self.classes:
                 yield from iter_small_tables(classes, self.least)

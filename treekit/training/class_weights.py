@@ -360,7 +360,7 @@ def _find_position(name: Any, names: Sequence[str], where: str, noun: str) -> in
     at = LevelIndex(names).code(name)
     if at < 0:
         raise SettingError(
-            f"{where} names {noun} {name!r}; {suggest_names(level_text(name) or '', names)}"
+            f"{where} names unknown {noun} {name!r}; {suggest_names(level_text(name) or '', names)}"
         )
     return at
 

@@ -1,4 +1,4 @@
-"""Training plans: settings resolved to components and numbers."""
+"""Training plans: settings, monotonic constraints too, resolved to components and numbers."""
 
 from __future__ import annotations
 
@@ -302,7 +302,7 @@ def _record_class_settings(
     weights: npt.NDArray[np.float64] | None,
     costs: npt.NDArray[np.int64] | None,
 ) -> dict[str, Any]:
-    """Return class weights or priors and costs as plain values that can be given again."""
+    """Convert class weights or priors and costs back to values accepted as settings."""
     plain: dict[str, Any] = {}
     if weights is not None:
         names = get_label_names(dataset.schema.classes)

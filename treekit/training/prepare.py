@@ -345,7 +345,7 @@ def compile_planned_criterion(
 def compile_planned_splitter(
     part: PlannedComponent, table: Table, target: TargetStatistics
 ) -> CompiledSplitter:
-    """Compile the splitter for the table's code type."""
+    """Compile the splitter for the data type of the table's codes."""
 
     def compile_uncached() -> CompiledSplitter:
         rows = target.select_rows(np.empty(0, np.uint32), None)

@@ -119,7 +119,10 @@ def _grow_trees(
         raise DataError("a forest uses out-of-bag rows as its hold-out; set bootstrap=True")
 
     def refuse_folds(k: int) -> list[GrownTree]:
-        raise DataError(f"trees of a forest cannot be regrown in {k} folds; give pruner.alpha")
+        raise DataError(
+            f"the pruner needs trees regrown in {k} folds, which a forest does not support; set "
+            "pruner.alpha"
+        )
 
     # Growth routes out-of-bag rows through unpruned trees, and not at all if validation rows
     # are held out instead: route them again.

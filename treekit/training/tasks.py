@@ -56,8 +56,8 @@ def get_reading_options(settings: Mapping[str, Any], task: str | None = None) ->
         return {"task": task}
     if task not in (None, own.target):
         raise SettingError(
-            f"criterion {record.name!r} is for {own.name}, whose target is read as one for "
-            f"{own.target}, not for {task}; leave task out"
+            f"criterion {record.name!r} is for {own.name}, which needs a {own.target} "
+            f"target, but task is {task!r}; leave task out"
         )
     prefix = "criterion."
     given = {key[len(prefix) :]: v for key, v in settings.items() if key.startswith(prefix)}
@@ -78,7 +78,7 @@ def _get_criterion_task(settings: Mapping[str, Any]) -> tuple[Criterion | None, 
 
 
 def fit_layout(record: Criterion, given: Mapping[str, Any], dataset: Dataset) -> Layout | None:
-    """Fit the layout of a criterion's own task to the training rows; None if it has none."""
+    """Fit the layout of a criterion's own task to the training rows; None without such a task."""
     task = find_custom_task(record)
     if task is None:
         return None

@@ -52,7 +52,7 @@ class Answers:
 
 
 def expected(model: Model, rows: npt.NDArray[np.float64], n_refused: int) -> Answers:
-    """Compute predictions as defined: integer sums, the first largest class, one division.
+    """Compute the predictions that every artifact must return, from the model's integer sums.
 
     The policies refuse the last `n_refused` rows.
     """

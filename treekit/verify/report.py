@@ -94,12 +94,12 @@ class ArtifactResult:
 
     @property
     def proved(self) -> bool:
-        """Whether every path of its trees equals the model's, so that rows only confirm it."""
+        """Whether every path of the artifact's trees was proved equal to the model's."""
         return self.structure.startswith("proved")
 
     @property
     def equal(self) -> bool:
-        """Whether it ran and no bit differed."""
+        """Whether the artifact ran and all its predictions equal the model's, bit for bit."""
         return not self.error and self.differing == 0
 
 

@@ -1,4 +1,4 @@
-"""Runners for every kind of artifact, and the comparison of their predictions with the model's."""
+"""Runners for every kind of artifact, rule text too, and the comparison with the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compilation of C artifacts, and their execution in a separate process."""
+"""Compilation and execution of C artifacts, and reading of their packed tables."""
 
 from __future__ import annotations
 
@@ -311,7 +311,7 @@ def _split_words(text: str, words: Array, schema: Schema) -> tuple[Array, Array]
     else:
         key, test = words[0::2], words[1::2]
     if eight[1] is None and np.any(test & np.uint64(7)):
-        raise VerificationError("splits on categories that batches read as cells")
+        raise VerificationError("splits on categories, which its code for batches does not support")
     return key, test
 
 
@@ -346,7 +346,7 @@ def _find_leaf_values(asks: Array, place: Array, child: Array, ends: Array) -> A
     while np.any(inner := at < n):
         at[inner] = np.where(asks[at[inner]], n + len(ends), child[at[inner]])
     if np.any(at == n + len(ends)):
-        raise VerificationError("a test below a place without a test")
+        raise VerificationError("a place without a test leads to one with a test")
     return np.asarray(ends[at - n].astype(np.uint64))
 
 

@@ -1,4 +1,4 @@
-"""Execution of ONNX files in onnxruntime: tensor or named columns, maps and additional outputs."""
+"""Execution of ONNX files in onnxruntime, and reading of their trees."""
 
 from __future__ import annotations
 

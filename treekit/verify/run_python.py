@@ -1,4 +1,4 @@
-"""Execution of Python artifacts in processes that import only the standard library."""
+"""Execution of Python artifacts in processes of their own, and reading of their tables."""
 
 from __future__ import annotations
 
@@ -302,7 +302,7 @@ class _NestedTestsReader:
                 return int(self.numbers[name])
             case ast.Call(func=ast.Name(id="_derived"), args=[_, ast.Constant(value=int(number))]):
                 return self.schema.n_features + number
-        raise VerificationError(f"sums that are written out: {ast.unparse(expression)[:80]}")
+        raise VerificationError(f"neither cell nor derived column: {ast.unparse(expression)[:80]}")
 
 
 def _is_docstring(line: ast.stmt) -> bool:

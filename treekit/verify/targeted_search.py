@@ -102,7 +102,7 @@ def search_rows(
     rng: np.random.Generator,
     until: float = math.inf,
 ) -> SearchResult:
-    """Search for rows until a time: `n_random` random ones, and about `max_rows` others."""
+    """Search until the time `until` for `n_random` random rows and about `max_rows` others."""
     from treekit.kernels.witness_search import (
         REVEALING,
         REVEALING_FLOAT32,
@@ -791,7 +791,7 @@ class _RuleFaces:
         return np.where(table.known[at], value, np.nan)
 
     def _iter_inside_rows(self, corner: Array, mine: Index, owner: Index) -> Iterator[Array]:
-        """Yield rows at the lower bounds, with every further category, and with missing values."""
+        """Yield rows within bounds: at lower bounds, with other categories, with missing values."""
         table = self.table
         lower = corner.copy()
         lower[owner, table.column[mine]] = self._choose_known_values(mine, upper=False)

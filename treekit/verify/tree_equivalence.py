@@ -162,7 +162,7 @@ def _check_tables(model: Model, tables: BinaryTables) -> tuple[BinaryNodes, Arra
     if np.any((feature < 0) | (feature >= n_columns)) or np.any(ends >= len(tables.leaves)):
         raise VerificationError("its tables refer to columns or leaves that do not exist")
     if np.any(tables.root >= len(feature)) or np.isnan(tables.value).any():
-        raise VerificationError("its tables are not trees")
+        raise VerificationError("its tables have a root that does not exist, or a NaN threshold")
     deepest = compute_depth(tables.yes.astype(np.int64), tables.no.astype(np.int64))
     if deepest < 0:
         raise VerificationError("its tables are not trees")
@@ -204,7 +204,7 @@ def has_same_columns(mine: DerivedColumns, given: DerivedColumns | None) -> bool
 
 
 def _make_model_walk(model: Model) -> tuple[TreeWalk, Array]:
-    """Concatenate trees, with a column for each sum and surrogate split, thresholds in double."""
+    """Concatenate the trees, with a column per sum or surrogate split and thresholds as doubles."""
     from treekit.kernels.reachability import make_walk
 
     schema, derived = model.schema, make_derived_columns(model)

@@ -1,4 +1,4 @@
-"""Layouts of C source: nested tests, packed tables and fractional instances."""
+"""Layouts of C source: nested tests, packed tables and fractional instances, and their tables."""
 
 from __future__ import annotations
 
@@ -781,7 +781,7 @@ class PackedNodes:
 
 
 def pack_nodes(model: Model, leaves: LeafTable, derived: DerivedColumns) -> PackedNodes:
-    """Pack the trees of a model without fractional instances.
+    """Pack the nodes of all trees; the model must not use fractional instances.
 
     Trees are packed in groups: concatenated, the nodes of a large forest would take as much
     memory as the model.

@@ -84,7 +84,7 @@ class Graph:
 
     @property
     def constants(self) -> list[TensorProto]:
-        """All constants, in order."""
+        """All constants, in the order in which they were added."""
         return list(self._own.values())
 
     def add_texts(self, name: str, values: list[bytes]) -> str:

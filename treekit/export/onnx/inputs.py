@@ -155,7 +155,7 @@ def add_column_inputs(graph: Graph, model: Model) -> list[ValueInfoProto]:
 
 
 def _add_codes(graph: Graph, model: Model, column: Column, name: str) -> str:
-    """Add the encoding of a column of texts: (N, 1) codes."""
+    """Add the operators that encode a column of texts; return the name of the codes (N, 1)."""
     unseen = _UNSEEN_CODE if needs_missing_markers(model) else np.nan
     # LabelEncoder needs a key: a column without categories gets a dummy.
     levels = [_encode_level(column, level) for level in column.levels] or [b""]

@@ -140,7 +140,7 @@ _NO_BRANCH = -1.0
 
 @dataclass(frozen=True)
 class _Traversal:
-    """Concatenated trees of a model, and the graph's columns that they test."""
+    """A model's trees, concatenated, and the name of the tensor of the columns they test."""
 
     graph: Graph
     nodes: Tree

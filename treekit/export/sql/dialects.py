@@ -549,7 +549,7 @@ def _select_power(path: str) -> Sql:
 
 
 def _split_doubles(values: npt.NDArray[np.float64]) -> tuple[list[int], list[int]]:
-    """Split doubles into ``whole * 2**exponent``, within 53 bits and -1074 to 971."""
+    """Split doubles into ``whole * 2**exponent``: 53-bit integers, exponents of -1074 to 971."""
     fraction, exponent = np.frexp(values)
     whole, power = np.ldexp(fraction, 53).astype(np.int64), exponent - 53
     low = np.maximum(-1074 - power, 0)  # subnormal: the bits below are 0

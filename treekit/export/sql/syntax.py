@@ -59,7 +59,7 @@ def make_integer(number: int) -> Sql:
 
 
 def make_text_literal(content: str, nul: str) -> Sql:
-    """Build a text; a NUL, which no literal can contain, is made by the engine's function `nul`.
+    """Build a text expression; literals cannot contain NUL, so the function `nul` returns it.
 
     Raises
     ------

@@ -210,8 +210,8 @@ async def start_server(
             port = server.add_secure_port(place, credentials)
     except RuntimeError as error:
         raise SettingError(
-            f"gRPC cannot listen on {place}: {error}; give another port, or certificate and key "
-            "that belong together"
+            f"gRPC cannot listen on {place}: {error}; give another port, or a certificate and "
+            "a key that match"
         ) from None
     await server.start()
     return GrpcServer(server, port)
@@ -347,7 +347,8 @@ class ServiceMethods:
         for key in request.parameters:
             if key != "unload_dependents":  # accepted, as no model has dependents
                 raise InvalidRequestError(
-                    f"unsupported parameter {shown(key)}: models are loaded from files unchanged"
+                    f"unsupported parameter {shown(key)}; leave it out, as models are loaded from "
+                    "files unchanged"
                 )
         try:
             await asyncio.to_thread(do, request.model_name)

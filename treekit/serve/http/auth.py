@@ -80,7 +80,7 @@ class Access:
 
     @property
     def allows_cross_origin(self) -> bool:
-        """Whether other origins are allowed, so that responses depend on Origin."""
+        """Whether other origins are allowed, which makes responses depend on the Origin header."""
         return self._any_origin or bool(self._origins)
 
     def check_host(self, host: bytes | None) -> None:

@@ -152,7 +152,7 @@ class HttpRequestRecord:
         return headers
 
     def release_connection(self) -> None:
-        """Drop the reference to the connection, which refers to this record by its scope."""
+        """Break the reference cycle with the connection, whose scope contains this record."""
         self._send = None
 
 

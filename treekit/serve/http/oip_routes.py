@@ -117,7 +117,7 @@ class _ProtocolEndpoints:
 
 
 def _get_json_length(scope: Scope) -> bytes | None:
-    """Return the header with the length of the JSON, or None."""
+    """Return the value of the header Inference-Header-Content-Length; None if it is absent."""
     found = [value for key, value in scope["headers"] if key == LENGTH_HEADER]
     if len(found) > 1:
         raise InvalidRequestError("duplicate header Inference-Header-Content-Length; give it once")

@@ -199,7 +199,7 @@ def _check_sources(settings: ServeSettings) -> None:
     if not found and not settings.reload_seconds and not settings.control:
         raise DataError(
             f"there is no model in {', '.join(map(repr, settings.sources))}, and reloading is "
-            "disabled: add a model, or do not disable --reload"
+            "disabled: add a model, or set --reload above 0"
         )
 
 

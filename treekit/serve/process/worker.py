@@ -284,7 +284,7 @@ class _ParentLink:
             while True:
                 self._handle_message(self._link.recv())
         except (EOFError, OSError):
-            process.end()
+            process.request_shutdown()
 
     def _handle_message(self, message: ChangeCommand | ChangeResponse) -> None:
         if isinstance(message, ChangeResponse):

@@ -65,7 +65,7 @@ class InputRequest(msgspec.Struct):
 
 
 class OutputRequest(msgspec.Struct):
-    """``$request_output``."""
+    """Requested output, ``$request_output`` in the protocol."""
 
     name: str
     parameters: Parameters = {}
