@@ -194,8 +194,8 @@ print(kernel.add(1), sum(kernel.add.stats.cache_hits.values()))
 @pytest.mark.system
 def test_machine_code_of_a_folder_that_cannot_be_written_is_used(tmp_path):
     (tmp_path / "kernel.py").write_text(
-        "from numba import njit\nfrom treekit.kernels.compile import keep\n"
-        "@njit\ndef add(x):\n    return x + 41\nadd = keep(add)\n"
+        "from numba import njit\nfrom treekit.kernels.compile import enable_disk_cache\n"
+        "@njit\ndef add(x):\n    return x + 41\nadd = enable_disk_cache(add)\n"
     )
     (tmp_path / "run.py").write_text(KEPT)
     cache = tmp_path / "cache"

@@ -111,7 +111,7 @@ with install_recorder("numba:compile") as recorder:
     for q in map(float, sys.argv[1:]):
         made = compile_criterion(plugin.power(q), 2, True, Origin("criterion", "power", "x 1"))
         told += [made.impurity(np.array([4.0, 1.0])),
-                 made.many(np.array([4.0, 1.0]), np.array([[1.0, 1.0], [3.0, 0.0]]), 0)]
+                 made.branch_score(np.array([4.0, 1.0]), np.array([[1.0, 1.0], [3.0, 0.0]]), 0)]
 print(*told, len(recorder.buffer) > 0)
 """
 

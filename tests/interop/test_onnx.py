@@ -311,7 +311,7 @@ def test_other_operators_are_refused_by_name() -> None:
         ),
         (
             lambda: regressor(random_trees(1, ("EQ",), 1) | {"nodes_values": [-0.5] * 31}),
-            "equals -0.5; treekit reads integers",
+            "equals -0.5; treekit reads such tests",
         ),
         (lambda: with_changes(nodes_values=[-np.inf] * 14), "minus infinity"),
     ],

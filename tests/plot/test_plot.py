@@ -596,7 +596,7 @@ def test_an_estimator_is_drawn_by_its_model():
         ({"tree": 1}, "there is no tree 1: trees are numbered from 0 to 0"),
         ({"tree": -1}, "no tree -1"),
         ({"max_depth": -1}, "max_depth of a picture is -1"),
-        ({"max_depth": "way"}, "'way' with marked nodes"),
+        ({"max_depth": "way"}, "'way' (only if nodes are marked)"),
         ({"marked": [9]}, "there is no node 9: nodes are numbered from 0 to"),
         ({"marked": [-1]}, "there is no node -1"),
         ({"max_depth": "deep"}, "expected a depth from 0, 'auto', 'way'"),
@@ -638,7 +638,7 @@ def test_the_command_line_draws(tmp_path: Path):
 @pytest.mark.system
 def test_drawing_needs_no_heavy_library():
     code = (
-        "import sys, treekit.plot; from treekit.plot.svg import svg;"
+        "import sys, treekit.plot; from treekit.plot.svg import write_svg;"
         "print({'numba', 'onnx', 'sklearn', 'pandas'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

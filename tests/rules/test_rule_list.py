@@ -1010,7 +1010,7 @@ def rules_wide_broken_texts():
     yield text.replace("* sugar <= 0.875\n", "* colour <= 0.875\n"), "is not numeric"
     yield text.replace("-1.25 * sugar <", "0 * sugar <"), "a weight is 0"
     yield text.replace("), or is unknown", "), or is missing"), "kind of its column"
-    yield text.replace("ripe: 9", "ripe: 99999"), "must be 0 to 16384"
+    yield text.replace("ripe: 9", "ripe: 99999"), "must be from 0 to 16384"
     yield text.replace("unripe: 0, ripe: 1", "unripe: 2, ripe: 1"), "0 for a correct prediction"
     yield (
         text.replace("then ripe   support 4   unripe: 0", "then unripe   support 4   unripe: 0"),
@@ -1018,7 +1018,10 @@ def rules_wide_broken_texts():
     )
     text = str(rules(divided_model()))
     yield text.replace("(69.2%)", "(69.3%)"), "percentage"
-    yield text.replace("5162220 to 16777216", "5162220 to 16777217"), "part of a row"
+    yield (
+        text.replace("5162220 to 16777216", "5162220 to 16777217"),
+        "expected 0 <= low < high <= 16777216",
+    )
     yield text.replace("missing  fractional", "missing  direction"), "part of a row"
     yield text.replace("or green: ", "or red: "), "named twice"
     text = str(rules(surrogate_model()))

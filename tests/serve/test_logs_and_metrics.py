@@ -675,19 +675,19 @@ import json, sys
 from pathlib import Path
 from tests.serving_gate import Twice, service_of
 from treekit.serve.http.metrics import Metrics
-from treekit.serve.http.metrics import Record
+from treekit.serve.http.metrics import HttpRequestRecord
 from treekit.serve.models.repository import Repository
 from treekit.serve.models.repository import Change
 service = service_of(Twice(), folder=Path(sys.argv[1]))
 metrics = Metrics(service)
 working = service.working
-working.inc()
+working.increment()
 for number in range(70):
-    record = Record(None, "id", "POST", {})
+    record = HttpRequestRecord(None, "id", "POST", {})
     record.model, record.version = "m", f"v{number % int(sys.argv[2])}"
     record.rows, record.status = 2, 200
-    metrics.observe("infer", record, 0.01)
-metrics.changed([Change("m", "v1", "replaced")])
+    metrics.count_request("infer", record, 0.01)
+metrics.count_changes([Change("m", "v1", "replaced")])
 print("ready", flush=True)
 for line in sys.stdin:
     print(json.dumps(metrics.render()[0].decode()), flush=True)

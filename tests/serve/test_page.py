@@ -315,7 +315,7 @@ def test_a_picture_marks_the_way_and_can_do_nothing(served):
         ({"path": "-1"}, 400, "'path' must be 0 to"),
         ({"path": ",".join(["1"] * 501)}, 400, "at most 500"),
         ({"view": "<b>"}, 400, "view must be auto or way, got"),
-        ({"view": "way"}, 400, "'way' with marked nodes"),
+        ({"view": "way"}, 400, "'way' (only if nodes are marked)"),
         ({"lang": "../en"}, 400, "unknown language"),
         ({"version": "1"}, 404, "has no version '1'"),
     ],

@@ -781,7 +781,7 @@ def test_a_file_that_is_written_slowly_in_its_place_serves_only_when_it_is_whole
                 stream.write(content[part * len(content) // 10 : (part + 1) * len(content) // 10])
                 stream.flush()
                 time.sleep(0.05)
-        running.wait_for(f"replaced by {version_of(forests[1])}")
+        running.wait_for(f"replaced by version {version_of(forests[1])}")
         wait_until(lambda: version_of(forests[1]) in clients.answers)
     assert clients.trouble == []
     assert set(clients.answers) == {version_of(path) for path in forests}

@@ -56,7 +56,7 @@ def test_trees_are_read_back_from_python_and_proved(tmp_path, name, form):
     (tmp_path / "m.py").write_bytes(source)
     structure = compare_python_structure(tmp_path / "m.py", model)
     if (name, form) == ("oblique", "if_else"):
-        assert structure.summary.startswith("not proved: its tables cannot be read (sums")
+        assert structure.summary.startswith("not proved: its tables cannot be read (neither cell")
     else:
         assert structure.proved, structure.summary
 

@@ -127,7 +127,7 @@ def _predict_remotely(
     try:
         model = open_remote_model(client, name)
         if proba and not model.has_probabilities:
-            raise click.UsageError(f"model {name!r} gives no class probabilities; omit --proba")
+            raise click.UsageError(f"{name!r} gives no class probabilities; leave --proba out")
         marks = model.missing_marks if missing_marks is None else missing_marks
         lines = model.predict_lines(read_rows(table, marks), proba=proba)
         write_text(map(_format_csv, lines), output)

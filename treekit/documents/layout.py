@@ -195,7 +195,7 @@ class DocumentLayout:
         The rules that have a row.
     figures : tuple of Figure
         Measures with any data.
-    outcomes : Says
+    outcomes : OutcomeFormatter
     """
 
     listing: Listing
@@ -212,7 +212,7 @@ class DocumentRow(NamedTuple):
     ----------
     rule, tree : int
         From 0.
-    conditions : list of Asked
+    conditions : list of ConditionText
     is_otherwise : bool
         Whether the rule has no conditions and covers the rows that earlier rules leave.
     outcomes, otherwise : tuple of Said
@@ -455,7 +455,7 @@ class Fact(NamedTuple):
 
 
 def list_facts(page: DocumentLayout) -> Iterator[Fact]:
-    """Yield the facts about the rules that a document states, in order: target, classes, ..."""
+    """Yield the facts about the listed rules, in document order: target, classes, columns, ..."""
     listing = page.listing
     rules, say = listing.rules, listing.language.say
     outputs = rules.schema.outputs

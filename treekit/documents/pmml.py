@@ -59,8 +59,8 @@ def render_pmml(listing: Listing) -> Iterator[str]:
     model = listing.model
     if model is None:
         raise SettingError(
-            "form 'pmml' writes the trees of a model, but these rules are selected, shortened or "
-            "without values, and no longer form its trees; write form 'text', or 'pmml-rules' for "
+            "form 'pmml' writes the trees of a model, but only rules are given (selected or "
+            "shortened rules, or labels without values); write form 'text', or 'pmml-rules' for "
             "one list of rules for classes"
         )
     _check_model(model)
@@ -436,11 +436,11 @@ def write_tree_nodes(
 
     Parameters
     ----------
-    fields : Fields
+    fields : PmmlFields
     tree : Tree
     scores : sequence of str
         Value of each leaf, in node order.
-    leaves : Distribution, optional
+    leaves : LeafDistribution, optional
     """
     xml, walk = fields.xml, _BranchPredicates(fields, tree)
     leaf_of = np.cumsum(tree.kind == Split.LEAF) - 1

@@ -133,7 +133,7 @@ class SearchSettings(NamedTuple):
         Columns that may change.
     max_changes : int
         Maximum number of columns to change at once: 1 or 2.
-    scale : sequence of Scale
+    scale : sequence of ColumnScale
     bound : float
         Leaves that require changes of this size or more are left out.
     """
@@ -513,10 +513,10 @@ class SearchProblem(NamedTuple):
     Attributes
     ----------
     model : Model
-    wish : Wish
+    wish : DesiredPrediction
     row : (features,) list of float
         Encoded; NaN where there is no value to compare with.
-    scale : sequence of Scale
+    scale : sequence of ColumnScale
     free_columns : sequence of int
         Columns that may change.
     """
@@ -867,7 +867,7 @@ def make_states(
         R; leaves not in `allowed_by_leaf` allow every state.
     x : float
         The row's value, NaN if there is none to compare with.
-    scale : Scale
+    scale : ColumnScale
     n_levels : int or None
         Number of categories of a nominal column.
     """

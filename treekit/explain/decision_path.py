@@ -45,7 +45,7 @@ class Passage(NamedTuple):
     node_id : int
         The node.
     node : Node
-    reason : Why
+    reason : DecisionReason
     question_index : int
         Index of the question that decided; -1 if none did.
     child_masses : tuple of (int, int)

@@ -123,7 +123,7 @@ def compile_criterion(
     known_only : bool
         Score splits by the rows whose value is known; rows with a missing value may be
         in no branch.  See `CriterionFunctions`.
-    blocks : Blocks, optional
+    blocks : TargetBlocks, optional
         Layout of the (`dense`) statistics of several targets.  The criterion is called
         with the statistics of one target at a time, and its results are averaged.
     bounded : bool

@@ -71,7 +71,7 @@ class TargetStatistics:
         Weight of one draw, before a row's factor.
     quantile : float or None
         Quantile level of a rank target, whose statistics are not additive.
-    blocks : Blocks or None
+    blocks : TargetBlocks or None
         Layout of the statistics of several targets; None for a single target.
     layout : Layout or None
         Layout of a plugin's task, which computes node values.

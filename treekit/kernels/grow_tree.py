@@ -182,14 +182,14 @@ def grow_nodes(
         Fixed-point steps of the statistics, for fractional instances: rows that go down
         every branch of a split whose value they miss; None = rows go one way, and the
         code for fractional instances is not compiled.
-    surrogates : Surrogacy or None
+    surrogates : SurrogateSearch or None
         Settings of surrogate splits; None = their code is not compiled.
     nest : (cuts,) int64, or None
         Working memory for splits into intervals (`treekit.kernels.grow_tree`); None =
         the splitter makes none, and their code is not compiled.
     sums : (0,) array, or None
         None = the splitter makes no oblique splits, and their code is not compiled.
-    ways : Ways
+    ways : SplitRules
     midpoints : bool
         Thresholds will be the midpoint to the next value present in the node instead
         of the next value of the table.

@@ -326,7 +326,7 @@ def prune_and_raise(splits, table, rows, steps, fractional, bound, stats):
 
     Parameters
     ----------
-    splits : Splits
+    splits : CodedSplits
     table : Table
     rows : Rows
         All training rows; not changed.
@@ -335,7 +335,7 @@ def prune_and_raise(splits, table, rows, steps, fractional, bound, stats):
     fractional : bool
         Rows go down every branch of a split whose value they miss, in
         proportion to the known weight there; otherwise they take its missing branch.
-    bound : Bound
+    bound : ErrorBound
     stats : (n, S) float64
         Overwritten with the sums of the rows that now reach each node.
 

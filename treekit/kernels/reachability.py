@@ -375,7 +375,7 @@ def mark_reachable(walk: Any, routes: Any, root: int, narrow: bool, can: Any) ->
         The tree's first node in `routes`.
     narrow : bool
         Whether numbers are float32.
-    can : Can
+    can : ReachableOutcomes
         Output; all False before.
     """
     depth, node, none = np.int64(0), np.int64(0), np.int64(-1)
@@ -437,7 +437,7 @@ def mark_rows(nodes: Any, level_branch: Any, after: Any, cells: Any, marks: Any)
         The next number of the input type above each threshold.
     cells : (rows, features) float64
         Numbers of the input type, codes of categories; NaN = missing.
-    marks : Marks
+    marks : TreeCoverage
         Output, added to.
     """
     for r in range(len(cells)):
@@ -531,12 +531,12 @@ def trace_rows(routes: Any, roots: Any, rows: Any, first: int, touched: Any) -> 
 
     Parameters
     ----------
-    routes : Routes
+    routes : RoutingTables
     roots : (trees + 1,) int64
     rows : (rows, features) float64
         Numbers of the input type, codes of categories, NaN = missing.
     first : int
-    touched : Touched
+    touched : ModelCoverage
         Output, added to.
     """
     stack = np.empty((len(routes.nodes) + 1, 2), dtype=np.int64)

@@ -246,7 +246,7 @@ class Node(NamedTuple):
         Minimum weight of either side of a split.
     n_try : int
         Number of columns to try (all if not below their number).
-    ways : Ways
+    ways : SplitRules
     quantile : float or None
         Quantile level of a rank target; None for additive statistics.
     """

@@ -47,7 +47,7 @@ def route_rows(
 
     Parameters
     ----------
-    splits : Splits
+    splits : CodedSplits
     upto : (nodes,) float64
         Cumulative share of each node among its siblings, for fractional instances.
     table : Table

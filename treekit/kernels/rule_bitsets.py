@@ -76,7 +76,7 @@ def drop_conditions(met, node, end, label, classes, all_rows, weights, bound, re
         The rows of each class, and all rows.
     weights : (rows,) float64
         Empty: 1 each.
-    bound : Bound
+    bound : ErrorBound
         See `treekit.kernels.pruning`.
     remaining : (steps,) bool
         Output: which conditions remain.

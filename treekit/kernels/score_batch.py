@@ -357,10 +357,10 @@ class PackedTrees(NamedTuple):
         Packed nodes, tree after tree; children count from the tree's root.
     roots : (trees + 1,) uint64
         Offset of each tree in `nodes`.
-    tops : Tops
+    tops : CompleteLevels
     table : (entries,) uint8 or uint32, or None
         Branches of the splits on categories (`treekit.model.tree`); None without any.
-    derived : PackedColumns, or None
+    derived : PackedDerivedColumns, or None
         Derived columns; None if there are none.
     cell_mask, child_shift : uint64
         Position of cell and child in a node's second word.
@@ -495,7 +495,7 @@ def evaluate_derived_column(
 
     Parameters
     ----------
-    columns : PackedColumns
+    columns : PackedDerivedColumns
     column : uint64
         Number of the derived column, from 0.
     keys : (keys,) uint32 or uint64

@@ -123,7 +123,7 @@ def find_surrogates(
     ids, values, begin, end
         The node's rows; the first column of `values` is weight.
     scratch : Scratch
-    search : Surrogacy
+    search : SurrogateSearch
     found : (capacity,) SURROGATE
     n_found : int
     pool : (capacity,) int32

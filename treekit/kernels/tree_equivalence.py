@@ -230,7 +230,7 @@ def compare_with_tables(
     roots : (trees,) int64
     value_ids : (nodes,) int64
         Id of each leaf's value, in the trees.
-    tables : Binary
+    tables : BinaryNodes
     ends : (depth,) END
     most : int
         Steps after which the comparison is stopped.

@@ -83,7 +83,7 @@ def convert_sums(source: SupportsSums, sums: npt.NDArray[np.int64]) -> Doubles:
 
     Parameters
     ----------
-    source : Summed
+    source : SupportsSums
         Model or rule list of the sums.
     sums : (rows, values) int64
 

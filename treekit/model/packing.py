@@ -143,7 +143,7 @@ def _pack_trees(
     -------
     node_of_leaf : (leaves,) int32
     depth : (trees,) int64
-    tops : list of Tops
+    tops : list of CompleteLevels
         One for each batch of trees.
     """
     tops, depths = [], []

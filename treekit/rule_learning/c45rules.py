@@ -275,7 +275,7 @@ class ClassRules:
         Rows that match each rule.
     bits : (rules,) float64
         Bits of the conditions of each rule.
-    ground : Ground
+    ground : RowSets
     label : int
         The class.
     """
@@ -389,7 +389,7 @@ def compute_rule_bits(conditions: Sequence[PathCondition], n_values: Sequence[in
 
     Parameters
     ----------
-    conditions : sequence of Asked
+    conditions : sequence of PathCondition
     n_values : (features,) sequence of int
         Distinct known values of each column: numbers in the rows, or the vocabulary size.
     """
@@ -494,10 +494,10 @@ def generalise_paths(paths: TreePaths, met: Bits, ground: RowSets, bound: Any) -
 
     Parameters
     ----------
-    paths : Paths
+    paths : TreePaths
     met : (nodes, words) uint64
         Rows that match the condition of the step to each node.
-    ground : Ground
+    ground : RowSets
     bound
         See `make_rate_bound`.
 
@@ -686,7 +686,7 @@ def make_ordered_list(
     ----------
     model : Model
         Source of the schema and of the other policies.
-    rules : sequence of sequence of Asked
+    rules : sequence of sequence of PathCondition
         Conditions of each rule but the last, which has none.
     weight : (rules, classes) float64
         Weights of the rows that match each rule first, including the last rule.

@@ -192,7 +192,7 @@ def count_paths(
     ----------
     model : Model
     depth : int
-    cuts : Cuts, optional
+    cuts : CutPoints, optional
         Cut points that bounds are moved to first; None if they are there already.
     complete : (features,) bool
         Columns without missing values.  The missing direction in them is arbitrary and must
@@ -234,8 +234,8 @@ def select_independent_rules(
 
     Parameters
     ----------
-    frequent : Frequent
-    rows : Weighed
+    frequent : FrequentRules
+    rows : WeightedRows
         Rows on which the rules are compared.
     most : int
         Maximum number of rules.
@@ -293,7 +293,7 @@ class SirusTask:
     dataset : Dataset
     given_forest : Model, optional
         Given forest; None: forests are grown.
-    cuts : Cuts
+    cuts : CutPoints
         Cut points from all rows; they do not depend on the target.
     depth : int
     min_frequency : float
@@ -579,7 +579,7 @@ def make_mean_list(chosen: RuleList, met: Truths, rows: WeightedRows) -> RuleLis
     chosen : RuleList
         Rules without values.
     met : (rules, rows) bool
-    rows : Weighed
+    rows : WeightedRows
     """
     cells = _spread_weights(chosen, rows)
     return make_weighted_list(

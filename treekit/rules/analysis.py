@@ -103,7 +103,7 @@ class Overlaps:
         Whether some row matches no rule; None if the step budget ran out.
     witness : dict of str to (float, str or None), or None
         Such a row, by the columns that rules test; None = missing.  Other columns are free.
-    counts : Counts or None
+    counts : MatchCounts or None
         Counts of a table, if one was given.
     """
 

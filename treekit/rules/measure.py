@@ -617,7 +617,7 @@ def rules_against(
     Parameters
     ----------
     rules : RuleList
-    table : table, or Known
+    table : table, or LabelledRows
         Anything `treekit.data.table.read_table` accepts, with the target columns.
     targets : list of str, optional
         Target columns; default the target names of the schema.

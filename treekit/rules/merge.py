@@ -290,7 +290,7 @@ def regroup_rules(
     rules : RuleList
     lead : (rules,) int64
         For each rule the rule that represents it, or itself.
-    replaced : dict of int to list of Asked
+    replaced : dict of int to list of ConditionTuple
         New conditions of leading rules.
     """
     table = rules.conditions

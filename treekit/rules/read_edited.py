@@ -413,7 +413,7 @@ def to_fixed_point(
     values : (rules, values) float64
     trees : (rules,) int32
         Ascending.
-    facts : Facts or RuleList
+    facts : HeaderFacts or RuleList
         States the unit, and how trees are combined.
 
     Returns

@@ -326,7 +326,7 @@ class Change:
     rows : int
     changed : (changed,) int64
         Rows with a different label or number, from 0.
-    switches : tuple of Switch
+    switches : tuple of LabelSwitch
         Classification: changes of labels, the most frequent first.
     largest, mean : float
         Regression: absolute change of the number, over all rows; 0 for classes.

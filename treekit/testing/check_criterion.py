@@ -804,7 +804,7 @@ class CriterionSubject:
     trainer : Trainer
     layout : Layout or None
         Of the criterion's task.
-    machine : Machine
+    machine : CompiledFunctions
         The functions as compiled by numba.
     """
 

@@ -61,7 +61,7 @@ class Trainer:
         Numbers of classes to try; (0,) for regression.
     beside : mapping of str to str
         Roles of the additional columns that a task reads, and their names.
-    table : Small or None
+    table : SmallTable or None
         Table of a task, with all rows to train on.
     answers : {"classification", "regression"} or None
         Kind of node values: weights of classes, or numbers; None: as `task`.
@@ -182,7 +182,7 @@ def check_same_tree(
     ----------
     by : Trainer
         Of both.
-    table : Small
+    table : SmallTable
     changed : str
         Description of the change for the second tree.
     one, other : Tree or None

@@ -87,7 +87,7 @@ class Probes:
         for missing; all accepted by the model's policies.
     refused : (rows, features) float64
         Rows that the policies refuse.
-    reachable : tuple of Marks, or Can
+    reachable : tuple of TreeCoverage, or ReachableOutcomes
         Parts that inputs can reach, for each tree; `ReachableOutcomes` of all trees of a model
         that is not plain.
     wrong_turns : (3,) int64

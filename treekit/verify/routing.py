@@ -58,7 +58,7 @@ class RoutedModel:
     model : Model
     tests : DerivedColumns
         Tests of every node.
-    routes : Routes
+    routes : RoutingTables
     roots : (trees + 1,) int64
     node_of_test : (tests,) int64
         Node of each test.

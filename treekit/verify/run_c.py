@@ -595,7 +595,7 @@ def compute_depths(nodes: PackedNodes, n_branches: Array) -> Array:
 
     Parameters
     ----------
-    nodes : ReadNodes
+    nodes : PackedNodes
     n_branches : (nodes,) int64
         Number of branches of nodes that are not leaves.
     """

@@ -78,7 +78,7 @@ class SearchResult:
     Attributes
     ----------
     rows : (rows, features) float64
-    reachable : Can
+    reachable : ReachableOutcomes
         Parts that inputs can touch.
     wrong_turns : (3,) int64
         As in `treekit.verify.probes.Probes`.
@@ -191,7 +191,7 @@ class TargetedSearch:
     ----------
     cells : (rows, features) float64
         Every row, rounded to the input type.
-    touched : Touched
+    touched : ModelCoverage
         Parts that they touch.
     best : (goals, features) float64
         Row of each goal that was met.
@@ -475,7 +475,7 @@ def find_inner_points(
 
     Parameters
     ----------
-    of : Routed
+    of : RoutedModel
     nodes : (nodes,) int64
     rows : (nodes, features) float64
         Known values for columns that the programmes do not determine.

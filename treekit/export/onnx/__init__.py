@@ -193,7 +193,7 @@ def add_sums(
 
     Parameters
     ----------
-    form : Lowered, optional
+    form : LoweredModel, optional
         Result of `lowered` for the model, if the caller already has it.
     clean : bool
         Whether ``X`` has no codes outside the vocabularies.

@@ -246,7 +246,7 @@ class Log:
     Parameters
     ----------
     mode : {"text", "json", "quiet"}
-    writer : Writer, optional
+    writer : LineWriter, optional
         Default: the shared writer to stderr.
     worker : int
         Number of this worker process from 1; 0 for a single process.

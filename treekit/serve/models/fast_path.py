@@ -71,7 +71,7 @@ class FastPath:
     name, version : str
         Model name and version in responses.
     model : Model
-    specs : iterable of Spec
+    specs : iterable of TensorSpec
         Default outputs.
     labels : iterable
         Label of each class; empty for regression models.

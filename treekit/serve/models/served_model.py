@@ -57,11 +57,11 @@ class Served(ABC):
         SHA-256 of the file as 64 hexadecimal digits.
     platform : str
         ``treekit`` or ``onnxruntime_onnx``.
-    inputs : tuple of Spec
+    inputs : tuple of TensorSpec
         Inputs in the metadata.
-    other_inputs : tuple of tuple of Spec
+    other_inputs : tuple of tuple of TensorSpec
         Alternative forms of input.
-    outputs : tuple of Spec
+    outputs : tuple of TensorSpec
         All available outputs.
     default_outputs : tuple of str
         Outputs returned if a request does not select any.
@@ -71,7 +71,7 @@ class Served(ABC):
         Approximate node visits per row, to decide which requests run in a thread.
     model : Model, optional
         The model, if it is a treekit model.
-    fast_path : Quick, optional
+    fast_path : FastPath, optional
         Faster path for the most common request bodies, with identical responses.
     """
 

@@ -82,7 +82,7 @@ class StartupLog(NamedTuple):
 
         Parameters
         ----------
-        say : Say
+        say : LogEvent
         models : sequence of dict
             ``name``, ``version``, ``platform`` and, for treekit models, ``trees``; ``reason``
             instead of the last two for rejected models.

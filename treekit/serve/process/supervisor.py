@@ -82,8 +82,8 @@ class WorkerSupervisor:
     settings : ServeSettings
     sockets : sequence of socket
         Bound sockets on which all workers listen.
-    say : Say
-    start : Start
+    say : LogEvent
+    start : StartupLog
         Messages logged when all workers are ready.
     """
 

@@ -68,7 +68,7 @@ class HttpServer(uvicorn.Server):
 
     Parameters
     ----------
-    app : Gate
+    app : Middleware
     service : Service
         Service, marked as closing at shutdown.
     settings : ServeSettings
@@ -173,9 +173,9 @@ class FastPathProtocol(HttpToolsProtocol):
 
     Attributes
     ----------
-    middleware : Gate, optional
+    middleware : Middleware, optional
         Middleware that computes responses; None disables the fast path.
-    complete_requests : list of AtOnceProtocol
+    complete_requests : list of FastPathProtocol
         Connections with a complete request read in this iteration of the event loop.
     """
 
@@ -547,7 +547,7 @@ def make_protocol_class(
         `seconds` is used.
     max_connections : int, optional
         Maximum concurrent connections.  Default: the limit on open files, minus a reserve.
-    middleware : Gate, optional
+    middleware : Middleware, optional
         See `FastPathProtocol`.
     """
 

@@ -312,7 +312,7 @@ class FileWatcher:
     repository : Repository
     seconds : float
         Seconds between two checks.
-    say : Say
+    say : LogEvent
     """
 
     def __init__(self, repository: Repository, seconds: float, say: LogEvent) -> None:
