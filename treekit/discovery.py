@@ -661,7 +661,7 @@ def adapt_functions(functions: Any, contract: int) -> tuple[Any, str]:
 
 
 def _adapt_choose(functions: CriterionFunctions) -> tuple[CriterionFunctions, str]:
-    """Adapt contract 1, in which `choose` could take two arguments."""
+    """Adapt a criterion of contract 1, in which `choose` could take two arguments."""
     if not _takes_two_arguments(functions.choose):
         return functions, ""
     note = (

@@ -193,7 +193,7 @@ def faults() -> tuple[str, ...]:
 
 
 def leave_out(what: str) -> None:
-    """Report a fault in a user's addition, such as a folder; for hooks of treekit itself.
+    """Report a fault in what a user added, such as a folder; only treekit's own hooks call it.
 
     It is reported like a plugin's faults, with a `TreekitWarning` and in `faults`, or as
     `PluginError` in strict discovery, as soon as the hook has returned.
@@ -289,7 +289,7 @@ def make(
 
 
 def settings_of(record: Criterion | Splitter | Pruner, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every setting's value of a component, and of its task; see `make`."""
+    """Return the values of all settings of a component and of its task; see `make`."""
     return resolve(list_settings(record), given, f"{find_kind(record).name} {record.name!r}")
 
 

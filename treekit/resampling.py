@@ -175,7 +175,7 @@ def _format_value(value: Any) -> str:
 
 
 def _check_part(part: Any) -> Any:
-    """Return an array, or a dataframe unchanged."""
+    """Return data as an array, or a dataframe unchanged; raise `DataError` for other data."""
     from narwhals.stable.v2.dependencies import is_into_dataframe
 
     if not isinstance(part, np.ndarray) and is_into_dataframe(part):

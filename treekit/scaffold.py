@@ -205,7 +205,7 @@ def plugin_names(name: str) -> PluginNames:
 
 
 def _find_conflict(names: PluginNames) -> str:
-    """Return what already has the name, or an empty text."""
+    """Describe why the name is taken; an empty text if it is free."""
     word = names.component
     if keyword.iskeyword(word) or keyword.issoftkeyword(word):
         return f"{word!r} is a Python keyword"

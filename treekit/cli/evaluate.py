@@ -1,4 +1,4 @@
-"""``treekit evaluate``: score a model on a table, or settings by cross-validation."""
+"""``treekit evaluate``: score a model on a table, or cross-validate settings."""
 
 from __future__ import annotations
 

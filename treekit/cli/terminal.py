@@ -55,7 +55,7 @@ def escape_text(text: object) -> str:
 
 
 def get_colour_default() -> bool | None:
-    """Return False if colours are disabled (https://no-color.org), else None: on terminals only."""
+    """Return False if NO_COLOR (https://no-color.org) is set, else None: colour terminals only."""
     return False if os.environ.get("NO_COLOR") else None
 
 
@@ -96,7 +96,7 @@ def _print_wrapped(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 class Commands(click.Group):
-    """The command group; turns errors of treekit and of files into a message and exit code 2."""
+    """Command group that prints errors of treekit and of files as messages; exit code 2."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """List the commands in the order of use, not alphabetically."""

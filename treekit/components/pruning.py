@@ -243,7 +243,7 @@ class Losses:
         return _sum_squared_costs(grown, compute_cost)
 
     def squares(self, values: Numbers) -> float:
-        """Return ``sum(w * (y - center)**2)``, the constant that `risk` leaves out, or 0.
+        """Return ``sum(w * (y - center)**2)``, a constant omitted by `risk`; 0 if it omits nothing.
 
         `values` are the statistics of rows (rows, S).
         """
@@ -252,7 +252,7 @@ class Losses:
         return float((values[:, 1:] ** 2 / values[:, :1]).sum() / (values.shape[1] - 1))
 
     def weight(self, stats: Numbers) -> float:
-        """Return the weight of the rows with the statistics `stats` (S,)."""
+        """Return the total weight of the rows whose summed statistics are `stats` (S,)."""
         return float(stats[0] if self.dense else stats.sum())
 
     def _compute_class_weights(self, stats: Numbers) -> Numbers:
@@ -360,7 +360,7 @@ def _sum_fourth_powers(grown: GrownTree) -> Numbers:
 def _sum_squared_costs(
     grown: GrownTree, cost: Callable[[Numbers, npt.NDArray[np.int64]], Numbers]
 ) -> Numbers:
-    """Compute (nodes,) ``sum(w * cost**2)`` over the hold-out rows, one tree level at a time.
+    """Sum ``w * cost**2`` over each node's hold-out rows, one tree level at a time: (nodes,).
 
     ``cost(rows, nodes)`` takes dense statistics of weight 1 (rows, S) and the node of each.
     """

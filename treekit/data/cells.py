@@ -146,7 +146,7 @@ def _make_object_array(values: list[Any]) -> Cells:
 
 
 def is_text(cells: Cells) -> bool:
-    """Check whether a tidy column holds text rather than numbers or bools with missing cells."""
+    """Check whether the cells are text; an object array may also hold numbers or bools."""
     if cells.dtype.kind != "O":
         return False
     return isinstance(next((value for value in cells if value is not None), ""), str)

@@ -599,7 +599,7 @@ class OutcomeReader:
         self.votes_by_share: dict[str, int] = {}
 
     def read_outcomes(self, value: Any) -> tuple[list[float], list[float] | None]:
-        """Return votes or numbers, and the training values if all targets have them."""
+        """Parse an outcome: votes or numbers, and training values (None if a target has none)."""
         stated = check_object(value, self.names)
         outcome: list[float] = []
         training: list[float] | None = []
@@ -821,7 +821,7 @@ class ConditionReader:
         return number, self.kinds[number]
 
     def _read_bounds(self, stated: dict[str, Any], kind: str) -> tuple[float, float, bool]:
-        """Return the bounds, and whether any known value fits."""
+        """Return the lower and upper bound, and whether known values can meet the condition."""
         keys = stated.keys() & _ALL_BOUND_KEYS
         low, high = -np.inf, np.inf
         if keys == {"known"}:
@@ -846,7 +846,7 @@ class ConditionReader:
         return self.numbers[text]
 
     def _read_part(self, stated: dict[str, Any], missing: bool) -> tuple[int, int]:
-        """Return the bounds of the row's mass that a missing value keeps."""
+        """Return the part of a row with a missing value that fits: two bounds in 0 to `MASS`."""
         if "part" not in stated:
             return (0, MASS) if missing else (0, 0)
         with PathContext("part"):

@@ -361,7 +361,7 @@ def quote_unsafe(label: Label) -> Label:
 
 
 class RuleColumns:
-    """Table columns of a listing, made for some rules at a time; shared by CSV and dataframes.
+    """Columns of a listing as a table, for CSV files and dataframes; built in blocks of rules.
 
     Attributes
     ----------

@@ -219,7 +219,7 @@ def _iter_branches(
 
 
 def _is_near(changed: tuple[int, ...], box: Box, setting: SearchSettings) -> bool:
-    """Check whether a change into a box may be smaller than the bound."""
+    """Check whether a change of the columns `changed` into `box` can be below ``setting.bound``."""
     if setting.bound == math.inf:
         return True
     return sum(_bound_size(box[column], column, setting) for column in changed) < setting.bound
@@ -380,7 +380,7 @@ class ColumnScale(NamedTuple):
     dtype: Dtype
 
     def find_nearest(self, low: Doubles, high: Doubles) -> Doubles:
-        """Return, for each interval ``low < v <= high``, the value nearest to the row's; NaN: none.
+        """Return the value nearest to the row's in each interval ``low < v <= high``, NaN if none.
 
         If the row has no value: the middle of a bounded interval, else its finite bound.
         """

@@ -277,7 +277,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Changed:
-    """A changed column: from the row's cell, None if missing, to a new text."""
+    """A changed column: its name, the row's cell as text (None if missing), and the new text."""
 
     column: str
     before: str | None

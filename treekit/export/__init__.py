@@ -220,7 +220,7 @@ def contents_of(
 
 
 def _find_problem(contents: Mapping[Any, Any], main: str) -> str:
-    """Return the problem of the files as the end of a sentence, or ""."""
+    """Return what is wrong with the files, such as "returned ...", or an empty text."""
     seen: dict[str, str] = {}
     folder = main.partition("/")[0] if "/" in main else ""
     for name, content in contents.items():

@@ -201,7 +201,7 @@ _NUMBA_FOLDER = str(Path(nb.__file__).parent)
 
 
 def describe_numba_error(error: Exception) -> str:
-    """Format `parse_numba_error` as text."""
+    """Describe a numba error: its reason and the line of the plugin; see `parse_numba_error`."""
     return str(parse_numba_error(error))
 
 

@@ -182,7 +182,7 @@ def iterate_closure(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def iterate_globals(function: FunctionType, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
-    """Yield the globals among the names that a function uses; builtins and attributes are not."""
+    """Yield the names that are globals of the function, and their values; skip all others."""
     for name in names:
         value = function.__globals__.get(name, _ABSENT)
         if value is not _ABSENT:

@@ -381,7 +381,7 @@ def read_treekit_graph(proto: ModelProto, answer: str) -> Model:
 def _read_units(
     node: NodeProto, constants: dict[str, Any], schema: Schema
 ) -> tuple[OnnxTrees, Ints, Ints]:
-    """Return the trees with leaves that refer to their integers, and the integers.
+    """Return the trees and the table of integer leaf values, to whose rows their leaves refer.
 
     Returns
     -------

@@ -616,7 +616,7 @@ def _map_level_numbers(column: Column, *, truth: bool) -> dict[float, int]:
 
 
 def when_imported(name: str, callback: Callable[[], None]) -> None:
-    """Call `callback` when the top-level module `name` is imported, now if it already is.
+    """Call `callback` when the top-level module `name` is imported, or at once if it already is.
 
     The callback should not raise: exceptions propagate to the import statement, which
     can be repeated.

@@ -791,7 +791,7 @@ class ModelParam(msgspec.Struct):
 
 
 class Objective(msgspec.Struct):
-    """The objective; its settings are not needed."""
+    """The objective's name; its other fields are ignored."""
 
     name: str
 

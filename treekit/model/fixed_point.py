@@ -218,7 +218,7 @@ def fit_regression_grid(largest: float, n_trees: int, dtype: Dtype, mass: int = 
 
 
 def make_sum_grid(exponent: int) -> Grid:
-    """Return the `Grid` of additive leaf values with step ``2**exponent``: one limb, to 2**53."""
+    """Return the one-limb `Grid` of additive leaf values: step ``2**exponent``, sums to 2**53."""
     return Grid(exponent, 1 << 55, 1 << 53)
 
 

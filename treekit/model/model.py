@@ -190,7 +190,7 @@ class Model:
 
     @property
     def grid(self) -> Grid:
-        """Numbers and margins: the fixed-point format of the leaf values."""
+        """Regression and additive class scores (margins): the fixed-point format of leaf values."""
         if self.combine == "sum":
             return make_sum_grid(self.exponent)
         return Grid(self.exponent, *compute_grid_shape(self.n_trees, self.schema.dtype, self.mass))

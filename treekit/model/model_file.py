@@ -293,7 +293,7 @@ def _parse_costs(costs: tuple[tuple[int, ...], ...]) -> npt.NDArray[np.int64]:
 def _rebuild_offsets(
     arrays: Mapping[str, npt.NDArray[Any]], schema: Schema
 ) -> dict[str, npt.NDArray[np.int64]]:
-    """Compute the offsets of the entries of nodes and surrogates, which the file omits."""
+    """Compute the offset arrays of nodes and surrogates, which the file does not store."""
     kind, feature = arrays["kind"], arrays["feature"]
     level_splits = (kind == Split.SUBSET) | (kind == Split.MULTIWAY)
     starts = {"level_offsets": _compute_level_offsets(feature, level_splits, schema)}

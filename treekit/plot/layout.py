@@ -61,7 +61,7 @@ def compute_centres(
 
 
 class _LayoutPlan:
-    """Per-node fields and procedures of the paper."""
+    """Per-node fields and the two tree walks of the layout algorithm; see `compute_centres`."""
 
     def __init__(
         self,

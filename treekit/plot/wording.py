@@ -373,7 +373,7 @@ def format_name(name: str) -> str:
 
 
 def format_label(label: Label) -> str:
-    """Return the text of a class label; numbers and bools as in the text of rules."""
+    """Return the text of a class label; numbers and bools are written as in the text of rules."""
     return format_name(label) if isinstance(label, str) else format_name(quote_label(label))
 
 

@@ -454,7 +454,7 @@ def _log2_binomial(n: Numbers, k: Numbers) -> Numbers:
 
 
 class GeneralisedPaths(NamedTuple):
-    """Generalised paths of a tree.
+    """Paths of a tree after conditions have been dropped by `generalise_paths`.
 
     Attributes
     ----------
@@ -567,7 +567,7 @@ class _RuleMatches:
         return made
 
     def update_rows(self, rows: Index) -> None:
-        """Recompute the matches of some rows."""
+        """Recompute the first and second matching rule of the given rows."""
         met = self.met[:, rows]
         first = np.full(len(rows), len(met), dtype=np.int64)
         second = first.copy()

@@ -612,7 +612,7 @@ def make_additive_list(
 def predict_stages(
     chosen: RuleList, met: Truths, rows: WeightedRows, met_by_other_rows: Truths
 ) -> Iterator[Doubles]:
-    """Yield the predictions of the list of the first rule, of the first two and so on.
+    """Yield the predictions of the first rule alone, of the first two rules, and so on.
 
     Returns
     -------

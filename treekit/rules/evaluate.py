@@ -121,7 +121,7 @@ class RuleMatches(NamedTuple):
 
 
 def matching_rules(rules: RuleList, rows: Any) -> Iterator[RuleMatches]:
-    """Generate the rules that predict each row, in blocks of rows and rules.
+    """Yield blocks of pairs of a row and a rule that contributes to its prediction.
 
     Each pair occurs once; rows that a policy refuses do not occur.  In a list of order
     ``first`` a row has at most one rule per tree: the first that matches.

@@ -612,7 +612,7 @@ def _replace_nan(value: Any) -> Any:
 def rules_against(
     rules: RuleList, table: Any, targets: list[str] | None = None, weight: Numbers | None = None
 ) -> DriftReport:
-    """Compare each rule's performance on a table with its training rows.
+    """Compare each rule's performance on a table with that on its training rows.
 
     Parameters
     ----------

@@ -403,7 +403,7 @@ class HeaderFacts:
 
     @property
     def margins(self) -> bool:
-        """Whether rules add to margins of the classes."""
+        """Whether rules add to margins of the classes instead of voting."""
         return self.schema.task == "classification" and self.combine == "sum"
 
     @property

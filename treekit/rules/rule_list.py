@@ -361,7 +361,7 @@ class RuleList(Sequence[Rule]):
 
     @property
     def mass(self) -> int:
-        """Mass of a row in the sums: `MASS` with fractional instances, else 1."""
+        """Integer weight of one row in the sums: `MASS` with fractional instances, else 1."""
         return MASS if self.missing == "fractional" else 1
 
     @property

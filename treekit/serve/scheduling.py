@@ -1,4 +1,4 @@
-"""Execution of requests: small ones on the event loop, large ones in threads, all limited."""
+"""Execution of requests, within limits: small ones on the event loop, large ones in threads."""
 
 from __future__ import annotations
 

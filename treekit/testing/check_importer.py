@@ -287,7 +287,7 @@ _BIG_BYTES = 32 << 20
 
 
 def _measure_peak_memory(recognises: Callable[[Any], Any], path: Path) -> int:
-    """Return the peak memory of a call in bytes; a call that raises is tested by another law."""
+    """Return the peak memory of a call in bytes; 0 if it raises, which another law tests."""
     already = tracemalloc.is_tracing()
     tracemalloc.start()
     tracemalloc.reset_peak()

@@ -309,7 +309,7 @@ def _iter_grown_trees(subject: PrunerSubject) -> Iterator[GrownTree]:
 
 
 def _call_after(subject: PrunerSubject, grown: GrownTree) -> tuple[Any, str]:
-    """Call `after` for a tree; raise `LawBroken` if it raises or writes; None: rejected."""
+    """Call `after` for a tree: None if it rejects the tree, `LawBroken` if it fails or writes."""
     call = f"after(the tree of {grown.tree.n_nodes} nodes grown on {grown.text})"
     statistics = (grown.context.stats, grown.context.held_stats)
     before = [array.copy() for array in statistics]

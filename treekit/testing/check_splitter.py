@@ -99,7 +99,7 @@ class SplitterSubject:
         return self.proposed
 
     def call_find(self, made: PreparedNode, seed: int) -> Any:
-        """Call `call_find`; raise `LawBroken` if it raises or writes."""
+        """Call `find` for a node; raise `LawBroken` if it raises or changes the node."""
         core = getattr(self.functions.find, "py_func", self.functions.find)
         before = _copy_arrays(made.node)
         call = f"find({made.text}, rng of seed {seed})"

@@ -204,7 +204,7 @@ def _check_validation_is_used(plan: Plan) -> None:
 
 
 def _check_start(model: Model, dataset: Dataset, plan: Plan) -> None:
-    """Raise if a forest to continue has another schema or other settings, or enough trees."""
+    """Raise if the forest to continue has another schema, other settings or no trees to add."""
     if model.schema != dataset.schema:
         raise DataError(
             "the forest to continue was trained on other columns, levels or classes; train a new "

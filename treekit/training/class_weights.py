@@ -48,7 +48,7 @@ Numbers = npt.NDArray[np.float64]
 def compute_class_weights(
     dataset: Dataset, class_weight: str | Mapping[Any, Any] | None, priors: Any
 ) -> Numbers | None:
-    """Return the factors of row weights by class that the settings define.
+    """Return the factor by which the settings multiply the row weights of each class.
 
     Training rescales them by `rescale_factors`.
 

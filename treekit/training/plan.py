@@ -118,7 +118,7 @@ def parse_monotonic(dataset: Dataset, given: str | Mapping[Any, Any] | None) -> 
 
 
 def get_signs_by_name(dataset: Dataset, signs: Signs) -> dict[str, int]:
-    """Return the constrained columns in the form of the setting."""
+    """Return the monotonic constraints as in the setting: a sign by column name."""
     return {dataset.schema.names[at]: int(signs[at]) for at in np.flatnonzero(signs).tolist()}
 
 
@@ -355,7 +355,7 @@ def get_component_settings(
 def make_component(
     kind: str, settings: Mapping[str, Any], given: Mapping[str, Any], dataset: Dataset
 ) -> PlannedComponent:
-    """Create the component of a kind chosen by `settings`, with its own settings from `given`."""
+    """Create the component that `settings` names for `kind`, configured by `given`."""
     resolver: Any = getattr(registry, kind)
     record = resolver(settings[kind])
     prefix = f"{kind}."

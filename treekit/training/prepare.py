@@ -158,7 +158,7 @@ def _encode_table(dataset: Dataset, plan: Plan, *, alone: bool) -> Table:
 
 
 def _get_coding_weights(dataset: Dataset) -> npt.NDArray[np.float64] | None:
-    """Return the weights for bins: row weights, but zero for rows with a factor of zero.
+    """Return the row weights for binning; 0 for rows whose class factor is 0.
 
     Class factors themselves would change the bins, and with them the row order from which
     bootstrap samples are drawn.

@@ -39,7 +39,7 @@ class Answers:
     Attributes
     ----------
     label : (n, outputs) int64
-        Class number in each output, or `REFUSED`, `STRANGE`, `INCONSISTENT`;
+        Class number in each output, or `REFUSED`, `UNKNOWN_LABEL`, `INCONSISTENT`;
         0 for regression.
     number : (n, values) float64, or float32 of artifacts without doubles
         Class probabilities or predicted numbers, one output after the other;
@@ -103,7 +103,7 @@ def differing(a: Answers, b: Answers) -> npt.NDArray[np.int64]:
 
 
 def encode_labels(output: Output, labels: list[Label]) -> npt.NDArray[np.int64]:
-    """Convert labels to class numbers; a label of another type is `STRANGE`."""
+    """Convert labels to class numbers; a label that is no class is `UNKNOWN_LABEL`."""
     codes = {(type(label), label): code for code, label in enumerate(output.classes)}
     return np.array([codes.get((type(x), x), UNKNOWN_LABEL) for x in labels], dtype=np.int64)
 

@@ -294,7 +294,7 @@ class _QueriedTable:
         )  # fmt: skip
 
     def check_query(self) -> None:
-        """Check that the query runs without rows: such a failure is not a refusal of rows."""
+        """Check that the query runs on an empty table: a failure here is not a refused row."""
         try:
             self._run_on_rows(np.zeros((0, self.schema.n_features)))
         except VerificationError as error:

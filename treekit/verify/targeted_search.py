@@ -337,7 +337,7 @@ _MAX_WRONG_BRANCHES = 8
 
 
 def list_goals(of: RoutedModel) -> CoverageGoals:
-    """List goals for every wrong branch, (goals,) `treekit.kernels.witness_search.GOAL_DTYPE`."""
+    """List the goals: test outcomes with a wrong branch; see `treekit.kernels.witness_search`."""
     from treekit.kernels.witness_search import ABOVE, ANY, AT_MOST, SET, UNKNOWN
 
     model, tests = of.model, of.tests

@@ -433,7 +433,7 @@ def serialize_checked(proto: ModelProto, model: Model, *, columns: bool) -> byte
 def _check_row_count(
     session: Any, model: Model, n_rows: int, columns: bool, *, missing: bool = False
 ) -> None:
-    """Run equal rows and check the number of predictions."""
+    """Run the graph on `n_rows` equal rows; raise `ExportError` unless each has a prediction."""
     results = session.run(None, _make_feeds(session, model, n_rows, columns, missing=missing))
     for output, predictions in zip(session.get_outputs(), results, strict=True):
         if len(predictions) != n_rows:
