@@ -269,7 +269,7 @@ def _find_problem(functions: Functions) -> str:
     """Return what is wrong with functions of the right types, or an empty text."""
     if isinstance(functions, CriterionFunctions):
         if functions.impurity is None and functions.score is None:
-            return "gives neither impurity nor score; a criterion needs one of them"
+            return "defines neither impurity nor score; a criterion needs one of them"
         if functions.choose and not (functions.impurity and functions.score):
             return "defines choose, which needs both impurity and score"
         tolerance: Any = functions.tolerance

@@ -372,7 +372,7 @@ def cross_validate(
     for the generalization error*).  Folds whose rows all weigh 0 are not scored.
     """
     if dataset.schema.more:
-        raise SettingError("evaluate supports one target; evaluate each separately")
+        raise SettingError("evaluate supports one target, not several; evaluate each separately")
     if predicts_numbers(settings):
         raise SettingError(
             f"criterion {settings['criterion']!r} predicts numbers that are not a column of the "

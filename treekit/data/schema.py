@@ -152,11 +152,11 @@ def _check_output(output: Output, task: Task) -> None:
     if task == "regression" and output.classes:
         raise DataError("a regression schema has no classes")
     if len({(type(label), label) for label in output.classes}) != len(output.classes):
-        raise DataError("a class label appears twice in the schema")
+        raise DataError("a class label appears twice in the schema; labels must be distinct")
     if len({type(label) for label in output.classes}) > 1:
         raise DataError("class labels must all be of one type (text, integer, float or bool)")
     if any(isinstance(label, float) and not math.isfinite(label) for label in output.classes):
-        raise DataError("a class label must be finite")
+        raise DataError("a class label is NaN or infinite; labels must be finite")
 
 
 def level_text(value: Any) -> str | None:

@@ -1059,7 +1059,9 @@ class _TestReader:
         for place, term in enumerate(check_array(stated["sum"])):
             with PathContext("sum", place):
                 if len(check_array(term)) != 2:
-                    raise JsonError("expected a term of a column and its weight")
+                    raise JsonError(
+                        f"expected [column, weight], got an array of {len(term)} elements"
+                    )
                 features.append(self._find_column(term[0], "numeric"))
                 weights.append(parse_number(check_number(term[1]), dtype))
         if not weights or 0.0 in weights:

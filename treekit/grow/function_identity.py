@@ -467,7 +467,9 @@ def _describe_value(value: Any, seen: SeenObjects) -> Any:
         return "settled", value.__module__, value.__qualname__
     if isinstance(value, FunctionType):
         if get_package(value) != "treekit" and not is_copy(value) and find_templates(value):
-            raise TypeError("numba may hold code compiled before a change of the function")
+            raise TypeError(
+                "numba may have cached code that was compiled before the function was changed"
+            )
         return _describe_function(value, seen)
     if isinstance(value, Dispatcher):
         return (

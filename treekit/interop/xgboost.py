@@ -159,7 +159,7 @@ class _Reader:
         if self.peek_byte() != b"#":
             if kind is not None:
                 raise ModelFileError(
-                    f"the UBJSON has a type without a count at byte {self.position}"
+                    f"the UBJSON is damaged: a type without a count at byte {self.position}"
                 )
             return None, None
         self.read_bytes(1)

@@ -140,7 +140,9 @@ def compute_r_squared(
 def _check_weights(weights: Numbers | None, n_rows: int) -> Numbers | None:
     """Check that there is a row with positive weight; return the weights."""
     if n_rows == 0 or (weights is not None and not weights.sum() > 0):
-        raise DataError("no row has a positive weight to evaluate the list on")
+        raise DataError(
+            "all rows have weight 0, so the list cannot be evaluated; give rows with weight"
+        )
     return weights
 
 

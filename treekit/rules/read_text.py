@@ -360,7 +360,7 @@ class AnswerReader:
         for label, number in named:
             units[self._find_class_code(0, label)] = self._parse_steps(number)
         if np.count_nonzero(units) != len(named):
-            raise ValueError(f"{said!r} names a class twice, or adds 0 to it")
+            raise ValueError(f"{said!r} names a class twice, or adds 0 to one; leave that out")
         return units
 
     def _parse_steps(self, numeral: str) -> int:

@@ -106,7 +106,7 @@ def _compare_tables(text: str, prefix: str, model: Model) -> StructureComparison
         and in_blocks
         and np.any(arrays["depths"] < compute_depths(nodes, chains.size))
     ):
-        raise VerificationError("trees that are deeper than the traversal of batches")
+        raise VerificationError("a tree is deeper than its entry in the table of depths")
     # In hybrid source single rows start in nested tests above the table, batches in the table.
     if structure.proved and _HYBRID.search(text):
         structure = compare_paths(
@@ -129,7 +129,7 @@ def _check_constant_tables(arrays: Arrays, model: Model) -> None:
         if not np.array_equal(arrays[name], wanted[name]):
             raise VerificationError(f"the table {name!r} differs from the model's")
     if any(np.any(arrays[name] < 0) for name in arrays.keys() & set(_NONNEGATIVE_TABLES)):
-        raise VerificationError("positions before the start of a table")
+        raise VerificationError("a table of positions has a negative number")
 
 
 def _make_binary_tables(

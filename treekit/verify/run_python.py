@@ -122,7 +122,7 @@ def _make_binary_tables(arrays: Arrays, n_features: int, n_values: int) -> Binar
     kind[is_derived] = value[is_derived] == 0.0
     flags = (kind == 3) | is_derived
     if not np.isin(value[flags], (0.0, 1.0)).all() or (value[kind == 3] != 0.0).any():
-        raise VerificationError("a threshold at a test without one")
+        raise VerificationError("a test without a threshold has a value")
     sizes = np.where(is_set, np.diff(set_start, append=0)[np.where(is_set, number, -1)], 0)
     members = [np.arange(set_start[k], set_start[k + 1]) for k in number[is_set].tolist()]
     places = np.concatenate([np.empty(0, np.int64), *members])

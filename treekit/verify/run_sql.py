@@ -188,7 +188,9 @@ class PostgresEngine:
         try:
             self.connection = psycopg.connect(os.environ.get(POSTGRES, ""))
         except psycopg.Error as error:
-            raise VerificationError(f"cannot connect to PostgreSQL: {error}") from error
+            raise VerificationError(
+                f"cannot connect to PostgreSQL by {POSTGRES}: {error}"
+            ) from error
         # JIT compilation takes minutes for queries of a thousand columns (measured).
         self.connection.execute("SET LOCAL jit = off")
         self.connection.execute("SAVEPOINT filled")

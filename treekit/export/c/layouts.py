@@ -802,7 +802,9 @@ def pack_nodes(model: Model, leaves: LeafTable, derived: DerivedColumns) -> Pack
     cell_bits = (n_features + derived.n_columns).bit_length()
     levels = allocate_level_table(model.trees, derived.column < 0)
     if len(levels) > _MAX_ENTRIES:
-        raise ExportError("the category splits of the model need more than 2**31 branches")
+        raise ExportError(
+            "the category splits of the model need more than 2**31 table entries: train fewer trees"
+        )
     depth: list[npt.NDArray[np.int64]] = []
     first = first_leaf = first_entry = 0
     for trees in batch_trees(model.trees, BATCH_NODES):
