@@ -342,7 +342,7 @@ def _is_name(name: str) -> bool:
 
 def _check_settings(settings: Any, where: str, taken: tuple[str, ...] = ()) -> None:
     if not isinstance(settings, tuple) or not all(isinstance(s, Setting) for s in settings):
-        raise PluginError(f"settings of {where} are not a tuple of treekit.Setting records")
+        raise PluginError(f"settings of {where} must be a tuple of treekit.Setting records")
     try:
         for setting in settings:
             check_declaration(setting)

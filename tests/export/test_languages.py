@@ -699,7 +699,7 @@ def test_what_its_templates_have_no_words_for_is_refused(folder):
         ("[literals]", "[literals]\nspeed = 1", "literals.speed is unknown; known here: strings"),
         ('needs = ["perl"]', "", "verify.needs is missing"),
         ('{ ".pl" = "module.jinja" }', "{}", "form 'table' or files is missing"),
-        ('suffix = ".pl"', 'suffix = ".plx"', "suffix is '.plx', not the suffix"),
+        ('suffix = ".pl"', 'suffix = ".plx"', "suffix is '.plx'; name that"),
         ("[limits]", "forms = [", "cannot read"),
         ("[limits]\n", "[limits]\nabilities = 1\n", "literals.limits.abilities is unknown"),
         ("[limits]", '[settings.form]\nhelp = "x"\n[limits]', "settings.form is a built-in"),

@@ -293,8 +293,8 @@ RECORDS = {
     "a name that is no text": (Criterion(7, "classification", noop), "is not a word"),
     "an unknown task": (Criterion("a", "ranking", noop), "task 'ranking'; known"),
     "a make that is no function": (Criterion("a", "classification", 3), "'make' of .* is a int"),
-    "settings in a list": (Criterion("a", "classification", noop, []), "not a tuple"),
-    "a setting that is no record": (Criterion("a", "classification", noop, ("q",)), "not a tuple"),
+    "settings in a list": (Criterion("a", "classification", noop, []), "must be a tuple"),
+    "a setting that is no record": (Criterion("a", "classification", noop, ("q",)), "must be a tuple"),
     "a setting twice": (
         Criterion("a", "classification", noop, (Setting("q", 1, "x"), Setting("q", 2, "x"))),
         "declares setting 'q' twice",

@@ -324,7 +324,7 @@ def broken_texts():
     yield text.replace("age <= 27.5", "age >= 27.5"), "is not a condition"
     yield text.replace("age <= 27.5", "agee <= 27.5"), "agee"
     yield text.replace("age <= 27.5", "age <= 1e999"), "not a finite"
-    yield text.replace("age <= 27.5", "workclass <= 27.5"), "kind of its column"
+    yield text.replace("age <= 27.5", "workclass <= 27.5"), "type of its column"
     yield text.replace('Private or "State-gov"\n  and', '"State-gov" or Private\n  and'), "order"
     yield text.replace('then "<=50K"', 'then ">50K"'), "largest share"
     yield text.replace("nearest float32", "nearest integer"), "explanations"
@@ -1009,7 +1009,7 @@ def rules_wide_broken_texts():
     yield text.replace("tests    1", "tests    2"), "expected test 2"
     yield text.replace("* sugar <= 0.875\n", "* colour <= 0.875\n"), "is not numeric"
     yield text.replace("-1.25 * sugar <", "0 * sugar <"), "a weight is 0"
-    yield text.replace("), or is unknown", "), or is missing"), "kind of its column"
+    yield text.replace("), or is unknown", "), or is missing"), "type of its column"
     yield text.replace("ripe: 9", "ripe: 99999"), "must be from 0 to 16384"
     yield text.replace("unripe: 0, ripe: 1", "unripe: 2, ripe: 1"), "0 for a correct prediction"
     yield (
@@ -1022,7 +1022,7 @@ def rules_wide_broken_texts():
         text.replace("5162220 to 16777216", "5162220 to 16777217"),
         "expected 0 <= low < high <= 16777216",
     )
-    yield text.replace("missing  fractional", "missing  direction"), "part of a row"
+    yield text.replace("missing  fractional", "missing  direction"), "fraction of a row"
     yield text.replace("or green: ", "or red: "), "named twice"
     text = str(rules(surrogate_model()))
     yield text.replace("; if that is unknown: sugar", "; else sugar"), "is not a test"

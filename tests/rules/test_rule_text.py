@@ -680,7 +680,7 @@ def test_decisions_keep_the_shares_of_labels_that_stay():
         ("is blue,", "is bleu,", "names 'bleu'.*did you mean 'blue'"),
         ("  and size <= 5", "  und size <= 5", "must begin with one of 'if', 'and', 'then'"),
         ("  and size <= 5", "  and size <= five", "such as 'x <= 3', 'x > 3'"),
-        ("  and size <= 5", "  and size is red", "does not suit the kind"),
+        ("  and size <= 5", "  and size is red", "does not fit the type"),
         ("rule 3 of 4, node 5", "rule three", "unexpected line 'rule three'"),
         ("classes  no, yes", "classes  yes, no", "the targets of the edited rules differ"),
         ("missing  direction", "missing  error", "the policies of the edited rules"),

@@ -190,7 +190,7 @@ def make_twoing() -> CriterionFunctions:
 
 
 def _compute_twoing(children: Stats) -> float:
-    """Compute twoing for any number of branches, times their weight."""
+    """Compute the twoing criterion of any number of branches, times their total weight."""
     together = np.zeros(children.shape[1])
     known = 0.0
     for b in range(children.shape[0]):

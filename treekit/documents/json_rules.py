@@ -642,9 +642,11 @@ class OutcomeReader:
             raise JsonError("an outcome needs 'label', 'shares' or both")
         best = int(predict_labels(np.array([votes]), self.rules.costs)[0])
         if label not in (-1, best):
-            rule = "with the largest share" if self.rules.costs is None else "of least cost"
-            raise JsonError(f"{output.classes[label]!r} is not the class {rule}; that is "
-                        f"{output.classes[best]!r}")  # fmt: skip
+            rule = "the largest share" if self.rules.costs is None else "the least cost"
+            raise JsonError(
+                f"label is {output.classes[label]!r}, but the class with {rule} is "
+                f"{output.classes[best]!r}; correct the label or the shares"
+            )
         return votes
 
     def _read_shares(self, k: int, value: Any) -> list[int]:

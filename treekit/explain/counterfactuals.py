@@ -366,8 +366,9 @@ class ColumnScale(NamedTuple):
     Attributes
     ----------
     x : float
-        The row's value; NaN if there is none to compare with.
+        The row's value; NaN if it is missing.
     spread : float
+        Size of one unit.
     is_integer : bool
         Whether the column is assumed to hold integers: its thresholds are integers or halfway
         between two, and the row's value is an integer.
@@ -660,11 +661,11 @@ def _find_extents(
     at: Sequence[int],
     bound: float,
 ) -> list[Fits]:
-    """Return for each state of two columns whether the prediction is as desired.
+    """Return, for each state of either column, whether it gives the desired prediction.
 
-    States of the first column are combined with the chosen state of the second; states of
-    the second with the whole run of the first around its chosen state.  Changes of at
-    least the bound are excluded: their leaves are unknown.
+    Each state of the first column is combined with the chosen state of the second; each state
+    of the second with all states in the run of the first around its chosen state.  Changes of
+    size `bound` or more are excluded, because their leaves were not searched.
     """
     i, j = at
     near = both[0].size[:, None] + both[1].size[None, :] < bound

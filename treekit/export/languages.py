@@ -435,7 +435,7 @@ def _check_choices(profile: Profile, path: Path) -> None:
     if "table" not in profile.forms or not profile.files:
         raise _make_error(path, "form 'table' or files", "missing; add both")
     if profile.suffix != next(iter(profile.files)):
-        raise _make_error(path, "suffix", f"{profile.suffix!r}, not the suffix of the first file")
+        raise _make_error(path, "suffix", f"{profile.suffix!r}; name that of the first file")
 
 
 def _build_record(kind: type[Any], table: Any, path: Path, where: str) -> Any:

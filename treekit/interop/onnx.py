@@ -331,7 +331,9 @@ def read_treekit_graph(proto: ModelProto, answer: str) -> Model:
         policies = msgspec.json.decode(metadata["treekit.policies"], type=_Policies)
         of_units = msgspec.json.decode(metadata.get("treekit.units", ""), type=_Units)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise ModelFileError(f"{SOURCE} is damaged: its metadata: {error}") from error
+        raise ModelFileError(
+            f"{SOURCE} is damaged: its metadata cannot be read: {error}"
+        ) from error
     operators = [node for node in proto.graph.node if node.op_type in OPERATORS]
     if answer != "predictions" or len(operators) != 1 or policies.missing == "surrogate":
         raise ModelError(

@@ -325,7 +325,7 @@ def _mark_linear_test(
 
 @kernel
 def _mark_entered(routes: Any, at: int, branch: int, some: bool, can: Any) -> bool:
-    """Mark a branch as entered by `some` inputs; without a branch return `some`."""
+    """Mark a branch as entered if `some` inputs take it; return `some` if there is no branch."""
     if branch < 0:
         return some
     can.entered[routes.nodes[at].first_child + branch] |= some

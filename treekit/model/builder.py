@@ -362,7 +362,7 @@ def make_rule_trees(
     last = np.append(tree[1:] != tree[:-1], [True] * (len(tree) > 0))
     if not len(tree) or tree[0] != 0 or np.any((np.diff(tree) != 0) & (np.diff(tree) != 1)):
         raise ModelError(
-            "tree must give the list of each rule in ascending order from 0, without gaps"
+            "tree must number the rule lists in ascending order from 0, without gaps: 0, 0, 1, ..."
         )
     counts = np.diff(end, prepend=0)
     _check_last_rules(tree, counts, last)

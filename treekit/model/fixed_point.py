@@ -190,9 +190,11 @@ class Grid(NamedTuple):
 def compute_grid_shape(n_trees: int, dtype: Dtype, mass: int = 1) -> tuple[int, int]:
     """Return ``(base, limit)`` of the `Grid` for `n_trees` trees and rows whose mass is `mass`.
 
+    For T trees and an integer leaf value v, stored as ``high * base + low``:
+
     float32: ``T * |high|`` and ``T * |low|`` stay within 2**24.
-    float64: one limb, ``T * |v|`` within 2**53.
-    With a mass: one limb, ``T * mass * |v|`` within 2**53.
+    float64: v is not split, ``T * |v|`` stays within 2**53.
+    With a mass: v is not split, ``T * mass * |v|`` stays within 2**53.
     """
     if mass > 1:
         return 1 << 55, count_tree_units(n_trees, "float64") // mass

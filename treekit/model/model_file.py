@@ -417,7 +417,8 @@ def read_entries(path: str | Path) -> dict[str, bytes]:
                 infos = archive.infolist()
                 names = [info.filename for info in infos]
                 if len(set(names)) != len(names):
-                    raise ModelFileError("an entry appears twice")
+                    twice = next(name for name in names if names.count(name) > 1)
+                    raise ModelFileError(f"entry {twice!r:.80} appears twice")
                 if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
                     raise ModelFileError("an entry is compressed; model files are not compressed")
                 if sum(max(info.file_size, info.compress_size) for info in infos) > size:

@@ -587,7 +587,9 @@ def read_rows(
         return make_dataset(source, target, **reading)
     own = [output.name for output in model.schema.outputs]
     if target is not None and own != ([target] if isinstance(target, str) else list(target)):
-        raise SettingError(f"the model predicts {', '.join(map(repr, own))}, not {target!r}")
+        raise SettingError(
+            f"the model predicts {', '.join(map(repr, own))}, not {target!r}; pass no target"
+        )
     strange = [key for key in reading if key != "weights"]
     if strange:
         raise SettingError(

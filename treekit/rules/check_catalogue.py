@@ -169,7 +169,9 @@ def _check_grammar_phrase(key: str, phrase: str) -> None:
     if key in _SEPARATORS and ((len(phrase) < 2 and phrase.isspace()) or not phrase):
         raise ValueError(f"{key} is {phrase!r}; it must not be empty or a single space")
     if key in _SEPARATORS and (phrase[0].isalnum() or phrase[-1].isalnum()):
-        raise ValueError(f"{key} is {phrase!r}; it must begin and end with a space or a sign")
+        raise ValueError(
+            f"{key} is {phrase!r}; it must begin and end with a space or a punctuation mark"
+        )
 
 
 def _check_facts(words: Language) -> None:
@@ -180,7 +182,7 @@ def _check_facts(words: Language) -> None:
             raise ValueError(f"{key} is {text!r}; give one or a few words with single spaces")
         same = [other for other in keys if other != key and keys[other] == text]
         if same:
-            raise ValueError(f"{key} and {same[0]} are both {text!r}")
+            raise ValueError(f"{key} and {same[0]} are both {text!r}; they must differ")
 
 
 def _check_unambiguous(words: Language) -> None:

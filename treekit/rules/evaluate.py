@@ -296,7 +296,10 @@ def _make_interval_cells(
 def _make_level_cells(
     rules: RuleList, at: Index, n_levels: int
 ) -> tuple[Cells, npt.NDArray[np.bool_]]:
-    """Return one cell per category, and (categories, conditions) acceptance, in full or in part."""
+    """Return one cell per category, and (categories, conditions) bool: which conditions accept it.
+
+    A condition that accepts a fraction of the row (fractional instances) counts as accepting.
+    """
     owner, codes, _ = _list_level_entries(rules, at)
     accepts = np.zeros((n_levels, len(at)), dtype=np.bool_)
     accepts[codes, owner] = True

@@ -157,7 +157,7 @@ def _parse_body(lines: LineReader, facts: HeaderFacts) -> RuleList:
         rounding=facts.rounding,
     )
     if result.order == "first" and bool(np.any(np.diff(result.tree) < 0)):
-        raise ValueError("the trees of an ordered list are out of order")
+        raise ValueError("tree numbers of an ordered list must ascend")
     if format_header(result, words) != lines.lines[:end_of_header]:
         raise ValueError("the header's explanations do not follow from its facts")
     return result
@@ -690,7 +690,7 @@ class ConditionReader:
             )
         found = self._parse_with_tail(condition, (low, high))
         if not found.missing:
-            raise ValueError(f"{text!r} does not state a part of a row")
+            raise ValueError(f"{text!r} does not state a fraction of a row")
         return found
 
     def _parse_with_tail(self, text: str, part: tuple[int, int] = (0, MASS)) -> ParsedCondition:
@@ -702,11 +702,13 @@ class ConditionReader:
         core = self.core.match_phrase(tail[1]["condition"]) if tail is not None else None
         if core is None or tail is None:
             cut = self.part.match_phrase(text) is not None
-            problem = "does not state a part of a row" if cut else "is not a condition"
+            problem = "does not state a fraction of a row" if cut else "is not a condition"
             raise ValueError(f"{text!r} {problem}; expected a text such as {self._list_examples()}")
         found = self._parse_core(text, *core, part)
         if not found.known or (tail[0] == "if_or_unknown") != self._is_test(found):
-            raise ValueError(f"{text!r} does not suit the kind of its column")
+            raise ValueError(
+                f"{text!r} does not fit the type of its column, numeric or categorical"
+            )
         found = found._replace(missing=True, part=part)
         return self._add_dividing_levels(text, found, tail[1].get("levels"))
 
@@ -748,7 +750,7 @@ class ConditionReader:
             return ParsedCondition(
                 column, known=True, fits=self._parse_codes(column, said["levels"])
             )
-        raise ValueError(f"{text!r} does not suit the kind of its column")
+        raise ValueError(f"{text!r} does not fit the type of its column, numeric or categorical")
 
     def _parse_outcome(
         self, key: str, said: dict[str, str], part: tuple[int, int]
@@ -778,7 +780,7 @@ class ConditionReader:
         if levels is None:
             return found
         if not self.divides or self._is_test(found):
-            raise ValueError(f"{text!r} does not state a part of a row")
+            raise ValueError(f"{text!r} does not state a fraction of a row")
         dividing = self._parse_codes(found.column, levels)
         if not dividing or set(dividing) & set(found.fits):
             raise ValueError("a category is named twice, or none is named")
@@ -856,5 +858,5 @@ class TestReader:
 
 def _check_ascending(codes: tuple[int, ...]) -> tuple[int, ...]:
     if any(a >= b for a, b in pairwise(codes)):
-        raise ValueError("categories are not in declared order")
+        raise ValueError("categories must be in declared order, each once")
     return codes

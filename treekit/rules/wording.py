@@ -215,9 +215,9 @@ def format_test(test: Test, schema: Schema, words: Language | None = None) -> st
 
 
 def format_test_gist(test: Test, schema: Schema, words: Language, *, holds: bool) -> str:
-    """Return the first clause of a test as it reads if the test holds, or fails; empty if too long.
+    """Return the first clause of a test, negated if it fails; empty if it is too long.
 
-    >>> test_gist(test, schema, language(), holds=False)
+    >>> format_test_gist(test, schema, load_language(), holds=False)
     '0.5 * density + -1.25 * sugar > 0.875'
     """
     clause = test[0]

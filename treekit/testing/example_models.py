@@ -209,7 +209,7 @@ def make_hostile() -> tuple[SampleModel, SampleModel]:
 
 
 def iter_hostile_alone() -> Iterator[SampleModel]:
-    """Yield models with one such name each, and with texts that few languages can represent."""
+    """Yield models with one hostile name each, and with texts that few languages support."""
     for name in (*HOSTILE_NAMES, *_UNREPRESENTABLE):
         yield SampleModel(f"names like {name!r}", _make_named_model(name))
 

@@ -53,7 +53,7 @@ class Breach:
         A call with its arguments, or a description of a training.
     got, expected : str
     look : str
-        What to look at.
+        Part of the component to check for the cause.
     """
 
     law: Law

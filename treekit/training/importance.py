@@ -255,7 +255,7 @@ def _measure_decrease(
     weights: npt.NDArray[np.float64],
     seed: np.random.SeedSequence,
 ) -> tuple[float, npt.NDArray[np.float64]]:
-    """Return the score of a case, and its decrease by one shuffle of each column."""
+    """Return the model's score, and its decrease when each column is shuffled once."""
     rng = np.random.default_rng(seed)
     judge = _compute_accuracy if model.schema.task == "classification" else _compute_r2
     score = judge(model, matrix, y, weights)

@@ -55,7 +55,9 @@ def run_rules(job: Job, rows: npt.NDArray[np.float64]) -> Iterator[tuple[str, An
             "exact for the rows of one table only; write the rules without --digits"
         )
     if (rules.schema.columns, rules.schema.outputs) != (schema.columns, schema.outputs):
-        raise VerificationError(f"{path.name!r} differs from the model in columns or classes")
+        raise VerificationError(
+            f"{path.name!r} differs from the model in columns or classes; export it again"
+        )
     answered = ~rules.refused(rows)
     yield "rules", answers_from_sums(rules, rules.sums(rows[answered]), answered)
 

@@ -201,7 +201,9 @@ def _check_shape(session: Any, path: Path, schema: Schema) -> None:
         or not wanted.keys() <= given.keys() <= wanted.keys() | _EXTRA_OUTPUTS
         or not fits
     ):
-        raise VerificationError(f"{path.name!r} differs from the model in columns or classes")
+        raise VerificationError(
+            f"{path.name!r} differs from the model in columns or classes; export it again"
+        )
 
 
 def _get_width(place: Any) -> int | None:
