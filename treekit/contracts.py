@@ -240,8 +240,7 @@ class TaskColumn:
     name : str
     values : (rows,) float64 numbers, or int32 codes
     levels : tuple
-        Text, bools and categories are codes: the label of each, in order.
-        Empty for numbers.
+        Labels of the codes of text, bools and categories, in order; empty for numbers.
     weights : (rows,) float64 or None
         Of a target: row weights; None: 1 each.  A row of integer weight w must
         count as w rows of the table, and one of weight 0 must not count.
@@ -254,7 +253,7 @@ class TaskColumn:
 
     @property
     def labels(self) -> tuple[Any, ...]:
-        """Distinct values in order: the levels, or the numbers of the cells in ascending order."""
+        """Levels in order, or distinct numbers in ascending order."""
         return self.levels or tuple(sorted(set(self.values.tolist())))
 
     def codes(self, labels: tuple[Any, ...]) -> npt.NDArray[np.int64]:

@@ -276,7 +276,9 @@ def make(
     except SettingError:
         raise
     except FOREIGN_ERRORS as error:
-        raise PluginError(f"{who} failed in make with {own}: {describe_error(error)}") from error
+        raise PluginError(
+            f"{who} failed in make with settings {own}: {describe_error(error)}"
+        ) from error
     try:
         contract = found.contract if found else read_maker_contract(record.make)
     except PluginError as error:

@@ -264,7 +264,7 @@ def heavy_enough(node: Node, children: npt.NDArray[np.float64]) -> bool:
 
 
 def draw_features(node: Node, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Return all columns in random order; try them until ``node.n_try`` were not constant.
+    """Return all columns in random order, to try until ``node.n_try`` non-constant ones are found.
 
     Returns
     -------

@@ -589,7 +589,7 @@ def put(*path):
         (put("rules", 1, "if", 1, {"test": 1, "holds": True}), r"if\[1\]\.test"),
         (put("rules", 1, "then", {}), r"then .*'ripe' is missing"),
         (put("rules", 1, "then", "ripe", "label", "rotten"), r"then\.ripe\.label .*'rotten'"),
-        (put("rules", 1, "then", "ripe", "label", "unripe"), r"the class with the largest share is"),
+        (put("rules", 1, "then", "ripe", "label", "unripe"), r"with the largest share is"),
         (put("rules", 1, "then", "ripe", "shares", {"ripe": 0.5}), r"the shares sum to 0\.5"),
         (put("rules", 1, "then", "ripe", "shares", {"ripe": 1e-300}), r"shares .*decimal"),
         (put("rules", 1, "then", "ripe", "value", 1), r"'value' is not known"),

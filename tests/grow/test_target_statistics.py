@@ -544,7 +544,7 @@ def test_several_targets_and_estimators_are_refused():
     with pytest.raises(SettingError, match="needs one target, but 2 are given"):
         treekit.train(data, ["cured", "group"], criterion=UPLIFT)
     x = np.column_stack([data["a"], data["c"]])
-    with pytest.raises(SettingError, match=r"needs the column of its setting 'protected'"):
+    with pytest.raises(SettingError, match=r"needs the column named by its setting 'protected'"):
         DecisionTreeClassifier(criterion=APART_GINI).fit(x, data["cured"])
     with pytest.raises(SettingError, match="predicts numbers instead of classes"):
         DecisionTreeClassifier(criterion=UPLIFT).fit(x, data["cured"])
@@ -591,7 +591,7 @@ LAYOUT = effects(
         (replace(LAYOUT, size=0), "a layout of 0 cells"),
         (replace(LAYOUT, size=MAX_CELLS + 1), f"from 1 to {MAX_CELLS}"),
         (replace(LAYOUT, size=4.0), r"a layout of 4\.0 cells"),
-        (replace(LAYOUT, place=None), "'place' of the layout"),
+        (replace(LAYOUT, place=None), "layout whose 'place' is of type NoneType"),
         (replace(LAYOUT, names=()), "names its answers"),
         (replace(LAYOUT, names=("a", "a")), "names its answers"),
         (replace(LAYOUT, names=("a", "b\x00")), r"must return shape \(\d+, 2\)"),

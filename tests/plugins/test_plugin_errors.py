@@ -910,7 +910,8 @@ def test_a_plugin_that_exits_stops_the_training_and_not_the_process():
     with pytest.raises(PluginError, match="'faulty' raised SystemExit: 3 in impurity"):
         treekit.train(table(), "y", ignore=["w"], criterion=bad)
     exits = Criterion("faulty", "classification", lambda: leaves(None))
-    with pytest.raises(PluginError, match=r"'faulty' failed in make with \{\}: SystemExit: 3"):
+    said = r"'faulty' failed in make with settings \{\}: SystemExit: 3"
+    with pytest.raises(PluginError, match=said):
         treekit.train(table(), "y", ignore=["w"], criterion=exits)
 
 

@@ -293,8 +293,8 @@ RECORDS = {
     "a name that is no text": (Criterion(7, "classification", noop), "is not a word"),
     "an unknown task": (Criterion("a", "ranking", noop), "task 'ranking'; known"),
     "a make that is no function": (Criterion("a", "classification", 3), "'make' of .* is a int"),
-    "settings in a list": (Criterion("a", "classification", noop, []), "must be a tuple"),
-    "a setting that is no record": (Criterion("a", "classification", noop, ("q",)), "must be a tuple"),
+    "settings in a list": (Criterion("a", "classification", noop, []), "be a tuple"),
+    "a setting that is no record": (Criterion("a", "classification", noop, ("q",)), "be a tuple"),
     "a setting twice": (
         Criterion("a", "classification", noop, (Setting("q", 1, "x"), Setting("q", 2, "x"))),
         "declares setting 'q' twice",
@@ -349,7 +349,8 @@ def test_make_resolves_the_settings_and_returns_the_functions():
 
 def test_a_make_that_fails_is_named_with_its_settings():
     record = Criterion("odd", "classification", lambda q: 1 / q, (Setting("q", 0, "x"),))
-    with pytest.raises(PluginError, match=r"criterion 'odd' failed in make with {'q': 0}: Zero"):
+    said = r"criterion 'odd' failed in make with settings {'q': 0}: Zero"
+    with pytest.raises(PluginError, match=said):
         registry.make(record, {})
 
 

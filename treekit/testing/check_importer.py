@@ -457,13 +457,15 @@ class _RaisingObject:
     def __getattribute__(self, name: str) -> Any:
         if name.startswith("__"):
             return super().__getattribute__(name)
-        raise RuntimeError(f"attribute {name} was accessed")
+        raise RuntimeError(
+            f"attribute {name!r} of an object of unknown type was accessed; test its type first"
+        )
 
     def __eq__(self, other: object) -> bool:
-        raise RuntimeError("object was compared")
+        raise RuntimeError("an object of unknown type was compared; test its type first")
 
     def __bool__(self) -> bool:
-        raise RuntimeError("object was used as a Boolean")
+        raise RuntimeError("an object of unknown type was used as a Boolean; test its type first")
 
     __hash__ = object.__hash__
 

@@ -137,7 +137,7 @@ TABLE_SIZES = (2, 3, 4, 6, 9, 14, 30, 80)
 
 
 def iter_small_tables(classes: int = 0, least: float = -2.0) -> Iterator[SmallTable]:
-    """Yield tables from two rows up."""
+    """Yield a small table of each size in `TABLE_SIZES`, ascending."""
     for rows in TABLE_SIZES:
         yield make_small_table(rows, classes if rows >= classes else min(rows, 2), least)
 
@@ -272,7 +272,7 @@ def _count_ranks(quantile: float) -> Counting:
 
 
 def _compute_quantile(rows: Sequence[Row], quantile: float) -> float:
-    """Return the weighted quantile of sorted rows; of an interval the middle."""
+    """Return the weighted quantile of sorted rows; the midpoint if an interval qualifies."""
     bar = quantile * sum(weight for _, weight in rows)
     below = 0.0
     for i, (target, weight) in enumerate(rows):

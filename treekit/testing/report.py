@@ -50,7 +50,7 @@ class Breach:
     ----------
     law : Law
     example : str
-        A call with its arguments, or a description of a training.
+        A call with its arguments, or a description of a training run.
     got, expected : str
     look : str
         Part of the component to check for the cause.

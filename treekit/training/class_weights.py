@@ -134,7 +134,7 @@ def apply_class_weights(dataset: Dataset, factors: Numbers | None) -> Dataset:
 
 
 def compute_class_shares(dataset: Dataset, factors: Numbers) -> Numbers:
-    """Return the share of the total weight of each class under class factors: (classes,)."""
+    """Return each class's share of the total weight after applying class factors: (classes,)."""
     weight: Numbers = _sum_class_weights(dataset) * factors
     return np.asarray(weight / weight.sum())
 

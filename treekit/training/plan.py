@@ -334,7 +334,7 @@ class PlannedComponent:
     origin : dict
         Kind, name, plugin, distribution and version.
     layout : Layout or None
-        Layout of a criterion's own task, fitted to the training rows.
+        Layout of a criterion's custom task, fitted to the training rows.
     """
 
     record: Any
@@ -411,7 +411,7 @@ def _check_task_settings(
     criterion: PlannedComponent,
     task: OwnTask,
 ) -> None:
-    """Raise `SettingError` for settings that are not defined for a criterion's own task."""
+    """Raise `SettingError` for settings that a criterion's custom task does not support."""
     refused: dict[str, Any] = {"monotonic": None, "numeric_side": "leaf"}
     if task.answers == "regression":
         refused |= {"class_weight": None, "priors": None, "costs": None}

@@ -44,7 +44,7 @@ def get_reading_options(settings: Mapping[str, Any], task: str | None = None) ->
     settings : mapping
         Training settings, as given.
     task : {"classification", "regression"}, optional
-        As given by the user; a criterion's own task defines how its target is read.
+        As given by the user; a criterion's custom task defines how its target is read.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def _get_criterion_task(settings: Mapping[str, Any]) -> tuple[Criterion | None, 
 
 
 def fit_layout(record: Criterion, given: Mapping[str, Any], dataset: Dataset) -> Layout | None:
-    """Fit the layout of a criterion's own task to the training rows; None without such a task."""
+    """Fit the layout of a criterion's custom task to the training rows; None without one."""
     task = find_custom_task(record)
     if task is None:
         return None
@@ -179,8 +179,8 @@ def _check_target(where: str, task: Task, dataset: Dataset) -> None:
         )
     if absent := [role for role in task.columns if role not in dataset.task_columns]:
         raise SettingError(
-            f"{where} needs the column of its setting {absent[0]!r}, but only inputs and target "
-            "are given; use treekit.train with a table that contains all of them"
+            f"{where} needs the column named by its setting {absent[0]!r}, but only inputs and "
+            "target are given; use treekit.train with a table that contains this column"
         )
 
 
@@ -194,7 +194,10 @@ def _check_layout(layout: Any, task: Task, where: str) -> None:
         )
     for name in ("place", "answer"):
         if not callable(getattr(layout, name)):
-            raise PluginError(f"{name!r} of the layout of {where} is not a function")
+            raise PluginError(
+                f"{where} has a layout whose {name!r} is of type "
+                f"{type(getattr(layout, name)).__name__}; give a function"
+            )
     names: Any = layout.names
     if (
         not isinstance(names, tuple)

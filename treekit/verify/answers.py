@@ -52,9 +52,9 @@ class Answers:
 
 
 def expected(model: Model, rows: npt.NDArray[np.float64], n_refused: int) -> Answers:
-    """Compute the predictions that every artifact must return, from the model's integer sums.
+    """Compute the predictions that every artifact must return, from fixed-point leaf values.
 
-    The policies refuse the last `n_refused` rows.
+    The last `n_refused` rows are refused: they get no prediction.
     """
     from treekit.model.scoring import sum_leaf_values
 

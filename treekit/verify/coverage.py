@@ -57,8 +57,8 @@ class Coverage:
         is the side of the split.  Below oblique and surrogate splits, further
         unreachable nodes may count as reachable.
     wrong_turns : tuple of three int
-        Number of wrong turns at single splits that a probe shows in the
-        prediction; that no input can show; and that are undecided.
+        Wrong turns (a row sent to the wrong branch of one split), counted by effect:
+        visible in the prediction of a probe, invisible for every input, undecided.
     cut : str
         Why some nodes and sides got no probes; empty if all did.
     last_bits : (int, int)

@@ -91,8 +91,8 @@ class Probes:
         Parts that inputs can reach, for each tree; `ReachableOutcomes` of all trees of a model
         that is not plain.
     wrong_turns : (3,) int64
-        Number of wrong turns at single splits that some row shows in the
-        prediction; that no input can show; and that are undecided.
+        Wrong turns (a row sent to the wrong branch of one split), counted by effect:
+        visible in the prediction of a row, invisible for every input, undecided.
     cut : str
         Why nodes were left out; empty if none was.
     last_bits : (int, int)

@@ -439,7 +439,10 @@ def parse_tables(text: str, prefix: str) -> dict[str, Array]:
             tables[name] = _parse_integers(lines, type_)
             count = len(tables[name])
         if count != int(length):
-            raise VerificationError(f"the table {name!r} does not have its declared length")
+            raise VerificationError(
+                f"the table {name!r} has {count} entries, but declares {length}; "
+                "export the model again"
+            )
     return tables
 
 

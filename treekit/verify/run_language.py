@@ -220,7 +220,7 @@ def list_language_runners(templates: str | Path = "") -> list[Runner]:
 
 
 def explain_missing_runner(name: str, templates: str | Path = "") -> list[str]:
-    """Return reasons related to languages why no runner runs the file `name`."""
+    """Return the reasons why no language runs the file `name`."""
     exports, faults = _list_language_exports(templates)
     reasons = [
         f"the language {export.profile.name!r} has no [verify] section in "

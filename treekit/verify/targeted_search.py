@@ -791,7 +791,7 @@ class _RuleFaces:
         return np.where(table.known[at], value, np.nan)
 
     def _iter_inside_rows(self, corner: Array, mine: Index, owner: Index) -> Iterator[Array]:
-        """Yield rows within bounds: at lower bounds, with other categories, with missing values."""
+        """Yield rows inside of rules: lower bounds, other accepted categories, missing values."""
         table = self.table
         lower = corner.copy()
         lower[owner, table.column[mine]] = self._choose_known_values(mine, upper=False)
