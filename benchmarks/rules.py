@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.metrics import roc_auc_score
 
 from benchmarks.accuracy import SOURCES, made, read
 from benchmarks.apart import Failed, ask
 from benchmarks.clock import measured
 from benchmarks.frame import Benchmark, Entry, Figure, Options, Parameter, register
 from benchmarks.sides import absent
-from treekit.rule_learning.report import compute_mean_auc
 
 FIGURES = (
     Figure("auc", "AUC", ".4f", mean=True),
@@ -77,8 +77,8 @@ def of_imodels(side: str, parts: Parts, size: int, seed: int) -> dict[str, float
 
 def of_treekit(side: str, parts: Parts, size: int, seed: int) -> dict[str, float]:
     """Measure a rule learner of treekit."""
-    from treekit.rule_learning.rulefit import rulefit
-    from treekit.rule_learning.sirus import sirus
+    from treekit_rule_learning.rulefit import rulefit
+    from treekit_rule_learning.sirus import sirus
 
     learn = {"rulefit": rulefit, "sirus": sirus}[side.split()[1]]
     table = parts.frame.assign(_y=parts.target)
@@ -99,7 +99,12 @@ def _figures(said: Any, shares: Any, truth: Any, classes: Any = None) -> dict[st
         return {"quality": float(1 - wrong)}
     order = np.unique(truth) if classes is None else np.array(classes)
     number = (truth[:, None] == order).argmax(axis=1)
-    return {"quality": float((said == truth).mean()), "auc": compute_mean_auc(shares, number)}
+    auc = (
+        roc_auc_score(number, shares[:, 1])
+        if shares.shape[1] == 2
+        else roc_auc_score(number, shares, multi_class="ovr", average="weighted")
+    )
+    return {"quality": float((said == truth).mean()), "auc": float(auc)}
 
 
 def measure(side: str, table: str, values: dict[str, Any], seed: int) -> dict[str, float]:

@@ -23,6 +23,8 @@ _moved.install_finder()
 if TYPE_CHECKING:
     from treekit.contracts import Criterion as Criterion
     from treekit.contracts import CriterionFunctions as CriterionFunctions
+    from treekit.contracts import Document as Document
+    from treekit.contracts import Explainer as Explainer
     from treekit.contracts import Exporter as Exporter
     from treekit.contracts import Importer as Importer
     from treekit.contracts import Layout as Layout
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from treekit.contracts import PrunerFunctions as PrunerFunctions
     from treekit.contracts import Ranks as Ranks
     from treekit.contracts import Setting as Setting
+    from treekit.contracts import Simplifier as Simplifier
     from treekit.contracts import Splitter as Splitter
     from treekit.contracts import SplitterFunctions as SplitterFunctions
     from treekit.contracts import Sums as Sums
@@ -67,9 +70,8 @@ if TYPE_CHECKING:
     from treekit.plot import plot as plot
     from treekit.resampling import Bootstrapped as Bootstrapped
     from treekit.resampling import bootstrap as bootstrap
+    from treekit.rule_learning import simplify as simplify
     from treekit.rule_learning.c45rules import c45rules as c45rules
-    from treekit.rule_learning.rulefit import rulefit as rulefit
-    from treekit.rule_learning.sirus import sirus as sirus
     from treekit.training import train as train
     from treekit.training.importance import gain_importances as gain_importances
     from treekit.training.importance import permutation_importances as permutation_importances
@@ -82,6 +84,8 @@ _MODULE_OF = {
         "treekit.contracts": (
             "Criterion",
             "CriterionFunctions",
+            "Document",
+            "Explainer",
             "Exporter",
             "Importer",
             "Layout",
@@ -89,6 +93,7 @@ _MODULE_OF = {
             "PrunerFunctions",
             "Ranks",
             "Setting",
+            "Simplifier",
             "Splitter",
             "SplitterFunctions",
             "Sums",
@@ -126,15 +131,15 @@ _MODULE_OF = {
         "treekit.model.model": ("Model",),
         "treekit.model.model_file": ("load",),
         "treekit.resampling": ("Bootstrapped", "bootstrap"),
+        "treekit.rule_learning": ("simplify",),
         "treekit.rule_learning.c45rules": ("c45rules",),
-        "treekit.rule_learning.rulefit": ("rulefit",),
-        "treekit.rule_learning.sirus": ("sirus",),
         "treekit.training": ("train",),
         "treekit.training.importance": ("gain_importances", "permutation_importances"),
         "treekit.training.split_scores": ("split_scores",),
     }.items()
     for name in names
 }
+_PLUGIN_NAMES = ("rulefit", "sirus")
 _CALLABLE_PACKAGES = ("export", "plot", "verify")
 
 __all__ = [*_MODULE_OF, *_CALLABLE_PACKAGES]  # noqa: PLE0604 - one list of names, above
@@ -165,6 +170,11 @@ sys.modules[__name__].__class__ = _LazyPackage
 def __getattr__(name: str) -> Any:
     if name in _CALLABLE_PACKAGES:
         return importlib.import_module(f"treekit.{name}")
+    if name in _PLUGIN_NAMES:
+        raise AttributeError(
+            "sirus and rulefit are in a plugin: pip install treekit-rule-learning, and "
+            f"from treekit_rule_learning import {name}"
+        )
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'treekit' has no attribute {name!r}")
     value = getattr(importlib.import_module(_MODULE_OF[name]), name)

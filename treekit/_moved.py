@@ -30,8 +30,6 @@ MOVED_MODULES = {
     "treekit.rules.explain": "treekit.explain",
     "treekit.rules.learn": "treekit.rule_learning",
     "treekit.rules.learn.c45rules": "treekit.rule_learning.c45rules",
-    "treekit.rules.learn.rulefit": "treekit.rule_learning.rulefit",
-    "treekit.rules.learn.sirus": "treekit.rule_learning.sirus",
 }
 
 

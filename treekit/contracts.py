@@ -11,7 +11,8 @@ name : str
 make : callable
     Of a criterion, splitter or pruner: ``make(**settings)`` returns its functions.
 settings : tuple of Setting
-    The keywords of ``make`` (of ``export``, of ``read``), checked before it is called.
+    The keywords of ``make`` (of ``export``, ``read``, ``render``, ``simplify`` or
+    ``explain``), checked before it is called.
 summary : str
     A few words for the output of ``treekit plugins``.
 exempt : mapping of str to str
@@ -50,7 +51,7 @@ former version stays in the tests and must train the same models as its successo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -64,6 +65,8 @@ __all__ = [
     "CONTRACT_VERSION",
     "Criterion",
     "CriterionFunctions",
+    "Document",
+    "Explainer",
     "Exporter",
     "Importer",
     "Layout",
@@ -71,6 +74,7 @@ __all__ = [
     "PrunerFunctions",
     "Ranks",
     "Setting",
+    "Simplifier",
     "Splitter",
     "SplitterFunctions",
     "Sums",
@@ -491,6 +495,67 @@ class Importer:
     name: str
     recognises: Callable[[Any], bool]
     read: Callable[..., Any]
+    settings: tuple[Setting, ...] = ()
+    summary: str = ""
+    exempt: Mapping[str, str] = field(default_factory=dict, hash=False, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Document:
+    """A written form of rules: a page, a report, or a file for another tool.
+
+    Attributes
+    ----------
+    suffix : str
+        File ending, dot included (``".html"``); selects the form of an output file.
+    render : callable
+        ``render(listing, **settings) -> iterable of str``: the text in pieces; see
+        `treekit.documents.Listing`.  Raises `treekit.SettingError` for rules that the form
+        cannot represent, and for a missing table that it needs.
+    measured : bool
+        Whether it uses ``listing.measures``; if not, they are not computed for a table.
+    """
+
+    name: str
+    suffix: str
+    render: Callable[..., Iterable[str]]
+    settings: tuple[Setting, ...] = ()
+    summary: str = ""
+    measured: bool = True
+    exempt: Mapping[str, str] = field(default_factory=dict, hash=False, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Simplifier:
+    """A method that learns a short rule list from a model and its training table.
+
+    Attributes
+    ----------
+    simplify : callable
+        ``simplify(model, table, test, **settings) -> LearnedList``, with the figures of the
+        rows of `test`, or of `table` if it is None; see `treekit.rule_learning.report`.
+    """
+
+    name: str
+    simplify: Callable[..., Any]
+    settings: tuple[Setting, ...] = ()
+    summary: str = ""
+    exempt: Mapping[str, str] = field(default_factory=dict, hash=False, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Explainer:
+    """An addition to the explanation of one prediction, such as counterfactuals.
+
+    Attributes
+    ----------
+    explain : callable
+        ``explain(model, row, explanation, **settings) -> ExplanationPart or None``; see
+        `treekit.explain`.
+    """
+
+    name: str
+    explain: Callable[..., Any]
     settings: tuple[Setting, ...] = ()
     summary: str = ""
     exempt: Mapping[str, str] = field(default_factory=dict, hash=False, kw_only=True)

@@ -28,12 +28,15 @@ from treekit.contracts import (
     CONTRACT_VERSION,
     Criterion,
     CriterionFunctions,
+    Document,
+    Explainer,
     Exporter,
     Importer,
     Pruner,
     PrunerFunctions,
     Ranks,
     Setting,
+    Simplifier,
     Splitter,
     SplitterFunctions,
     Sums,
@@ -71,13 +74,13 @@ __all__ = [
 # ---------------------------------------------------------------- checks of records
 
 
-Record = Criterion | Splitter | Pruner | Exporter | Importer
+Record = Criterion | Splitter | Pruner | Exporter | Importer | Document | Simplifier | Explainer
 Functions = CriterionFunctions | SplitterFunctions | PrunerFunctions
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One of the five kinds of component.
+    """One of the kinds of component.
 
     Attributes
     ----------
@@ -125,6 +128,30 @@ KINDS: dict[str, Kind] = {
             (("recognises", 1), ("read", 1)),
             "read",
         ),
+        Kind(
+            "document",
+            Document,
+            "treekit_documents",
+            "treekit.documents",
+            (("render", 1),),
+            "render",
+        ),
+        Kind(
+            "simplifier",
+            Simplifier,
+            "treekit_simplifiers",
+            "treekit.rule_learning",
+            (("simplify", 3),),
+            "simplify",
+        ),
+        Kind(
+            "explainer",
+            Explainer,
+            "treekit_explainers",
+            "treekit.explain",
+            (("explain", 1),),
+            "explain",
+        ),
     )
 }
 
@@ -132,8 +159,11 @@ KINDS: dict[str, Kind] = {
 _RESERVED_SETTINGS: dict[type, tuple[str, ...]] = {
     Exporter: ("model", "target", "path"),
     Importer: ("source",),
+    Document: ("source", "path", "form", "language", "table", "tree", "title", "table_name"),
+    Simplifier: ("model", "table", "test"),
+    Explainer: ("model", "row", "tree", "table"),
 }
-"""Arguments of `treekit.export` and `treekit.read_model`, which settings may not be named like."""
+"""Arguments of the functions that take these settings, such as `treekit.export`; reserved names."""
 
 
 def find_kind(record: Record) -> Kind:
@@ -419,7 +449,7 @@ class Component:
     Attributes
     ----------
     kind : str
-        ``"criterion"``, ``"splitter"``, ``"pruner"``, ``"exporter"`` or ``"importer"``.
+        A key of `KINDS`, such as ``"criterion"``.
     record : Record
     plugin, distribution, version : str
         Entry point, and the installed distribution that declares it.

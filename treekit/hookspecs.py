@@ -1,4 +1,4 @@
-"""The five hooks of treekit.
+"""The hooks of treekit.
 
 A plugin module implements any of them with `treekit.hookimpl` and is named in
 its package's metadata::
@@ -11,7 +11,16 @@ from __future__ import annotations
 
 import pluggy
 
-from treekit.contracts import Criterion, Exporter, Importer, Pruner, Splitter
+from treekit.contracts import (
+    Criterion,
+    Document,
+    Explainer,
+    Exporter,
+    Importer,
+    Pruner,
+    Simplifier,
+    Splitter,
+)
 
 __all__ = ["PROJECT", "hookimpl", "hookspec"]
 
@@ -46,3 +55,18 @@ def treekit_exporters() -> list[Exporter]:  # type: ignore[empty-body]
 @hookspec
 def treekit_importers() -> list[Importer]:  # type: ignore[empty-body]
     """Return importers, which read models of other libraries."""
+
+
+@hookspec
+def treekit_documents() -> list[Document]:  # type: ignore[empty-body]
+    """Return documents, which write rules in a form."""
+
+
+@hookspec
+def treekit_simplifiers() -> list[Simplifier]:  # type: ignore[empty-body]
+    """Return simplifiers, which learn a short rule list from a model."""
+
+
+@hookspec
+def treekit_explainers() -> list[Explainer]:  # type: ignore[empty-body]
+    """Return explainers, which add to the explanation of a prediction."""

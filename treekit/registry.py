@@ -12,10 +12,20 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from treekit.contracts import Criterion, Exporter, Importer, Layout, Pruner, Splitter
+from treekit.contracts import (
+    Criterion,
+    Document,
+    Explainer,
+    Exporter,
+    Importer,
+    Layout,
+    Pruner,
+    Simplifier,
+    Splitter,
+)
 from treekit.discovery import (
     FOREIGN_ERRORS,
     KINDS,
@@ -36,18 +46,23 @@ from treekit.discovery import (
     list_settings,
     read_maker_contract,
 )
-from treekit.errors import PluginError, SettingError, TreekitWarning
+from treekit.errors import PluginError, SettingError, TreekitError, TreekitWarning
 from treekit.settings import resolve, suggestion
 
 __all__ = [
     "Catalogue",
     "Component",
     "Host",
+    "call",
     "components",
     "configure",
     "criteria",
     "criterion",
     "described",
+    "document",
+    "documents",
+    "explainer",
+    "explainers",
     "exporter",
     "exporters",
     "faults",
@@ -60,6 +75,8 @@ __all__ = [
     "pruner",
     "pruners",
     "settings_of",
+    "simplifier",
+    "simplifiers",
     "splitter",
     "splitters",
 ]
@@ -67,7 +84,20 @@ __all__ = [
 
 # ---------------------------------------------------------------- registry
 
-R = TypeVar("R", Criterion, Splitter, Pruner, Exporter, Importer)
+R = TypeVar("R", Criterion, Splitter, Pruner, Exporter, Importer, Document, Simplifier, Explainer)
+
+_ABSENT_PLUGINS = {
+    ("document", "dmn"): "treekit-interchange",
+    ("document", "pmml"): "treekit-interchange",
+    ("document", "pmml-rules"): "treekit-interchange",
+    ("document", "overlaps"): "treekit-audit",
+    ("document", "drift"): "treekit-audit",
+    ("simplifier", "sirus"): "treekit-rule-learning",
+    ("simplifier", "rulefit"): "treekit-rule-learning",
+    ("explainer", "counterfactuals"): "treekit-counterfactuals",
+}
+"""Distributions of treekit's own plugins, for messages that name the one to install."""
+T = TypeVar("T")
 
 
 _host: Host | None = None
@@ -115,6 +145,12 @@ def _resolve_record(record_type: type[R], wanted: str | R) -> R:
     if wanted in catalogue:
         found: R = catalogue[wanted].record  # type: ignore[assignment]  # of this kind
         return found
+    if (kind.name, wanted) in _ABSENT_PLUGINS:
+        plugin = _ABSENT_PLUGINS[kind.name, wanted]
+        raise SettingError(
+            f"{kind.name} {wanted!r} is in the plugin {plugin}, which is not installed; run "
+            f"pip install {plugin}"
+        )
     faults = _get_host().faults
     left_out = f"; left out: {'; '.join(faults)}" if faults else ""
     raise SettingError(
@@ -156,6 +192,21 @@ def importer(wanted: str | Importer) -> Importer:
     return _resolve_record(Importer, wanted)
 
 
+def document(wanted: str | Document) -> Document:
+    """Return the document form of that name; see `criterion`."""
+    return _resolve_record(Document, wanted)
+
+
+def simplifier(wanted: str | Simplifier) -> Simplifier:
+    """Return the simplifier of that name; see `criterion`."""
+    return _resolve_record(Simplifier, wanted)
+
+
+def explainer(wanted: str | Explainer) -> Explainer:
+    """Return the explainer of that name; see `criterion`."""
+    return _resolve_record(Explainer, wanted)
+
+
 def criteria() -> Catalogue:
     """Return all criteria by name."""
     return _get_catalogue("criterion")
@@ -179,6 +230,21 @@ def exporters() -> Catalogue:
 def importers() -> Catalogue:
     """Return all importers by name."""
     return _get_catalogue("importer")
+
+
+def documents() -> Catalogue:
+    """Return all document forms by name."""
+    return _get_catalogue("document")
+
+
+def simplifiers() -> Catalogue:
+    """Return all simplifiers by name."""
+    return _get_catalogue("simplifier")
+
+
+def explainers() -> Catalogue:
+    """Return all explainers by name."""
+    return _get_catalogue("explainer")
 
 
 def components(kind: str | None = None) -> tuple[Component, ...]:
@@ -290,9 +356,30 @@ def make(
     return functions, settings
 
 
-def settings_of(record: Criterion | Splitter | Pruner, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of all settings of a component and of its task; see `make`."""
+def settings_of(record: Record, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of all settings of a component, its task's included; see `make`."""
     return resolve(list_settings(record), given, f"{find_kind(record).name} {record.name!r}")
+
+
+def call(record: Record, function: Callable[..., T], *arguments: Any, **settings: Any) -> T:
+    """Return ``function(*arguments, **settings)``, a function of `record`.
+
+    Raises
+    ------
+    TreekitError
+        As the function raises it.
+    PluginError
+        If the function of a plugin raises another error.
+    """
+    if not is_foreign(record):
+        return function(*arguments, **settings)
+    who = described(record)
+    try:
+        return call_isolated(who, function, *arguments, **settings)
+    except TreekitError:
+        raise
+    except FOREIGN_ERRORS as error:
+        raise PluginError(f"{who} failed: {describe_error(error)}") from error
 
 
 # ---------------------------------------------------------------- catalogue

@@ -64,7 +64,8 @@ def new_plugin(name: str, kind: str, directory: str | Path = ".") -> NewPlugin:
     ----------
     name : str
         Name of the component; see `treekit.scaffold.plugin_names`.
-    kind : {"criterion", "splitter", "pruner", "exporter", "importer"}
+    kind : str
+        A kind of component, such as ``"criterion"``: a key of `treekit.discovery.KINDS`.
     directory : str or Path
         An existing folder, in which the package's folder is created.
 

@@ -236,11 +236,15 @@ async function explain(row, signal) {
   showReasons();
   done("rule-part");
   const drawing = draw(signal);
+  if (!said.explainers.includes("counterfactuals")) {
+    showChange(null);
+    return drawing;
+  }
   await pause(LATER, signal);
   const more = await ask("/explain", { body: { ...body, changes: 2 }, signal });
   if (isOther(more.version)) return anew();
   state.said = more;
-  showChange(more.explanation.changes, tryOut);
+  showChange(more.explanation.counterfactuals, tryOut);
   await drawing;
   return undefined;
 }

@@ -430,13 +430,6 @@ def test_the_truth_of_rows_is_found_in_any_words(weather: Path) -> None:
         assert changed(model, model, words)[0].before == change.before
 
 
-@pytest.mark.parametrize("wish", ["TRUE", "True", "true"])
-def test_a_wish_is_found_in_any_words(weather: Path, wish: str) -> None:
-    model = treekit.train(weather, "windy", criterion="entropy", seed=0)
-    row = {"outlook": "sunny", "temperature": "hot", "humidity": "high", "play": "no"}
-    assert model.explain(row, wish=wish) == model.explain(row, wish="True")
-
-
 def test_bools_of_onnx_are_the_words_of_a_file() -> None:
     from treekit.interop.skl2onnx import _map_level_numbers
 

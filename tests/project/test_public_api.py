@@ -148,10 +148,10 @@ def test_a_former_import_path_works_with_a_warning(former: str, present: str) ->
 @pytest.mark.parametrize(
     "place",
     [
-        "forms:FORMS", "model.build:build_tree", "model.ensemble:make_model",
+        "forms:make_listing", "model.build:build_tree", "model.ensemble:make_model",
         "model.predict:leaf_indices", "model.store:load", "plot.colours:class_colour",
         "plot.markup:escaped", "pruners.collapse:collapse", "pruners.context:Context",
-        "rules.changed:changed", "rules.explain:explain", "rules.learn.sirus:sirus",
+        "rules.changed:changed", "rules.explain:explain", "rules.learn.c45rules:c45rules",
     ],
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:.*has moved to:DeprecationWarning")

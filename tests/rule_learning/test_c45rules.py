@@ -34,21 +34,19 @@ from treekit.model.scoring import compute_label_codes, sum_leaf_values
 from treekit.rule_learning.c45rules import (
     MAX_EXHAUSTIVE,
     ClassRules,
+    PathCondition,
     c45rules,
     compute_exception_bits,
     compute_rule_bits,
+    extract_paths,
+    find_matching_rows,
     generalise_paths,
     make_rate_bound,
+    make_row_sets,
+    merge_conditions,
     order_by_false_positives,
     prune_rule_list,
     select_shortest_subset,
-)
-from treekit.rule_learning.candidates import (
-    PathCondition,
-    extract_paths,
-    find_matching_rows,
-    make_row_sets,
-    merge_conditions,
 )
 from treekit.rule_learning.report import LearnedList, compute_r_squared
 from treekit.rules.evaluate import pack_bits

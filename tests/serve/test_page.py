@@ -489,18 +489,6 @@ def test_a_number_is_answered_exactly(page):
 
 
 @pytest.mark.system
-def test_the_nearest_change_can_be_tried(page):
-    page.open("melon", row=json.dumps({"density": "0.5", "sugar": "2"}))
-    before = page.settle(to_the_end=True).text("#answer .is")
-    promised = page.text("#change li strong")
-    page.click("#change li button")
-    page.answered()
-    assert before != promised
-    assert page.text("#answer .is") == promised
-    assert page.text("#answer .was") == before
-
-
-@pytest.mark.system
 def test_a_kept_answer_is_compared_with_what_follows(page):
     page.open("melon", row=json.dumps({"density": "0.1"}))
     page.click("#pin")

@@ -45,6 +45,7 @@ LIBRARIES: Mapping[str, tuple[str, ...]] = {
     "onnx": ("onnx", "triton"),
     "protobuf": ("onnx", "triton"),
     "sqlglot": ("sql", "document form=sql"),
+    "treekit-interchange": ("document form=dmn", "document form=pmml"),
 }
 """Libraries whose version can change bytes, with prefixes of the affected forms."""
 
@@ -150,14 +151,24 @@ FORMS: Mapping[str, Write] = dict(_forms())
 
 
 def text() -> str:
-    """Return the text of ``artifacts.txt``: a section per model, a line per form."""
-    versions = installed_versions().items()
+    """Return the text of ``artifacts.txt``: a section per model, a line per form.
+
+    Lines of forms whose library is not installed are kept.
+    """
+    absent = [library for library, found in installed_versions().items() if found == "none"]
+    kept, recorded = stored_lines(), recorded_versions()
+    versions = [
+        (library, recorded[library] if library in absent else found)
+        for library, found in installed_versions().items()
+    ]
     head = "First 16 hexadecimal digits of the SHA-256 of each artifact of the stored models.\n"
     head += "Written by: python -m tests.snapshots\n"
     head += "Versions: " + ", ".join(f"{library} {installed}" for library, installed in versions)
     sections = {}
     for name in MODELS:
-        lines = digest_lines(treekit.load(model_path(name)))
+        lines = digest_lines(treekit.load(model_path(name)), without=absent)
+        lines |= {form: line for form, line in kept.get(name, {}).items() if uses(form, absent)}
+        lines = {form: lines[form] for form in FORMS if form in lines}
         sections[name] = [f"{form} | {line}" for form, line in lines.items()]
     return write_sections(head, sections)
 

@@ -32,6 +32,7 @@ import treekit
 from tests.snapshots.signatures import call_lines, entry_lines, value_text
 from treekit import registry
 from treekit.contracts import CONTRACT_VERSION, Setting
+from treekit.discovery import KINDS
 from treekit.hookspecs import PROJECT
 
 __all__ = ["commands", "plain_environment", "public_names", "section", "settings", "small_model"]
@@ -87,7 +88,6 @@ RECORDS = (
     "treekit.components.pruning:Losses",
     "treekit.rules.language:Language",
     "treekit.rule_learning.report:LearnedList",
-    "treekit.rule_learning.report:ShortList",
     "treekit.training.importance:Importances",
     "treekit.training.split_scores:SplitScore",
     "treekit.training.split_scores:SplitScores",
@@ -97,7 +97,6 @@ RECORDS = (
 PLACES = {
     "algorithms": "treekit.training.settings:PRESETS",
     "first line of rules": "treekit.rules.language:FIRST_LINE",
-    "forms of rules": "treekit.documents:FORMS",
     "language of rules": "treekit.rules.language:load_language",
     "languages of rules": "treekit.rules.language:list_languages",
     "model": "treekit.model.model:make_model",
@@ -293,7 +292,7 @@ def _indented(text: str) -> Iterator[str]:
 
 
 def settings() -> str:
-    """Return settings, components, hooks, forms of rules, algorithms, environment variables."""
+    """Return settings, components, hooks, algorithms, environment variables."""
     with plain_environment():
         return _text("Settings", _settings_lines())
 
@@ -302,7 +301,7 @@ def _settings_lines() -> Iterator[str]:
     from treekit.training import SETTINGS
 
     yield from section("settings of training", _setting_lines(SETTINGS))
-    for kind in ("criterion", "splitter", "pruner", "exporter", "importer"):
+    for kind in KINDS:
         for component in sorted(registry.components(kind), key=lambda one: one.name):
             if component.distribution == "treekit":
                 title = f"{kind} {component.name}"
@@ -311,9 +310,7 @@ def _settings_lines() -> Iterator[str]:
     yield from section("hooks", _hook_lines())
     yield from section("contract", _contract_lines())
     yield from section("values of templates", _template_lines())
-    yield from section("forms of rules", _form_lines())
     yield from section("languages of rules", _language_lines())
-    yield from section("methods of treekit simplify", _method_lines())
     yield from section("runtimes of treekit verify", _runtime_lines())
     yield from section("environment variables", _variable_lines())
     yield from section("package", _package_lines())
@@ -386,11 +383,6 @@ def _template_lines() -> list[str]:
     return sorted(names)
 
 
-def _form_lines() -> Iterator[str]:
-    for name, form in sorted(_load(PLACES["forms of rules"]).items()):
-        yield f"{name} ({form.suffix}): {form.summary}"
-
-
 def _language_lines() -> Iterator[str]:
     """Yield the languages, and the phrases with fields that user catalogues also have."""
     yield f"first line: {_load(PLACES['first line of rules'])}"
@@ -399,14 +391,6 @@ def _language_lines() -> Iterator[str]:
     for key in sorted(phrases):
         fields = sorted(set(re.findall(r"\{([a-z_][a-z_0-9]*)\}", phrases[key])))
         yield f"phrase {key}({', '.join(fields)})"
-
-
-def _method_lines() -> Iterator[str]:
-    from treekit.cli import main
-
-    for parameter in main.commands["simplify"].params:
-        if parameter.name == "method" and isinstance(parameter.type, click.Choice):
-            yield from sorted(map(str, parameter.type.choices))
 
 
 def _runtime_lines() -> Iterator[str]:

@@ -59,9 +59,7 @@ Examples:
     "--changes",
     metavar="N",
     type=click.IntRange(0, 2),
-    default=2,
-    show_default=True,
-    help="Maximum number of columns that a counterfactual changes; 0: no search.",
+    help="Maximum number of columns that a counterfactual changes; 0: no search.  [default: 2]",
 )
 @click.option(
     "--wish",
@@ -102,12 +100,12 @@ def explain_command(
     fixed: list[str] | None,
     **options: Any,
 ) -> None:
-    """Explain the prediction of MODEL for one row, and find changes that would alter it.
+    """Explain the prediction of MODEL for one row.
 
     Columns not given are missing.  The output contains the decision path of a tree, or the
-    votes of a forest; the feature contributions (Saabas 2014), in integers that add up
-    exactly; and the nearest counterfactual: the smallest change of one or two columns to
-    another prediction, found by an exact search and checked with the model.
+    votes of a forest; and the feature contributions (Saabas 2014), in integers that add up
+    exactly.  The plugin treekit-counterfactuals adds the smallest change of one or two
+    columns to another prediction.
     """
     from treekit.explain import explain
     from treekit.model.model_file import load
@@ -127,7 +125,7 @@ def explain_command(
         tree=None if tree is None else tree - 1,
         fixed=fixed or (),
         table=rows,
-        **options,
+        **{name: value for name, value in options.items() if value is not None},
     )
     if as_json:
         text = json.dumps(found.plain(), ensure_ascii=False, indent=1, allow_nan=False)

@@ -26,7 +26,16 @@ __all__ = [
 
 # ---------------------------------------------------------------- treekit plugin
 
-KINDS = ("criterion", "splitter", "pruner", "exporter", "importer")
+KINDS = (
+    "criterion",
+    "splitter",
+    "pruner",
+    "exporter",
+    "importer",
+    "document",
+    "simplifier",
+    "explainer",
+)
 
 
 @click.group("plugin", short_help="Create or check a plugin.")
@@ -40,7 +49,7 @@ def plugin_group() -> None:
     *("--kind", "kind"),
     required=True,
     metavar="KIND",
-    help="Component to create: criterion, splitter, pruner, exporter or importer.",
+    help=f"Component to create: {', '.join(KINDS[:-1])} or {KINDS[-1]}.",
 )
 @click.option(
     *("--dir", "directory"),
@@ -157,7 +166,7 @@ def _style_text(text: str, role: str) -> str:
 # ---------------------------------------------------------------- treekit plugins
 
 
-@click.command("plugins", short_help="List criteria, splitters, pruners, exporters and importers.")
+@click.command("plugins", short_help="List installed components and their plugins.")
 def plugins_command() -> None:
     """List all components with their distributions, and the faults of plugins."""
     from treekit import registry

@@ -11,6 +11,7 @@ import click
 from treekit.cli.predict import read_rows
 from treekit.cli.terminal import check_output_path, escape_text, write_text
 from treekit.cli.train import parse_list
+from treekit.settings import parse_assignments
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from treekit.data.table import Table
     from treekit.model.model import Model
-    from treekit.rule_learning.report import LearnedList
 
 __all__ = [
     "language_option",
@@ -39,17 +39,6 @@ language_option = click.option(
 )
 
 
-def _check_form(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
-    """Check the name of an output form; the forms are imported only when one is given."""
-    del ctx
-    from treekit.documents import FORMS
-
-    if name is not None and name not in FORMS:
-        known = "; ".join(f"{form} ({what.summary})" for form, what in FORMS.items())
-        raise click.BadParameter(f"unknown form {name!r}; known: {known}", param=param)
-    return name
-
-
 @click.command("rules", short_help="Print a model as rules.")
 @click.argument("model")
 @click.option(
@@ -60,11 +49,10 @@ def _check_form(ctx: click.Context, param: click.Parameter, name: str | None) ->
 )
 @click.option(
     *("--as", "form"),
-    callback=_check_form,
     metavar="FORM",
-    help="text, markdown, html, json, csv, sql, sql-duckdb, sql-postgres, dmn, pmml or "
-    "pmml-rules.  Default: by the suffix of FILE (.md, .html, .json, .csv, .sql, .dmn, .pmml), "
-    "else text.",
+    help="text, markdown, html, json, csv, sql, sql-duckdb, sql-postgres, or a form of a plugin; "
+    "'treekit plugins' lists them.  Default: by the suffix of FILE (.md, .html, .json, .csv, "
+    ".sql, ...), else text.",
 )
 @language_option
 @click.option("--tree", metavar="N", type=click.IntRange(1), help="Only the rules of this tree.")
@@ -128,8 +116,12 @@ def _choose_form(given: dict[str, Any]) -> str:
     return infer_form(given["output"])
 
 
+_REPORTS = {"against": "drift", "overlaps": "overlaps"}
+"""Options that select a report, and its document form."""
+
+
 def _list_reports(given: dict[str, Any]) -> list[str]:
-    return [name for name in ("against", "overlaps") if given[name]]
+    return [name for name in _REPORTS if given[name]]
 
 
 def _check_options(given: dict[str, Any]) -> None:
@@ -154,23 +146,24 @@ def _read_table(given: dict[str, Any], model: Model, name: str) -> Table:
 
 
 def _generate_output(model: Model, given: dict[str, Any]) -> Iterator[str]:
+    from treekit import registry
     from treekit.documents import make_listing, render_listing
-    from treekit.rules import overlapping_rules, rounded, rules_against
+    from treekit.rules import rounded
     from treekit.rules.language import load_language
     from treekit.verify.report import hash_model
 
     words = load_language(given["lang"])
+    form = next((_REPORTS[name] for name in _list_reports(given)), given["form"])
+    document = registry.document(form)
     found = model.rules(decisions=given["decisions"])
     table = None if given["table"] is None else _read_table(given, model, "table")
     if given["digits"] is not None and table is not None:
         found = rounded(found, given["digits"], _encode_matrix(model, table))
     tree = None if given["tree"] is None else given["tree"] - 1
-    if given["overlaps"]:
-        return iter([overlapping_rules(found, tree, table=table).text(words)])
-    if given["against"]:
-        return iter([rules_against(found, _read_table(given, model, "against")).text(words)])
-    if given["form"] == "text":
+    if form == "text":
         return found.text(tree, words)
+    if given["against"]:
+        table = _read_table(given, model, "against")
     made = make_listing(
         found,
         table=table,
@@ -180,8 +173,9 @@ def _generate_output(model: Model, given: dict[str, Any]) -> Iterator[str]:
         model=model,
         model_digest=hash_model(model),
         table_name=Path(given["table"] or "").name,
+        measured=document.measured,
     )
-    return render_listing(given["form"], made)
+    return render_listing(document, made)
 
 
 def _encode_matrix(model: Model, table: Table) -> npt.NDArray[np.float64]:
@@ -206,17 +200,18 @@ def _encode_matrix(model: Model, table: Table) -> npt.NDArray[np.float64]:
 )
 @click.option(
     "--method",
-    type=click.Choice(["c45rules", "sirus", "rulefit"]),
     default="c45rules",
     show_default=True,
-    help="c45rules: an ordered list; the first matching rule predicts.  sirus: the most frequent "
-    "paths of the trees; the mean of their rules predicts.  rulefit: a weighted sum of few rules.",
+    metavar="NAME",
+    help="A simplifier; 'treekit plugins' lists them.",
 )
+@click.option("--rules", metavar="N", type=click.IntRange(1), help="Maximum number of rules.")
 @click.option(
-    "--rules",
-    metavar="N",
-    type=click.IntRange(1),
-    help="Maximum number of rules.  [default: 10 for sirus, 20 for rulefit]",
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Setting of the method; may be repeated.",
 )
 @click.option("--test", metavar="TABLE", help="Report on this table instead of the training one.")
 @language_option
@@ -236,7 +231,10 @@ def simplify_command(**given: Any) -> None:
     Example:
       treekit simplify forest.treekit train.csv -o list.treekit --method sirus --rules 20
     """  # noqa: D301  # \b keeps click from rewrapping the lines
+    from treekit import registry
+    from treekit.kernels.compile import announce_compilation
     from treekit.model.model_file import load
+    from treekit.rule_learning import simplify
     from treekit.rules.language import load_language
 
     words = load_language(given["lang"])
@@ -248,32 +246,18 @@ def simplify_command(**given: Any) -> None:
     marks = model.schema.missing_marks if marks is None else marks
     table = read_rows(given["table"], marks)
     test = None if given["test"] is None else read_rows(given["test"], marks)
-    learned = _learn_rules(given["method"], model, table, given["rules"], test)
+    simplifier = registry.simplifier(given["method"])
+    where = f"simplifier {simplifier.name!r}"
+    settings = parse_assignments(simplifier.settings, given["assignments"], where)
+    if given["rules"] is not None:
+        settings["rules"] = given["rules"]
+    with announce_compilation():
+        learned = simplify(model, table, simplifier, test=test, **settings)
     learned.rules.model(provenance={"simplified": given["method"]}).save(given["output"])
     for line in learned.lines(words):
         click.echo(line)
     where = given["table"] if test is None else given["test"]
     click.echo(f"measured on the rows of {where!r}; written to {str(given['output'])!r}")
-
-
-def _learn_rules(
-    method: str, model: Model, table: Table, rules: int | None, test: Table | None
-) -> LearnedList:
-    from treekit.kernels.compile import announce_compilation
-
-    most: dict[str, Any] = {} if rules is None else {"rules": rules}
-    with announce_compilation():
-        if method == "c45rules":
-            from treekit.rule_learning.c45rules import c45rules
-
-            return c45rules(model, table, test=test, **most)
-        if method == "sirus":
-            from treekit.rule_learning.sirus import sirus
-
-            return sirus(table, model=model, test=test, **most)
-        from treekit.rule_learning.rulefit import rulefit
-
-        return rulefit(table, model=model, test=test, **most)
 
 
 # ---------------------------------------------------------------- treekit revise

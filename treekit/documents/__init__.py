@@ -1,4 +1,4 @@
-"""Export of rules as documents and tables for other tools, one module for each form.
+"""Document forms of rules: pages, tables and files for other tools, one module for each form.
 
 >>> render_listing("markdown", make_listing(model))
 """
@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treekit.errors import SettingError
+from treekit import registry
+from treekit.contracts import Document
+from treekit.hookspecs import hookimpl
 from treekit.rules.language import Language, load_language
 from treekit.rules.measure import Measures, training_measures
 from treekit.rules.rule_list import RuleList
@@ -23,11 +25,10 @@ if TYPE_CHECKING:
     from treekit.model.model import Model
 
 __all__ = [
-    "FORMS",
-    "Form",
     "Listing",
     "make_listing",
     "render_listing",
+    "treekit_documents",
 ]
 
 
@@ -50,6 +51,12 @@ class Listing:
         `treekit.verify.report.hash_model` of the model, for documents; default none.
     table_name : str
         Name of the table that the rules were measured on, for documents; default none.
+    table : table, optional
+        Table that the rules were measured on, for reports.
+    tree : int, optional
+        Tree of the rules, from 0, if they are those of one tree.
+    complete : RuleList, optional
+        Rules of all trees; `make_listing` sets it.
     """
 
     rules: RuleList
@@ -59,24 +66,9 @@ class Listing:
     model: Model | None = None
     model_digest: str = ""
     table_name: str = ""
-
-
-class Form(NamedTuple):
-    """A way to write a listing.
-
-    Attributes
-    ----------
-    suffix : str
-        File suffix: ``.html``.
-    summary : str
-        One line for lists of the forms.
-    render : callable
-        Maps a listing to its text in pieces.
-    """
-
-    suffix: str
-    summary: str
-    render: Callable[[Listing], Iterator[str]]
+    table: Any = None
+    tree: int | None = None
+    complete: RuleList | None = None
 
 
 def make_listing(
@@ -89,6 +81,7 @@ def make_listing(
     model: Model | None = None,
     model_digest: str = "",
     table_name: str = "",
+    measured: bool = True,
 ) -> Listing:
     """Make a listing of the rules of a model, or of given rules, with their measures.
 
@@ -108,6 +101,8 @@ def make_listing(
         not represent it completely: one tree only, shortened thresholds, or labels alone.
     table_name : str
         See `Listing`; default the file name if `table` is a path.
+    measured : bool
+        Whether to measure the rules on `table`; False: the training measures.
 
     Raises
     ------
@@ -116,14 +111,16 @@ def make_listing(
     SettingError
         If the language is unknown.
     """
-    from treekit.rules.measure import measured
+    from treekit.rules.measure import measured as measure
     from treekit.rules.rule_list import take_rules
 
     if isinstance(source, RuleList):
         rules = source
     else:
         rules, model = source.rules(), source
-    measures = training_measures(rules) if table is None else measured(rules, table)
+    complete = rules
+    live = measured and table is not None
+    measures = measure(rules, table) if live else training_measures(rules)
     if tree is not None:
         mine = np.flatnonzero(rules.tree == tree)
         rules, measures = take_rules(rules, mine), measures.of(mine)
@@ -132,16 +129,59 @@ def make_listing(
     digest = model_digest if rules.rounding is None else ""  # shortened rules are not the model's
     if not table_name and isinstance(table, (str, os.PathLike)):
         table_name = Path(table).name
-    return Listing(rules, measures, load_language(words), title, own, digest, table_name)
+    return Listing(
+        rules,
+        measures,
+        load_language(words),
+        title,
+        own,
+        digest,
+        table_name,
+        table,
+        tree,
+        complete,
+    )
+
+
+def render_listing(form: str | Document, listing: Listing, **settings: Any) -> Iterator[str]:
+    """Return the text of `listing` in a form, in pieces.
+
+    Parameters
+    ----------
+    form : str or Document
+        An installed document form; ``treekit plugins`` lists them.
+    listing : Listing
+    **settings
+        Settings of the form.
+
+    Raises
+    ------
+    SettingError
+        If the form is unknown or its plugin is not installed, or if it cannot represent these
+        rules.
+    PluginError
+        If the form of a plugin fails.
+    """
+    document = registry.document(form)
+    values = registry.settings_of(document, settings)
+    if registry.is_foreign(document):
+        return iter([registry.call(document, _join_pieces, document.render, listing, values)])
+    return iter(document.render(listing, **values))
+
+
+def _join_pieces(
+    render: Callable[..., Iterable[str]], listing: Listing, values: dict[str, Any]
+) -> str:
+    return "".join(render(listing, **values))
 
 
 def _import_renderer(
     module: str, function: str, **options: Any
 ) -> Callable[[Listing], Iterator[str]]:
-    """Return a function that renders with a module of this package, imported on first call."""
+    """Return a function that renders with a module of treekit, imported on first call."""
 
     def render(listing: Listing) -> Iterator[str]:
-        write = getattr(import_module(f"treekit.documents.{module}"), function)
+        write = getattr(import_module(module), function)
         text: Iterator[str] = write(listing, **options)
         return text
 
@@ -152,51 +192,52 @@ def _render_text(listing: Listing) -> Iterator[str]:
     return listing.rules.text(language=listing.language)
 
 
-FORMS: dict[str, Form] = {
-    "text": Form(".txt", "plain text that can be executed exactly", _render_text),
-    "markdown": Form(
-        ".md",
-        "tables for GitHub and other readers of Markdown",
-        _import_renderer("markdown", "render_markdown"),
-    ),
-    "html": Form(
-        ".html", "a page to sort, search, print and sign", _import_renderer("html", "render_html")
-    ),
-    "json": Form(
-        ".json", "all rules, to edit and read back", _import_renderer("json_rules", "render_json")
-    ),
-    "csv": Form(
-        ".csv", "one line per rule, for spreadsheets", _import_renderer("dataframe", "render_csv")
-    ),
-    "sql": Form(".sql", "one query per rule, for SQLite", _import_renderer("sql", "render_sql")),
-    "sql-duckdb": Form(
-        ".sql", "the same for DuckDB", _import_renderer("sql", "render_sql", dialect="duckdb")
-    ),
-    "sql-postgres": Form(
-        ".sql", "the same for PostgreSQL", _import_renderer("sql", "render_sql", dialect="postgres")
-    ),
-    "dmn": Form(
-        ".dmn", "a DMN 1.3 decision table, for rule engines", _import_renderer("dmn", "render_dmn")
-    ),
-    "pmml": Form(
-        ".pmml",
-        "the trees in PMML 4.4, for model engines",
-        _import_renderer("pmml", "render_pmml"),
-    ),
-    "pmml-rules": Form(
-        ".pmml", "a PMML 4.4 rule set, for classes", _import_renderer("pmml", "render_pmml_rules")
-    ),
-}
-
-
-def render_listing(form: str, listing: Listing) -> Iterator[str]:
-    """Return the text of `listing` in a form, in pieces.
-
-    Raises
-    ------
-    SettingError
-        If the form is unknown, or cannot represent these rules.
-    """
-    if form not in FORMS:
-        raise SettingError(f"unknown form {form!r}; known: {', '.join(FORMS)}")
-    return FORMS[form].render(listing)
+@hookimpl
+def treekit_documents() -> list[Document]:
+    """Return the built-in document forms."""
+    own = "treekit.documents"
+    return [
+        Document("text", ".txt", _render_text, summary="plain text that can be executed exactly"),
+        Document(
+            "markdown",
+            ".md",
+            _import_renderer(f"{own}.markdown", "render_markdown"),
+            summary="tables for GitHub and other readers of Markdown",
+        ),
+        Document(
+            "html",
+            ".html",
+            _import_renderer(f"{own}.html", "render_html"),
+            summary="a page to sort, search, print and sign",
+        ),
+        Document(
+            "json",
+            ".json",
+            _import_renderer(f"{own}.json_rules", "render_json"),
+            summary="all rules, to edit and read back",
+        ),
+        Document(
+            "csv",
+            ".csv",
+            _import_renderer(f"{own}.dataframe", "render_csv"),
+            summary="one line per rule, for spreadsheets",
+        ),
+        Document(
+            "sql",
+            ".sql",
+            _import_renderer(f"{own}.sql", "render_sql"),
+            summary="one query per rule, for SQLite",
+        ),
+        Document(
+            "sql-duckdb",
+            ".sql",
+            _import_renderer(f"{own}.sql", "render_sql", dialect="duckdb"),
+            summary="the same for DuckDB",
+        ),
+        Document(
+            "sql-postgres",
+            ".sql",
+            _import_renderer(f"{own}.sql", "render_sql", dialect="postgres"),
+            summary="the same for PostgreSQL",
+        ),
+    ]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from treekit.documents import FORMS, make_listing, render_listing
+from treekit import registry
+from treekit.contracts import Document
+from treekit.documents import make_listing, render_listing
 from treekit.documents.json_rules import read_json
 from treekit.errors import DataError
 from treekit.export import write_files
@@ -25,9 +27,11 @@ __all__ = [
 
 
 def infer_form(path: str | Path, default: str = "text") -> str:
-    """Return the form that matches the suffix of a file name, or `default`."""
-    suffix = Path(path).suffix.lower()
-    return next((name for name, form in FORMS.items() if form.suffix == suffix), default)
+    """Return the form whose suffix a file name has, the longest first, or `default`."""
+    name = Path(path).name.lower()
+    forms = [c.record for c in registry.components("document") if isinstance(c.record, Document)]
+    found = [form for form in forms if name.endswith(form.suffix)]
+    return max(found, key=lambda form: len(form.suffix)).name if found else default
 
 
 def write_rules(
@@ -46,8 +50,8 @@ def write_rules(
     path : str or Path
         Missing folders are created; an existing file is replaced atomically.
     form : str, optional
-        One of `treekit.documents.FORMS`; inferred by default from the suffix of `path` (``.md``,
-        ``.html``, ``.json``, ``.csv``, ``.sql``, ``.dmn``, ``.pmml``), else text.
+        An installed document form; inferred by default from the suffix of `path` (``.md``,
+        ``.html``, ``.json``, ``.csv``, ``.sql``, ...), else text.
     language : str or Language
         Language, its code, or a catalogue file that ends with ``.toml``.
     **options
@@ -63,8 +67,10 @@ def write_rules(
         If the form or language is unknown, or the form cannot represent these rules.
     """
     place = Path(path)
+    document = registry.document(form or infer_form(place))
     made = render_listing(
-        form or infer_form(place), make_listing(source, words=language, **options)
+        document,
+        make_listing(source, words=language, measured=document.measured, **options),
     )
     write_files(place.parent, {place.name: b"".join(piece.encode() for piece in made)})
     return place

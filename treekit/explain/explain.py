@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from treekit import registry
+from treekit.contracts import Explainer
 from treekit.data.table import read_table, suggest_names
 from treekit.errors import ModelError, SettingError
 from treekit.explain.contributions import NodeUnits, compute_unit_factor, sum_contributions
-from treekit.explain.counterfactuals import find_counterfactuals
 from treekit.explain.decision_path import Passage, TreeNodes, list_deciding_columns, trace_row
-from treekit.explain.explanation import Ending, Explanation, Step
+from treekit.explain.explanation import Ending, Explanation, ExplanationCase, Step
 from treekit.explain.row import (
     ExplainedRow,
     count_votes,
@@ -25,6 +26,7 @@ from treekit.explain.row import (
     read_row,
 )
 from treekit.model.fixed_point import compute_mass_bounds
+from treekit.settings import suggestion
 
 if TYPE_CHECKING:
     from treekit.model.model import Model
@@ -48,14 +50,12 @@ def explain(
     row: Any,
     *,
     tree: int | None = None,
-    changes: int = 2,
-    wish: str | None = None,
-    target: str | None = None,
     fixed: Collection[str] = (),
     table: Any = None,
-    budget: int = 50_000_000,
+    explainers: Iterable[str | Explainer] | None = None,
+    **settings: Any,
 ) -> Explanation:
-    """Explain a prediction, and find counterfactuals that change it.
+    """Explain a prediction; installed explainers add to it, such as counterfactuals.
 
     Parameters
     ----------
@@ -64,20 +64,15 @@ def explain(
         Columns absent from a mapping are missing.
     tree : int, optional
         Tree whose decision path is shown, from 0; default: a single tree, but none of a forest.
-    changes : {0, 1, 2}
-        Maximum number of columns that a counterfactual changes; 0: no search.
-    wish : str, optional
-        Desired prediction: a label, or a range such as ``>= 10``; default any other label, and
-        no search for numbers.
-    target : str, optional
-        Target of the wish; default the first.
     fixed : collection of str
-        Columns that must not change.
+        Columns that counterfactuals must not change.
     table : table, optional
         Rows whose median absolute deviations scale changes of numbers, instead of the range
         of the model's thresholds.
-    budget : int
-        Maximum number of cells to search for changes of two columns.
+    explainers : iterable of str or Explainer, optional
+        Explainers to use; default all that are installed.
+    **settings
+        Settings of explainers, such as ``changes`` and ``wish`` of counterfactuals.
 
     Returns
     -------
@@ -88,16 +83,17 @@ def explain(
     DataError
         If the row, or the table, cannot be read.
     SettingError
-        For an unknown tree, target, label or column, and for an invalid range.
+        For an unknown tree, target, label, column or setting, and for an invalid range.
+    PluginError
+        If the explainer of a plugin fails.
     """
-    if changes not in (0, 1, 2):
-        raise SettingError(f"changes is {changes!r}; expected 0, 1 or 2")
     if tree is not None and not 0 <= tree < model.n_trees:
         raise SettingError(f"there is no tree {tree}; expected 0 to {model.n_trees - 1}")
     for name in fixed:
         if name not in model.schema.names:
             hint = suggest_names(name, model.schema.names)
             raise SettingError(f"there is no column {name!r} to keep fixed; {hint}")
+    chosen = _resolve_settings(explainers, settings)
     given = read_row(model, row)
     found = Explanation((), given.cells, model.schema.dtype, model.n_trees)
     if found.refused:
@@ -108,15 +104,43 @@ def explain(
         tree = 0
     if tree is not None:
         found = _add_path(model, given, paths[tree], tree, found)
-    if changes == 0:
-        return found
-    spread = None if table is None else read_table(table, missing=model.schema.missing_marks)
-    free = [place for place, name in enumerate(model.schema.names) if name not in fixed]
-    nodes = [(way.nodes, way.bounds) for way in paths]
-    best = find_counterfactuals(
-        model, given, nodes, sums, free, changes, (wish, target), spread, budget
-    )
-    return replace(found, changes=best)
+    rows = None if table is None else read_table(table, missing=model.schema.missing_marks)
+    nodes = tuple((path.nodes, path.bounds) for path in paths)
+    case = ExplanationCase(model, given, nodes, sums, found, frozenset(fixed), rows)
+    parts = [
+        (explainer.name, registry.call(explainer, explainer.explain, case, **values))
+        for explainer, values in chosen
+    ]
+    return replace(found, parts=tuple((name, part) for name, part in parts if part is not None))
+
+
+def _resolve_settings(
+    wanted: Iterable[str | Explainer] | None, given: dict[str, Any]
+) -> list[tuple[Explainer, dict[str, Any]]]:
+    """Return the explainers to use and the settings of each."""
+    records = [registry.explainer(x) for x in (registry.explainers() if wanted is None else wanted)]
+    known = {setting.name for record in records for setting in record.settings}
+    for name, value in given.items():
+        if name in known or (name, value) == ("changes", 0):
+            continue
+        if name in _COUNTERFACTUAL_SETTINGS:
+            registry.explainer("counterfactuals")  # raises an error that names the plugin
+        raise SettingError(
+            f"no explainer has a setting {name!r}{suggestion(name, known)}; settings: "
+            f"{', '.join(sorted(known)) or 'none'}"
+        )
+    return [
+        (
+            record,
+            registry.settings_of(
+                record, {s.name: given[s.name] for s in record.settings if s.name in given}
+            ),
+        )
+        for record in records
+    ]
+
+
+_COUNTERFACTUAL_SETTINGS = ("changes", "wish", "target", "budget")
 
 
 def _trace_row(model: Model, number: int, codes: list[float]) -> _RowPath:

@@ -5,26 +5,33 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from treekit.data.schema import Dtype, Label
 
 if TYPE_CHECKING:
-    from treekit.explain.decision_path import DecisionReason
+    import numpy as np
+    import numpy.typing as npt
+
+    from treekit.data.table import Table
+    from treekit.explain.decision_path import DecisionReason, TreeNodes
+    from treekit.explain.row import ExplainedRow
+    from treekit.explain.text import ExplanationWords
+    from treekit.model.model import Model
     from treekit.rules.language import Language
 
 __all__ = [
-    "Change",
-    "Changed",
-    "Changes",
     "Clause",
     "Ending",
     "Explanation",
+    "ExplanationCase",
+    "ExplanationPart",
     "Given",
     "Said",
     "Step",
     "Sums",
     "Votes",
+    "to_json_value",
 ]
 
 
@@ -56,8 +63,8 @@ class Explanation:
         For forests that vote or average.
     sums : tuple of Sums
         Feature contributions for each class, or number, of each target.
-    changes : Changes, optional
-        Counterfactuals; None if not requested, or for numbers without a wish.
+    parts : tuple of (str, ExplanationPart)
+        Additions of explainers, by name.
     """
 
     says: tuple[Said, ...]
@@ -70,7 +77,7 @@ class Explanation:
     rule: tuple[Clause, ...] = ()
     votes: tuple[Votes, ...] = ()
     sums: tuple[Sums, ...] = ()
-    changes: Changes | None = None
+    parts: tuple[tuple[str, ExplanationPart], ...] = ()
 
     @property
     def refused(self) -> bool:
@@ -79,8 +86,9 @@ class Explanation:
 
     def plain(self) -> dict[str, Any]:
         """Return dicts, lists, texts and numbers for JSON; infinities become None."""
-        plain: dict[str, Any] = _to_json_value(self)
-        return {"refused": self.refused, **plain}
+        own = {one.name: to_json_value(getattr(self, one.name)) for one in fields(self)}
+        del own["parts"]
+        return {"refused": self.refused, **own, **{name: part.plain() for name, part in self.parts}}
 
     def lines(self, language: Language | None = None) -> Iterator[tuple[str, bool]]:
         """Return the lines of the text, and whether each is a heading."""
@@ -96,9 +104,10 @@ class Explanation:
         return self.text()
 
 
-def _to_json_value(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
+    """Return a record of an explanation as dicts, lists, texts and numbers; infinities are None."""
     if is_dataclass(value):
-        own = {one.name: _to_json_value(getattr(value, one.name)) for one in fields(value)}
+        own = {one.name: to_json_value(getattr(value, one.name)) for one in fields(value)}
         if isinstance(value, Sums):
             own["numbers"] = {
                 "bias": value.number(value.bias),
@@ -107,8 +116,46 @@ def _to_json_value(value: Any) -> Any:
             }
         return own
     if isinstance(value, tuple):
-        return [_to_json_value(one) for one in value]
+        return [to_json_value(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class ExplanationPart(Protocol):
+    """Addition of an explainer to an explanation."""
+
+    def plain(self) -> Any:
+        """Return dicts, lists, texts and numbers for JSON."""
+
+    def lines(self, words: ExplanationWords) -> Iterator[tuple[str, bool]]:
+        """Return the lines of the text, and whether each is a heading."""
+
+
+@dataclass(frozen=True)
+class ExplanationCase:
+    """Input of an explainer: a prediction and its explanation.
+
+    Attributes
+    ----------
+    model : Model
+    row : ExplainedRow
+    nodes : tuple of (TreeNodes, (nodes, 2) int64 or None)
+        Nodes of each tree, and the mass bounds of fractional instances.
+    sums : (values,) int64
+        Integer sums of the row.
+    explanation : Explanation
+    fixed : frozenset of str
+        Columns that must not change.
+    table : Table, optional
+        Rows to scale numeric columns.
+    """
+
+    model: Model
+    row: ExplainedRow
+    nodes: tuple[tuple[TreeNodes, Any], ...]
+    sums: npt.NDArray[np.int64]
+    explanation: Explanation
+    fixed: frozenset[str]
+    table: Table | None
 
 
 # ---------------------------------------------------------------- records
@@ -273,65 +320,3 @@ class Sums:
     def number(self, units: int) -> float:
         """Return the number that an integer represents."""
         return math.ldexp(units / self.divisor, self.exponent)
-
-
-@dataclass(frozen=True)
-class Changed:
-    """A changed column: its name, the row's cell as text (None if missing), and the new text."""
-
-    column: str
-    before: str | None
-    after: str
-
-
-@dataclass(frozen=True)
-class Change:
-    """A counterfactual, verified by another prediction.
-
-    Attributes
-    ----------
-    cells : tuple of Changed
-        One or two.
-    size : float
-        Size of the change to the nearest sufficient value; see
-        `treekit.explain.counterfactuals`.
-    says : tuple of Said
-        Prediction after the change.
-    """
-
-    cells: tuple[Changed, ...]
-    size: float
-    says: tuple[Said, ...]
-
-
-@dataclass(frozen=True)
-class Changes:
-    """Nearest counterfactuals for a desired prediction.
-
-    Attributes
-    ----------
-    target : str
-    wish : str
-        A label or a range of numbers; empty: any other label.
-    met : bool
-        Whether the unchanged row already has the desired prediction.
-    most : int
-        Maximum number of columns to change at once.
-    single : tuple of Change
-        Changes of one column each, smallest first.
-    pair : Change, optional
-        Change of two columns, if smaller than any of one.
-    apart : int
-        Number of pairs left out because both columns are in one weighted sum.
-    complete : bool
-        False if the budget ended the search early.
-    """
-
-    target: str
-    wish: str
-    met: bool
-    most: int
-    single: tuple[Change, ...] = ()
-    pair: Change | None = None
-    apart: int = 0
-    complete: bool = True

@@ -13,8 +13,6 @@ import numpy as np
 from treekit.data.schema import Dtype
 from treekit.explain.contributions import format_contributions, format_total
 from treekit.explain.explanation import (
-    Change,
-    Changes,
     Clause,
     Explanation,
     Given,
@@ -28,6 +26,7 @@ from treekit.rules.wording import format_numbers, quote_label, quote_name, quote
 __all__ = [
     "ExplanationWords",
     "format_lines",
+    "format_table",
     "measure_width",
     "pad_text",
 ]
@@ -42,8 +41,6 @@ _MAX_ALIGNED_WIDTH = 56
 """Maximum width for alignment; the text after a longer condition is not aligned."""
 _MAX_STEPS = 60
 _MAX_LEAVES = 10
-_MAX_SINGLE_CHANGES = 3
-"""Maximum number of single-column changes listed."""
 
 Lines = Iterator[tuple[str, bool]]
 
@@ -75,7 +72,7 @@ def format_lines(found: Explanation, chosen: Language | None = None) -> Lines:
         _format_rule(found, words),
         _format_votes(found, words),
         *(_format_sums(one, found.row, words) for one in _select_sums(found)),
-        _format_changes(found.changes, words),
+        *(part.lines(words) for _, part in found.parts),
         _format_unused_cells(found, words),
     ]
     for part in parts:
@@ -195,7 +192,7 @@ def _format_votes(found: Explanation, words: ExplanationWords) -> Lines:
             texts = {n: f"{q:.6g}" for n, q in zip(names, votes.quantiles, strict=True)}
             yield f"  {words.get_phrase('quantiles', **texts)}", False
         counts = sorted(votes.trees, key=lambda one: -one[1])
-        yield from _format_table(
+        yield from format_table(
             [(quote_label(label), str(count)) for label, count in counts if count]
         )
 
@@ -234,60 +231,7 @@ def _format_sums(one: Sums, row: Sequence[Given], words: ExplanationWords) -> Li
     figures = format_contributions(one, parts)
     total = format_total(one, parts)
     rows = zip(names, figures, values, strict=True)
-    yield from _format_table([*rows, (words.get_phrase("together"), total, "")], right=1)
-
-
-def _format_changes(changes: Changes | None, words: ExplanationWords) -> Lines:
-    if changes is None:
-        return
-    if changes.wish:
-        fields = {"target": quote_name(changes.target), "wish": words.format_wish(changes.wish)}
-        yield words.get_phrase("change_to", **fields), True
-    else:
-        yield words.get_phrase("change"), True
-    if changes.met:
-        yield f"  {words.get_phrase('met')}", False
-        return
-    listed = [("", change) for change in changes.single[:1]]
-    listed += [(words.get_phrase("or"), change) for change in changes.single[1:_MAX_SINGLE_CHANGES]]
-    if changes.pair is not None:
-        key = "both" if changes.single else "both_only"
-        listed.append((words.get_phrase(key), changes.pair))
-    yield from _format_table(
-        [
-            (_format_change(change, words, before), _format_new_prediction(change, words))
-            for before, change in listed
-        ],
-        gap=3,
-    )
-    if not listed and changes.complete and not changes.apart:
-        count = words.get_phrase("one" if changes.most == 1 else "two")
-        yield f"  {words.get_phrase('none', count=count)}", False
-    if changes.apart:
-        yield f"  {words.get_phrase('apart', count=str(changes.apart))}", False
-    if not changes.complete:
-        yield f"  {words.get_phrase('incomplete')}", False
-
-
-def _format_change(change: Change, words: ExplanationWords, before: str) -> str:
-    cells = (
-        words.get_phrase(
-            "set",
-            column=quote_name(cell.column),
-            before=words.format_cell(cell.column, cell.before),
-            after=words.format_cell(cell.column, cell.after),
-        )
-        for cell in change.cells
-    )
-    return f"{before}{': ' if len(change.cells) > 1 else ' ' if before else ''}" + words.get_phrase(
-        "and"
-    ).join(cells)
-
-
-def _format_new_prediction(change: Change, words: ExplanationWords) -> str:
-    return words.get_phrase(
-        "then", answer=words.get_phrase("and").join(map(words.format_prediction, change.says))
-    )
+    yield from format_table([*rows, (words.get_phrase("together"), total, "")], right=1)
 
 
 def _format_unused_cells(found: Explanation, words: ExplanationWords) -> Lines:
@@ -309,7 +253,7 @@ def _format_unused_cells(found: Explanation, words: ExplanationWords) -> Lines:
         yield f"  {words.format_names(idle[:_MAX_NAMES])}{behind}", False
 
 
-def _format_table(rows: Sequence[Sequence[str]], *, right: int = -1, gap: int = 2) -> Lines:
+def format_table(rows: Sequence[Sequence[str]], *, right: int = -1, gap: int = 2) -> Lines:
     """Yield rows of aligned cells; the column `right` is right-aligned."""
     if not rows:
         return

@@ -270,7 +270,7 @@ class Model:
         return joined_rules(self, decisions=decisions) if join or decisions else rules(self)
 
     def explain(self, row: Any, **options: Any) -> Explanation:
-        """Explain the prediction of a row, with counterfactuals; see `treekit.explain`."""
+        """Explain the prediction of a row; see `treekit.explain.explain`."""
         from treekit.explain import explain
 
         return explain(self, row, **options)

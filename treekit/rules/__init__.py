@@ -13,21 +13,18 @@
 | `language`, `wording`, `check_catalogue` | phrase catalogues; conditions as text |
 | `write_text`, `read_text` | rule text: writer and parser |
 | `read_edited`, `revise` | edited rules to a new model; differences between models |
-| `analysis`, `drift` | overlapping rules; performance of rules on new data |
+| `cover` | search for rows that no rule matches |
 """
 
 from __future__ import annotations
 
 from treekit.contracts import Setting
 from treekit.model.model import Model
-from treekit.rules.analysis import Overlaps, overlapping_rules
 from treekit.rules.extract import rules
 from treekit.rules.language import ENGLISH
 from treekit.rules.measure import (
-    DriftReport,
     Measures,
     measured,
-    rules_against,
     table_measures,
     training_measures,
 )
@@ -40,19 +37,15 @@ __all__ = [
     "RULES_SETTINGS",
     "Answer",
     "Condition",
-    "DriftReport",
     "Measures",
-    "Overlaps",
     "Rule",
     "RuleList",
     "export_rules",
     "joined_rules",
     "measured",
-    "overlapping_rules",
     "parse_rules",
     "rounded",
     "rules",
-    "rules_against",
     "table_measures",
     "training_measures",
 ]

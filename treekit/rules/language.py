@@ -27,6 +27,7 @@ __all__ = [
     "list_fields",
     "list_languages",
     "load_language",
+    "load_phrases",
 ]
 
 ENGLISH = "en"
@@ -153,6 +154,26 @@ def _load_included(code: str) -> Language:
     texts = {key: text if isinstance(text, str) else "\n".join(text) for key, text in table.items()}
     own = _load_included(ENGLISH).phrases if code != ENGLISH else {}
     return Language(code, own | texts)
+
+
+@cache
+def load_phrases(language: Language, package: str) -> Language:
+    """Return a language with the phrases of a plugin.
+
+    Parameters
+    ----------
+    language : Language
+    package : str
+        Package with a folder ``phrases`` of files ``en.toml``, ``zh.toml``, ...; English is
+        used for other languages.
+    """
+    folder = files(package).joinpath("phrases")
+    phrases: dict[str, str] = {}
+    for code in dict.fromkeys((ENGLISH, language.code)):
+        place = folder.joinpath(f"{code}.toml")
+        if place.is_file():
+            phrases |= tomllib.loads(place.read_text(encoding="utf-8"))
+    return Language(language.code, language.phrases | phrases)
 
 
 def _read_catalogue(path: Path) -> dict[str, Any]:

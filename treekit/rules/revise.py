@@ -25,7 +25,7 @@ from treekit.errors import DataError, ModelError
 from treekit.model.model import Model
 from treekit.model.scoring import predict_from_sums, sum_leaf_values
 from treekit.model.validation import check_model
-from treekit.rules.analysis import overlapping_rules
+from treekit.rules.cover import find_unmatched_row
 from treekit.rules.extract import rules
 from treekit.rules.language import Language, load_language
 from treekit.rules.measure import drop_support, measure_support
@@ -190,14 +190,14 @@ def _complete_list(listed: RuleList, found: MatchedRules) -> RuleList:
 
 
 def _check_cover(listed: RuleList, tree: int) -> None:
-    found = overlapping_rules(listed, tree)
-    if found.gap is False and found.exact:
+    gap, found = find_unmatched_row(listed, tree)
+    if gap is False:
         return
     where = f"of tree {tree + 1} " if listed.n_trees > 1 else ""
     remedy = "add a last rule without conditions for all other rows"
-    if found.gap and found.exact:
+    if gap:
         row = ", ".join(
-            f"{name}={_format_cell(cell, listed)}" for name, cell in (found.witness or {}).items()
+            f"{name}={_format_cell(cell, listed)}" for name, cell in (found or {}).items()
         )
         raise ModelError(f"no rule {where}matches the row {row or 'with any values'}; {remedy}")
     raise ModelError(f"the rules {where}could not be proved to match every row; {remedy}")

@@ -17,6 +17,7 @@ from treekit.testing.check_criterion import check_criterion
 from treekit.testing.check_exporter import check_exporter
 from treekit.testing.check_importer import check_importer
 from treekit.testing.check_pruner import check_pruner
+from treekit.testing.check_rule_plugins import check_document, check_explainer, check_simplifier
 from treekit.testing.check_splitter import check_splitter
 from treekit.testing.report import Breach, ConformanceError, Law, Report, Verdict
 
@@ -27,8 +28,11 @@ __all__ = [
     "Report",
     "Verdict",
     "check_criterion",
+    "check_document",
+    "check_explainer",
     "check_exporter",
     "check_importer",
     "check_pruner",
+    "check_simplifier",
     "check_splitter",
 ]

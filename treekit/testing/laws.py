@@ -216,7 +216,7 @@ class OpenedComponent:
 
     Attributes
     ----------
-    record : Criterion, Splitter, Pruner, Exporter or Importer
+    record : Criterion, Splitter, ...
     functions : object
         Result of ``make``; None for kinds without ``make``, and if the report
         already has a breach.
@@ -249,7 +249,7 @@ def open_component(
     Parameters
     ----------
     kind : str
-        ``"criterion"``, ``"splitter"``, ``"pruner"``, ``"exporter"`` or ``"importer"``.
+        A key of `treekit.discovery.KINDS`, such as ``"criterion"``.
     wanted : str or record
     settings : mapping or None
         Its own settings; the others take their defaults.

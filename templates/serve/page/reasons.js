@@ -180,12 +180,12 @@ export function showChange(changes, apply) {
   if (!changes) return place.replaceChildren();
   const list = [...changes.single.slice(0, CHANGES), ...(changes.pair ? [changes.pair] : [])];
   const notes = [];
-  if (changes.met) notes.push(say("explain_met"));
+  if (changes.met) notes.push(say("serve_change_met"));
   else if (!list.length && changes.complete && !changes.apart) {
-    notes.push(say("explain_none", { count: say(changes.most === 1 ? "explain_one" : "explain_two") }));
+    notes.push(say("serve_change_none", { count: say(changes.most === 1 ? "serve_change_one" : "serve_change_two") }));
   }
-  if (changes.apart) notes.push(say("explain_apart", { count: changes.apart }));
-  if (!changes.complete) notes.push(say("explain_incomplete"));
+  if (changes.apart) notes.push(say("serve_change_apart", { count: changes.apart }));
+  if (!changes.complete) notes.push(say("serve_change_incomplete"));
   const value = (text) => (text === null ? el("em", {}, say("explain_gone")) : name(text, 40));
   return place.replaceChildren(
     el("ul", { class: "moves changes" }, list.map((change) => el("li", {},

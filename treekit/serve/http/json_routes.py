@@ -23,6 +23,7 @@ import numpy.typing as npt
 from starlette.routing import Route
 from starlette.types import Receive, Scope
 
+from treekit import registry
 from treekit.data.schema import level_text
 from treekit.data.table import make_object_array, make_table
 from treekit.errors import DataError, SettingError
@@ -475,7 +476,7 @@ def explain_row(served: Served, model: Model, rows: RowConverter, given: dict[st
     names = model.schema.names
     try:
         table = make_table(names, [make_object_array([row[name]]) for name in names])
-        found = explain(model, table, budget=_MAX_PAIRS, **options)
+        found = explain(model, table, **options)
     except (DataError, SettingError) as error:
         raise InvalidRequestError(f"model {served.name!r}: {error}") from error
     return msgspec.json.encode(
@@ -484,6 +485,7 @@ def explain_row(served: Served, model: Model, rows: RowConverter, given: dict[st
             "version": served.version,
             "explanation": found.plain(),
             "text": list(found.lines(words)),
+            "explainers": list(registry.explainers()),
         }
     )
 
@@ -499,7 +501,11 @@ def check_language(code: str) -> str:
 
 def _parse_explain_options(given: dict[str, Any], n_trees: int) -> dict[str, Any]:
     """Return the arguments of `treekit.explain.explain`."""
-    options: dict[str, Any] = {"changes": given.get("changes", 1), "fixed": given.get("fixed", ())}
+    options: dict[str, Any] = {"fixed": given.get("fixed", ())}
+    if "counterfactuals" in registry.explainers():
+        options |= {"changes": 1, "budget": _MAX_PAIRS}
+    if "changes" in given:
+        options["changes"] = given["changes"]
     for name in options["fixed"]:
         if type(name) is not str or len(name) > _MAX_TEXT:
             raise InvalidRequestError(
@@ -511,7 +517,7 @@ def _parse_explain_options(given: dict[str, Any], n_trees: int) -> dict[str, Any
                 f"'tree' must be 1 to {n_trees}, got {quote_value(given['tree'])}"
             )
         options["tree"] = given["tree"] - 1
-    if options["changes"] not in (0, 1, 2):
+    if options.get("changes", 0) not in (0, 1, 2):
         raise InvalidRequestError(
             f"'changes' must be 0, 1 or 2, got {quote_value(options['changes'])}"
         )

@@ -378,8 +378,10 @@ def _make_explain_operation() -> Json:
     answer = {"model": _STRING_SCHEMA, "version": _STRING_SCHEMA, "explanation": {"type": "object"}}
     return make_operation(
         "explain",
-        "Explain the prediction of one row, with counterfactuals.",
-        _object_schema(answer | {"text": _list_schema(line)}),
+        "Explain the prediction of one row; changes, wish and target need treekit-counterfactuals.",
+        _object_schema(
+            answer | {"text": _list_schema(line), "explainers": _list_schema(_STRING_SCHEMA)}
+        ),
         body=make_json_body(body),
         parameters=[
             _query_parameter("model", _STRING_SCHEMA),

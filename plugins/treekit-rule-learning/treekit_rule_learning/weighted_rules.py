@@ -10,8 +10,8 @@ import numpy.typing as npt
 from treekit.model.fixed_point import fit_regression_grid, fit_sum_grid
 from treekit.model.links import Combine, Link
 from treekit.model.model import distribute_votes
-from treekit.rule_learning.candidates import concatenate_rules
 from treekit.rules.rule_list import RuleList, take_rules
+from treekit_rule_learning.candidates import concatenate_rules
 
 __all__ = [
     "make_weighted_list",
@@ -36,7 +36,7 @@ def make_weighted_list(
     Parameters
     ----------
     chosen : RuleList
-        Rules without values; see `treekit.rule_learning.candidates`.
+        Rules without values; see `treekit_rule_learning.candidates`.
     value : (rules, 2, values) float64
         Values for rows that match a rule, and for the others: class weights or numbers to
         average, or amounts to add.
@@ -112,7 +112,7 @@ def _convert_to_units(bare: RuleList, values: Doubles) -> RuleList:
 def sum_rule_units(rules: RuleList, met: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     """Return (rows, values) int64: summed units of a list, given the rows that match its rules.
 
-    `met` is (rules with conditions, rows), from `treekit.rule_learning.candidates`.
+    `met` is (rules with conditions, rows), from `treekit_rule_learning.candidates`.
     """
     conditional = np.flatnonzero(np.diff(rules.end, prepend=0) > 0)
     alone = np.bincount(rules.tree, minlength=rules.n_trees)[rules.tree] == 1

@@ -331,7 +331,7 @@ def refit_weights(
 ) -> RuleWeights:
     """Fit least squares, or maximum likelihood margins, to indicators.
 
-    See `treekit.rule_learning.linear_models.fit_penalised` for parameters and result.
+    See `treekit_rule_learning.linear_models.fit_penalised` for parameters and result.
     """
     from sklearn.linear_model import LogisticRegression, Ridge
 

@@ -22,7 +22,8 @@ from treekit.errors import DataError, SettingError
 from treekit.model.links import convert_sums
 from treekit.model.model import Model
 from treekit.model.scoring import sum_leaf_values
-from treekit.rule_learning.candidates import (
+from treekit.rules.rule_list import RuleList, take_rules
+from treekit_rule_learning.candidates import (
     WeightedRows,
     check_count,
     compute_indicators,
@@ -32,10 +33,9 @@ from treekit.rule_learning.candidates import (
     read_rows,
     weigh_classes,
 )
-from treekit.rule_learning.linear_models import RuleWeights, fit_penalised, refit_weights
-from treekit.rule_learning.report import ShortList, evaluate_short_list
-from treekit.rule_learning.weighted_rules import make_weighted_list
-from treekit.rules.rule_list import RuleList, take_rules
+from treekit_rule_learning.linear_models import RuleWeights, fit_penalised, refit_weights
+from treekit_rule_learning.report import ShortList, evaluate_short_list
+from treekit_rule_learning.weighted_rules import make_weighted_list
 
 __all__ = [
     "rulefit",
@@ -92,7 +92,7 @@ def rulefit(
         Whether the selected rules are fitted again without the penalty, which shrinks weights
         (relaxed Lasso, Meinshausen 2007).
     class_weight, test, reading, **settings
-        See `treekit.rule_learning.sirus.sirus`.
+        See `treekit_rule_learning.sirus.sirus`.
 
     Returns
     -------

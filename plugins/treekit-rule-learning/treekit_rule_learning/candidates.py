@@ -1,31 +1,20 @@
-"""Candidate rules from the paths of a model's trees, and the rows to learn rule lists from.
-
-Every node except the roots is a rule: the conjunction of the conditions on its path
-(Friedman and Popescu 2008, "Predictive learning via rule ensembles", section 3), merged to
-at most one per column.
-"""
+"""Candidate rules of a model's trees, and the rows that they match."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.data.dataset import Dataset, make_dataset, make_validation
-from treekit.errors import DataError, ModelError, SettingError
-from treekit.grow.target_statistics import round_weights
-from treekit.model.fixed_point import MASS
-from treekit.model.model import Model, make_model, predict_labels
-from treekit.model.tree import Split, Tree
-from treekit.rules.evaluate import pack_bits
+from treekit.errors import DataError, SettingError
+from treekit.model.model import Model, make_model
+from treekit.model.tree import Tree
+from treekit.rule_learning.c45rules import check_not_rule_list
 from treekit.rules.extract import (
-    is_rule_list,
-    list_leaves_depth_first,
-    list_path_nodes,
-    make_edge_conditions,
     rules,
 )
 from treekit.rules.rule_list import ConditionTable, RuleList, sanitize_codes, take_rules
@@ -36,25 +25,15 @@ from treekit.training.class_weights import (
 )
 
 __all__ = [
-    "Bits",
-    "PathCondition",
-    "RowSets",
-    "TreePaths",
+    "WeightedRows",
     "check_count",
-    "check_not_rule_list",
     "compute_indicators",
     "concatenate_rules",
     "extract_candidates",
-    "extract_paths",
     "find_independent",
-    "find_matching_rows",
-    "find_union_and_repeats",
-    "make_row_sets",
     "make_weighted_rows",
-    "merge_conditions",
     "number_distinct_rules",
     "read_rows",
-    "unpack_bits",
     "weigh_classes",
 ]
 
@@ -99,15 +78,6 @@ def extract_candidates(model: Model, depth: int) -> RuleList:
             "oblique splits; train a forest with splits on single columns"
         )
     return concatenate_rules(parts)
-
-
-def check_not_rule_list(model: Model) -> None:
-    """Raise `ModelError` if the model is a rule list, which has no paths."""
-    if is_rule_list(model):
-        raise ModelError(
-            "the model is a rule list already and has no paths; pass the tree or forest that the "
-            "list was made from"
-        )
 
 
 def _drop_surrogates(tree: Tree) -> Tree:
@@ -196,279 +166,6 @@ def number_distinct_rules(found: RuleList) -> Index:
     wide[owner, np.arange(len(owner)) - np.repeat(found.end - sizes, sizes)] = number
     wide.sort(axis=1)
     return np.unique(wide, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
-
-
-# ---------------------------------------------------------------- conditions
-# The paths of a tree as lists of conditions, and the rows that match each condition.
-
-_MAX_CELLS = 1 << 22
-"""Number of (condition, row) cells evaluated at once, one byte each."""
-
-
-class PathCondition(NamedTuple):
-    """Condition on one column; the fields are those of `ConditionTable`.
-
-    `levels` are the codes of the accepted categories, ascending; empty for numeric columns.
-    """
-
-    column: int
-    low: float
-    high: float
-    known: bool
-    missing: bool
-    levels: tuple[int, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class TreePaths:
-    """Paths of one tree.
-
-    Attributes
-    ----------
-    conditions : ConditionTable
-        Condition of the step to each node; the root accepts everything.
-    leaf : (leaves,) int64
-        From the leftmost path to the rightmost.
-    node, end : (steps,) and (leaves,) int64
-        Nodes from below the root to each leaf, path after path, and where each path ends.
-    label : (leaves,) int64
-        Class predicted by each leaf.
-    """
-
-    conditions: ConditionTable
-    leaf: Index
-    node: Index
-    end: Index
-    label: Index
-
-
-def extract_paths(model: Model, number: int) -> TreePaths:
-    """Return the paths of one tree of a classifier of one target.
-
-    With fractional instances (Quinlan 1993, section 3.2), missing values, and categories that a
-    node has not seen, match only a test for missing values, as in C4.5rules.  Otherwise they
-    match the condition of the branch that they take.
-
-    Raises
-    ------
-    ModelError
-        For splits on more than one column.
-    """
-    tree = model.trees[number]
-    _check_axis_splits(tree, number)
-    leaf = list_leaves_depth_first(tree)
-    node, end = list_path_nodes(tree, leaf)
-    units = model.tree_units(number)[np.searchsorted(tree.leaves, leaf)]
-    return TreePaths(
-        _make_step_conditions(model, tree), leaf, node, end, predict_labels(units, None)
-    )
-
-
-def _check_axis_splits(tree: Tree, number: int) -> None:
-    if len(tree.term_feature):
-        what = "oblique splits"
-    elif len(tree.surrogate_feature):
-        what = "surrogate splits"
-    else:
-        return
-    raise ModelError(
-        f"tree {number} has {what}, but an ordered list needs conditions on single columns; train "
-        "with splitter='axis' and missing='fractional' or 'direction'"
-    )
-
-
-def _make_step_conditions(model: Model, tree: Tree) -> ConditionTable:
-    """Return the condition of each node's step, without fractional instances."""
-    parent = tree.parent
-    up = np.maximum(parent, 0)
-    branch = np.arange(tree.n_nodes) - tree.first_child[up]
-    absence = (parent >= 0) & (tree.kind[up] == Split.MISSING)
-    takes = np.where(absence, branch == 0, branch == tree.missing[up]) & (parent >= 0)
-    if model.missing == "fractional":
-        takes &= absence
-    bounds = np.stack([np.zeros(tree.n_nodes, np.int64), np.where(takes, MASS, 0)], axis=1)
-    table = make_edge_conditions(tree, bounds, model.schema.n_levels)
-    if model.missing == "error":
-        table = table._replace(missing=table.missing & ~table.known)
-    # Categories that follow the missing direction are accepted like others.
-    known = table.known | (table.dividing > 0)
-    return table._replace(known=known, dividing=np.zeros_like(table.dividing))
-
-
-def merge_conditions(asked: ConditionTable, nodes: Iterable[int]) -> tuple[PathCondition, ...]:
-    """Merge the conditions of some steps to one per column, in the order of first use."""
-    found: dict[int, PathCondition] = {}
-    for node in nodes:
-        column = int(asked.column[node])
-        own = PathCondition(
-            column, float(asked.low[node]), float(asked.high[node]), bool(asked.known[node]),
-            bool(asked.missing[node]), tuple(sorted(asked.list_codes(node)[0])),
-        )  # fmt: skip
-        found[column] = _intersect_conditions(found[column], own) if column in found else own
-    return tuple(found.values())
-
-
-def _intersect_conditions(one: PathCondition, other: PathCondition) -> PathCondition:
-    """Intersect two conditions on a column; a bare "is known" lists every category."""
-    known = one.known and other.known
-    levels = tuple(level for level in one.levels if level in set(other.levels)) if known else ()
-    low, high = max(one.low, other.low), min(one.high, other.high)
-    if not known:
-        low, high = -np.inf, np.inf
-    elif one.levels:
-        known = len(levels) > 0
-    return PathCondition(one.column, low, high, known, one.missing and other.missing, levels)
-
-
-def find_matching_rows(
-    asked: ConditionTable, matrix: npt.NDArray[np.floating], n_levels: Index
-) -> Bits:
-    """Return (conditions, words) uint64: the rows that match each condition.
-
-    Parameters
-    ----------
-    asked : ConditionTable
-        Conditions without fractional instances.
-    matrix : (rows, features) float32 or float64
-        Encoded rows.
-    n_levels : (features,) int64
-        0 for numeric columns.
-    """
-    n_rows = len(matrix)
-    found = np.zeros((len(asked.column), -(-n_rows // 64)), dtype=np.uint64)
-    block = max(_MAX_CELLS // max(n_rows, 1), 1)
-    for column in np.unique(asked.column).tolist():
-        at = np.flatnonzero(asked.column == column)
-        values = matrix[:, column].astype(np.float64)
-        for first in range(0, len(at), block):
-            own = at[first : first + block]
-            if n_levels[column] > 0:
-                cells = sanitize_codes(values, int(n_levels[column]))
-                met = _list_accepted_levels(asked, own, int(n_levels[column]))[:, cells]
-            else:
-                met = _test_intervals(asked, own, values)
-            found[own] = pack_bits(met)
-    return found
-
-
-def _test_intervals(
-    asked: ConditionTable, at: Index, values: npt.NDArray[np.float64]
-) -> npt.NDArray[np.bool_]:
-    """Return (conditions, rows) bool, for a numeric column."""
-    met = values <= asked.high[at, None]
-    bounded = np.flatnonzero(asked.low[at] > -np.inf)
-    met[bounded] &= values > asked.low[at[bounded], None]
-    met[~asked.known[at]] = False
-    met[:, np.isnan(values)] = asked.missing[at, None]
-    return met
-
-
-def _list_accepted_levels(asked: ConditionTable, at: Index, n_levels: int) -> npt.NDArray[np.bool_]:
-    """Return the levels each condition accepts, missing last: (conditions, levels + 1) bool."""
-    accepts = np.zeros((len(at), n_levels + 1), dtype=np.bool_)
-    for row, condition in enumerate(at.tolist()):
-        accepts[row, asked.list_codes(condition)[0]] = True
-    accepts[:, -1] = asked.missing[at]
-    return accepts
-
-
-# ---------------------------------------------------------------- row sets
-# Sets of rows as 64-bit words with one bit per row: intersections and differences are word
-# operations on 64 rows at a time, and the weight of a set is a count of its bits.
-
-Bits = npt.NDArray[np.uint64]
-Numbers = npt.NDArray[np.float64]
-
-_BLOCK_WORDS = 1 << 17
-"""Words processed at once, so that they and their results stay in the cache."""
-
-
-@dataclass(frozen=True, eq=False)
-class RowSets:
-    """Rows to evaluate rules on, as bit sets.
-
-    Attributes
-    ----------
-    y : (rows,) int32
-        Class of each row.
-    row_weights : (rows,) float64
-        Weights rounded to fixed point, so that their sums are exact in any order.
-    is_unweighted : bool
-        Whether every row has weight 1.
-    all_rows : (words,) uint64
-        All rows.
-    class_rows : (classes, words) uint64
-        Rows of each class.
-    class_totals : (classes,) float64
-        Their weights.
-    """
-
-    y: npt.NDArray[np.int32]
-    row_weights: Numbers
-    is_unweighted: bool
-    all_rows: Bits
-    class_rows: Bits
-    class_totals: Numbers
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows, including those without weight."""
-        return len(self.y)
-
-    def weigh_intersections(self, sets: Bits, within: Bits) -> Numbers:
-        """Return (sets,) float64: weight of the intersection of each set with `within`.
-
-        Linear in the words, plus a third of that for each set bit if rows have weights.
-        """
-        found = np.empty(len(sets))
-        block = max(_BLOCK_WORDS // max(sets.shape[1], 1), 1)
-        for first in range(0, len(sets), block):
-            both = sets[first : first + block] & within
-            found[first : first + block] = self._weigh_sets(both)
-        return found
-
-    def _weigh_sets(self, sets: Bits) -> Numbers:
-        if self.is_unweighted:
-            return np.asarray(np.bitwise_count(sets).sum(axis=1, dtype=np.int64), np.float64)
-        from treekit.kernels.rule_bitsets import weigh_sets
-
-        sums = np.empty(len(sets))
-        weigh_sets(sets, self.row_weights, sums)
-        return sums
-
-
-def make_row_sets(rows: Dataset) -> RowSets:
-    """Return the rows of a dataset with one class target."""
-    w, _ = round_weights(rows.n_rows, rows.weights)
-    y = np.ascontiguousarray(rows.y, dtype=np.int32)
-    n_classes = len(rows.schema.classes)
-    totals = np.bincount(y, w, n_classes).astype(np.float64)
-    if not totals.sum() > 0:
-        raise DataError("no row has a positive weight; at least one is needed")
-    return RowSets(
-        y=y,
-        row_weights=w,
-        is_unweighted=bool((w == 1.0).all()),
-        all_rows=pack_bits(np.ones((1, len(y)), dtype=np.bool_))[0],
-        class_rows=pack_bits(y == np.arange(n_classes)[:, None]),
-        class_totals=totals,
-    )
-
-
-def unpack_bits(sets: Bits, n_rows: int) -> npt.NDArray[np.bool_]:
-    """Unpack bit sets to (sets, rows) bool."""
-    octets = np.ascontiguousarray(sets.astype("<u8", copy=False)).view(np.uint8)
-    return np.unpackbits(octets, axis=1, count=n_rows, bitorder="little").view(np.bool_)
-
-
-def find_union_and_repeats(sets: Bits, n_words: int) -> tuple[Bits, Bits]:
-    """Return (words,) uint64: members of at least one set, and of at least two."""
-    some = np.zeros(n_words, dtype=np.uint64)
-    several = np.zeros(n_words, dtype=np.uint64)
-    for each in sets:
-        several |= some & each
-        some |= each
-    return some, several
 
 
 # ---------------------------------------------------------------- indicators

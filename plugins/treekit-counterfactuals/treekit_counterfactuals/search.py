@@ -16,7 +16,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -36,11 +36,14 @@ from treekit.explain.decision_path import (
     list_thresholds,
     split_mass,
 )
-from treekit.explain.explanation import Change, Changed, Changes
+from treekit.explain.explanation import ExplanationCase, Said, to_json_value
 from treekit.explain.row import ExplainedRow, describe_prediction, replace_cells
+from treekit.explain.text import ExplanationWords, format_table
 from treekit.model.links import convert_sums
 from treekit.model.scoring import compute_label_codes
 from treekit.model.scoring import sum_leaf_values as scored
+from treekit.rules.language import load_phrases
+from treekit.rules.wording import quote_name
 
 if TYPE_CHECKING:
     from treekit.model.model import Model
@@ -48,7 +51,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Box",
     "CandidateChange",
+    "Change",
     "ChangeGrid",
+    "Changed",
+    "Changes",
     "ColumnScale",
     "ColumnStates",
     "DesiredPrediction",
@@ -56,15 +62,187 @@ __all__ = [
     "ReachResult",
     "ReachableLeaf",
     "SearchProblem",
+    "explain_counterfactuals",
     "find_counterfactuals",
     "find_pair_change",
     "find_reachable_leaves",
     "find_single_changes",
+    "format_changes",
     "format_round_number",
     "make_scales",
     "make_states",
     "parse_wish",
 ]
+
+
+# ---------------------------------------------------------------- explainer
+
+
+def explain_counterfactuals(
+    case: ExplanationCase,
+    changes: int = 2,
+    wish: str | None = None,
+    target: str | None = None,
+    budget: int = 50_000_000,
+) -> Changes | None:
+    """Find the nearest counterfactuals of a row: the explainer of `treekit.explain`.
+
+    Parameters
+    ----------
+    case : ExplanationCase
+    changes : {0, 1, 2}
+        Maximum number of columns that a counterfactual changes; 0: no search.
+    wish : str, optional
+        Desired prediction: a label, or a range such as ``>= 10``; default any other label, and
+        no search for numbers.
+    target : str, optional
+        Target of the wish; default the first.
+    budget : int
+        Maximum number of cells to search for changes of two columns.
+    """
+    if changes == 0:
+        return None
+    names = case.model.schema.names
+    free = [place for place, name in enumerate(names) if name not in case.fixed]
+    return find_counterfactuals(
+        case.model, case.row, case.nodes, case.sums, free, changes, (wish, target), case.table,
+        budget,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A changed column: its name, the row's cell as text (None if missing), and the new text."""
+
+    column: str
+    before: str | None
+    after: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """A counterfactual, verified by another prediction.
+
+    Attributes
+    ----------
+    cells : tuple of Changed
+        One or two.
+    size : float
+        Size of the change to the nearest sufficient value.
+    says : tuple of Said
+        Prediction after the change.
+    """
+
+    cells: tuple[Changed, ...]
+    size: float
+    says: tuple[Said, ...]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Nearest counterfactuals for a desired prediction.
+
+    Attributes
+    ----------
+    target : str
+    wish : str
+        A label or a range of numbers; empty: any other label.
+    met : bool
+        Whether the unchanged row already has the desired prediction.
+    most : int
+        Maximum number of columns to change at once.
+    single : tuple of Change
+        Changes of one column each, smallest first.
+    pair : Change, optional
+        Change of two columns, if smaller than any of one.
+    apart : int
+        Number of pairs left out because both columns are in one weighted sum.
+    complete : bool
+        False if the budget ended the search early.
+    """
+
+    target: str
+    wish: str
+    met: bool
+    most: int
+    single: tuple[Change, ...] = ()
+    pair: Change | None = None
+    apart: int = 0
+    complete: bool = True
+
+    def plain(self) -> Any:
+        """Return the changes as values for JSON."""
+        return to_json_value(self)
+
+    def lines(self, words: ExplanationWords) -> Iterator[tuple[str, bool]]:
+        """Yield the lines of the text, and whether each is a heading."""
+        return format_changes(self, words)
+
+
+_MAX_SINGLE_CHANGES = 3
+"""Maximum number of single-column changes listed."""
+
+
+def format_changes(changes: Changes, words: ExplanationWords) -> Iterator[tuple[str, bool]]:
+    """Yield the lines of counterfactuals, and whether each is a heading."""
+    if changes.wish:
+        fields = {"target": quote_name(changes.target), "wish": words.format_wish(changes.wish)}
+        yield _get_phrase(words, "change_to", **fields), True
+    else:
+        yield _get_phrase(words, "change"), True
+    if changes.met:
+        yield f"  {_get_phrase(words, 'met')}", False
+        return
+    listed = [("", change) for change in changes.single[:1]]
+    listed += [
+        (_get_phrase(words, "or"), change) for change in changes.single[1:_MAX_SINGLE_CHANGES]
+    ]
+    if changes.pair is not None:
+        key = "both" if changes.single else "both_only"
+        listed.append((_get_phrase(words, key), changes.pair))
+    yield from format_table(
+        [
+            (_format_change(change, words, before), _format_new_prediction(change, words))
+            for before, change in listed
+        ],
+        gap=3,
+    )
+    if not listed and changes.complete and not changes.apart:
+        count = _get_phrase(words, "one" if changes.most == 1 else "two")
+        yield f"  {_get_phrase(words, 'none', count=count)}", False
+    if changes.apart:
+        yield f"  {_get_phrase(words, 'apart', count=str(changes.apart))}", False
+    if not changes.complete:
+        yield f"  {_get_phrase(words, 'incomplete')}", False
+
+
+def _format_change(change: Change, words: ExplanationWords, before: str) -> str:
+    cells = (
+        _get_phrase(
+            words,
+            "set",
+            column=quote_name(cell.column),
+            before=words.format_cell(cell.column, cell.before),
+            after=words.format_cell(cell.column, cell.after),
+        )
+        for cell in change.cells
+    )
+    return f"{before}{': ' if len(change.cells) > 1 else ' ' if before else ''}" + words.get_phrase(
+        "and"
+    ).join(cells)
+
+
+def _get_phrase(words: ExplanationWords, key: str, **fields: str) -> str:
+    phrases = load_phrases(words.language, "treekit_counterfactuals")
+    return phrases.say(f"counterfactual_{key}", **fields)
+
+
+def _format_new_prediction(change: Change, words: ExplanationWords) -> str:
+    return _get_phrase(
+        words,
+        "then",
+        answer=words.get_phrase("and").join(map(words.format_prediction, change.says)),
+    )
 
 
 # ---------------------------------------------------------------- reach

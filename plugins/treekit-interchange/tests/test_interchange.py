@@ -19,31 +19,36 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
-
-from tests.export.test_all_targets import HOSTILE
-from tests.extremes import EXTREMES, extreme_rows, wanted
-from tests.reference.models import mixed_schema, random_model, text_row
-from tests.reference.rule_fits import fitting
-from tests.runtimes import JAVA, need
-from treekit.data.schema import Column, Schema
-from treekit.documents import Listing, render_listing
-from treekit.documents.dmn import (
+from treekit_interchange.dmn import (
     compute_decimal_bounds,
     format_number,
     format_string,
     make_feel_names,
 )
-from treekit.documents.pmml import XmlWriter, escape_unprintable, is_xml_text
+from treekit_interchange.pmml import XmlWriter, escape_unprintable, is_xml_text
+
+import treekit
+from tests.documents.test_documents import fruit_model, kinds, numbers_model
+from tests.export.test_all_targets import HOSTILE
+from tests.extremes import EXTREMES, extreme_rows, wanted
+from tests.reference.models import mixed_schema, random_model, text_row
+from tests.reference.rule_fits import fitting
+from tests.runtimes import JAVA, need
+from tests.snapshots.artifacts import LIBRARIES, digest_lines, stored_lines, uses
+from tests.snapshots.make_models import model_path
+from treekit.data.schema import Column, Schema
+from treekit.documents import Listing, make_listing, render_listing
 from treekit.errors import SettingError
 from treekit.model.builder import Node, build_tree, leaf, multiway, subset, threshold
 from treekit.model.model import Model, make_model
 from treekit.rules import RuleList
 from treekit.rules.measure import training_measures
 from treekit.rules.rule_list import ConditionTable
+from treekit.testing import check_document
 
 # ---------------------------------------------------------------- rules dmn
 
-NODE = Path(__file__).parents[1] / "node"
+NODE = Path(__file__).parent / "node"
 SPACE = "{https://www.omg.org/spec/DMN/20191111/MODEL/}"
 NAMES = [
     *("one_leaf", "float32_extremes", "float64_extremes", "float32_neighbours", "missing_only"),
@@ -56,7 +61,7 @@ NAMES = [
 def need_packages() -> None:
     need("node")
     if not (NODE / "node_modules" / "feelin").exists():
-        said = "the packages of tests/node are not there: npm ci --prefix tests/node"
+        said = f"packages are absent: npm ci --prefix {NODE}"
         (pytest.fail if os.environ.get("CI") else pytest.skip)(said)
 
 
@@ -257,7 +262,7 @@ def test_a_rule_costs_a_fraction_of_a_millisecond() -> None:
 # ---------------------------------------------------------------- rules pmml
 # PMML answers as the model does: labels, probabilities to the bit, and which rule it was.
 
-HERE = Path(__file__).parents[1]
+HERE = Path(__file__).parent
 COSTS = [[0, 3, 1], [2, 0, 4], [5, 1, 0]]
 
 
@@ -428,7 +433,7 @@ def test_documents_are_valid_against_the_schema_of_pmml(
     with zipfile.ZipFile(jar) as archive:
         archive.extract("pmml.xsd", tmp_path)
     done = subprocess.run(
-        ["java", HERE / "node/Validate.java", tmp_path / "pmml.xsd", *files.values()],
+        ["java", NODE / "Validate.java", tmp_path / "pmml.xsd", *files.values()],
         capture_output=True,
         text=True,
         check=False,
@@ -500,3 +505,76 @@ def test_a_rule_costs_a_fraction_of_a_millisecond_rules_pmml(form: str) -> None:
     begin = time.process_time()
     assert pmml(model, form)
     assert (time.process_time() - begin) / model.n_leaves < 2e-3
+
+
+# ---------------------------------------------------------------- every kind of rules
+
+CANNOT_SAY = {
+    "dmn": {"oblique": "sums columns", "divided": "do not support fractional instances"},
+    "pmml": {
+        "oblique": "split on single columns",
+        "surrogates": "split on single columns",
+        "divided": "cannot represent fractional instances",
+        "weighted": "only rules",
+        "ordered": "only rules",
+    },
+    "pmml-rules": {
+        "oblique": "on more than one column",
+        "surrogates": "on more than one column",
+        "divided": "cannot represent fractional instances",
+        "numbers": "predicts classes",
+        "weighted": "predicts classes",
+        "forest": "is one list",
+    },
+}
+"""What a form cannot represent, and a part of its refusal."""
+
+
+@pytest.mark.parametrize("form", CANNOT_SAY)
+def test_every_kind_of_rules_is_written_or_refused(form):
+    for (name, _), one in kinds().items():
+        if name in CANNOT_SAY[form]:
+            with pytest.raises(SettingError, match=CANNOT_SAY[form][name]):
+                "".join(render_listing(form, one))
+            continue
+        text = "".join(render_listing(form, one))
+        assert text.endswith("\n")
+        assert text == "".join(render_listing(form, one))
+
+
+def test_pmml_needs_the_complete_model():
+    one = make_listing(fruit_model(), tree=0)
+    assert one.model is None
+    with pytest.raises(SettingError, match="only rules"):
+        "".join(render_listing("pmml", one))
+
+
+@pytest.mark.parametrize("name", ["one_leaf", "hostile_names", "trained_tree"])
+def test_artifacts_have_the_stored_digests(name):
+    made = digest_lines(treekit.load(model_path(name)), without=set(LIBRARIES) - {PLUGIN})
+    stored = stored_lines()[name]
+    own = {form: line for form, line in stored.items() if uses(form, [PLUGIN])}
+    assert own
+    assert {form: made[form] for form in own} == own
+
+
+PLUGIN = "treekit-interchange"
+
+
+@pytest.mark.parametrize(
+    ("file", "form"), [("m.dmn", "dmn"), ("m.pmml", "pmml"), ("m.PMML", "pmml")]
+)
+def test_the_suffix_selects_the_form(file, form, tmp_path):
+    model = fruit_model()
+    path = treekit.write_rules(model, tmp_path / file)
+    assert path.read_text() == "".join(render_listing(form, make_listing(model)))
+
+
+@pytest.mark.parametrize("form", ["dmn", "pmml", "pmml-rules"])
+def test_the_contract_is_kept(form):
+    check_document(form)
+
+
+def test_dmn_of_one_tree_of_a_forest_is_refused():
+    with pytest.raises(SettingError, match="leave the tree out"):
+        "".join(render_listing("dmn", make_listing(numbers_model(3), tree=1)))

@@ -23,11 +23,12 @@ from treekit.documents.layout import (
     format_rules,
     predict_rule_labels,
 )
-from treekit.documents.pmml import XmlWriter, escape_unprintable
 from treekit.errors import SettingError
 from treekit.model.fixed_point import to_double_threshold
+from treekit.rules.language import load_phrases
 from treekit.rules.rule_list import Clause, LinearClause, RuleList
 from treekit.rules.wording import format_numbers
+from treekit_interchange.pmml import XmlWriter, escape_unprintable
 
 if TYPE_CHECKING:
     from treekit.documents import Listing
@@ -67,8 +68,11 @@ def render_dmn(listing: Listing) -> Iterator[str]:
     Raises
     ------
     SettingError
-        For rules with fractional instances, sums of columns, or a link function for numbers.
+        For one tree of a forest, and for rules with fractional instances, sums of columns, or a
+        link function for numbers.
     """
+    if listing.tree is not None and listing.rules.n_trees > 1:
+        raise SettingError("a DMN table predicts with all trees of the model; leave the tree out")
     check_expressible(listing.rules)
     yield from _DmnDocument(listing).render_pieces()
 
@@ -78,6 +82,7 @@ class _DmnDocument:
 
     def __init__(self, listing: Listing) -> None:
         self.listing, self.rules = listing, listing.rules
+        self.language = load_phrases(listing.language, "treekit_interchange")
         self.entries = InputEntries(listing.rules)
         self.refusals = self.entries.format_refusal()
         self.xml = XmlWriter()
@@ -113,7 +118,7 @@ class _DmnDocument:
         yield xml.take_text() + "\n"
 
     def _get_phrase(self, key: str) -> str:
-        return escape_unprintable(self.listing.language.say(key))
+        return escape_unprintable(self.language.say(key))
 
     def _write_inputs(self) -> None:
         columns = zip(self.rules.schema.columns, self.entries.variables, strict=False)

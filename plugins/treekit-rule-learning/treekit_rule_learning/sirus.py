@@ -30,7 +30,8 @@ from treekit.errors import SettingError
 from treekit.model.fixed_point import MASS
 from treekit.model.model import Model
 from treekit.model.tree import Split, Tree
-from treekit.rule_learning.candidates import (
+from treekit.rules.rule_list import RuleList, take_rules
+from treekit_rule_learning.candidates import (
     WeightedRows,
     check_count,
     compute_indicators,
@@ -42,19 +43,18 @@ from treekit.rule_learning.candidates import (
     read_rows,
     weigh_classes,
 )
-from treekit.rule_learning.linear_models import (
+from treekit_rule_learning.linear_models import (
     draw_folds,
     fit_nonnegative_ridge,
     select_smallest_size,
 )
-from treekit.rule_learning.report import (
+from treekit_rule_learning.report import (
     ShortList,
     compute_mean_auc,
     compute_r_squared,
     evaluate_short_list,
 )
-from treekit.rule_learning.weighted_rules import make_weighted_list
-from treekit.rules.rule_list import RuleList, take_rules
+from treekit_rule_learning.weighted_rules import make_weighted_list
 
 __all__ = [
     "CutPoints",
@@ -107,7 +107,7 @@ def sirus(
         quantile of the table, and its paths are cut at `depth`.
     rules : int, optional
         Maximum number of rules; None: the smallest number up to `most` whose cross-validation
-        error is within one standard error of the best; see `treekit.rule_learning.sirus`.
+        error is within one standard error of the best; see `treekit_rule_learning.sirus`.
     above : float
         Rules in at most this fraction of the trees are left out: the paper's p0.
     trees, depth, quantiles : int

@@ -6,6 +6,20 @@ import math
 
 import numpy as np
 import pytest
+from treekit_rule_learning.candidates import (
+    compute_indicators,
+    extract_candidates,
+    find_independent,
+)
+from treekit_rule_learning.linear_models import (
+    fit_nonnegative_ridge,
+    fit_penalised,
+    refit_weights,
+    select_smallest_size,
+)
+from treekit_rule_learning.report import compute_auc
+from treekit_rule_learning.rulefit import rulefit
+from treekit_rule_learning.sirus import compute_cut_points, compute_dice_index, count_paths, sirus
 
 import treekit
 from tests.reference.short import adds, meets, table_of
@@ -23,22 +37,9 @@ from treekit.model.builder import (
     threshold,
 )
 from treekit.model.model import make_model
-from treekit.rule_learning.candidates import (
-    compute_indicators,
-    extract_candidates,
-    find_independent,
-)
-from treekit.rule_learning.linear_models import (
-    fit_nonnegative_ridge,
-    fit_penalised,
-    refit_weights,
-    select_smallest_size,
-)
-from treekit.rule_learning.report import compute_auc
-from treekit.rule_learning.rulefit import rulefit
-from treekit.rule_learning.sirus import compute_cut_points, compute_dice_index, count_paths, sirus
 from treekit.rules import parse_rules
 from treekit.rules.language import load_language
+from treekit.testing import check_simplifier
 
 # ---------------------------------------------------------------- sirus
 
@@ -376,10 +377,10 @@ def test_what_cannot_be_drawn_is_refused_by_name():
 def test_a_list_that_says_one_label_of_every_row_says_so():
     rows = concept()
     rare = {**rows, "truth": ["yes" if i % 10 == 0 else "no" for i in range(len(rows["truth"]))]}
-    short = treekit.sirus(rare, "truth", rules=3, trees=20, seed=0)
+    short = sirus(rare, "truth", rules=3, trees=20, seed=0)
     assert short.one_label
     assert any("same label of every row" in line for line in short.lines())
-    assert not treekit.sirus(rows, "truth", rules=3, trees=20, seed=0).one_label
+    assert not sirus(rows, "truth", rules=3, trees=20, seed=0).one_label
 
 
 # ---------------------------------------------------------------- rulefit
@@ -606,3 +607,8 @@ def test_what_cannot_be_weighed_is_refused_by_name():
             ["two", "three"],
             trees=3,
         )
+
+
+@pytest.mark.parametrize("method", ["sirus", "rulefit"])
+def test_the_contract_is_kept(method):
+    check_simplifier(method)

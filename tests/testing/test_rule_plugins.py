@@ -1,0 +1,144 @@
+"""The laws of documents, simplifiers and explainers: kept by treekit's own, broken by faults."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+
+from treekit import Document, Explainer, Simplifier, registry
+from treekit.documents import render_listing, treekit_documents
+from treekit.errors import SettingError
+from treekit.explain import explain
+from treekit.rule_learning import simplify
+from treekit.testing import (
+    ConformanceError,
+    check_document,
+    check_explainer,
+    check_simplifier,
+)
+from treekit.testing.example_models import make_simplest
+
+COUNTER = itertools.count()
+
+
+@pytest.mark.parametrize("name", [record.name for record in treekit_documents()])
+def test_own_documents_keep_the_contract(name):
+    assert check_document(name).ok
+
+
+def test_own_simplifier_keeps_the_contract():
+    assert check_simplifier("c45rules").ok
+
+
+DOCUMENT_FAULTS = {
+    "an error of its own": (lambda _: {}["x"], "writes-or-refuses-by-name", "KeyError"),
+    "numbers": (lambda _: [1, 2], "writes-or-refuses-by-name", "TypeError"),
+    "nothing": (
+        lambda _: (_ for _ in ()).throw(SettingError("never")),
+        "writes-some-rules",
+        "refused",
+    ),
+    "a counter": (lambda _: [str(next(COUNTER))], "same-rules-same-text", "two texts"),
+    "names as they are": (
+        lambda listing: [*listing.rules.schema.names, *map(str, listing.rules.schema.classes)],
+        "names-are-escaped",
+        "the character",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", DOCUMENT_FAULTS)
+def test_a_faulty_document_breaks_its_law(fault):
+    render, law, got = DOCUMENT_FAULTS[fault]
+    with pytest.raises(ConformanceError) as caught:
+        check_document(Document("mine", ".txt", render))
+    breach = next(one for one in caught.value.report.breaches if one.law.name == law)
+    assert got in breach.got
+
+
+SIMPLIFIER_FAULTS = {
+    "a text": (lambda *_: "rules", "learns-a-rule-list", "a str"),
+    "an error of its own": (lambda *_: {}["x"], "learns-a-rule-list", "KeyError"),
+    "another seed each time": (
+        lambda model, table, test: simplify(
+            model, table, test=test, confidence=0.02 + 0.2 * (next(COUNTER) % 2)
+        ),
+        "same-table-same-list",
+        "two lists",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", SIMPLIFIER_FAULTS)
+def test_a_faulty_simplifier_breaks_its_law(fault):
+    function, law, got = SIMPLIFIER_FAULTS[fault]
+    with pytest.raises(ConformanceError) as caught:
+        check_simplifier(Simplifier("mine", function))
+    breach = next(one for one in caught.value.report.breaches if one.law.name == law)
+    assert got in breach.got
+
+
+class Part:
+    """A part of an explanation for tests."""
+
+    def __init__(self, value: Any, line: Any = "a line") -> None:
+        self.value, self.line = value, line
+
+    def plain(self) -> Any:
+        return self.value
+
+    def lines(self, _: Any) -> Any:
+        yield self.line, True
+
+
+EXPLAINER_FAULTS = {
+    "no part": (lambda _: 3, "adds-a-part-or-none"),
+    "not a number": (lambda _: Part(math.nan), "adds-a-part-or-none"),
+    "no text": (lambda _: Part(1, 2), "adds-a-part-or-none"),
+    "an error of its own": (lambda _: {}["x"], "adds-a-part-or-none"),
+    "a counter": (lambda _: Part(next(COUNTER)), "same-case-same-part"),
+}
+
+
+@pytest.mark.parametrize("fault", EXPLAINER_FAULTS)
+def test_a_faulty_explainer_breaks_its_law(fault):
+    function, law = EXPLAINER_FAULTS[fault]
+    with pytest.raises(ConformanceError) as caught:
+        check_explainer(Explainer("mine", function))
+    assert law in [one.law.name for one in caught.value.report.breaches]
+
+
+def test_a_sound_explainer_keeps_the_contract_and_is_shown():
+    mine = Explainer("mine", lambda case: Part(float(case.sums.sum())))
+    assert check_explainer(mine).ok
+    found = explain(make_simplest().model, {"size": 1}, explainers=[mine])
+    assert "a line" in found.text()
+    assert found.plain()["mine"] == dict(found.parts)["mine"].value
+
+
+@pytest.fixture
+def without_plugins(monkeypatch):
+    """Discover treekit's own components only."""
+    monkeypatch.setattr(registry, "find_plugins", lambda _: [])
+    registry.configure()
+    yield
+    monkeypatch.undo()
+    registry.configure()
+
+
+@pytest.mark.usefixtures("without_plugins")
+def test_an_absent_plugin_is_named():
+    model = make_simplest().model
+    for form, plugin in (("dmn", "interchange"), ("pmml", "interchange"), ("drift", "audit")):
+        with pytest.raises(SettingError, match=f"pip install treekit-{plugin}"):
+            render_listing(form, model)  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="pip install treekit-rule-learning"):
+        simplify(model, {}, "sirus")
+    with pytest.raises(SettingError, match="pip install treekit-counterfactuals"):
+        explain(model, {"size": 1}, wish="yes")
+    assert explain(model, {"size": 1}, changes=0).parts == ()
+    with pytest.raises(SettingError, match="no explainer has a setting 'colour'"):
+        explain(model, {"size": 1}, colour=3)
