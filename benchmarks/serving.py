@@ -26,7 +26,6 @@ from benchmarks.serving_clients import Load, bodies
 __all__ = ["CONSTANT"]
 
 CONSTANT = "Starlette, a constant"
-BATCHED = "treekit, batched"
 _COLUMNS = 28
 _CLIENTS, _MANY = 8, 64
 
@@ -73,9 +72,7 @@ def _free() -> int:
 def _servers(options: Options, model: Path) -> Iterator[dict[str, Server]]:
     with contextlib.ExitStack() as stack:
         yield {
-            side: stack.enter_context(
-                served(side, model, _free(), options.batch_rows * (side == BATCHED), options.limit)
-            )
+            side: stack.enter_context(served(side, model, _free(), options.limit))
             for side in options.sides
         }
 
@@ -180,9 +177,8 @@ register(
             "rows": Parameter(20_000, 200, "training rows"),
             "seconds": Parameter(3.0, 0.2, "seconds of a measurement; below 1 without wrk"),
             "requests": Parameter(200_000, 200, "requests to measure memory; 0: none"),
-            "batch_rows": Parameter(32, 8, "maximum rows of a batch"),
         },
-        own=("treekit", BATCHED),
+        own=("treekit",),
         peers=(CONSTANT,),
     )
 )  # fmt: skip

@@ -67,14 +67,14 @@ class Server:
 
 
 @contextmanager
-def served(side: str, model: Path, port: int, batch_rows: int, limit: float) -> Iterator[Server]:
+def served(side: str, model: Path, port: int, limit: float) -> Iterator[Server]:
     """Run a side's server; raise `Failed` if it does not answer in time."""
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path}
     log = model.with_suffix(f".{port}.log")
     with log.open("wb") as stream:
         process = subprocess.Popen(
-            _command(side, model, port, batch_rows), env=environment, stdout=stream, stderr=stream
+            _command(side, model, port), env=environment, stdout=stream, stderr=stream
         )
         try:
             if cores()[0]:
@@ -90,19 +90,9 @@ def served(side: str, model: Path, port: int, batch_rows: int, limit: float) -> 
                 process.wait()
 
 
-def _command(side: str, model: Path, port: int, batch_rows: int) -> list[str]:
+def _command(side: str, model: Path, port: int) -> list[str]:
     if side.startswith("treekit"):
-        batching = ["--batch-rows", str(batch_rows)] if batch_rows else []
-        return [
-            sys.executable,
-            "-m",
-            "treekit",
-            "serve",
-            str(model),
-            "--port",
-            str(port),
-            *batching,
-        ]
+        return [sys.executable, "-m", "treekit", "serve", str(model), "--port", str(port)]
     return [
         *(sys.executable, "-m", "uvicorn", "--factory", "benchmarks.serving_apps:bare"),
         *("--port", str(port), "--no-access-log", "--log-level", "warning"),

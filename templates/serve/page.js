@@ -36,13 +36,10 @@ function showModels() {
 
 function gist(model) {
   if (model.state !== "READY") return say("serve_state_off");
-  if (!isOurs(model)) return model.platform;
   const targets = model.targets.map((target) => visible(target.name, 30)).join(", ");
   return say(model.trees > 1 ? "serve_gist_forest" : "serve_gist_tree",
     { target: targets, columns: whole(model.columns.length), trees: whole(model.trees), leaves: whole(model.leaves) });
 }
-
-const isOurs = (model) => model.platform === "treekit";
 
 function showModel(model) {
   state.model = model;
@@ -52,19 +49,17 @@ function showModel(model) {
   find("name").replaceChildren(name(model.name));
   showFacts(model);
   showModels();
-  const ready = model.state === "READY", ours = isOurs(model);
-  find("work").hidden = find("rules-part").hidden = !ready || !ours;
-  find("schema").hidden = !ready || !ours;
-  find("foreign").hidden = ready && ours;
+  const ready = model.state === "READY";
+  find("work").hidden = find("rules-part").hidden = find("schema").hidden = !ready;
+  find("off").hidden = ready;
   find("way-part").hidden = true;
   find("trouble").hidden = true;
-  if (!ready) return showOff(model);
-  return ours ? showSchema(model) : showForeign(model);
+  return ready ? showSchema(model) : showOff(model);
 }
 
 function showFacts(model) {
   const facts = [[say("serve_fact_version"), visible(String(model.version ?? ""), 30)]];
-  if (model.state === "READY" && isOurs(model)) {
+  if (model.state === "READY") {
     const targets = model.targets.map((target) => [name(target.name, 60),
       target.classes?.length ? el("span", { class: "note" }, " ", target.classes.slice(0, 8).map((label, at) => [at ? ", " : "", name(String(label), 30)]),
         target.classes.length > 8 ? ` ${say("explain_more", { count: target.classes.length - 8 })}` : "") : null]);
@@ -80,7 +75,7 @@ function showFacts(model) {
 }
 
 function showOff(model) {
-  find("foreign").replaceChildren(el("h2", {}, say("serve_state_off")), el("p", {}, say("serve_off")),
+  find("off").replaceChildren(el("h2", {}, say("serve_state_off")), el("p", {}, say("serve_off")),
     model.reason ? el("p", { class: "note" }, visible(model.reason, 600)) : "");
 }
 
@@ -99,20 +94,6 @@ function valuesOf(column) {
   if (column.low == null || column.high == null) return say("serve_not_asked");
   const [low, high] = [column.low, column.high].map((value) => number(value, state.model.dtype));
   return say(low === high ? "serve_asked_at" : "serve_asked", { at: low, low, high });
-}
-
-// Foreign ONNX models have inputs and outputs, and an endpoint for programs.
-async function showForeign(model) {
-  const place = find("foreign"), path = `/v2/models/${encodeURIComponent(model.name)}`;
-  place.replaceChildren(el("h2", {}, say("serve_foreign_title")), el("p", {}, say("serve_foreign")));
-  try {
-    const said = model.inputs ? model : await ask(path);
-    for (const [title, specs] of [["serve_inputs", said.inputs], ["serve_outputs", said.outputs]]) {
-      place.append(el("h3", {}, say(title)), el("ul", { class: "specs" }, specs.map((spec) =>
-        el("li", {}, name(spec.name), el("code", {}, `${spec.datatype} [${spec.shape.join(", ")}]`)))));
-    }
-    place.append(el("p", { class: "note" }, say("serve_foreign_path")), el("p", {}, el("code", {}, `POST ${path}/infer`)));
-  } catch (error) { fail(error); }
 }
 
 // ---------------------------------------------------------------- address
@@ -165,7 +146,7 @@ function open(model, row, tree = 1) {
   for (const part of ["rule-part", "change-part", "adds-part", "votes-part"]) find(part).hidden = true;
   find("answer").replaceChildren();
   showKept();
-  if (model.state !== "READY" || !isOurs(model)) return;
+  if (model.state !== "READY") return;
   state.form = new Form(find("fields"), model, later);
   state.form.fill(row);
   find("tree").value = String(state.tree);

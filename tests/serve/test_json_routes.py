@@ -14,7 +14,6 @@ from typing import Any
 import httpx
 import jsonschema_rs
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -35,13 +34,11 @@ from treekit.serve.errors import InvalidRequestError, TooLargeError
 from treekit.serve.http import json_routes as plain_rules
 from treekit.serve.http.app import make_app
 from treekit.serve.http.json_routes import OutputConverter
-from treekit.serve.http.json_rows import RowConverter, make_foreign_tensors, parse_json
+from treekit.serve.http.json_rows import RowConverter, parse_json
 from treekit.serve.http.openapi import json_paths
 from treekit.serve.models import treekit_model as contributions
 from treekit.serve.models import treekit_model as reasons
 from treekit.serve.models.repository import Repository
-from treekit.serve.models.served_model import Batch, Served
-from treekit.serve.models.tensors import Tensor, TensorSpec
 from treekit.serve.models.treekit_model import Explanations, TreekitServed
 from treekit.serve.scheduling import Runner, Service
 from treekit.serve.settings import Limits
@@ -760,93 +757,6 @@ def test_hostile_names_are_texts_of_json_and_nothing_else(tmp_path: Path) -> Non
 def test_methods_that_are_not_there_are_refused_as_json(service: Service) -> None:
     for method, path in (("GET", "/predict"), ("POST", "/models"), ("PUT", "/explain")):
         assert refusal(ask(service, method, path), 405)
-
-
-# ------------------------------------------------------------------------- other models
-
-
-class Foreign(Served):
-    """A model that is not treekit's: doubles a number, and says whether a text is long."""
-
-    platform = "onnxruntime_onnx"
-
-    def __init__(self, *inputs: TensorSpec) -> None:
-        self.name, self.version, self.digest = "foreign", "1", "f" * 64
-        self.inputs = inputs
-        self.outputs = (TensorSpec("double", "FP32", (-1, 1)), TensorSpec("long", "BOOL", (-1,)))
-        self.default_outputs = ("double", "long")
-
-    def parse_inputs(self, tensors: Any) -> Batch:
-        arrays: tuple[npt.NDArray[Any], ...] = tuple(tensor.cells for tensor in tensors)
-        return Batch(len(arrays[0]), arrays)
-
-    def compute_outputs(self, batch: Batch, wanted: Any) -> list[Tensor]:
-        number, text = batch.arrays
-        cells = {"double": 2 * number, "long": np.array([len(t) > 3 for t in text])}
-        return [Tensor(name, "FP32", cells[name]) for name in wanted]
-
-
-def foreign_service(folder: Path, *inputs: TensorSpec) -> Service:
-    path = folder / "foreign.onnx"
-    path.touch()
-    repository = Repository([path], lambda *_: Foreign(*inputs))
-    repository.refresh()
-    return Service(repository)
-
-
-NUMBER, TEXT = TensorSpec("number", "FP32", (-1, 1)), TensorSpec("text", "BYTES", (-1,))
-
-
-def test_rows_of_foreign_models_go_by_the_names_of_inputs(tmp_path: Path) -> None:
-    service = foreign_service(tmp_path, NUMBER, TEXT)
-    rows = [{"text": "abcd", "number": 1.5}, {"number": 2, "text": ""}]
-    answer = ask(service, "POST", "/predict?model=foreign", rows)
-    assert answer.json() == {
-        "model": "foreign",
-        "version": "1",
-        "rows": [{"double": [3.0], "long": True}, {"double": [4.0], "long": False}],
-    }
-    body = {"model": "foreign", "rows": rows, "outputs": ["long"]}
-    assert ask(service, "POST", "/predict", body).json()["rows"][0] == {"long": True}
-    for other, said in (
-        ([{"number": "1", "text": ""}], "input 'number' has '1', but its type is FP32"),
-        ([{"number": 10**400, "text": ""}], "its type is FP32"),
-        ([{"number": 1, "text": 3}], "input 'text' has 3, but its type is BYTES"),
-        ([{"number": 1}], "has no 'text', an input of model 'foreign'"),
-        ([{"number": 1, "text": "", "txt": 1}], "'txt', which is not an input .* mean 'text'"),
-    ):
-        with pytest.raises(InvalidRequestError, match=said):
-            make_foreign_tensors(Foreign(NUMBER, TEXT), other)
-    refused = ask(service, "POST", "/predict", body | {"outputs": ["lng"]})
-    assert "no output 'lng'" in refusal(refused)
-    explained = ask(service, "POST", "/explain", {"model": "foreign", "row": rows[0]})
-    assert "cannot be explained" in refusal(explained)
-    assert "are not available" in refusal(ask(service, "GET", "/models/foreign/rules"))
-
-
-def test_whole_numbers_and_truth_of_foreign_inputs_are_checked_and_nulls_kept() -> None:
-    small, truth = TensorSpec("small", "INT8", (-1,)), TensorSpec("truth", "BOOL", (-1, 1))
-    served = Foreign(small, truth)
-    whole, flags = make_foreign_tensors(served, [{"small": -128, "truth": True}])
-    assert (whole.cells.dtype, whole.cells.tolist()) == (np.int8, [-128])
-    assert (flags.cells.dtype, flags.cells.tolist()) == (np.bool_, [[True]])
-    whole, flags = make_foreign_tensors(served, [{"small": None, "truth": None}])
-    assert math.isnan(whole.cells[0])
-    assert flags.cells.tolist() == [[None]]
-    for row in ({"small": 128, "truth": True}, {"small": 1.0, "truth": True}):
-        with pytest.raises(InvalidRequestError, match=r"'small' has .* its type is INT8"):
-            make_foreign_tensors(served, [row])
-    with pytest.raises(InvalidRequestError, match="'truth' has 1, but its type is BOOL"):
-        make_foreign_tensors(served, [{"small": 1, "truth": 1}])
-
-
-def test_foreign_inputs_that_are_no_columns_are_refused_with_the_remedy(tmp_path: Path) -> None:
-    service = foreign_service(tmp_path, TensorSpec("image", "FP32", (-1, 28, 28)))
-    answer = ask(service, "POST", "/predict", [{"image": 1}])
-    assert "POST /v2/models/foreign/infer" in refusal(answer)
-    (model,) = ask(service, "GET", "/models").json()
-    assert (model["name"], model["platform"]) == ("foreign", "onnxruntime_onnx")
-    assert model["inputs"] == [{"name": "image", "datatype": "FP32", "shape": [-1, 28, 28]}]
 
 
 # --------------------------------------------------------------------------- description

@@ -128,7 +128,8 @@ def test_a_file_that_is_no_model_any_more_leaves_the_old_one_serving(folder: Pat
 def test_two_files_of_one_name_do_not_keep_others_from_being_loaded(folder: Path) -> None:
     service = service_of(folder, control=True)
     models()["texts"].save(folder / "twin.treekit")
-    (folder / "twin.onnx").write_bytes(b"another of that name")
+    (folder / "twin" / "1").mkdir(parents=True)
+    (folder / "twin" / "1" / "model.treekit").write_bytes(b"another of that name")
     assert changed(service, "texts", "load").status_code == 200
 
 

@@ -132,7 +132,7 @@ def test_the_command_line_becomes_settings():
     from treekit.cli.serve import make_serve_settings, serve_command
 
     line = (
-        "m --port 9 --workers 3 --batch-delay 5 --max-body 7 --max-seconds 1.5 --allow-host a "
+        "m --port 9 --workers 3 --max-body 7 --max-seconds 1.5 --allow-host a "
         "--allow-host b --log json --control --grpc-port 0"
     )
     context = serve_command.make_context("serve", line.split())
@@ -140,7 +140,6 @@ def test_the_command_line_becomes_settings():
     settings = make_serve_settings(sources, context.params)
     assert settings.sources == ("m",)
     assert (settings.port, settings.workers, settings.grpc_port) == (9, 3, 0)
-    assert settings.batch_delay == 0.005
     assert (settings.limits.body_bytes, settings.limits.seconds) == (7, 1.5)
     assert settings.limits.rows == ServeSettings(("m",)).limits.rows
     assert settings.allow_hosts == ("a", "b")
@@ -166,7 +165,7 @@ def test_what_is_not_there_is_refused_by_name(tmp_path, model):
 def test_what_is_no_model_is_refused_with_the_reason(tmp_path, model):
     other = tmp_path / "notes.txt"
     other.write_text("no model")
-    assert "is not a model; give .treekit or .onnx files" in serve_refused(other)
+    assert "is not a model file of treekit; give .treekit files, or folders" in serve_refused(other)
     bad = tmp_path / "bad.treekit"
     bad.write_bytes(model.read_bytes()[:1000])
     said = serve_refused(model, bad, "--port", 0)

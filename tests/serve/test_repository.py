@@ -106,9 +106,10 @@ def what(changes: list[Change]) -> list[tuple[str, str]]:
 
 def test_files_and_folders_of_versions_are_models(tmp_path, models):
     write(tmp_path / "a.treekit", "a")
-    write(tmp_path / "b.onnx", "b")
+    write(tmp_path / "b.treekit", "b")
+    write(tmp_path / "b.onnx", "no model")
     write(tmp_path / "c" / "2" / "model.treekit", "c2")
-    write(tmp_path / "c" / "10" / "model.onnx", "c10")
+    write(tmp_path / "c" / "10" / "model.treekit", "c10")
     write(tmp_path / "c" / "1" / "other.treekit", "no model")
     write(tmp_path / "c" / "03" / "model.treekit", "Triton passes leading zeros over")
     write(tmp_path / "c" / "new" / "model.treekit", "no number")
@@ -148,7 +149,6 @@ def test_names_and_versions_that_are_not_there_are_told_with_those_that_are(tmp_
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("a.treekit", "a.onnx"),
         ("a.treekit", "a/1/model.treekit"),
         ("a.treekit", "more/../../twin/a.treekit"),
     ],

@@ -100,23 +100,6 @@ def _convert_milliseconds(_: click.Context, __: click.Parameter, value: float) -
     help="Interval of checks for changed model files; 0 disables them.",
 )
 @click.option(
-    "--batch-rows",
-    metavar="N",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    help="Combine small requests into batches of up to N rows; 0 disables batching.",
-)
-@click.option(
-    "--batch-delay",
-    metavar="MS",
-    type=click.FloatRange(0, 1000),
-    default=2.0,
-    show_default=True,
-    callback=_convert_milliseconds,
-    help="Maximum time in milliseconds that a small request waits for a batch.",
-)
-@click.option(
     "--max-body",
     metavar="BYTES",
     type=click.IntRange(1),
@@ -155,10 +138,10 @@ def _convert_milliseconds(_: click.Context, __: click.Parameter, value: float) -
     help="Log format on stderr; quiet logs server events but no requests.",
 )
 def serve_command(sources: tuple[str, ...], **options: Any) -> None:
-    """Serve .treekit and .onnx files, or folders of them, until Ctrl-C or SIGTERM.
+    """Serve .treekit files, or folders of them, until Ctrl-C or SIGTERM.
 
-    A folder contains NAME.treekit and NAME.onnx, or NAME/VERSION/model.treekit as in a
-    Triton model repository.  Changed files are reloaded without dropping requests; if a
+    A folder contains NAME.treekit, or NAME/VERSION/model.treekit as in a Triton model
+    repository.  Changed files are reloaded without dropping requests; if a
     file cannot be loaded, the previous version stays in service and the reason is logged.
     """
     from treekit.serve.process.run import serve

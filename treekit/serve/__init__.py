@@ -3,7 +3,7 @@
 | module | contents (each imports only from those above it) |
 |---|---|
 | `errors`, `settings` | errors with their HTTP status; server settings and limits |
-| `models/` | served models (treekit and ONNX files) and the model repository |
+| `models/` | served models and the model repository |
 | `protocol/` | requests, tensors as JSON and bytes, and metadata, independent of the transport |
 | `scheduling` | execution on the event loop, in threads or in batches, with deadlines |
 | `client` | client used by ``treekit predict --url`` |

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from time import monotonic
 from types import TracebackType
 from typing import Any, TypeVar
 
-import numpy as np
-
 from treekit.serve.errors import (
     BusyError,
-    InvalidRequestError,
     ServeError,
     TooLargeError,
     UnavailableError,
@@ -24,11 +21,10 @@ from treekit.serve.models.fast_path import QuickAnswer
 from treekit.serve.models.repository import Repository
 from treekit.serve.models.served_model import Batch, Served
 from treekit.serve.models.tensors import Tensor
-from treekit.serve.settings import Limits, ServeSettings
+from treekit.serve.settings import Limits
 
 __all__ = [
     "MAX_LOOP_BYTES",
-    "Batcher",
     "Deadline",
     "Deadlines",
     "Runner",
@@ -61,19 +57,9 @@ class Runner:
     queued : int
         Maximum requests waiting for a thread; further requests are rejected.  A request that
         times out is abandoned, not interrupted: it occupies its thread until it is done.
-    batch_rows, batch_delay : int, float
-        See `ServeSettings`.
     """
 
-    def __init__(
-        self,
-        limits: Limits,
-        threads: int = 2,
-        queued: int = 32,
-        *,
-        batch_rows: int = 0,
-        batch_delay: float = 0.002,
-    ) -> None:
+    def __init__(self, limits: Limits, threads: int = 2, queued: int = 32) -> None:
         self.limits = limits
         self._deadlines = Deadlines(
             limits.seconds,
@@ -87,20 +73,6 @@ class Runner:
         self._free_explanation_slots = threading.Semaphore(threads + queued)
         self._max_queued = queued
         self._closed = threading.Event()
-        most = min(batch_rows, limits.rows)
-        self._batcher = Batcher(self._run_alone, most, batch_delay) if most else None
-
-    @classmethod
-    def from_settings(cls, settings: ServeSettings) -> Runner:
-        """Return a runner with the limits and batching of the settings."""
-        return cls(
-            settings.limits, batch_rows=settings.batch_rows, batch_delay=settings.batch_delay
-        )
-
-    @property
-    def has_batching(self) -> bool:
-        """Whether small requests are batched."""
-        return self._batcher is not None
 
     def check_limits(self, served: Served, batch: Batch, wanted: Sequence[str]) -> None:
         """Raise `TooLargeError` if the rows, or the rows to explain, exceed the limits."""
@@ -138,12 +110,6 @@ class Runner:
             many requests are queued.
         """
         self.check_limits(served, batch, wanted)
-        batcher = self._batcher
-        if batcher is not None and batcher.can_batch(served, batch, wanted):
-            return await batcher.run_batched(served, batch, tuple(wanted))
-        return await self._run_alone(served, batch, wanted)
-
-    async def _run_alone(self, served: Served, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
         if self.fits_event_loop(served, batch, wanted):
             return served.compute_outputs(batch, wanted)
         if self._closed.is_set():
@@ -288,7 +254,7 @@ class Service:
     def infer_quick(self, served: Served, body: bytes) -> QuickAnswer | None:
         """Return the response to a small common request; None if `infer` must be used."""
         runner = self.runner
-        if served.fast_path is None or runner.has_batching or len(body) > MAX_LOOP_BYTES:
+        if served.fast_path is None or len(body) > MAX_LOOP_BYTES:
             return None
         return served.fast_path.try_answer(body, runner.max_loop_rows(served))
 
@@ -426,138 +392,3 @@ class Deadlines:
             loop.call_later(self._scan_seconds, self._cancel_expired, loop)
         else:
             self._loop = None
-
-
-# ---------------------------------------------------------------- batching
-# Micro-batching: small requests that arrive within a short delay share one prediction.
-#
-# A pass over many rows costs less per row than one pass per row, but batching adds a timer, a
-# future, a copy and a delay, and batched requests do not use the fast path (`quick`).  Off by
-# default: one row of 28 numbers as JSON is not faster with it, even with 64 clients and 300 fully
-# grown trees (6,800 requests per second instead of 7,300; ``python -m benchmarks serving``).  It
-# suits models with a much more expensive pass.
-
-PredictBatch = Callable[[Served, Batch, Sequence[str]], Awaitable[list[Tensor]]]
-GroupKey = tuple[Served, tuple[str, ...], tuple[Any, ...]]
-
-
-@dataclass
-class _RequestGroup:
-    """Requests to be predicted in one batch."""
-
-    rows: int = 0
-    batches: list[Batch] = field(default_factory=list)
-    futures: list[asyncio.Future[list[Tensor]]] = field(default_factory=list)
-    timer: asyncio.TimerHandle | None = None
-
-
-class Batcher:
-    """Batches small requests for the same outputs of one model.
-
-    Requests before and after a reload are never batched together: a `Served` is immutable,
-    and the key of a group is the object itself.
-
-    Parameters
-    ----------
-    answer : callable
-        ``await answer(served, batch, wanted)`` computes the outputs of a batch.
-    rows : int
-        Maximum rows of a joined batch.
-    delay : float
-        Maximum seconds that a request waits for others.
-    """
-
-    def __init__(self, answer: PredictBatch, rows: int, delay: float) -> None:
-        self._predict_batch, self._max_rows, self._delay = answer, rows, delay
-        self._groups: dict[GroupKey, _RequestGroup] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def can_batch(self, served: Served, batch: Batch, wanted: Sequence[str]) -> bool:
-        """Return whether a request is small, joinable and without explanation outputs."""
-        small = not batch.must_run_alone and batch.rows * 2 <= self._max_rows
-        return small and served.explanation_outputs.isdisjoint(wanted)
-
-    async def run_batched(
-        self, served: Served, batch: Batch, wanted: tuple[str, ...]
-    ) -> list[Tensor]:
-        """Compute the selected outputs of a request as part of a batch.
-
-        Raises
-        ------
-        ServeError
-            As for a request outside of a batch; errors of other requests never propagate.
-        """
-        key = served, wanted, tuple((array.dtype, array.shape[1:]) for array in batch.arrays)
-        group = self._groups.get(key)
-        if group is not None and group.rows + batch.rows > self._max_rows:
-            self._start_group(key)
-            group = None
-        loop = asyncio.get_running_loop()
-        if group is None:
-            group = self._groups[key] = _RequestGroup()
-            group.timer = loop.call_later(self._delay, self._start_group, key)
-        answer: asyncio.Future[list[Tensor]] = loop.create_future()
-        group.rows += batch.rows
-        group.batches.append(batch)
-        group.futures.append(answer)
-        if group.rows == self._max_rows:
-            self._start_group(key)
-        return await answer
-
-    def _start_group(self, key: GroupKey) -> None:
-        """Start the prediction of a group."""
-        group = self._groups.pop(key)
-        assert group.timer is not None  # noqa: S101 - every group in the table has one
-        group.timer.cancel()
-        task = asyncio.get_running_loop().create_task(self._run_group(key, group))
-        self._tasks.add(task)  # the event loop keeps only a weak reference
-        task.add_done_callback(self._tasks.discard)
-
-    async def _run_group(self, key: GroupKey, group: _RequestGroup) -> None:
-        served, wanted, _ = key
-        if len(group.batches) > 1:
-            try:
-                outputs = await self._predict_batch(served, _join_batches(group), wanted)
-            except InvalidRequestError:
-                pass  # a policy rejects a row: predict each request alone for its own error
-            except Exception as error:  # noqa: BLE001 - passed to the waiting requests
-                for answer in group.futures:
-                    _set_result(answer, error)
-                return
-            else:
-                _split_outputs(group, outputs)
-                return
-        for batch, answer in zip(group.batches, group.futures, strict=True):
-            if answer.done():
-                continue
-            try:
-                _set_result(answer, await self._predict_batch(served, batch, wanted))
-            except Exception as error:  # noqa: BLE001 - passed to the waiting request
-                _set_result(answer, error)
-
-
-def _join_batches(group: _RequestGroup) -> Batch:
-    arrays = zip(*(batch.arrays for batch in group.batches), strict=True)
-    return Batch(group.rows, tuple(np.concatenate(parts) for parts in arrays))
-
-
-def _split_outputs(group: _RequestGroup, outputs: list[Tensor]) -> None:
-    """Split the joined outputs among the requests."""
-    start = 0
-    for batch, answer in zip(group.batches, group.futures, strict=True):
-        own = slice(start, start + batch.rows)
-        start += batch.rows
-        _set_result(answer, [output._replace(cells=output.cells[own]) for output in outputs])
-
-
-def _set_result(answer: asyncio.Future[list[Tensor]], result: list[Tensor] | Exception) -> None:
-    """Set the result or the exception of a request, unless it was cancelled."""
-    if answer.done():
-        return
-    if isinstance(result, ServeError):
-        # A new exception for each: a shared one would collect the tracebacks of all.
-        answer.set_exception(type(result)(str(result)))
-    elif isinstance(result, Exception):
-        answer.set_exception(result)
-    else:
-        answer.set_result(result)

@@ -62,10 +62,6 @@ class ServeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Whether clients may load and unload models.
     reload_seconds : float
         Interval between checks of the model files; 0 disables reloading.
-    batch_rows : int
-        Maximum rows of small requests joined into one batch; 0 disables batching.
-    batch_delay : float
-        Maximum time in seconds that a small request waits for others.
     log : {"json", "text", "quiet"}
         Log format on stderr; ``quiet`` omits requests.
     limits : Limits
@@ -83,7 +79,5 @@ class ServeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tls_key: str | None = None
     control: bool = False
     reload_seconds: float = 1.0
-    batch_rows: int = 0
-    batch_delay: float = 0.002
     log: str = "text"
     limits: Limits = Limits()

@@ -39,7 +39,6 @@ from treekit.serve.http.json_rows import (
     RowConverter,
     check_object,
     check_rows,
-    make_foreign_tensors,
     parse_integer,
     parse_json,
     parse_query,
@@ -144,11 +143,6 @@ class _JsonEndpoints:
             raise InvalidRequestError("the body has no 'rows'; write {\"rows\": [{...}]}")
         rows = check_rows(given["rows"])
         outputs: list[Any] | None = given.get("outputs")
-        if served.model is None:
-            wanted = served.select_outputs(outputs and list(map(_check_output_name, outputs)))
-            return _PredictRequest(
-                served, served.parse_inputs(make_foreign_tensors(served, rows)), wanted
-            )
         known = self._get_converters(served)
         wanted = known.output_converter.select_outputs(
             outputs, len(rows), self._service.limits.explained_rows
@@ -156,11 +150,7 @@ class _JsonEndpoints:
         return _PredictRequest(served, known.row_converter.convert_rows(rows), wanted)
 
     def _encode_predictions(self, served: Served, outputs: Sequence[Tensor]) -> bytes:
-        rows = (
-            make_foreign_rows(outputs)
-            if served.model is None
-            else self._get_converters(served).output_converter.make_rows(outputs)
-        )
+        rows = self._get_converters(served).output_converter.make_rows(outputs)
         return msgspec.json.encode({"model": served.name, "version": served.version, "rows": rows})
 
     def _get_requested_model(self, query: bytes, given: dict[str, Any]) -> Served:
@@ -183,9 +173,9 @@ class _JsonEndpoints:
     def _get_converters(self, served: Served) -> _ModelConverters:
         known = self._converters.get(served)
         if known is None:
-            assert served.model is not None  # noqa: S101 - for the type checker
             known = _ModelConverters(
-                RowConverter(served.model, served.name), OutputConverter(served.model)
+                RowConverter(served.require_model(), served.name),
+                OutputConverter(served.require_model()),
             )
             self._converters[served] = known
         return known
@@ -201,12 +191,10 @@ class _JsonEndpoints:
     def _explain_row(self, scope: Scope, body: bytes) -> bytes:
         given = parse_explain_request(body)
         served = self._get_requested_model(scope["query_string"], given)
-        if served.model is None:
-            raise InvalidRequestError(
-                f"model {served.name!r} is an ONNX file, whose predictions cannot be explained"
-            )
         record_prediction(scope, served, 1)
-        return explain_row(served, served.model, self._get_converters(served).row_converter, given)
+        return explain_row(
+            served, served.require_model(), self._get_converters(served).row_converter, given
+        )
 
     # ------------------------------------------------------ models and rules
 
@@ -407,14 +395,6 @@ class OutputConverter:
         return dict(zip(self._classes[k], values, strict=True)) if self._votes else values[0]
 
 
-def make_foreign_rows(outputs: Sequence[Tensor]) -> list[dict[str, Any]]:
-    """Return a JSON row for each row of a foreign model, with its outputs by name."""
-    columns = [(output.name, np.asarray(output.cells).tolist()) for output in outputs]
-    names = [name for name, _ in columns]
-    cells = zip(*(values for _, values in columns), strict=True)
-    return [dict(zip(names, own, strict=True)) for own in cells]
-
-
 # ---------------------------------------------------------------- explanations
 # Requests about one row, and the explanation of `treekit explain` as JSON.
 
@@ -564,13 +544,7 @@ def list_models(repository: Repository, facts: dict[Served, dict[str, Any]]) -> 
 
 def describe_model(served: Served) -> dict[str, Any]:
     """Return the constant description of a loaded model, in time linear in its nodes."""
-    if served.model is None:
-        return {
-            "platform": served.platform,
-            "inputs": [spec._asdict() for spec in served.inputs],
-            "outputs": [spec._asdict() for spec in served.outputs],
-        }
-    model = served.model
+    model = served.require_model()
     schema = model.schema
     return {
         "platform": served.platform,
@@ -649,16 +623,10 @@ class RuleCache:
         ------
         NotFoundError
             If the model does not have the tree.
-        InvalidRequestError
-            If the model is not a treekit model.
         TooLargeError
             If the model has too many rules.
         """
-        model = served.model
-        if model is None:
-            raise InvalidRequestError(
-                f"model {served.name!r} is an ONNX file, whose rules are not available"
-            )
+        model = served.require_model()
         if query.tree > model.n_trees:
             raise NotFoundError(
                 f"model {served.name!r} has no tree {query.tree}; its trees are 1 to "
@@ -686,7 +654,7 @@ class _CachedRules:
 
     def __init__(self, served: Served) -> None:
         self._lock = threading.Lock()
-        self._model = served.model
+        self._model: Model | None = served.model
         self._rules: RuleList | None = None
         self._by_language: dict[str, _TranslatedRules] = {}
 

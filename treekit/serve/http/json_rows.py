@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 import numpy as np
-import numpy.typing as npt
 
 from treekit.data.features import LevelIndex
 from treekit.data.table import suggest_names
 from treekit.serve.errors import InvalidRequestError
-from treekit.serve.models.served_model import Batch, Served
-from treekit.serve.models.tensors import DATATYPES, Tensor, TensorSpec
+from treekit.serve.models.served_model import Batch
 from treekit.serve.protocol.messages import parse_constant, parse_finite
 
 if TYPE_CHECKING:
@@ -29,7 +27,6 @@ __all__ = [
     "RowConverter",
     "check_object",
     "check_rows",
-    "make_foreign_tensors",
     "parse_integer",
     "parse_json",
     "parse_query",
@@ -357,84 +354,3 @@ class RowConverter:
 
 def _cell_error(number: int, name: str, what: str) -> InvalidRequestError:
     return InvalidRequestError(f"row {number} (counting from 0): column {name!r} has {what}")
-
-
-# ---------------------------------------------------------------- foreign models
-# JSON rows to the inputs of a foreign ONNX file, one input per column.
-
-
-def make_foreign_tensors(served: Served, rows: Sequence[dict[str, Any]]) -> list[Tensor]:
-    """Convert JSON rows to the input tensors of a foreign model.
-
-    Raises
-    ------
-    InvalidRequestError
-        If an input of the model is not a column, or a row is invalid; the message names the
-        row, the input and the value.
-    """
-    for spec in served.inputs:
-        if spec.shape not in ((-1,), (-1, 1)):
-            raise InvalidRequestError(
-                f"input {spec.name!r} of model {served.name!r} has shape {list(spec.shape)}, which "
-                f"is not a column; use POST /v2/models/{served.name}/infer with tensors"
-            )
-    names = {spec.name for spec in served.inputs}
-    for number, row in enumerate(rows):
-        for name in row:
-            if name not in names:
-                raise InvalidRequestError(
-                    f"row {number} (counting from 0) has {quote_value(name)}, which is not an "
-                    "input of "
-                    f"model {served.name!r}; {suggest_short_names(name, names)}"
-                )
-    return [_make_tensor(served, spec, rows) for spec in served.inputs]
-
-
-def _make_tensor(served: Served, spec: TensorSpec, rows: Sequence[dict[str, Any]]) -> Tensor:
-    values = []
-    for number, row in enumerate(rows):
-        if spec.name not in row:
-            raise InvalidRequestError(
-                f"row {number} (counting from 0) has no {spec.name!r}, an input of model "
-                f"{served.name!r}; give null if its value is missing"
-            )
-        value = row[spec.name]
-        if not _has_datatype(spec.datatype, value):
-            raise InvalidRequestError(
-                f"row {number} (counting from 0): input {spec.name!r} has {quote_value(value)}, "
-                "but "
-                f"its type is {spec.datatype}"
-            )
-        values.append(value)
-    cells = _values_to_array(spec.datatype, values)
-    return Tensor(spec.name, spec.datatype, cells.reshape([len(rows), *spec.shape[1:]]))
-
-
-def _has_datatype(datatype: str, value: Any) -> bool:
-    if value is None:
-        return True
-    if datatype == "BYTES":
-        return type(value) is str
-    if datatype == "BOOL":
-        return type(value) is bool
-    dtype = DATATYPES[datatype]
-    if dtype.kind in "iu":
-        bounds = np.iinfo(dtype)
-        return type(value) is int and int(bounds.min) <= value <= int(bounds.max)
-    try:
-        return type(value) is float or (type(value) is int and math.isfinite(value))
-    except OverflowError:
-        return False
-
-
-def _values_to_array(datatype: str, values: list[Any]) -> npt.NDArray[Any]:
-    """Return an array (rows,) as in `Tensor`: doubles or objects if there are nulls."""
-    dtype = DATATYPES[datatype]
-    if dtype.hasobject or (datatype == "BOOL" and None in values):
-        cells = np.empty(len(values), dtype=object)
-        cells[:] = values
-        return cells
-    if None in values:
-        return np.array([np.nan if value is None else value for value in values], np.float64)
-    with np.errstate(over="ignore"):
-        return np.array(values, dtype=dtype)

@@ -19,7 +19,7 @@ from treekit.errors import SettingError
 from treekit.export.literals import list_shipped_folders
 from treekit.plot import Picture, plot
 from treekit.rules.language import list_languages, load_language
-from treekit.serve.errors import InvalidRequestError, NotFoundError, TooLargeError
+from treekit.serve.errors import InvalidRequestError, TooLargeError
 from treekit.serve.http import Endpoint, Reply, get_header
 from treekit.serve.http.json_routes import check_language
 from treekit.serve.http.json_rows import parse_integer, parse_query, quote_value
@@ -171,11 +171,7 @@ class _PictureEndpoint:
         served = self._service.repository.get(
             scope["path_params"]["name"], parameters.get("version")
         )
-        model = served.model
-        if model is None:
-            raise NotFoundError(
-                f"model {served.name!r} has platform {served.platform} and no trees to draw"
-            )
+        model = served.require_model()
         number = parse_integer("tree", parameters.get("tree", "1"), 1, model.n_trees)
         view = parameters.get("view", "auto")
         if view not in ("auto", "way"):

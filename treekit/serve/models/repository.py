@@ -27,12 +27,12 @@ from treekit.errors import (
     ModelFileNotFoundError,
     TreekitError,
 )
-from treekit.serve.errors import InvalidRequestError, NotFoundError, ServeError, UnavailableError
+from treekit.serve.errors import InvalidRequestError, NotFoundError, UnavailableError
 from treekit.serve.models.served_model import Served
 from treekit.serve.models.tensors import Tensor, TensorSpec, get_numpy_type
 
 __all__ = [
-    "SUFFIXES",
+    "SUFFIX",
     "Change",
     "Entry",
     "FileState",
@@ -55,7 +55,8 @@ __all__ = [
 # ---------------------------------------------------------------- loading
 # Each model is loaded, validated and tested with a prediction before it is served.
 
-SUFFIXES = (".treekit", ".onnx")
+SUFFIX = ".treekit"
+"""Suffix of model files."""
 
 _VERSION_DIGITS = 12
 _MAX_READS = 3
@@ -123,7 +124,7 @@ def read_served(path: Path, name: str, version: str | None, digest: str) -> Serv
     Parameters
     ----------
     path : Path
-        A ``.treekit`` or ``.onnx`` file.
+        A ``.treekit`` file.
     name : str
     version : str, optional
         Default: the first digits of the digest.
@@ -155,10 +156,6 @@ def _add_path(path: Path, reason: str) -> str:
 
 
 def _load_served(path: Path, name: str, version: str, digest: str) -> Served:
-    if path.suffix == ".onnx":
-        from treekit.serve.models.onnx_model import read_onnx_served
-
-        return read_onnx_served(path, name, version, digest)
     from treekit.model.model_file import load
     from treekit.serve.models.treekit_model import TreekitServed
 
@@ -169,17 +166,11 @@ def _check_prediction(served: Served) -> None:
     """Predict the default outputs, and the leaf (a separate kernel), for sample rows."""
     known = {spec.name for spec in served.outputs}
     wanted = (*served.default_outputs, *({"leaf"} & known))
-    ours = served.model is not None
-    try:
-        for rows in _TEST_BATCH_ROWS if ours else (1,):
-            tensors = [_make_test_tensor(served, spec, rows) for spec in served.inputs]
-            for output in served.compute_outputs(served.parse_inputs(tensors), wanted):
-                if not output.cells.size:
-                    raise ModelFileError(f"its output {output.name!r} of {rows} rows is empty")
-    except ServeError:
-        if ours:
-            raise
-        # A foreign graph may rightly reject a row of zeros and empty strings.
+    for rows in _TEST_BATCH_ROWS:
+        tensors = [_make_test_tensor(served, spec, rows) for spec in served.inputs]
+        for output in served.compute_outputs(served.parse_inputs(tensors), wanted):
+            if not output.cells.size:
+                raise ModelFileError(f"its output {output.name!r} of {rows} rows is empty")
 
 
 def _make_test_tensor(served: Served, spec: TensorSpec, rows: int) -> Tensor:
@@ -193,7 +184,7 @@ def _make_test_tensor(served: Served, spec: TensorSpec, rows: int) -> Tensor:
 
 
 def _first_category(served: Served, name: str) -> str:
-    columns = served.model.schema.columns if served.model is not None else ()
+    columns = served.require_model().schema.columns
     return next((c.levels[0] for c in columns if c.name == name and c.levels), "")
 
 
@@ -716,10 +707,9 @@ def _make_index_entry(slot: ModelEntry, wanted: bool) -> Entry:
 # ---------------------------------------------------------------- locations
 # Files and folders with models.
 #
-# A folder contains ``NAME_PARAMETER.treekit`` and ``NAME_PARAMETER.onnx`` files or, as in Triton,
-# ``NAME/VERSION/model.treekit`` (or ``.onnx``), where VERSION is an integer without leading
-# zeros.  Names that begin with a dot are ignored: drafts, and the folders that the links of a
-# Kubernetes ConfigMap point to.
+# A folder contains ``NAME.treekit`` files or, as in Triton, ``NAME/VERSION/model.treekit``, where
+# VERSION is an integer without leading zeros.  Names that begin with a dot are ignored: drafts,
+# and the folders that the links of a Kubernetes ConfigMap point to.
 
 _VERSIONED_STEM = "model"
 """Stem of a model file in a version folder."""
@@ -800,19 +790,22 @@ def _find_conflict(place: ModelLocation, others: Sequence[ModelLocation]) -> Mod
 
 def _find_in_source(source: Path) -> Iterator[tuple[str, ModelLocation]]:
     """Yield names and locations of the models in a file or folder."""
-    if source.suffix in SUFFIXES and not source.is_dir():
+    if source.suffix == SUFFIX and not source.is_dir():
         yield source.stem, ModelLocation(source, None, is_explicit=True)
         return
     if source.exists() and not source.is_dir():
-        raise DataError(
-            f"{str(source)!r} is not a model; give {' or '.join(SUFFIXES)} files, or folders"
+        remedy = (
+            "convert a tree model with 'treekit import', or serve it with onnxruntime"
+            if source.suffix == ".onnx"
+            else f"give {SUFFIX} files, or folders"
         )
+        raise DataError(f"{str(source)!r} is not a model file of treekit; {remedy}")
     for path in sorted(source.iterdir()):
         if path.name.startswith("."):
             continue
         if path.is_dir():
             yield from ((path.name, place) for place in _find_versions(path))
-        elif path.suffix in SUFFIXES:
+        elif path.suffix == SUFFIX:
             yield path.stem, ModelLocation(path, None)
 
 
@@ -820,8 +813,6 @@ def _find_versions(folder: Path) -> Iterator[ModelLocation]:
     for path in sorted(folder.iterdir()):
         name = path.name
         if name.isascii() and name.isdigit() and not name.startswith("0") and path.is_dir():
-            for suffix in SUFFIXES:
-                file = path / f"{_VERSIONED_STEM}{suffix}"
-                if file.is_file():
-                    yield ModelLocation(file, name)
-                    break
+            file = path / f"{_VERSIONED_STEM}{SUFFIX}"
+            if file.is_file():
+                yield ModelLocation(file, name)

@@ -1,8 +1,7 @@
 """Interface of a served model: inputs, outputs and prediction.
 
-Implemented by `treekit.serve.models.treekit_model` for treekit models and by
-`treekit.serve.models.onnx_model` for other ONNX files.  Served models are immutable: a changed
-file becomes a new object, and a running request finishes with the model it started with.
+Implemented by `treekit.serve.models.treekit_model`.  Served models are immutable: a changed file
+becomes a new object, and a running request finishes with the model it started with.
 """
 
 from __future__ import annotations
@@ -33,16 +32,10 @@ class Batch(NamedTuple):
     ----------
     rows : int
     arrays : tuple of (rows, ...) arrays
-        Batches of one model whose arrays differ only in the number of rows may be joined
-        along the first axis.
-    must_run_alone : bool
-        Whether the batch must not be joined with others: an ONNX graph may have no row axis,
-        or compute outputs of a row from other rows.
     """
 
     rows: int
     arrays: tuple[npt.NDArray[Any], ...]
-    must_run_alone: bool = False
 
 
 class Served(ABC):
@@ -56,7 +49,7 @@ class Served(ABC):
     digest : str
         SHA-256 of the file as 64 hexadecimal digits.
     platform : str
-        ``treekit`` or ``onnxruntime_onnx``.
+        ``treekit``.
     inputs : tuple of TensorSpec
         Inputs in the metadata.
     other_inputs : tuple of tuple of TensorSpec
@@ -70,7 +63,7 @@ class Served(ABC):
     visits_per_row : float
         Approximate node visits per row, to decide which requests run in a thread.
     model : Model, optional
-        The model, if it is a treekit model.
+        The model; None for a server of tensors only.
     fast_path : FastPath, optional
         Faster path for the most common request bodies, with identical responses.
     """
@@ -108,6 +101,14 @@ class Served(ABC):
         InvalidRequestError
             If a policy of the model rejects a row.
         """
+
+    def require_model(self) -> Model:
+        """Return the model; raise `InvalidRequestError` if tensors only are served."""
+        if self.model is None:
+            raise InvalidRequestError(
+                f"model {self.name!r} takes tensors only; use POST /v2/models/{self.name}/infer"
+            )
+        return self.model
 
     def select_outputs(self, names: Sequence[str] | None) -> tuple[str, ...]:
         """Return the outputs of a request: the selected ones, or the default ones.

@@ -62,7 +62,7 @@ def make_service(settings: ServeSettings) -> Service:
     """Create the service for settings, without loading its models."""
     return Service(
         repository=Repository(settings.sources),
-        runner=Runner.from_settings(settings),
+        runner=Runner(settings.limits),
         control=settings.control,
     )
 
@@ -86,7 +86,7 @@ def load_models(service: Service, say: LogEvent) -> list[dict[str, Any]]:
         raise ModelFileError("; ".join(refused))
     models: list[dict[str, Any]] = [
         {"name": served.name, "version": served.version, "platform": served.platform}
-        | ({"trees": served.model.n_trees} if served.model is not None else {})
+        | {"trees": served.require_model().n_trees}
         for served in repository.served
     ]
     return models + [
