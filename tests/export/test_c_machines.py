@@ -13,6 +13,7 @@ import pytest
 
 from tests.extremes import EXTREMES, extreme_rows, refused, wanted
 from tests.reference.artifacts import STRICT, compile_together
+from tests.reference.read_c_tables import decode_literals, parse_tables
 from tests.runtimes import need
 from treekit.data.schema import Column, Schema
 from treekit.errors import VerificationError
@@ -26,7 +27,6 @@ from treekit.export.c.layouts import ROW_BYTES, make_c_table, make_hex_table, ma
 from treekit.model.model import Model
 from treekit.verify import run_c
 from treekit.verify.answers import differing
-from treekit.verify.run_c import decode_literals, parse_tables
 from treekit.verify.runtime import Job
 
 # ---------------------------------------------------------------- c machines

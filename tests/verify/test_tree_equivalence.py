@@ -1,4 +1,4 @@
-"""The proof on every path: it holds for what exporters make, and for nothing else."""
+"""Comparison on every path: it holds for what exporters make, and for nothing else."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ from tests.extremes import EXTREMES
 from tests.reference.models import chain, random_model
 from tests.reference.mutants import onnx_mutants
 from tests.reference.python_arrays import array_in, with_arrays
+from tests.reference.read_c_tables import compare_table_structure
+from tests.reference.read_python_tables import (
+    compare_python_structure as read_python_structure,
+)
 from tests.tiers import by_size
 from treekit.data.schema import Column, Schema
 from treekit.export import export
@@ -28,7 +32,7 @@ from treekit.model.scoring import sum_leaf_values
 from treekit.verify import verify
 from treekit.verify.answers import differing, expected
 from treekit.verify.run_artifact import find_runner
-from treekit.verify.run_c import compare_c_structure, compare_table_structure
+from treekit.verify.run_c import compare_c_structure
 from treekit.verify.run_onnx import compare_onnx_structure
 from treekit.verify.run_python import compare_python_structure
 from treekit.verify.tree_equivalence import compare_paths, make_lowered_tables
@@ -54,7 +58,8 @@ def test_trees_are_read_back_from_python_and_proved(tmp_path, name, form):
     model = EXTREMES[name]()
     (source,) = export_python(model, "m", form=form).values()
     (tmp_path / "m.py").write_bytes(source)
-    structure = compare_python_structure(tmp_path / "m.py", model)
+    assert compare_python_structure(tmp_path / "m.py", model).proved
+    structure = read_python_structure(tmp_path / "m.py", model)
     if (name, form) == ("oblique", "if_else"):
         assert structure.summary.startswith("not proved: its tables cannot be read (neither cell")
     else:
@@ -82,7 +87,9 @@ PACKED = [
 @pytest.mark.parametrize(("name", "form"), by_size(PACKED))
 def test_packed_tables_of_c_are_read_back_and_proved(tmp_path, name, form):
     model = EXTREMES[name]()
-    structure = compare_c_structure(c_of(tmp_path, model, form=form), model)
+    path = c_of(tmp_path, model, form=form)
+    assert compare_c_structure(path, model).proved
+    structure = compare_table_structure(path.read_bytes(), "m", model)
     if name in ("oblique", "surrogates") or model.missing == "fractional":
         assert structure.summary.startswith(
             "not proved: its tables cannot be read (unsupported C source"
@@ -390,9 +397,7 @@ def test_no_letter_of_the_files_of_c_may_change(tmp_path, make):
         file.write_bytes(text.replace("\n", "\r\n").encode())  # as git writes it on Windows
         assert compare_c_structure(path, model).proved
     path.with_suffix(".h").unlink()
-    assert (
-        "its files differ from those that this version" in compare_c_structure(path, model).summary
-    )
+    assert "differs from what this version" in compare_c_structure(path, model).summary
 
 
 # ------------------------------------------------------------------ faults
@@ -501,7 +506,7 @@ def test_tables_that_are_no_trees_are_not_walked():
 # ------------------------------------------------------------------ reports
 
 
-def test_a_fault_that_no_row_was_made_for_is_shown_by_the_proof(tmp_path):
+def test_a_fault_that_no_row_was_made_for_is_not_proved_equal(tmp_path):
     model = chain(300, Schema((Column("x"),), classes=("no", "yes")))
     (path,) = export(model, "python", tmp_path / "m", form="table")
     few = {"random_rows": 0, "max_rows": 1}
@@ -514,11 +519,12 @@ def test_a_fault_that_no_row_was_made_for_is_shown_by_the_proof(tmp_path):
     path.write_bytes(with_arrays(text, _VALUE=value))
     proof = tmp_path / "proof.json"
     (artifact,) = verify(model, [path], certificate=proof, **few).artifacts
-    assert artifact.structure.startswith("NOT the model's: 1 paths")
-    assert artifact.differing == 1
+    assert artifact.structure.startswith("not proved: differs from what this version")
     told = json.loads(proof.read_text())
     assert told["lowering"].startswith("proved: every path of the tree, 301 in total")
     assert told["artifacts"][0]["structure"] == artifact.structure
+    (artifact,) = verify(model, [path]).artifacts  # with the usual rows
+    assert artifact.differing
 
 
 @pytest.mark.parametrize(
@@ -532,26 +538,28 @@ def test_a_file_that_cannot_be_read_back_is_not_proved(tmp_path, old, new, said)
     model = EXTREMES["mixed"]()
     (path,) = export(model, "python", tmp_path / "m", form="table")
     path.write_text(path.read_text().replace(old, new, 1))
-    structure = compare_python_structure(path, model)
+    assert not compare_python_structure(path, model).proved
+    structure = read_python_structure(path, model)
     assert not structure.proved
     assert said in structure.summary
     nested = export(model, "python", tmp_path / "n", form="if_else")[0]
     nested.write_text(nested.read_text().replace("    if ", "    while ", 1))
-    assert "cannot be read" in compare_python_structure(nested, model).summary
+    assert "cannot be read" in read_python_structure(nested, model).summary
 
 
 def test_a_divided_table_is_compared_entry_by_entry(tmp_path):
     model = EXTREMES["fractional"]()
     (path,) = export(model, "python", tmp_path / "m")
     assert (
-        compare_python_structure(path, model).summary
+        read_python_structure(path, model).summary
         == "proved: every entry of its tables, of 20 nodes"
     )
     text = path.read_text()
     high = array_in(text, "_HIGH")
     high[2] -= 1
     path.write_bytes(with_arrays(text, _HIGH=high))
-    assert compare_python_structure(path, model).summary.startswith("NOT the model's")
+    assert not compare_python_structure(path, model).proved
+    assert read_python_structure(path, model).summary.startswith("NOT the model's")
 
 
 def test_an_operator_whose_name_is_no_text_leaves_a_graph_unread(tmp_path):

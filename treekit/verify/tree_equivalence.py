@@ -34,6 +34,7 @@ __all__ = [
     "compare_paths",
     "has_same_columns",
     "make_binary_tables",
+    "make_comparison",
     "make_lowered_tables",
 ]
 
@@ -90,6 +91,19 @@ class StructureComparison:
     proved: bool
     summary: str
     rows: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)), repr=False)
+
+
+def make_comparison(is_fresh: bool) -> StructureComparison:
+    """Return the result of comparing files with those that this version writes, byte for byte."""
+    if is_fresh:
+        return StructureComparison(
+            True, "proved: equal, byte for byte, to what this version of treekit writes"
+        )
+    return StructureComparison(
+        False,
+        "not proved: differs from what this version of treekit writes (another version or other "
+        "templates wrote it, or it was changed)",
+    )
 
 
 def make_lowered_tables(model: Model) -> BinaryTables:
