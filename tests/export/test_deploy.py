@@ -681,6 +681,7 @@ def test_treekit_serves_the_same_repository_to_the_same_clients(tmp_path):
     model = export_triton_small_model()
     for version in (1, 2):
         export(model, "triton", tmp_path / "adult", version=version)
+        model.save(tmp_path / "adult" / str(version) / "model.treekit")
     repository = Repository([tmp_path])
     assert [change.what for change in repository.refresh()] == ["loaded", "loaded"]
     assert repository.versions("adult") == ("2", "1")

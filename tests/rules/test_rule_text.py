@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +12,7 @@ from hypothesis import strategies as st
 import treekit
 from tests.examples import examples
 from tests.reference import evaluate
+from tests.reference.check_language import check_language, make_samples
 from tests.rules.test_rule_list import HOSTILE
 from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.schema import Column, Output, Schema
@@ -25,7 +24,6 @@ from treekit.model.model import Model, make_model
 from treekit.model.scoring import predict_from_sums, sum_leaf_values
 from treekit.model.tree import Split
 from treekit.rules import measured, parse_rules, rounded, rules, training_measures
-from treekit.rules.check_catalogue import make_samples, parse_catalogue
 from treekit.rules.language import (
     GRAMMAR_PREFIXES,
     Language,
@@ -39,8 +37,7 @@ from treekit.rules.wording import render_conditions
 
 # ---------------------------------------------------------------- rules language
 
-FRENCH = Path(__file__).parents[1] / "catalogues" / "fr.toml"
-LANGUAGES = {"en": load_language("en"), "zh": load_language("zh"), "fr": load_language(FRENCH)}
+LANGUAGES = {"en": load_language("en"), "zh": load_language("zh")}
 TEXT_KEYS = [key for key in LANGUAGES["en"].phrases if key.startswith((*GRAMMAR_PREFIXES, "note_"))]
 
 
@@ -94,7 +91,7 @@ def test_the_text_alone_executes_to_what_the_model_means(code):
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("code", ["en", "zh", pytest.param("fr", marks=pytest.mark.matrix)])
+@pytest.mark.parametrize("code", ["en", "zh"])
 def test_names_that_are_words_of_any_language_are_quoted_where_they_could_be_taken(code):
     words = LANGUAGES[code]
     keywords = {word for each in LANGUAGES.values() for word in each.words}
@@ -167,15 +164,6 @@ def test_chinese_rules_read_as_a_chinese_auditor_writes_them():
     ]
 
 
-def test_a_catalogue_may_put_words_on_either_side_and_fields_in_another_order():
-    assert body(melons(), FRENCH)[5:9] == [
-        "règle 2 sur 3, nœud 4",
-        "  si 色泽 est 青绿 ou 乌黑,",
-        "  et (sauf manque) 密度 > 0.3815,",
-        "  alors   0.75 pour 是 + 0.25 pour 否   d'où 是   poids 8",
-    ]
-
-
 def test_conditions_are_said_in_english_unless_another_language_is_asked():
     listed = melons(("colour", "density"), ("green", "black", "dark red"))
     stop = len(listed.conditions.column)
@@ -199,23 +187,16 @@ def test_the_first_line_says_the_language():
     assert first == [
         "treekit rules, format 2",
         "treekit rules, format 2, language zh",
-        "treekit rules, format 2, language fr",
     ]
 
 
-def test_a_text_in_a_language_of_a_users_own_is_read_with_its_catalogue_alone():
-    text = said(melons(), FRENCH)
-    assert said(parse_rules(text, language=FRENCH), FRENCH) == text
-    with pytest.raises(ModelFileError, match=r"language 'fr', .* give its catalogue"):
-        parse_rules(text)
+def test_a_text_names_only_a_language_that_is_included():
+    text = said(melons(), "zh")
+    for name in ("fr", "/etc/passwd", "../zh"):
+        with pytest.raises(ModelFileError, match=r"line \d of the rules"):
+            parse_rules(text.replace("language zh", f"language {name}"))
     with pytest.raises(ModelFileError, match="line 2 of the rules"):
-        parse_rules(text, language="zh")
-
-
-def test_a_text_cannot_name_a_file_that_is_then_read(tmp_path):
-    text = said(melons(), FRENCH).replace("language fr", f"language {FRENCH}")
-    with pytest.raises(ModelFileError, match="line 2 of the rules"):
-        parse_rules(text)
+        parse_rules(text, language="en")
 
 
 def test_an_older_text_is_refused_with_the_remedy():
@@ -225,89 +206,32 @@ def test_an_older_text_is_refused_with_the_remedy():
 
 
 def test_a_language_that_there_is_not_is_named():
-    with pytest.raises(SettingError, match=r"'xx'; known: en, zh; or give a catalogue file"):
+    with pytest.raises(SettingError, match=r"unknown language 'xx'; known: en, zh"):
         load_language("xx")
 
 
-# ------------------------------------------------------------------ a user's file is checked
+# ------------------------------------------------------------------ phrases are checked
 
 FAULTS = {
-    "a key left out": ({"if_is": None}, "missing keys if_is"),
-    "another field": ({"if_is": "{name} est {niveaux}"}, r"if_is .* be \{levels\}, \{name\}"),
-    "a field in a word": ({"if_is": "{name}est {levels}"}, "put a space or a sign between"),
-    "fields that touch": ({"rule_share": "{share}{label}"}, "put a space or a sign between"),
-    "a line break": ({"rule_if": "si\n{condition}"}, "rule_if .* line break"),
-    "a hidden character": ({"if_is": "{name} \u200best {levels}"}, "unprintable character"),
-    "a quote": ({"if_is": '{name} "est" {levels}'}, "double quotes"),
-    "a long phrase": ({"note_step": "x" * 401}, "note_step is longer than 400"),
-    "many lines": ({"note_step": ["x"] * 13}, "note_step has 13 lines"),
-    "a number": ({"note_step": 3}, "note_step is 3; give a text"),
-    "the same twice": ({"if_fails": "l'{test} réussit"}, "text of if_fails, is parsed as if_holds"),
-    "one fact twice": ({"fact_type": "pas"}, "fact_type and fact_step are both 'pas'"),
-    "a wide fact": ({"fact_type": " type"}, "fact_type is ' type'"),
+    "another field": ({"if_is": "{name} is {niveaux}"}, r"if_is .* be \{levels\}, \{name\}"),
+    "a field in a word": ({"if_is": "{name}is {levels}"}, "put a space or a sign between"),
+    "a quote": ({"if_is": '{name} "is" {levels}'}, "double quotes"),
+    "the same twice": ({"if_fails": "{test} holds"}, "is parsed as if_holds"),
+    "one fact twice": ({"fact_type": "trees"}, "are both 'trees'"),
     "no separator": ({"if_or": " "}, "if_or is ' '; it must not be empty or a single space"),
-    "a touching separator": ({"if_or": " ou"}, "if_or .* must begin and end with a space"),
-    "a share said twice": (
-        {"rule_share": "{share} de {share} pour {label}"},
-        "must contain {share} once",
-    ),
-    "a code that is taken": ({"code": "zh"}, "code is 'zh'"),
-    "a code that is none": ({"code": "../fr"}, "code is '../fr'"),
-    "a code that browsers cannot sort by": ({"code": "fr-a"}, "code is 'fr-a'"),
-    "no code": ({"code": None}, "code is None"),
-    "HTML": ({"page_and": "<img src=x onerror=alert(1)>"}, "page_and is .*; leave out \\* <"),
-    "a link": ({"page_rules": "[règles](http://x)"}, "page_rules is .*; leave out \\* <"),
-    "a formula": ({"page_always": "=1+1"}, "page_always is '=1.1'; leave out .* formula signs"),
 }
 
 
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_a_language_is_unambiguous(code):
+    check_language(LANGUAGES[code])
+
+
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_catalogue_that_could_mislead_is_refused_by_file_key_and_rule(name, tmp_path):
+def test_phrases_that_could_mislead_are_found(name):
     changes, expected = FAULTS[name]
-    table = tomllib.loads(FRENCH.read_text(encoding="utf-8")) | changes
-    path = tmp_path / "mine.toml"
-    lines = [f"{key} = {toml(value)}\n" for key, value in table.items() if value is not None]
-    path.write_text("".join(lines), encoding="utf-8")
-    with pytest.raises(SettingError, match=expected) as caught:
-        load_language(path)
-    assert "'mine.toml'" in str(caught.value)
-
-
-def toml(value):
-    if isinstance(value, list):
-        return f"[{', '.join(map(toml, value))}]"
-    if not isinstance(value, str):
-        return str(value)
-    quoted = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{quoted}"'
-
-
-@pytest.mark.parametrize("key", ["code", "note_step", "unheard_of"])
-def test_a_catalogue_of_tables_in_tables_is_refused(key):
-    nested = {}
-    for _ in range(10_000):
-        nested = {"a": nested}
-    table = tomllib.loads(FRENCH.read_text(encoding="utf-8")) | {key: nested}
-    with pytest.raises(SettingError, match=f"'mine.toml' cannot be used: {key} is a dict"):
-        parse_catalogue(table, "mine.toml")
-
-
-@pytest.mark.parametrize(
-    "content", [b"\xff", b"code = ", b"x = 1\n" * 100_000, b"a." * 100_000 + b"a = 1"]
-)
-def test_a_file_that_is_no_catalogue_is_refused(content, tmp_path):
-    (tmp_path / "mine.toml").write_bytes(content)
-    with pytest.raises(SettingError, match=r"'mine.toml' cannot be read"):
-        load_language(tmp_path / "mine.toml")
-
-
-def test_a_catalogue_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(SettingError, match=r"'none.toml' cannot be read"):
-        load_language(str(tmp_path / "none.toml"))
-
-
-def test_phrases_of_documents_that_a_catalogue_lacks_are_in_english():
-    assert LANGUAGES["fr"].say("support") == "support"
+    with pytest.raises(ValueError, match=expected):
+        check_language(Language("en", LANGUAGES["en"].phrases | changes))
 
 
 def test_what_a_field_holds_is_never_read_as_a_phrase():
@@ -392,7 +316,7 @@ def test_json_that_was_not_edited_is_the_model_bit_for_bit(model):
     )
 
 
-@pytest.mark.parametrize("words", ["zh", FRENCH], ids=["zh", "fr"])
+@pytest.mark.parametrize("words", ["zh"])
 def test_a_text_in_another_language_is_read_with_its_words(words):
     text = text_of(rules_edited_melons(), language=words)
     assert_same(

@@ -76,10 +76,10 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="Print all details as JSON.")
 @click.option(
     "--lang",
-    metavar="en|zh|FILE",
+    metavar="en|zh",
     default="en",
     show_default=True,
-    help="Language of the text, or a catalogue file (.toml).",
+    help="Language of the text.",
 )
 @click.option(
     "-o",

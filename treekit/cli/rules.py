@@ -35,7 +35,7 @@ language_option = click.option(
     default="en",
     show_default=True,
     metavar="CODE",
-    help="Language of the text: en, zh, or a catalogue file (.toml).",
+    help="Language of the text: en or zh.",
 )
 
 
@@ -308,7 +308,7 @@ def revise_command(**given: Any) -> None:
     )
     model = load(given["model"])
     words = load_language(given["lang"])
-    edited = load_edited_rules(given["rules"], words)
+    edited = load_edited_rules(given["rules"])
     table = None
     if given["table"] is not None:
         marks = given["missing_marks"]

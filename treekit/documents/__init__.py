@@ -93,7 +93,7 @@ def make_listing(
     tree : int, optional
         Restrict to the rules of one tree, from 0.
     words : Language or str
-        Language, its code or its catalogue file.
+        Language or its code.
     title, model_digest : str
         See `Listing`.
     model : Model, optional

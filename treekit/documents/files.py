@@ -12,8 +12,7 @@ from treekit.documents.json_rules import read_json
 from treekit.errors import DataError
 from treekit.export import write_files
 from treekit.model.model import Model
-from treekit.rules import language as languages
-from treekit.rules.language import Language, list_languages
+from treekit.rules.language import Language
 from treekit.rules.read_edited import read_edited
 from treekit.rules.revise import revise_model
 from treekit.rules.rule_list import RuleList
@@ -53,7 +52,7 @@ def write_rules(
         An installed document form; inferred by default from the suffix of `path` (``.md``,
         ``.html``, ``.json``, ``.csv``, ``.sql``, ...), else text.
     language : str or Language
-        Language, its code, or a catalogue file that ends with ``.toml``.
+        Language, or its code: en or zh.
     **options
         Parameters of `treekit.documents.make_listing`: `table`, `tree`, `title`, `table_name`.
 
@@ -76,14 +75,8 @@ def write_rules(
     return place
 
 
-def load_edited_rules(path: str | Path, language: str | Path | Language = "en") -> RuleList:
+def load_edited_rules(path: str | Path) -> RuleList:
     """Read the rules of an edited file: JSON if the suffix is ``.json``, else text.
-
-    Parameters
-    ----------
-    path : str or Path
-    language : str, Path or Language
-        Needed for text worded by a custom catalogue; text in a built-in language names it.
 
     Raises
     ------
@@ -96,8 +89,7 @@ def load_edited_rules(path: str | Path, language: str | Path | Language = "en") 
         raise DataError(f"{str(path)!r} is not UTF-8 text; save it as UTF-8") from error
     if Path(path).suffix.lower() == ".json":
         return read_json(text)
-    words = languages.load_language(language)
-    return read_edited(text, words if words.code not in list_languages() else None)
+    return read_edited(text)
 
 
 def revise(
@@ -105,7 +97,6 @@ def revise(
     path: str | Path,
     *,
     table: Any = None,
-    language: str | Path | Language = "en",
 ) -> Model:
     """Return a model that predicts as the edited rules of `model` do.
 
@@ -122,8 +113,6 @@ def revise(
     table : table, optional
         Rows with targets, to measure rules with new conditions; without it these rules have
         no support.
-    language : str, Path or Language
-        See `load_edited_rules`.
 
     Raises
     ------
@@ -132,4 +121,4 @@ def revise(
     DataError, ModelError
         See `treekit.rules.revise.revise_model`.
     """
-    return revise_model(model, load_edited_rules(path, language), table)
+    return revise_model(model, load_edited_rules(path), table)

@@ -10,7 +10,7 @@
 | `evaluate`, `measure` | evaluation of rules on rows; support and precision |
 | `simplify_thresholds` | thresholds with fewer digits |
 | `to_model` | rule list to model |
-| `language`, `wording`, `check_catalogue` | phrase catalogues; conditions as text |
+| `language`, `wording` | phrase catalogues; conditions as text |
 | `write_text`, `read_text` | rule text: writer and parser |
 | `read_edited`, `revise` | edited rules to a new model; differences between models |
 | `cover` | search for rows that no rule matches |
@@ -50,7 +50,7 @@ __all__ = [
     "training_measures",
 ]
 
-RULES_SETTINGS = (Setting("language", ENGLISH, "en, zh, or a catalogue file that ends with .toml"),)
+RULES_SETTINGS = (Setting("language", ENGLISH, "language of the text", choices=("en", "zh")),)
 
 
 def export_rules(model: Model, name: str, language: str = ENGLISH) -> dict[str, bytes]:

@@ -2,7 +2,7 @@
 
 A catalogue contains phrases with fields in braces.  Each phrase is filled in once, field
 by field: field values are never interpreted as phrases, and cannot extend beyond their
-field.  A user's own file is untrusted: see `treekit.rules.check_catalogue`.
+field.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
-from pathlib import Path
-from typing import Any
 
 from treekit.errors import SettingError
 
@@ -35,8 +33,6 @@ FIRST_LINE = "treekit rules, format 2"
 GRAMMAR_PREFIXES = ("fact_", "head_", "if_", "test_", "rule_")
 """Prefixes of the keys of phrases that are next to names, and are parsed."""
 
-_MAX_BYTES = 1 << 18
-_MAX_DOTS = 200  # in a line: `tomllib` is quadratic in the parts of a dotted key
 _FIELD_PATTERN = re.compile(r"\{([a-z_][a-z_0-9]*)\}")
 _WORD_PATTERN = re.compile(r"[^\W\d]\w*")
 # Names that other parsers could take for a number, a bool or null.
@@ -125,26 +121,19 @@ def list_languages() -> tuple[str, ...]:
     return tuple(sorted(p.name[:-5] for p in folder.iterdir() if p.name.endswith(".toml")))
 
 
-def load_language(code: str | Path | Language = ENGLISH) -> Language:
-    """Return the catalogue of a language, or of a file whose name ends with ``.toml``.
+def load_language(code: str | Language = ENGLISH) -> Language:
+    """Return the phrases of a language.
 
     Raises
     ------
     SettingError
-        If the language is unknown, or the file lacks what rule text requires.
+        If treekit does not include the language.
     """
     if isinstance(code, Language):
         return code
     if code in list_languages():
         return _load_included(str(code))
-    if not str(code).endswith(".toml"):
-        raise SettingError(
-            f"unknown language {str(code)!r}; known: {', '.join(list_languages())}; or give a "
-            "catalogue file whose name ends with .toml"
-        )
-    from treekit.rules.check_catalogue import parse_catalogue
-
-    return parse_catalogue(_read_catalogue(Path(code)), Path(code).name)
+    raise SettingError(f"unknown language {str(code)!r}; known: {', '.join(list_languages())}")
 
 
 @cache
@@ -174,20 +163,3 @@ def load_phrases(language: Language, package: str) -> Language:
         if place.is_file():
             phrases |= tomllib.loads(place.read_text(encoding="utf-8"))
     return Language(language.code, language.phrases | phrases)
-
-
-def _read_catalogue(path: Path) -> dict[str, Any]:
-    """Read a user's catalogue file."""
-    try:
-        with path.open("rb") as stream:
-            content = stream.read(_MAX_BYTES + 1)
-        if len(content) > _MAX_BYTES:
-            raise ValueError(f"it is larger than {_MAX_BYTES} bytes")
-        if any(line.count(b".") > _MAX_DOTS for line in content.split(b"\n")):
-            raise ValueError(f"a line has more than {_MAX_DOTS} dots")
-        return tomllib.loads(content.decode())
-    except (OSError, ValueError, RecursionError) as error:
-        raise SettingError(
-            f"the catalogue {path.name!r} cannot be read ({error}); give a TOML file of phrases "
-            "like treekit/rules/catalogue/en.toml"
-        ) from error

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -63,7 +62,7 @@ class _EditedRule(NamedTuple):
     values: list[float]
 
 
-def read_edited(text: str, language: str | Path | Language | None = None) -> RuleList:
+def read_edited(text: str, language: str | Language | None = None) -> RuleList:
     """Parse an edited text as an ordered list.
 
     Conditions of one rule on one column are intersected; a rule without shares gives all votes
@@ -73,7 +72,7 @@ def read_edited(text: str, language: str | Path | Language | None = None) -> Rul
     Parameters
     ----------
     text : str
-    language : str, Path or Language, optional
+    language : str or Language, optional
         As for `treekit.rules.parse_rules`.
 
     Raises

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Literal, NamedTuple, cast, get_args
 
 import numpy as np
@@ -73,15 +72,14 @@ __all__ = [
 _FIRST_LINE = re.compile(rf"{re.escape(FIRST_LINE)}(?:, language ([A-Za-z0-9-]+))?")
 
 
-def parse_rules(text: str, language: str | Path | Language | None = None) -> RuleList:
+def parse_rules(text: str, language: str | Language | None = None) -> RuleList:
     """Parse rule text; `RuleList.text` of the result is the text again.
 
     Parameters
     ----------
     text : str
-    language : str, Path or Language, optional
-        The language of the text; by default the one that its first line names.  A text in the
-        phrases of a catalogue file is parsed with that file.
+    language : str or Language, optional
+        The language of the text; by default the one that its first line names.
 
     Raises
     ------
@@ -111,7 +109,7 @@ def detect_language(text: str) -> Language:
     if code not in list_languages():  # never a file name: the text is untrusted
         raise ModelFileError(
             f"line 1 of the rules names the language {code!r}, which treekit does not include; "
-            "give its catalogue file"
+            "write the rules in another language"
         )
     return languages.load_language(code)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
@@ -277,9 +276,7 @@ class RuleList(Sequence[Rule]):
     def __str__(self) -> str:
         return "".join(self.text())
 
-    def text(
-        self, tree: int | None = None, language: str | Path | Language = ENGLISH
-    ) -> Iterator[str]:
+    def text(self, tree: int | None = None, language: str | Language = ENGLISH) -> Iterator[str]:
         """Generate the text in pieces of many lines, for lists too large to hold as one string.
 
         With `tree`, only the header and the rules of that tree, which is for reading
@@ -288,8 +285,8 @@ class RuleList(Sequence[Rule]):
         Parameters
         ----------
         tree : int, optional
-        language : str, Path or Language
-            A code of `treekit.rules.language`, or a catalogue file that ends with ``.toml``.
+        language : str or Language
+            ``en`` or ``zh``.
         """
         from treekit.rules import language as languages
         from treekit.rules.write_text import generate_text

@@ -1,8 +1,4 @@
-"""Check that a user's phrase catalogue can be written, and parsed without ambiguity.
-
-Such a file is untrusted text: phrases are filled in and matched literally, are short,
-and contain nothing that could break a line or a quoted name.
-"""
+"""Check that rule text in a language can be written, and parsed without ambiguity."""
 
 from __future__ import annotations
 
@@ -15,7 +11,6 @@ from typing import Any, get_args
 import numpy as np
 
 from treekit.data.schema import Column, Output, Schema
-from treekit.errors import ModelFileError, SettingError
 from treekit.model.builder import (
     Node,
     Surrogate,
@@ -35,15 +30,14 @@ from treekit.rules.language import (
     GRAMMAR_PREFIXES,
     Language,
     list_fields,
-    list_languages,
     load_language,
 )
 from treekit.rules.rule_list import ConditionTable, Rounding, RuleList
 
 __all__ = [
     "NOTE_PREFIX",
+    "check_language",
     "make_samples",
-    "parse_catalogue",
 ]
 
 
@@ -53,10 +47,6 @@ NOTE_PREFIX = "note_"
 DOCUMENT_PREFIX = "page_"
 _MAX_LENGTH = 400
 _MAX_LINES = 12
-# Language, script, region, private use (RFC 5646), as browsers accept them for sorting.
-_CODE = re.compile(
-    r"[a-z]{2,3}(?:-[A-Z][a-z]{3})?(?:-(?:[A-Z]{2}|[0-9]{3}))?(?:-x(?:-[A-Za-z0-9]{1,8}){1,3})?"
-)
 _TOUCHING_FIELDS = re.compile(r"\w\{[a-z_0-9]+\}|\{[a-z_0-9]+\}[\w{]")
 # Fields that occur once: the parser looks for the text before and after them.
 _SINGLE_FIELDS = {
@@ -71,48 +61,21 @@ _FORMULA_SIGNS = frozenset("=+-@＝＋－＠")
 _SEPARATORS = ("if_comma", "if_or", "rule_comma", "test_otherwise")
 
 
-def parse_catalogue(table: Mapping[str, Any], file: str) -> Language:
-    """Check the table of a catalogue file and return its language.
-
-    Parameters
-    ----------
-    table : mapping
-        The parsed file.
-    file : str
-        File name for messages.
+def check_language(words: Language) -> None:
+    """Check that rule text in a language is unambiguous, and is parsed as it was written.
 
     Raises
     ------
-    SettingError
-        Names the file, the key and the rule.
+    ValueError, ModelFileError
+        Names the key and the rule.
     """
-    try:
-        own = load_language(ENGLISH).phrases
-        code = _check_code(table.get("code"))
-        phrases = {
-            key: _parse_phrase(key, text, own) for key, text in table.items() if key != "code"
-        }
-        needed = [key for key in own if key.startswith((*GRAMMAR_PREFIXES, NOTE_PREFIX))]
-        missing = [key for key in needed if key not in phrases]
-        if missing:
-            raise ValueError(f"missing keys {', '.join(missing[:5])}; give all keys of en.toml")
-        words = Language(code, own | phrases)
-        _check_facts(words)
-        _check_unambiguous(words)
-        _check_round_trips(words)
-        return words
-    except (ValueError, ModelFileError) as error:
-        raise SettingError(f"the catalogue {file!r} cannot be used: {error}") from error
-
-
-def _check_code(code: object) -> str:
-    if not isinstance(code, str) or not _CODE.fullmatch(code) or code in list_languages():
-        raise ValueError(
-            f'code is {_format_value(code)}; give a language code, such as code = "fr", '
-            f"other than those that treekit includes ({', '.join(list_languages())}; "
-            'for a variant, such as "en-x-mine")'
-        )
-    return code
+    own = load_language(ENGLISH).phrases
+    for key, text in words.phrases.items():
+        if key.startswith((*GRAMMAR_PREFIXES, DOCUMENT_PREFIX)):
+            _parse_phrase(key, text, own)
+    _check_facts(words)
+    _check_unambiguous(words)
+    _check_round_trips(words)
 
 
 def _format_value(value: object) -> str:
