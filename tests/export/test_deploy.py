@@ -36,10 +36,8 @@ from treekit.export.builtin import treekit_exporters
 from treekit.export.triton import TRITON_SETTINGS
 from treekit.model.builder import build_tree, leaf, threshold
 from treekit.model.model import Model, make_model
-from treekit.model.scoring import compute_probabilities, sum_leaf_values
 from treekit.serve.http.oip_routes import list_protocol_routes
 from treekit.serve.models.repository import Repository
-from treekit.serve.models.tensors import Tensor
 from treekit.serve.scheduling import Service
 from treekit.testing import check_exporter
 
@@ -675,27 +673,3 @@ def test_a_model_file_in_the_way_is_not_written_over(tmp_path):
     told = run("export", tmp_path / "config.pbtxt", "--to", "triton", "-o", tmp_path, code=2)
     assert "input of this command" in told
     assert (tmp_path / "config.pbtxt").read_bytes() == before
-
-
-def test_treekit_serves_the_same_repository_to_the_same_clients(tmp_path):
-    model = export_triton_small_model()
-    for version in (1, 2):
-        export(model, "triton", tmp_path / "adult", version=version)
-        model.save(tmp_path / "adult" / str(version) / "model.treekit")
-    repository = Repository([tmp_path])
-    assert [change.what for change in repository.refresh()] == ["loaded", "loaded"]
-    assert repository.versions("adult") == ("2", "1")
-    served = repository.get("adult")
-    rows = np.array([[0.0, 1.0], [1.0, 1.0], [np.nan, np.inf]], dtype=np.float32)
-    config = config_of(tmp_path / "adult/config.pbtxt")
-    (told,) = config.input
-    datatype = name_of_type(told.data_type).removeprefix("TYPE_")
-    batch = served.parse_inputs([Tensor(told.name, datatype, rows)])
-    label, shares = served.compute_outputs(batch, [one.name for one in config.output])
-    assert label.cells.tolist() == ["no", "yes", "yes"]
-    assert (
-        shares.cells.tobytes()
-        == compute_probabilities(model, sum_leaf_values(model, rows)).tobytes()
-    )
-    for told, given in zip(config.output, (label, shares), strict=True):
-        assert len(told.dims) == given.cells.ndim
