@@ -350,7 +350,7 @@ def test_training_needs_a_table_a_target_and_an_output(left_out: str):
 
 
 def test_the_table_of_settings_needs_nothing_else():
-    lines = call("train", "--help-settings").stdout.splitlines()
+    lines = call("train", "--help-settings", "all").stdout.splitlines()
     assert lines[0].split() == ["setting", "accepts", "default", "meaning"]
     from treekit.training import SETTINGS
     from treekit.training.settings import PRESETS
@@ -363,6 +363,28 @@ def test_the_table_of_settings_needs_nothing_else():
     assert [line.split()[0] for line in algorithms[1:]] == list(PRESETS)
     assert blank == ""
     assert "--criterion NAME, --splitter NAME or --pruner NAME" in note
+
+
+def test_common_settings_come_first_and_the_others_on_request():
+    from treekit.training import SETTINGS
+    from treekit.training.settings import COMMON_SETTINGS, PRESETS
+
+    def shown(*arguments: str) -> list[str]:
+        lines = call("train", *arguments).stdout.splitlines()
+        return [line.split()[0] for line in lines[1 : lines.index("")]]
+
+    assert {setting.name for setting in SETTINGS} > set(COMMON_SETTINGS)
+    assert sorted(shown("--help-settings")) == sorted(COMMON_SETTINGS)
+    assert "21 more settings" in call("train", "--help-settings").stdout
+    assert {"resolution", *COMMON_SETTINGS} <= set(
+        shown("--set", "resolution=1", "--help-settings")
+    )
+    for name, preset in PRESETS.items():  # what an algorithm sets is listed with it
+        assert set(shown("--algorithm", name, "--help-settings")) > {
+            key for key in preset.settings if "." not in key
+        }
+    assert "expected" not in call("train", "--help-settings", "all").stderr
+    assert "'some' is not one of" in call("train", "--help-settings", "some", code=2).stderr
 
 
 def test_the_table_of_settings_holds_those_of_the_chosen_components():

@@ -275,6 +275,7 @@ def _command_lines(
     if any("--help-settings" in parameter.opts for parameter in command.params):
         yield from ["", f"$ {context.command_path} --help-settings"]
         words = [*context.command_path.split()[1:], "--help-settings"]
+        words += ["all"] if command.name == "train" else []
         result = CliRunner().invoke(context.find_root().command, words, catch_exceptions=False)
         assert result.exit_code == 0, result.output
         # Collapse the padding of columns, so one changed cell does not change every line.

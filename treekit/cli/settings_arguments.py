@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from treekit.contracts import Setting
@@ -95,28 +96,38 @@ def _get_declared_settings(kind: str, name: str | None) -> tuple[Setting, ...] |
     return get_component_settings(kind, name)
 
 
-def list_setting_rows(settings: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """Return the rows of the settings table: name, accepted values, default, meaning.
+def list_setting_rows(
+    settings: Mapping[str, Any], *, every: bool
+) -> tuple[list[tuple[str, str, str, str]], int]:
+    """Return the rows of the settings table, and the number of settings left out.
 
-    The defaults are those of the algorithm in `settings`, if one is named.
+    A row is name, accepted values, default and meaning.  The defaults are those of the algorithm
+    in `settings`, if one is named.  Unless `every` is true, only common settings, those of
+    `settings` and of its algorithm, and those of named components are included.
     """
-    from treekit.training.settings import PRESETS, SETTINGS
+    from treekit.training.settings import COMMON_SETTINGS, PRESETS, SETTINGS
 
-    rows = help_rows(SETTINGS)
+    shown = {*COMMON_SETTINGS, *settings}
+    if settings.get("algorithm") is not None:
+        chosen = PRESETS[settings["algorithm"]]
+        shown |= {*chosen.settings, *chosen.single_tree, *chain(*chosen.by_task.values())}
+    rows = [row for row in help_rows(SETTINGS) if every or row[0] in shown]
+    hidden = len(SETTINGS) - len(rows)
     for kind in COMPONENT_KINDS:
         declared = _get_declared_settings(kind, _get_chosen_name(kind, settings))
         rows += [(f"{kind}.{row[0]}", *row[1:]) for row in help_rows(declared or ())]
     name = settings.get("algorithm")
     if name is None:
-        return rows
+        return rows, hidden
     algorithm = PRESETS[name]
     own = {**algorithm.settings, **algorithm.single_tree, "algorithm": name}
     for values in algorithm.by_task.values():
         own |= {key: _format_by_task(algorithm.by_task, key) for key in values}
-    return [
+    rows = [
         (key, accepts, _format_default(own[key]) if key in own else default, meaning)
         for key, accepts, default, meaning in rows
     ]
+    return rows, hidden
 
 
 def list_algorithm_rows() -> list[tuple[str, str, str]]:

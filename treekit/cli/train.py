@@ -41,7 +41,11 @@ class _TrainCommand(click.Command):
         ctx.resilient_parsing = "--help-settings" in args
         given = list(args)  # the parser consumes its argument
         try:
-            return super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, args)
+            if ctx.resilient_parsing and ctx.params["help_settings"] is None:
+                word = given[given.index("--help-settings") + 1]
+                raise click.UsageError(f"--help-settings: {word!r} is not one of 'common', 'all'")
+            return rest
         except click.NoSuchOption as error:
             remedy = _suggest_setting(error.option_name, given)
             if remedy is None:
@@ -167,7 +171,13 @@ table_options = _combine_options(
     help="Model file to write.",
 )
 @settings_options
-@click.option("--help-settings", is_flag=True, help="List all settings and exit.")
+@click.option(
+    "--help-settings",
+    type=click.Choice(["common", "all"]),
+    is_flag=False,
+    flag_value="common",
+    help="List the common settings, or all of them, and exit.",
+)
 @table_options
 @click.option("--like", metavar="MODEL", help="Start from the settings of this model.")
 @click.option(
@@ -190,7 +200,10 @@ def train_command(**given: Any) -> None:
         {name: given[name] for name in names}, given["assignments"] or ()
     )
     if given["help_settings"]:
-        print_table(["setting", "accepts", "default", "meaning"], list_setting_rows(settings))
+        rows, hidden = list_setting_rows(settings, every=given["help_settings"] == "all")
+        print_table(["setting", "accepts", "default", "meaning"], rows)
+        if hidden:
+            click.echo(f"\n{hidden} more settings, for special cases: --help-settings all")
         click.echo()
         print_table(["algorithm", "meaning", "its settings"], list_algorithm_rows())
         click.echo(_COMPONENTS_NOTE)

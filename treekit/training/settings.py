@@ -297,6 +297,13 @@ SETTINGS: tuple[Setting, ...] = (
 )  # fmt: skip
 
 
+COMMON_SETTINGS = (
+    "algorithm", "ensemble", "trees", "criterion", "splitter", "pruner", "max_depth",
+    "min_weight_leaf", "max_leaves", "max_features", "class_weight", "missing", "seed", "n_jobs",
+)  # fmt: skip
+"""Settings that are listed first; the others are for special cases and for `algorithm`."""
+
+
 def check_n_jobs(n_jobs: Any) -> None:
     """Raise `SettingError` unless `n_jobs` is a number of threads, -1 or None."""
     whole = isinstance(n_jobs, numbers.Integral) and not isinstance(n_jobs, bool)
