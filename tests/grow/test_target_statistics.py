@@ -442,13 +442,13 @@ def test_a_validation_table_is_placed_by_the_layout_of_training():
     assert model.n_leaves < trained(PRUNABLE).n_leaves
     held["given"] = np.full(len(held["given"]), "maybe")
     with pytest.raises(
-        DataError, match=r"treatment column 'given' holds 'maybe', which is not a category seen in"
+        DataError, match=r"treatment column 'given' holds 'maybe'; expected one of the categories"
     ):
         trained(PRUNABLE, pruner="reduced_error", validation=held)
 
 
 def test_a_pruner_needs_a_loss():
-    with pytest.raises(SettingError, match="which the criterion's task does not define"):
+    with pytest.raises(SettingError, match="requires a loss, but the criterion defines none"):
         trained(UPLIFT, pruner="cost_complexity")
     assert trained(PRUNABLE, pruner="cost_complexity").n_leaves >= 1
 

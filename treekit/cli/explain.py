@@ -103,9 +103,9 @@ def explain_command(
     """Explain the prediction of MODEL for one row.
 
     Columns not given are missing.  The output contains the decision path of a tree, or the
-    votes of a forest; and the feature contributions (Saabas 2014), in integers that add up
-    exactly.  The plugin treekit-counterfactuals adds the smallest change of one or two
-    columns to another prediction.
+    votes of a forest; and the feature contributions (Saabas 2014), integers that add up, with
+    the bias, exactly to the raw prediction.  The plugin treekit-counterfactuals adds a
+    counterfactual: the smallest change of one or two columns that changes the prediction.
     """
     from treekit.explain import explain
     from treekit.model.model_file import load
@@ -116,7 +116,9 @@ def explain_command(
     words = load_language(lang)
     loaded = load(model)
     if tree is not None and tree > loaded.n_trees:
-        raise click.UsageError(f"there is no tree {tree}; {model!r} has {loaded.n_trees}")
+        raise click.UsageError(
+            f"there is no tree {tree}; trees are numbered from 1 to {loaded.n_trees}"
+        )
     rows = None if table is None else _read_table(loaded, table)
     given = _parse_row(loaded, row, assignments, rows)
     found = explain(
@@ -151,7 +153,9 @@ def _parse_row(model: Model, row: str | None, assignments: Sequence[str], rows: 
             raise click.UsageError("--set and --row N cannot be combined; leave one of them out")
         number = int(row)
         if number >= rows.n_rows:
-            raise click.UsageError(f"there is no row {number}; the table has {rows.n_rows}, from 0")
+            raise click.UsageError(
+                f"there is no row {number}; rows are numbered from 0 to {rows.n_rows - 1}"
+            )
         return next(_select_row(rows, number))
     cells: dict[str, Any] = {}
     if row is not None and row.lstrip().startswith("{"):
@@ -276,7 +280,9 @@ def plot_command(model: str, output: Path, tree: int, max_depth: int | None, lan
     suffix = suffix_of(output)
     loaded = load(model)
     if tree > loaded.n_trees:
-        raise click.UsageError(f"there is no tree {tree}; {model!r} has {loaded.n_trees}")
+        raise click.UsageError(
+            f"there is no tree {tree}; trees are numbered from 1 to {loaded.n_trees}"
+        )
     picture = plot(loaded, tree=tree - 1, max_depth=max_depth, language=language)
     write_text([written(picture, suffix)], output)
 

@@ -117,7 +117,7 @@ def export_command(
 
 
 def _list_output_paths(output: Path, suffix: str) -> list[Path]:
-    """Return the files that an export may write, also if `output` has no suffix."""
+    """Return every path that an export to `output` may write, with and without the suffix."""
     if suffix.startswith("/"):
         folder = output.parent if output.name == suffix[1:] else output
         return [folder / suffix[1:]]

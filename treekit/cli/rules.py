@@ -102,7 +102,7 @@ def rules_command(**given: Any) -> None:
     model = load(given["model"])
     if given["tree"] is not None and given["tree"] > model.n_trees:
         raise click.UsageError(
-            f"there is no tree {given['tree']}; {given['model']!r} has {model.n_trees}"
+            f"there is no tree {given['tree']}; trees are numbered from 1 to {model.n_trees}"
         )
     write_text(_generate_output(model, given), given["output"])
 

@@ -88,7 +88,7 @@ def _parse_component_settings(
 
 
 def _get_declared_settings(kind: str, name: str | None) -> tuple[Setting, ...] | None:
-    """Return the settings of the named component; None if none is chosen by name."""
+    """Return the settings that component `name` declares; None if `name` selects no component."""
     if name is None or name == "none" or (kind, name) == ("splitter", "auto"):
         return None
     from treekit.training.plan import get_component_settings

@@ -96,7 +96,7 @@ def _print_wrapped(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 class Commands(click.Group):
-    """Command group that prints errors of treekit and of files as messages; exit code 2."""
+    """Command group that prints `TreekitError` and `OSError` as messages and exits with code 2."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """List the commands in the order of use, not alphabetically."""

@@ -82,7 +82,7 @@ def parse_list(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 
 
 def _combine_options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a decorator that adds options in this order."""
+    """Return a decorator that adds `options` to a command in the given order."""
 
     def add_options(command: Any) -> Any:
         for option in reversed(options):
@@ -224,8 +224,8 @@ def _train_and_report(given: dict[str, Any], settings: dict[str, Any]) -> None:
 
     if given["test_table"] and predicts_numbers(settings):
         raise SettingError(
-            f"the predictions of criterion {settings['criterion']!r} are not columns of a table; "
-            "leave --test out, and use the measures of its plugin"
+            f"--test has no scores for criterion {settings['criterion']!r}, which does not "
+            "predict the target; omit --test, and use the scores of the criterion's plugin"
         )
     test = given["test_table"] and read_rows(given["test_table"], given["missing_marks"])
     for target in given["targets"] if test is not None else ():

@@ -121,8 +121,8 @@ def make_cost_complexity(
                 if rule == "one_se" and np.isnan(judged[1]).all():
                     raise SettingError(
                         "rule='one_se' on hold-out rows needs the cost of each row, but this "
-                        "criterion's loss is defined for sums of rows only; drop the hold-out to "
-                        "use cross-validation, or set rule='min'"
+                        "criterion's loss is not defined for single rows; set rule='min', or use "
+                        "cross-validation: holdout=0 and no validation table"
                     )
             else:
                 name, judged = "cv", _cross_validate_risk(full, context, compute_sequence, folds)
@@ -663,12 +663,12 @@ def count_class_bits(stats: Numbers) -> Numbers:
 
 
 def count_split_bits(tree: Tree, context: Context) -> Numbers:
-    """Compute (nodes,) bits of each node as a split: one, its feature and its test; 1 for leaves.
+    """Compute (nodes,) the number of bits that encode each node's split; 1 for leaves.
 
-    For a column with v values in the training table, a threshold is one of v - 1 and a
-    category set one of ``2**v - 2``; a multiway split and a missing-value test have no
-    alternatives.  Each term of a linear combination costs as much as a threshold on its
-    column.
+    A split costs one bit, plus the bits of its feature and of its test.  For a column with v
+    values in the training table, a threshold is one of v - 1 and a category set one of
+    ``2**v - 2``; multiway splits and missing-value tests cost no further bits.  Each term of
+    a linear combination costs as much as a threshold on its column.
     """
     values = context.table.n_codes.astype(np.float64)
     column = math.log2(len(values))

@@ -51,11 +51,11 @@ class Context:
     impurity : callable, optional
         ``impurity(stats)`` of the training criterion.
     fractional : bool
-        Whether rows go down every branch of a split whose value they miss.
+        Whether a row with a missing value goes down every branch of the split.
     validated : bool
         Whether the hold-out rows come from a validation table.
     report : dict
-        Choices of the pruner (an alpha); stored in the model's provenance.
+        Results of the pruner, such as the alpha it chose; stored in the model's provenance.
     """
 
     grown: GrownTree
@@ -133,7 +133,7 @@ def graft(tree: Tree, source: Nodes) -> Tree:
     Returns
     -------
     Tree
-        With the nodes `kept_nodes`.
+        With the nodes that `kept_nodes` returns.
     """
     kept = kept_nodes(tree, source)
     own = source[kept]
@@ -319,8 +319,8 @@ def losses_of(
 
 def _refuse_loss(stats: Numbers, judged: Numbers) -> float:  # noqa: ARG001 - a loss's
     raise SettingError(
-        "the pruner needs a loss, which the criterion's task does not define; omit the pruner, and "
-        "limit the tree by max_depth, max_leaves or min_weight_leaf"
+        "this pruner requires a loss, but the criterion defines none; omit the pruner, and limit "
+        "the tree by max_depth, max_leaves or min_weight_leaf"
     )
 
 

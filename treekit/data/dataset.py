@@ -313,8 +313,8 @@ def _read_task_column(table: Table, role: str, name: str, known: TaskColumn | No
     code = {level: position for position, level in enumerate(levels)}
     if strange := [level for level in present if level not in code]:
         raise DataError(
-            f"the {role} column {name!r} holds {strange[0]!r}, which is not a category seen in "
-            "training: " + ", ".join(map(repr, levels))
+            f"the {role} column {name!r} holds {strange[0]!r}; expected one of the categories "
+            "seen in training: " + ", ".join(map(repr, levels))
         )
     return TaskColumn(name, map_cells(cells, code.__getitem__, np.int32), levels)
 

@@ -185,7 +185,7 @@ class StoredColumn:
         return cells
 
     def read_mapped(self, values: npt.NDArray[Any], first: int, stop: int) -> npt.NDArray[Any]:
-        """Read the rows `first` to `stop`, with ``values[i]`` in place of distinct value i."""
+        """Read the rows `first` to `stop`, mapping the i-th distinct value to ``values[i]``."""
         return np.asarray(values[self._read_stored(first, stop)])
 
     def _read_stored(self, first: int, stop: int) -> npt.NDArray[Any]:

@@ -840,7 +840,7 @@ def _iterate_parts(batches: Iterator[tuple[Any, Sequence[int]]], names: Sequence
 
 
 def _has_stable_type(dtype: Any) -> bool:
-    """Check whether the type of tidy cells of a batch is that of the complete column."""
+    """Check whether each batch of an Arrow column has the same tidy type as the whole column."""
     from pyarrow import types
 
     if types.is_dictionary(dtype):

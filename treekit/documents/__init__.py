@@ -97,8 +97,8 @@ def make_listing(
     title, model_digest : str
         See `Listing`.
     model : Model, optional
-        Source of given rules, for forms that write trees (``pmml``).  Dropped where the rules do
-        not represent it completely: one tree only, shortened thresholds, or labels alone.
+        Model that given rules were made from, for forms that write trees (``pmml``).  Ignored
+        if the rules are of one tree only, have shortened thresholds, or predict labels only.
     table_name : str
         See `Listing`; default the file name if `table` is a path.
     measured : bool

@@ -592,7 +592,7 @@ def predict_rule_labels(rules: RuleList) -> list[npt.NDArray[np.int64]]:
 
 
 def compute_shares(rules: RuleList) -> npt.NDArray[np.float64]:
-    """Return (rules, values) float64: each class's share of a rule's votes, one division each."""
+    """Return (rules, values) float64: each class's share of a rule's votes, rounded once."""
     return rules.units / rules.units_each
 
 

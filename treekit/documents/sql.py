@@ -350,7 +350,7 @@ def format_branch_value(cells: _CellPrinter, rules: RuleList, number: int) -> st
     Raises
     ------
     SettingError
-        If the test sums or weights columns.
+        If the test is on a linear combination of columns.
     """
     made = [_format_clause(cells, rules, clause, number) for clause in rules.tests[number]]
     return made[0] if len(made) == 1 else f"COALESCE({', '.join(made)})"

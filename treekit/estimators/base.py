@@ -733,7 +733,7 @@ class RegressorBase(RegressorMixin, EstimatorBase):
     _task = "regression"
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
-        """Predict the number of each row: (rows,) or (rows, outputs) float64."""
+        """Predict the target of each row: (rows,) or (rows, outputs) float64."""
         numbers: npt.NDArray[np.float64] = self._transform_sums(X, predict_from_sums)
         return numbers
 
