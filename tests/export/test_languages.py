@@ -550,7 +550,7 @@ def test_the_command_line_finds_it_by_a_setting_or_a_variable(folder, model, tmp
 
 def test_the_variable_s_folders_go_before_what_is_shipped(folder, model, tmp_path, monkeypatch):
     (tmp_path / "go").mkdir()
-    (tmp_path / "go" / "table.jinja").write_text("// mine: {{ trees }}\n", encoding="utf-8")
+    (tmp_path / "go" / "trees.jinja").write_text("// mine: {{ trees }}\n", encoding="utf-8")
     monkeypatch.setenv("TREEKIT_TEMPLATES", os.pathsep.join([str(tmp_path), str(folder)]))
     registry.configure()
     try:
@@ -643,7 +643,7 @@ def test_the_folder_of_the_language_itself_does_as_well_as_its_parent(
     assert treekit.verify(model, [own], templates=".", random_rows=20).equal
     # Its own templates go before those of a shipped language of that name.
     shutil.copytree(list_shipped_folders()[0] / "go", tmp_path / "go")
-    (tmp_path / "go" / "table.jinja").write_text("// mine: {{ trees }}\n", encoding="utf-8")
+    (tmp_path / "go" / "trees.jinja").write_text("// mine: {{ trees }}\n", encoding="utf-8")
     made = treekit.export(
         model, "go", tmp_path / "m.go", templates=str(tmp_path / "go"), form="table"
     )

@@ -92,23 +92,27 @@ def export_python(
         else:
             values |= {"form_template": "table"} | encode_leaf_tables(model)
             values |= encode_node_tables(model, trees, derived)
-    parts = _list_templates(model, values)
+    tree_parts, answer_parts = _list_tree_parts(model, values), _list_answer_parts(model, values)
     values |= {"form": Code(chosen), "reason": Code(reason)}
-    values |= {"parts": [f"python/{part}.jinja" for part in parts], "imports": _list_imports(parts)}
+    values |= {"tree_parts": tree_parts, "answer_parts": answer_parts}
+    values |= {"imports": _list_imports(tree_parts + answer_parts)}
     return {f"{name}.py": render_template("python/module.jinja", templates, **values)}
 
 
-def _list_templates(model: Model, values: dict[str, Any]) -> list[str]:
-    """List the templates of the module's body, in order."""
-    schema, form = model.schema, values["form_template"]
-    asks_derived = values["n_derived"] > 0
+def _list_tree_parts(model: Model, values: dict[str, Any]) -> list[str]:
+    """List the parts of ``trees.jinja`` that the module needs, in order."""
+    form, asks_derived = values["form_template"], values["n_derived"] > 0
     names = ["decode"] * (form != "if_else" or asks_derived)
-    names += ["float32"] * (asks_derived and schema.dtype == "float32")
+    names += ["float32"] * (asks_derived and model.schema.dtype == "float32")
     names += ["derived"] * asks_derived
     names += ["divided_cell"] * (asks_derived and form == "divided")
-    names += [values[key] for key in ("units_template", "form_template") if key in values]
-    names += ["exp", f"link_{model.link}"] * (model.link != "identity")
-    if schema.task == "classification":
+    return names + [values[key] for key in ("units_template", "form_template") if key in values]
+
+
+def _list_answer_parts(model: Model, values: dict[str, Any]) -> list[str]:
+    """List the parts of ``answers.jinja`` that the module needs, in order."""
+    names = ["exp", f"link_{model.link}"] * (model.link != "identity")
+    if model.schema.task == "classification":
         names.append("most_votes" if model.label_costs is None else "least_cost")
         names.append("linked_shares" if model.margins else "shares")
     return [*names, values["answer"]]
@@ -326,7 +330,6 @@ def encode_node_tables(
         "set_column": encode_base64(feature[is_set], "i4"),
         "set_start": encode_base64(table.set_start, "i4"),
         "set_codes": encode_base64(table.set_codes, "i4"),
-        "walk_template": f"python/walk{'_derived' if derived.n_columns else ''}.jinja",
         "and_derived": Code(", or does a derived column say 1" if derived.n_columns else ""),
     }
 
