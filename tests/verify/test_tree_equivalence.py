@@ -360,11 +360,12 @@ def test_neither_types_nor_code_around_tables_of_c_may_change(tmp_path, pattern,
 
 def test_a_source_by_templates_of_ones_own_is_left_to_rows(tmp_path, monkeypatch):
     model, settings = packed_trees()
-    own = tmp_path / "own" / "c" / "walk"
+    own = tmp_path / "own" / "c"
     own.mkdir(parents=True)
     (shipped,) = list_shipped_folders()
-    text = (shipped / "c" / "walk" / "wide.jinja").read_text()
-    (own / "packed.jinja").write_text(text)
+    text = (shipped / "c" / "walk.jinja").read_text()
+    text = text.replace('"walk/packed"', '"other"').replace('"walk/wide"', '"walk/packed"')
+    (own / "walk.jinja").write_text(text)
     by_own = export_c(model, "m", templates=str(tmp_path / "own"), **settings)["m.c"]
     path = c_of(tmp_path, model, **settings)
     monkeypatch.setenv("TREEKIT_TEMPLATES", str(tmp_path / "own"))

@@ -79,10 +79,10 @@ def make_leaf_source(model: Model, leaves: LeafTable) -> tuple[str, dict[str, An
     whole = _narrow_signed(leaves.vectors.ravel())
     # Dense vectors need no lookup of their start, which is worth twice the bytes.
     if whole.nbytes > 2 * sum(part.nbytes for part in parts.values()):
-        return "leaves_sparse", values, [make_c_table(name, part) for name, part in parts.items()]
+        return "leaves/sparse", values, [make_c_table(name, part) for name, part in parts.items()]
     if len(whole) > MAX_ARRAY_ELEMENTS:
-        return "leaves_text", values | _compute_unit_values(leaves), [_make_unit_table(leaves)]
-    return "leaves_dense", values, [make_c_table("leaf_units", whole)]
+        return "leaves/text", values | _compute_unit_values(leaves), [_make_unit_table(leaves)]
+    return "leaves/dense", values, [make_c_table("leaf_units", whole)]
 
 
 def _make_unit_table(leaves: LeafTable) -> CTable:
@@ -124,15 +124,15 @@ def compute_prediction_values(
         "labels": len(schema.outputs) if labels else 1,
         "value": Code(_format_prediction(model, types)),
         "say_parts": [
-            f"c/say/{'no_label' if not classes else kind}.jinja",
-            "c/say/values.jinja",
-            *(["c/say/softmax.jinja"] if softmax else []),
+            f"answers/say_{'no_label' if not classes else kind}",
+            "answers/say_values",
+            *(["answers/say_softmax"] if softmax else []),
         ],
-        "before": ["blocks"] if labels or softmax else [],
-        "predict": "predict_labels" if labels else "predict_one",
+        "before": ["answers/blocks"] if labels or softmax else [],
+        "predict": "answers/predict_labels" if labels else "answers/predict_one",
         "names": [
-            "class_name_labels" if labels else "class_name_one",
-            *(["target_names"] if several else []),
+            "answers/class_name_labels" if labels else "answers/class_name_one",
+            *(["answers/target_names"] if several else []),
         ],
         "header_parts": _list_header_templates(model, types, kind),
         "all_targets": Code(", one target's classes after the other's" if several else ""),
@@ -181,7 +181,7 @@ def _list_header_templates(model: Model, types: CTypes, kind: str) -> list[str]:
     out = "votes" if votes else "links" if kind != "number" else "numbers"
     if types.integers_only:
         out = "whole_votes" if votes else "whole_numbers"
-    names = [
+    return [
         "rows_key" if types.integers_only else "rows_float",
         f"out_{out}",
         f"api_{kind}",
@@ -190,7 +190,6 @@ def _list_header_templates(model: Model, types: CTypes, kind: str) -> list[str]:
         "api_names_labels" if kind == "labels" else "api_names",
         *(["api_target"] if schema.more else []),
     ]
-    return [f"c/header/{name}.jinja" for name in names]
 
 
 def _format_link_constants() -> dict[str, Code]:
@@ -219,7 +218,7 @@ _DERIVED_KINDS = {
 def make_derived_source(
     derived: DerivedColumns, schema: Schema, types: CTypes
 ) -> tuple[dict[str, Any], list[CTable], set[str]]:
-    """Return values and tables of ``c/helpers/derived.jinja``, and the helpers that it calls."""
+    """Return values and tables of ``helpers/derived``, and the helpers that it calls."""
     by_level, first_term = derived.level_feature >= 0, derived.term_start[:-1]
     terms = np.diff(derived.term_start)
     sums = _find_sums(derived)
@@ -254,8 +253,8 @@ def make_derived_source(
     values = {
         "derived_kinds": [
             {
-                "says": f"c/helpers/derived_{kind}_says.jinja",
-                "answers": f"c/helpers/derived_{kind}.jinja",
+                "says": f"helpers/derived_{kind}_says",
+                "answers": f"helpers/derived_{kind}",
                 "name": Code(_DERIVED_KINDS[kind][0]),
                 "told_by": Code(_DERIVED_KINDS[kind][1]),
             }
@@ -471,7 +470,7 @@ def _compute_part_values(
 ) -> dict[str, Any]:
     """Compute the template values that list the source's templates, in order, and its headers."""
     helpers = [
-        f"c/helpers/{name}{'_key' if types.integers_only and name in _KEY_HELPERS else ''}.jinja"
+        f"helpers/{name}{'_key' if types.integers_only and name in _KEY_HELPERS else ''}"
         for name in _HELPER_TEMPLATES
         if name in uses
     ]
@@ -479,15 +478,15 @@ def _compute_part_values(
         *answers["before"],
         leaf_template,
         made.template,
-        *("say", answers["predict"]),
-        *(made.batch_templates if made.block_rows else ["batch_rows"]),
+        *("answers/say", answers["predict"]),
+        *(made.batch_templates if made.block_rows else ["walk/batch_rows"]),
         *answers["names"],
     ]
     return {
         "form": Code(made.name),
         "reason": Code(made.reason),
-        "parts": helpers + [f"c/{name}.jinja" for name in body],
-        "guards": [] if types.integers_only else ["c/guards.jinja"],
+        "parts": helpers + body,
+        "uses_floats": int(not types.integers_only),
         "headers": [Code("stdint.h")]
         if types.integers_only
         else [Code("float.h"), Code("stdint.h")],

@@ -77,14 +77,14 @@ def make_heap_layout(
     return CLayout(
         name="table",
         reason=reason,
-        template="heap",
+        template="heap/tree",
         values={
-            "node_parts": [f"c/heap/{'packed' if found.packed else 'wide'}.jinja"],
-            "level_tables": ["c/walk/set_table.jinja"] if levels else [],
-            "level_steps": ["c/walk/set.jinja"] if levels else [],
-            "nominal_tables": ["c/walk/nominal_table.jinja"] if len(nominal) else [],
-            "encode_levels": ["c/heap/encode_levels.jinja"] if len(nominal) else [],
-            "eight_trees": ["c/heap/eight_trees.jinja"] if model.n_trees >= eight else [],
+            "node_parts": [f"heap/{'packed' if found.packed else 'wide'}"],
+            "level_tables": ["walk/set_table"] if levels else [],
+            "level_steps": ["walk/set"] if levels else [],
+            "nominal_tables": ["walk/nominal_table"] if len(nominal) else [],
+            "encode_levels": ["heap/encode_levels"] if len(nominal) else [],
+            "eight_trees": ["heap/eight_trees"] if model.n_trees >= eight else [],
             "steps": {
                 "alone": {"name": Code("next"), "place": Code("CELL")},
                 "of_eight": {"name": Code("next_of_eight"), "place": Code("OF_EIGHT")},
@@ -237,7 +237,7 @@ def make_hybrid_layout(
     in_blocks, nominal = made.block_rows > 0, bool(made.values["nominal_tables"])
     last = f"{types.prefix.upper()}_FEATURES"
     asked = f"{types.prefix}_derived(x, (int32_t)number - {last} - 1)"
-    encodes = ["c/walk/next.jinja", "c/walk/encode.jinja"] if in_blocks else []
+    encodes = ["walk/next", "walk/encode"] if in_blocks else []
     return replace(
         made,
         name="hybrid",
@@ -246,10 +246,10 @@ def make_hybrid_layout(
         | {
             "walks": [
                 *encodes,
-                *("c/walk/reach.jinja", "c/tests.jinja", "c/walk/sums_tests.jinja"),
+                *("walk/reach", "walk/tests", "walk/sums_tests"),
             ],
             "behind_columns": Code(f"number > {last} ? {asked} : 0" if derived.n_columns else "0"),
-            "cell_levels": ["c/walk/cell_levels.jinja"] if nominal else [],
+            "cell_levels": ["walk/cell_levels"] if nominal else [],
         },
         tables=[one for one in made.tables if in_blocks or one.name != "nominal"],
         row_stack=compute_stack_bytes(functions),

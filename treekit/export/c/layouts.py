@@ -425,7 +425,7 @@ class CLayout:
     name : {"if_else", "hybrid", "table"}
     reason : str
     template : str
-        Main template in ``c/``.
+        Main part: file in ``templates/c/``, and the part's name in it.
     values : dict
         Template values other than tables.
     tables : list of CTable
@@ -451,7 +451,7 @@ class CLayout:
     row_stack: int = 0
     batch_stack: int = 0
     block_rows: int = 0
-    batch_templates: tuple[str, ...] = ("block", "batch_blocks")
+    batch_templates: tuple[str, ...] = ("walk/block", "walk/batch_blocks")
     leaves: bool = True
 
 
@@ -492,7 +492,7 @@ def make_if_else_layout(
     return CLayout(
         name="if_else",
         reason=reason,
-        template="if_else",
+        template="walk/if_else",
         values=values | {"functions": functions},
         tables=[*tables, sets] if "has_code" in uses else tables,
         helpers=uses,
@@ -548,25 +548,23 @@ def make_packed_layout(
     return CLayout(
         name="table",
         reason=reason,
-        template="table",
+        template="walk/table",
         values={
             "node_parts": [
-                f"c/walk/nodes{_get_template_suffix(packed.nodes)}.jinja",
-                f"c/walk/{'packed' if packed.packed else 'wide'}.jinja",
+                f"walk/nodes{_get_template_suffix(packed.nodes)}",
+                f"walk/{'packed' if packed.packed else 'wide'}",
             ],
-            "level_tables": [f"c/walk/{levels}_table{text}.jinja"] if levels else [],
-            "level_steps": [f"c/walk/{levels}.jinja"] if levels else [],
-            "nominal_tables": ["c/walk/nominal_table.jinja"] if len(nominal) else [],
-            "encode_levels": ["c/walk/encode_levels.jinja"] if len(nominal) else [],
-            "eight_trees": ["c/walk/eight_trees.jinja"]
-            if model.n_trees >= INTERLEAVED_TREES
-            else [],
+            "level_tables": [f"walk/{levels}_table{text}"] if levels else [],
+            "level_steps": [f"walk/{levels}"] if levels else [],
+            "nominal_tables": ["walk/nominal_table"] if len(nominal) else [],
+            "encode_levels": ["walk/encode_levels"] if len(nominal) else [],
+            "eight_trees": ["walk/eight_trees"] if model.n_trees >= INTERLEAVED_TREES else [],
             "cell_bits": packed.cell_bits,
             "cell_mask": Code(f"{(1 << packed.cell_bits) - 1}u"),
             "step_shift": 2 + packed.cell_bits,
             "word": Code("uint32_t" if packed.packed else "uint64_t"),
             "block": block,
-            "walks": [f"c/walk/{name}.jinja" for name in ("next", "encode", "sums_cells")],
+            "walks": [f"walk/{name}" for name in ("next", "encode", "sums_cells")],
         }
         | _format_cell_access(derived, types),
         tables=_make_packed_tables(packed, levels, nominal, bool(block)),
@@ -696,7 +694,7 @@ def compute_nested_values(
     types: CTypes,
     description: str,
 ) -> tuple[dict[str, Any], list[SourceFunction]]:
-    """Compute the values of ``c/tests.jinja``; return them and the functions.
+    """Compute the values of ``walk/tests``; return them and the functions.
 
     Parameters
     ----------
