@@ -80,3 +80,15 @@ def fresh_registry() -> Iterator[None]:
     registry.configure()
     yield
     registry.configure()
+
+
+@pytest.fixture
+def without_plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Discover treekit's own components only, whatever is installed."""
+    from treekit import registry
+
+    monkeypatch.setattr(registry, "find_plugins", lambda _: [])
+    registry.configure()
+    yield
+    monkeypatch.undo()
+    registry.configure()

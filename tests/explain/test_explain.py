@@ -208,7 +208,7 @@ def test_a_missing_value_says_where_it_went_and_why() -> None:
     lost = explain(model, {"town": "c"}, changes=0, tree=0)
     assert [step.why for step in lost.path] == ["lost", "lost"]
     assert lost.path[1].decided == (("town", "c"),)
-    assert "which the node has not seen" in lost.text()
+    assert "a category not seen at this node" in lost.text()
     divided = random_model(6, mixed_schema(), missing="fractional")
     found = explain(divided, {"size": None, "age": 3.0, "colour": "mauve"}, changes=0, tree=0)
     first = next(step for step in found.path if step.why == "divided")
@@ -237,7 +237,7 @@ def test_a_refused_row_names_the_cell_and_the_rule() -> None:
         "colour", "age", "town", "void",
     ]  # fmt: skip
     text = found.text()
-    assert 'colour is "mauve", a category that training did not see' in text
+    assert 'colour is "mauve", a category not seen in training' in text
     assert "age is missing, and the model's missing policy is 'error'" in text
 
 
@@ -284,7 +284,7 @@ def test_shown_figures_add_up() -> None:
     model = random_model(8, mixed_schema(()))
     for row in rows_of(model, 8):
         found = explain(model, cells(model, row), changes=0)
-        part = found.text().split("What each column adds")[1].split("\n\n")[0].splitlines()[1:]
+        part = found.text().split("Feature contributions")[1].split("\n\n")[0].splitlines()[1:]
         figures = [line.split("  ") for line in part]
         numbers = [next(float(cell) for cell in line if is_figure(cell)) for line in figures]
         assert sum(numbers[:-1]) == pytest.approx(

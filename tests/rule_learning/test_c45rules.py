@@ -310,9 +310,9 @@ def test_a_disjunction_is_a_rule_for_each_of_its_parts() -> None:
     assert found.fidelity == found.accuracy == found.accuracy_of_model == 1.0
     assert str(found).splitlines() == [
         "2 rules with 4 conditions",
-        "3 rules in the list, with those for all other rows",
-        "says what the model says in 1.0000 of the rows",
-        "right in 1.0000 of the rows; the model: 1.0000",
+        "3 rules in the list, including default rules",
+        "agrees with the model on 1.0000 of the rows",
+        "accuracy 1.0000; the model: 1.0000",
     ]
 
 

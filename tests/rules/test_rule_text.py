@@ -805,7 +805,7 @@ def test_an_edit_that_changes_no_answer_says_so() -> None:
     (change,) = changed(_classes(2.5), _classes(2.25), TABLE)
     assert change.switches == ()
     assert change.before == change.after == 0.75
-    assert change.lines()[0] == "ripe: 0 of 4 rows get another answer"
+    assert change.lines()[0] == "ripe: the prediction changes for 0 of 4 rows"
 
 
 def test_a_table_without_the_target_still_shows_what_switches() -> None:
@@ -848,4 +848,4 @@ def test_names_and_labels_are_told_visibly() -> None:
     (change,) = changed(*models, {"age": [1.0, 2.0, 3.0], "sugar": [0.0] * 3})
     told = change.lines()
     assert all(line.isprintable() for line in told)
-    assert told[0].startswith('"t\\u001b[2J": 1 of 3 rows')
+    assert told[0].startswith('"t\\u001b[2J": the prediction changes for 1 of 3 rows')

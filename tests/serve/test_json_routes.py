@@ -459,6 +459,7 @@ def test_json_is_read_as_it_was_written(value: Any) -> None:
 # ------------------------------------------------------------------------------ /explain
 
 
+@pytest.mark.usefixtures("without_plugins")
 def test_an_explanation_is_that_of_the_library(service: Service) -> None:
     row = {"pulse": "70", "pain": "severe"}
     body = {"model": "pulse", "row": row, "fixed": ["pain"]}
@@ -491,6 +492,12 @@ def test_rows_that_the_model_refuses_are_explained(tmp_path: Path) -> None:
     assert "column 'pulse' has a missing value" in refusal(refused)
 
 
+@pytest.mark.usefixtures("without_plugins")
+def test_a_wish_without_the_plugin_is_refused_by_name(service: Service) -> None:
+    body = {"model": "pulse", "row": ROW, "wish": "home"}
+    assert "pip install treekit-counterfactuals" in refusal(ask(service, "POST", "/explain", body))
+
+
 @pytest.mark.parametrize(
     ("other", "said"),
     [
@@ -504,7 +511,6 @@ def test_rows_that_the_model_refuses_are_explained(tmp_path: Path) -> None:
         ({"tree": 0}, "'tree' must be 1 to 1, got 0"),
         ({"tree": True}, "'tree' must be an integer, got true"),
         ({"changes": 3}, "'changes' must be 0, 1 or 2, got 3"),
-        ({"wish": "home"}, "pip install treekit-counterfactuals"),
         ({"wish": "x" * 20_000}, "'wish' has more than"),
         ({"fixed": ["puls"]}, "did you mean 'pulse'"),
         ({"fixed": [3]}, "'fixed' must be a list of column names, got 3"),

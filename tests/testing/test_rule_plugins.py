@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from treekit import Document, Explainer, Simplifier, registry
+from treekit import Document, Explainer, Simplifier
 from treekit.documents import render_listing, treekit_documents
 from treekit.errors import SettingError
 from treekit.explain import explain
@@ -117,16 +117,6 @@ def test_a_sound_explainer_keeps_the_contract_and_is_shown():
     found = explain(make_simplest().model, {"size": 1}, explainers=[mine])
     assert "a line" in found.text()
     assert found.plain()["mine"] == dict(found.parts)["mine"].value
-
-
-@pytest.fixture
-def without_plugins(monkeypatch):
-    """Discover treekit's own components only."""
-    monkeypatch.setattr(registry, "find_plugins", lambda _: [])
-    registry.configure()
-    yield
-    monkeypatch.undo()
-    registry.configure()
 
 
 @pytest.mark.usefixtures("without_plugins")

@@ -201,8 +201,8 @@ def assign_rules(rules: RuleList, rows: Any) -> Index:
         matched = found[piece.row, tree] >= 0
         if matched.any() or len(np.unique(place)) < len(place):
             raise DataError(
-                "two rules of a tree match one row of a disjoint list; find them with "
-                "`treekit.rules.analysis`"
+                "two rules of a tree match one row of a disjoint list; find them with the "
+                "report of overlaps (treekit-audit)"
             )
         found[piece.row, tree] = piece.rule
     return found

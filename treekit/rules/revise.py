@@ -2,7 +2,7 @@
 
 If only predictions were edited, the trees stay, with other leaves.  Otherwise each tree
 becomes an ordered list, whose first matching rule predicts.  A last rule without conditions
-is not needed if the rules are proved to cover every row (`treekit.rules.analysis`).
+is not needed if the rules are proved to cover every row (`treekit.rules.cover`).
 """
 
 from __future__ import annotations

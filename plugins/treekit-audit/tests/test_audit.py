@@ -160,15 +160,15 @@ def test_the_report_reads_as_a_person_wants_it():
     table = {"x": [1.5, 9.0, 0.5, None], "colour": ["red"] * 4, "y": [0, 0, 0, 0]}
     report = overlapping_rules(listed, table=table)
     assert report.text().splitlines() == [
-        "4 rules, compared by what their conditions take",
-        "Rules 1 and 2 overlap and contradict each other.",
-        "Rules 1 and 3 overlap and say the same.",
-        "Rule 3 is shadowed: whatever fits it fits rule 1.",
-        "Rule 3 never answers: rules before it take all that fits it.",
-        "Rule 4 fits no row: its conditions exclude each other.",
-        f"No rule fits this row: {said(report)}.",
-        "Of 4 rows in the table 0 are refused, 2 fit no rule, 2 fit several, 1 of them with "
-        "different answers.",
+        "Overlaps of 4 rules",
+        "Rules 1 and 2 overlap and predict differently.",
+        "Rules 1 and 3 overlap and predict the same.",
+        "Rule 3 is shadowed: every row that it matches also matches rule 1.",
+        "Rule 3 never predicts: earlier rules match all of its rows.",
+        "Rule 4 matches no row: its conditions exclude each other.",
+        f"No rule matches this row: {said(report)}.",
+        "Of 4 rows in the table 0 are rejected, 2 match no rule, and 2 match several, 1 of them "
+        "with different predictions.",
     ]
     assert report.counts.answered.tolist() == [2, 0, 0, 0]
     assert "规则 1 与规则 2 重叠，结论相互矛盾。" in report.text("zh")
@@ -191,7 +191,7 @@ def test_a_budget_that_ends_is_said():
     report = overlapping_rules(listed, steps=0)
     assert report.gap is None
     assert report.reach == ("reached", "undecided", "undecided")
-    assert "not decided" in report.text()
+    assert "Undecided within the step limit" in report.text()
 
 
 def test_a_last_rule_for_the_rest_overlaps_none_and_contradicts_none():
@@ -199,11 +199,11 @@ def test_a_last_rule_for_the_rest_overlaps_none_and_contradicts_none():
     table = {"x": [0.5, 1.5, 9.0], "colour": ["red"] * 3, "y": [0] * 3}
     report = overlapping_rules(rule_list(*found, labels=[0, 0, 1]), table=table)
     assert report.text().splitlines() == [
-        "3 rules, compared by what their conditions take",
-        "No two rules with conditions fit one row.",
-        "Every row fits some rule.",
-        "Of 3 rows in the table 0 are refused, 0 fit no rule, 0 fit several, 0 of them with "
-        "different answers.",
+        "Overlaps of 3 rules",
+        "No two rules with conditions match a common row.",
+        "Every row matches a rule.",
+        "Of 3 rows in the table 0 are rejected, 0 match no rule, and 0 match several, 0 of them "
+        "with different predictions.",
     ]
     assert report.counts.answered.tolist() == [1, 1, 1]
     # It is news where nothing is left for it, where it is not the last, and without an order.
@@ -226,7 +226,7 @@ def test_tests_of_several_columns_only_may_overlap():
     report = overlapping_rules(listed)
     assert not report.exact
     assert report.gap is False
-    assert "may do so" in report.text()
+    assert "may not occur" in report.text()
 
 
 def test_what_has_no_single_list_is_refused_by_name():
@@ -378,7 +378,7 @@ def test_a_forest_of_several_targets_has_a_line_for_each_rule_and_target():
     rows = {"x": [0.0, 2.0], "ripe": ["raw", "good"], "size": [1, 2]}
     report = rules_against(listed, rows)
     assert len(report.records()) == 8
-    assert report.text().splitlines()[0].split()[:4] == ["rule", "tree", "target", "says"]
+    assert report.text().splitlines()[0].split()[:4] == ["rule", "tree", "target", "predicts"]
     assert [quality.accuracy for quality in report.overall] == [1.0, 1.0]
 
 
@@ -386,18 +386,18 @@ def test_the_text_is_aligned_sorted_and_spoken_in_both_languages():
     report = rules_against(rules(model_of()), table(30, 70, 68, 32))
     lines = report.text(sort="difference").splitlines()
     assert lines[:3] == [
-        "rule  says  rows  coverage then    now  confidence then    now  difference         p  "
-        "drift",
-        "   1   raw   100          50.0%  50.0%            80.0%  30.0%      -50.0%  1.19e-12  "
-        "drift",
-        "   2  good   100          50.0%  50.0%            70.0%  68.0%       -2.0%      0.76",
+        "rule  predicts  rows  expected coverage  coverage  expected confidence  confidence  "
+        "difference         p  drift",
+        "   1       raw   100              50.0%     50.0%                80.0%       30.0%  "
+        "    -50.0%  1.19e-12  drift",
+        "   2      good   100              50.0%     50.0%                70.0%       68.0%  "
+        "     -2.0%      0.76",
     ]
     assert lines[4:] == [
-        "Of 200 rows 0 are refused and 0 have no rule.",
-        "ripe: 49.00% of 200 rows answered rightly.",
-        "Rules that fare otherwise than in training: 1.",
-        "The shares of rows by rule are as in training: stability index 0.000 (by chance up to "
-        "0.037).",
+        "Of 200 rows 0 are rejected and 0 match no rule.",
+        "ripe: accuracy 49.00% on 200 rows.",
+        "Rules whose performance has drifted: 1.",
+        "The shares of rows by rule are stable: stability index 0.000 (by chance up to 0.037).",
     ]
     chinese = report.text("zh")
     assert "表现已不同于训练时的规则：1 条。" in chinese
@@ -424,8 +424,11 @@ def test_rules_without_figures_of_training_are_not_said_to_be_judged():
     listed = replace(rules(model_of()), support=np.zeros(2), value=None)
     report = rules_against(listed, table(40, 10, 35, 15))
     assert np.isnan(report.p_value).all()
-    assert "none was judged" in report.text()
-    assert "none was judged" not in rules_against(rules(model_of()), table(4, 1, 3, 1)).text()
+    assert "No rule has training figures" in report.text()
+    assert (
+        "No rule has training figures"
+        not in rules_against(rules(model_of()), table(4, 1, 3, 1)).text()
+    )
 
 
 @pytest.mark.parametrize("form", ["overlaps", "drift"])
@@ -439,7 +442,7 @@ def test_the_command_writes_the_reports(tmp_path, monkeypatch):
     treekit.train(table, "kept", seed=0).save("m.treekit")
     Path("rows.csv").write_text("size,kept\n1,no\n4,yes\n,no\n2,no\n")
     runs = {
-        "No two rules with conditions fit one row": ["--overlaps"],
+        "No two rules with conditions match a common row": ["--overlaps"],
         "Of 4 rows in the table": ["--overlaps", "--table", "rows.csv"],
         "4 rows": ["--against", "rows.csv"],
     }

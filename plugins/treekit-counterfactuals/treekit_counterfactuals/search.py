@@ -671,7 +671,7 @@ class CandidateChange(NamedTuple):
     Attributes
     ----------
     size : float
-        Size of the change; see `treekit.explain.counterfactuals`.
+        Size of the change; see the module.
     columns : tuple of int
     intervals : tuple of (float, float)
         Admissible numbers, ``low < x <= high``, including neighbouring states with the desired
@@ -1164,7 +1164,7 @@ def find_counterfactuals(
     most : int
         Maximum number of columns to change: 1 or 2.
     wished : (str or None, str or None)
-        The wish and its target; see `treekit.explain.counterfactuals.parse_wish`.
+        The wish and its target; see `parse_wish`.
     table : Table, optional
     budget : int
     """

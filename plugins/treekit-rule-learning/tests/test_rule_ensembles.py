@@ -379,7 +379,7 @@ def test_a_list_that_says_one_label_of_every_row_says_so():
     rare = {**rows, "truth": ["yes" if i % 10 == 0 else "no" for i in range(len(rows["truth"]))]}
     short = sirus(rare, "truth", rules=3, trees=20, seed=0)
     assert short.one_label
-    assert any("same label of every row" in line for line in short.lines())
+    assert any("one label for every row" in line for line in short.lines())
     assert not sirus(rows, "truth", rules=3, trees=20, seed=0).one_label
 
 
