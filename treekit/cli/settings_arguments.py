@@ -38,8 +38,8 @@ def parse_training_settings(
     Raises
     ------
     SettingError
-        For unknown names, components and settings, values out of range, and settings of a
-        component that is not chosen by name.
+        For unknown names, components and settings, values out of range, and component settings
+        (``pruner.KEY``) without a selected component (``pruner``).
     """
     from treekit.training.settings import SETTINGS
 

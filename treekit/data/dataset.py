@@ -150,7 +150,7 @@ def check_no_missing(name: str, cells: Cells, role: str = "the target") -> None:
     if gone.any():
         raise DataError(
             f"{role} {name!r} is missing in {int(gone.sum())} of {len(cells)} rows, first in "
-            f"row {int(gone.argmax())} (counting from 0); fill them in or drop those rows"
+            f"row {int(gone.argmax())} (counting from 0); fill in the values, or drop the rows"
         )
 
 

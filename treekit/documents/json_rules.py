@@ -221,7 +221,7 @@ def _format_bounds(rules: RuleList, bounds: np.ndarray) -> list[str]:
 
 
 class _OutcomeWriter:
-    """Writer of the outcomes of rules; each distinct share is formatted once."""
+    """Writer of the outcomes of rules; each distinct share of votes is formatted once."""
 
     def __init__(self, rules: RuleList) -> None:
         self.rules, outputs = rules, rules.schema.outputs

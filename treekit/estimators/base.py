@@ -386,7 +386,7 @@ class EstimatorBase(Parameters, BaseEstimator):
         return gain_importances(self.model_)
 
     def _read_target(self, y: Any) -> npt.NDArray[Any]:
-        """Check the training target, and code class labels."""
+        """Check the training target, and encode class labels as integers."""
         raise NotImplementedError
 
     def permutation_importances(

@@ -86,7 +86,8 @@ class TreeBase(EstimatorBase):
             impurity = compute_class_impurity(unpruned.model_, tree)
         elif (facts := getattr(unpruned, "_facts", None)) is None or facts.impurity is None:
             raise SettingError(
-                "the variance of fractional instances is unknown; use missing='direction'"
+                "the pruning path requires the variance of each node, which is not computed with "
+                "missing='fractional'; use missing='direction'"
             )
         else:
             impurity = facts.impurity
