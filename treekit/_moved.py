@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-__all__ = ["MOVED_MODULES", "install_finder"]
 
 MOVED_MODULES = {
     "treekit.forms": "treekit.documents",

@@ -45,32 +45,6 @@ from treekit.contracts import (
 from treekit.errors import PluginError, SettingError, TreekitWarning
 from treekit.settings import check_declaration
 
-__all__ = [
-    "CONTRACT_ATTRIBUTE",
-    "ENTRY_POINT_GROUP",
-    "FOREIGN_ERRORS",
-    "KINDS",
-    "OLDEST_CONTRACT",
-    "Component",
-    "Kind",
-    "Plugin",
-    "Record",
-    "Source",
-    "adapt_functions",
-    "builtin_plugin",
-    "call_isolated",
-    "check_functions",
-    "check_record",
-    "describe_error",
-    "find_custom_task",
-    "find_kind",
-    "find_plugins",
-    "list_settings",
-    "read_contract_version",
-    "read_maker_contract",
-]
-
-
 # ---------------------------------------------------------------- checks of records
 
 

@@ -30,15 +30,6 @@ from treekit.training.tasks import check_scorable, get_reading_options, predicts
 if TYPE_CHECKING:
     from treekit.model.model import Model
 
-__all__ = [
-    "ClassScores",
-    "Evaluation",
-    "Score",
-    "cross_validate",
-    "encode_groups",
-    "evaluate",
-    "evaluate_model",
-]
 
 _N_PARTS = 10
 """Number of parts of the rows on which a score is computed for its interval."""

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from treekit.model.model import Model
     from treekit.verify import Report
 
-__all__ = ["demo_command"]
 
 _TREE: dict[str, Any] = {"pruner": "cost_complexity", "seed": 0}
 _FOREST: dict[str, Any] = {"ensemble": "forest", "trees": 100, "seed": 0, "n_jobs": -1}

@@ -14,7 +14,6 @@ from treekit.errors import ModelFileError
 if TYPE_CHECKING:
     from treekit.evaluation import Evaluation
 
-__all__ = ["evaluate_command"]
 
 _CROSS_VALIDATION_OPTIONS = (
     *("cv", "repeats", "groups", "like"),

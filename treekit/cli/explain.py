@@ -18,12 +18,6 @@ if TYPE_CHECKING:
     from treekit.model.model import Model
     from treekit.training.importance import Importances
 
-__all__ = [
-    "explain_command",
-    "importances_command",
-    "plot_command",
-]
-
 
 # ---------------------------------------------------------------- treekit explain
 

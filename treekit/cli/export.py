@@ -8,13 +8,6 @@ import click
 
 from treekit.cli.terminal import check_output_path
 
-__all__ = [
-    "export_command",
-    "import_command",
-    "verify_command",
-]
-
-
 # ---------------------------------------------------------------- export and verify
 
 

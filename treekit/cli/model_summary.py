@@ -15,13 +15,6 @@ if TYPE_CHECKING:
     from treekit.data.schema import Schema
     from treekit.model.model import Model
 
-__all__ = [
-    "describe_estimate",
-    "format_count",
-    "print_inspection",
-    "print_model",
-    "print_training",
-]
 
 _MAX_SHOWN_LEVELS = 8
 

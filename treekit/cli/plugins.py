@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from treekit.discovery import Component
     from treekit.testing.report import Report
 
-__all__ = [
-    "plugin_group",
-    "plugins_command",
-]
-
 
 # ---------------------------------------------------------------- treekit plugin
 

@@ -20,15 +20,6 @@ if TYPE_CHECKING:
     from treekit.data.table import Table
     from treekit.model.model import Model
 
-__all__ = [
-    "compute_scores",
-    "inspect_command",
-    "predict_command",
-    "predict_table",
-    "read_rows",
-    "sum_leaf_values",
-]
-
 
 # ---------------------------------------------------------------- inspect and predict
 

@@ -20,13 +20,6 @@ if TYPE_CHECKING:
     from treekit.data.table import Table
     from treekit.model.model import Model
 
-__all__ = [
-    "language_option",
-    "revise_command",
-    "rules_command",
-    "simplify_command",
-]
-
 
 # ---------------------------------------------------------------- treekit rules
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import click
 
-__all__ = ["serve_command"]
-
 _EXAMPLES = """\b
 Examples:
   treekit serve iris.treekit                       web page: http://127.0.0.1:8080/

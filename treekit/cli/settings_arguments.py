@@ -13,12 +13,6 @@ from treekit.settings import help_rows, parse_assignments
 if TYPE_CHECKING:
     from treekit.training.settings import Preset
 
-__all__ = [
-    "COMPONENT_KINDS",
-    "list_algorithm_rows",
-    "list_setting_rows",
-    "parse_training_settings",
-]
 
 COMPONENT_KINDS = ("criterion", "splitter", "pruner")
 

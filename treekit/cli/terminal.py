@@ -23,21 +23,6 @@ if TYPE_CHECKING:
 
     from treekit.verify import Report
 
-__all__ = [
-    "Commands",
-    "check_output_path",
-    "escape_text",
-    "fold_progress",
-    "get_colour_default",
-    "print_facts",
-    "print_heading",
-    "print_report",
-    "print_table",
-    "reading_progress",
-    "tree_progress",
-    "write_text",
-]
-
 
 # ---------------------------------------------------------------- output
 

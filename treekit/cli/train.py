@@ -17,15 +17,6 @@ if TYPE_CHECKING:
     from treekit.data.table import Table
     from treekit.model.model import Model
 
-__all__ = [
-    "fit_with_progress",
-    "parse_list",
-    "read_dataset",
-    "settings_options",
-    "table_options",
-    "train_command",
-]
-
 
 _COMPONENTS_NOTE = (
     "\nAdd --criterion NAME, --splitter NAME or --pruner NAME to list the settings of a component "

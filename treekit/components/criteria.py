@@ -10,21 +10,6 @@ import numpy as np
 from treekit.contracts import Criterion, CriterionFunctions, Ranks, Setting, Sums
 from treekit.hookspecs import hookimpl
 
-__all__ = [
-    "make_absolute_error",
-    "make_entropy",
-    "make_friedman",
-    "make_gain_ratio",
-    "make_gini",
-    "make_misclassification",
-    "make_poisson",
-    "make_quantile_loss",
-    "make_squared_error",
-    "make_twoing",
-    "treekit_criteria",
-]
-
-
 # ---------------------------------------------------------------- registration
 
 

@@ -28,21 +28,6 @@ from treekit.kernels.pruning import (
 )
 from treekit.model.tree import Split, Tree
 
-__all__ = [
-    "PruningSequence",
-    "compute_pruning_sequence",
-    "count_class_bits",
-    "count_split_bits",
-    "make_chi_squared",
-    "make_cost_complexity",
-    "make_error_based",
-    "make_holdout",
-    "make_mdl",
-    "make_reduced_error",
-    "treekit_pruners",
-]
-
-
 # ---------------------------------------------------------------- cost-complexity pruning
 
 

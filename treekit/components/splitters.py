@@ -17,14 +17,6 @@ from treekit.kernels.oblique_splits import (
 )
 from treekit.kernels.quantile_splits import find_quantile_split
 
-__all__ = [
-    "AXIS_SPLITTER",
-    "OBLIQUE_METHODS",
-    "make_oblique",
-    "treekit_splitters",
-]
-
-
 # ---------------------------------------------------------------- registration
 
 

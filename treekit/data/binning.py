@@ -24,16 +24,6 @@ from treekit.kernels.feature_codes import (
 from treekit.kernels.random_splits import MISSING_KEY
 from treekit.kernels.records import Table
 
-__all__ = [
-    "MAX_BINS",
-    "Coding",
-    "NominalSplits",
-    "encode_columns",
-    "encode_columns_as_keys",
-    "encode_keys",
-]
-
-
 # ---------------------------------------------------------------- codes
 
 Coding = Literal["exact", "histogram"]

@@ -26,22 +26,6 @@ from treekit.data.schema import Output, Schema, Task, level_text, python_label
 from treekit.data.table import Table, convert_to_cells, make_table, read_table
 from treekit.errors import DataError, SettingError
 
-__all__ = [
-    "MAX_INTEGER_CLASSES",
-    "CodedTarget",
-    "Dataset",
-    "check_no_missing",
-    "check_weights",
-    "encode_target",
-    "encode_targets",
-    "make_coded_dataset",
-    "make_dataset",
-    "make_dataset_from_xy",
-    "make_validation",
-    "read_task_columns",
-]
-
-
 # ---------------------------------------------------------------- target
 
 MAX_INTEGER_CLASSES = 20

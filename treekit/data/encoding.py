@@ -13,10 +13,6 @@ from treekit.data.schema import Schema
 from treekit.data.table import Table, read_table, suggest_names
 from treekit.errors import DataError
 
-__all__ = [
-    "encode_rows",
-]
-
 
 def encode_rows(
     rows: Any,

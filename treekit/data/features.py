@@ -22,27 +22,6 @@ from treekit.data.schema import Column, Dtype, level_text
 from treekit.data.table import Table, suggest_names
 from treekit.errors import DataError, SettingError, TreekitWarning
 
-__all__ = [
-    "UNSEEN",
-    "DeclaredKinds",
-    "InputType",
-    "LazyColumns",
-    "LevelIndex",
-    "RoundingLoss",
-    "check_input_type",
-    "check_unicode",
-    "choose_dtype",
-    "convert_to_numbers",
-    "encode_levels",
-    "find_levels",
-    "find_loss",
-    "narrow_codes",
-    "read_inputs",
-    "round_to_dtype",
-    "warn_if_merged",
-]
-
-
 # ---------------------------------------------------------------- inputs
 
 Codes = npt.NDArray[np.int32]

@@ -23,15 +23,6 @@ import numpy.typing as npt
 from treekit.data.cells import Cells, is_text, parse_untyped, replace_marks
 from treekit.errors import DataError
 
-__all__ = [
-    "StoredCells",
-    "StoredColumn",
-    "TemporaryStore",
-    "allocate_code_matrix",
-    "copy_row_major",
-]
-
-
 # ---------------------------------------------------------------- temporary file
 
 

@@ -36,20 +36,6 @@ from treekit.data.cells import (
 from treekit.data.out_of_core import StoredCells, StoredColumn, TemporaryStore
 from treekit.errors import DataError, MissingExtraError
 
-__all__ = [
-    "Table",
-    "convert_to_cells",
-    "make_table",
-    "read_arrow_file",
-    "read_arrow_table",
-    "read_csv",
-    "read_file",
-    "read_frame",
-    "read_table",
-    "suggest_names",
-]
-
-
 # ---------------------------------------------------------------- table
 
 _MAX_COMPARED = 200

@@ -28,14 +28,6 @@ from treekit.rules.rule_list import RuleList
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "MAX_NOTEBOOK_RULES",
-    "conditions_to_frame",
-    "render_csv",
-    "render_notebook",
-    "rules_to_frame",
-]
-
 
 # ---------------------------------------------------------------- frame
 

@@ -17,13 +17,6 @@ from treekit.rules.read_edited import read_edited
 from treekit.rules.revise import revise_model
 from treekit.rules.rule_list import RuleList
 
-__all__ = [
-    "infer_form",
-    "load_edited_rules",
-    "revise",
-    "write_rules",
-]
-
 
 def infer_form(path: str | Path, default: str = "text") -> str:
     """Return the form whose suffix a file name has, the longest first, or `default`."""

@@ -39,10 +39,6 @@ from treekit.rules.wording import quote_text
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = [
-    "MAX_INITIAL_ROWS",
-    "render_html",
-]
 
 MAX_INITIAL_ROWS = 200
 """Rows that the script shows at first, so that a page of 20,000 rules stays fast."""

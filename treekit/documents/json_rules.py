@@ -35,31 +35,6 @@ from treekit.rules.rule_list import (
 from treekit.rules.simplify_thresholds import MAX_DIGITS
 from treekit.rules.wording import format_numbers, format_share, parse_number
 
-__all__ = [
-    "FORMAT",
-    "VERSION",
-    "ConditionReader",
-    "JsonError",
-    "Numeral",
-    "OutcomeReader",
-    "PathContext",
-    "check_array",
-    "check_boolean",
-    "check_number",
-    "check_object",
-    "check_string",
-    "format_key",
-    "look_up_code",
-    "parse_header",
-    "parse_integer",
-    "parse_json",
-    "parse_label",
-    "parse_level_codes",
-    "read_json",
-    "render_json",
-]
-
-
 # ---------------------------------------------------------------- write JSON
 
 

@@ -33,34 +33,6 @@ from treekit.rules.wording import (
     render_conditions,
 )
 
-__all__ = [
-    "ConditionText",
-    "DocumentLayout",
-    "DocumentRow",
-    "Fact",
-    "Figure",
-    "OutcomeFormatter",
-    "OutcomeText",
-    "RuleColumns",
-    "compute_shares",
-    "decode_numbers",
-    "format_conditions",
-    "format_figure",
-    "format_name",
-    "format_percent",
-    "format_rule_outcomes",
-    "format_rules",
-    "format_tests",
-    "iter_rows",
-    "list_facts",
-    "list_notes",
-    "make_layout",
-    "make_title",
-    "predict_rule_labels",
-    "quote_unsafe",
-]
-
-
 # ---------------------------------------------------------------- outcome texts
 
 _PLAIN_NAME = re.compile(r"[\w<>=+-](?:[\w<>=+\-./%()&' ]*[\w<>=+\-.%)])?")

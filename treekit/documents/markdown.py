@@ -24,10 +24,6 @@ from treekit.documents.layout import (
     make_title,
 )
 
-__all__ = [
-    "render_markdown",
-]
-
 _BACKTICKS = re.compile("`+")
 
 

@@ -36,15 +36,6 @@ from treekit.rules.wording import format_numbers
 if TYPE_CHECKING:
     from treekit.documents import Listing
 
-__all__ = [
-    "ALIAS",
-    "DIALECTS",
-    "format_branch_value",
-    "format_comment",
-    "render_predicates",
-    "render_sql",
-]
-
 
 # ---------------------------------------------------------------- sql
 

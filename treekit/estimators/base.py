@@ -56,24 +56,6 @@ from treekit.training.importance import Importances, gain_importances, measure_i
 from treekit.training.plan import make_plan
 from treekit.training.tasks import predicts_numbers
 
-__all__ = [
-    "ClassifierBase",
-    "ColumnKinds",
-    "EstimatorBase",
-    "NodeStatistics",
-    "RegressorBase",
-    "compute_class_factors",
-    "compute_class_impurity",
-    "compute_pruning_path",
-    "compute_row_factors",
-    "compute_row_statistics",
-    "compute_weight_statistics",
-    "make_class_weight_setting",
-    "read_input",
-    "resolve_column_kinds",
-]
-
-
 # ---------------------------------------------------------------- inputs
 
 

@@ -22,13 +22,6 @@ from treekit.model.model import Model, make_model
 from treekit.training import Fitted
 from treekit.training.retrain import require_plugins
 
-__all__ = [
-    "ExtraTreesClassifier",
-    "ExtraTreesRegressor",
-    "RandomForestClassifier",
-    "RandomForestRegressor",
-]
-
 
 class ForestBase(ForestParameters, EstimatorBase):
     """Base class of all forests."""

@@ -20,18 +20,6 @@ from treekit.errors import SettingError
 from treekit.model.model import UnknownPolicy
 from treekit.training.settings import PRESETS, get_preset_settings
 
-__all__ = [
-    "ClassParameters",
-    "ForestParameters",
-    "Parameters",
-    "compute_weight_limits",
-    "drop_algorithm_settings",
-    "make_seed",
-    "name_monotonic_signs",
-    "resolve_parameter",
-]
-
-
 # ---------------------------------------------------------------- parameters
 
 

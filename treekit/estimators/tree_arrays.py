@@ -13,12 +13,6 @@ from treekit.estimators.base import NodeStatistics
 from treekit.model.model import Model
 from treekit.model.tree import Split, Tree
 
-__all__ = [
-    "TreeArrays",
-    "make_path_matrix",
-    "make_tree_arrays",
-]
-
 _LEAF, _UNDEFINED = -1, -2
 """scikit-learn's constants in leaves: no child, and no column or threshold."""
 

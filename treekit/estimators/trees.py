@@ -25,8 +25,6 @@ from treekit.estimators.base import (
 from treekit.estimators.tree_arrays import TreeArrays, make_path_matrix, make_tree_arrays
 from treekit.training import Fitted
 
-__all__ = ["DecisionTreeClassifier", "DecisionTreeRegressor"]
-
 
 class TreeBase(EstimatorBase):
     """Base class of single trees."""

@@ -33,15 +33,6 @@ from treekit.model.tree import Split, Tree
 if TYPE_CHECKING:
     from treekit.model.model import Model
 
-__all__ = [
-    "Contributions",
-    "NodeUnits",
-    "compute_unit_factor",
-    "format_contributions",
-    "format_total",
-    "sum_contributions",
-]
-
 
 # ---------------------------------------------------------------- contributions
 

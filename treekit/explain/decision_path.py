@@ -12,20 +12,6 @@ import numpy.typing as npt
 from treekit.data.schema import Schema
 from treekit.model.tree import Split, Tree
 
-__all__ = [
-    "NO_BRANCH",
-    "DecisionReason",
-    "InnerNode",
-    "Passage",
-    "SplitTest",
-    "TreeNodes",
-    "find_branch",
-    "list_deciding_columns",
-    "list_thresholds",
-    "trace_row",
-]
-
-
 # ---------------------------------------------------------------- walk
 
 DecisionReason = Literal["answered", "surrogate", "lost", "divided", "held", "failed"]

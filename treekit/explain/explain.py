@@ -31,10 +31,6 @@ from treekit.settings import suggestion
 if TYPE_CHECKING:
     from treekit.model.model import Model
 
-__all__ = [
-    "explain",
-]
-
 
 class _RowPath(NamedTuple):
     """Decision path of a row in one tree."""

@@ -20,20 +20,6 @@ if TYPE_CHECKING:
     from treekit.model.model import Model
     from treekit.rules.language import Language
 
-__all__ = [
-    "Clause",
-    "Ending",
-    "Explanation",
-    "ExplanationCase",
-    "ExplanationPart",
-    "Given",
-    "Said",
-    "Step",
-    "Sums",
-    "Votes",
-    "to_json_value",
-]
-
 
 # ---------------------------------------------------------------- explanation
 

@@ -28,19 +28,6 @@ from treekit.rules.extract import rules
 if TYPE_CHECKING:
     from treekit.model.model import Model
 
-__all__ = [
-    "ExplainedRow",
-    "count_votes",
-    "describe_contributions",
-    "describe_prediction",
-    "describe_tree_prediction",
-    "make_clause",
-    "make_rule_clauses",
-    "make_step_clause",
-    "read_row",
-    "replace_cells",
-]
-
 
 # ---------------------------------------------------------------- predictions
 # Predictions, votes and contributions with names and labels, from the sums of a row.

@@ -23,15 +23,6 @@ from treekit.explain.explanation import (
 from treekit.rules.language import Language, load_language
 from treekit.rules.wording import format_numbers, quote_label, quote_name, quote_text
 
-__all__ = [
-    "ExplanationWords",
-    "format_lines",
-    "format_table",
-    "measure_width",
-    "pad_text",
-]
-
-
 # ---------------------------------------------------------------- parts
 
 _MAX_COLUMNS = 12

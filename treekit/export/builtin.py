@@ -18,12 +18,6 @@ from treekit.hookspecs import hookimpl
 from treekit.model.model import Model
 from treekit.rules import RULES_SETTINGS
 
-__all__ = [
-    "SQL_SETTINGS",
-    "treekit_exporters",
-]
-
-
 # ---------------------------------------------------------------- settings of SQL
 
 

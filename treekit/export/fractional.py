@@ -20,12 +20,6 @@ from treekit.model.fixed_point import compute_mass_bounds, to_double_threshold
 from treekit.model.model import Model
 from treekit.model.tree import DerivedColumns, Split, concatenate_trees
 
-__all__ = [
-    "DividedTable",
-    "build_fractional_table",
-    "choose_fractional_form",
-]
-
 _MAX_ENTRIES = 2**31 - 1
 _LE, _LEVELS, _MISSING = 0, 2, 3
 

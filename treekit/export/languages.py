@@ -34,23 +34,6 @@ from treekit.export.literals import (
 from treekit.export.template_values import ABILITIES, needs, template_values
 from treekit.model.model import Model
 
-__all__ = [
-    "PROFILE_FILE",
-    "TEMPLATES_SETTING",
-    "LanguageExport",
-    "Profile",
-    "TextSetting",
-    "Verify",
-    "find_exporter",
-    "find_languages_folder",
-    "language_exporter",
-    "load_known_languages",
-    "load_languages",
-    "read_profile",
-    "require_abilities",
-]
-
-
 # ---------------------------------------------------------------- languages
 
 TEMPLATES_SETTING = Setting("templates", "", "folder whose templates replace the shipped ones")

@@ -27,31 +27,6 @@ from treekit.errors import ExportError
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = [
-    "TEMPLATES_VARIABLE",
-    "Array",
-    "Code",
-    "Language",
-    "Limits",
-    "StringStyle",
-    "Tables",
-    "Texts",
-    "byte_literal",
-    "float_literal",
-    "format_lines",
-    "hex_literal",
-    "identifier",
-    "identifiers",
-    "list_shipped_folders",
-    "list_template_folders",
-    "list_variable_folders",
-    "render_from",
-    "render_template",
-    "require_folder",
-    "string_literal",
-    "string_literals",
-]
-
 
 # ---------------------------------------------------------------- literals
 

@@ -28,33 +28,6 @@ from treekit.model.fixed_point import to_double_threshold
 from treekit.model.model import Model
 from treekit.model.tree import MAX_DEPTH, DerivedColumns, Split, Tree, make_derived_columns
 
-__all__ = [
-    "FORM_REASON",
-    "MAX_IF_ELSE_NODES",
-    "Form",
-    "LeafTable",
-    "Line",
-    "LoweredTree",
-    "NodeTable",
-    "SourceFunction",
-    "SourceLine",
-    "Step",
-    "Term",
-    "choose_form",
-    "compute_double_thresholds",
-    "describe_derived_column",
-    "leaf_table",
-    "list_inline_terms",
-    "lower",
-    "node_table",
-    "replace_large_sets",
-    "require_depth",
-    "set_words",
-    "split_into_functions",
-    "write_source_functions",
-]
-
-
 # ---------------------------------------------------------------- lower
 
 _MAX_NODES = 2**31 - 1

@@ -35,17 +35,6 @@ from treekit.model import links
 from treekit.model.model import Model
 from treekit.model.tree import DerivedColumns, make_derived_columns
 
-__all__ = [
-    "encode_base64",
-    "encode_derived_tables",
-    "encode_fractional_tables",
-    "encode_leaf_tables",
-    "encode_node_tables",
-    "export_python",
-    "make_unmerged_leaf_table",
-]
-
-
 # ---------------------------------------------------------------- python
 
 _TEMPLATE_IMPORTS = {

@@ -30,16 +30,6 @@ from treekit.model import links
 from treekit.model.model import Model
 from treekit.model.tree import DerivedColumns, make_derived_columns
 
-__all__ = [
-    "ABILITIES",
-    "compute_form_values",
-    "compute_schema_values",
-    "make_arrays",
-    "needs",
-    "template_values",
-]
-
-
 # ---------------------------------------------------------------- values
 
 Index = npt.NDArray[np.int64]

@@ -25,7 +25,6 @@ from treekit.model.model import Model
 if TYPE_CHECKING:
     from onnx import ValueInfoProto
 
-__all__ = ["TRITON_SETTINGS", "TRITON_SUFFIX", "export_triton"]
 
 TRITON_SUFFIX = "/config.pbtxt"
 TRITON_SETTINGS = (

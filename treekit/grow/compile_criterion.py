@@ -34,28 +34,6 @@ from treekit.kernels.function_pointers import (
 from treekit.kernels.monotonic import HIGHEST, LOWEST, N_CUTS, SIGN, is_within_constraint
 from treekit.kernels.records import is_finite
 
-__all__ = [
-    "CompiledCriterion",
-    "TargetBlocks",
-    "compile_before",
-    "compile_criterion",
-    "get_default_pointer",
-    "get_unconditional_pointer",
-    "leave_keys_unset",
-    "make_block_keys",
-    "make_mean_impurity",
-    "make_mean_score",
-    "make_python_mean_impurity",
-    "order_by_cell",
-    "order_by_mean",
-    "order_by_quantile",
-    "order_by_share",
-    "return_no_choice",
-    "return_zero_penalty",
-    "return_zero_value",
-]
-
-
 # ---------------------------------------------------------------- criterion
 
 FROZEN_CELLS = CELLS_TYPE.copy(readonly=True)

@@ -24,21 +24,6 @@ from treekit.errors import DataError, PluginError, SettingError, TreekitWarning
 from treekit.grow.function_identity import compute_fingerprint, copy_for_compilation
 from treekit.kernels.compile import LinkedFunction, enable_disk_cache
 
-__all__ = [
-    "CompileFailure",
-    "Origin",
-    "call_checked",
-    "check_return_value",
-    "compile_function",
-    "describe_numba_error",
-    "format_statistics",
-    "get_python_function",
-    "make_read_only",
-    "thread_state",
-    "try_compile",
-]
-
-
 # ---------------------------------------------------------------- compilation
 
 thread_state = threading.local()

@@ -55,18 +55,6 @@ from treekit.kernels.records import (
     Table,
 )
 
-__all__ = [
-    "CompiledSplitter",
-    "are_valid_intervals",
-    "compile_splitter",
-    "copy_node",
-    "is_valid_sum",
-    "make_read_only_node",
-    "make_score_function",
-    "write_checked_split",
-]
-
-
 # ---------------------------------------------------------------- splitter
 
 CriterionView = namedtuple("CriterionView", ["score"])

@@ -19,16 +19,6 @@ from treekit.kernels.records import Rows, Table
 from treekit.model.fixed_point import MASS
 from treekit.model.tree import Tree
 
-__all__ = [
-    "BootstrapSampler",
-    "Forest",
-    "VoteFunction",
-    "draw_samples",
-    "grow_forest",
-    "make_sampler",
-]
-
-
 # ---------------------------------------------------------------- forest
 
 VoteFunction = Callable[[Tree, npt.NDArray[np.int64]], npt.NDArray[np.float64]]

@@ -25,24 +25,6 @@ from numba.extending import _Intrinsic, register_jitable
 
 from treekit.kernels.function_pointers import FunctionPointer
 
-__all__ = [
-    "MAX_CACHED_HELPERS",
-    "STABLE_PACKAGES",
-    "compute_fingerprint",
-    "compute_identity",
-    "copy_for_compilation",
-    "describe_compilation",
-    "find_templates",
-    "get_package",
-    "is_copy",
-    "is_unchanging",
-    "iterate_attributes",
-    "iterate_closure",
-    "iterate_globals",
-    "list_names",
-]
-
-
 # ---------------------------------------------------------------- identity
 
 

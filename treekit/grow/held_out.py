@@ -15,12 +15,6 @@ from treekit.grow.target_statistics import TargetStatistics, fill_class_blocks
 from treekit.kernels.records import Rows, Table
 from treekit.model.fixed_point import place_threshold
 
-__all__ = [
-    "HeldOutRows",
-    "encode_held_table",
-    "make_held_target",
-]
-
 
 @dataclass(frozen=True)
 class HeldOutRows:

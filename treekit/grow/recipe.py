@@ -17,8 +17,6 @@ from treekit.kernels.function_pointers import FunctionPointer
 from treekit.kernels.records import PLAIN_RULES, Limits, Rows, SplitRules, Table
 from treekit.model.tree import Tree
 
-__all__ = ["GrownTree", "Recipe", "SurrogateRule"]
-
 
 @dataclass(frozen=True)
 class SurrogateRule:

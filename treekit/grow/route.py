@@ -19,14 +19,6 @@ from treekit.kernels.route_rows import route_rows as route_kernel
 from treekit.model.fixed_point import MASS, compute_mass_bounds
 from treekit.model.tree import Split, Tree
 
-__all__ = [
-    "LeafShares",
-    "compute_leaf_shares",
-    "compute_node_statistics",
-    "encode_splits",
-    "partition_node_rows",
-]
-
 
 @dataclass(frozen=True)
 class LeafShares:

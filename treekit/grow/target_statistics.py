@@ -21,30 +21,6 @@ from treekit.errors import DataError
 from treekit.grow.compile_criterion import TargetBlocks
 from treekit.kernels.records import Rows
 
-__all__ = [
-    "TargetStatistics",
-    "bound_sums",
-    "check_target_range",
-    "choose_common_steps",
-    "choose_part_steps",
-    "choose_step",
-    "compute_draw_weights",
-    "compute_weighted_median",
-    "count_draws",
-    "fill_class_blocks",
-    "has_heavy_weights",
-    "make_class_target",
-    "make_layout_target",
-    "make_multioutput_class_target",
-    "make_multioutput_number_target",
-    "make_number_target",
-    "make_rank_target",
-    "multiply_weights",
-    "round_to_step",
-    "round_weights",
-]
-
-
 # ---------------------------------------------------------------- target
 
 

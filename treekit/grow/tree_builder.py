@@ -46,23 +46,6 @@ from treekit.kernels.surrogate_splits import SURROGATE_DTYPE, SurrogateSearch
 from treekit.model.fixed_point import floor_to_dtype, place_threshold
 from treekit.model.tree import Split, Tree, concatenate_slices, empty_offsets
 
-__all__ = [
-    "allocate_scratch",
-    "allocate_surrogates",
-    "assemble_tree",
-    "attribute_exception",
-    "check_branch_weights",
-    "clip_statistics",
-    "clip_tree",
-    "compute_node_values",
-    "error_for_status",
-    "grow_tree",
-    "grow_with_validation",
-    "is_monotonic",
-    "make_surrogate_fields",
-]
-
-
 # ---------------------------------------------------------------- plugin errors
 
 

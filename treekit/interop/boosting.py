@@ -21,15 +21,6 @@ from treekit.model.links import Link
 from treekit.model.model import Model, UnknownPolicy, make_model
 from treekit.model.tree import Split, Tree
 
-__all__ = [
-    "ANSWER_SETTING",
-    "DTYPE_SETTING",
-    "ITERATIONS_SETTING",
-    "BoostedTrees",
-    "Outcome",
-    "make_boosted_model",
-]
-
 ANSWER_SETTING = Setting(
     "answer",
     "predictions",

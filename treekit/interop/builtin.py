@@ -10,8 +10,6 @@ from treekit.interop.onnx import read_onnx, recognises_onnx
 from treekit.interop.sklearn import read_sklearn, read_skops, recognises_sklearn, recognises_skops
 from treekit.interop.xgboost import read_xgboost, recognises_xgboost
 
-__all__ = ["treekit_importers"]
-
 
 @hookimpl
 def treekit_importers() -> list[Importer]:

@@ -62,19 +62,6 @@ from treekit.model.links import Link
 from treekit.model.model import Model
 from treekit.model.tree import take_slices
 
-__all__ = [
-    "SOURCE",
-    "ModelText",
-    "TreeText",
-    "collect_vocabularies",
-    "make_nodes",
-    "parse_integer_option",
-    "parse_model_text",
-    "read_lightgbm",
-    "recognises_lightgbm",
-]
-
-
 # ---------------------------------------------------------------- lightgbm
 
 _IDENTITY_OBJECTIVES = (

@@ -23,30 +23,6 @@ from treekit.model.tree import MAX_DEPTH
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
-__all__ = [
-    "EQ",
-    "GT",
-    "GTE",
-    "LEQ",
-    "LT",
-    "MEMBER",
-    "NEQ",
-    "OPERATORS",
-    "SOURCE",
-    "Attributes",
-    "OnnxTrees",
-    "TreeOperator",
-    "collect_vocabularies",
-    "copy_shared_nodes",
-    "find_tree_operator",
-    "load_proto",
-    "make_nodes",
-    "read_id_trees",
-    "read_position_trees",
-    "read_tensor",
-    "recognises_onnx",
-]
-
 
 # ---------------------------------------------------------------- onnx graph
 

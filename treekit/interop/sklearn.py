@@ -75,22 +75,6 @@ from treekit.model.model import Model, make_model
 from treekit.model.model_file import read_entries
 from treekit.model.tree import Split, Tree, take_slices
 
-__all__ = [
-    "CLASS_NAMES",
-    "MODULE_PREFIXES",
-    "StoredObject",
-    "convert_tree",
-    "parse_schema",
-    "read_estimator",
-    "read_gradient_boosting",
-    "read_histogram_boosting",
-    "read_sklearn",
-    "read_skops",
-    "recognises_sklearn",
-    "recognises_skops",
-]
-
-
 # ---------------------------------------------------------------- estimators
 
 _TREES = (

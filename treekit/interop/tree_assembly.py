@@ -20,21 +20,6 @@ from treekit.errors import ModelError
 from treekit.model.fixed_point import MAX_TREES
 from treekit.model.tree import MAX_DEPTH, Split, Tree, split_trees
 
-__all__ = [
-    "MAX_COLUMNS",
-    "MAX_ENTRIES",
-    "MAX_INTEGER_CATEGORIES",
-    "NodeList",
-    "Vocabulary",
-    "check_names",
-    "check_width",
-    "make_columns",
-    "make_integer_vocabulary",
-    "make_named_vocabulary",
-    "make_trees",
-]
-
-
 # ---------------------------------------------------------------- trees
 
 Ints = npt.NDArray[np.int64]

@@ -62,23 +62,6 @@ from treekit.interop.tree_assembly import (
 from treekit.model.links import Link
 from treekit.model.model import Model
 
-__all__ = [
-    "MAX_NESTING",
-    "SOURCE",
-    "Forest",
-    "Learner",
-    "TreeRecord",
-    "XgboostFile",
-    "collect_vocabularies",
-    "decode_ubjson",
-    "make_array",
-    "make_nodes",
-    "parse_model",
-    "read_xgboost",
-    "recognises_xgboost",
-]
-
-
 # ---------------------------------------------------------------- UBJSON
 
 

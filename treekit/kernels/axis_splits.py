@@ -49,20 +49,6 @@ from treekit.kernels.records import (
     is_finite,
 )
 
-__all__ = [
-    "SUBSETS_PER_SCAN",
-    "compute_side_limit",
-    "draw_column",
-    "find_axis_split",
-    "find_numeric_axis_split",
-    "score_on_first_component",
-    "sum_weight",
-    "try_branches",
-    "try_cuts",
-    "try_one_vs_rest",
-]
-
-
 # ---------------------------------------------------------------- search over columns
 
 

@@ -32,21 +32,6 @@ from numba.core.registry import CPUDispatcher
 if TYPE_CHECKING:
     from numba.core.event import Event
 
-__all__ = [
-    "MAX_CACHED_CLOSURES",
-    "NOTICE_DELAY",
-    "KernelDispatcher",
-    "LinkedFunction",
-    "SplitterKernel",
-    "announce_compilation",
-    "enable_disk_cache",
-    "inlined",
-    "install_notice",
-    "kernel",
-    "llvm_inlined",
-    "relax_garbage_collection",
-]
-
 
 # ---------------------------------------------------------------- decorators
 

@@ -16,20 +16,6 @@ import numpy.typing as npt
 
 from treekit.kernels.compile import kernel
 
-__all__ = [
-    "DIGIT_VALUES",
-    "GROUP_SIZE",
-    "assign_bins",
-    "assign_ranks",
-    "compute_group_width",
-    "encode_row",
-    "encode_rows",
-    "find_bin_starts",
-    "find_first_cell",
-    "sort_keys",
-]
-
-
 # ---------------------------------------------------------------- bins and ranks
 
 DIGIT_VALUES = 2048

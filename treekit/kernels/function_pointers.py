@@ -17,20 +17,6 @@ from numba.np.arrayobj import make_array, populate_array
 
 from treekit.kernels.compile import KernelDispatcher, enable_disk_cache
 
-__all__ = [
-    "CELLS_TYPE",
-    "MATRIX_TYPE",
-    "FunctionPointer",
-    "allocate_stack_cells",
-    "allocate_stack_matrix",
-    "borrow_array",
-    "count_bits",
-    "find_highest_bit",
-    "find_lowest_bit",
-    "freeze_array",
-    "prefetch_row",
-]
-
 CELLS_TYPE = types.Array(types.float64, 1, "C")
 MATRIX_TYPE = types.Array(types.float64, 2, "C")
 

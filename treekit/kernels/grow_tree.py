@@ -55,21 +55,6 @@ from treekit.kernels.records import (
 )
 from treekit.kernels.surrogate_splits import find_surrogates, route_by_surrogates
 
-__all__ = [
-    "INTERVALS",
-    "MAX_PENDING",
-    "NODE_DTYPE",
-    "GrowthArrays",
-    "collect_nest_stats",
-    "grow_nodes",
-    "make_next_test",
-    "pass_cuts_down",
-    "round_priority",
-    "sift_down",
-    "sift_up",
-]
-
-
 # ---------------------------------------------------------------- growth
 
 NODE_DTYPE = np.dtype(

@@ -13,18 +13,6 @@ import numpy as np
 
 from treekit.kernels.compile import inlined, kernel
 
-__all__ = [
-    "HIGHEST",
-    "LOWEST",
-    "N_CONSTRAINT_CELLS",
-    "N_CUTS",
-    "SIGN",
-    "clip_to_bounds",
-    "is_tree_monotonic",
-    "is_within_constraint",
-    "propagate_bounds",
-]  # fmt: skip
-
 SIGN, N_CUTS, LOWEST, HIGHEST, N_CONSTRAINT_CELLS = range(5)
 """Entries of ``scratch.best`` that pass the constraints to a search, after its S + 2 results.
 

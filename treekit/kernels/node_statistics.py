@@ -14,23 +14,6 @@ import numpy as np
 from treekit.kernels.compile import inlined, kernel, llvm_inlined
 from treekit.kernels.function_pointers import borrow_array, count_bits, find_lowest_bit
 
-__all__ = [
-    "CODES",
-    "CODE_OF",
-    "NO_LANES",
-    "ORDER",
-    "OTHER_ORDER",
-    "is_sparse_node",
-    "locate_column",
-    "pack_lanes",
-    "pack_statistics",
-    "sort_by_key",
-    "sort_positions",
-    "sum_side",
-    "tally_codes",
-]
-
-
 # ---------------------------------------------------------------- statistics by code
 
 CODES, ORDER, OTHER_ORDER, CODE_OF = 0, 1, 2, 3

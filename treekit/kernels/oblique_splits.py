@@ -28,21 +28,6 @@ from treekit.kernels.records import (
     Rows,
 )
 
-__all__ = [
-    "COORDINATE",
-    "LINEAR",
-    "PRINCIPAL",
-    "find_best_cut",
-    "find_best_weight",
-    "find_numeric_oblique_split",
-    "find_oblique_split",
-    "find_principal_axes",
-    "fit_linear_directions",
-    "project_rows",
-    "search_coordinates",
-]
-
-
 # ---------------------------------------------------------------- search at a node
 
 OBLIQUE = 5

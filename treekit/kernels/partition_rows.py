@@ -10,23 +10,6 @@ import numpy as np
 from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.quantile_statistics import summarise_held_out_rows, summarise_rows
 
-__all__ = [
-    "assign_branches",
-    "compute_cumulative_shares",
-    "compute_variance",
-    "distribute_rows",
-    "extend_array",
-    "extend_rows",
-    "find_last_code",
-    "find_value_below",
-    "partition_rows",
-    "replace_by_children",
-    "sum_held_out_rows",
-    "sum_rows",
-    "sum_two_branches",
-]
-
-
 # ---------------------------------------------------------------- complete rows
 
 

@@ -17,18 +17,6 @@ from treekit.kernels.partition_rows import (
 )
 from treekit.kernels.route_rows import assign_node_branches
 
-__all__ = [
-    "ErrorBound",
-    "estimate_node_errors",
-    "estimate_pessimistic_errors",
-    "find_breaking_links",
-    "find_cheapest_cuts",
-    "find_weakest_links",
-    "prune_and_raise",
-    "sum_leaves_below",
-]
-
-
 # ---------------------------------------------------------------- costs of subtrees
 
 

@@ -58,25 +58,6 @@ from treekit.kernels.records import (
     is_finite,
 )
 
-__all__ = [
-    "GROUP_ENDS",
-    "GROUP_ORDER",
-    "ORDERED_ENDS",
-    "count_words",
-    "discard_member",
-    "fill_set",
-    "find_member_above",
-    "find_member_below",
-    "find_quantile_split",
-    "group_rows",
-    "insert_member",
-    "report_statistics",
-    "sweep_cuts",
-    "sweep_many_rows",
-    "try_branches",
-]
-
-
 # ---------------------------------------------------------------- search over columns
 
 

@@ -13,22 +13,6 @@ import numpy as np
 
 from treekit.kernels.compile import inlined, kernel
 
-__all__ = [
-    "N_HEADER_CELLS",
-    "QUANTILE_ROW",
-    "SLACK",
-    "SMALLEST_WEIGHT",
-    "SUM_BEFORE",
-    "TOTAL",
-    "WEIGHT",
-    "WEIGHT_BEFORE",
-    "WORD_ROWS",
-    "lay_out_rows",
-    "summarise_held_out_rows",
-    "summarise_rows",
-    "write_side",
-]
-
 SLACK = 2.0**-51
 """Relative error of ``quantile * weight``: the rounded level, and the product."""
 

@@ -43,19 +43,6 @@ from treekit.kernels.records import (
     is_finite,
 )
 
-__all__ = [
-    "MISSING_KEY",
-    "decode_value",
-    "draw_one_category",
-    "draw_sides",
-    "draw_threshold",
-    "find_code_range",
-    "find_cut_code",
-    "find_random_split",
-    "gather_codes",
-]
-
-
 # ---------------------------------------------------------------- search over columns
 
 MAX_ROUNDS = 8

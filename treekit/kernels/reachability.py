@@ -17,38 +17,6 @@ import numpy.typing as npt
 
 from treekit.kernels.compile import kernel
 
-__all__ = [
-    "COLUMN_DTYPE",
-    "FRAME_DTYPE",
-    "FULL_MASS",
-    "NODE_DTYPE",
-    "ROUTE_NODE_DTYPE",
-    "RULE",
-    "TERM_DTYPE",
-    "TEST_DTYPE",
-    "ModelCoverage",
-    "ReachableOutcomes",
-    "RoutingTables",
-    "TreeCoverage",
-    "TreeWalk",
-    "compute_reaching_mass",
-    "enter_branch",
-    "evaluate_test",
-    "find_branch",
-    "find_one_step_flips",
-    "has_known_values",
-    "has_values",
-    "leave_branch",
-    "make_walk",
-    "mark_reachable",
-    "mark_rows",
-    "push_children",
-    "sum_leaf_units_below",
-    "sum_terms",
-    "trace_rows",
-]
-
-
 # ---------------------------------------------------------------- boxes
 
 # Values of `treekit.model.tree.Split`, which compiled code cannot read.

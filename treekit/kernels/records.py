@@ -9,44 +9,6 @@ import numpy.typing as npt
 
 from treekit.kernels.compile import inlined, kernel
 
-__all__ = [
-    "BAD_CHOICE",
-    "BAD_NUMBER",
-    "BAD_ORDER",
-    "BAD_PENALTY",
-    "BAD_PRIORITY",
-    "BAD_SCORE",
-    "BAD_SPLIT",
-    "BRANCHES",
-    "CUT",
-    "FEATURE",
-    "KIND",
-    "LEVELS",
-    "MISSING",
-    "MISSING_BRANCH",
-    "MULTIWAY",
-    "NEXT_CODE",
-    "N_NUMBERS",
-    "N_OUT",
-    "PLAIN_RULES",
-    "RANK",
-    "SCORE",
-    "SHRINK",
-    "SUBSET",
-    "THRESHOLD",
-    "THRESHOLD_VALUE",
-    "TOLERANCE",
-    "Limits",
-    "Node",
-    "Rows",
-    "Scratch",
-    "SplitRules",
-    "Table",
-    "is_better",
-    "is_finite",
-]
-
-
 # ---------------------------------------------------------------- records
 
 

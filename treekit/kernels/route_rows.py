@@ -19,13 +19,6 @@ from treekit.kernels.partition_rows import (
 )
 from treekit.kernels.records import MISSING
 
-__all__ = [
-    "CodedSplits",
-    "assign_node_branches",
-    "route_rows",
-]
-
-
 # ---------------------------------------------------------------- routing
 
 

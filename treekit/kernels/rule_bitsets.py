@@ -11,12 +11,6 @@ from treekit.kernels.compile import kernel, llvm_inlined
 from treekit.kernels.function_pointers import count_bits, find_lowest_bit
 from treekit.kernels.pruning import estimate_pessimistic_errors
 
-__all__ = [
-    "drop_conditions",
-    "estimate_error_rate",
-    "weigh_sets",
-]
-
 
 @llvm_inlined
 def _weigh_word(word, first, weights):

@@ -39,24 +39,6 @@ from treekit.kernels.feature_codes import (
 )
 from treekit.kernels.function_pointers import borrow_array, prefetch_row
 
-__all__ = [
-    "ALL_BRANCHES",
-    "UNKNOWN",
-    "CompleteLevels",
-    "PackedDerivedColumns",
-    "PackedTrees",
-    "add_fractional_units",
-    "add_leaf_units",
-    "evaluate_derived_column",
-    "gather_heaviest_leaf_values",
-    "gather_leaf_values",
-    "gather_unpacked_values",
-    "read_cell",
-    "step_to_child",
-    "take_top_branch",
-]
-
-
 # ---------------------------------------------------------------- many trees
 
 Array = npt.NDArray[Any]

@@ -21,12 +21,6 @@ from treekit.kernels.compile import kernel
 from treekit.kernels.feature_codes import compute_group_width, encode_row
 from treekit.kernels.score_batch import step_to_child
 
-__all__ = [
-    "REFUSE_MISSING",
-    "REFUSE_UNKNOWN",
-    "sum_row",
-]
-
 Array = npt.NDArray[Any]
 
 REFUSE_MISSING = 1

@@ -20,13 +20,6 @@ from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.node_statistics import CODE_OF, NO_LANES, tally_codes
 from treekit.kernels.partition_rows import extend_array, find_last_code
 
-__all__ = [
-    "SURROGATE_DTYPE",
-    "SurrogateSearch",
-    "find_surrogates",
-    "route_by_surrogates",
-]
-
 SURROGATE_DTYPE = np.dtype(
     [
         ("node", np.int64),

@@ -17,13 +17,6 @@ import numpy as np
 from treekit.kernels.compile import kernel
 from treekit.kernels.reachability import enter_branch, has_known_values, has_values, leave_branch
 
-__all__ = [
-    "BACKTRACK_DTYPE",
-    "BinaryNodes",
-    "compare_with_tables",
-    "compute_depth",
-]
-
 # Values of `treekit.model.tree.Split`, which compiled code cannot read.
 _LEAF = 0
 _LE_NO, _LE_YES, _IN, _MISSING, _EQ_NO, _EQ_YES = range(6)

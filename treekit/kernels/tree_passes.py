@@ -9,13 +9,6 @@ import numpy as np
 from treekit.kernels.compile import kernel
 from treekit.kernels.reachability import enter_branch, has_known_values, leave_branch
 
-__all__ = [
-    "CONDITION_DTYPE",
-    "lower_nodes",
-    "merge_leaf_conditions",
-]
-
-
 # ---------------------------------------------------------------- lowering
 
 # Values of `treekit.model.tree.Split` and `treekit.export.lowering.Step`, which

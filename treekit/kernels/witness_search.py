@@ -26,36 +26,6 @@ from treekit.kernels.reachability import (
     sum_terms,
 )
 
-__all__ = [
-    "ABOVE",
-    "ANY",
-    "AT_MOST",
-    "GOAL_DTYPE",
-    "LEVEL",
-    "MAX_WRONG_BRANCHES",
-    "REACHED",
-    "REVEALING",
-    "REVEALING_FLOAT32",
-    "REVEALING_FLOAT64",
-    "SET",
-    "UNKNOWN",
-    "FloatBits",
-    "ProbeSettings",
-    "draw_number",
-    "draw_row",
-    "find_branch_of_value",
-    "find_revealing_row",
-    "is_fault_visible",
-    "make_bits",
-    "make_unknown",
-    "move_to_threshold",
-    "reach_goals",
-    "round_to_input",
-    "satisfy_condition",
-    "write_probe_rows",
-]
-
-
 # ---------------------------------------------------------------- probe rows
 # Rows that reach the nodes of a tree and take each branch.
 

@@ -39,23 +39,6 @@ from treekit.data.schema import Dtype
 from treekit.errors import ModelError
 from treekit.model.tree import Split, Tree
 
-__all__ = [
-    "MASS",
-    "MAX_TREES",
-    "UNIT_BUDGET",
-    "Grid",
-    "apportion",
-    "compute_mass_bounds",
-    "count_tree_units",
-    "fit_regression_grid",
-    "fit_sum_grid",
-    "floor_to_dtype",
-    "make_sum_grid",
-    "place_threshold",
-    "to_double_threshold",
-]
-
-
 # ---------------------------------------------------------------- fixed-point units
 
 UNIT_BUDGET: dict[Dtype, int] = {"float32": 2**24, "float64": 2**53}

@@ -13,11 +13,6 @@ import numpy as np
 
 from treekit.errors import ModelError
 
-__all__ = [
-    "from_json",
-    "to_json",
-]
-
 
 def to_json(value: Any) -> Any:
     """Return `value` converted to JSON types.

@@ -29,22 +29,6 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 
-__all__ = [
-    "EXP_COEFFICIENTS",
-    "EXP_LIMIT",
-    "LN2_HIGH",
-    "LN2_LOW",
-    "LOG2_E",
-    "Combine",
-    "Link",
-    "SupportsSums",
-    "apply_link",
-    "convert_sums",
-    "exp",
-    "sigmoid",
-    "softmax",
-]
-
 Combine = Literal["mean", "sum"]
 """How the values of the trees are combined: ``mean``, or ``sum`` (boosting)."""
 

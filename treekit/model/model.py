@@ -36,20 +36,6 @@ if TYPE_CHECKING:
     from treekit.plot import Picture
     from treekit.rules import RuleList
 
-__all__ = [
-    "MissingPolicy",
-    "Model",
-    "UnknownPolicy",
-    "Voting",
-    "VotingScheme",
-    "as_model",
-    "count_leaf_units",
-    "distribute_tree_votes",
-    "distribute_votes",
-    "make_model",
-    "predict_labels",
-]
-
 
 # ---------------------------------------------------------------- model
 

@@ -39,19 +39,6 @@ from treekit.model.tree import (
 )
 from treekit.model.validation import check_forest, check_policies, check_units
 
-__all__ = [
-    "FORMAT_VERSION",
-    "decode_array",
-    "encode_array",
-    "load",
-    "narrow_dtype",
-    "read_entries",
-    "replace_atomically",
-    "save",
-    "write_entries",
-]
-
-
 # ---------------------------------------------------------------- saving and loading
 
 FORMAT_VERSION = 3

@@ -29,19 +29,6 @@ if TYPE_CHECKING:
     from treekit.kernels.score_batch import CompleteLevels, PackedDerivedColumns, PackedTrees
     from treekit.model.model import Model
 
-__all__ = [
-    "MAX_TOP_LEVELS",
-    "PackedModel",
-    "StraightTree",
-    "compute_node_keys",
-    "concatenate_tops",
-    "count_top_levels",
-    "make_straight_tree",
-    "make_tops",
-    "pack_model",
-    "to_ordered_keys",
-]
-
 
 # ---------------------------------------------------------------- packed trees
 

@@ -33,9 +33,6 @@ from treekit.model.scoring import (
 if TYPE_CHECKING:
     from treekit.model.model import Model
 
-__all__ = [
-    "Scorer",
-]
 
 Sums = npt.NDArray[np.int64]
 

@@ -23,20 +23,6 @@ if TYPE_CHECKING:
     from treekit.kernels.score_batch import PackedTrees
     from treekit.model.model import Model
 
-__all__ = [
-    "Matrix",
-    "compute_label_codes",
-    "compute_probabilities",
-    "encode_table",
-    "leaf_indices",
-    "predict",
-    "predict_from_sums",
-    "predict_proba",
-    "sum_leaf_values",
-    "transform_sums",
-    "validate_matrix",
-]
-
 
 # ---------------------------------------------------------------- prediction
 

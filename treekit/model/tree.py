@@ -22,32 +22,6 @@ from treekit.errors import ModelError
 if TYPE_CHECKING:
     from treekit.model.model import Model
 
-__all__ = [
-    "BATCH_NODES",
-    "FIELD_DTYPES",
-    "MAX_DEPTH",
-    "PER_NODE_FIELDS",
-    "DerivedColumns",
-    "Split",
-    "Tree",
-    "allocate_level_table",
-    "batch_trees",
-    "compute_root_offsets",
-    "concatenate_slices",
-    "concatenate_trees",
-    "empty_offsets",
-    "fill_level_table",
-    "find_level_splits",
-    "has_no_entries",
-    "iter_chunks",
-    "make_derived_columns",
-    "make_node_tests",
-    "node_depths",
-    "node_levels",
-    "split_trees",
-    "take_slices",
-]
-
 
 # ---------------------------------------------------------------- tree
 

@@ -33,16 +33,6 @@ from treekit.model.tree import (
 if TYPE_CHECKING:
     from treekit.model.model import Model
 
-__all__ = [
-    "MAX_COST",
-    "check_forest",
-    "check_model",
-    "check_policies",
-    "check_tree",
-    "check_trees",
-    "check_units",
-]
-
 
 # ---------------------------------------------------------------- trees
 

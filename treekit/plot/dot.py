@@ -8,8 +8,6 @@ from treekit.plot.picture import Picture
 from treekit.plot.svg import INK, PAPER, class_colour, mixed
 from treekit.plot.wording import format_percent, format_weight
 
-__all__ = ["quote_lines", "write_dot"]
-
 _PATH_WIDTH = 3.0
 """Line width of the marked path, in points."""
 

@@ -13,14 +13,6 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
-__all__ = [
-    "clip_text",
-    "compute_centres",
-    "estimate_text_width",
-    "wrap_text",
-]
-
-
 # ---------------------------------------------------------------- layout
 
 

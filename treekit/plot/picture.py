@@ -28,32 +28,6 @@ from treekit.plot.wording import (
     format_weight,
 )
 
-__all__ = [
-    "BAR_GAP",
-    "BAR_HEIGHT",
-    "FONT_SIZE",
-    "LINE_HEIGHT",
-    "MAX_COLOURED_CLASSES",
-    "MAX_PATH_DEPTH",
-    "MOST_ENDS",
-    "PADDING",
-    "SMALL_FONT_SIZE",
-    "SMALL_LINE_HEIGHT",
-    "Box",
-    "Drawn",
-    "DrawnPart",
-    "MaxDepth",
-    "NodeValue",
-    "Picture",
-    "Target",
-    "make_box",
-    "make_picture",
-    "make_targets",
-    "mark_paths",
-    "select_drawn_part",
-]
-
-
 # ---------------------------------------------------------------- target values
 
 MAX_COLOURED_CLASSES = 8

@@ -27,22 +27,6 @@ from treekit.plot.picture import (
 )
 from treekit.plot.wording import format_weight
 
-__all__ = [
-    "EDGE",
-    "INK",
-    "MUTED",
-    "PAPER",
-    "class_colour",
-    "element",
-    "escaped",
-    "format_attribute",
-    "format_coordinate",
-    "ink_on",
-    "mixed",
-    "write_svg",
-]
-
-
 # ---------------------------------------------------------------- svg
 
 FONTS = (

@@ -16,24 +16,6 @@ from treekit.rules.wording import format_numbers, quote_label, quote_text
 if TYPE_CHECKING:
     from treekit.data.schema import Label
 
-__all__ = [
-    "LANGUAGES",
-    "MAX_LIST_LENGTH",
-    "BranchText",
-    "Language",
-    "SplitText",
-    "describe_split",
-    "format_label",
-    "format_name",
-    "format_number",
-    "format_percent",
-    "format_value",
-    "format_weight",
-    "get_language",
-    "join_alternatives",
-    "list_conditions",
-]
-
 
 # ---------------------------------------------------------------- splits
 

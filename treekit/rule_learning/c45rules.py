@@ -34,37 +34,6 @@ from treekit.rules.extract import (
 )
 from treekit.rules.rule_list import ConditionTable, RuleList, sanitize_codes
 
-__all__ = [
-    "MAX_EXHAUSTIVE",
-    "THEORY_WEIGHT",
-    "ClassRules",
-    "GeneralisedPaths",
-    "PathCondition",
-    "RowSets",
-    "TreePaths",
-    "c45rules",
-    "check_not_rule_list",
-    "compute_base_rates",
-    "compute_exception_bits",
-    "compute_ordering_bits",
-    "compute_rule_bits",
-    "extract_paths",
-    "find_matching_rows",
-    "find_union_and_repeats",
-    "generalise_paths",
-    "make_condition_table",
-    "make_ordered_list",
-    "make_rate_bound",
-    "make_row_sets",
-    "merge_conditions",
-    "order_by_false_positives",
-    "prune_rule_list",
-    "select_shortest_subset",
-    "sum_first_match_weights",
-    "unpack_bits",
-]
-
-
 # ---------------------------------------------------------------- candidate rules
 
 Index = npt.NDArray[np.int64]

@@ -17,14 +17,6 @@ from treekit.model.scoring import compute_label_codes, sum_leaf_values
 from treekit.rules.language import Language, load_language
 from treekit.rules.rule_list import RuleList
 
-__all__ = [
-    "LearnedList",
-    "compute_agreement",
-    "compute_r_squared",
-    "evaluate_list",
-]
-
-
 # ---------------------------------------------------------------- report
 
 Numbers = npt.NDArray[np.float64]

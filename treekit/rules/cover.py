@@ -17,24 +17,6 @@ from treekit.model.fixed_point import floor_to_dtype
 from treekit.rules.evaluate import pack_bits
 from treekit.rules.rule_list import RuleList
 
-__all__ = [
-    "MAX_STEPS",
-    "BoxSpace",
-    "Boxes",
-    "Cell",
-    "StepBudget",
-    "build_space",
-    "find_covering_prefix",
-    "find_gap",
-    "find_meeting_pairs",
-    "find_uncovered_part",
-    "find_unmatched_row",
-    "is_exact",
-    "is_surely_covered",
-    "list_arrays",
-    "name_cells",
-]
-
 Index = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Cell = float | str | None

@@ -13,25 +13,6 @@ from treekit.errors import DataError
 from treekit.model.fixed_point import MASS
 from treekit.rules.rule_list import RuleList, evaluate_test, sanitize_codes
 
-__all__ = [
-    "ROWS_PER_BLOCK",
-    "RULES_PER_BLOCK",
-    "ConditionColumn",
-    "InstanceMass",
-    "RuleMatches",
-    "assign_rules",
-    "collect_columns",
-    "compute_match_bits",
-    "find_refused_rows",
-    "fitting_rules",
-    "iterate_pairs",
-    "matching_rules",
-    "pack_bits",
-    "round_rows",
-    "sum_units",
-]
-
-
 # ---------------------------------------------------------------- evaluate
 
 

@@ -18,20 +18,6 @@ from treekit.rules.language import Language, load_language
 from treekit.rules.rule_list import ConditionTable, RuleList, list_tests, take_rules
 from treekit.rules.wording import render_conditions
 
-__all__ = [
-    "LeafRuleTexts",
-    "extract_fractional_conditions",
-    "extract_listed_conditions",
-    "is_rule_list",
-    "join_condition_texts",
-    "list_condition_parts",
-    "list_leaves_depth_first",
-    "list_path_nodes",
-    "make_edge_conditions",
-    "rules",
-]
-
-
 # ---------------------------------------------------------------- extract
 
 Conditions = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], ConditionTable]

@@ -17,17 +17,6 @@ from importlib.resources import files
 
 from treekit.errors import SettingError
 
-__all__ = [
-    "ENGLISH",
-    "FIRST_LINE",
-    "GRAMMAR_PREFIXES",
-    "Language",
-    "list_fields",
-    "list_languages",
-    "load_language",
-    "load_phrases",
-]
-
 ENGLISH = "en"
 FIRST_LINE = "treekit rules, format 2"
 GRAMMAR_PREFIXES = ("fact_", "head_", "if_", "test_", "rule_")

@@ -21,20 +21,6 @@ from treekit.model.model import predict_labels
 from treekit.rules.evaluate import RuleMatches, matching_rules
 from treekit.rules.rule_list import RuleList, compute_values
 
-__all__ = [
-    "LabelledRows",
-    "Measures",
-    "compute_rule_labels",
-    "drop_support",
-    "encode_table",
-    "measure_support",
-    "measured",
-    "read_labelled_rows",
-    "table_measures",
-    "training_measures",
-]
-
-
 # ---------------------------------------------------------------- measure
 
 Numbers = npt.NDArray[np.float64]

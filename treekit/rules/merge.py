@@ -21,20 +21,6 @@ from treekit.model.tree import Split, Tree, concatenate_slices, node_levels
 from treekit.rules.extract import rules
 from treekit.rules.rule_list import ConditionTable, RuleList
 
-__all__ = [
-    "CollapsedModel",
-    "ConditionTuple",
-    "MergedRules",
-    "collapse_subtrees",
-    "joined_rules",
-    "list_conditions",
-    "merge_boxes",
-    "merge_rules",
-    "regroup_rules",
-    "unite_conditions",
-]
-
-
 # ---------------------------------------------------------------- merged rules
 
 Index = npt.NDArray[np.int64]

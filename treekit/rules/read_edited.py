@@ -35,13 +35,6 @@ from treekit.rules.rule_list import RuleList
 from treekit.rules.wording import INTEGER_PATTERN, OPENED_PATTERN, PhrasePatterns, parse_number
 from treekit.rules.write_text import format_header
 
-__all__ = [
-    "EditedAnswerReader",
-    "read_edited",
-    "to_fixed_point",
-]
-
-
 # ---------------------------------------------------------------- edited rules
 
 Line = tuple[int, str]

@@ -53,20 +53,6 @@ from treekit.rules.wording import (
 )
 from treekit.rules.write_text import format_header, generate_text
 
-__all__ = [
-    "AnswerReader",
-    "ConditionReader",
-    "HeaderFacts",
-    "LineReader",
-    "ParsedCondition",
-    "TestReader",
-    "detect_language",
-    "make_condition_table",
-    "parse_rules",
-    "read_header",
-]
-
-
 # ---------------------------------------------------------------- rules
 
 _FIRST_LINE = re.compile(rf"{re.escape(FIRST_LINE)}(?:, language ([A-Za-z0-9-]+))?")

@@ -34,18 +34,6 @@ from treekit.rules.rule_list import RuleList
 from treekit.rules.wording import format_numbers, quote_text, render_conditions
 from treekit.rules.write_text import AnswerWriter
 
-__all__ = [
-    "Change",
-    "LabelSwitch",
-    "MatchedRules",
-    "changed",
-    "edits",
-    "match_rules",
-    "revise_and_match",
-    "revise_model",
-]
-
-
 # ---------------------------------------------------------------- revised
 
 Doubles = npt.NDArray[np.float64]

@@ -30,26 +30,6 @@ from treekit.rules.language import ENGLISH, Language
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Answer",
-    "Clause",
-    "Condition",
-    "ConditionTable",
-    "LevelsClause",
-    "LinearClause",
-    "Order",
-    "Rounding",
-    "Rule",
-    "RuleList",
-    "Test",
-    "compute_values",
-    "evaluate_test",
-    "list_tests",
-    "rules_to_model",
-    "sanitize_codes",
-    "take_rules",
-]
-
 
 # ---------------------------------------------------------------- records
 

@@ -20,11 +20,6 @@ from treekit.errors import DataError, SettingError
 from treekit.rules.rule_list import Rounding, RuleList
 from treekit.rules.wording import format_numbers
 
-__all__ = [
-    "MAX_DIGITS",
-    "rounded",
-]
-
 MAX_DIGITS = 17
 """Significant digits that identify every double."""
 

@@ -20,34 +20,6 @@ from treekit.model.fixed_point import MASS, floor_to_dtype
 from treekit.rules.language import Language, load_language
 from treekit.rules.rule_list import Clause, LinearClause, RuleList, Test
 
-__all__ = [
-    "INTEGER_PATTERN",
-    "NUMBER_PATTERN",
-    "OPENED_PATTERN",
-    "QUOTED_PATTERN",
-    "SHARE_PATTERN",
-    "FieldPatterns",
-    "PhrasePatterns",
-    "format_levels",
-    "format_numbers",
-    "format_part",
-    "format_share",
-    "format_test",
-    "format_test_gist",
-    "make_plain_pattern",
-    "parse_label",
-    "parse_name",
-    "parse_number",
-    "parse_share",
-    "quote_label",
-    "quote_name",
-    "quote_text",
-    "render_conditions",
-    "split_outside_quotes",
-    "unquote_text",
-]
-
-
 # ---------------------------------------------------------------- names, labels and numbers
 
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*")

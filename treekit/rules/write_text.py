@@ -25,13 +25,6 @@ from treekit.rules.wording import (
     render_conditions,
 )
 
-__all__ = [
-    "AnswerWriter",
-    "format_header",
-    "generate_text",
-]
-
-
 # ---------------------------------------------------------------- write
 
 _RULES_PER_PIECE = 2048

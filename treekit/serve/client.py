@@ -32,17 +32,6 @@ from treekit.serve.errors import InvalidRequestError, RemoteError, shown
 from treekit.serve.models.tensors import Tensor, TensorSpec, get_numpy_type
 from treekit.serve.protocol.tensor_data import LENGTH_HEADER, decode_byte_cells, encode_bytes
 
-__all__ = [
-    "Client",
-    "Connection",
-    "RemoteModel",
-    "open_remote_model",
-    "outputs_to_columns",
-    "read_token",
-    "table_to_inputs",
-]
-
-
 # ---------------------------------------------------------------- client
 
 _LENGTH_HEADER = LENGTH_HEADER.decode()

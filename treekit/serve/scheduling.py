@@ -23,16 +23,6 @@ from treekit.serve.models.served_model import Batch, Served
 from treekit.serve.models.tensors import Tensor
 from treekit.serve.settings import Limits
 
-__all__ = [
-    "MAX_LOOP_BYTES",
-    "Deadline",
-    "Deadlines",
-    "Runner",
-    "Service",
-    "Working",
-]
-
-
 # ---------------------------------------------------------------- running
 
 T = TypeVar("T")

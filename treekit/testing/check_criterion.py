@@ -61,29 +61,6 @@ from treekit.testing.training import (
 )
 from treekit.training.tasks import fit_layout, place_rows
 
-__all__ = [
-    "BRANCH_LAWS",
-    "COMPILED",
-    "GATES",
-    "LAWS",
-    "LAYOUT_GATES",
-    "SCORE_LAWS",
-    "TRAINING_LAWS",
-    "TREE_LAWS",
-    "Compilation",
-    "CompiledFunctions",
-    "CriterionSubject",
-    "TaskSetup",
-    "check_compiled_equal",
-    "check_criterion",
-    "check_same_number",
-    "copy_frozen",
-    "format_complaint",
-    "make_task_setup",
-    "measure_speed",
-]
-
-
 # ---------------------------------------------------------------- compilation
 
 ARGUMENT_TYPES: dict[str, tuple[Any, ...]] = {

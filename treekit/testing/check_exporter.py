@@ -54,22 +54,6 @@ from treekit.verify.answers import (
 from treekit.verify.probe_values import decode_cells
 from treekit.verify.run_artifact import list_runners
 
-__all__ = [
-    "EXPORTER_LAWS",
-    "ExecuteFunction",
-    "ExporterSubject",
-    "ModelPair",
-    "RunFunction",
-    "check_exporter",
-    "find_difference",
-    "get_builtin_run",
-    "iter_answer_pairs",
-    "iter_missing_pairs",
-    "iter_unseen_pairs",
-    "wrap_run",
-]
-
-
 # ---------------------------------------------------------------- check
 
 

@@ -37,22 +37,6 @@ from treekit.testing.report import Law, Report
 from treekit.verify.probe_values import decode_cells
 from treekit.verify.report import hash_model
 
-__all__ = [
-    "FOREIGN",
-    "FOREIGN_OBJECTS",
-    "IMPORTER_LAWS",
-    "OWN",
-    "READS",
-    "ImporterSubject",
-    "check_importer",
-    "find_flaw",
-    "format_source",
-    "iter_absent_paths",
-    "iter_damaged",
-    "iter_foreign_paths",
-]
-
-
 # ---------------------------------------------------------------- check
 
 PredictFunction = Callable[[Any, Schema, Sequence[Sequence[float | str | None]]], Sequence[Any]]

@@ -49,19 +49,6 @@ from treekit.testing.report import Law, Report
 from treekit.testing.training import TRAINS, Trainer, describe_difference, make_trainer, train_tree
 from treekit.training import fit
 
-__all__ = [
-    "AFTER_GATES",
-    "AFTER_LAWS",
-    "BEFORE_GATES",
-    "BEFORE_LAWS",
-    "DOUBLING",
-    "PrunerSubject",
-    "check_pruner",
-    "is_subtree",
-    "route_rows_to_nodes",
-]
-
-
 # ---------------------------------------------------------------- check
 
 

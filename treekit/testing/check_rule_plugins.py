@@ -38,15 +38,6 @@ from treekit.testing.report import Law, Report
 from treekit.verify.probe_values import decode_cells
 from treekit.verify.report import hash_model
 
-__all__ = [
-    "DOCUMENT_LAWS",
-    "EXPLAINER_LAWS",
-    "SIMPLIFIER_LAWS",
-    "check_document",
-    "check_explainer",
-    "check_simplifier",
-]
-
 
 def check_document(
     document: str | Document,

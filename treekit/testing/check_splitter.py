@@ -49,21 +49,6 @@ from treekit.testing.training import (
 from treekit.training.plan import PlannedComponent
 from treekit.training.prepare import make_criterion_target
 
-__all__ = [
-    "CLAIMED",
-    "FEATURES",
-    "FIND_LAWS",
-    "GROWN_LAWS",
-    "REPEATS",
-    "Growers",
-    "PreparedNode",
-    "SplitterSubject",
-    "check_splitter",
-    "iter_prepared_nodes",
-    "prepare_node",
-]
-
-
 # ---------------------------------------------------------------- laws of `call_find`
 
 SEEDS = 3

@@ -29,18 +29,6 @@ from treekit.model.tree import MAX_DEPTH, Split
 from treekit.verify.probe_values import draw_random_rows, list_values_around
 from treekit.verify.probes import make_refused_rows
 
-__all__ = [
-    "SampleModel",
-    "iter_hostile_alone",
-    "iter_samples",
-    "make_deepest",
-    "make_example_model",
-    "make_hostile",
-    "make_probe_rows",
-    "make_simplest",
-]
-
-
 # ---------------------------------------------------------------- models
 
 

@@ -13,19 +13,6 @@ import numpy.typing as npt
 
 from treekit.contracts import CriterionFunctions, Ranks
 
-__all__ = [
-    "Counting",
-    "Example",
-    "SmallTable",
-    "format_call",
-    "format_numbers",
-    "iter_small_tables",
-    "make_counting",
-    "make_examples",
-    "make_small_table",
-]
-
-
 # ---------------------------------------------------------------- tables
 
 

@@ -23,33 +23,6 @@ from treekit.settings import resolve
 from treekit.testing.example_tables import format_call, format_numbers
 from treekit.testing.report import Breach, Law, Report, Verdict
 
-__all__ = [
-    "ANSWERS",
-    "BOUNDS",
-    "DECLARED",
-    "FINITE",
-    "MAKES",
-    "NUMBERS",
-    "REPEATS",
-    "WELL_FORMED",
-    "WRITES",
-    "LawBroken",
-    "LawInapplicable",
-    "LawTest",
-    "OpenedComponent",
-    "break_law",
-    "call_checked",
-    "check_bounds",
-    "format_exception",
-    "format_hint",
-    "judge_laws",
-    "locate_error",
-    "locate_function",
-    "open_component",
-    "skip_law",
-]
-
-
 # ---------------------------------------------------------------- laws
 
 LawTest = Callable[[Any], None]

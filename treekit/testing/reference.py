@@ -20,15 +20,6 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
 
-__all__ = [
-    "convert_docstring",
-    "convert_inline",
-    "list_entries",
-    "list_undocumented",
-    "write_reference",
-]
-
-
 # ---------------------------------------------------------------- reference
 
 

@@ -6,17 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-__all__ = [
-    "Breach",
-    "ConformanceError",
-    "Law",
-    "Paint",
-    "Report",
-    "Verdict",
-    "format_report",
-]
-
-
 # ---------------------------------------------------------------- report
 
 HOLDING_LAW = "declared-law-holds"

@@ -19,17 +19,6 @@ from treekit.testing.laws import break_law
 from treekit.testing.report import Law
 from treekit.training import fit
 
-__all__ = [
-    "LEAF_WEIGHT",
-    "TRAINS",
-    "Trainer",
-    "check_same_tree",
-    "describe_difference",
-    "make_criterion_trainer",
-    "make_trainer",
-    "train_tree",
-]
-
 TRAINS = Law(
     "trains-on-small-tables",
     "Training works on any table: few rows, one class, ties, missing cells, constant columns.",

@@ -25,21 +25,6 @@ from treekit.data.table import suggest_names
 from treekit.errors import SettingError
 from treekit.model.validation import MAX_COST
 
-__all__ = [
-    "apply_class_weights",
-    "check_single_class_target",
-    "compute_class_shares",
-    "compute_class_weights",
-    "format_named_numbers",
-    "get_label_names",
-    "parse_costs",
-    "parse_named_numbers",
-    "parse_number_pairs",
-    "rescale_factors",
-    "scale_costs_to_integers",
-]
-
-
 # ---------------------------------------------------------------- class weights
 
 Numbers = npt.NDArray[np.float64]

@@ -29,8 +29,6 @@ from treekit.training.plan import make_plan
 from treekit.training.settings import check_n_jobs
 from treekit.training.tasks import check_scorable, get_reading_options
 
-__all__ = ["Importances", "gain_importances", "measure_importances", "permutation_importances"]
-
 Matrix = npt.NDArray[np.floating[Any]]
 
 

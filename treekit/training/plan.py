@@ -46,24 +46,6 @@ from treekit.training.settings import (
 )
 from treekit.training.tasks import fit_layout
 
-__all__ = [
-    "COMPONENT_KINDS",
-    "MAX_EXACT_ROWS",
-    "MIN_LARGE_LEAF_ROWS",
-    "Plan",
-    "PlannedComponent",
-    "check_compatible",
-    "check_component_settings",
-    "check_monotonic",
-    "check_pruner",
-    "get_component_settings",
-    "get_signs_by_name",
-    "make_component",
-    "make_plan",
-    "parse_monotonic",
-]
-
-
 # ---------------------------------------------------------------- monotonic constraints
 
 

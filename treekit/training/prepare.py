@@ -42,16 +42,6 @@ from treekit.model.tree import MAX_DEPTH
 from treekit.training.plan import Plan, PlannedComponent
 from treekit.training.tasks import place_rows
 
-__all__ = [
-    "compile_planned_before",
-    "compile_planned_criterion",
-    "compile_planned_splitter",
-    "get_origin",
-    "make_criterion_target",
-    "make_recipe",
-]
-
-
 # ---------------------------------------------------------------- recipe
 
 

@@ -12,11 +12,6 @@ from treekit.model.model import Model, as_model
 from treekit.model.model_file import load
 from treekit.model.tree import Split
 
-__all__ = [
-    "get_settings_like",
-    "require_plugins",
-]
-
 _COMPONENT_KINDS = ("criterion", "splitter", "pruner")
 
 

@@ -31,17 +31,6 @@ from treekit.training.plan import Plan
 from treekit.training.prepare import get_origin, make_recipe
 from treekit.training.tasks import use_prediction_schema
 
-__all__ = [
-    "Outcome",
-    "compute_oob_score",
-    "make_vote_function",
-    "prune_tree",
-    "run_plan",
-    "split_folds",
-    "split_holdout",
-]
-
-
 # ---------------------------------------------------------------- run
 
 

@@ -11,17 +11,6 @@ from treekit.contracts import Setting
 from treekit.data.schema import Task
 from treekit.errors import SettingError
 
-__all__ = [
-    "NAMED_NUMBER_SETTINGS",
-    "PRESETS",
-    "SETTINGS",
-    "Preset",
-    "check_n_jobs",
-    "count_features_to_try",
-    "get_preset_settings",
-]
-
-
 # ---------------------------------------------------------------- algorithms
 # Algorithms of the literature as named sets of ordinary settings.
 #

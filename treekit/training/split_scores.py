@@ -19,13 +19,6 @@ from treekit.training.class_weights import apply_class_weights
 from treekit.training.plan import make_plan
 from treekit.training.tasks import get_reading_options
 
-__all__ = [
-    "SplitScore",
-    "SplitScores",
-    "score_columns",
-    "split_scores",
-]
-
 _UNUSED_SETTINGS = ("pruner", "trees", "max_leaves", "max_samples", "monotonic", "validation")
 """Settings without effect on a stump of one column, or that name other columns."""
 

@@ -19,17 +19,6 @@ from treekit.discovery import FOREIGN_ERRORS, call_isolated, describe_error, fin
 from treekit.errors import DataError, PluginError, SettingError
 from treekit.model.model import Model
 
-__all__ = [
-    "MAX_CELLS",
-    "check_scorable",
-    "describe_task",
-    "fit_layout",
-    "get_reading_options",
-    "place_rows",
-    "predicts_numbers",
-    "use_prediction_schema",
-]
-
 MAX_CELLS = 4096
 """Maximum number of cells of a node's statistics in a layout."""
 

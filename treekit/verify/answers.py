@@ -13,18 +13,6 @@ from treekit.model.links import convert_sums
 from treekit.model.model import Model, predict_labels
 from treekit.rules import RuleList
 
-__all__ = [
-    "INCONSISTENT",
-    "REFUSED",
-    "UNKNOWN_LABEL",
-    "Answers",
-    "answers_from_sums",
-    "describe_answer",
-    "differing",
-    "encode_labels",
-    "expected",
-]
-
 REFUSED = -1
 UNKNOWN_LABEL = -2
 """A label that is not one of the model's."""

@@ -25,7 +25,6 @@ from treekit.verify.targeted_search import mark_adjacent_sides
 if TYPE_CHECKING:
     from treekit.kernels.reachability import ReachableOutcomes, TreeCoverage
 
-__all__ = ["Coverage", "Part", "measure_coverage"]
 
 _CHUNK_ROWS = 50_000
 

@@ -14,18 +14,6 @@ from treekit.model.model import Model
 from treekit.model.scoring import leaf_indices, sum_leaf_values
 from treekit.model.tree import Split
 
-__all__ = [
-    "N_AROUND",
-    "UNSEEN_CODES",
-    "decode_cells",
-    "draw_random_rows",
-    "find_divided_rows",
-    "find_next_above",
-    "list_values_around",
-    "make_unseen_text",
-]
-
-
 # ---------------------------------------------------------------- random rows
 
 Array = npt.NDArray[np.float64]

@@ -20,20 +20,6 @@ from treekit.model.model import Model
 from treekit.model.tree import FIELD_DTYPES
 from treekit.verify.coverage import Coverage
 
-__all__ = [
-    "CERTIFICATE_VERSION",
-    "ArtifactResult",
-    "Difference",
-    "Report",
-    "Untried",
-    "format_lines",
-    "hash_file",
-    "hash_model",
-    "make_certificate",
-    "write_certificate",
-]
-
-
 # ---------------------------------------------------------------- report
 
 

@@ -20,16 +20,6 @@ from treekit.model.tree import DerivedColumns, Split, Tree, concatenate_trees, m
 if TYPE_CHECKING:
     from treekit.kernels.reachability import ModelCoverage, RoutingTables
 
-__all__ = [
-    "RoutedModel",
-    "has_accepted_rows",
-    "is_plain",
-    "list_trees",
-    "make_empty_coverage",
-    "make_matrix",
-    "make_routed_model",
-    "route_rows",
-]
 
 Array = npt.NDArray[np.float64]
 

@@ -26,19 +26,6 @@ from treekit.verify.run_python import PYTHON_RUNTIMES, compare_python_structure
 from treekit.verify.run_sql import SQL_RUNTIMES
 from treekit.verify.runtime import Job, OutOfTimeError, Runner, Runtime
 
-__all__ = [
-    "ALL_RUNTIMES",
-    "RULES_RUNTIMES",
-    "ReferenceRows",
-    "RuntimeChoice",
-    "choose_runtimes",
-    "find_runner",
-    "list_runners",
-    "run_artifact",
-    "run_rules",
-]
-
-
 # ---------------------------------------------------------------- rules
 
 

@@ -24,15 +24,6 @@ from treekit.verify.probe_values import make_unseen_text
 from treekit.verify.runtime import Job, Runtime, make_program_check
 from treekit.verify.tree_equivalence import StructureComparison, make_comparison
 
-__all__ = [
-    "C_RUNTIMES",
-    "compare_c_structure",
-    "is_fresh_export",
-    "list_c_files",
-    "normalize_line_ends",
-]
-
-
 # ---------------------------------------------------------------- comparison with a fresh export
 # Whether C files equal those that treekit writes for a model, byte for byte.  They depend only on
 # the model and three settings, which both files contain.  The tests read the trees of written

@@ -54,8 +54,6 @@ from treekit.verify.answers import INCONSISTENT, UNKNOWN_LABEL, Answers
 from treekit.verify.probe_values import make_unseen_text
 from treekit.verify.runtime import Job, Rows, Runner, Runtime
 
-__all__ = ["LanguageProgram", "explain_missing_runner", "list_language_runners"]
-
 _VERSION_SECONDS = 60
 """Time limit of a version command."""
 _BUILT_MARKER = "treekit-built"

@@ -19,13 +19,6 @@ from treekit.verify.probe_values import make_unseen_text
 from treekit.verify.runtime import Job, Runtime
 from treekit.verify.tree_equivalence import BinaryTables, StructureComparison, compare_paths
 
-__all__ = [
-    "ONNX_RUNTIMES",
-    "compare_onnx_structure",
-    "run_onnx",
-]
-
-
 # ---------------------------------------------------------------- read trees
 
 

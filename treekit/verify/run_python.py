@@ -25,13 +25,6 @@ from treekit.verify.run_c import normalize_line_ends
 from treekit.verify.runtime import FailedError, Job, Runtime
 from treekit.verify.tree_equivalence import StructureComparison, make_comparison
 
-__all__ = [
-    "PYTHON_RUNTIMES",
-    "compare_python_structure",
-    "run_python",
-]
-
-
 # ---------------------------------------------------------------- comparison with a fresh export
 
 _FORM_LINE = re.compile(rb"^Form: (\w+); (.*)\.$", re.MULTILINE)

@@ -23,16 +23,6 @@ from treekit.verify.answers import INCONSISTENT, REFUSED, Answers, encode_labels
 from treekit.verify.probe_values import make_unseen_text
 from treekit.verify.runtime import Job, OutOfTimeError, Run, Runtime
 
-__all__ = [
-    "POSTGRES",
-    "SQL_RUNTIMES",
-    "DuckDBEngine",
-    "Engine",
-    "PostgresEngine",
-    "SQLiteEngine",
-]
-
-
 # ---------------------------------------------------------------- SQL engines
 # SQLite, DuckDB and PostgreSQL, each with a temporary table for the duration of a job.
 

@@ -29,17 +29,6 @@ if TYPE_CHECKING:
     from treekit.model.model import Model
     from treekit.verify.tree_equivalence import StructureComparison
 
-__all__ = [
-    "FailedError",
-    "Job",
-    "OutOfTimeError",
-    "Run",
-    "Runner",
-    "Runtime",
-    "list_itself",
-    "make_program_check",
-    "report_available",
-]
 
 Rows = npt.NDArray[np.float64]
 

@@ -44,23 +44,6 @@ from treekit.verify.routing import (
 if TYPE_CHECKING:
     from treekit.kernels.reachability import ModelCoverage, ReachableOutcomes
 
-__all__ = [
-    "SearchResult",
-    "TargetedSearch",
-    "draw_rows",
-    "find_inner_points",
-    "find_reachable",
-    "find_uniform_nodes",
-    "list_goals",
-    "make_category_goals",
-    "make_empty_goals",
-    "make_goals",
-    "make_rule_rows",
-    "mark_adjacent_sides",
-    "search_boundary_rows",
-    "search_rows",
-]
-
 
 # ---------------------------------------------------------------- search
 

@@ -28,15 +28,6 @@ if TYPE_CHECKING:
     from treekit.kernels.reachability import TreeWalk
     from treekit.kernels.tree_equivalence import BinaryNodes
 
-__all__ = [
-    "BinaryTables",
-    "StructureComparison",
-    "compare_paths",
-    "has_same_columns",
-    "make_binary_tables",
-    "make_comparison",
-    "make_lowered_tables",
-]
 
 Array = npt.NDArray[Any]
 

@@ -35,16 +35,6 @@ from treekit.model.tree import (
     node_depths,
 )
 
-__all__ = [
-    "CELL_SHIFT",
-    "CompleteTrees",
-    "build_complete_trees",
-    "extract_frequent_subtrees",
-    "make_heap_layout",
-    "make_hybrid_layout",
-]
-
-
 # ---------------------------------------------------------------- c complete trees
 
 _BLOCK_ROWS = 64

@@ -40,31 +40,6 @@ from treekit.model.tree import (
     node_depths,
 )
 
-__all__ = [
-    "INTERLEAVED_TREES",
-    "MAX_ARRAY_ELEMENTS",
-    "ROW_BYTES",
-    "CLayout",
-    "CTable",
-    "CTypes",
-    "PackedNodes",
-    "choose_c_types",
-    "compute_nested_values",
-    "compute_size_values",
-    "compute_stack_bytes",
-    "make_c_table",
-    "make_fractional_layout",
-    "make_hex_table",
-    "make_if_else_layout",
-    "make_packed_layout",
-    "make_struct_table",
-    "make_text_table",
-    "narrow_integers",
-    "pack_nodes",
-    "summarize_sizes",
-]
-
-
 # ---------------------------------------------------------------- c tables
 
 _MAX_ENTRIES = 2**31 - 1

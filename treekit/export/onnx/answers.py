@@ -16,12 +16,6 @@ from treekit.model.model import Model
 if TYPE_CHECKING:
     from onnx import ValueInfoProto
 
-__all__ = [
-    "add_labels",
-    "add_link",
-    "add_numbers",
-]
-
 
 # ---------------------------------------------------------------- onnx answers
 

@@ -17,20 +17,6 @@ from treekit.model.model import Model
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
-__all__ = [
-    "FLOAT64_INPUTS",
-    "MISSING_MARKERS",
-    "ML_DOMAIN",
-    "NEWEST_OPSET",
-    "OLDEST_OPSET",
-    "SET_MEMBERSHIP",
-    "Ability",
-    "Graph",
-    "Profile",
-    "choose_profile",
-    "serialize_checked",
-]
-
 
 # ---------------------------------------------------------------- onnx graph
 

@@ -21,13 +21,6 @@ from treekit.model.model import Model
 if TYPE_CHECKING:
     from onnx import ValueInfoProto
 
-__all__ = [
-    "add_column_inputs",
-    "add_inputs",
-    "make_input_names",
-    "needs_missing_markers",
-]
-
 
 # ---------------------------------------------------------------- onnx inputs
 

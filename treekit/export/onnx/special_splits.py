@@ -17,14 +17,6 @@ from treekit.model.fixed_point import MASS, compute_mass_bounds
 from treekit.model.model import Model
 from treekit.model.tree import MAX_DEPTH, DerivedColumns, Split, Tree, concatenate_trees
 
-__all__ = [
-    "Masses",
-    "add_derived_columns",
-    "add_largest_leaves",
-    "add_masses",
-]
-
-
 # ---------------------------------------------------------------- onnx derived
 
 

@@ -34,13 +34,6 @@ from treekit.export.onnx.trees import (
 from treekit.model.model import Model
 from treekit.model.tree import MAX_DEPTH, DerivedColumns, make_derived_columns
 
-__all__ = [
-    "LoweredModel",
-    "add_tree_sums",
-    "lower_model",
-    "sums_second_class_only",
-]
-
 _MAX_EXACT = 2**24
 """Integers up to this are exact in float32."""
 

@@ -24,15 +24,6 @@ from treekit.model.tree import Tree
 if TYPE_CHECKING:
     from onnx import AttributeProto, ValueInfoProto
 
-__all__ = [
-    "OnnxNodes",
-    "add_leaves",
-    "add_paths",
-    "add_regressor",
-    "add_tree_ensemble",
-    "convert_to_onnx_nodes",
-]
-
 
 # ---------------------------------------------------------------- onnx trees
 

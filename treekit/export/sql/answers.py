@@ -25,13 +25,6 @@ from treekit.export.sql.syntax import (
 from treekit.model.links import EXP_COEFFICIENTS, EXP_LIMIT, LN2_HIGH, LN2_LOW, LOG2_E
 from treekit.model.model import Model
 
-__all__ = [
-    "add_exponential_steps",
-    "add_label_steps",
-    "add_prediction_steps",
-]
-
-
 # ---------------------------------------------------------------- sql answers
 
 

@@ -30,15 +30,6 @@ from treekit.export.sql.syntax import (
     make_text_literal,
 )
 
-__all__ = [
-    "BLANKS",
-    "Dialect",
-    "DuckDB",
-    "SQLite",
-    "make_array",
-]
-
-
 # ---------------------------------------------------------------- sql dialect
 
 BLANKS = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())

@@ -37,11 +37,6 @@ from treekit.export.sql.trees import (
 from treekit.model.model import Model
 from treekit.model.tree import DerivedColumns, make_derived_columns
 
-__all__ = [
-    "HEADER_PREFIX",
-    "export_sql",
-]
-
 HEADER_PREFIX = "-- treekit-sql "
 """Prefix of the line that describes in JSON how to run the file."""
 

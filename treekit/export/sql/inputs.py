@@ -29,18 +29,6 @@ from treekit.export.sql.syntax import (
 from treekit.model.model import Model
 from treekit.model.tree import DerivedColumns
 
-__all__ = [
-    "REFUSED_COLUMN",
-    "InputColumns",
-    "add_input_steps",
-    "add_rounding_steps",
-    "check_names",
-    "find_linear_features",
-    "make_prediction_names",
-    "parse_keys",
-]
-
-
 # ---------------------------------------------------------------- sql cells
 
 REFUSED_COLUMN = "refused"

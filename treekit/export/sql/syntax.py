@@ -9,29 +9,6 @@ from sqlglot import exp
 
 from treekit.errors import ExportError
 
-__all__ = [
-    "Query",
-    "Sql",
-    "add_terms",
-    "make_alias",
-    "make_binary",
-    "make_call",
-    "make_case",
-    "make_cast",
-    "make_column",
-    "make_integer",
-    "make_membership_test",
-    "make_null",
-    "make_null_test",
-    "make_or",
-    "make_quotient",
-    "make_select",
-    "make_switch",
-    "make_text_literal",
-    "quote_identifier",
-]
-
-
 # ---------------------------------------------------------------- sql syntax
 
 Sql = exp.Expression

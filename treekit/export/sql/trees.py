@@ -47,22 +47,6 @@ from treekit.model.fixed_point import MASS, to_double_threshold
 from treekit.model.model import Model
 from treekit.model.tree import DerivedColumns
 
-__all__ = [
-    "ROW_COLUMN",
-    "Traversal",
-    "TreeConditions",
-    "add_case_steps",
-    "add_fractional_steps",
-    "add_recursive_step",
-    "add_table_steps",
-    "compute_nesting",
-    "extract_entry",
-    "find_used_features",
-    "group_values",
-    "make_derived_tests",
-]
-
-
 # ---------------------------------------------------------------- sql case
 
 _SUM_BITS = 31

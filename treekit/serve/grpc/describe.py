@@ -11,10 +11,6 @@ from pathlib import Path
 from treekit.errors import MissingExtraError
 from treekit.serve.grpc.messages import DESCRIPTION_FILE
 
-__all__ = [
-    "compile_description",
-]
-
 
 def compile_description() -> bytes:
     """Compile ``inference.proto`` to a serialized ``FileDescriptorProto`` without comments.

@@ -19,17 +19,6 @@ from treekit.serve.errors import InvalidRequestError, TooLargeError, shown
 from treekit.serve.models.tensors import Tensor, get_numpy_type
 from treekit.serve.protocol.tensor_data import check_shape, decode_byte_cells, encode_bytes
 
-__all__ = [
-    "DESCRIPTION_FILE",
-    "SERVICE_NAME",
-    "add_outputs",
-    "check_parameters",
-    "decode_tensors",
-    "get_message_class",
-    "get_method_classes",
-]
-
-
 # ---------------------------------------------------------------- messages
 
 DESCRIPTION_FILE = Path(__file__).with_name("inference.binpb")

@@ -38,16 +38,6 @@ from treekit.serve.protocol.messages import get_server_metadata
 from treekit.serve.scheduling import Service
 from treekit.serve.settings import Limits, ServeSettings
 
-__all__ = [
-    "CallRecord",
-    "CheckToken",
-    "GrpcServer",
-    "RecordCall",
-    "ServiceMethods",
-    "start_server",
-]
-
-
 # ---------------------------------------------------------------- server
 
 CheckToken = Callable[[bytes | None], None]

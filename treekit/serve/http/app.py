@@ -26,11 +26,6 @@ from treekit.serve.http.page import list_page_paths, list_page_routes
 from treekit.serve.scheduling import Service
 from treekit.serve.settings import ServeSettings
 
-__all__ = [
-    "list_routes",
-    "make_app",
-]
-
 
 def make_app(
     service: Service,

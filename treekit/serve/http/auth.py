@@ -32,13 +32,6 @@ from treekit.serve.errors import ForbiddenError, InvalidRequestError, Unauthoris
 from treekit.serve.models.repository import Stamp, read_stamp
 from treekit.serve.settings import ServeSettings
 
-__all__ = [
-    "HEALTH_PATHS",
-    "Access",
-    "BearerToken",
-]
-
-
 # ---------------------------------------------------------------- access
 
 HEALTH_PATHS = frozenset({"/v2/health/live", "/v2/health/ready"})

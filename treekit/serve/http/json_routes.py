@@ -54,18 +54,6 @@ from treekit.serve.scheduling import Service
 if TYPE_CHECKING:
     from treekit.model.model import Model
 
-__all__ = [
-    "OutputConverter",
-    "RuleCache",
-    "RuleQuery",
-    "check_language",
-    "describe_model",
-    "explain_row",
-    "list_json_routes",
-    "list_models",
-    "parse_explain_request",
-]
-
 
 # ---------------------------------------------------------------- routes
 

@@ -23,17 +23,6 @@ from treekit.serve.protocol.messages import parse_constant, parse_finite
 if TYPE_CHECKING:
     from treekit.model.model import Model
 
-__all__ = [
-    "RowConverter",
-    "check_object",
-    "check_rows",
-    "parse_integer",
-    "parse_json",
-    "parse_query",
-    "quote_value",
-    "suggest_short_names",
-]
-
 
 # ---------------------------------------------------------------- bodies and queries
 # Strict parsing of bodies and queries written by people, with precise error messages.

@@ -26,13 +26,6 @@ if TYPE_CHECKING:
     from treekit.serve.http.metrics import RequestRecord
     from treekit.serve.models.repository import Change
 
-__all__ = [
-    "MAX_WRITE_BYTES",
-    "LineWriter",
-    "Log",
-    "configure_logging",
-]
-
 
 # ---------------------------------------------------------------- writer
 # Bounded queue of lines, written to stderr by a thread, so that logging never blocks.

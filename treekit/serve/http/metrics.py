@@ -31,25 +31,6 @@ from treekit.serve.scheduling import Service, Working
 if TYPE_CHECKING:
     from treekit.serve.models.served_model import Served
 
-__all__ = [
-    "BUCKET_BOUNDS",
-    "LATENCY_METRIC",
-    "METRICS_PATH",
-    "ROWS_METRIC",
-    "FastCollector",
-    "Header",
-    "HttpRequestRecord",
-    "LatencyHistogram",
-    "Metrics",
-    "RequestRecord",
-    "RowCounter",
-    "forget_process",
-    "get_endpoint_kind",
-    "make_metrics_route",
-    "record_prediction",
-    "shared_metrics",
-]
-
 
 LATENCY_METRIC = (
     "treekit_request_duration_seconds",

@@ -31,12 +31,6 @@ from treekit.serve.http.metrics import (
 from treekit.serve.scheduling import Working
 from treekit.serve.settings import ServeSettings
 
-__all__ = [
-    "CompleteResponse",
-    "Middleware",
-]
-
-
 # ---------------------------------------------------------------- middleware
 
 _ID_PATTERN = re.compile(rb"[A-Za-z0-9._-]{1,64}")

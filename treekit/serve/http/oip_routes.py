@@ -37,13 +37,6 @@ from treekit.serve.protocol.messages import (
 from treekit.serve.protocol.tensor_data import LENGTH_HEADER
 from treekit.serve.scheduling import Service
 
-__all__ = [
-    "InferDispatcher",
-    "list_protocol_routes",
-    "list_repository_routes",
-]
-
-
 # ---------------------------------------------------------------- oip
 
 _BYTES_TYPE = b"application/octet-stream"

@@ -9,21 +9,6 @@ from treekit._version import __version__
 from treekit.serve.models.tensors import DATATYPES
 from treekit.serve.protocol.tensor_data import MAX_DIMENSIONS
 
-__all__ = [
-    "JSON_TYPE",
-    "NAME_PARAMETER",
-    "SCHEMAS",
-    "array_schema",
-    "json_paths",
-    "make_document",
-    "make_json_body",
-    "make_operation",
-    "make_reference",
-    "members_schema",
-    "protocol_paths",
-]
-
-
 # ---------------------------------------------------------------- document
 
 Item = dict[str, Any]

@@ -25,16 +25,6 @@ from treekit.serve.http.json_routes import check_language
 from treekit.serve.http.json_rows import parse_integer, parse_query, quote_value
 from treekit.serve.scheduling import Service
 
-__all__ = [
-    "MAX_BOXES",
-    "PAGE_POLICY",
-    "PICTURE_POLICY",
-    "list_page_paths",
-    "list_page_routes",
-    "list_picture_routes",
-]
-
-
 # ---------------------------------------------------------------- page
 
 PAGE_POLICY = (

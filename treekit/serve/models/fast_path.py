@@ -22,11 +22,6 @@ from treekit.errors import DataError
 from treekit.model.model import Model
 from treekit.serve.models.tensors import TensorSpec
 
-__all__ = [
-    "FastPath",
-    "QuickAnswer",
-]
-
 Sums = npt.NDArray[np.int64]
 Cells = list[float | str | None]
 

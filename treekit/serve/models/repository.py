@@ -31,27 +31,6 @@ from treekit.serve.errors import InvalidRequestError, NotFoundError, Unavailable
 from treekit.serve.models.served_model import Served
 from treekit.serve.models.tensors import Tensor, TensorSpec, get_numpy_type
 
-__all__ = [
-    "SUFFIX",
-    "Change",
-    "Entry",
-    "FileState",
-    "LookupTable",
-    "ModelEntry",
-    "ModelFinder",
-    "ModelLocation",
-    "ModelVersions",
-    "Read",
-    "Repository",
-    "Stamp",
-    "build_table",
-    "changing_file_error",
-    "read_file_state",
-    "read_served",
-    "read_stamp",
-]
-
-
 # ---------------------------------------------------------------- loading
 # Each model is loaded, validated and tested with a prediction before it is served.
 

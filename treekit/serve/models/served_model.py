@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     from treekit.model.model import Model
     from treekit.serve.models.fast_path import FastPath
 
-__all__ = [
-    "Batch",
-    "Served",
-]
-
 
 class Batch(NamedTuple):
     """Rows of a request, validated against the schema and converted for the model.

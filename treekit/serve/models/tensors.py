@@ -13,8 +13,6 @@ import numpy.typing as npt
 
 from treekit.serve.errors import InvalidRequestError, shown
 
-__all__ = ["DATATYPES", "Tensor", "TensorSpec", "get_datatype", "get_numpy_type"]
-
 DATATYPES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype(np.bool_),
     "UINT8": np.dtype(np.uint8),

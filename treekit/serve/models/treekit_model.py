@@ -41,14 +41,6 @@ from treekit.serve.models.tensors import Tensor, TensorSpec
 if TYPE_CHECKING:
     from treekit.rules.extract import LeafRuleTexts
 
-__all__ = [
-    "ONE_TENSOR",
-    "DecisionPaths",
-    "Explanations",
-    "FeatureContributions",
-    "TreekitServed",
-]
-
 
 # ---------------------------------------------------------------- served model
 

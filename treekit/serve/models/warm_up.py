@@ -19,10 +19,6 @@ from treekit.model.model import Model, make_model
 from treekit.serve.models.tensors import Tensor
 from treekit.serve.models.treekit_model import ONE_TENSOR, TreekitServed
 
-__all__ = [
-    "compile_for_serving",
-]
-
 _TREE_COUNTS = (1, 12)
 _MANY_ROWS = 600
 _BATCH_ROWS = (1, 2, _MANY_ROWS)

@@ -8,18 +8,6 @@ from treekit.errors import TreekitError
 from treekit.serve import errors
 from treekit.serve.errors import ServeError, UnavailableError
 
-__all__ = [
-    "ChangeCommand",
-    "ChangeRequest",
-    "ChangeResponse",
-    "ChangeResult",
-    "ErrorMessage",
-    "WorkerFailed",
-    "WorkerReady",
-    "error_to_message",
-    "message_to_error",
-]
-
 ChangeKind = Literal["load", "unload"]
 
 

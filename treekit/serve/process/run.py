@@ -23,13 +23,6 @@ from treekit.serve.models.repository import ModelFinder
 from treekit.serve.process.startup_log import StartupLog, bind_sockets, reserve_shared_port
 from treekit.serve.settings import ServeSettings
 
-__all__ = [
-    "check_settings",
-    "make_tls_context",
-    "serve",
-]
-
-
 # ---------------------------------------------------------------- run
 
 

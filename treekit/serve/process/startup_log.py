@@ -14,18 +14,6 @@ from typing import Any, NamedTuple, Protocol
 from treekit.errors import SettingError
 from treekit.serve.settings import ServeSettings
 
-__all__ = [
-    "LogEvent",
-    "StartupLog",
-    "bind_sockets",
-    "get_server_url",
-    "is_loopback",
-    "log_slow_loading",
-    "reserve_shared_port",
-    "start_listening",
-]
-
-
 # ---------------------------------------------------------------- startup messages
 
 _MAX_LISTED = 20

@@ -34,10 +34,6 @@ from treekit.serve.process.startup_log import LogEvent, StartupLog
 from treekit.serve.process.worker import run_worker
 from treekit.serve.settings import ServeSettings
 
-__all__ = [
-    "WorkerSupervisor",
-]
-
 _POLL_SECONDS = 0.2
 """Maximum seconds between checks of signals and time limits."""
 _MAX_PENDING_CHANGES = 32

@@ -28,16 +28,6 @@ from treekit.serve.http.middleware import Middleware
 from treekit.serve.scheduling import Service
 from treekit.serve.settings import Limits, ServeSettings
 
-__all__ = [
-    "BACKLOG",
-    "FastPathProtocol",
-    "HttpServer",
-    "LimitedProtocol",
-    "make_event_loop",
-    "make_protocol_class",
-]
-
-
 # ---------------------------------------------------------------- http server
 
 BACKLOG = 2048

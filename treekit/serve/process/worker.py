@@ -41,15 +41,6 @@ from treekit.serve.process.uvicorn_server import BACKLOG, HttpServer, make_event
 from treekit.serve.scheduling import Runner, Service
 from treekit.serve.settings import ServeSettings
 
-__all__ = [
-    "FileWatcher",
-    "ServiceProcess",
-    "load_models",
-    "make_service",
-    "run_worker",
-]
-
-
 # ---------------------------------------------------------------- process
 # A service with HTTP and gRPC, from startup to shutdown.
 

@@ -23,26 +23,6 @@ from treekit.serve.protocol.tensor_data import (
     split_body,
 )
 
-__all__ = [
-    "EXTENSIONS",
-    "InferRequest",
-    "InputRequest",
-    "OutputRequest",
-    "Parameters",
-    "decode_tensors",
-    "decode_with_constants",
-    "encode_json_response",
-    "encode_response",
-    "get_model_metadata",
-    "get_server_metadata",
-    "malformed_body_error",
-    "parse_constant",
-    "parse_finite",
-    "read_request",
-    "reject_duplicates",
-]
-
-
 # ---------------------------------------------------------------- requests
 
 Parameters = dict[str, bool | int | float | str | None]

@@ -20,18 +20,6 @@ import numpy.typing as npt
 from treekit.serve.errors import InvalidRequestError, TooLargeError, UnsupportedError, shown
 from treekit.serve.models.tensors import Tensor
 
-__all__ = [
-    "LENGTH_HEADER",
-    "MAX_DIMENSIONS",
-    "check_shape",
-    "decode_byte_cells",
-    "decode_json_cells",
-    "decompress_body",
-    "encode_bytes",
-    "split_body",
-]
-
-
 # ---------------------------------------------------------------- JSON data
 
 MAX_DIMENSIONS = 8
