@@ -26,16 +26,22 @@ from numba.extending import _Intrinsic, register_jitable
 from treekit.kernels.function_pointers import FunctionPointer
 
 # ---------------------------------------------------------------- identity
+# Descriptions of everything that machine code depends on: a function's code, defaults and
+# closure, and the values of the globals that it names, with helpers recursively.
+
+MAX_ARRAY_BYTES = 100_000
+"""Maximum size in bytes of an array referenced by code that is cached on disk."""
+
+_FORMAT_VERSION = 3
+"""Version of the fingerprint format: code of an earlier one is never loaded."""
 
 
 def compute_identity(value: Any) -> tuple[Any, ...]:
-    """Return a key that is equal for functions that compile to the same machine code.
+    """Return a key that is equal, in this process, for functions of the same machine code.
 
     Parameters
     ----------
     value : function, or dataclass of functions and plain values
-        A function's key covers its code, defaults, closure and the globals that it names,
-        also in modules, and recursively helpers of the same package.
 
     Raises
     ------
@@ -43,76 +49,195 @@ def compute_identity(value: Any) -> tuple[Any, ...]:
         If a part cannot be compared by value (`hash` of the key may raise, too), or a
         closure cell is not bound yet.
     """
-    return _compute_identity(value, "", {})
-
-
-Seen = dict[tuple[Any, ...], int]
-"""Functions and parts of modules visited so far, with their order."""
-
-
-def _compute_identity(value: Any, home: str, seen: Seen) -> tuple[Any, ...]:
     if is_dataclass(value) and not isinstance(value, type):
         parts = (getattr(value, field.name) for field in fields(value))
-        return type(value), *(_compute_identity(part, home, seen) for part in parts)
-    if isinstance(value, Dispatcher):
-        options, *more = describe_compilation(value)
-        own = _identify_function(value.py_func, home or get_package(value), seen, compiled=True)
-        return Dispatcher, repr(options), *more, own
-    core = getattr(value, "py_func", value)
-    if isinstance(core, FunctionType):
-        return _identify_function(core, home or get_package(core), seen)
-    return _identify_value(core, home, seen)
+        return type(value), *map(compute_identity, parts)
+    home = get_package(getattr(value, "py_func", value))
+    return _Description(portable=False, home=home).describe(value)
 
 
-def _identify_function(
-    core: FunctionType, home: str, seen: Seen, *, compiled: bool = False
-) -> tuple[Any, ...]:
-    if get_package(core) != home and (
-        is_unchanging(core) or not (compiled or find_templates(core))
-    ):
-        return FunctionType, core  # of another package: assumed not to change
-    if (core, home) in seen:  # recursion
-        return "again", seen[core, home]
-    seen[core, home] = len(seen)
-    names = list_names(core.__code__)
-    return (
-        core.__code__,
-        _identify_value(core.__defaults__, home, seen),
-        _identify_value(tuple(sorted((core.__kwdefaults__ or {}).items())), home, seen),
-        _identify_references(iterate_closure(core), names, home, seen),
-        _identify_references(iterate_globals(core, names), names, home, seen),
-    )
+def compute_fingerprint(function: Callable[..., Any], *options: Any) -> str | None:
+    """Return a hexadecimal digest that is equal only for functions of the same machine code.
+
+    Other processes compute the same digest: it covers contents only, and the functions' files.
+
+    Parameters
+    ----------
+    function : callable
+        Plain Python, or its dispatcher.
+    *options : plain values
+        Compilation options.
+
+    Returns
+    -------
+    str or None
+        None if the code must not be cached, since it depends on an object that cannot be
+        identified by its contents (an open file, a function that is called as Python, one
+        typed into a notebook).
+    """
+    description = _Description(portable=True)
+    try:
+        core: Any = getattr(function, "py_func", function)
+        contents = (
+            _FORMAT_VERSION,
+            _get_versions(),
+            description.describe(options),
+            description.describe_function(core),
+        )
+    except (AttributeError, OSError, RecursionError, TypeError, ValueError):
+        return None
+    return hashlib.sha256(repr(contents).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _identify_references(
-    found: Iterable[tuple[str, Any]], names: tuple[str, ...], home: str, seen: Seen
-) -> tuple[Any, ...]:
-    """Return keys of the values of names, also inside modules: ``settings.SCALE``."""
-    return tuple((name, *_identify_reference(value, names, home, seen)) for name, value in found)
+@cache
+def _get_versions() -> tuple[str, ...]:
+    return tuple(version(name) for name in ("llvmlite", "numba", "numpy"))
 
 
-def _identify_reference(
-    value: Any, names: tuple[str, ...], home: str, seen: Seen
-) -> tuple[Any, ...]:
-    if not isinstance(value, ModuleType):
-        return (_compute_identity(value, home, seen),)
-    if get_package(value) in STABLE_PACKAGES:
-        return (value,)
-    # The key covers only the attributes that this function names.
-    if (value, names, home) in seen:  # circular imports
-        return "again", seen[value, names, home]
-    seen[value, names, home] = len(seen)
-    return value, _identify_references(iterate_attributes(value, names), names, home, seen)
+class _Description:
+    """A description of values by their contents, as nested tuples.
+
+    Parameters
+    ----------
+    portable : bool
+        Whether the description must mean the same in other processes.  Otherwise objects
+        without contents to compare, and functions that other packages keep constant, stand
+        for themselves.
+    home : str
+        Package whose functions are compiled with their callers.
+    """
+
+    def __init__(self, *, portable: bool, home: str = "") -> None:
+        self.portable, self.home = portable, home
+        self.seen: dict[Any, int] = {}  # functions and parts of modules, with their order
+
+    def describe(self, value: Any) -> tuple[Any, ...]:
+        """Describe a value; raise TypeError if its contents do not identify it."""
+        if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+            return type(value).__name__, repr(value)
+        if isinstance(value, tuple | list):
+            parts = tuple(map(self.describe, value))
+            named = hasattr(value, "_fields")
+            return (self.describe(type(value)) if named else type(value).__name__), parts
+        if isinstance(value, frozenset):
+            return "set", tuple(sorted(repr(self.describe(part)) for part in value))
+        if isinstance(value, np.ndarray | np.generic):
+            return self._describe_array(value)
+        if isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
+            record: Any = value
+            defaults = self.describe(tuple(sorted(record._field_defaults.items())))
+            return "record", record.__module__, record.__qualname__, record._fields, defaults
+        if isinstance(value, np.dtype | Type) or value is Ellipsis:
+            return type(value).__name__, repr(value)
+        if isinstance(value, Dispatcher):
+            return self._describe_dispatcher(value)
+        if isinstance(value, FunctionType) and not self._is_constant(value):
+            if self.portable and _may_be_outdated(value):
+                raise TypeError("numba may have cached code of the function before a change")
+            return self.describe_function(value)
+        if not self.portable:
+            return type(value), value
+        if isinstance(value, CodeType):
+            return self._describe_code(value)
+        if _is_stable(value):
+            return "settled", value.__module__, value.__qualname__
+        if isinstance(value, _Intrinsic) and is_unchanging(value._defn):
+            return "intrinsic", self.describe(value._defn)
+        raise TypeError(f"a {type(value).__name__} cannot be identified by its contents")
+
+    def _describe_array(self, value: Any) -> tuple[Any, ...]:
+        if value.dtype.hasobject or (self.portable and value.nbytes > MAX_ARRAY_BYTES):
+            raise TypeError("an array of objects, or a large one")
+        flags = value.flags
+        layout = flags.c_contiguous, flags.f_contiguous, flags.writeable, flags.aligned
+        return "array", value.dtype.str, value.shape, layout, value.tobytes()
+
+    def _describe_dispatcher(self, value: Any) -> tuple[Any, ...]:
+        if isinstance(value, FunctionPointer):
+            if self.portable:
+                raise TypeError("the address of a pointer is valid in this process only")
+            return FunctionPointer, value
+        if not self.portable and get_package(value.py_func) != self.home and is_unchanging(value):
+            return Dispatcher, value
+        compilation = repr(describe_compilation(value))
+        return "compiled", compilation, self.describe_function(value.py_func)
+
+    def _is_constant(self, function: FunctionType) -> bool:
+        """Check whether a function stands for itself: numba does not compile its present body."""
+        if self.portable:
+            return _is_stable(function)
+        return get_package(function) != self.home and (
+            is_unchanging(function) or not find_templates(function)
+        )
+
+    def describe_function(self, function: FunctionType) -> tuple[Any, ...]:
+        """Describe a function: its code, and all values that the code references."""
+        if function in self.seen:  # visited before, or recursive
+            return "again", self.seen[function]
+        self.seen[function] = len(self.seen)
+        code, names = function.__code__, list_names(function.__code__)
+        place: tuple[Any, ...] = ()
+        if self.portable:
+            if "objmode" in names:
+                raise TypeError("code that uses numba.objmode is valid in this process only")
+            # The file matters, too: it may define how a function compiles (`overload`).
+            status = Path(code.co_filename).stat()
+            place = function.__module__, function.__qualname__, status.st_size, status.st_mtime_ns
+        return (
+            "function",
+            place,
+            self.describe(code),
+            self.describe(function.__defaults__),
+            self.describe(tuple(sorted((function.__kwdefaults__ or {}).items()))),
+            self._describe_references(iterate_closure(function), names),
+            self._describe_references(iterate_globals(function, names), names),
+        )
+
+    def _describe_code(self, code: CodeType) -> tuple[Any, ...]:
+        # Line numbers matter, too: compiled code raises errors with them.
+        return (
+            "code", code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount,
+            code.co_flags, code.co_code, code.co_exceptiontable, code.co_linetable,
+            code.co_firstlineno, code.co_filename, code.co_names, code.co_varnames,
+            code.co_freevars, code.co_cellvars, self.describe(code.co_consts),
+        )  # fmt: skip
+
+    def _describe_references(
+        self, found: Iterable[tuple[str, Any]], names: tuple[str, ...]
+    ) -> tuple[Any, ...]:
+        """Describe the values of names, also inside modules: ``settings.SCALE``."""
+        return tuple(
+            (
+                name,
+                self._describe_module(value, names)
+                if isinstance(value, ModuleType)
+                else self.describe(value),
+            )
+            for name, value in found
+            if value is not getattr(builtins, name, _ABSENT)
+        )
+
+    def _describe_module(self, module: ModuleType, names: tuple[str, ...]) -> tuple[Any, ...]:
+        """Describe the attributes of a module that one function names."""
+        if get_package(module) in STABLE_PACKAGES:
+            return "module", module.__name__
+        if (module, names) in self.seen:  # circular imports
+            return "again", self.seen[module, names]
+        self.seen[module, names] = len(self.seen)
+        found = iterate_attributes(module, names)
+        return "module", module.__name__, self._describe_references(found, names)
 
 
-def _identify_value(value: Any, home: str, seen: Seen) -> tuple[Any, ...]:
-    if isinstance(value, float | complex | np.generic):  # 0.0 and -0.0 are equal
-        return type(value), repr(value)
-    if isinstance(value, tuple | list):
-        return type(value), *(_compute_identity(part, home, seen) for part in value)
-    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        return value.dtype.str, value.shape, value.tobytes()
-    return type(value), value
+def _may_be_outdated(function: FunctionType) -> bool:
+    """Check whether numba may have cached code of an earlier state of a plugin's function."""
+    foreign = get_package(function) != "treekit" and not is_copy(function)
+    return foreign and bool(find_templates(function))
+
+
+def _is_stable(value: Any) -> bool:
+    """Check for a function or class of a package that changes only with its version."""
+    kinds = FunctionType | BuiltinFunctionType | type | np.ufunc | type(np.sum)
+    return isinstance(value, kinds) and get_package(value) in STABLE_PACKAGES
 
 
 # ---------------------------------------------------------------- referenced values
@@ -374,172 +499,4 @@ def _is_plain_jitable(template: Any) -> bool:
     inline = getattr(template, "_inline", None)
     return getattr(overload, "__module__", "") == "numba.core.extending" and getattr(
         inline, "is_never_inline", False
-    )
-
-
-# ---------------------------------------------------------------- fingerprint
-# Digests of everything that machine code on disk depends on.
-#
-# `compute_identity` distinguishes functions within a process; `compute_fingerprint` does so between
-# processes, by contents only: a function's file, code, defaults and closure, and the values
-# of the globals that it names, with helpers recursively.
-
-MAX_ARRAY_BYTES = 100_000
-"""Maximum size in bytes of an array referenced by code that is cached on disk."""
-
-_FORMAT_VERSION = 2
-"""Version of the fingerprint format: code of an earlier one is never loaded."""
-
-SeenObjects = dict[Any, int]
-"""Functions and parts of modules visited so far, with their order."""
-
-
-def compute_fingerprint(function: Callable[..., Any], *options: Any) -> str | None:
-    """Return a hexadecimal digest that is equal only for functions of the same machine code.
-
-    Parameters
-    ----------
-    function : callable
-        Plain Python, or its dispatcher.
-    *options : plain values
-        Compilation options.
-
-    Returns
-    -------
-    str or None
-        None if the code must not be cached, since it depends on an object that cannot be
-        identified by its contents (an open file, a function that is called as Python, one
-        typed into a notebook).
-    """
-    try:
-        core: Any = getattr(function, "py_func", function)
-        contents = (
-            _FORMAT_VERSION,
-            _get_versions(),
-            _describe_value(options, {}),
-            _describe_function(core, {}),
-        )
-    except (AttributeError, OSError, RecursionError, TypeError, ValueError):
-        return None
-    return hashlib.sha256(repr(contents).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-@cache
-def _get_versions() -> tuple[str, ...]:
-    return tuple(version(name) for name in ("llvmlite", "numba", "numpy"))
-
-
-def _describe_value(value: Any, seen: SeenObjects) -> Any:
-    """Describe a value by its contents, as nested tuples of strings and bytes."""
-    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
-        return type(value).__name__, repr(value)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return _describe_value(type(value), seen), [_describe_value(part, seen) for part in value]
-    if isinstance(value, tuple | list):
-        return type(value).__name__, [_describe_value(part, seen) for part in value]
-    if isinstance(value, frozenset):
-        return "set", sorted(repr(_describe_value(part, seen)) for part in value)
-    if isinstance(value, np.ndarray | np.generic):
-        return _describe_array(value)
-    if isinstance(value, CodeType):
-        return _describe_code(value, seen)
-    if isinstance(value, FunctionPointer):
-        raise TypeError("the address of a pointer is valid in this process only")
-    if _is_stable(value):
-        return "settled", value.__module__, value.__qualname__
-    if isinstance(value, FunctionType):
-        if get_package(value) != "treekit" and not is_copy(value) and find_templates(value):
-            raise TypeError(
-                "numba may have cached code that was compiled before the function was changed"
-            )
-        return _describe_function(value, seen)
-    if isinstance(value, Dispatcher):
-        return (
-            "compiled",
-            _describe_value(describe_compilation(value), seen),
-            _describe_function(value.py_func, seen),
-        )
-    if isinstance(value, _Intrinsic) and is_unchanging(value._defn):
-        return "intrinsic", _describe_value(value._defn, seen)
-    if isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
-        record: Any = value
-        defaults = _describe_value(sorted(record._field_defaults.items()), seen)
-        return "record", record.__module__, record.__qualname__, record._fields, defaults
-    if isinstance(value, np.dtype | Type) or value is Ellipsis:
-        return type(value).__name__, repr(value)
-    raise TypeError(f"a {type(value).__name__} cannot be identified by its contents")
-
-
-def _is_stable(value: Any) -> bool:
-    """Check for a function or class of a package that changes only with its version."""
-    kinds = FunctionType | BuiltinFunctionType | type | np.ufunc | type(np.sum)
-    return isinstance(value, kinds) and get_package(value) in STABLE_PACKAGES
-
-
-def _describe_array(value: Any) -> tuple[Any, ...]:
-    if value.dtype.hasobject or value.nbytes > MAX_ARRAY_BYTES:
-        raise TypeError("an array of objects, or a large one")
-    flags = value.flags
-    layout = flags.c_contiguous, flags.f_contiguous, flags.writeable, flags.aligned
-    return "array", value.dtype.str, value.shape, layout, value.tobytes()
-
-
-def _describe_code(code: CodeType, seen: SeenObjects) -> tuple[Any, ...]:
-    # Line numbers matter, too: compiled code raises errors with them.
-    return (
-        "code", code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags,
-        code.co_code, code.co_exceptiontable, code.co_linetable, code.co_firstlineno,
-        code.co_filename, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars,
-        [_describe_value(constant, seen) for constant in code.co_consts],
-    )  # fmt: skip
-
-
-def _describe_function(function: FunctionType, seen: SeenObjects) -> tuple[Any, ...]:
-    if function in seen:  # visited before, or recursive
-        return "again", seen[function]
-    seen[function] = len(seen)
-    code, names = function.__code__, list_names(function.__code__)
-    if "objmode" in names:
-        raise TypeError("code of a function that uses numba.objmode is valid in this process only")
-    # The file matters, too: it may define how a function compiles (`overload`).
-    status = Path(code.co_filename).stat()
-    return (
-        "function", function.__module__, function.__qualname__, status.st_size, status.st_mtime_ns,
-        _describe_code(code, seen),
-        _describe_value(function.__defaults__, seen),
-        _describe_value(sorted((function.__kwdefaults__ or {}).items()), seen),
-        _describe_references(iterate_closure(function), names, seen),
-        _describe_references(iterate_globals(function, names), names, seen),
-    )  # fmt: skip
-
-
-def _describe_references(
-    found: Iterable[tuple[str, Any]], names: tuple[str, ...], seen: SeenObjects
-) -> list[tuple[str, Any]]:
-    """Describe the values of names, also inside modules: ``settings.SCALE``."""
-    return [
-        (
-            name,
-            _describe_module(value, names, seen)
-            if isinstance(value, ModuleType)
-            else _describe_value(value, seen),
-        )
-        for name, value in found
-        if value is not getattr(builtins, name, _ABSENT)
-    ]
-
-
-def _describe_module(
-    module: ModuleType, names: tuple[str, ...], seen: SeenObjects
-) -> tuple[Any, ...]:
-    """Describe the attributes of a module that one function names."""
-    if get_package(module) in STABLE_PACKAGES:
-        return "module", module.__name__
-    if (module, names) in seen:  # circular imports
-        return "again", seen[module, names]
-    seen[module, names] = len(seen)
-    return (
-        "module",
-        module.__name__,
-        _describe_references(iterate_attributes(module, names), names, seen),
     )
