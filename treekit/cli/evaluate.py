@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from treekit.cli.options import read_rows, settings_options, table_options
 from treekit.cli.terminal import check_output_path, escape_text, write_text
-from treekit.cli.train import read_dataset, settings_options, table_options
+from treekit.cli.train import read_dataset
 from treekit.errors import ModelFileError
 
 if TYPE_CHECKING:
@@ -78,7 +79,6 @@ def evaluate_command(**given: Any) -> None:
 
 
 def _score_model(given: dict[str, Any]) -> Evaluation:
-    from treekit.cli.predict import read_rows
     from treekit.evaluation import evaluate_model
     from treekit.model.model_file import load
 
@@ -95,13 +95,11 @@ def _score_model(given: dict[str, Any]) -> Evaluation:
         raise click.UsageError(
             f"{error}; give a model and a table, or one table and one --target"
         ) from error
-    marks = given["missing_marks"]
-    rows = read_rows(table, model.schema.missing_marks if marks is None else marks)
+    rows = read_rows(table, given["missing_marks"], model)
     return evaluate_model(model, rows, weights=given["weights"])
 
 
 def _cross_validate(given: dict[str, Any]) -> Evaluation:
-    from treekit.cli.predict import read_rows
     from treekit.cli.settings_arguments import parse_training_settings
     from treekit.cli.terminal import fold_progress
     from treekit.evaluation import cross_validate, encode_groups

@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from treekit.cli.options import (
+    find_tree,
+    language_option,
+    marks_option,
+    output_option,
+    parse_list,
+    read_rows,
+    text_output_option,
+)
 from treekit.cli.terminal import check_output_path, escape_text, print_table, write_text
-from treekit.cli.train import parse_list
 
 if TYPE_CHECKING:
     from treekit.model.model import Model
@@ -68,20 +76,8 @@ Examples:
     help="Columns that counterfactuals must not change.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print all details as JSON.")
-@click.option(
-    "--lang",
-    metavar="en|zh",
-    default="en",
-    show_default=True,
-    help="Language of the text.",
-)
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="File to write.  [default: standard output]",
-)
+@language_option
+@text_output_option
 def explain_command(
     model: str,
     row: str | None,
@@ -109,16 +105,13 @@ def explain_command(
         check_output_path(output, model, *([] if table is None else [table]))
     words = load_language(lang)
     loaded = load(model)
-    if tree is not None and tree > loaded.n_trees:
-        raise click.UsageError(
-            f"there is no tree {tree}; trees are numbered from 1 to {loaded.n_trees}"
-        )
-    rows = None if table is None else _read_table(loaded, table)
+    chosen = find_tree(loaded, tree)
+    rows = None if table is None else read_rows(table, None, loaded)
     given = _parse_row(loaded, row, assignments, rows)
     found = explain(
         loaded,
         given,
-        tree=None if tree is None else tree - 1,
+        tree=chosen,
         fixed=fixed or (),
         table=rows,
         **{name: value for name, value in options.items() if value is not None},
@@ -131,12 +124,6 @@ def explain_command(
     else:
         for line, heading in found.lines(words):
             click.secho(escape_text(line), bold=heading or None)
-
-
-def _read_table(model: Model, table: str) -> Any:
-    from treekit.cli.predict import read_rows
-
-    return read_rows(table, model.schema.missing_marks)
 
 
 def _parse_row(model: Model, row: str | None, assignments: Sequence[str], rows: Any) -> Any:
@@ -233,13 +220,7 @@ def _parse_depth(_: click.Context, __: click.Parameter, value: str | None) -> in
 
 @click.command("plot", short_help="Draw a tree as SVG, or as DOT for Graphviz.")
 @click.argument("model")
-@click.option(
-    *("-o", "--output"),
-    required=True,
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Picture to write; the suffix, .svg or .dot, selects the format.",
-)
+@output_option("Picture to write; the suffix, .svg or .dot, selects the format.")
 @click.option(
     "--tree",
     metavar="N",
@@ -273,11 +254,9 @@ def plot_command(model: str, output: Path, tree: int, max_depth: int | None, lan
     check_output_path(output, model)
     suffix = suffix_of(output)
     loaded = load(model)
-    if tree > loaded.n_trees:
-        raise click.UsageError(
-            f"there is no tree {tree}; trees are numbered from 1 to {loaded.n_trees}"
-        )
-    picture = plot(loaded, tree=tree - 1, max_depth=max_depth, language=language)
+    picture = plot(
+        loaded, tree=find_tree(loaded, tree) or 0, max_depth=max_depth, language=language
+    )
     write_text([written(picture, suffix)], output)
 
 
@@ -309,12 +288,7 @@ def plot_command(model: str, output: Path, tree: int, max_depth: int | None, lan
     help="Seed of the shuffles.",
 )
 @click.option("--weights", metavar="COL", help="Column of row weights.")
-@click.option(
-    "--missing-marks",
-    callback=parse_list,
-    metavar="A,B,...",
-    help="Texts that mean missing, instead of the model's own.",
-)
+@marks_option()
 def importances_command(
     model: str, table: str | None, missing_marks: list[str] | None, **options: Any
 ) -> None:
@@ -324,7 +298,6 @@ def importances_command(
     them: the decrease of the score (accuracy, or R squared) on TABLE when the column is
     shuffled, with its standard error.
     """
-    from treekit.cli.predict import read_rows
     from treekit.model.model_file import load
     from treekit.training.importance import gain_importances, permutation_importances
 
@@ -336,8 +309,7 @@ def importances_command(
         order = (-gains).argsort(kind="stable").tolist()
         print_table(["column", "gain"], [(names[f], f"{gains[f]:.4f}") for f in order])
         return
-    marks = loaded.schema.missing_marks if missing_marks is None else missing_marks
-    found = permutation_importances(loaded, read_rows(table, marks), **options)
+    found = permutation_importances(loaded, read_rows(table, missing_marks, loaded), **options)
     _print_importances(loaded, found, gains.tolist())
     if options["out_of_bag"]:
         click.echo("(mean of the single trees, each on its out-of-bag rows)")

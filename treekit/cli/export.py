@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from treekit.cli.options import output_option
 from treekit.cli.terminal import check_output_path
 
 # ---------------------------------------------------------------- export and verify
@@ -70,13 +71,7 @@ def _print_settings(target: str | None) -> None:
     help="Setting of the target; same as --KEY VALUE.  May be repeated.",
 )
 @click.option("--help-settings", is_flag=True, help="List the settings of targets and exit.")
-@click.option(
-    *("-o", "--output"),
-    required=True,
-    metavar="PATH",
-    type=click.Path(path_type=Path),
-    help="Main file to write; its suffix may be omitted.",
-)
+@output_option("Main file to write; its suffix may be omitted.", "PATH")
 def export_command(
     model: str, target: str, assignments: tuple[str, ...], output: Path, help_settings: bool
 ) -> None:
@@ -241,13 +236,7 @@ def _is_skipped(path: Path, model: str, artifacts: tuple[str, ...]) -> bool:
 
 @click.command("import", short_help="Convert a model file of another library.")
 @click.argument("source", metavar="FILE")
-@click.option(
-    *("-o", "--output"),
-    required=True,
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Model file to write.",
-)
+@output_option("Model file to write.")
 @click.option(
     *("--set", "assignments"),
     multiple=True,

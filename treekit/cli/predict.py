@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from treekit.cli.options import marks_option, read_rows, text_output_option
 from treekit.cli.terminal import check_output_path, write_text
-from treekit.cli.train import parse_list
 from treekit.errors import DataError
 
 if TYPE_CHECKING:
@@ -28,14 +28,6 @@ _ROWS_PER_PIECE = 10_000
 _ROWS_PER_BLOCK = 200_000
 """Number of rows of a large file scored at once."""
 
-_output_option = click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="File to write.  [default: standard output]",
-)
-
 
 @click.command("inspect", short_help="Show the contents of a model file.")
 @click.argument("model")
@@ -50,14 +42,9 @@ def inspect_command(model: str) -> None:
 @click.command("predict", short_help="Predict the rows of a table.")
 @click.argument("model")
 @click.argument("table")
-@_output_option
+@text_output_option
 @click.option("--proba", is_flag=True, help="Add the probability of each class.")
-@click.option(
-    "--missing-marks",
-    callback=parse_list,
-    metavar="A,B,...",
-    help="Texts that mean missing, instead of those of the model.",
-)
+@marks_option()
 @click.option(
     "--url",
     metavar="URL",
@@ -96,8 +83,8 @@ def predict_command(
     loaded = load(model)
     if proba and loaded.schema.task == "regression":
         raise click.UsageError(f"{model!r} predicts a number, not classes; leave --proba out")
-    marks = loaded.schema.missing_marks if missing_marks is None else missing_marks
-    write_text(_iterate_predictions(loaded, read_rows(table, marks), proba), output)
+    rows = read_rows(table, missing_marks, loaded)
+    write_text(_iterate_predictions(loaded, rows, proba), output)
 
 
 def _predict_remotely(
@@ -250,15 +237,3 @@ def _compute_score(
     spread = float(((number - number.mean()) ** 2).sum())
     error = float(((number - given) ** 2).sum())
     return "R squared", 1.0 - error / spread if spread > 0 else 0.0
-
-
-def read_rows(path: str, marks: Collection[str] | None) -> Table:
-    """Read the table in a file; `marks` are texts that mean missing."""
-    from treekit.cli.terminal import reading_progress
-    from treekit.data.cells import MISSING_MARKS
-    from treekit.data.table import read_table
-
-    with reading_progress() as progress:
-        return read_table(
-            path, missing=MISSING_MARKS if marks is None else marks, progress=progress
-        )

@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treekit.cli.predict import read_rows
+from treekit.cli.options import (
+    find_tree,
+    language_option,
+    marks_option,
+    output_option,
+    read_rows,
+    text_output_option,
+)
 from treekit.cli.terminal import check_output_path, escape_text, write_text
-from treekit.cli.train import parse_list
 from treekit.settings import parse_assignments
 
 if TYPE_CHECKING:
@@ -23,23 +29,10 @@ if TYPE_CHECKING:
 
 # ---------------------------------------------------------------- treekit rules
 
-language_option = click.option(
-    *("--lang", "lang"),
-    default="en",
-    show_default=True,
-    metavar="CODE",
-    help="Language of the text: en or zh.",
-)
-
 
 @click.command("rules", short_help="Print a model as rules.")
 @click.argument("model")
-@click.option(
-    *("-o", "--output"),
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="File to write.  [default: standard output]",
-)
+@text_output_option
 @click.option(
     *("--as", "form"),
     metavar="FORM",
@@ -66,12 +59,7 @@ language_option = click.option(
     help="Round thresholds to N digits, or more if a row of --table would change its rule.",
 )
 @click.option("--title", default="", metavar="TEXT", help="Title of the document.")
-@click.option(
-    "--missing-marks",
-    callback=parse_list,
-    metavar="A,B,...",
-    help="Texts that mean missing in tables, instead of those of the model.",
-)
+@marks_option()
 def rules_command(**given: Any) -> None:
     """Print MODEL as readable rules: one for each leaf, or those of a rule list.
 
@@ -93,10 +81,7 @@ def rules_command(**given: Any) -> None:
     if given["output"] is not None:
         check_output_path(given["output"], given["model"], *tables)
     model = load(given["model"])
-    if given["tree"] is not None and given["tree"] > model.n_trees:
-        raise click.UsageError(
-            f"there is no tree {given['tree']}; trees are numbered from 1 to {model.n_trees}"
-        )
+    given["tree"] = find_tree(model, given["tree"])
     write_text(_generate_output(model, given), given["output"])
 
 
@@ -133,11 +118,6 @@ def _check_options(given: dict[str, Any]) -> None:
         raise click.UsageError("--digits needs rows that must keep their rules: add --table")
 
 
-def _read_table(given: dict[str, Any], model: Model, name: str) -> Table:
-    marks = given["missing_marks"]
-    return read_rows(given[name], model.schema.missing_marks if marks is None else marks)
-
-
 def _generate_output(model: Model, given: dict[str, Any]) -> Iterator[str]:
     from treekit import registry
     from treekit.documents import make_listing, render_listing
@@ -145,18 +125,20 @@ def _generate_output(model: Model, given: dict[str, Any]) -> Iterator[str]:
     from treekit.rules.language import load_language
     from treekit.verify.report import hash_model
 
-    words = load_language(given["lang"])
+    words, marks = load_language(given["lang"]), given["missing_marks"]
     form = next((_REPORTS[name] for name in _list_reports(given)), given["form"])
     document = registry.document(form)
     found = model.rules(decisions=given["decisions"])
-    table = None if given["table"] is None else _read_table(given, model, "table")
+    table = (
+        None if given["table"] is None else read_rows(given["table"], given["missing_marks"], model)
+    )
     if given["digits"] is not None and table is not None:
         found = rounded(found, given["digits"], _encode_matrix(model, table))
-    tree = None if given["tree"] is None else given["tree"] - 1
+    tree = given["tree"]
     if form == "text":
         return found.text(tree, words)
     if given["against"]:
-        table = _read_table(given, model, "against")
+        table = read_rows(given["against"], marks, model)
     made = make_listing(
         found,
         table=table,
@@ -184,13 +166,7 @@ def _encode_matrix(model: Model, table: Table) -> npt.NDArray[np.float64]:
 @click.command("simplify", short_help="Make a short rule list from a model.")
 @click.argument("model")
 @click.argument("table")
-@click.option(
-    *("-o", "--output"),
-    required=True,
-    metavar="LIST",
-    type=click.Path(path_type=Path),
-    help="Model file of the rule list to write.",
-)
+@output_option("Model file of the rule list to write.", "LIST")
 @click.option(
     "--method",
     default="c45rules",
@@ -208,12 +184,7 @@ def _encode_matrix(model: Model, table: Table) -> npt.NDArray[np.float64]:
 )
 @click.option("--test", metavar="TABLE", help="Report on this table instead of the training one.")
 @language_option
-@click.option(
-    "--missing-marks",
-    callback=parse_list,
-    metavar="A,B,...",
-    help="Texts that mean missing in tables, instead of those of the model.",
-)
+@marks_option()
 def simplify_command(**given: Any) -> None:
     """Make a short rule list from MODEL and its training TABLE.
 
@@ -236,9 +207,8 @@ def simplify_command(**given: Any) -> None:
     )
     model = load(given["model"])
     marks = given["missing_marks"]
-    marks = model.schema.missing_marks if marks is None else marks
-    table = read_rows(given["table"], marks)
-    test = None if given["test"] is None else read_rows(given["test"], marks)
+    table = read_rows(given["table"], marks, model)
+    test = None if given["test"] is None else read_rows(given["test"], marks, model)
     simplifier = registry.simplifier(given["method"])
     where = f"simplifier {simplifier.name!r}"
     settings = parse_assignments(simplifier.settings, given["assignments"], where)
@@ -259,25 +229,14 @@ def simplify_command(**given: Any) -> None:
 @click.command("revise", short_help="Turn rules edited by hand back into a model.")
 @click.argument("model")
 @click.argument("rules")
-@click.option(
-    *("-o", "--output"),
-    required=True,
-    metavar="NEW",
-    type=click.Path(path_type=Path),
-    help="Model file to write.",
-)
+@output_option("Model file to write.", "NEW")
 @click.option(
     "--table",
     metavar="TABLE",
     help="Show the effect of the edit on this table, and measure the new rules on it.",
 )
 @language_option
-@click.option(
-    "--missing-marks",
-    callback=parse_list,
-    metavar="A,B,...",
-    help="Texts that mean missing in the table, instead of those of the model.",
-)
+@marks_option()
 def revise_command(**given: Any) -> None:
     """Turn RULES, the edited text or JSON rules of MODEL, back into a model.
 
@@ -304,8 +263,7 @@ def revise_command(**given: Any) -> None:
     edited = load_edited_rules(given["rules"])
     table = None
     if given["table"] is not None:
-        marks = given["missing_marks"]
-        table = read_rows(given["table"], model.schema.missing_marks if marks is None else marks)
+        table = read_rows(given["table"], given["missing_marks"], model)
     after, found = revise_and_match(model, edited, table)
     lines = list(edits(found.before, found.after, words)) or [words.say("edit_none")]
     if table is not None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from treekit.cli.options import output_option, read_rows, settings_options, table_options
 from treekit.cli.terminal import check_output_path, print_table
 from treekit.errors import DataError, SettingError
 
@@ -61,90 +59,6 @@ def _suggest_setting(option: str, args: list[str]) -> str | None:
     return f"--set {name}={value}"
 
 
-def parse_list(ctx: click.Context, param: click.Parameter, text: str | None) -> list[str] | None:
-    """Split text at commas, except within quotes as on a CSV line."""
-    del ctx
-    if text is None:
-        return None
-    try:
-        return [cell.strip() for cell in next(csv.reader([text], strict=True), [""])]
-    except csv.Error as error:
-        raise click.BadParameter(f'{text!r}: {error}; write a,b or "a,b",c', param=param) from None
-
-
-def _combine_options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a decorator that adds `options` to a command in the given order."""
-
-    def add_options(command: Any) -> Any:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add_options
-
-
-settings_options = _combine_options(
-    click.option(
-        "--algorithm",
-        metavar="NAME",
-        help="Preset of settings: id3, c45, cart, stump, bagging, random_forest, extra_trees.",
-    ),
-    click.option(
-        "--ensemble", metavar="tree|forest", help="A single tree (default), or a random forest."
-    ),
-    click.option("--trees", metavar="N", help="Number of trees of a forest."),
-    click.option("--criterion", metavar="NAME", help="Split criterion: gini, entropy, ..."),
-    click.option("--splitter", metavar="NAME", help="Split search: auto, exact, histogram, ..."),
-    click.option("--pruner", metavar="NAME", help="Pruner: cost_complexity, reduced_error, ..."),
-    click.option("--seed", metavar="N", help="Random seed."),
-    click.option(
-        *("--set", "assignments"),
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="Any setting; those of a component as criterion.KEY=VALUE.  May be repeated.",
-    ),
-)
-"""Options for the most common training settings."""
-
-table_options = _combine_options(
-    click.option(
-        "--nominal", multiple=True, metavar="COL", help="Read COL as categories.  May be repeated."
-    ),
-    click.option(
-        "--numeric", multiple=True, metavar="COL", help="Read COL as numbers.  May be repeated."
-    ),
-    click.option(
-        "--ignore", multiple=True, metavar="COL", help="Do not use COL as input.  May be repeated."
-    ),
-    click.option("--weights", metavar="COL", help="Column of row weights."),
-    click.option(
-        *("--task",),
-        type=click.Choice(["classification", "regression"]),
-        help="Task.  [default: inferred from the target]",
-    ),
-    click.option(
-        "--classes",
-        callback=parse_list,
-        metavar="A,B,...",
-        help="All class labels in order; ties go to the first.",
-    ),
-    click.option(
-        "--missing-marks",
-        callback=parse_list,
-        metavar="A,B,...",
-        help="Texts that mean missing, instead of the default ones (NA, NaN, null, ?, ...).",
-    ),
-    click.option(
-        "--dtype",
-        type=click.Choice(["auto", "float32", "float64"]),
-        default="auto",
-        show_default=True,
-        help="Type of numeric inputs; auto: float32, unless a column would lose precision.",
-    ),
-)
-"""Options for reading a training table."""
-
-
 @click.command("train", cls=_TrainCommand, short_help="Train a model on a table.")
 @click.argument("table")
 @click.option(
@@ -154,13 +68,7 @@ table_options = _combine_options(
     metavar="COL",
     help="Column to predict; repeat it for a model with several targets.",
 )
-@click.option(
-    *("-o", "--output"),
-    required=True,
-    metavar="MODEL",
-    type=click.Path(path_type=Path),
-    help="Model file to write.",
-)
+@output_option("Model file to write.", "MODEL")
 @settings_options
 @click.option(
     "--help-settings",
@@ -210,7 +118,7 @@ def train_command(**given: Any) -> None:
 
 def _train_and_report(given: dict[str, Any], settings: dict[str, Any]) -> None:
     from treekit.cli.model_summary import print_model, print_training
-    from treekit.cli.predict import compute_scores, read_rows
+    from treekit.cli.predict import compute_scores
     from treekit.training.tasks import predicts_numbers
 
     if given["test_table"] and predicts_numbers(settings):
@@ -277,7 +185,6 @@ def _read_validation(
     """Read the validation table, encoded by the schema of the training table."""
     if given["validation"] is None:
         return None
-    from treekit.cli.predict import read_rows
     from treekit.data.dataset import make_validation
 
     return make_validation(
