@@ -8,7 +8,7 @@ category, values finite, depth within `MAX_DEPTH`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +44,7 @@ def check_model(model: Model) -> None:
     trees: object = model.trees
     if not isinstance(trees, tuple) or not all(isinstance(tree, Tree) for tree in trees):
         raise ModelError("a model's trees must be a tuple of Tree")
-    _raise_unless(bool(trees), "a model needs at least one tree")
+    _raise_unless(len(trees) > 0, "a model needs at least one tree")
     check_trees(model.trees, model.schema, model.margins)
     check_policies(model)
     check_units(model, sum(tree.n_leaves for tree in model.trees))
@@ -82,11 +82,11 @@ def check_forest(
     _check_shapes(nodes, schema)
     leaf = nodes.kind == Split.LEAF
     inner = np.flatnonzero(~leaf)
-    _raise_unless(bool(np.all(nodes.kind <= Split.RULE)), "a node has an unknown kind of split")
+    _raise_unless(nodes.kind <= Split.RULE, "a node has an unknown kind of split")
     _check_structure(nodes, roots, leaf, inner)
     features = nodes.feature[inner]
     _raise_unless(
-        bool(np.all((features >= 0) & (features < schema.n_features))),
+        (features >= 0) & (features < schema.n_features),
         "a split uses a column that the schema does not have",
     )
     _check_thresholds(nodes, schema)
@@ -94,11 +94,11 @@ def check_forest(
     _check_oblique_terms(nodes, schema)
     _check_surrogates(nodes, schema)
     _check_rules(nodes, roots, schema)
-    _raise_unless(bool(np.all(np.isfinite(nodes.value))), "a node value is not finite")
+    _raise_unless(np.isfinite(nodes.value), "a node value is not finite")
     weights_ok = np.all(np.isfinite(nodes.weight) & (nodes.weight >= 0))
-    _raise_unless(bool(weights_ok), "a node weight is negative or not finite")
+    _raise_unless(weights_ok, "a node weight is negative or not finite")
     if schema.task == "classification" and not margins:
-        _raise_unless(bool(np.all(nodes.value >= 0)), "a class weight is negative")
+        _raise_unless(nodes.value >= 0, "a class weight is negative")
     depths = node_depths(nodes, roots[:-1], MAX_DEPTH)
     if np.any(~leaf[depths == MAX_DEPTH]):
         if np.any(nodes.kind == Split.RULE):
@@ -106,8 +106,9 @@ def check_forest(
         raise ModelError(f"a tree is deeper than {MAX_DEPTH}, the maximum: set max_depth")
 
 
-def _raise_unless(condition: bool, message: str) -> None:
-    if not condition:
+def _raise_unless(condition: Any, message: str) -> None:
+    """Raise `ModelError` unless a condition, or each of an array, is true."""
+    if not np.all(condition):
         raise ModelError(message)
 
 
@@ -147,42 +148,40 @@ def _check_structure(
     leaf: npt.NDArray[np.bool_],
     inner: npt.NDArray[np.int64],
 ) -> None:
-    _raise_unless(bool(np.all(nodes.n_children[leaf] == 0)), "a leaf has children")
-    _raise_unless(bool(np.all(nodes.feature[leaf] == -1)), "a leaf has a split column")
+    _raise_unless(nodes.n_children[leaf] == 0, "a leaf has children")
+    _raise_unless(nodes.feature[leaf] == -1, "a leaf has a split column")
     counts = nodes.n_children[inner].astype(np.int64)
     first = nodes.first_child[inner].astype(np.int64)
-    _raise_unless(bool(np.all(counts >= 1)), "an inner node has no children")
+    _raise_unless(counts >= 1, "an inner node has no children")
     two = nodes.kind[inner] != Split.MULTIWAY
-    _raise_unless(bool(np.all(counts[two] == 2)), "a two-way split does not have two children")
-    _raise_unless(bool(np.all(first > inner)), "a child does not come after its parent")
+    _raise_unless(counts[two] == 2, "a two-way split does not have two children")
+    _raise_unless(first > inner, "a child does not come after its parent")
     end = np.repeat(roots[1:], np.diff(roots))[inner]
-    _raise_unless(bool(np.all(first + counts <= end)), "a child lies outside the tree")
+    _raise_unless(first + counts <= end, "a child lies outside the tree")
     # Number of parents of each node: opened minus closed ranges of children.
     cover = np.bincount(first, minlength=nodes.n_nodes + 1)
     cover -= np.bincount(first + counts, minlength=nodes.n_nodes + 1)
     parents = np.cumsum(cover)[:-1]
     parents[roots[:-1]] += 1
-    _raise_unless(bool(np.all(parents == 1)), "a node has no parent or several")
+    _raise_unless(parents == 1, "a node has no parent or several")
     missing = nodes.missing[inner]
-    _raise_unless(
-        bool(np.all((missing >= 0) & (missing < counts))), "missing values take an invalid branch"
-    )
+    _raise_unless((missing >= 0) & (missing < counts), "missing values take an invalid branch")
 
 
 def _check_thresholds(tree: Tree, schema: Schema) -> None:
     at = tree.kind == Split.THRESHOLD
     _check_input_type(tree.threshold[at], schema, "a threshold")
     nominal = schema.nominal[tree.feature[at]]
-    _raise_unless(not bool(np.any(nominal)), "a threshold split uses a nominal column")
+    _raise_unless(not np.any(nominal), "a threshold split uses a nominal column")
 
 
 def _check_input_type(values: npt.NDArray[np.float64], schema: Schema, what: str) -> None:
     """Raise `ModelError` unless values are finite numbers of the model's input type."""
-    _raise_unless(bool(np.all(np.isfinite(values))), f"{what} is not finite")
+    _raise_unless(np.isfinite(values), f"{what} is not finite")
     if schema.dtype == "float32":
         exact = np.abs(values) <= np.finfo(np.float32).max
         _raise_unless(
-            bool(np.all(exact)) and bool(np.all(values.astype(np.float32) == values)),
+            np.all(exact) and np.all(values.astype(np.float32) == values),
             f"{what} is not a float32, the model's input type",
         )
 
@@ -194,12 +193,10 @@ def _check_level_splits(tree: Tree, schema: Schema) -> None:
     expected = np.zeros(tree.n_nodes, dtype=np.int64)
     expected[sets] = schema.n_levels[tree.feature[sets]]
     _raise_unless(
-        bool(np.array_equal(np.diff(tree.level_offsets), expected)),
+        np.array_equal(np.diff(tree.level_offsets), expected),
         "a node does not have one branch entry for each category of its column",
     )
-    _raise_unless(
-        bool(np.all(schema.nominal[tree.feature[sets]])), "a category split uses a numeric column"
-    )
+    _raise_unless(schema.nominal[tree.feature[sets]], "a category split uses a numeric column")
     owners = np.flatnonzero(expected)
     at = 0
     for part in iter_chunks(expected[owners]):
@@ -216,24 +213,24 @@ def _check_oblique_terms(tree: Tree, schema: Schema) -> None:
     if not oblique.any() and tree.term_offsets[-1] == 0:
         return
     counts = np.diff(tree.term_offsets)
-    _raise_unless(bool(np.all((counts > 0) == oblique)), "only oblique splits have terms")
+    _raise_unless((counts > 0) == oblique, "only oblique splits have terms")
     _raise_unless(schema.dtype == "float32", "an oblique split requires a float32 model")
-    _raise_unless(bool(np.all(np.isfinite(tree.threshold[oblique]))), "a threshold is not finite")
+    _raise_unless(np.isfinite(tree.threshold[oblique]), "a threshold is not finite")
     feature = tree.term_feature
     _raise_unless(
-        bool(np.all((feature >= 0) & (feature < schema.n_features))),
+        (feature >= 0) & (feature < schema.n_features),
         "a term uses a column that the schema does not have",
     )
-    _raise_unless(not bool(np.any(schema.nominal[feature])), "a term uses a nominal column")
+    _raise_unless(not np.any(schema.nominal[feature]), "a term uses a nominal column")
     first = np.zeros(len(feature), dtype=np.bool_)
     first[tree.term_offsets[:-1][oblique]] = True
-    _raise_unless(bool(np.all((np.diff(feature) > 0) | first[1:])), "terms are not in column order")
+    _raise_unless((np.diff(feature) > 0) | first[1:], "terms are not in column order")
     _raise_unless(
-        bool(np.array_equal(tree.feature[oblique], feature[first])),
+        np.array_equal(tree.feature[oblique], feature[first]),
         "the feature of an oblique split is not that of its first term",
     )
     _check_input_type(tree.term_weight, schema, "a term's weight")
-    _raise_unless(bool(np.all(tree.term_weight != 0)), "a term's weight is 0")
+    _raise_unless(tree.term_weight != 0, "a term's weight is 0")
 
 
 def _check_surrogates(tree: Tree, schema: Schema) -> None:
@@ -243,27 +240,25 @@ def _check_surrogates(tree: Tree, schema: Schema) -> None:
         (tree.kind == Split.THRESHOLD) | (tree.kind == Split.SUBSET) | (tree.kind == Split.RULE)
     )
     _raise_unless(
-        bool(np.all(may_have_surrogates | (np.diff(tree.surrogate_offsets) == 0))),
+        may_have_surrogates | (np.diff(tree.surrogate_offsets) == 0),
         "a node with surrogates is not a threshold split, subset split or rule",
     )
     feature = tree.surrogate_feature
     _raise_unless(
-        bool(np.all((feature >= 0) & (feature < schema.n_features))),
+        (feature >= 0) & (feature < schema.n_features),
         "a surrogate uses a column that the schema does not have",
     )
     nominal = schema.nominal[feature]
     _check_input_type(tree.surrogate_threshold[~nominal], schema, "a surrogate's threshold")
     branches = np.stack([tree.surrogate_below, tree.surrogate_above, tree.surrogate_lost])
+    _raise_unless((branches >= -1) & (branches <= 1), "a surrogate has an invalid branch")
     _raise_unless(
-        bool(np.all((branches >= -1) & (branches <= 1))), "a surrogate has an invalid branch"
-    )
-    _raise_unless(
-        bool(np.array_equal(np.diff(tree.surrogate_level_offsets), schema.n_levels[feature])),
+        np.array_equal(np.diff(tree.surrogate_level_offsets), schema.n_levels[feature]),
         "a surrogate does not have one branch entry for each category of its column",
     )
     branch = tree.surrogate_level_branch
     inside = branch.min(initial=0) >= -1 and branch.max(initial=0) <= 1
-    _raise_unless(bool(inside), "a surrogate has an invalid branch")
+    _raise_unless(inside, "a surrogate has an invalid branch")
 
 
 def _check_rules(tree: Tree, roots: npt.NDArray[np.int64], schema: Schema) -> None:
@@ -277,20 +272,18 @@ def _check_rules(tree: Tree, roots: npt.NDArray[np.int64], schema: Schema) -> No
         & (tree.surrogate_above[surrogate] == 1 - tree.surrogate_below[surrogate])
         & (tree.surrogate_lost[surrogate] == -1)
     )
-    _raise_unless(
-        bool(np.all(two_sided)), "a surrogate must have opposite branches below and above"
-    )
+    _raise_unless(two_sided, "a surrogate must have opposite branches below and above")
     at = np.flatnonzero(rule)
     if not len(at):
         return
     first = tree.first_child[at]
-    _raise_unless(bool(np.all(counts[at] > 0)), "a rule other than the last has no conditions")
-    _raise_unless(bool(np.all(tree.missing[at] == 0)), "the missing branch of a rule must be 0")
+    _raise_unless(counts[at] > 0, "a rule other than the last has no conditions")
+    _raise_unless(tree.missing[at] == 0, "the missing branch of a rule must be 0")
     inner = tree.kind != Split.LEAF
     alone = np.add.reduceat(inner & ~rule, roots[:-1]) == 0
     chained = alone | (np.add.reduceat(rule, roots[:-1]) == 0)
-    _raise_unless(bool(np.all(chained)), "rules must be a chain: a tree of rules has other splits")
-    _raise_unless(not bool(np.any(inner[first])), "rules must be a chain: branch 0 is not a leaf")
+    _raise_unless(chained, "rules must be a chain: a tree of rules has other splits")
+    _raise_unless(not np.any(inner[first]), "rules must be a chain: branch 0 is not a leaf")
     first_columns = tree.surrogate_feature[tree.surrogate_offsets[at]]
     named = bool(np.array_equal(tree.feature[at], first_columns))
     _raise_unless(named, "the feature of a rule is not that of its first condition")
