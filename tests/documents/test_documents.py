@@ -33,7 +33,7 @@ from treekit.documents.dataframe import conditions_to_frame
 from treekit.documents.files import write_rules
 from treekit.documents.html import MAX_INITIAL_ROWS
 from treekit.documents.json_rules import read_json
-from treekit.documents.layout import format_conditions, format_percent, quote_unsafe
+from treekit.documents.layout import format_conditions
 from treekit.errors import MissingExtraError, ModelFileError, SettingError
 from treekit.model.builder import Surrogate, build_tree, is_missing, leaf, subset, threshold
 from treekit.model.model import make_model
@@ -41,7 +41,7 @@ from treekit.rules import parse_rules, rules
 from treekit.rules.language import load_language
 from treekit.rules.measure import training_measures
 from treekit.rules.rule_list import Rounding
-from treekit.rules.wording import unquote_text
+from treekit.rules.wording import format_percent, quote_unsafe, unquote_text
 
 # ---------------------------------------------------------------- rules forms
 

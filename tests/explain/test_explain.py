@@ -32,6 +32,7 @@ from treekit.model.builder import (
 from treekit.model.model import Model, make_model
 from treekit.model.scoring import leaf_indices, sum_leaf_values
 from treekit.rules.language import load_language
+from treekit.rules.wording import render_conditions
 
 NAN = math.nan
 
@@ -264,11 +265,35 @@ def test_rows_of_many_kinds_say_the_same() -> None:
 
 def test_texts_have_every_phrase_in_both_languages() -> None:
     english, chinese = (load_language(code).phrases for code in ("en", "zh"))
-    own = {key for key in english if key.startswith("explain_")}
-    assert own == {key for key in chinese if key.startswith("explain_")}
+    prefixes = ("choice_", "explain_", "plot_")
+    own = {key for key in english if key.startswith(prefixes)}
+    assert own == {key for key in chinese if key.startswith(prefixes)}
     fields = {key: set(re.findall(r"\{(\w+)\}", english[key])) for key in own}
     for key in own:
         assert set(re.findall(r"\{(\w+)\}", chinese[key])) == fields[key], key
+
+
+@pytest.mark.parametrize("code", ["en", "zh"])
+def test_conditions_are_in_the_words_of_the_rules(code: str) -> None:
+    town = Column("town", "nominal", ("a b", "missing", "c"))
+    schema = Schema((Column("age"), town), classes=("no", "yes"))
+    deep = subset("town", ["a b", "missing"], leaf([4, 1]), leaf([2, 3]), missing=0)
+    inner = threshold("age", 9.5, deep, leaf([1, 1]))
+    model = make_model(schema, [build_tree(threshold("age", 2.5, leaf([1, 3]), inner), schema)])
+    text = explain(model, {"age": 5, "town": "missing"}, changes=0).text(load_language(code))
+    listed = model.rules()
+    number = next(k for k, one in enumerate(listed) if one.conditions[-1].levels == town.levels[:2])
+    start, stop = listed.bounds(number)
+    for condition in render_conditions(listed, start, stop, load_language(code)):
+        assert f"  {condition}\n" in text
+
+
+def test_a_long_choice_counts_the_other_categories() -> None:
+    levels = tuple(f"level{k}" for k in range(40))
+    schema = Schema((Column("kind", "nominal", levels),), classes=("no", "yes"))
+    split = subset("kind", levels[:30], leaf([4, 1]), leaf([2, 3]))
+    text = explain(make_model(schema, [build_tree(split, schema)]), {"kind": "level3"}).text()
+    assert "level10, level11 or 18 more" in text
 
 
 def test_all_that_is_found_can_be_said(model: Model) -> None:
@@ -343,7 +368,7 @@ def call(*args: object, code: int = 0) -> str:
 def test_the_command_explains_a_row(saved: Path, tmp_path: Path) -> None:
     text = call(saved, "--row", "age=41,town=Bonn")
     assert text.startswith('"target" is no, with probability 0.7500\n')
-    assert "1  age > 30.5       it is 41" in text
+    assert "1  age > 30.5     it is 41\n  2  town is Bonn   it is" in text
     assert call(saved, "--row", 'age=41,"town=Ulm, old"') == call(
         saved, "--set", "age=41", "--set", "town=Ulm, old"
     )

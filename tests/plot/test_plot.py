@@ -41,13 +41,12 @@ from treekit.plot.dot import quote_lines
 from treekit.plot.layout import clip_text, compute_centres, estimate_text_width, wrap_text
 from treekit.plot.picture import MAX_PATH_DEPTH
 from treekit.plot.svg import INK, PAPER, _compute_luminance, class_colour, element, escaped, ink_on
-from treekit.plot.wording import (
-    LANGUAGES,
-    format_label,
-    format_name,
-    format_percent,
-    format_value,
-    join_alternatives,
+from treekit.rules.language import load_language
+from treekit.rules.wording import (
+    format_approximate,
+    format_picture_label,
+    format_rounded_percent,
+    join_choices,
 )
 
 # ---------------------------------------------------------------- plot
@@ -201,7 +200,7 @@ def test_leaves_say_what_the_rules_say(model: Model):
             if rule.label is None:
                 assert float(answer.exact) == rule.value
             else:
-                assert answer.text == format_label(rule.label)
+                assert answer.text == format_picture_label(rule.label)
 
 
 def test_costs_decide_what_a_leaf_says():
@@ -482,7 +481,7 @@ def test_hostile_names_stay_text():
 
 @pytest.mark.parametrize("name", [name for name in HOSTILE if len(name) < 100])
 def test_a_name_is_shown_as_it_is_or_quoted(name: str):
-    shown = format_name(name)
+    shown = format_picture_label(name)
     assert shown.isprintable() or set(shown) - {c for c in shown if c.isprintable()} <= {
         "\u2068",
         "\u2069",
@@ -499,32 +498,32 @@ def test_any_text_survives_xml_and_dot(text: str):
                     else "\ufffd" for c in text)  # fmt: skip
     assert (ET.fromstring(element("text", escaped(text))).text or "") == legal
     assert ET.fromstring(element("text", title=text)).get("title") == legal
-    shown = format_name(text)
+    shown = format_picture_label(text)
     label = read_dot(f"digraph tree {{ n0 [label={quote_lines(shown)}]; }}")[0]["n0"]["label"]
     assert label == shown
     ET.fromstring(element("text", escaped(shown)))
 
 
 def test_names_that_would_be_misread_are_quoted():
-    assert format_name("a  b") == '"a  b"'
-    assert format_name(" a") == '" a"'
-    assert format_name("") == '""'
-    assert format_name("a\nb") == '"a\\nb"'
-    assert format_name("\u202egnirts") == '"\\u202egnirts"'
-    assert format_name("hours-per-week") == "hours-per-week"
-    assert format_name("色泽") == "色泽"
+    assert format_picture_label("a  b") == '"a  b"'
+    assert format_picture_label(" a") == '" a"'
+    assert format_picture_label("") == '""'
+    assert format_picture_label("a\nb") == '"a\\nb"'
+    assert format_picture_label("\u202egnirts") == '"\\u202egnirts"'
+    assert format_picture_label("hours-per-week") == "hours-per-week"
+    assert format_picture_label("色泽") == "色泽"
 
 
 def test_right_to_left_names_keep_numbers_in_their_places():
-    assert format_name("وزن") == "\u2068وزن\u2069"
+    assert format_picture_label("وزن") == "\u2068وزن\u2069"
 
 
 def test_long_names_and_lists_have_an_end():
-    assert len(format_name("x" * 5000)) == 200
-    english = LANGUAGES["en"]
-    assert join_alternatives(["aa", "bb", "cc"], english) == "aa, bb or cc"
-    assert join_alternatives(["aa", "bb", "cc", "dd"], english, 8) == "aa, bb or 2 more"
-    assert len(join_alternatives([f"level {i}" for i in range(9999)], english)) < 2100
+    assert len(format_picture_label("x" * 5000)) == 200
+    english = load_language()
+    assert join_choices(["aa", "bb", "cc"], english) == "aa, bb or cc"
+    assert join_choices(["aa", "bb", "cc", "dd"], english, 8) == "aa, bb or 2 more"
+    assert len(join_choices([f"level {i}" for i in range(9999)], english, 2000)) < 2100
 
 
 @pytest.mark.parametrize(
@@ -532,12 +531,12 @@ def test_long_names_and_lists_have_an_end():
     [(0.0, "0"), (-0.0, "0"), (123456.0, "123456"), (1234567.0, "≈ 1.2346e06"), (1e300, "1e300")],
 )
 def test_values_are_exact_or_marked(value: float, text: str):
-    assert format_value(value) == text
+    assert format_approximate(value) == text
 
 
 @pytest.mark.parametrize(("share", "text"), [(1, "100%"), (1 / 17, "5.88%"), (1e-6, "< 0.01%")])
 def test_shares_are_rounded_to_be_read(share: float, text: str):
-    assert format_percent(share) == text
+    assert format_rounded_percent(share) == text
 
 
 # ---------------------------------------------------------------- DOT

@@ -29,7 +29,6 @@ from treekit.rules.language import (
     ENGLISH,
     GRAMMAR_PREFIXES,
     Language,
-    list_fields,
     load_language,
 )
 from treekit.rules.rule_list import ConditionTable, Rounding, RuleList
@@ -59,6 +58,11 @@ _SINGLE_FIELDS = {
 _MARKUP_SIGNS = frozenset("<>[]`|*_\\")
 _FORMULA_SIGNS = frozenset("=+-@＝＋－＠")
 _SEPARATORS = ("if_comma", "if_or", "rule_comma", "test_otherwise")
+
+
+def list_fields(phrase: str) -> set[str]:
+    """Return the fields of a phrase."""
+    return set(re.findall(r"\{([a-z_][a-z_0-9]*)\}", phrase))
 
 
 def check_language(words: Language) -> None:

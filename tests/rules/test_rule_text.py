@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import treekit
 from tests.examples import examples
 from tests.reference import evaluate
-from tests.reference.check_language import check_language, make_samples
+from tests.reference.check_language import check_language, list_fields, make_samples
 from tests.rules.test_rule_list import HOSTILE
 from tests.strategies import ALL_KINDS, matrices, models
 from treekit.data.schema import Column, Output, Schema
@@ -27,7 +27,6 @@ from treekit.rules import measured, parse_rules, rounded, rules, training_measur
 from treekit.rules.language import (
     GRAMMAR_PREFIXES,
     Language,
-    list_fields,
     load_language,
 )
 from treekit.rules.read_edited import read_edited
@@ -236,7 +235,7 @@ def test_phrases_that_could_mislead_are_found(name):
 
 def test_what_a_field_holds_is_never_read_as_a_phrase():
     assert LANGUAGES["en"].say("if_is", name="{levels}", levels="{name}") == "{levels} is {name}"
-    assert LANGUAGES["en"].sayer("if_is")(name="{0}", levels="{x.y}") == "{0} is {x.y}"
+    assert LANGUAGES["en"].say("if_is", name="{0}", levels="{x.y}") == "{0} is {x.y}"
 
 
 # ---------------------------------------------------------------- rules edited

@@ -181,7 +181,7 @@ def _import_renderer(
     """Return a function that renders with a module of treekit, imported on first call."""
 
     def render(listing: Listing) -> Iterator[str]:
-        write = getattr(import_module(module), function)
+        write = getattr(import_module(f"treekit.documents.{module}"), function)
         text: Iterator[str] = write(listing, **options)
         return text
 
@@ -192,52 +192,28 @@ def _render_text(listing: Listing) -> Iterator[str]:
     return listing.rules.text(language=listing.language)
 
 
+_FORMS: tuple[tuple[str, str, str, dict[str, Any], str], ...] = (
+    ("markdown", ".md", "markdown", {}, "tables for GitHub and other readers of Markdown"),
+    ("html", ".html", "html", {}, "a page to sort, search, print and sign"),
+    ("json", ".json", "json_rules", {}, "all rules, to edit and read back"),
+    ("csv", ".csv", "dataframe", {}, "one line per rule, for spreadsheets"),
+    ("sql", ".sql", "sql", {}, "one query per rule, for SQLite"),
+    ("sql-duckdb", ".sql", "sql", {"dialect": "duckdb"}, "the same for DuckDB"),
+    ("sql-postgres", ".sql", "sql", {"dialect": "postgres"}, "the same for PostgreSQL"),
+)
+"""Name, suffix, module, options and summary of the forms of a function ``render_FORM``."""
+
+
 @hookimpl
 def treekit_documents() -> list[Document]:
     """Return the built-in document forms."""
-    own = "treekit.documents"
-    return [
-        Document("text", ".txt", _render_text, summary="plain text that can be executed exactly"),
+    text = Document("text", ".txt", _render_text, summary="plain text that can be executed exactly")
+    return [text] + [
         Document(
-            "markdown",
-            ".md",
-            _import_renderer(f"{own}.markdown", "render_markdown"),
-            summary="tables for GitHub and other readers of Markdown",
-        ),
-        Document(
-            "html",
-            ".html",
-            _import_renderer(f"{own}.html", "render_html"),
-            summary="a page to sort, search, print and sign",
-        ),
-        Document(
-            "json",
-            ".json",
-            _import_renderer(f"{own}.json_rules", "render_json"),
-            summary="all rules, to edit and read back",
-        ),
-        Document(
-            "csv",
-            ".csv",
-            _import_renderer(f"{own}.dataframe", "render_csv"),
-            summary="one line per rule, for spreadsheets",
-        ),
-        Document(
-            "sql",
-            ".sql",
-            _import_renderer(f"{own}.sql", "render_sql"),
-            summary="one query per rule, for SQLite",
-        ),
-        Document(
-            "sql-duckdb",
-            ".sql",
-            _import_renderer(f"{own}.sql", "render_sql", dialect="duckdb"),
-            summary="the same for DuckDB",
-        ),
-        Document(
-            "sql-postgres",
-            ".sql",
-            _import_renderer(f"{own}.sql", "render_sql", dialect="postgres"),
-            summary="the same for PostgreSQL",
-        ),
+            name,
+            suffix,
+            _import_renderer(module, f"render_{name.partition('-')[0]}", **options),
+            summary=summary,
+        )
+        for name, suffix, module, options, summary in _FORMS
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -13,23 +14,58 @@ from markupsafe import escape
 
 from treekit.documents import Listing
 from treekit.documents.layout import (
+    DocumentLayout,
     DocumentRow,
-    OutcomeText,
-    RuleColumns,
-    format_figure,
-    iter_rows,
-    make_layout,
+    compute_shares,
+    decode_numbers,
+    format_rules,
+    list_target_measures,
     make_title,
+    predict_rule_labels,
 )
 from treekit.errors import MissingExtraError
 from treekit.rules.measure import training_measures
 from treekit.rules.rule_list import RuleList
+from treekit.rules.wording import join_outcomes, quote_label, quote_unsafe
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 # ---------------------------------------------------------------- frame
+
+
+def list_columns(listing: Listing) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the names and values of the columns of a listing as a table with one line per rule.
+
+    ``rule``, ``tree``, ``node`` (from 1, from 1, and from 0 as in the text), ``if``, the outcome
+    for each target, the shares of its classes (or the amounts added to their margins),
+    ``as_parent``, and the measures, for each target if there are several.
+    """
+    rules, measures, outputs = listing.rules, listing.measures, listing.rules.schema.outputs
+    yield "rule", list(range(1, len(rules) + 1))
+    yield "tree", (rules.tree + 1).tolist()
+    yield "node", rules.leaf.tolist()
+    yield "if", format_rules(listing, 0, len(rules)) if len(rules) else []
+    behind = [f" of {quote_label(o.name)}" if len(outputs) > 1 else "" for o in outputs]
+    votes = rules.schema.task == "classification" and not rules.margins
+    numbers = iter((compute_shares(rules) if votes else decode_numbers(rules)).T.tolist())
+    labels = predict_rule_labels(rules) if votes else []
+    for k, output in enumerate(outputs):
+        if votes:
+            texts = list(map(quote_unsafe, output.classes))
+            yield f"then{behind[k]}", [texts[code] for code in labels[k].tolist()]
+        elif not rules.margins:
+            yield f"then{behind[k]}", next(numbers)
+        for label in output.classes:
+            yield f"{'share' if votes else 'margin'} {quote_label(label)}{behind[k]}", next(numbers)
+    yield "as_parent", rules.as_parent.tolist()
+    if measures.rows is not None:
+        yield "rows", measures.rows.tolist()
+    yield "support", measures.weight.tolist()
+    yield "coverage", measures.coverage.tolist()
+    for key, k, values in list_target_measures(listing):
+        yield f"{key}{behind[k]}", values.tolist()
 
 
 def rules_to_frame(listing: Listing) -> pd.DataFrame:
@@ -41,15 +77,9 @@ def rules_to_frame(listing: Listing) -> pd.DataFrame:
         If pandas is not installed.
     """
     pandas = _import_pandas()
-    columns = RuleColumns(listing)
-    block = (
-        columns.make_block(0, len(listing.rules))
-        if len(listing.rules)
-        else [[]] * len(columns.names)
-    )
-    series = {k: pandas.Series(values) for k, values in enumerate(block)}
-    frame: pd.DataFrame = pandas.DataFrame(series)
-    frame.columns = columns.names  # set last: column names may repeat
+    names, columns = zip(*list_columns(listing), strict=True)
+    frame: pd.DataFrame = pandas.DataFrame(dict(enumerate(map(pandas.Series, columns))))
+    frame.columns = names  # set last: column names may repeat
     return frame
 
 
@@ -110,15 +140,11 @@ _RULES_PER_PIECE = 2048
 
 def render_csv(listing: Listing) -> Iterator[str]:
     """Return a line of column names and one line per rule; numbers are exact, NaN is empty."""
-    columns = RuleColumns(listing)
-    lines = io.StringIO()
-    writer = csv.writer(lines)
-    writer.writerow(columns.names)
-    yield lines.getvalue()
-    for first in range(0, len(listing.rules), _RULES_PER_PIECE):
+    names, columns = zip(*list_columns(listing), strict=True)
+    rows = itertools.chain([names], zip(*map(_replace_nan, columns), strict=True))
+    while piece := list(itertools.islice(rows, _RULES_PER_PIECE)):
         lines = io.StringIO()
-        block = columns.make_block(first, min(first + _RULES_PER_PIECE, len(listing.rules)))
-        csv.writer(lines).writerows(zip(*map(_replace_nan, block), strict=True))
+        csv.writer(lines).writerows(piece)
         yield lines.getvalue()
 
 
@@ -142,45 +168,36 @@ _NOTEBOOK_STYLE = (
 
 
 def render_notebook(rules: RuleList) -> str:
-    """Return an HTML table of at most `SHOWN` rules, with escaped text and scoped styles."""
+    """Return an HTML table of the first rules, with escaped text and scoped styles."""
     listing = Listing(rules, training_measures(rules))
-    say, page = listing.language.say, make_layout(listing)
-    figures = page.figures
-    texts = [format_figure(figure) for figure in figures]
-    heads = [("n", say("page_head_rule")), ("", say("page_head_if")), ("", say("page_head_then"))]
-    heads += [("", say("page_head_otherwise"))] * page.weighted
-    heads += [("n", figure.heading) for figure in figures]
+    say, page = listing.language.say, DocumentLayout(listing)
+    texts = [figure.format_values() for figure in page.figures]
+    heads = [("n", "rule"), ("", "if"), ("", "then"), *[("", "otherwise")] * page.weighted]
+    head = [(kind, say(f"page_head_{key}")) for kind, key in heads]
+    head += [("n", figure.heading) for figure in page.figures]
     rows = []
-    for entry in iter_rows(page, 0, MAX_NOTEBOOK_RULES):
+    for entry in page.iter_rows(MAX_NOTEBOOK_RULES):
         always = say("page_otherwise" if entry.is_otherwise else "page_always")
         cells = [
             ("n", str(entry.rule + 1)),
             ("", _render_conditions(entry) or f"<em>{escape(always)}</em>"),
+            ("", join_outcomes(entry.outcomes, "<br>", escape)),
+            *[("", join_outcomes(entry.otherwise, "<br>", escape))] * page.weighted,
+            *(("n", text[entry.rule]) for text in texts),
         ]
-        cells += [("", _render_outcomes(entry.outcomes))] + [
-            ("", _render_outcomes(entry.otherwise))
-        ] * page.weighted
-        cells += [("n", text[entry.rule]) for text in texts]
         rows.append("".join(f'<td class="{kind}">{cell}</td>' for kind, cell in cells))
     more = len(page.shown_rules) - len(rows)
-    rest = f"<p>{escape(say('page_and_more', count=str(more)))}</p>" if more > 0 else ""
-    head = "".join(f'<th class="{kind}">{escape(name)}</th>' for kind, name in heads)
+    rest = f"<p>{escape(say('page_and_more', count=more))}</p>" if more > 0 else ""
+    heading = "".join(f'<th class="{kind}">{escape(name)}</th>' for kind, name in head)
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     return (
         f'<div><style>{_NOTEBOOK_STYLE}</style><table class="treekit-rules">'
         f"<caption>{escape(make_title(listing))}</caption>"
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}</div>"
+        f"<thead><tr>{heading}</tr></thead><tbody>{body}</tbody></table>{rest}</div>"
     )
 
 
 def _render_conditions(entry: DocumentRow) -> str:
     return "".join(
         f"<span>{escape(a)}<b>{escape(b)}</b>{escape(c)}</span>" for a, b, c in entry.conditions
-    )
-
-
-def _render_outcomes(outcomes: tuple[OutcomeText, ...]) -> str:
-    return "<br>".join(
-        f"{escape(one.target)}: {escape(one.text)}" if one.target else str(escape(one.text))
-        for one in outcomes
     )

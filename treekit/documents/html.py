@@ -13,28 +13,22 @@ import math
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from treekit.documents import Listing
 from treekit.documents.layout import (
-    ConditionText,
     DocumentLayout,
     DocumentRow,
     Figure,
-    OutcomeText,
-    format_figure,
-    format_name,
     format_tests,
-    iter_rows,
     list_facts,
     list_notes,
-    make_layout,
     make_title,
 )
 from treekit.export.literals import list_shipped_folders
-from treekit.rules.wording import quote_text
+from treekit.rules.wording import format_label, quote_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -49,48 +43,23 @@ _FIRST_SCRIPT = 'document.documentElement.classList.add("js")'
 _BUFFERED_PIECES = 512  # pieces of template output joined into one text
 
 
-class _Heading(NamedTuple):
-    """Column heading: its text, sort kind, and whether search reads the column."""
-
-    name: str
-    kind: str
-    search: bool = False
-
-
-class _FigureCell(NamedTuple):
-    """Cell of a figure: text shown, exact value, and bar length in per cent ("" for none)."""
-
-    text: str
-    exact: str
-    bar: str
-
-
-class _RuleRow(NamedTuple):
-    """Table row of one rule, for the template."""
-
-    number: int
-    tree: int
-    label: int
-    conditions: list[ConditionText]
-    last: bool
-    said: tuple[OutcomeText, ...]
-    otherwise: tuple[OutcomeText, ...]
-    as_parent: bool
-    cells: list[_FigureCell]
-
-
 def render_html(listing: Listing) -> Iterator[str]:
     """Return the page in pieces."""
-    page = make_layout(listing)
-    heads = list(_list_headings(page))
-    style = _read_resource("page.css") + _render_label_css(heads)
+    page, rules, say = DocumentLayout(listing), listing.rules, listing.language.say
+    votes, trees = page.outcomes.has_votes, 0 if page.weighted else rules.n_trees
+    single_number = rules.schema.task == "regression" and not rules.schema.more
+    outcome = "number" if single_number else "text"
+    keys = [("rule", "number"), *[("tree", "number")] * (trees > 1), ("if", "text")]
+    keys += [("then", outcome), *[("otherwise", outcome)] * page.weighted]
+    heads = [(say(f"page_head_{key}"), kind, key not in ("rule", "tree")) for key, kind in keys]
+    heads += [(figure.heading, "number", False) for figure in page.figures]
+    style = _read_resource("page.css") + _render_label_css([name for name, *_ in heads])
     script = _read_resource("page.js")
-    rules = listing.rules
     stream = (
         _make_environment()
         .get_template("page.jinja")
         .stream(
-            say=listing.language.say,
+            say=say,
             lang=listing.language.code,
             title=make_title(listing),
             policy=_make_content_policy(style, _FIRST_SCRIPT, script),
@@ -102,17 +71,16 @@ def render_html(listing: Listing) -> Iterator[str]:
             tests=format_tests(listing),
             costs=[] if rules.costs is None else rules.costs.tolist(),
             columns=[
-                (format_name(c.name), c.kind, list(map(quote_text, c.levels)))
+                (format_label(c.name), c.kind, list(map(quote_text, c.levels)))
                 for c in rules.schema.columns
             ],
-            labels=list(map(format_name, rules.schema.classes)) if page.outcomes.has_votes else [],
-            trees=rules.n_trees if rules.n_trees > 1 and not page.weighted else 0,
-            votes=page.outcomes.has_votes,
+            labels=list(map(format_label, rules.schema.classes)) if votes else [],
+            trees=trees if trees > 1 else 0,
+            votes=votes,
             weighted=page.weighted,
-            numeric=_is_single_number(page),
+            numeric=single_number,
             heads=heads,
             rows=_iter_rows(page),
-            n_rows=len(page.shown_rules),
             shown=MAX_INITIAL_ROWS,
         )
     )
@@ -120,60 +88,26 @@ def render_html(listing: Listing) -> Iterator[str]:
     yield from stream
 
 
-def _list_headings(page: DocumentLayout) -> Iterator[_Heading]:
-    say = page.listing.language.say
-    yield _Heading(say("page_head_rule"), "number")
-    if page.listing.rules.n_trees > 1 and not page.weighted:
-        yield _Heading(say("page_head_tree"), "number")
-    yield _Heading(say("page_head_if"), "text", search=True)
-    answers = "number" if _is_single_number(page) else "text"
-    yield _Heading(say("page_head_then"), answers, search=True)
-    if page.weighted:
-        yield _Heading(say("page_head_otherwise"), answers, search=True)
-    for figure in page.figures:
-        yield _Heading(figure.heading, "number")
-
-
-def _is_single_number(page: DocumentLayout) -> bool:
-    schema = page.listing.rules.schema
-    return schema.task == "regression" and not schema.more
-
-
-def _iter_rows(page: DocumentLayout) -> Iterator[_RuleRow]:
+def _iter_rows(page: DocumentLayout) -> Iterator[tuple[DocumentRow, list[tuple[str, str, str]]]]:
+    """Yield the rows, each with its cells of figures."""
     figures = [_make_cells(figure) for figure in page.figures]
-    for entry in iter_rows(page):
-        cells = [figure[entry.rule] for figure in figures]
-        yield _make_row(entry, cells)
+    return ((entry, [cells[entry.rule] for cells in figures]) for entry in page.iter_rows())
 
 
-def _make_row(entry: DocumentRow, cells: list[_FigureCell]) -> _RuleRow:
-    label = entry.outcomes[0].label
-    return _RuleRow(
-        entry.rule + 1,
-        entry.tree + 1,
-        label,
-        entry.conditions,
-        entry.is_otherwise,
-        entry.outcomes,
-        entry.otherwise,
-        entry.as_parent,
-        cells,
-    )
+def _make_cells(figure: Figure) -> list[tuple[str, str, str]]:
+    """Return the text shown, the exact value, and the bar length in per cent ("" for none)."""
+    cells = []
+    for value, text in zip(figure.values.tolist(), figure.format_values(), strict=True):
+        known = not math.isnan(value)
+        bar = f"{100 * value:.4g}" if known and figure.kind == "part" else ""
+        cells.append((text, repr(value) if known else "", bar))
+    return cells
 
 
-def _make_cells(figure: Figure) -> list[_FigureCell]:
-    values, texts = figure.values.tolist(), format_figure(figure)
-    exact = ["" if math.isnan(value) else repr(value) for value in values]
-    bars = [""] * len(values)
-    if figure.kind == "part":
-        bars = ["" if math.isnan(value) else f"{100 * value:.4g}" for value in values]
-    return list(map(_FigureCell, texts, exact, bars))
-
-
-def _render_label_css(heads: list[_Heading]) -> str:
+def _render_label_css(heads: list[str]) -> str:
     """Return CSS that repeats the column heading in each cell on narrow screens."""
     labels = "".join(
-        f"tbody td:nth-child({k})::before{{content:{_quote_css(head.name)}}}"
+        f"tbody td:nth-child({k})::before{{content:{_quote_css(head)}}}"
         for k, head in enumerate(heads, 1)
     )
     return f"@media screen and (max-width:44rem){{{labels}}}\n"

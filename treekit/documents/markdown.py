@@ -13,28 +13,24 @@ from treekit.documents import Listing
 from treekit.documents.layout import (
     DocumentLayout,
     DocumentRow,
-    OutcomeText,
-    format_figure,
-    format_name,
     format_tests,
-    iter_rows,
     list_facts,
     list_notes,
-    make_layout,
     make_title,
 )
+from treekit.rules.wording import format_label, join_outcomes
 
 _BACKTICKS = re.compile("`+")
 
 
 def render_markdown(listing: Listing) -> Iterator[str]:
     """Return the document: a heading, facts, notes, and a table for each tree."""
-    page = make_layout(listing)
+    page = DocumentLayout(listing)
     yield "\n".join(_render_head(page)) + "\n"
     sections = page.listing.rules.n_trees > 1 and not page.weighted
     table = _RuleTable(page)
     tree, lines = -1, list[str]()
-    for entry in iter_rows(page):
+    for entry in page.iter_rows():
         if entry.tree != tree and (sections or tree < 0):
             lines += table.start_table(entry.tree if sections else None)
         tree = entry.tree
@@ -70,7 +66,7 @@ def _render_head(page: DocumentLayout) -> Iterator[str]:
         for number, test in enumerate(format_tests(listing), 1):
             yield f"{number}. {_format_code(test)}"
     if rules.costs is not None:
-        labels = [_format_cell(format_name(label)) for label in rules.schema.classes]
+        labels = [_format_cell(format_label(label)) for label in rules.schema.classes]
         yield f"\n## {say('page_costs')}\n\n{say('page_costs_say')}\n"
         yield _join_cells(["", *labels])
         yield _join_cells(["---", *["---:"] * len(labels)])
@@ -88,19 +84,19 @@ class _RuleTable:
     def __init__(self, page: DocumentLayout) -> None:
         self.page, self.say = page, page.listing.language.say
         self.has_votes = page.outcomes.has_votes
-        self.texts = [format_figure(figure) for figure in page.figures]
+        self.texts = [figure.format_values() for figure in page.figures]
 
     def start_table(self, tree: int | None) -> list[str]:
         """Return the heading of a tree and the head of its table."""
         lines = [""]
         if tree is not None:
-            trees = str(self.page.listing.rules.n_trees)
-            lines += [f"## {self.say('page_tree', number=str(tree + 1), trees=trees)}", ""]
+            trees = self.page.listing.rules.n_trees
+            lines += [f"## {self.say('page_tree', number=tree + 1, trees=trees)}", ""]
         words = ["if", "then", *["otherwise"] * self.page.weighted, *["shares"] * self.has_votes]
         heads = [self.say(f"page_head_{word}") for word in ("rule", *words)]
-        figures = [_escape_heading(figure.heading) for figure in self.page.figures]
-        aligned = ["---:", *["---"] * len(words), *["---:"] * len(figures)]
-        return [*lines, _join_cells([*heads, *figures]), _join_cells(aligned)]
+        heads += [_escape_heading(figure.heading) for figure in self.page.figures]
+        aligned = ["---:", *["---"] * len(words), *["---:"] * len(self.page.figures)]
+        return [*lines, _join_cells(heads), _join_cells(aligned)]
 
     def format_row(self, entry: DocumentRow) -> str:
         """Return the table row of one rule."""
@@ -109,25 +105,16 @@ class _RuleTable:
         )
         if not conditions:
             conditions = f"*{self.say('page_otherwise' if entry.is_otherwise else 'page_always')}*"
-        outcome = self._format_outcomes(entry.outcomes)
+        outcome = join_outcomes(entry.outcomes, "<br>", _format_cell)
         if entry.as_parent:
             outcome += f" *({self.say('page_as_parent')})*"
         cells = [str(entry.rule + 1), conditions, outcome]
         if self.page.weighted:
-            cells.append(self._format_outcomes(entry.otherwise))
+            cells.append(join_outcomes(entry.otherwise, "<br>", _format_cell))
         if self.has_votes:
-            cells.append(
-                "<br>".join(_format_cell(outcome.shares_text) for outcome in entry.outcomes)
-            )
+            join = self.page.outcomes.join_shares
+            cells.append("<br>".join(_format_cell(join(one.shares)) for one in entry.outcomes))
         return _join_cells([*cells, *(texts[entry.rule] for texts in self.texts)])
-
-    def _format_outcomes(self, outcomes: tuple[OutcomeText, ...]) -> str:
-        return "<br>".join(
-            f"{_format_cell(one.target)}: {_format_cell(one.text)}"
-            if one.target
-            else _format_cell(one.text)
-            for one in outcomes
-        )
 
 
 def _format_cell(text: str) -> str:

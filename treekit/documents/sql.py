@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from treekit.errors import MissingExtraError, SettingError
 
@@ -17,7 +17,7 @@ except ImportError as missing:
     raise MissingExtraError("sqlglot", "sql") from missing
 
 from treekit.data.features import LevelIndex
-from treekit.documents.layout import format_rule_outcomes
+from treekit.documents.layout import decode_numbers
 from treekit.export.sql.dialects import BLANKS, Dialect, DuckDB, SQLite
 from treekit.export.sql.inputs import check_names
 from treekit.export.sql.syntax import (
@@ -31,7 +31,7 @@ from treekit.export.sql.syntax import (
 from treekit.model.fixed_point import to_double_threshold
 from treekit.rules.language import Language
 from treekit.rules.rule_list import Clause, LinearClause, RuleList
-from treekit.rules.wording import format_numbers
+from treekit.rules.wording import OutcomeFormatter, format_numbers, join_outcomes, quote_label
 
 if TYPE_CHECKING:
     from treekit.documents import Listing
@@ -78,13 +78,23 @@ def _render_rule_numbers(
     yield f"\n{source};\n"
 
 
-def _render_rule_comments(rules: RuleList, language: Language) -> Iterator[str]:
+def _render_rule_comments(rules: RuleList, words: Language) -> Iterator[str]:
     """Yield a comment for each rule."""
-    texts = zip(format_rule_outcomes(rules, language), format_numbers(rules.support), strict=True)
+    texts = zip(_format_outcomes(rules, words), format_numbers(rules.support), strict=True)
     for number, (answer, support) in enumerate(texts, 1):
-        yield format_comment(
-            language.say("sql_rule", number=str(number), answer=answer, support=support)
-        )
+        yield format_comment(words.say("sql_rule", number=number, answer=answer, support=support))
+
+
+def _format_outcomes(rules: RuleList, words: Language) -> Iterator[str]:
+    """Yield the outcome of each rule in one line of printable text, with unsafe names quoted."""
+    name = partial(quote_label, words=words)
+    if rules.margins:  # of all classes
+        pairs = zip(rules.schema.classes, decode_numbers(rules).T, strict=True)
+        columns = [[f"{name(label)}: {x}" for x in format_numbers(own)] for label, own in pairs]
+        yield from map(", ".join, zip(*columns, strict=True))
+        return
+    for outcomes in OutcomeFormatter(rules, words, name, "").format_outcomes(0, len(rules)):
+        yield join_outcomes(outcomes, ", ")
 
 
 def format_comment(text: str) -> str:
@@ -130,21 +140,13 @@ def render_predicates(rules: RuleList, dialect: str = "sqlite") -> Iterator[str]
     check_names(rules.schema.names, "the column name", engine)
     made = _ConditionPrinter(rules, engine)
     refusals = made.list_refusals()
-    table, end = rules.conditions, rules.end.tolist()
-    plain = zip(
-        table.column.tolist(),
-        table.low.tolist(),
-        table.high.tolist(),
-        table.known.tolist(),
-        table.missing.tolist(),
-        strict=True,
-    )
-    at = 0
-    for stop in end:
+    table = rules.conditions
+    fields = (table.column, table.low, table.high, table.known, table.missing)
+    conditions = enumerate(zip(*(field.tolist() for field in fields), strict=True))
+    for size in np.diff(rules.end, prepend=0).tolist():
         parts = list(refusals)
-        for number in range(at, stop):
-            parts += made.print_condition(number, *next(plain))
-        at = stop
+        for number, condition in itertools.islice(conditions, size):
+            parts += made.print_condition(number, *condition)
         yield join_conditions(parts)
 
 
@@ -165,12 +167,6 @@ class _ConditionPrinter:
         self.nominal_cells: dict[int, tuple[str, list[str]]] = {}
         self.bound_texts: dict[float, str] = {}
         self.condition_parts: dict[tuple[int, float, float, bool, bool], list[str]] = {}
-        bounds = np.unique([rules.conditions.low, rules.conditions.high])
-        finite = bounds[np.isfinite(bounds)]
-        single = rules.schema.dtype == "float32"
-        self.doubles: dict[float, float] = dict(
-            zip(finite.tolist(), _compute_double_thresholds(finite, single).tolist(), strict=True)
-        )
 
     def print_expression(self, value: Sql) -> str:
         """Return an expression in the engine's dialect."""
@@ -203,10 +199,8 @@ class _ConditionPrinter:
             parts = [_format_membership(text, levels)] if levels else []
             if rules.missing != "error":
                 parts = [f"{text} IS NULL", *parts]
-                mark = self.dialect.is_missing_marker(
-                    self.make_column(number), rules.schema.missing_marks
-                )
-                if mark is not None:
+                cell, marks = self.make_column(number), rules.schema.missing_marks
+                if (mark := self.dialect.is_missing_marker(cell, marks)) is not None:
                     parts.append(self.print_expression(mark))
             found.append(f"({' OR '.join(parts or ['1 = 0'])})")
         return found
@@ -221,9 +215,8 @@ class _ConditionPrinter:
     def print_numeric_cell(self, number: int) -> tuple[str, str, str]:
         """Return the number of a numeric cell, and tests whether it is known, and missing."""
         if number not in self.numeric_cells:
-            made = (
-                self._print_sqlite_cell if self.dialect.name == "sqlite" else self._print_typed_cell
-            )
+            sqlite = self.dialect.name == "sqlite"
+            made = self._print_sqlite_cell if sqlite else self._print_typed_cell
             self.numeric_cells[number] = made(number)
         return self.numeric_cells[number]
 
@@ -236,10 +229,9 @@ class _ConditionPrinter:
         if marks:
             blanks = make_call("CHAR", *(make_integer(ord(char)) for char in BLANKS))
             stripped = make_call("TRIM", make_cast(raw.copy(), "TEXT"), blanks)
-            mark = self.print_expression(
-                make_membership_test(stripped, [self.dialect.make_text(m) for m in marks])
-            )
-            gone = f"({gone} OR NOT {known} AND {mark})"
+            texts = [self.dialect.make_text(mark) for mark in marks]
+            marked = self.print_expression(make_membership_test(stripped, texts))
+            gone = f"({gone} OR NOT {known} AND {marked})"
         return self.print_expression(make_cast(raw.copy(), "DOUBLE")), known, gone
 
     def _print_typed_cell(self, number: int) -> tuple[str, str, str]:
@@ -252,21 +244,18 @@ class _ConditionPrinter:
         if number not in self.nominal_cells:
             levels = self.rules.schema.columns[number].levels
             index = LevelIndex(levels, self.rules.schema.missing_marks)
-            cell = self.print_expression(
-                self.dialect.convert_to_text(self.make_column(number), index)
-            )
-            self.nominal_cells[number] = (
-                cell,
-                [self.print_expression(self.dialect.make_text(v)) for v in levels],
-            )
+            cell = self.dialect.convert_to_text(self.make_column(number), index)
+            literals = [self.print_expression(self.dialect.make_text(level)) for level in levels]
+            self.nominal_cells[number] = self.print_expression(cell), literals
         return self.nominal_cells[number]
 
     def print_bound(self, value: float) -> str:
-        """Return the literal of a threshold for doubles."""
-        double = self.doubles[value]
-        if double not in self.bound_texts:
-            self.bound_texts[double] = self.print_expression(self.dialect.make_bound(double))
-        return self.bound_texts[double]
+        """Return the literal of a threshold for doubles, which are not rounded first."""
+        if value not in self.bound_texts:
+            single = self.rules.schema.dtype == "float32"
+            double = float(to_double_threshold(np.float64(value))) if single else value
+            self.bound_texts[value] = self.print_expression(self.dialect.make_bound(double))
+        return self.bound_texts[value]
 
     def _print_interval(
         self, number: int, low: float, high: float, known: bool, missing: bool
@@ -287,13 +276,9 @@ class _ConditionPrinter:
     def _print_levels(self, at: int, number: int, missing: bool) -> str:
         text, levels = self.print_nominal_cell(number)
         fits, dividing = self.rules.conditions.list_codes(at)
-        accepted = {*fits, *dividing}
+        accepted = sorted({*fits, *dividing})
         if not missing:
-            return (
-                _format_membership(text, [levels[code] for code in sorted(accepted)])
-                if accepted
-                else "1 = 0"
-            )
+            return _format_membership(text, [levels[code] for code in accepted])
         others = [level for code, level in enumerate(levels) if code not in accepted]
         if not others:
             return "1 = 1"
@@ -302,71 +287,39 @@ class _ConditionPrinter:
     def _print_test(
         self, number: int, low: float, high: float, known: bool, missing: bool
     ) -> list[str]:
-        value = format_branch_value(self, self.rules, number - self.rules.schema.n_features)
+        """Return the condition on a test: the first clause whose value is known decides."""
+        index = number - self.rules.schema.n_features
+        clauses = [self._print_clause(clause, index) for clause in self.rules.tests[index]]
+        value = clauses[0] if len(clauses) == 1 else f"COALESCE({', '.join(clauses)})"
         parts = []
-        if known:
-            sides = [side for side in (0, 1) if low < side <= high]
-            parts = [f"{value} IN ({', '.join(map(str, sides))})"] if sides else []
+        sides = ", ".join(str(side) for side in (0, 1) if low < side <= high)
+        if known and sides:
+            parts.append(f"{value} IN ({sides})")
         if missing:
             parts.append(f"{value} IS NULL")
         return [f"({' OR '.join(parts)})" if parts else "1 = 0"]
 
-
-def _compute_double_thresholds(
-    values: npt.NDArray[np.float64], single: bool
-) -> npt.NDArray[np.float64]:
-    """Return thresholds that apply to doubles without rounding to the input type first."""
-    return to_double_threshold(values) if single else values
+    def _print_clause(self, clause: Clause, index: int) -> str:
+        """Return an expression: 0 where a clause holds, 1 where it fails, NULL if unknown."""
+        if isinstance(clause, LinearClause):
+            if clause.weights != (1.0,):
+                raise SettingError(
+                    f"test {index + 1} of the rules sums columns, which an SQL predicate cannot "
+                    "compute exactly; write form 'text', or export the model to sql"
+                )
+            value, known, _ = self.print_numeric_cell(clause.features[0])
+            inside = f"WHEN {value} <= {self.print_bound(clause.threshold)} THEN {clause.below}"
+            return f"CASE WHEN NOT {known} THEN NULL {inside} ELSE {1 - clause.below} END"
+        text, levels = self.print_nominal_cell(clause.feature)
+        whens = []
+        for side in (0, 1):
+            own = [x for x, branch in zip(levels, clause.branches, strict=True) if branch == side]
+            if own:
+                whens.append(f"WHEN {text} IN ({', '.join(own)}) THEN {side}")
+        return f"CASE {' '.join(whens)} END" if whens else "CAST(NULL AS INTEGER)"
 
 
 def _format_membership(text: str, literals: Sequence[str]) -> str:
-    return f"{text} = {literals[0]}" if len(literals) == 1 else f"{text} IN ({', '.join(literals)})"
-
-
-# ---------------------------------------------------------------- sql tests
-# Tests with surrogate clauses: the first clause whose value is known decides.
-
-
-class _CellPrinter(Protocol):
-    dialect: Dialect
-
-    def print_numeric_cell(self, number: int) -> tuple[str, str, str]: ...
-    def print_nominal_cell(self, number: int) -> tuple[str, list[str]]: ...
-    def print_expression(self, value: Sql) -> str: ...
-
-
-def format_branch_value(cells: _CellPrinter, rules: RuleList, number: int) -> str:
-    """Return an expression: 0 where a test holds, 1 where it fails, NULL if all values are unknown.
-
-    Raises
-    ------
-    SettingError
-        If the test is on a linear combination of columns.
-    """
-    made = [_format_clause(cells, rules, clause, number) for clause in rules.tests[number]]
-    return made[0] if len(made) == 1 else f"COALESCE({', '.join(made)})"
-
-
-def _format_clause(cells: _CellPrinter, rules: RuleList, clause: Clause, number: int) -> str:
-    if isinstance(clause, LinearClause):
-        if clause.weights != (1.0,):
-            raise SettingError(
-                f"test {number + 1} of the rules sums columns, which an SQL predicate cannot "
-                "compute exactly; write form 'text', or export the model to sql"
-            )
-        value, known, _ = cells.print_numeric_cell(clause.features[0])
-        at = clause.threshold
-        if rules.schema.dtype == "float32":
-            at = float(to_double_threshold(np.float64(at)))
-        bound = cells.print_expression(cells.dialect.make_bound(at))
-        inside = f"WHEN {value} <= {bound} THEN {clause.below}"
-        return f"CASE WHEN NOT {known} THEN NULL {inside} ELSE {1 - clause.below} END"
-    text, levels = cells.print_nominal_cell(clause.feature)
-    whens = []
-    for side in (0, 1):
-        own = [
-            level for level, branch in zip(levels, clause.branches, strict=True) if branch == side
-        ]
-        if own:
-            whens.append(f"WHEN {text} IN ({', '.join(own)}) THEN {side}")
-    return f"CASE {' '.join(whens)} END" if whens else "CAST(NULL AS INTEGER)"
+    if len(literals) < 2:
+        return f"{text} = {literals[0]}" if literals else "1 = 0"
+    return f"{text} IN ({', '.join(literals)})"

@@ -167,26 +167,23 @@ _MAX_DECIMALS = 15
 
 
 def format_contributions(one: Sums, parts: Sequence[int]) -> list[str]:
-    """Format the parts, rounded so that the figures shown add up to the total shown.
+    """Format the parts and the total, rounded so that the figures shown add up.
 
     Running totals are rounded and a part is the difference of two of them, so that each is off
     by at most one in the last place.
     """
-    decimals = _choose_decimals(one, parts)
+    decimals, total = _choose_decimals(one, parts), one.number(one.total)
     if decimals is None:
         texts = [f"{one.number(units):.6g}" for units in parts]
+        total_text = f"{total:.6g}"
     else:
         scale = 10.0**decimals
         running = [round(one.number(units) * scale) for units in itertools.accumulate(parts)]
         steps = [b - a for a, b in itertools.pairwise([0, *running])]
         texts = [f"{step / scale:.{decimals}f}" for step in steps]
-    return [texts[0], *(text if text.startswith("-") else f"+{text}" for text in texts[1:])]
-
-
-def format_total(one: Sums, parts: Sequence[int]) -> str:
-    """Format the total in the same way as the parts."""
-    decimals, total = _choose_decimals(one, parts), one.number(one.total)
-    return f"{total:.6g}" if decimals is None else f"{total:.{decimals}f}"
+        total_text = f"{total:.{decimals}f}"
+    signed = (text if text.startswith("-") else f"+{text}" for text in texts[1:])
+    return [texts[0], *signed, total_text]
 
 
 def _choose_decimals(one: Sums, parts: Sequence[int]) -> int | None:

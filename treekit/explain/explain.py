@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from treekit import registry
 from treekit.contracts import Explainer
 from treekit.data.table import read_table, suggest_names
 from treekit.errors import ModelError, SettingError
 from treekit.explain.contributions import NodeUnits, compute_unit_factor, sum_contributions
-from treekit.explain.decision_path import Passage, TreeNodes, list_deciding_columns, trace_row
+from treekit.explain.decision_path import Passage, list_deciding_columns, trace_row
 from treekit.explain.explanation import Ending, Explanation, ExplanationCase, Step
 from treekit.explain.row import (
     ExplainedRow,
@@ -26,6 +27,8 @@ from treekit.explain.row import (
     read_row,
 )
 from treekit.model.fixed_point import compute_mass_bounds
+from treekit.model.scoring import sum_leaf_values
+from treekit.model.split_tests import TreeNodes
 from treekit.settings import suggestion
 
 if TYPE_CHECKING:
@@ -125,15 +128,11 @@ def _resolve_settings(
             f"no explainer has a setting {name!r}{suggestion(name, known)}; settings: "
             f"{', '.join(sorted(known)) or 'none'}"
         )
-    return [
-        (
-            record,
-            registry.settings_of(
-                record, {s.name: given[s.name] for s in record.settings if s.name in given}
-            ),
-        )
-        for record in records
-    ]
+    found = []
+    for record in records:
+        own = {s.name: given[s.name] for s in record.settings if s.name in given}
+        found.append((record, registry.settings_of(record, own)))
+    return found
 
 
 _COUNTERFACTUAL_SETTINGS = ("changes", "wish", "target", "budget")
@@ -147,66 +146,59 @@ def _trace_row(model: Model, number: int, codes: list[float]) -> _RowPath:
 
 
 def _add_predictions(
-    model: Model, given: ExplainedRow, ways: Sequence[_RowPath], found: Explanation
+    model: Model, given: ExplainedRow, paths: Sequence[_RowPath], found: Explanation
 ) -> tuple[Explanation, Any]:
     """Add predictions, votes and contributions; return also the integer sums (values,)."""
     by_tree = np.zeros((model.n_trees, model.schema.n_values), dtype=np.int64)
-    for number, way in enumerate(ways):
-        own = np.searchsorted(model.trees[number].leaves, [leaf for leaf, _ in way.leaves])
-        mass = np.array([part for _, part in way.leaves], dtype=np.int64)
-        by_tree[number] = (model.tree_units(number)[own] * mass[:, None]).sum(axis=0)
+    for number, path in enumerate(paths):
+        leaves, mass = np.array(path.leaves, dtype=np.int64).T
+        own = np.searchsorted(model.trees[number].leaves, leaves)
+        by_tree[number] = mass @ model.tree_units(number)[own]
     sums = by_tree.sum(axis=0)
-    walks = [(NodeUnits(model, t), way.passages, model.mass) for t, way in enumerate(ways)]
+    walks = [(NodeUnits(model, t), path.passages, model.mass) for t, path in enumerate(paths)]
     parts = sum_contributions(walks, given.codes, model.schema.n_values)
     added = describe_contributions(model, parts, model.schema.names)
-    check_sums(model, given, sums.tolist(), [one.total for one in added])
-    asked = {c for way in ways for p in way.passages for q in p.node.tests for c in q.columns}
+    _check_sums(model, given, sums, [one.total for one in added])
+    asked = {c for path in paths for p in path.passages for q in p.node.tests for c in q.columns}
     cells = tuple(replace(cell, asked=c in asked) for c, cell in enumerate(given.cells))
-    said_now, votes = describe_prediction(model, sums), count_votes(model, by_tree)
-    return replace(found, says=said_now, row=cells, votes=votes, sums=added), sums
+    says, votes = describe_prediction(model, sums), count_votes(model, by_tree)
+    return replace(found, says=says, row=cells, votes=votes, sums=added), sums
 
 
-def check_sums(model: Model, given: ExplainedRow, sums: list[int], totals: list[int]) -> None:
+def _check_sums(
+    model: Model, given: ExplainedRow, sums: npt.NDArray[np.int64], totals: list[int]
+) -> None:
     """Check that the paths reproduce the model's scores, and that the contributions add up."""
-    from treekit.model.scoring import sum_leaf_values as scored
-
-    codes = np.array([given.codes], dtype=model.schema.dtype)
-    theirs = scored(model, codes)[0].tolist()
-    fine = compute_unit_factor(model)
-    if sums != theirs or totals != [fine * value for value in theirs]:
+    expected = sum_leaf_values(model, np.array([given.codes], dtype=model.schema.dtype))[0].tolist()
+    factor = compute_unit_factor(model)
+    if sums.tolist() != expected or totals != [factor * value for value in expected]:
         raise ModelError(
-            f"the explanation adds up to {totals}, but the model predicts {theirs}: a bug in "
+            f"the explanation adds up to {totals}, but the model predicts {expected}: a bug in "
             "treekit; please report it with the model and the row"
         )
 
 
 def _add_path(
-    model: Model, given: ExplainedRow, way: _RowPath, number: int, found: Explanation
+    model: Model, given: ExplainedRow, path: _RowPath, number: int, found: Explanation
 ) -> Explanation:
-    names, cells = model.schema.names, given.cells
-    steps = []
-    for passage in way.passages:
-        decided = list_deciding_columns(passage, given.codes)
-        steps.append(
-            Step(
-                passage.node_id,
-                passage.reason,
-                tuple((names[c], cells[c].text) for c in passage.node.tests[0].columns),
-                tuple((names[c], cells[c].text) for c in decided),
-                make_step_clause(passage, model.schema),
-                tuple((child, some / model.mass) for child, some in passage.child_masses if some),
-            )
+    def list_cells(columns: Iterable[int]) -> tuple[tuple[str, str | None], ...]:
+        return tuple((model.schema.names[c], given.cells[c].text) for c in columns)
+
+    steps = tuple(
+        Step(
+            passage.node_id,
+            passage.reason,
+            list_cells(passage.node.tests[0].columns),
+            list_cells(list_deciding_columns(passage, given.codes)),
+            make_step_clause(passage, model.schema),
+            tuple((child, some / model.mass) for child, some in passage.child_masses if some),
         )
-    tree, units = model.trees[number], model.tree_units(number)
-    order = sorted(way.leaves, key=lambda one: (-one[1], one[0]))
-    leaves = tuple(
-        Ending(
-            leaf,
-            mass / model.mass,
-            float(tree.weight[leaf]),
-            describe_tree_prediction(model, units[np.searchsorted(tree.leaves, leaf)]),
-        )
-        for leaf, mass in order
+        for passage in path.passages
     )
+    tree, units = model.trees[number], model.tree_units(number)
+    leaves = []
+    for leaf, mass in sorted(path.leaves, key=lambda one: (-one[1], one[0])):
+        says = describe_tree_prediction(model, units[np.searchsorted(tree.leaves, leaf)])
+        leaves.append(Ending(leaf, mass / model.mass, float(tree.weight[leaf]), says))
     rule = make_rule_clauses(model, number, leaves[0].node) if len(leaves) == 1 else ()
-    return replace(found, tree=number, path=tuple(steps), leaves=leaves, rule=rule)
+    return replace(found, tree=number, path=steps, leaves=tuple(leaves), rule=rule)

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from treekit.data.table import Table
-    from treekit.explain.decision_path import DecisionReason, TreeNodes
+    from treekit.explain.decision_path import DecisionReason
     from treekit.explain.row import ExplainedRow
     from treekit.explain.text import ExplanationWords
     from treekit.model.model import Model
+    from treekit.model.split_tests import BranchCondition, TreeNodes
     from treekit.rules.language import Language
 
 
@@ -42,7 +43,7 @@ class Explanation:
     path : tuple of Step
     leaves : tuple of Ending
         Largest part first.
-    rule : tuple of Clause
+    rule : tuple of BranchCondition
         Conditions of the leaf's rule, at most one per column; empty for fractional instances
         that end in several leaves, and for rule lists.
     votes : tuple of Votes
@@ -60,7 +61,7 @@ class Explanation:
     tree: int | None = None
     path: tuple[Step, ...] = ()
     leaves: tuple[Ending, ...] = ()
-    rule: tuple[Clause, ...] = ()
+    rule: tuple[BranchCondition, ...] = ()
     votes: tuple[Votes, ...] = ()
     sums: tuple[Sums, ...] = ()
     parts: tuple[tuple[str, ExplanationPart], ...] = ()
@@ -174,32 +175,6 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Clause:
-    """A condition on one column, or on a weighted sum.
-
-    Attributes
-    ----------
-    columns : tuple of str
-    weights : tuple of float
-        Weights of a sum; empty for one column.
-    low, high : float
-        Numbers: ``low < x <= high``.
-    levels : tuple of str, optional
-        Nominal columns: accepted categories.
-    known, missing : bool
-        Whether any known value is accepted, and whether a missing one is.
-    """
-
-    columns: tuple[str, ...]
-    weights: tuple[float, ...] = ()
-    low: float = -math.inf
-    high: float = math.inf
-    levels: tuple[str, ...] | None = None
-    known: bool = True
-    missing: bool = False
-
-
-@dataclass(frozen=True)
 class Step:
     """A node on the decision path.
 
@@ -212,7 +187,7 @@ class Step:
         Columns of the node's own test, and the row's cells.
     decided : tuple of (str, str or None)
         Columns that decided, and the row's cells.
-    clause : Clause, optional
+    clause : BranchCondition, optional
         Condition that holds on the branch taken, of the test that decided or, if none applied,
         of the node's own test.  None if the row is split among all branches.
     goes : tuple of (int, float)
@@ -223,7 +198,7 @@ class Step:
     why: DecisionReason
     asked: tuple[tuple[str, str | None], ...]
     decided: tuple[tuple[str, str | None], ...]
-    clause: Clause | None
+    clause: BranchCondition | None
     goes: tuple[tuple[int, float], ...]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,11 +16,11 @@ from treekit.data.schema import Schema, level_text
 from treekit.data.table import Table, make_object_array, make_table, read_table, suggest_names
 from treekit.errors import DataError
 from treekit.explain.contributions import Contributions, compute_unit_factor
-from treekit.explain.decision_path import Passage, SplitTest
-from treekit.explain.explanation import Clause, Given, Said, Sums, Votes
+from treekit.explain.decision_path import Passage
+from treekit.explain.explanation import Given, Said, Sums, Votes
 from treekit.model.links import convert_sums
-from treekit.model.model import predict_labels
 from treekit.model.scoring import compute_label_codes
+from treekit.model.split_tests import BranchCondition, describe_branch
 from treekit.model.tree import Split
 from treekit.rules.extract import rules
 
@@ -37,21 +36,7 @@ Integers = npt.NDArray[np.int64]
 
 def describe_prediction(model: Model, sums: Integers) -> tuple[Said, ...]:
     """Return the prediction for integer sums (values,), for each target."""
-    schema = model.schema
-    values = convert_sums(model, sums[None])[0].tolist()
-    if schema.task == "regression":
-        outputs = zip(schema.outputs, values, strict=True)
-        return tuple(Said(output.name, value=value) for output, value in outputs)
-    codes = compute_label_codes(model, sums[None])[0].tolist()
-    blocks = itertools.pairwise(schema.blocks)
-    return tuple(
-        Said(
-            output.name,
-            output.classes[code],
-            shares=tuple(zip(output.classes, values[a:b], strict=True)),
-        )
-        for output, code, (a, b) in zip(schema.outputs, codes, blocks, strict=True)
-    )
+    return _name_outputs(model, sums, convert_sums(model, sums[None])[0].tolist())
 
 
 def describe_tree_prediction(model: Model, units: Integers) -> tuple[Said, ...]:
@@ -59,19 +44,24 @@ def describe_tree_prediction(model: Model, units: Integers) -> tuple[Said, ...]:
 
     Empty for models that sum their trees.
     """
-    schema = model.schema
     if model.combine == "sum":
         return ()
+    if model.schema.task == "regression":
+        return _name_outputs(model, units, np.ldexp(units.astype(float), model.exponent).tolist())
+    return _name_outputs(model, units, (units / model.units_each).tolist())
+
+
+def _name_outputs(model: Model, units: Integers, values: list[float]) -> tuple[Said, ...]:
+    schema = model.schema
     if schema.task == "regression":
-        values = np.ldexp(units.astype(np.float64), model.exponent).tolist()
-        return tuple(Said(o.name, value=v) for o, v in zip(schema.outputs, values, strict=True))
-    found = []
-    for output, (a, b) in zip(schema.outputs, itertools.pairwise(schema.blocks), strict=True):
-        code = int(predict_labels(units[None, a:b], model.label_costs)[0])
-        shares = (units[a:b] / model.units_each).tolist()
-        named = tuple(zip(output.classes, shares, strict=True))
-        found.append(Said(output.name, output.classes[code], shares=named))
-    return tuple(found)
+        outputs = zip(schema.outputs, values, strict=True)
+        return tuple(Said(output.name, value=value) for output, value in outputs)
+    codes = compute_label_codes(model, units[None])[0].tolist()
+    shares = iter(values)
+    return tuple(
+        Said(o.name, o.classes[code], shares=tuple((label, next(shares)) for label in o.classes))
+        for o, code in zip(schema.outputs, codes, strict=True)
+    )
 
 
 def count_votes(model: Model, by_tree: Integers) -> tuple[Votes, ...]:
@@ -79,21 +69,22 @@ def count_votes(model: Model, by_tree: Integers) -> tuple[Votes, ...]:
 
     Empty for single trees, and for models that sum their trees.
     """
-    schema = model.schema
+    outputs = model.schema.outputs
     if model.n_trees == 1 or model.combine == "sum":
         return ()
-    found = []
-    blocks = itertools.pairwise(schema.blocks)
-    for k, (output, (a, b)) in enumerate(zip(schema.outputs, blocks, strict=True)):
-        if schema.task == "regression":
-            values = np.ldexp(by_tree[:, k] / model.mass, model.exponent)
-            quantiles = np.quantile(values, [0, 0.25, 0.5, 0.75, 1]).tolist()
-            found.append(Votes(output.name, quantiles=tuple(quantiles)))
-            continue
-        codes = predict_labels(by_tree[:, a:b], model.label_costs)
-        counts = np.bincount(codes, minlength=b - a).tolist()
-        found.append(Votes(output.name, tuple(zip(output.classes, counts, strict=True))))
-    return tuple(found)
+    if model.schema.task == "regression":
+        values = np.ldexp(by_tree / model.mass, model.exponent)
+        quantiles = np.quantile(values, [0, 0.25, 0.5, 0.75, 1], axis=0).T.tolist()
+        pairs = zip(outputs, quantiles, strict=True)
+        return tuple(Votes(output.name, quantiles=tuple(own)) for output, own in pairs)
+    counts = [
+        np.bincount(codes, minlength=len(output.classes)).tolist()
+        for output, codes in zip(outputs, compute_label_codes(model, by_tree).T, strict=True)
+    ]
+    return tuple(
+        Votes(output.name, tuple(zip(output.classes, own, strict=True)))
+        for output, own in zip(outputs, counts, strict=True)
+    )
 
 
 def describe_contributions(
@@ -120,44 +111,18 @@ def describe_contributions(
 # Conditions of nodes and rules as records with names.
 
 
-def make_step_clause(passage: Passage, schema: Schema) -> Clause | None:
+def make_step_clause(passage: Passage, schema: Schema) -> BranchCondition | None:
     """Return the condition that holds on the branch taken.
 
     None if the row is split among all branches, and for rules, all of whose conditions hold.
     """
     if passage.reason in ("divided", "held"):
         return None
-    question = passage.node.tests[max(passage.question_index, 0)]
-    branch = passage.child_masses[0][0] - passage.node.children.start
-    if passage.reason == "failed":
-        return make_clause(question, 1, schema)
-    if passage.node.kind == Split.MISSING:
-        return _make_missing_clause(question, branch, schema)
-    return make_clause(question, branch, schema)
+    test = passage.node.tests[max(passage.question_index, 0)]
+    return describe_branch(test, passage.child_masses[0][0] - passage.node.children.start, schema)
 
 
-def _make_missing_clause(question: SplitTest, branch: int, schema: Schema) -> Clause:
-    name = (schema.names[question.columns[0]],)
-    return Clause(name, known=branch == 1, missing=branch == 0)
-
-
-def make_clause(question: SplitTest, branch: int, schema: Schema) -> Clause:
-    """Return the values for which a question sends a row to a branch."""
-    names = tuple(schema.names[column] for column in question.columns)
-    missing = question.missing_branch == branch
-    if not question.weights:
-        levels = schema.columns[question.columns[0]].levels
-        fits = tuple(
-            level for level, to in zip(levels, question.branches, strict=True) if to == branch
-        )
-        return Clause(names, levels=fits, known=bool(fits), missing=missing)
-    low = question.threshold if question.below != branch else -math.inf
-    high = question.threshold if question.above != branch else math.inf
-    weights = () if question.weights == (1.0,) else question.weights
-    return Clause(names, weights, low, high, known=low < high, missing=missing)
-
-
-def make_rule_clauses(model: Model, tree: int, leaf: int) -> tuple[Clause, ...]:
+def make_rule_clauses(model: Model, tree: int, leaf: int) -> tuple[BranchCondition, ...]:
     """Return the conditions of a leaf's rule, merged to one per column.
 
     Empty for rule lists, fractional instances, surrogates and oblique splits.
@@ -170,7 +135,7 @@ def make_rule_clauses(model: Model, tree: int, leaf: int) -> tuple[Clause, ...]:
     listed = rules(alone)
     found = int(np.flatnonzero(listed.leaf == leaf)[0])
     return tuple(
-        Clause((one.column,), (), one.low, one.high, one.levels, one.known, one.missing)
+        BranchCondition((one.column,), (), one.low, one.high, one.levels, one.known, one.missing)
         for one in listed[found].conditions
     )
 
@@ -223,11 +188,12 @@ def read_row(model: Model, given: Any) -> ExplainedRow:
         raise DataError(f"expected one row to explain, got {table.n_rows}")
     absent: set[str] = set()
     if table.named:
-        absent = {name for name in schema.names if name not in table.names}
-        table = _add_absent_columns(table, absent)
+        absent = set(schema.names).difference(table.names)
+        cells = (*table.cells, *(np.array([np.nan]) for _ in absent))
+        table = replace(table, names=(*table.names, *sorted(absent)), cells=cells)
     # Policies are applied below, because refused rows are explained as well.
     codes = encode_rows(table, schema, missing_marks=table.missing)[0].astype(np.float64)
-    cells = []
+    given_cells = []
     for place, (column, code) in enumerate(zip(schema.columns, codes.tolist(), strict=True)):
         at = table.find_column(column.name) if table.named else place
         state: Any = "missing" if math.isnan(code) else "known"
@@ -237,10 +203,10 @@ def read_row(model: Model, given: Any) -> ExplainedRow:
         if column.name in absent:
             state = "absent"
         text = None if state in ("missing", "absent") else level_text(table.cells[at][0])
-        refused = model.missing == "error" if state != "known" else False
+        refused = model.missing == "error" and state != "known"
         refused |= model.unknown == "error" and state == "unseen"
-        cells.append(Given(column.name, text, state, refused=refused))
-    return ExplainedRow(table, codes.tolist(), tuple(cells))
+        given_cells.append(Given(column.name, text, state, refused=refused))
+    return ExplainedRow(table, codes.tolist(), tuple(given_cells))
 
 
 def replace_cells(row: ExplainedRow, model: Model, texts: Mapping[int, str]) -> npt.NDArray[Any]:
@@ -252,14 +218,7 @@ def replace_cells(row: ExplainedRow, model: Model, texts: Mapping[int, str]) -> 
         cells[at] = make_object_array([text])
         if model.schema.columns[column].kind == "numeric":
             untyped.add(row.table.names[at])
-    table = Table(
-        row.table.names,
-        tuple(cells),
-        row.table.levels,
-        frozenset(untyped),
-        row.table.named,
-        row.table.missing,
-    )
+    table = replace(row.table, cells=tuple(cells), untyped=frozenset(untyped))
     return encode_rows(table, model.schema, missing_marks=table.missing)
 
 
@@ -282,11 +241,3 @@ def _make_row_table(model: Model, given: Mapping[Any, Any]) -> Table:
     columns = [make_object_array([given[name]]) for name in names]
     table = make_table(names, columns, untyped=untyped)
     return read_table(table, missing=schema.missing_marks)
-
-
-def _add_absent_columns(table: Table, absent: set[str]) -> Table:
-    if not absent:
-        return table
-    names = (*table.names, *sorted(absent))
-    cells = (*table.cells, *(np.array([np.nan]) for _ in absent))
-    return Table(names, cells, table.levels, table.untyped, True, table.missing)

@@ -1,29 +1,18 @@
-"""Text of an explanation, part by part."""
+"""Text of an explanation, section by section."""
 
 from __future__ import annotations
 
-import itertools
-import math
 import re
-import unicodedata
-from collections.abc import Iterator, Sequence
-
-import numpy as np
+from collections.abc import Iterable, Iterator, Sequence
 
 from treekit.data.schema import Dtype
-from treekit.explain.contributions import format_contributions, format_total
-from treekit.explain.explanation import (
-    Clause,
-    Explanation,
-    Given,
-    Said,
-    Step,
-    Sums,
-)
-from treekit.rules.language import Language, load_language
-from treekit.rules.wording import format_numbers, quote_label, quote_name, quote_text
+from treekit.explain.contributions import format_contributions
+from treekit.explain.explanation import Explanation, Given, Said, Step, Sums
+from treekit.model.split_tests import BranchCondition
+from treekit.rules.language import Language, load_language, measure_width
+from treekit.rules.wording import format_branch, quote_label, quote_name, quote_text
 
-# ---------------------------------------------------------------- parts
+# ---------------------------------------------------------------- sections
 
 _MAX_COLUMNS = 12
 """Maximum number of contributions listed singly; the others are summed."""
@@ -34,158 +23,123 @@ _MAX_STEPS = 60
 _MAX_LEAVES = 10
 
 Lines = Iterator[tuple[str, bool]]
+Section = tuple[str, Iterable[str]]
+"""A heading and its lines."""
 
 
 def format_lines(found: Explanation, chosen: Language | None = None) -> Lines:
     """Yield the lines of the text, and whether each is a heading."""
-    nominal = {
-        name
-        for clause in (*found.rule, *(step.clause for step in found.path if step.clause))
-        if clause.levels is not None
-        for name in clause.columns
-    }
+    clauses = (*found.rule, *(step.clause for step in found.path if step.clause))
+    nominal = {name for clause in clauses if clause.levels for name in clause.columns}
     words = ExplanationWords(chosen or load_language(), found.dtype, nominal)
     if found.refused:
         yield words.get_phrase("refused"), True
         for cell in found.row:
             if cell.refused:
                 key = "refused_unseen" if cell.state == "unseen" else "refused_missing"
-                value = words.format_cell(cell.column, cell.text)
-                yield (
-                    f"  {words.get_phrase(key, column=quote_name(cell.column), value=value)}",
-                    False,
-                )
+                name, value = quote_name(cell.column), words.format_cell(cell.column, cell.text)
+                yield f"  {words.get_phrase(key, column=name, value=value)}", False
         return
-    for said in found.says:
-        yield words.format_prediction(said), True
-    parts = [
-        _format_path(found, words),
-        _format_rule(found, words),
-        _format_votes(found, words),
-        *(_format_sums(one, found.row, words) for one in _select_sums(found)),
-        *(part.lines(words) for _, part in found.parts),
-        _format_unused_cells(found, words),
-    ]
-    for part in parts:
-        part_lines = list(part)
-        if part_lines:
-            yield "", False
-            yield from part_lines
+    yield from ((words.format_prediction(said), True) for said in found.says)
+    sections = [*_list_path_sections(found, words), *_list_vote_sections(found, words)]
+    sections += [_format_sums(one, found.row, words) for one in _select_sums(found)]
+    yield from _format_sections(sections)
+    for _, part in found.parts:
+        for place, line in enumerate(part.lines(words)):
+            yield from [("", False)] * (place == 0)
+            yield line
+    yield from _format_sections(_list_unused_sections(found, words))
 
 
-def _format_path(found: Explanation, words: ExplanationWords) -> Lines:
+def _format_sections(sections: Iterable[Section]) -> Lines:
+    for heading, lines in sections:
+        yield "", False
+        yield heading, True
+        yield from ((f"  {line}", False) for line in lines)
+
+
+def _list_path_sections(found: Explanation, words: ExplanationWords) -> Iterator[Section]:
     if found.tree is None:
         return
-    if found.trees > 1:
-        number, all_trees = str(found.tree + 1), str(found.trees)
-        yield words.get_phrase("path_of", tree=number, trees=all_trees), True
-    else:
-        yield words.get_phrase("path"), True
+    key = "path_of" if found.trees > 1 else "path"
+    heading = words.get_phrase(key, tree=found.tree + 1, trees=found.trees)
+    yield heading, [*_format_steps(found, words), *_format_leaves(found, words)]
+    if found.rule:
+        yield words.get_phrase("rule"), map(words.format_clause, found.rule)
+
+
+def _format_steps(found: Explanation, words: ExplanationWords) -> Iterator[str]:
     if not found.path:
-        yield f"  {words.get_phrase('no_questions')}", False
-    rules = itertools.count(1)
-    rows = [_format_step(step, rules, words) for step in found.path[:_MAX_STEPS]]
+        yield words.get_phrase("no_questions")
+    shown = found.path[:_MAX_STEPS]
+    rows = [_format_step(step, place, words) for place, step in enumerate(shown, 1)]
     widths = [measure_width(left) for left, right in rows if right]
     width = max((width for width in widths if width <= _MAX_ALIGNED_WIDTH), default=0)
-    digits = len(str(len(rows)))
-    parts = [sum(part for _, part in step.goes) for step in found.path[:_MAX_STEPS]]
+    parts = [sum(part for _, part in step.goes) for step in shown]
     if min(parts, default=1.0) < 1.0:
         rows = [(f"{100 * p:5.3g}%  {a}", b) for p, (a, b) in zip(parts, rows, strict=True)]
         width += len("100.0%  ") - 1
     for place, (left, right) in enumerate(rows, 1):
         text = f"{pad_text(left, width)}   {right}" if right else left
-        yield f"  {place:>{digits}}  {text}", False
+        yield f"{place:>{len(str(len(rows)))}}  {text}"
     if len(found.path) > _MAX_STEPS:
-        yield f"  {words.get_phrase('more', count=str(len(found.path) - _MAX_STEPS))}", False
-    yield from _format_leaves(found, words)
+        yield words.get_phrase("more", count=len(found.path) - _MAX_STEPS)
 
 
-def _format_leaves(found: Explanation, words: ExplanationWords) -> Lines:
+def _format_leaves(found: Explanation, words: ExplanationWords) -> Iterator[str]:
     for leaf in found.leaves[:_MAX_LEAVES]:
-        facts = [words.get_phrase("leaf", node=str(leaf.node))]
+        facts = [words.get_phrase("leaf", node=leaf.node)]
         if len(found.leaves) > 1:
             facts.append(words.get_phrase("part", share=f"{100 * leaf.part:.3g}%"))
         facts.append(words.get_phrase("support", support=f"{leaf.support:.6g}"))
         if len(found.leaves) > 1 or found.trees > 1:
             facts += map(words.format_prediction, leaf.says)
-        yield f"  {', '.join(facts)}", False
+        yield ", ".join(facts)
     if len(found.leaves) > _MAX_LEAVES:
-        yield f"  {words.get_phrase('more', count=str(len(found.leaves) - _MAX_LEAVES))}", False
+        yield words.get_phrase("more", count=len(found.leaves) - _MAX_LEAVES)
 
 
-def _format_step(step: Step, rules: Iterator[int], words: ExplanationWords) -> tuple[str, str]:
-    """Return the condition at a node, and the reason."""
-    number = str(next(rules)) if step.why in ("held", "failed") else ""
-    if step.why == "held":
-        return words.get_phrase("held", rule=number), ""
-    if step.why == "divided":
-        text = words.get_phrase(
-            "divided", column=words.format_names([column for column, _ in step.decided])
-        )
-        return text, ", ".join(f"{node}: {100 * part:.3g}%" for node, part in step.goes)
+def _format_step(step: Step, place: int, words: ExplanationWords) -> tuple[str, str]:
+    """Return the condition at a node, and the reason; node `place` of a rule list is a rule."""
+    say = words.get_phrase
     condition = words.format_clause(step.clause) if step.clause else ""
-    value = ", ".join(words.format_cell(column, text) for column, text in step.decided)
-    if len(step.decided) > 1:
-        value = ", ".join(
-            f"{quote_name(column)} = {words.format_cell(column, text)}"
-            for column, text in step.decided
-        )
+    gone = [column for column, text in step.decided if text is None]
+    names = words.format_names(gone or [column for column, _ in step.decided])
+    cells = [(quote_name(column), words.format_cell(column, text)) for column, text in step.decided]
+    value = cells[0][1] if len(cells) == 1 else ", ".join(f"{name} = {x}" for name, x in cells)
+    fields = {"column": names, "value": value}
+    if step.why == "held":
+        return say("held", rule=place), ""
+    if step.why == "divided":
+        goes = ", ".join(f"{node}: {100 * part:.3g}%" for node, part in step.goes)
+        return say("divided", column=words.format_names([name for name, _ in step.decided])), goes
     if step.why == "failed":
-        if step.decided[0][1] is None:
-            name = quote_name(step.decided[0][0])
-            return words.get_phrase("failed_missing", rule=number, column=name), ""
-        return words.get_phrase("failed", rule=number, condition=condition, value=value), ""
+        key = "failed_missing" if gone else "failed"
+        return say(key, rule=place, condition=condition, **fields), ""
     if step.why == "lost":
-        return condition, _format_missing_step(step, words)
+        return condition, say("lost_missing" if gone else "lost_level", **fields)
     if step.why == "surrogate":
         column, lost = step.asked[0]
-        if lost is None:
-            return condition, words.get_phrase(
-                "instead_missing", column=quote_name(column), value=value
-            )
-        fields = {
-            "column": quote_name(column),
-            "lost": words.format_cell(column, lost),
-            "value": value,
-        }
-        return condition, words.get_phrase("instead_level", **fields)
+        key = "instead_missing" if lost is None else "instead_level"
+        fields = {"column": quote_name(column), "lost": words.format_cell(column, lost)}
+        return condition, say(key, value=value, **fields)
     if step.clause is not None and not step.clause.known:
         return condition, ""
-    key = "sum_is" if len(step.decided) > 1 else "it_is"
-    return condition, words.get_phrase(key, cells=value, value=value)
+    return condition, value if len(cells) > 1 else say("it_is", value=value)
 
 
-def _format_missing_step(step: Step, words: ExplanationWords) -> str:
-    gone = [column for column, text in step.decided if text is None]
-    if gone:
-        return words.get_phrase("lost_missing", column=words.format_names(gone))
-    column, text = step.decided[0]
-    return words.get_phrase(
-        "lost_level", column=quote_name(column), value=words.format_cell(column, text)
-    )
-
-
-def _format_rule(found: Explanation, words: ExplanationWords) -> Lines:
-    if found.tree is None or not found.rule:
-        return
-    yield words.get_phrase("rule"), True
-    for clause in found.rule:
-        yield f"  {words.format_clause(clause)}", False
-
-
-def _format_votes(found: Explanation, words: ExplanationWords) -> Lines:
+def _list_vote_sections(found: Explanation, words: ExplanationWords) -> Iterator[Section]:
     for votes in found.votes:
         key = "numbers" if votes.quantiles else "votes"
         key += "_of" if len(found.says) > 1 else ""
-        yield words.get_phrase(key, target=quote_name(votes.target)), True
+        counts = sorted(votes.trees, key=lambda one: -one[1])
+        rows = [(quote_label(label), str(count)) for label, count in counts if count]
+        lines = list(align_rows(rows))
         if votes.quantiles:
             names = ("least", "lower", "middle", "upper", "most")
             texts = {n: f"{q:.6g}" for n, q in zip(names, votes.quantiles, strict=True)}
-            yield f"  {words.get_phrase('quantiles', **texts)}", False
-        counts = sorted(votes.trees, key=lambda one: -one[1])
-        yield from format_table(
-            [(quote_label(label), str(count)) for label, count in counts if count]
-        )
+            lines.append(words.get_phrase("quantiles", **texts))
+        yield words.get_phrase(key, target=quote_name(votes.target)), lines
 
 
 def _select_sums(found: Explanation) -> Iterator[Sums]:
@@ -195,74 +149,71 @@ def _select_sums(found: Explanation) -> Iterator[Sums]:
         if len(own) == 2 and own[0].margin:
             yield own[1]
         else:
-            yield from (one for one in own if _is_same_label(one, said))
+            yield from (one for one in own if one.label == said.label)
 
 
-def _is_same_label(one: Sums, prediction: Said) -> bool:
-    return one.label == prediction.label
-
-
-def _format_sums(one: Sums, row: Sequence[Given], words: ExplanationWords) -> Lines:
-    fields = {"target": quote_name(one.target)}
+def _format_sums(one: Sums, row: Sequence[Given], words: ExplanationWords) -> Section:
+    say = words.get_phrase
     key = "adds_before_link" if one.margin else "adds_number"
     if one.label is not None:
         key = "adds_margin" if one.margin else "adds_probability"
-        fields["label"] = quote_label(one.label)
-    yield words.get_phrase(key, **fields), True
+    label = "" if one.label is None else quote_label(one.label)
     cells = {cell.column: words.format_cell(cell.column, cell.text) for cell in row}
     nonzero = [(name, units) for name, units in one.columns if units]
     shown, others = nonzero[:_MAX_COLUMNS], nonzero[_MAX_COLUMNS:]
-    names = [words.get_phrase("on_average"), *(quote_name(name) for name, _ in shown)]
-    values = ["", *(cells[name] for name, _ in shown)]
-    parts = [one.bias, *(units for _, units in shown)]
+    rows = [(say("on_average"), one.bias, "")]
+    rows += [(quote_name(name), units, cells[name]) for name, units in shown]
     if others:
-        names.append(words.get_phrase("other_columns", count=str(len(others))))
-        values.append("")
-        parts.append(sum(units for _, units in others))
-    figures = format_contributions(one, parts)
-    total = format_total(one, parts)
-    rows = zip(names, figures, values, strict=True)
-    yield from format_table([*rows, (words.get_phrase("together"), total, "")], right=1)
+        rest = sum(units for _, units in others)
+        rows.append((say("other_columns", count=len(others)), rest, ""))
+    figures = format_contributions(one, [units for _, units, _ in rows])
+    rows.append((say("together"), 0, ""))
+    table = [(name, text, cell) for (name, _, cell), text in zip(rows, figures, strict=True)]
+    return say(key, target=quote_name(one.target), label=label), align_rows(table, right=1)
 
 
-def _format_unused_cells(found: Explanation, words: ExplanationWords) -> Lines:
+def _list_unused_sections(found: Explanation, words: ExplanationWords) -> Iterator[Section]:
     """Yield the missing and the unused columns."""
     gone = [cell.column for cell in found.row if cell.state in ("missing", "absent")]
-    unseen = [cell for cell in found.row if cell.state == "unseen"]
-    if gone or unseen:
-        yield words.get_phrase("missing"), True
-        if gone:
-            yield f"  {words.format_names(gone)}", False
-        for cell in unseen:
-            fields = {"column": quote_name(cell.column), "value": words.format_cell("", cell.text)}
-            yield f"  {words.get_phrase('unseen', **fields)}", False
+    lines = [words.format_names(gone)] if gone else []
+    for cell in found.row:
+        if cell.state == "unseen":
+            value = words.format_cell("", cell.text)
+            lines.append(words.get_phrase("unseen", column=quote_name(cell.column), value=value))
+    if lines:
+        yield words.get_phrase("missing"), lines
     idle = [cell.column for cell in found.row if cell.state == "known" and not cell.asked]
     if idle:
-        yield words.get_phrase("not_asked"), True
-        more = str(len(idle) - _MAX_NAMES)
-        behind = " " + words.get_phrase("more", count=more) if len(idle) > _MAX_NAMES else ""
-        yield f"  {words.format_names(idle[:_MAX_NAMES])}{behind}", False
+        more, text = len(idle) - _MAX_NAMES, words.format_names(idle[:_MAX_NAMES])
+        rest = [words.get_phrase("more", count=more)] if more > 0 else []
+        yield words.get_phrase("not_asked"), [" ".join([text, *rest])]
 
 
 def format_table(rows: Sequence[Sequence[str]], *, right: int = -1, gap: int = 2) -> Lines:
+    """Yield rows of aligned cells as lines; the column `right` is right-aligned."""
+    return ((f"  {line}", False) for line in align_rows(rows, right=right, gap=gap))
+
+
+def align_rows(rows: Sequence[Sequence[str]], *, right: int = -1, gap: int = 2) -> Iterator[str]:
     """Yield rows of aligned cells; the column `right` is right-aligned."""
-    if not rows:
-        return
     widths = [max(map(measure_width, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [
             " " * (width - measure_width(cell)) + cell if place == right else pad_text(cell, width)
             for place, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
-        yield f"  {(' ' * gap).join(cells).rstrip()}", False
+        yield (" " * gap).join(cells).rstrip()
+
+
+def pad_text(text: str, width: int) -> str:
+    """Pad a text with blanks; wide East Asian characters take two columns."""
+    return text + " " * max(width - measure_width(text), 0)
 
 
 # ---------------------------------------------------------------- phrases
-# Wording of conditions, cells and predictions.
 
-_MAX_LEVELS = 6
-"""Maximum number of categories of a set listed."""
-
+_MAX_CHOICE = 100
+"""Characters after which further categories of a condition are counted instead of named."""
 
 _RANGE_PATTERN = re.compile(r"[<>]=? -?[0-9.]+(e[-+]?[0-9]+)?")
 
@@ -282,7 +233,7 @@ class ExplanationWords:
     def __init__(self, language: Language, dtype: Dtype, nominal: set[str]) -> None:
         self.language, self._dtype, self._nominal = language, dtype, nominal
 
-    def get_phrase(self, key: str, **fields: str) -> str:
+    def get_phrase(self, key: str, **fields: object) -> str:
         """Return a phrase of the catalogue."""
         return self.language.say(f"explain_{key}", **fields)
 
@@ -300,57 +251,19 @@ class ExplanationWords:
         """Join column names."""
         return ", ".join(map(quote_name, columns))
 
-    def format_clause(self, clause: Clause) -> str:
+    def format_clause(self, clause: BranchCondition) -> str:
         """Format a condition."""
-        name = self._format_left_side(clause)
-        if not clause.known:
-            return self.get_phrase("is_missing" if clause.missing else "impossible", name=name)
-        if clause.levels is not None:
-            text = self._format_levels(name, clause.levels)
-        else:
-            text = self._format_interval(clause, name)
-        if clause.missing:
-            return self.get_phrase("or_missing", condition=text)
-        return text
-
-    def _format_left_side(self, clause: Clause) -> str:
-        names = list(map(quote_name, clause.columns))
-        if not clause.weights:
-            return names[0]
-        weights = format_numbers(np.array(clause.weights), self._dtype)
-        return " + ".join(f"{w} * {n}" for w, n in zip(weights, names, strict=True))
-
-    def _format_interval(self, clause: Clause, name: str) -> str:
-        # Sums and their thresholds are doubles.
-        dtype: Dtype = "float64" if clause.weights else self._dtype
-        low, high = (
-            format_numbers(np.array([end]), dtype)[0] if math.isfinite(end) else ""
-            for end in (clause.low, clause.high)
-        )
-        if low and high:
-            return self.get_phrase("between", low=low, name=name, high=high)
-        if low or high:
-            return f"{name} > {low}" if low else f"{name} <= {high}"
-        return self.get_phrase("is_known", name=name)
-
-    def _format_levels(self, name: str, levels: Sequence[str]) -> str:
-        if len(levels) == 1:
-            return self.get_phrase("is", name=name, level=quote_text(levels[0]))
-        text = ", ".join(map(quote_text, levels[:_MAX_LEVELS]))
-        if len(levels) > _MAX_LEVELS:
-            text += " " + self.get_phrase("more", count=str(len(levels) - _MAX_LEVELS))
-        return self.get_phrase("one_of", name=name, levels="{" + text + "}")
+        return format_branch(clause, self._dtype, self.language, max_length=_MAX_CHOICE)
 
     def format_prediction(self, prediction: Said) -> str:
         """Format the prediction for one target."""
         target = quote_name(prediction.target)
         if prediction.label is None:
-            return self.get_phrase(
-                "number", target=target, value=repr(prediction.value).removesuffix(".0")
-            )
+            value = repr(prediction.value).removesuffix(".0")
+            return self.get_phrase("number", target=target, value=value)
+        share = f"{dict(prediction.shares)[prediction.label]:.4f}"
         label = quote_label(prediction.label)
-        shares = [share for other, share in prediction.shares if other == prediction.label]
-        return self.get_phrase("label", target=target, label=label, share=_format_share(shares[0]))
+        return self.get_phrase("label", target=target, label=label, share=share)
 
 
 def _is_number(text: str) -> bool:
@@ -359,18 +272,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return text.isprintable()
-
-
-def _format_share(share: float) -> str:
-    """Format a probability to four decimals."""
-    return f"{share:.4f}"
-
-
-def pad_text(text: str, width: int) -> str:
-    """Pad a text with blanks; wide East Asian characters take two columns."""
-    return text + " " * max(width - measure_width(text), 0)
-
-
-def measure_width(text: str) -> int:
-    """Return the number of terminal columns that a text takes."""
-    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)

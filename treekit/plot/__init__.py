@@ -62,7 +62,7 @@ def plot(
     from treekit.model.model import as_model
     from treekit.model.model_file import replace_atomically
     from treekit.plot.picture import make_picture
-    from treekit.plot.wording import get_language
+    from treekit.rules.language import load_language
 
     model = as_model(model)
     if not 0 <= tree < model.n_trees:
@@ -70,7 +70,7 @@ def plot(
             f"there is no tree {tree}: trees are numbered from 0 to {model.n_trees - 1}"
         )
     suffix = "" if path is None else suffix_of(Path(path))
-    picture = make_picture(model, tree, max_depth, get_language(language), marked)
+    picture = make_picture(model, tree, max_depth, load_language(language), marked)
     if path is not None:
         place = Path(path)
         place.parent.mkdir(parents=True, exist_ok=True)

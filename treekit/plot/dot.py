@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from treekit.plot.picture import Picture
+from treekit.plot.picture import Picture, describe_hidden, list_surrogates
 from treekit.plot.svg import INK, PAPER, class_colour, mixed
-from treekit.plot.wording import format_percent, format_weight
+from treekit.rules.wording import format_rounded_percent, format_weight
 
 _PATH_WIDTH = 3.0
 """Line width of the marked path, in points."""
@@ -52,12 +52,11 @@ def _format_lines(picture: Picture) -> Iterator[str]:
 
 
 def _format_label(picture: Picture, at: int) -> Iterator[str]:
-    drawn, words = picture.nodes[at], picture.language
+    drawn = picture.nodes[at]
     if drawn.question:
-        yield drawn.question.text
-        yield from (words.if_missing.format(text) for text in drawn.question.surrogates)
+        yield from (drawn.question.text, *list_surrogates(drawn, picture.language))
     elif drawn.hidden:
-        yield (words.hidden_one if drawn.hidden == 1 else words.hidden).format(f"{drawn.hidden:,}")
+        yield describe_hidden(drawn, picture.language)
     for target in picture.targets:
         answer = target.answers[at]
         yield answer.text if len(picture.targets) == 1 else f"{target.name}: {answer.text}"
@@ -65,7 +64,7 @@ def _format_label(picture: Picture, at: int) -> Iterator[str]:
         counts = [f"{entry} {format_weight(weight)}" for entry, weight in weights if weight]
         if counts:
             yield " · ".join(counts)
-    yield f"{format_percent(drawn.share)} · {format_weight(drawn.weight)}"
+    yield f"{format_rounded_percent(drawn.share)} · {format_weight(drawn.weight)}"
 
 
 def _format_style(picture: Picture, at: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -14,18 +14,22 @@ from treekit.data.schema import Output
 from treekit.errors import SettingError
 from treekit.model.model import Model, distribute_votes
 from treekit.model.scoring import compute_label_codes
-from treekit.model.tree import Tree
-from treekit.plot.layout import clip_text, estimate_text_width, wrap_text
-from treekit.plot.wording import (
-    BranchText,
-    Language,
-    SplitText,
-    describe_split,
-    format_label,
-    format_name,
-    format_percent,
-    format_value,
+from treekit.model.split_tests import (
+    NO_BRANCH,
+    InnerNode,
+    SplitTest,
+    TreeNodes,
+    describe_branch,
+)
+from treekit.model.tree import Split, Tree
+from treekit.rules.language import Language
+from treekit.rules.wording import (
+    format_approximate,
+    format_branch,
+    format_picture_label,
+    format_rounded_percent,
     format_weight,
+    join_choices,
 )
 
 # ---------------------------------------------------------------- target values
@@ -79,7 +83,7 @@ class Target:
 
 
 def make_targets(
-    model: Model, number: int, nodes: npt.NDArray[np.int64], language: Language
+    model: Model, number: int, nodes: npt.NDArray[np.int64], words: Language
 ) -> tuple[Target, ...]:
     """Compute the values of `nodes` of tree `number` for each target.
 
@@ -88,63 +92,160 @@ def make_targets(
     """
     tree, schema = model.trees[number], model.schema
     leaf = tree.n_children[nodes] == 0
-    rows = np.searchsorted(tree.leaves, nodes[leaf])
-    if schema.task == "regression" or model.margins:
-        value = tree.value[nodes].copy()
-        value[leaf] = np.ldexp(model.tree_units(number)[rows].astype(np.float64), model.exponent)
-        added_to = [str(c) for c in schema.classes] if model.margins else []
-        names = added_to or [output.name for output in schema.outputs]
-        return tuple(_make_number_target(name, value[:, k]) for k, name in enumerate(names))
+    units = model.tree_units(number)[np.searchsorted(tree.leaves, nodes[leaf])]
     weights = tree.value[nodes]
+    if schema.task == "regression" or model.margins:
+        weights[leaf] = np.ldexp(units.astype(np.float64), model.exponent)
+        names = schema.classes if model.margins else [output.name for output in schema.outputs]
+        return tuple(_make_number_target(str(name), weights[:, k]) for k, name in enumerate(names))
     votes = np.zeros(weights.shape, dtype=np.int64)
     blocks = list(itertools.pairwise(schema.blocks))
     weighted = np.all([weights[:, a:b].any(axis=1) for a, b in blocks], axis=0)
     votes[weighted] = distribute_votes(model, weights[weighted])
-    votes[leaf] = model.tree_units(number)[rows]
+    votes[leaf] = units
     labels = compute_label_codes(model, votes)
     return tuple(
-        _make_class_target(output, weights[:, a:b], labels[:, k], language)
+        _make_class_target(output, weights[:, a:b], labels[:, k], words)
         for k, (output, (a, b)) in enumerate(zip(schema.outputs, blocks, strict=True))
     )
 
 
 def _make_number_target(name: str, values: npt.NDArray[np.float64]) -> Target:
-    low, high = float(values.min()), float(values.max())
-    with np.errstate(over="ignore"):
-        width = high - low
-    # Halved first, because the width of the range may overflow float64.
-    place = (
-        (values / 2 - low / 2) / (high / 2 - low / 2) if width > 0 else np.full(len(values), 0.5)
-    )
+    half = values / 2  # the width of the range may overflow float64
+    low, high = half.min(), half.max()
+    place = (half - low) / (high - low) if high > low else np.full(len(values), 0.5)
     answers = [
-        NodeValue(format_value(v), repr(v), position=p)
+        NodeValue(format_approximate(v), repr(v), position=p)
         for v, p in zip(values.tolist(), place.tolist(), strict=True)
     ]
-    return Target(format_name(name), (), tuple(answers))
+    return Target(format_picture_label(name), (), tuple(answers))
 
 
 def _make_class_target(
     output: Output,
     weights: npt.NDArray[np.float64],
     labels: npt.NDArray[np.int64],
-    language: Language,
+    words: Language,
 ) -> Target:
-    texts = [format_label(label) for label in output.classes]
-    entry = np.arange(len(texts))
+    texts = list(map(format_picture_label, output.classes))
+    entries, entry = texts, np.arange(len(texts))
     if len(texts) > MAX_COLOURED_CLASSES + 1:  # a single remaining class keeps its name
         heaviest = np.sort(np.argsort(-weights[0], kind="stable")[:MAX_COLOURED_CLASSES])
         entry = np.full(len(texts), MAX_COLOURED_CLASSES)
         entry[heaviest] = np.arange(MAX_COLOURED_CLASSES)
-        entries = [texts[i] for i in heaviest.tolist()] + [language.others]
-    else:
-        entries = texts
+        entries = [*(texts[i] for i in heaviest.tolist()), words.say("plot_others")]
     bars = np.zeros((len(weights), len(entries)))
     np.add.at(bars.T, entry, weights.T)
     answers = [
         NodeValue(texts[label], texts[label], tuple(bar), int(entry[label]))
         for label, bar in zip(labels.tolist(), bars.tolist(), strict=True)
     ]
-    return Target(format_name(output.name), tuple(entries), tuple(answers))
+    return Target(format_picture_label(output.name), tuple(entries), tuple(answers))
+
+
+# ---------------------------------------------------------------- splits
+
+_MAX_SPLIT, _MAX_BRANCH, _MAX_LIST = 44, 24, 2000
+"""Characters after which further categories are counted instead of named: in the text of a split,
+in that of a branch or condition, and in a tooltip."""
+
+
+class BranchText(NamedTuple):
+    """Branch of a split.
+
+    Attributes
+    ----------
+    label : str
+        ``yes``, ``no``, or categories.
+    rest : str
+        ``or missing`` for the branch of missing values; else empty.
+    full : str
+        Complete condition, with all categories.
+    """
+
+    label: str
+    rest: str
+    full: str
+
+
+class SplitText(NamedTuple):
+    """Split of a node.
+
+    Attributes
+    ----------
+    text : str
+    branches : tuple of BranchText
+    surrogates : tuple of str
+        Surrogates in order, each the condition for branch 0.
+    """
+
+    text: str
+    branches: tuple[BranchText, ...]
+    surrogates: tuple[str, ...]
+
+
+def describe_split(model: Model, node: InnerNode, words: Language) -> SplitText:
+    """Describe the split of an inner node."""
+
+    def describe(test: SplitTest, branch: int, max_length: int) -> str:
+        condition = describe_branch(test, branch, model.schema)
+        if model.missing == "error" and condition.known:
+            condition = replace(condition, missing=False)
+        return format_branch(
+            condition, model.schema.dtype, words, picture=True, max_length=max_length
+        )
+
+    labels = [words.say("plot_yes"), words.say("plot_no")]
+    if node.kind == Split.RULE:  # tests apply only where a condition is not met
+        shown = [describe(test, NO_BRANCH, _MAX_BRANCH) for test in node.tests]
+        full = words.say("if_comma").join(
+            describe(test, NO_BRANCH, _MAX_LIST) for test in node.tests
+        )
+        branches = (
+            BranchText(labels[0], "", full),
+            BranchText(labels[1], "", f"{labels[1]}: {full}"),
+        )
+        return SplitText(_join_conditions(shown, words), branches, ())
+    test, *surrogates = node.tests
+    fulls = [describe(test, b, _MAX_LIST) for b in range(len(node.children))]
+    name = format_picture_label(model.schema.names[test.columns[0]])
+    if node.kind == Split.MULTIWAY:
+        text = words.say("plot_split_on", name=name)
+        labels = [_list_levels(model, test, b, words) for b in range(len(node.children))]
+    else:
+        text = describe(test, 0, max(_MAX_SPLIT - len(name), 0))
+    rest = _describe_missing_branch(model, node, words)
+    return SplitText(
+        text,
+        tuple(
+            BranchText(label, rest if b == node.missing_branch else "", full)
+            for b, (label, full) in enumerate(zip(labels, fulls, strict=True))
+        ),
+        tuple(describe(surrogate, 0, _MAX_BRANCH) for surrogate in surrogates),
+    )
+
+
+def _join_conditions(shown: list[str], words: Language) -> str:
+    """Join as many conditions as fit, and the number of further ones."""
+    text, n = shown[0], 1
+    while n < len(shown) and len(text) + len(shown[n]) <= _MAX_SPLIT:
+        text, n = text + words.say("if_comma") + shown[n], n + 1
+    return text if n == len(shown) else words.say("plot_and_more", text=text, count=len(shown) - n)
+
+
+def _list_levels(model: Model, test: SplitTest, branch: int, words: Language) -> str:
+    levels = model.schema.columns[test.columns[0]].levels
+    own = [level for level, to in zip(levels, test.branches, strict=True) if to == branch]
+    return join_choices(list(map(format_picture_label, own)) or ["—"], words, _MAX_BRANCH)
+
+
+def _describe_missing_branch(model: Model, node: InnerNode, words: Language) -> str:
+    """Describe the other values that take the branch of missing values."""
+    if node.kind != Split.MISSING and model.missing in ("direction", "surrogate"):
+        return words.say("plot_rest_missing")
+    # If missing values are refused, categories without training rows here still take it.
+    absent = NO_BRANCH in node.tests[0].branches
+    return words.say("plot_rest_absent") if absent and model.missing == "error" else ""
 
 
 # ---------------------------------------------------------------- picture
@@ -222,16 +323,14 @@ class Picture:
 
     def hover(self, at: int) -> str:
         """Return the tooltip of a node, one fact per line."""
-        drawn, words = self.nodes[at], self.language
-        lines = [words.marked] if drawn.marked else []
+        drawn, say = self.nodes[at], self.language.say
+        lines = [say("plot_marked")] if drawn.marked else []
         if drawn.branch:
             lines.append(f"{drawn.branch.full} {drawn.branch.rest}".rstrip())
-        if drawn.question:
-            lines += [words.if_missing.format(text) for text in drawn.question.surrogates]
-        whole = format_weight(self.nodes[0].weight)
-        lines.append(
-            words.rows.format(format_percent(drawn.share), format_weight(drawn.weight), whole)
-        )
+        lines += list_surrogates(drawn, self.language)
+        percent, total = format_rounded_percent(drawn.share), format_weight(self.nodes[0].weight)
+        weight = format_weight(drawn.weight)
+        lines.append(say("plot_rows", percent=percent, weight=weight, total=total))
         for target in self.targets:
             answer = target.answers[at]
             lines.append(f"{target.name}: {answer.exact}")
@@ -247,64 +346,77 @@ class Picture:
         return f'<div style="overflow-x:auto">{self.svg()}</div>'
 
 
+def list_surrogates(drawn: Drawn, words: Language) -> list[str]:
+    """Return the texts of a node's surrogates, in order."""
+    surrogates = drawn.question.surrogates if drawn.question else ()
+    return [words.say("plot_if_missing", condition=text) for text in surrogates]
+
+
+def describe_hidden(drawn: Drawn, words: Language) -> str:
+    """Return the number of leaves below a node at which the picture is cut."""
+    key = "plot_hidden_one" if drawn.hidden == 1 else "plot_hidden"
+    return words.say(key, count=f"{drawn.hidden:,}")
+
+
 def make_picture(
     model: Model,
     number: int,
     max_depth: MaxDepth,
-    language: Language,
+    words: Language,
     marked: Collection[int] = (),
 ) -> Picture:
-    """Make the picture of tree `number` of a model, from 0; see `select_drawn_part`."""
+    """Make the picture of tree `number` of a model, from 0; see `select_opened_nodes`."""
     tree = model.trees[number]
-    way = mark_paths(tree, marked) if marked else None
-    part = select_drawn_part(tree, max_depth, way)
-    reached: list[BranchText | None] = [None] * len(part.nodes)
+    way = mark_paths(tree, marked)
+    opened, along = select_opened_nodes(tree, max_depth, way)
+    # Siblings are drawn together, so they stay adjacent and in order.
+    is_drawn = opened[tree.parent]
+    is_drawn[0] = True
+    place = np.cumsum(is_drawn) - 1
+    shown = np.flatnonzero(is_drawn)
+    below, depths, inner = _count_leaves(tree), tree.depths, TreeNodes(tree, model.schema)
     root = float(tree.weight[0])
-    nodes = []
-    for at, (node, first, n, hidden, depth) in enumerate(
-        zip(*(array.tolist() for array in part[:5]), strict=True)
-    ):
-        asked = describe_split(model, tree, node, language) if n else None
-        if asked:
-            reached[first : first + n] = asked.branches
+    nodes: list[Drawn] = []
+    reached: dict[int, BranchText] = {}
+    for node in shown.tolist():
+        split, first, n, hidden = None, -1, 0, 0
+        found = inner[node]
+        if found and opened[node]:
+            split = describe_split(model, found, words)
+            reached |= zip(found.children, split.branches, strict=True)
+            first, n = int(place[found.children.start]), len(found.children)
+        elif found:
+            hidden = below[node]
         weight = float(tree.weight[node])
         share = weight / root if root > 0 else 0.0
-        own = Drawn(node, depth, first, n, reached[at], asked, hidden, weight, share)
-        nodes.append(own if way is None or not way[node] else replace(own, marked=True))
-    names = ", ".join(format_name(output.name) for output in model.schema.outputs)
-    title = language.title.format(names)
-    if model.n_trees > 1:
-        title += f" ({language.of_tree.format(number + 1, model.n_trees)})"
+        branch, depth, mark = reached.get(node), int(depths[node]), bool(way[node])
+        nodes.append(Drawn(node, depth, first, n, branch, split, hidden, weight, share, mark))
+    key = "plot_title_of_tree" if model.n_trees > 1 else "plot_title"
+    names = ", ".join(format_picture_label(output.name) for output in model.schema.outputs)
+    first_split = nodes[0].question.text if nodes[0].question else "—"
     return Picture(
-        title=title,
-        described=_describe_tree(nodes, tree.n_leaves, tree.depth, language),
-        notes=_list_notes(model, nodes, tree.n_leaves, part.path_only, language),
-        targets=make_targets(model, number, np.asarray(part.nodes), language),
+        title=words.say(key, target=names, tree=number + 1, trees=model.n_trees),
+        described=words.say(
+            "plot_described", leaves=tree.n_leaves, depth=tree.depth, split=first_split
+        ),
+        notes=tuple(_list_notes(model, nodes, tree.n_leaves, along, words)),
+        targets=make_targets(model, number, shown, words),
         nodes=tuple(nodes),
-        language=language,
+        language=words,
     )
 
 
-def _describe_tree(nodes: list[Drawn], leaves: int, depth: int, language: Language) -> str:
-    asked = nodes[0].question
-    return language.described.format(leaves, depth, asked.text if asked else "—")
-
-
 def _list_notes(
-    model: Model, nodes: list[Drawn], leaves: int, along: bool, language: Language
-) -> tuple[str, ...]:
-    notes = []
+    model: Model, nodes: list[Drawn], leaves: int, along: bool, words: Language
+) -> Iterator[str]:
     hidden = sum(drawn.hidden for drawn in nodes)
-    if hidden and along:
-        notes.append(language.path_only.format(f"{leaves - hidden:,}", f"{leaves:,}"))
-        if any(drawn.marked and drawn.hidden for drawn in nodes):
-            notes.append(language.path_continues.format(MAX_PATH_DEPTH))
-    elif hidden:
-        depth = max(drawn.depth for drawn in nodes)
-        notes.append(language.cut.format(depth, f"{leaves - hidden:,}", f"{leaves:,}"))
+    if hidden:
+        key, depth = "plot_path_only" if along else "plot_cut", max(drawn.depth for drawn in nodes)
+        yield words.say(key, drawn=f"{leaves - hidden:,}", leaves=f"{leaves:,}", depth=depth)
+    if along and any(drawn.marked and drawn.hidden for drawn in nodes):
+        yield words.say("plot_path_continues", depth=MAX_PATH_DEPTH)
     if nodes[0].question:
-        notes.append(language.missing[model.missing])
-    return tuple(notes)
+        yield words.say(f"plot_missing_{model.missing}")
 
 
 # ---------------------------------------------------------------- cut
@@ -318,74 +430,37 @@ MAX_PATH_DEPTH = 30
 MaxDepth = int | Literal["auto", "way"] | None
 
 
-class DrawnPart(NamedTuple):
-    """Drawn part of a tree.
-
-    Attributes
-    ----------
-    nodes : (drawn,) int64
-        Ascending: a parent before its children, siblings adjacent.
-    first_child, n_children : (drawn,) int64
-        Children among the drawn nodes; -1 and 0 at the ends.
-    hidden : (drawn,) int64
-        Leaves below a node at which the tree is cut; 0 elsewhere.
-    depth : (drawn,) int64
-    path_only : bool
-        Whether only the marked paths and their other branches are drawn.
-    """
-
-    nodes: npt.NDArray[np.int64]
-    first_child: npt.NDArray[np.int64]
-    n_children: npt.NDArray[np.int64]
-    hidden: npt.NDArray[np.int64]
-    depth: npt.NDArray[np.int64]
-    path_only: bool
-
-
-def select_drawn_part(
-    tree: Tree, max_depth: MaxDepth, way: npt.NDArray[np.bool_] | None = None
-) -> DrawnPart:
-    """Select the nodes to draw.
+def select_opened_nodes(
+    tree: Tree, max_depth: MaxDepth, way: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.bool_], bool]:
+    """Select the nodes whose children are drawn.
 
     Parameters
     ----------
     tree : Tree
     max_depth : int, "auto", "way" or None
         Maximum depth; "auto": see `MOST_ENDS`; None: all nodes.
-    way : (nodes,) bool, optional
-        Marked paths from the root (see `mark_paths`).  ``way`` draws these nodes
-        and their other branches, down to `MOST_LEVELS`; so does ``auto`` if it
-        would cut the tree.
+    way : (nodes,) bool
+        Marked paths from the root (see `mark_paths`).  ``way`` draws these nodes and their
+        other branches, down to `MAX_PATH_DEPTH`; so does ``auto`` if it would cut the tree.
+
+    Returns
+    -------
+    (nodes,) bool
+    path_only : bool
+        Whether only the marked paths and their other branches are drawn.
 
     Raises
     ------
     SettingError
         If `max_depth` is invalid.
     """
-    depths = tree.depths
-    limit = _resolve_max_depth(
-        tree, depths, "auto" if max_depth == "way" and way is not None else max_depth
-    )
-    opened = (tree.n_children > 0) & (depths < limit)
-    too_large = max_depth == "auto" and limit < int(depths.max())
-    along = False
-    if way is not None and (max_depth == "way" or too_large):
-        along, opened = True, (tree.n_children > 0) & (depths < MAX_PATH_DEPTH) & way
-    # Siblings are drawn together, so they stay adjacent and in order.
-    drawn = opened[tree.parent]
-    drawn[0] = True
-    nodes, inner = np.flatnonzero(drawn), opened[drawn]
-    place = np.cumsum(drawn) - 1
-    return DrawnPart(
-        nodes=nodes,
-        first_child=np.where(inner, place[tree.first_child[nodes]], -1),
-        n_children=np.where(inner, tree.n_children[nodes], 0).astype(np.int64),
-        hidden=np.where(
-            (tree.n_children[nodes] > 0) & ~inner, _count_leaves_below(tree, depths)[nodes], 0
-        ),
-        depth=depths[nodes],
-        path_only=along,
-    )
+    depths, has_path = tree.depths, bool(way.any())
+    limit = _resolve_max_depth(tree, "auto" if max_depth == "way" and has_path else max_depth)
+    too_large = max_depth == "auto" and limit < tree.depth
+    along = has_path and (max_depth == "way" or too_large)
+    inner = tree.n_children > 0
+    return inner & (way & (depths < MAX_PATH_DEPTH) if along else depths < limit), along
 
 
 def mark_paths(tree: Tree, marked: Collection[int]) -> npt.NDArray[np.bool_]:
@@ -410,9 +485,9 @@ def mark_paths(tree: Tree, marked: Collection[int]) -> npt.NDArray[np.bool_]:
     return way
 
 
-def _resolve_max_depth(tree: Tree, depths: npt.NDArray[np.int64], max_depth: MaxDepth) -> int:
+def _resolve_max_depth(tree: Tree, max_depth: MaxDepth) -> int:
     if max_depth is None:
-        return int(depths.max())
+        return tree.depth
     if isinstance(max_depth, int) and not isinstance(max_depth, bool) and max_depth >= 0:
         return max_depth
     if max_depth != "auto":
@@ -420,120 +495,16 @@ def _resolve_max_depth(tree: Tree, depths: npt.NDArray[np.int64], max_depth: Max
             f"max_depth of a picture is {max_depth!r}: expected a depth from 0, 'auto', 'way' "
             "(only if nodes are marked), or None for all depths"
         )
-    leaf = tree.n_children == 0
-    of_depth = np.bincount(depths)
-    leaves_above = np.cumsum(np.bincount(depths[leaf], minlength=len(of_depth)))
-    inner_here = np.bincount(depths[~leaf], minlength=len(of_depth))
+    leaf, depths = tree.n_children == 0, tree.depths
+    leaves_above = np.cumsum(np.bincount(depths[leaf], minlength=tree.depth + 1))
+    inner_here = np.bincount(depths[~leaf], minlength=tree.depth + 1)
     return max(int(np.flatnonzero(leaves_above + inner_here <= MOST_ENDS).max(initial=0)), 1)
 
 
-def _count_leaves_below(tree: Tree, depths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Count the leaves of the subtree of each node (n,), from the deepest level up."""
-    count: npt.NDArray[np.int64] = (tree.n_children == 0).astype(np.int64)
-    parent = tree.parent
-    order = np.argsort(depths, kind="stable")
-    edges = np.searchsorted(depths[order], np.arange(1, int(depths.max()) + 2))
-    for level in range(len(edges) - 2, -1, -1):
-        here = order[edges[level] : edges[level + 1]]
-        np.add.at(count, parent[here], count[here])
-    return count
-
-
-# ---------------------------------------------------------------- boxes
-
-FONT_SIZE, SMALL_FONT_SIZE = 13.0, 11.0
-LINE_HEIGHT, SMALL_LINE_HEIGHT = 17.0, 15.0
-PADDING = 9.0
-BAR_HEIGHT, BAR_GAP = 13.0, 6.0
-MIN_BAR_WIDTH, MAX_TEXT_WIDTH = 70.0, 250.0
-BRANCH_PADDING = 8.0
-
-
-@dataclass(frozen=True)
-class Box:
-    """Text lines and size of a node, in pixels.
-
-    Attributes
-    ----------
-    head : tuple of str
-        Lines in bold: the split, or the leaf value.
-    surrogate : str
-        First surrogate; else empty.
-    captions : tuple of str
-        Line above each bar, if there are several targets; else empty texts.
-    share : str
-        Last line.
-    branch, rest : str
-        Label above the box, and its continuation in a lighter tone.
-    width, height : float
-        Size of the box.
-    span : float
-        Width of the box and its label.
-    """
-
-    head: tuple[str, ...]
-    surrogate: str
-    captions: tuple[str, ...]
-    share: str
-    branch: str
-    rest: str
-    width: float
-    height: float
-    span: float
-
-
-def make_box(picture: Picture, at: int) -> Box:
-    """Make the box of node `at` of a picture."""
-    drawn, words, targets = picture.nodes[at], picture.language, picture.targets
-    many = len(targets) > 1
-    if drawn.question:
-        head = tuple(wrap_text(drawn.question.text, MAX_TEXT_WIDTH, FONT_SIZE, 3, bold=True))
-    elif drawn.hidden:
-        more = words.hidden_one if drawn.hidden == 1 else words.hidden
-        head = (more.format(f"{drawn.hidden:,}"),)
-    else:
-        head = (
-            ()
-            if many
-            else (clip_text(targets[0].answers[at].text, MAX_TEXT_WIDTH, FONT_SIZE, bold=True),)
-        )
-    captions = tuple(
-        clip_text(f"{target.name}: {target.answers[at].text}", MAX_TEXT_WIDTH, SMALL_FONT_SIZE)
-        if many
-        else target.answers[at].text
-        if drawn.question and not target.entries
-        else ""
-        for target in targets
-    )
-    share = f"{format_percent(drawn.share)} · {format_weight(drawn.weight)}"
-    if drawn.weight == 0:
-        share = words.no_rows
-    instead = ""
-    if drawn.question and drawn.question.surrogates:
-        first, *others = drawn.question.surrogates
-        text = words.if_missing.format(first)
-        instead = clip_text(
-            words.and_more.format(text, len(others)) if others else text,
-            MAX_TEXT_WIDTH,
-            SMALL_FONT_SIZE,
-        )
-    small = [line for line in (instead, *captions, share) if line]
-    width = max(
-        MIN_BAR_WIDTH,
-        *(estimate_text_width(line, FONT_SIZE, bold=True) for line in head),
-        *(estimate_text_width(line, SMALL_FONT_SIZE) for line in small),
-    )
-    height = (
-        2 * PADDING
-        + len(head) * LINE_HEIGHT
-        + len(small) * SMALL_LINE_HEIGHT
-        + len(targets) * (BAR_HEIGHT + BAR_GAP)
-    )
-    branch = clip_text(drawn.branch.label, MAX_TEXT_WIDTH, SMALL_FONT_SIZE) if drawn.branch else ""
-    rest = drawn.branch.rest if drawn.branch else ""
-    label = (
-        estimate_text_width(" ".join(filter(None, (branch, rest))), SMALL_FONT_SIZE)
-        + BRANCH_PADDING
-    )
-    width += 2 * PADDING
-    return Box(head, instead, captions, share, branch, rest, width, height, max(width, label))
+def _count_leaves(tree: Tree) -> list[int]:
+    """Count the leaves of the subtree of each node."""
+    counts: list[int] = (tree.n_children == 0).astype(np.int64).tolist()
+    parent = tree.parent.tolist()
+    for node in range(tree.n_nodes - 1, 0, -1):  # children come after their parent
+        counts[parent[node]] += counts[node]
+    return counts

@@ -9,23 +9,17 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from treekit.plot.layout import clip_text, compute_centres, estimate_text_width, wrap_text
 from treekit.plot.picture import (
-    BAR_GAP,
-    BAR_HEIGHT,
-    FONT_SIZE,
-    LINE_HEIGHT,
-    PADDING,
-    SMALL_FONT_SIZE,
-    SMALL_LINE_HEIGHT,
-    Box,
     NodeValue,
     Picture,
     Target,
-    make_box,
+    describe_hidden,
+    list_surrogates,
 )
-from treekit.plot.wording import format_weight
+from treekit.rules.wording import format_rounded_percent, format_weight
 
 # ---------------------------------------------------------------- svg
 
@@ -85,15 +79,19 @@ def write_svg(picture: Picture) -> str:
     return element("svg", "\n", *(f"{part}\n" for part in parts), **frame) + "\n"
 
 
-def _write_text(text: str, x: float, y: float, **attributes: str | float) -> str:
-    return element("text", escaped(text), x=x, y=y, **attributes)
+def _write_text(text: str, x: float, y: float, size: float, **attributes: str | float) -> str:
+    return element("text", escaped(text), x=x, y=y, font_size=size, **attributes)
+
+
+def _write_rect(x: float, y: float, width: float, height: float, **attributes: str | float) -> str:
+    return element("rect", x=x, y=y, width=width, height=height, **attributes)
 
 
 def _write_header(picture: Picture, width: float) -> tuple[list[str], float, float]:
     """Write title and legends; return them, their width, and the top of the tree."""
     title = clip_text(picture.title, max(width, MAX_TITLE_WIDTH), TITLE_FONT_SIZE, bold=True)
     y = MARGIN + TITLE_FONT_SIZE - 2
-    parts = [_write_text(title, MARGIN, y, font_size=TITLE_FONT_SIZE, font_weight="bold")]
+    parts = [_write_text(title, MARGIN, y, TITLE_FONT_SIZE, font_weight="bold")]
     widest = max(
         width if picture.nodes[0].n_children else 0.0,
         estimate_text_width(title, TITLE_FONT_SIZE, bold=True),
@@ -103,42 +101,30 @@ def _write_header(picture: Picture, width: float) -> tuple[list[str], float, flo
             continue
         y += 22
         x = MARGIN
-        items = [(entry, class_colour(i)) for i, entry in enumerate(target.entries)]
         if len(picture.targets) > 1:
             text = clip_text(f"{target.name}:", MAX_ENTRY_WIDTH, SMALL_FONT_SIZE)
-            parts.append(_write_text(text, x, y, font_size=SMALL_FONT_SIZE, fill=MUTED))
+            parts.append(_write_text(text, x, y, SMALL_FONT_SIZE, fill=MUTED))
             x += estimate_text_width(text, SMALL_FONT_SIZE) + 10
-        for entry, colour in items:
+        for number, entry in enumerate(target.entries):
             text = clip_text(entry, MAX_ENTRY_WIDTH, SMALL_FONT_SIZE)
             room = SWATCH_SIZE + 5 + estimate_text_width(text, SMALL_FONT_SIZE)
             if x > MARGIN and x + room > MARGIN + widest:
                 x, y = MARGIN, y + 18
-            edge = mixed(colour, INK, 0.25)
-            parts.append(
-                element(
-                    "rect",
-                    x=x,
-                    y=y - 9.5,
-                    width=SWATCH_SIZE,
-                    height=SWATCH_SIZE,
-                    rx=2.0,
-                    fill=colour,
-                    stroke=edge,
-                )
-            )
-            parts.append(_write_text(text, x + SWATCH_SIZE + 5, y, font_size=SMALL_FONT_SIZE))
+            fill = class_colour(number)
+            look: dict[str, str | float] = {"fill": fill, "stroke": mixed(fill, INK, 0.25)}
+            parts.append(_write_rect(x, y - 9.5, SWATCH_SIZE, SWATCH_SIZE, rx=2.0, **look))
+            parts.append(_write_text(text, x + SWATCH_SIZE + 5, y, SMALL_FONT_SIZE))
             x += room + 14
     return parts, widest, y + 22
 
 
 def _compute_tops(picture: Picture, boxes: list[Box], top: float) -> list[float]:
     """Return the upper edge of the boxes of each level."""
-    heights = [0.0] * (picture.nodes[-1].depth + 1)
+    heights: dict[int, float] = {}
     for drawn, own in zip(picture.nodes, boxes, strict=True):
-        if drawn.depth >= len(heights):
-            heights += [0.0] * (drawn.depth + 1 - len(heights))
-        heights[drawn.depth] = max(heights[drawn.depth], own.height)
-    return list(itertools.accumulate((height + LEVEL_GAP for height in heights), initial=top))
+        heights[drawn.depth] = max(heights.get(drawn.depth, 0.0), own.height)
+    levels = (heights[depth] + LEVEL_GAP for depth in range(len(heights)))
+    return list(itertools.accumulate(levels, initial=top))
 
 
 def _write_edges(
@@ -171,24 +157,23 @@ def _write_edges(
 
 def _write_node(picture: Picture, at: int, own: Box, x: float, top: float) -> str:
     """Write a box with text, bars, label and tooltip; `x` is its middle."""
-    drawn = picture.nodes[at]
+    drawn, left = picture.nodes[at], x - own.width / 2
     parts = [element("title", escaped(picture.hover(at)))]
     if own.branch or own.rest:
         parts += _write_branch_label(own, x, top)
     fill, stroke = _choose_colours(picture, at)
-    frame: dict[str, str | float] = {"fill": fill, "stroke": stroke, "stroke_width": 1.25}
+    frame: dict[str, str | float] = {"rx": 4.0 if drawn.question else 10.0}
+    frame |= {"fill": fill, "stroke": stroke, "stroke_width": 1.25}
     if drawn.hidden or drawn.weight == 0:
         frame["stroke_dasharray"] = "4 3"
     if drawn.marked:
         frame |= {"stroke": INK, "stroke_width": PATH_WIDTH}
-    parts.append(
-        element("rect", x=x - own.width / 2, y=top, width=own.width, height=own.height,
-                rx=4.0 if drawn.question else 10.0, **frame)
-    )  # fmt: skip
+    parts.append(_write_rect(left, top, own.width, own.height, **frame))
     y = top + PADDING
     for line in own.head:
         y += LINE_HEIGHT
-        parts.append(_write_text(line, x, y - 4.5, font_weight="bold", text_anchor="middle"))
+        look = {"font_weight": "bold", "text_anchor": "middle"}
+        parts.append(element("text", escaped(line), x=x, y=y - 4.5, **look))
     if own.surrogate:
         y += SMALL_LINE_HEIGHT
         parts.append(_write_small_text(own.surrogate, x, y, MUTED))
@@ -196,31 +181,27 @@ def _write_node(picture: Picture, at: int, own: Box, x: float, top: float) -> st
         if caption:
             y += SMALL_LINE_HEIGHT
             parts.append(_write_small_text(caption, x, y, INK))
-        left = x - own.width / 2 + PADDING
         faint = {} if drawn.weight else {"opacity": 0.4}
-        bar = _write_bar(target, target.answers[at], left, y + BAR_GAP / 2, own.width - 2 * PADDING)
-        parts.append(element("g", *bar, **faint))
+        place = left + PADDING, y + BAR_GAP / 2, own.width - 2 * PADDING
+        parts.append(element("g", *_write_bar(target, target.answers[at], *place), **faint))
         y += BAR_HEIGHT + BAR_GAP
     parts.append(_write_small_text(own.share, x, y + SMALL_LINE_HEIGHT, MUTED))
     return element("g", *parts)
 
 
 def _write_small_text(text: str, x: float, below: float, fill: str) -> str:
-    return _write_text(
-        text, x, below - 3.5, font_size=SMALL_FONT_SIZE, text_anchor="middle", fill=fill
-    )
+    return _write_text(text, x, below - 3.5, SMALL_FONT_SIZE, text_anchor="middle", fill=fill)
 
 
 def _write_branch_label(own: Box, x: float, top: float) -> Iterator[str]:
     """Write the label of the branch, with a background that hides the edge."""
     text = " ".join(filter(None, (own.branch, own.rest)))
     width = estimate_text_width(text, SMALL_FONT_SIZE) + 6
-    yield element("rect", x=x - width / 2, y=top - 22, width=width, height=16.0, rx=3.0, fill=PAPER)
+    yield _write_rect(x - width / 2, top - 22, width, 16.0, rx=3.0, fill=PAPER)
     rest = element("tspan", escaped(own.rest), fill=MUTED) if own.rest else ""
-    label = escaped(own.branch) + (" " if own.branch and rest else "")
-    yield element(
-        "text", label, rest, x=x, y=top - 10, font_size=SMALL_FONT_SIZE, text_anchor="middle"
-    )
+    label = escaped(own.branch) + (" " if own.branch and rest else "") + rest
+    look: dict[str, str | float] = {"font_size": SMALL_FONT_SIZE, "text_anchor": "middle"}
+    yield element("text", label, x=x, y=top - 10, **look)
 
 
 def _choose_colours(picture: Picture, at: int) -> tuple[str, str]:
@@ -237,15 +218,10 @@ def _write_bar(
     target: Target, answer: NodeValue, left: float, top: float, width: float
 ) -> Iterator[str]:
     if not target.entries:
-        yield element("rect", x=left, y=top + 3, width=width, height=BAR_HEIGHT - 6, rx=3.0,
-                      fill=mixed(PAPER, EDGE, 0.45))  # fmt: skip
-        yield element(
-            "circle",
-            cx=left + 5 + answer.position * (width - 10),
-            cy=top + BAR_HEIGHT / 2,
-            r=5.0,
-            fill=class_colour(0),
-        )
+        scale = mixed(PAPER, EDGE, 0.45)
+        yield _write_rect(left, top + 3, width, BAR_HEIGHT - 6, rx=3.0, fill=scale)
+        middle = left + 5 + answer.position * (width - 10)
+        yield element("circle", cx=middle, cy=top + BAR_HEIGHT / 2, r=5.0, fill=class_colour(0))
         return
     total = sum(answer.bars)
     x = left
@@ -253,19 +229,13 @@ def _write_bar(
         part = width * (weight / total) if total > 0 else 0.0
         if part <= 0:
             continue
-        colour = class_colour(entry)
-        yield element("rect", x=x, y=top, width=part, height=BAR_HEIGHT, fill=colour, stroke=PAPER,
-                      stroke_width=0.75)  # fmt: skip
+        fill = class_colour(entry)
+        look: dict[str, str | float] = {"fill": fill, "stroke": PAPER, "stroke_width": 0.75}
+        yield _write_rect(x, top, part, BAR_HEIGHT, **look)
         text = format_weight(weight)
         if estimate_text_width(text, BAR_FONT_SIZE) + 3 <= part:
-            yield _write_text(
-                text,
-                x + part / 2,
-                top + BAR_HEIGHT - 3,
-                font_size=BAR_FONT_SIZE,
-                fill=ink_on(colour),
-                text_anchor="middle",
-            )
+            look = {"fill": ink_on(fill), "text_anchor": "middle"}
+            yield _write_text(text, x + part / 2, top + BAR_HEIGHT - 3, BAR_FONT_SIZE, **look)
         x += part
 
 
@@ -276,8 +246,96 @@ def _write_notes(picture: Picture, bottom: float, width: float) -> tuple[list[st
     for note in picture.notes:
         for line in wrap_text(note, width, SMALL_FONT_SIZE, 6):
             y += SMALL_LINE_HEIGHT
-            parts.append(_write_text(line, MARGIN, y, font_size=SMALL_FONT_SIZE, fill=MUTED))
+            parts.append(_write_text(line, MARGIN, y, SMALL_FONT_SIZE, fill=MUTED))
     return parts, y + MARGIN - 4
+
+
+# ---------------------------------------------------------------- boxes
+
+FONT_SIZE, SMALL_FONT_SIZE = 13.0, 11.0
+LINE_HEIGHT, SMALL_LINE_HEIGHT = 17.0, 15.0
+PADDING = 9.0
+BAR_HEIGHT, BAR_GAP = 13.0, 6.0
+MIN_BAR_WIDTH, MAX_TEXT_WIDTH = 70.0, 250.0
+BRANCH_PADDING = 8.0
+
+
+@dataclass(frozen=True)
+class Box:
+    """Text lines and size of a node, in pixels.
+
+    Attributes
+    ----------
+    head : tuple of str
+        Lines in bold: the split, or the leaf value.
+    surrogate : str
+        First surrogate; else empty.
+    captions : tuple of str
+        Line above each bar, if there are several targets; else empty texts.
+    share : str
+        Last line.
+    branch, rest : str
+        Label above the box, and its continuation in a lighter tone.
+    width, height : float
+        Size of the box.
+    span : float
+        Width of the box and its label.
+    """
+
+    head: list[str]
+    surrogate: str
+    captions: list[str]
+    share: str
+    branch: str
+    rest: str
+    width: float
+    height: float
+    span: float
+
+
+def make_box(picture: Picture, at: int) -> Box:
+    """Make the box of node `at` of a picture."""
+    drawn, say, targets = picture.nodes[at], picture.language.say, picture.targets
+    several, head = len(targets) > 1, []
+    if drawn.question:
+        head = wrap_text(drawn.question.text, MAX_TEXT_WIDTH, FONT_SIZE, 3, bold=True)
+    elif drawn.hidden:
+        head = [describe_hidden(drawn, picture.language)]
+    elif not several:
+        head = [clip_text(targets[0].answers[at].text, MAX_TEXT_WIDTH, FONT_SIZE, bold=True)]
+    captions = []
+    for target in targets:
+        text = target.answers[at].text
+        if several:
+            captions.append(_clip_small(f"{target.name}: {text}"))
+        else:
+            captions.append(text if drawn.question and not target.entries else "")
+    share = f"{format_rounded_percent(drawn.share)} · {format_weight(drawn.weight)}"
+    if drawn.weight == 0:
+        share = say("plot_no_rows")
+    surrogate, *further = list_surrogates(drawn, picture.language) or [""]
+    if further:
+        surrogate = say("plot_and_more", text=surrogate, count=len(further))
+    surrogate = _clip_small(surrogate)
+    small = [line for line in (surrogate, *captions, share) if line]
+    widths = [estimate_text_width(line, FONT_SIZE, bold=True) for line in head]
+    widths += [estimate_text_width(line, SMALL_FONT_SIZE) for line in small]
+    width = max(MIN_BAR_WIDTH, *widths) + 2 * PADDING
+    height = (
+        2 * PADDING
+        + len(head) * LINE_HEIGHT
+        + len(small) * SMALL_LINE_HEIGHT
+        + len(targets) * (BAR_HEIGHT + BAR_GAP)
+    )
+    branch = _clip_small(drawn.branch.label) if drawn.branch else ""
+    rest = drawn.branch.rest if drawn.branch else ""
+    label = " ".join(filter(None, (branch, rest)))
+    span = max(width, estimate_text_width(label, SMALL_FONT_SIZE) + BRANCH_PADDING)
+    return Box(head, surrogate, captions, share, branch, rest, width, height, span)
+
+
+def _clip_small(text: str) -> str:
+    return clip_text(text, MAX_TEXT_WIDTH, SMALL_FONT_SIZE)
 
 
 # ---------------------------------------------------------------- colours

@@ -23,6 +23,7 @@ GRAMMAR_PREFIXES = ("fact_", "head_", "if_", "test_", "rule_")
 """Prefixes of the keys of phrases that are next to names, and are parsed."""
 
 _FIELD_PATTERN = re.compile(r"\{([a-z_][a-z_0-9]*)\}")
+_ESCAPED_FIELD_PATTERN = re.compile(r"\{(\{[a-z_][a-z_0-9]*\})\}")
 _WORD_PATTERN = re.compile(r"[^\W\d]\w*")
 # Names that other parsers could take for a number, a bool or null.
 _ALWAYS_RESERVED = frozenset(("false", "inf", "infinity", "nan", "none", "null", "treekit", "true"))
@@ -43,28 +44,28 @@ class Language:
     code: str
     phrases: dict[str, str]
 
-    def say(self, key: str, **fields: str) -> str:
-        """Return the phrase of `key` with each ``{field}`` replaced."""
-        return _FIELD_PATTERN.sub(lambda match: fields[match[1]], self.phrases[key])
+    def say(self, key: str, **fields: object) -> str:
+        """Return the phrase of `key` with each ``{field}`` replaced; further fields are ignored."""
+        return self.sayer(key)(**fields)
 
-    def lines(self, key: str, **fields: str) -> list[str]:
+    def sayer(self, key: str) -> Callable[..., str]:
+        """Return the function that `say` calls for one phrase."""
+        if key not in self._formatters:
+            literal = self.phrases[key].replace("{", "{{").replace("}", "}}")
+            self._formatters[key] = _ESCAPED_FIELD_PATTERN.sub(r"\1", literal).format
+        return self._formatters[key]
+
+    @cached_property
+    def _formatters(self) -> dict[str, Callable[..., str]]:
+        return {}
+
+    def lines(self, key: str, **fields: object) -> list[str]:
         """Return the lines of the phrase of `key`, with each ``{field}`` replaced."""
         return self.say(key, **fields).split("\n")
 
-    def sayer(self, key: str) -> Callable[..., str]:
-        """Return a fast version of `say` for one phrase."""
-        parts = _FIELD_PATTERN.split(self.phrases[key])
-        parts[::2] = [part.replace("{", "{{").replace("}", "}}") for part in parts[::2]]
-        parts[1::2] = [f"{{{field}}}" for field in parts[1::2]]
-        return "".join(parts).format
-
     def around(self, key: str, field: str, **fields: str) -> tuple[str, str]:
         """Return the texts before and after a field that occurs once in a phrase."""
-        filled = (
-            _FIELD_PATTERN.sub(lambda match: fields[match[1]], part)
-            for part in self.phrases[key].split(f"{{{field}}}")
-        )
-        before, after = filled
+        before, _, after = self.say(key, **fields, **{field: "\n"}).partition("\n")
         return before, after
 
     @property
@@ -76,8 +77,8 @@ class Language:
     def facts(self) -> dict[str, str]:
         """The keys of the header lines, padded to the widest plus two columns."""
         keys = {key[5:]: text for key, text in self.phrases.items() if key.startswith("fact_")}
-        widest = max(map(_measure_width, keys.values())) + 2
-        return {key: text + " " * (widest - _measure_width(text)) for key, text in keys.items()}
+        widest = max(map(measure_width, keys.values())) + 2
+        return {key: text + " " * (widest - measure_width(text)) for key, text in keys.items()}
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -93,13 +94,8 @@ class Language:
         return _ALWAYS_RESERVED | {word.casefold() for word in self.words}
 
 
-def list_fields(phrase: str) -> set[str]:
-    """Return the fields of a phrase."""
-    return set(_FIELD_PATTERN.findall(phrase))
-
-
-def _measure_width(text: str) -> int:
-    """Return the width of a text in terminal columns."""
+def measure_width(text: str) -> int:
+    """Return the number of terminal columns of a text; East Asian wide characters take two."""
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
 

@@ -1,22 +1,27 @@
-"""Names, labels, numbers and conditions as text that parses to the same values.
+"""Names, labels, numbers, conditions and outcomes in words, for rules, documents and pictures.
 
-Anything but a plain word is quoted, with every character escaped that could break a line,
-be invisible, or change the display order of a line: a name can neither forge a rule nor
-be disguised as one.
+The text of rules parses to the same values.  There anything but a plain word is quoted, with
+every character escaped that could break a line, be invisible, or change the display order of
+a line: a name can neither forge a rule nor be disguised as one.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.schema import Column, Dtype, Label, Schema
+from treekit.data.schema import Dtype, Label, Schema
 from treekit.model.fixed_point import MASS, floor_to_dtype
+from treekit.model.model import predict_labels
+from treekit.model.split_tests import BranchCondition
 from treekit.rules.language import Language, load_language
 from treekit.rules.rule_list import Clause, LinearClause, RuleList, Test
 
@@ -91,6 +96,60 @@ def parse_label(token: str) -> Label:
     return int(token) if _INTEGER.fullmatch(token) else float(token)
 
 
+_DISPLAY_NAME = re.compile(r"[\w<>=+-](?:[\w<>=+\-./%()&' ]*[\w<>=+\-.%)])?")
+
+
+def format_label(label: Label) -> str:
+    """Return a name or label for display on its own, quoted where it might be misread."""
+    if not isinstance(label, str):
+        return quote_label(label)
+    return label if label.isprintable() and _DISPLAY_NAME.fullmatch(label) else quote_text(label)
+
+
+MAX_NAME_LENGTH = 200
+"""Maximum characters of a name in a picture."""
+
+_RIGHT_TO_LEFT = frozenset(("R", "AL", "AN"))
+_ISOLATE, _POP = "\u2068", "\u2069"
+
+
+def format_picture_label(label: Label) -> str:
+    """Return a name or label for a picture, shortened, and quoted if unprintable or ambiguous.
+
+    Names in a right-to-left script are isolated, so that adjacent numbers and signs keep their
+    positions.
+    """
+    name = label if isinstance(label, str) else quote_label(label)
+    text = name if len(name) <= MAX_NAME_LENGTH else name[: MAX_NAME_LENGTH - 1] + "…"
+    plain = text.isprintable() and text == text.strip() and "  " not in text and text
+    if not plain or text.startswith('"') or unicodedata.combining(text[0]):
+        return quote_text(text)
+    if any(unicodedata.bidirectional(char) in _RIGHT_TO_LEFT for char in text):
+        return f"{_ISOLATE}{text}{_POP}"
+    return text
+
+
+_FORMULA_SIGNS = frozenset("=+-@＝＋－＠")
+"""Half-width and full-width characters that start a formula in spreadsheets."""
+
+
+def quote_unsafe(label: Label) -> Label:
+    """Return a label, quoted if a spreadsheet or a reader could misinterpret it.
+
+    Labels that begin with a double quote are quoted, too: `unquote_text` restores the original.
+    """
+    if not isinstance(label, str):
+        return label
+    start = label.strip()[:1]
+    tame = start and start != '"' and start not in _FORMULA_SIGNS and label.isprintable()
+    return label if tame else quote_text(label)
+
+
+def format_number(value: float, dtype: Dtype = "float64") -> str:
+    """Return the shortest text of a finite number; see `format_numbers`."""
+    return format_numbers(np.array([value]), dtype)[0]
+
+
 def format_numbers(values: npt.NDArray[np.float64], dtype: Dtype = "float64") -> list[str]:
     """Return the shortest text of each finite number that `parse_number` parses to it."""
     distinct, position = np.unique(values + 0.0, return_inverse=True)  # -0.0 becomes 0.0
@@ -151,6 +210,54 @@ def _round_product(numerator: int, scale: int, total: int) -> int:
     return (2 * numerator * total + scale) // (2 * scale)
 
 
+# ---------------------------------------------------------------- rounded numbers
+
+
+def format_rounded(value: float, digits: int) -> str:
+    """Format integers exactly, other numbers to some significant digits, and NaN as ""."""
+    if math.isnan(value):
+        return ""
+    if value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return format_number(float(f"{value:.{digits}g}"))
+
+
+def format_percent(part: float) -> str:
+    """Format a fraction in per cent; only 0 and 1 themselves give 0% and 100%.
+
+    >>> format_percent(0.99996)
+    '99.996%'
+    """
+    if math.isnan(part):
+        return ""
+    for digits in range(1, 16):
+        text = f"{100 * part:.{digits}f}"
+        if float(text) not in (0.0, 100.0):
+            return f"{text}%"
+    return "0%" if part < 0.5 else "100%"
+
+
+def format_approximate(value: float) -> str:
+    """Format a number: exact up to six digits, a longer one rounded and marked with ≈."""
+    exact = format_number(value)
+    if sum(char.isdigit() for char in exact.partition("e")[0].lstrip("-0.")) <= 6:
+        return exact
+    return f"≈ {value:.5g}".replace("e+", "e")
+
+
+def format_weight(weight: float) -> str:
+    """Format a sum of training weights, to four digits unless it is an integer."""
+    if weight == round(weight) and weight < 1e15:
+        return f"{weight:,.0f}"
+    return f"{weight:.4g}".replace("e+", "e")
+
+
+def format_rounded_percent(share: float) -> str:
+    """Format a share of the training rows as a percentage, to three digits."""
+    percent = 100.0 * share
+    return "< 0.01%" if 0.0 < percent < 0.01 else f"{percent:.3g}%"
+
+
 # ---------------------------------------------------------------- conditions and tests
 # `treekit.rules.read_text` parses these texts.
 
@@ -161,21 +268,100 @@ _MAX_GIST = 60
 def format_levels(levels: Sequence[str], words: Language) -> str:
     """Return categories as a choice.
 
-    >>> levels_text(["red", "green", "dark blue"], language())
+    >>> format_levels(["red", "green", "dark blue"], load_language())
     'red, green or "dark blue"'
     """
-    texts = [quote_name(level, words) for level in levels]
-    say = words.phrases
-    if len(texts) < 2:
-        return texts[0] if texts else say["if_nothing"]
-    return say["if_comma"].join(texts[:-1]) + say["if_or"] + texts[-1]
+    return join_choices([quote_name(level, words) for level in levels], words)
+
+
+def join_choices(texts: Sequence[str], words: Language, max_length: int | None = None) -> str:
+    """Join texts as a choice; those after about `max_length` characters are counted instead.
+
+    >>> join_choices(["aa", "bb", "cc", "dd"], load_language(), 8)
+    'aa, bb or 2 more'
+    """
+    shown = list(texts)
+    if max_length is not None:
+        lengths = itertools.accumulate(len(text) + 2 for text in texts)
+        n = max(sum(length <= max_length for length in lengths), 1)
+        if n < len(texts):
+            shown[n:] = [words.say("choice_more", count=len(texts) - n)]
+    if len(shown) < 2:
+        return shown[0] if shown else words.say("if_nothing")
+    return words.phrases["if_comma"].join(shown[:-1]) + words.phrases["if_or"] + shown[-1]
 
 
 def format_part(condition: str, low: int, high: int, words: Language) -> str:
     """Return a condition with the bounds of a part of a row's mass, and its percentage."""
     percent = f"{100 * (high - low) / MASS:.3g}"
-    said = {"low": str(low), "high": str(high), "percent": percent}
-    return words.say("if_part", condition=condition, **said)
+    return words.say("if_part", condition=condition, low=low, high=high, percent=percent)
+
+
+def format_sum(weights: Sequence[float], names: Sequence[str], dtype: Dtype) -> str:
+    """Return a weighted sum of columns."""
+    texts = format_numbers(np.array(weights), dtype)
+    return " + ".join(f"{weight} * {name}" for weight, name in zip(texts, names, strict=True))
+
+
+def format_picture_sum(weights: Sequence[float], names: Sequence[str]) -> str:
+    """Return a weighted sum of columns for a picture; weights are exact in float32."""
+    text = ""
+    for weight, name in zip(weights, names, strict=True):
+        size = "" if abs(weight) == 1.0 else f"{format_number(abs(weight), 'float32')} × "
+        sign = " − " if weight < 0 else " + "
+        text += (sign if text else "-" if weight < 0 else "") + size + name
+    return text
+
+
+def format_branch(
+    condition: BranchCondition,
+    dtype: Dtype,
+    words: Language,
+    *,
+    picture: bool = False,
+    max_length: int | None = None,
+) -> str:
+    """Return the condition of a branch in words, as in rules, or as in pictures.
+
+    Parameters
+    ----------
+    condition : BranchCondition
+    dtype : {"float32", "float64"}
+        Type of thresholds; those of sums are doubles.
+    words : Language
+    picture : bool
+    max_length : int, optional
+        Characters after which further categories are counted instead of named.
+    """
+    style = "plot" if picture else "if"
+    names = [_format_name(column, words, picture) for column in condition.columns]
+    name = names[0]
+    if condition.weights:
+        in_picture = picture and format_picture_sum(condition.weights, names)
+        name = in_picture or format_sum(condition.weights, names, dtype)
+    if not condition.known:
+        return words.say(f"{style}_{'missing' if condition.missing else 'never'}", name=name)
+    low, high = (
+        format_number(end, "float64" if condition.weights else dtype) if math.isfinite(end) else ""
+        for end in (condition.low, condition.high)
+    )
+    levels = [_format_name(level, words, picture) for level in condition.levels or ()]
+    choice = join_choices(levels, words, max_length) if levels else ""
+    text = _format_known(style, name, low, high, choice, words)
+    return words.say(f"{style}_or_missing", condition=text) if condition.missing else text
+
+
+def _format_name(name: str, words: Language, picture: bool) -> str:
+    return format_picture_label(name) if picture else quote_name(name, words)
+
+
+def _format_known(style: str, name: str, low: str, high: str, levels: str, words: Language) -> str:
+    """Return the condition on known values from texts, which are empty for absent parts."""
+    key = "is" if levels else "between" if low and high else "above" if low else "upto"
+    if not (levels or low or high):
+        key = "known"
+    write = words.sayer(f"{style}_{key}")
+    return write(name=name, low=low, high=high, levels=levels)
 
 
 def format_test(test: Test, schema: Schema, words: Language | None = None) -> str:
@@ -192,49 +378,32 @@ def format_test_gist(test: Test, schema: Schema, words: Language, *, holds: bool
     >>> format_test_gist(test, schema, load_language(), holds=False)
     '0.5 * density + -1.25 * sugar > 0.875'
     """
-    clause = test[0]
-    if isinstance(clause, LinearClause):
-        below = clause.below ^ (not holds)
-        clause = LinearClause(clause.features, clause.weights, clause.threshold, below)
-        text = _format_clause(clause, schema, words)
-    else:
-        side = 0 if holds else 1
-        column = schema.columns[clause.feature]
-        codes = [code for code, branch in enumerate(clause.branches) if branch == side]
-        text = _format_choice(column, codes, words)
+    text = _format_clause(test[0], schema, words, side=0 if holds else 1, gist=True)
     text = words.say("test_if_known", gist=text) if len(test) > 1 else text
     return text if len(text) <= _MAX_GIST else ""
 
 
-def _format_clause(clause: Clause, schema: Schema, words: Language) -> str:
+def _format_clause(
+    clause: Clause, schema: Schema, words: Language, *, side: int = 0, gist: bool = False
+) -> str:
+    """Return the condition for a side: 0 where the clause holds, 1 where it fails.
+
+    A gist omits the categories that fail, which are named unless they are all others.
+    """
     if not isinstance(clause, LinearClause):
-        return _format_branches(schema.columns[clause.feature], clause.branches, words)
+        column, branches = schema.columns[clause.feature], clause.branches
+        own = [[x for x, b in zip(column.levels, branches, strict=True) if b == s] for s in (0, 1)]
+        holds, fails = (format_levels(levels, words) for levels in own)
+        fields = {"name": quote_name(column.name, words), "others": fails}
+        if gist or {0, 1}.issuperset(branches):
+            return words.say("if_is", levels=fails if side else holds, **fields)
+        return words.say("test_rather", levels=holds, **fields)
     names = [quote_name(schema.columns[feature].name, words) for feature in clause.features]
-    key = "test_above" if clause.below else "test_upto"
-    if (
-        clause.weights == (1.0,)
-        and floor_to_dtype(clause.threshold, schema.dtype) == clause.threshold
-    ):
-        (at,) = format_numbers(np.array([clause.threshold]), schema.dtype)
-        return words.say(key, sum=names[0], at=at)
-    weights = format_numbers(np.array(clause.weights), schema.dtype)
-    total = " + ".join(f"{weight} * {name}" for weight, name in zip(weights, names, strict=True))
-    (at,) = format_numbers(np.array([clause.threshold]))
-    return words.say(key, sum=total, at=at)
-
-
-def _format_branches(column: Column, branches: Sequence[int], words: Language) -> str:
-    """Return the categories that hold, and those that fail unless they are all others."""
-    sides = [[code for code, b in enumerate(branches) if b == side] for side in (0, 1)]
-    if len(sides[0]) + len(sides[1]) == len(branches):
-        return _format_choice(column, sides[0], words)
-    holds, fails = (format_levels([column.levels[c] for c in side], words) for side in sides)
-    return words.say("test_rather", name=quote_name(column.name, words), levels=holds, others=fails)
-
-
-def _format_choice(column: Column, codes: Sequence[int], words: Language) -> str:
-    levels = format_levels([column.levels[code] for code in codes], words)
-    return words.say("if_is", name=quote_name(column.name, words), levels=levels)
+    key = "test_above" if clause.below ^ side else "test_upto"
+    at, dtype = clause.threshold, schema.dtype
+    if clause.weights == (1.0,) and floor_to_dtype(at, dtype) == at:
+        return words.say(key, sum=names[0], at=format_number(at, dtype))
+    return words.say(key, sum=format_sum(clause.weights, names, dtype), at=format_number(at))
 
 
 def render_conditions(
@@ -271,61 +440,58 @@ class _ConditionWriter:
         self.rules, self.table, self.words = rules, rules.conditions, words
         self.whole = whole
         self.columns = rules.schema.columns
-        self.numeric = [column.kind == "numeric" for column in self.columns]
-        self.names = [quote_name(column.name, words) for column in self.columns]
-        self.test_names: dict[int, str] = {}
-        self.is_level, self.is_known = words.sayer("if_is"), words.sayer("if_known")
-        self.above, self.upto = words.sayer("if_above"), words.sayer("if_upto")
-        self.between, self.or_missing = words.sayer("if_between"), words.sayer("if_or_missing")
+        self.names: dict[int, str] = {}
         self.choices: dict[tuple[int, ...], str] = {}
         self.outcomes: dict[tuple[int, bool], str] = {}
 
     def get_name(self, column: int) -> str:
         """Return the name of a column, or of a test behind the columns."""
-        if column < len(self.columns):
-            return self.names[column]
-        if column not in self.test_names:
+        if column not in self.names:
             number = column - len(self.columns)
-            if self.whole:
-                text = format_test(self.rules.tests[number], self.rules.schema, self.words)
-                self.test_names[column] = f"({text})"
+            if number < 0:
+                text = quote_name(self.columns[column].name, self.words)
+            elif self.whole:
+                text = f"({format_test(self.rules.tests[number], self.rules.schema, self.words)})"
             else:
-                self.test_names[column] = self.words.say("test_name", number=str(number + 1))
-        return self.test_names[column]
+                text = self.words.say("test_name", number=number + 1)
+            self.names[column] = text
+        return self.names[column]
 
     def format_condition(
         self, at: int, column: int, low: str, high: str, known: bool, missing: bool
     ) -> str:
         """Return the text of condition `at`; `low` and `high` are empty if unbounded."""
-        if not known:
-            text = self._format_missing(at, column) if missing else self._format_never(column)
-        else:
-            if column >= len(self.columns):
+        words, name, is_test = self.words, self.get_name(column), column >= len(self.columns)
+        if known:
+            if is_test:
                 text = self._format_outcome(column, low, high)
-            elif self.numeric[column]:
-                text = self._format_interval(self.names[column], low, high)
             else:
-                text = self._format_levels(at, column)
-            if missing:
-                text = self._add_missing(at, column, text)
-        if missing and self.rules.mass > 1:
-            part = int(self.table.part_low[at]), int(self.table.part_high[at])
-            if part != (0, MASS):
-                text = format_part(text, *part, self.words)
-        return text
-
-    def _format_interval(self, name: str, low: str, high: str) -> str:
-        if low:
-            if high:
-                return self.between(name=name, low=low, high=high)
-            return self.above(name=name, low=low)
-        return self.upto(name=name, high=high) if high else self.is_known(name=name)
+                choice = self._format_levels(at, column)
+                text = _format_known("if", name, low, high, choice, words)
+            if not missing:
+                return text
+        elif not missing:
+            return words.say("if_undecidable" if is_test else "if_never", name=name, test=name)
+        levels = ""
+        if self.table.dividing[at]:
+            levels = self._format_choice(column, self.table.list_codes(at)[1])
+        key = "unknown" if is_test else "missing_levels" if levels else "missing"
+        if known:
+            text = words.say(f"if_or_{key}", condition=text, levels=levels)
+        else:
+            text = words.say(f"if_{key}", name=name, test=name, levels=levels)
+        start, end = int(self.table.part_low[at]), int(self.table.part_high[at])
+        if self.rules.mass == 1 or (start, end) == (0, MASS):
+            return text
+        return format_part(text, start, end, words)
 
     def _format_levels(self, at: int, column: int) -> str:
+        """Return the accepted categories; empty for numbers, and if all are accepted."""
+        if self.columns[column].kind == "numeric":
+            return ""
         fits, _ = self.table.list_codes(at)
-        if len(fits) == len(self.columns[column].levels):
-            return self.is_known(name=self.names[column])
-        return self.is_level(name=self.names[column], levels=self._format_choice(column, fits))
+        whole = len(fits) == len(self.columns[column].levels)
+        return "" if whole else self._format_choice(column, fits)
 
     def _format_choice(self, column: int, codes: list[int]) -> str:
         key = (column, *codes)
@@ -336,41 +502,22 @@ class _ConditionWriter:
 
     def _format_outcome(self, column: int, low: str, high: str) -> str:
         """Return the phrase for the outcome of a test, with the test itself if it is short."""
-        name = self.get_name(column)
+        name, holds = self.get_name(column), bool(high)
         if not low and not high:
             return self.words.say("if_decided", test=name)
-        key = column, bool(high)
-        if key not in self.outcomes and self.whole:
-            self.outcomes[key] = self.words.say("if_holds" if high else "if_fails", test=name)
-        if key not in self.outcomes:
+        if (column, holds) not in self.outcomes:
             test = self.rules.tests[column - len(self.columns)]
-            gist = format_test_gist(test, self.rules.schema, self.words, holds=bool(high))
-            phrase = ("if_holds" if high else "if_fails") + ("_as" if gist else "")
-            fields = {"gist": gist} if gist else {}
-            self.outcomes[key] = self.words.say(phrase, test=name, **fields)
-        return self.outcomes[key]
+            schema, words = self.rules.schema, self.words
+            gist = "" if self.whole else format_test_gist(test, schema, words, holds=holds)
+            key = ("if_holds" if holds else "if_fails") + ("_as" if gist else "")
+            self.outcomes[column, holds] = words.say(key, test=name, gist=gist)
+        return self.outcomes[column, holds]
 
-    def _format_never(self, column: int) -> str:
-        if column < len(self.columns):
-            return self.words.say("if_never", name=self.names[column])
-        return self.words.say("if_undecidable", test=self.get_name(column))
 
-    def _format_missing(self, at: int, column: int) -> str:
-        name = self.get_name(column)
-        if column >= len(self.columns):
-            return self.words.say("if_unknown", test=name)
-        if self.table.dividing[at]:
-            levels = self._format_choice(column, self.table.list_codes(at)[1])
-            return self.words.say("if_missing_levels", name=name, levels=levels)
-        return self.words.say("if_missing", name=name)
-
-    def _add_missing(self, at: int, column: int, text: str) -> str:
-        if column >= len(self.columns):
-            return self.words.say("if_or_unknown", condition=text)
-        if self.table.dividing[at]:
-            levels = self._format_choice(column, self.table.list_codes(at)[1])
-            return self.words.say("if_or_missing_levels", condition=text, levels=levels)
-        return self.or_missing(condition=text)
+def find_otherwise_rules(rules: RuleList) -> npt.NDArray[np.bool_]:
+    """Return (rules,) bool: whether a rule covers all rows that the rules before it leave."""
+    changes, sizes = np.diff(rules.tree, prepend=-1), np.diff(rules.end, prepend=0)
+    return np.logical_not(changes | sizes) & (rules.order == "first")
 
 
 def _format_bounds(rules: RuleList, bounds: npt.NDArray[np.float64]) -> list[str]:
@@ -380,6 +527,104 @@ def _format_bounds(rules: RuleList, bounds: npt.NDArray[np.float64]) -> list[str
     texts[finite] = format_numbers(bounds[finite], rules.schema.dtype)
     result: list[str] = texts.tolist()
     return result
+
+
+# ---------------------------------------------------------------- outcomes
+
+Units = npt.NDArray[np.int64]
+
+
+class OutcomeText(NamedTuple):
+    """Outcome of one rule for one target.
+
+    Attributes
+    ----------
+    target : str
+        Name of the target if there are several; else empty.
+    text : str
+        The label, or the number; for margins `shares` in one line.
+    shares : tuple of (str, str)
+        Labels with votes and their shares, or margins with the amounts added to them.
+    label : int
+        Number of the class; -1 if the rule names none.
+    """
+
+    target: str
+    text: str
+    shares: tuple[tuple[str, str], ...] = ()
+    label: int = -1
+
+
+def join_outcomes(
+    outcomes: Sequence[OutcomeText], separator: str, markup: Callable[[str], str] = str
+) -> str:
+    """Return the outcomes for each target in one line; texts are passed through `markup`."""
+    return separator.join(
+        f"{markup(one.target)}: {markup(one.text)}" if one.target else markup(one.text)
+        for one in outcomes
+    )
+
+
+class OutcomeFormatter:
+    """Texts of the outcomes of rules; each distinct share is formatted once.
+
+    Parameters
+    ----------
+    rules : RuleList
+    words : Language
+    name : function from label to str
+        Text of names and labels, such as `format_label` or `quote_label`.
+    nothing : str
+        Text of a rule that adds to no margin.
+    """
+
+    def __init__(
+        self, rules: RuleList, words: Language, name: Callable[[Label], str], nothing: str
+    ) -> None:
+        self.rules, self.words, self.nothing = rules, words, nothing
+        outputs = rules.schema.outputs
+        self.names = [name(output.name) if len(outputs) > 1 else "" for output in outputs]
+        self.labels = [list(map(name, output.classes)) for output in outputs]
+        self.has_votes = rules.schema.task == "classification" and not rules.margins
+        self.share_texts: dict[int, str] = {}
+        if self.has_votes:
+            distinct, total = np.unique(rules.units).tolist(), rules.units_each
+            self.share_texts = {units: format_share(units, total) for units in distinct}
+
+    def format_outcomes(self, first: int, last: int) -> Iterator[tuple[OutcomeText, ...]]:
+        """Return the outcomes for each target of the rules from `first` to `last`."""
+        targets = (self.format_target(k, first, last) for k in range(len(self.names)))
+        return zip(*targets, strict=True)
+
+    def format_target(self, k: int, first: int, last: int) -> list[OutcomeText]:
+        """Return the outcomes for target `k` of the rules from `first` to `last`."""
+        name, labels = self.names[k], self.labels[k]
+        units = self.rules.units[first:last]
+        if self.rules.margins:
+            texts = iter(self._format_units(units[units != 0]))
+            added = [
+                tuple((labels[code], next(texts)) for code in np.flatnonzero(row).tolist())
+                for row in units
+            ]
+            return [OutcomeText(name, self.join_shares(row) or self.nothing, row) for row in added]
+        votes = units[:, slice(*self.rules.schema.blocks[k : k + 2])]
+        if not self.has_votes:
+            return [OutcomeText(name, text) for text in self._format_units(votes[:, 0])]
+        found, share = [], self.share_texts
+        codes = predict_labels(votes, self.rules.costs).tolist()
+        for code, row in zip(codes, votes.tolist(), strict=True):
+            labelled = zip(labels, row, strict=True)
+            pairs = tuple((label, share[own]) for label, own in labelled if own)
+            found.append(OutcomeText(name, labels[code], pairs, code))
+        return found
+
+    def join_shares(self, shares: tuple[tuple[str, str], ...]) -> str:
+        """Return labels and their shares, or amounts, in one line."""
+        write = self.words.sayer("rule_share")
+        return self.words.phrases["rule_comma"].join(write(label=a, share=b) for a, b in shares)
+
+    def _format_units(self, units: Units) -> list[str]:
+        return format_numbers(np.ldexp(units.astype(np.float64), self.rules.exponent))
 
 
 # ---------------------------------------------------------------- patterns

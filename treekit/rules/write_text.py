@@ -5,20 +5,20 @@ Numbers are written as the shortest numerals that parse to the same value.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
-from treekit.data.schema import Column, Output
+from treekit.data.schema import Label
 from treekit.model.fixed_point import MASS
 from treekit.model.links import LN2_HIGH, LN2_LOW, LOG2_E
-from treekit.model.model import predict_labels
 from treekit.rules.language import Language
-from treekit.rules.rule_list import Rounding, RuleList
+from treekit.rules.rule_list import RuleList
 from treekit.rules.wording import (
+    OutcomeFormatter,
+    find_otherwise_rules,
     format_numbers,
-    format_share,
     format_test,
     quote_label,
     quote_name,
@@ -43,123 +43,62 @@ def generate_text(rules: RuleList, words: Language, tree: int | None = None) -> 
 
 
 class AnswerWriter:
-    """Writer of the lines of a rule from 'then' on; each distinct share is formatted once."""
+    """Writer of the lines of a rule from 'then' on."""
 
     def __init__(self, rules: RuleList, words: Language) -> None:
         self.rules, self.words = rules, words
-        outputs = rules.schema.outputs
-        self.names = [
-            words.around("rule_target", "answer", name=quote_name(o.name, words))
-            if rules.schema.more
-            else ("", "")
-            for o in outputs
-        ]
-        self.labels = [[quote_label(label, words) for label in o.classes] for o in outputs]
-        # Texts before and after the share of a class.
-        self.around = [
-            [words.around("rule_share", "share", label=label) for label in labels]
-            for labels in self.labels
-        ]
-        self.comma, self.nothing = words.phrases["rule_comma"], words.phrases["rule_nothing"]
-        self.shared = rules.schema.task == "classification" and not rules.margins
-        self.text: dict[int, str] = {}
-        if self.shared:
-            distinct, total = np.unique(rules.units).tolist(), rules.units_each
-            self.text = {u: format_share(u, total) for u in distinct}
+        name = partial(quote_label, words=words)
+        self.outcomes = OutcomeFormatter(rules, words, name, words.say("rule_nothing"))
 
     def write_answers(self, first: int, last: int) -> Iterator[str]:
         """Generate the prediction lines of each rule from `first` to `last`."""
-        rules, words = self.rules, self.words
-        shared = "_shares" if self.shared else ""
-        then, also = words.sayer(f"rule_then{shared}"), words.sayer(f"rule_also{shared}")
+        rules, words, outcomes = self.rules, self.words, self.outcomes
+        suffix = "_shares" if outcomes.has_votes else ""
+        then, also = words.sayer(f"rule_then{suffix}"), words.sayer(f"rule_also{suffix}")
         reached = [words.sayer(key) for key in ("rule_support", "rule_as_above")]
         supports = format_numbers(rules.support[first:last])
-        columns = [
-            self.format_answers(*block, first, last)
-            for block in itertools.pairwise(rules.schema.blocks)
-        ]
         as_parent = rules.as_parent[first:last].tolist()
-        (before, after), *others = self.names
-        for row, (own, *more) in enumerate(zip(*columns, strict=True)):
-            answer, shares = own
-            support = reached[as_parent[row]](support=supports[row])
-            answer = f"{before}{answer}{after}"
-            text = f"  {then(answer=answer, support=support, shares=shares)}\n"
-            for name, (answer, shares) in zip(others, more, strict=True):
-                text += f"  {also(answer=f'{name[0]}{answer}{name[1]}', shares=shares)}\n"
+        for row, targets in enumerate(outcomes.format_outcomes(first, last)):
+            support, text = reached[as_parent[row]](support=supports[row]), ""
+            for one in targets:
+                answer = one.text
+                if one.target:
+                    answer = words.say("rule_target", name=one.target, answer=answer)
+                shares = outcomes.join_shares(one.shares) if suffix else ""
+                write = also if text else then
+                text += f"  {write(answer=answer, support=support, shares=shares)}\n"
             yield text
 
-    def format_answers(self, start: int, end: int, first: int, last: int) -> list[tuple[str, str]]:
+    def format_answers(self, start: int, _end: int, first: int, last: int) -> list[tuple[str, str]]:
         """Return the prediction and shares of each rule for one target."""
-        if self.shared:
-            return self._format_shares(start, end, first, last)
-        return (
-            self._format_margins(first, last)
-            if self.rules.margins
-            else self._format_values(start, first, last)
-        )
-
-    def _format_margins(self, first: int, last: int) -> list[tuple[str, str]]:
-        units = self.rules.units[first:last]
-        texts = iter(
-            format_numbers(np.ldexp(units[units != 0].astype(np.float64), self.rules.exponent))
-        )
-        answers = [
-            self.comma.join(
-                f"{before}{next(texts)}{after}"
-                for before, after in (self.around[0][k] for k in np.flatnonzero(row).tolist())
-            )
-            for row in units
-        ]
-        return [(text or self.nothing, "") for text in answers]
-
-    def _format_values(self, at: int, first: int, last: int) -> list[tuple[str, str]]:
-        units = self.rules.units[first:last, at].astype(np.float64)
-        return [(text, "") for text in format_numbers(np.ldexp(units, self.rules.exponent))]
-
-    def _format_shares(self, start: int, end: int, first: int, last: int) -> list[tuple[str, str]]:
-        output = self.rules.schema.blocks.index(start)
-        labels, around, text = self.labels[output], self.around[output], self.text
-        votes = self.rules.units[first:last, start:end]
-        predicted = predict_labels(votes, self.rules.costs).tolist()
-        texts = []
-        for label, units in zip(predicted, votes.tolist(), strict=True):
-            named = zip(around, units, strict=True)
-            shares = self.comma.join(f"{b}{text[u]}{a}" for (b, a), u in named if u)
-            texts.append((labels[label], shares))
-        return texts
+        found = self.outcomes.format_target(self.rules.schema.blocks.index(start), first, last)
+        shared, join = self.outcomes.has_votes, self.outcomes.join_shares
+        return [(one.text, join(one.shares) if shared else "") for one in found]
 
 
 def _write_rules(
     rules: RuleList, first: int, last: int, answers: AnswerWriter, words: Language
 ) -> Iterator[str]:
+    several = rules.n_trees > 1
     start, stop = rules.bounds(first)[0], rules.bounds(last - 1)[1]
     conditions = render_conditions(rules, start, stop, words)
     places = zip(rules.tree[first:last].tolist(), rules.leaf[first:last].tolist(), strict=True)
-    several = rules.n_trees > 1
     place = words.sayer("rule_place_tree" if several else "rule_place")
-    of = {"rules": len(rules)} | ({"trees": rules.n_trees} if several else {})
-    (if_, end_if), (and_, end_and) = (
-        words.around(key, "condition") for key in ("rule_if", "rule_and")
-    )
-    always, otherwise = (f"  {words.phrases[key]}\n" for key in ("rule_always", "rule_otherwise"))
-    behind = f"{end_and}\n"
-    at, ordered = 0, rules.order == "first"
+    (if_, end_if), (and_, end_and) = (words.around(k, "condition") for k in ("rule_if", "rule_and"))
+    at, otherwise = 0, find_otherwise_rules(rules)
     for number, ((tree, leaf), then) in enumerate(
         zip(places, answers.write_answers(first, last), strict=True), first
     ):
         end = int(rules.end[number]) - start
-        if end == at:
-            behind_others = ordered and number > 0 and rules.tree[number - 1] == tree
-            asked = otherwise if behind_others else always
+        lines = [f"{and_}{text}{end_and}" for text in conditions[at:end]]
+        if lines:
+            lines[0] = f"{if_}{conditions[at]}{end_if}"
         else:
-            one, *others = conditions[at:end]
-            asked = f"  {if_}{one}{end_if}\n" + "".join(
-                f"  {and_}{other}{behind}" for other in others
-            )
+            lines = [words.say("rule_otherwise" if otherwise[number] else "rule_always")]
         at = end
-        head = place(rule=number + 1, tree=tree + 1, node=leaf, **of)
-        yield f"\n{head}\n{asked}{then}"
+        total = {"rules": len(rules), "trees": rules.n_trees}
+        head = place(rule=number + 1, tree=tree + 1, node=leaf, **total)
+        yield f"\n{head}\n" + "".join(f"  {line}\n" for line in lines) + then
 
 
 # ---------------------------------------------------------------- header
@@ -191,14 +130,21 @@ class _HeaderWriter:
         rules, schema = self.rules, self.rules.schema
         yield from self.write_targets()
         yield self.format_fact("columns", schema.n_features)
-        yield from (f"  {self.format_column(column)}" for column in schema.columns)
+        for column in schema.columns:
+            yield self.describe_values(column.name, column.levels, column.kind == "numeric")
         yield self.format_fact("type", schema.dtype)
         yield from self.format_notes(f"note_{schema.dtype}")
         yield self.format_fact("missing", rules.missing)
         yield from self.format_notes(*_MISSING_NOTES[rules.missing])
         yield self.format_fact("unknown", rules.unknown)
         yield from self.format_notes(_UNKNOWN_NOTES[rules.unknown])
-        yield from self.write_tests()
+        if rules.tests:
+            yield self.format_fact("tests", len(rules.tests))
+            for number, test in enumerate(rules.tests, 1):
+                name = self.words.say("test_name", number=number)
+                clauses = format_test(test, schema, self.words)
+                yield self.indent("head_test", test=name, clauses=clauses)
+            yield from self.format_notes("note_tests")
         yield self.format_fact("trees", rules.n_trees)
         if rules.mass > 1:
             yield from self.format_notes("note_some_mass")
@@ -208,64 +154,52 @@ class _HeaderWriter:
         else:
             yield from self.format_notes("note_one_rule")
         yield from self.write_costs()
-        yield from self.write_vote()
+        votes = schema.task == "classification" and not rules.margins
+        yield from self.write_votes() if votes else self.write_numbers()
         yield from self.format_notes("note_support")
         if rules.as_parent.any():
             yield from self.format_notes("note_as_above")
-        yield from self.write_rounding()
+        if rules.rounding is not None:
+            yield self.format_fact("digits", rules.rounding.digits)
+            yield self.indent("head_rounded", **rules.rounding._asdict())
+            yield from self.format_notes("note_rounded")
         yield self.format_fact("rules", len(rules))
 
     def format_fact(self, key: str, value: object) -> str:
         """Return the line of a fact."""
         return f"{self.words.facts[key]}{value}"
 
+    def indent(self, key: str, **fields: object) -> str:
+        """Return a phrase as a line below a fact."""
+        return f"  {self.words.say(key, **fields)}"
+
     def format_notes(self, *keys: str, **fields: object) -> Iterator[str]:
         """Generate the lines of explanations."""
-        texts = {"mass": str(MASS)} | {name: str(value) for name, value in fields.items()}
         for key in keys:
-            yield from (f"  {line}" for line in self.words.lines(key, **texts))
+            yield from (f"  {line}" for line in self.words.lines(key, mass=MASS, **fields))
 
     def write_targets(self) -> Iterator[str]:
         """Generate the target and its classes, or one line for each of several targets."""
         first, *more = self.rules.schema.outputs
-        if not more:
+        if more:
+            yield self.format_fact("targets", len(more) + 1)
+            for output in (first, *more):
+                yield self.describe_values(output.name, output.classes, not output.classes)
+        else:
             yield self.format_fact("target", quote_name(first.name, self.words))
             none = self.words.phrases["head_regression"]
-            yield self.format_fact("classes", self.format_labels(first) if first.classes else none)
-            return
-        yield self.format_fact("targets", len(more) + 1)
-        for output in (first, *more):
-            name = quote_name(output.name, self.words)
-            key = "head_levels" if output.classes else "head_number"
-            fields = {"levels": self.format_labels(output)} if output.classes else {}
-            yield "  " + self.words.say(key, name=name, **fields)
+            yield self.format_fact("classes", self.join_labels(first.classes) or none)
 
-    def format_labels(self, output: Output) -> str:
-        """Return the classes in their order."""
-        labels = [quote_label(label, self.words) for label in output.classes]
-        return self.words.phrases["if_comma"].join(labels)
+    def describe_values(self, name: str, values: Sequence[Label], numeric: bool) -> str:
+        """Return a column or target and the kind of its values."""
+        key = "head_number" if numeric else "head_levels" if values else "head_no_levels"
+        levels = self.join_labels(values)
+        return self.indent(key, name=quote_name(name, self.words), levels=levels)
 
-    def format_column(self, column: Column) -> str:
-        """Return a column and the kind of its values."""
-        name = quote_name(column.name, self.words)
-        if column.kind == "numeric":
-            return self.words.say("head_number", name=name)
-        if not column.levels:
-            return self.words.say("head_no_levels", name=name)
-        levels = [quote_name(level, self.words) for level in column.levels]
-        all_levels = self.words.phrases["if_comma"].join(levels)
-        return self.words.say("head_levels", name=name, levels=all_levels)
-
-    def write_tests(self) -> Iterator[str]:
-        """Generate the tests of several columns."""
-        if not self.rules.tests:
-            return
-        yield self.format_fact("tests", len(self.rules.tests))
-        for number, test in enumerate(self.rules.tests, 1):
-            name = self.words.say("test_name", number=str(number))
-            clauses = format_test(test, self.rules.schema, self.words)
-            yield "  " + self.words.say("head_test", test=name, clauses=clauses)
-        yield from self.format_notes("note_tests")
+    def join_labels(self, labels: Sequence[Label]) -> str:
+        """Return classes or categories in their order."""
+        texts = (quote_label(label, self.words) for label in labels)
+        return self.words.phrases["if_comma"].join(texts)
 
     def write_costs(self) -> Iterator[str]:
         """Generate the table of misclassification costs."""
@@ -275,26 +209,14 @@ class _HeaderWriter:
         yield self.format_fact("costs", len(labels))
         for label, row in zip(labels, self.rules.costs.tolist(), strict=True):
             cells = self.words.phrases["rule_comma"].join(
-                self.words.say("rule_share", label=other, share=str(cost))
+                self.words.say("rule_share", label=other, share=cost)
                 for other, cost in zip(labels, row, strict=True)
             )
-            yield "  " + self.words.say("head_cost", label=label, costs=cells)
+            yield self.indent("head_cost", label=label, costs=cells)
 
-    def write_vote(self) -> Iterator[str]:
-        """Generate the explanation of how rules combine to a prediction."""
+    def write_votes(self) -> Iterator[str]:
+        """Generate the explanation of how the shares of rules combine to a prediction."""
         rules = self.rules
-        if rules.margins:
-            yield from (*self.write_step(), *self.format_notes("note_margins"), *self.write_link())
-            return
-        several = bool(rules.schema.more)
-        if rules.schema.task == "regression":
-            answer = "note_answer" if rules.link == "identity" else "note_margin"
-            yield from self.write_step()
-            yield from self.format_notes(answer, number=self.describe_number())
-            if several:
-                yield from self.format_notes("note_each_number")
-            yield from self.write_link()
-            return
         if rules.decisions:
             yield self.format_fact("says", "labels")
             yield from self.format_notes("note_decisions")
@@ -303,38 +225,32 @@ class _HeaderWriter:
         decided = "note_majority" if rules.costs is None else "note_least_cost"
         fields = {"units": rules.units_each, "total": rules.unit_total}
         yield from self.format_notes("note_shares", votes, decided, **fields)
-        if several:
+        if rules.schema.more:
             yield from self.format_notes("note_each_votes")
 
-    def write_rounding(self) -> Iterator[str]:
-        """Generate the summary of shortened thresholds."""
-        if self.rules.rounding is not None:
-            digits, *counts = map(str, self.rules.rounding)
-            fields = dict(zip(Rounding._fields[1:], counts, strict=True))
-            yield self.format_fact("digits", digits)
-            yield "  " + self.words.say("head_rounded", **fields)
-            yield from self.format_notes("note_rounded")
-
-    def write_step(self) -> Iterator[str]:
-        """Generate the fixed-point unit of numbers."""
-        if self.rules.combine == "sum":
+    def write_numbers(self) -> Iterator[str]:
+        """Generate the explanation of how numbers, or margins, combine to a prediction."""
+        rules = self.rules
+        if rules.combine == "sum":
             yield self.format_fact("combine", "sum")
-        yield self.format_fact("step", f"2**{self.rules.exponent}")
+        yield self.format_fact("step", f"2**{rules.exponent}")
         yield from self.format_notes("note_step")
-
-    def write_link(self) -> Iterator[str]:
-        """Generate the link function of margins."""
-        if self.rules.link != "identity":
-            yield self.format_fact("link", self.rules.link)
-            yield from self.format_notes(
-                f"note_{self.rules.link}", "note_exponential", **_EXP_CONSTANTS
-            )
+        if rules.margins:
+            yield from self.format_notes("note_margins")
+        else:
+            answer = "note_answer" if rules.link == "identity" else "note_margin"
+            yield from self.format_notes(answer, number=self.describe_number())
+            if rules.schema.more:
+                yield from self.format_notes("note_each_number")
+        if rules.link != "identity":
+            yield self.format_fact("link", rules.link)
+            notes = f"note_{rules.link}", "note_exponential"
+            yield from self.format_notes(*notes, **_EXP_CONSTANTS)
 
     def describe_number(self) -> str:
         """Return the explanation of which number is the prediction."""
-        rules, trees = self.rules, str(self.rules.n_trees)
+        rules = self.rules
         if rules.mass > 1:
-            return self.words.say("note_sum_mass", total=str(rules.n_trees * MASS))
-        if rules.n_trees == 1:
-            return self.words.say("note_number")
-        return self.words.say("note_sum" if rules.combine == "sum" else "note_mean", trees=trees)
+            return self.words.say("note_sum_mass", total=rules.n_trees * MASS)
+        key = "note_sum" if rules.combine == "sum" else "note_mean"
+        return self.words.say(key if rules.n_trees > 1 else "note_number", trees=rules.n_trees)

@@ -28,20 +28,20 @@ from treekit.data.features import LevelIndex, convert_to_numbers
 from treekit.data.schema import Dtype, Schema, level_text
 from treekit.data.table import Table, suggest_names
 from treekit.errors import ModelError, SettingError
-from treekit.explain.decision_path import (
-    NO_BRANCH,
-    SplitTest,
-    TreeNodes,
-    find_branch,
-    list_thresholds,
-    split_mass,
-)
+from treekit.explain.decision_path import split_mass
 from treekit.explain.explanation import ExplanationCase, Said, to_json_value
 from treekit.explain.row import ExplainedRow, describe_prediction, replace_cells
 from treekit.explain.text import ExplanationWords, format_table
 from treekit.model.links import convert_sums
 from treekit.model.scoring import compute_label_codes
 from treekit.model.scoring import sum_leaf_values as scored
+from treekit.model.split_tests import (
+    NO_BRANCH,
+    SplitTest,
+    TreeNodes,
+    find_branch,
+    list_thresholds,
+)
 from treekit.rules.language import load_phrases
 from treekit.rules.wording import quote_name
 

@@ -554,7 +554,7 @@ def describe_model(served: Served) -> dict[str, Any]:
 
 def _describe_columns(model: Model) -> list[dict[str, Any]]:
     """Describe the columns with their smallest and largest thresholds."""
-    from treekit.explain.decision_path import list_thresholds
+    from treekit.model.split_tests import list_thresholds
 
     columns = []
     for column, own in zip(

@@ -21,7 +21,7 @@ from treekit.data.schema import Output, python_label
 from treekit.data.table import make_table, suggest_names
 from treekit.errors import DataError, ModelError
 from treekit.explain.contributions import NodeUnits, compute_unit_factor, sum_contributions
-from treekit.explain.decision_path import Passage, TreeNodes, trace_row
+from treekit.explain.decision_path import Passage, trace_row
 from treekit.model.fixed_point import compute_mass_bounds
 from treekit.model.links import convert_sums
 from treekit.model.model import Model
@@ -32,6 +32,7 @@ from treekit.model.scoring import (
     leaf_indices,
     sum_leaf_values,
 )
+from treekit.model.split_tests import TreeNodes
 from treekit.model.tree import Split
 from treekit.serve.errors import InvalidRequestError, TooLargeError
 from treekit.serve.models.fast_path import FastPath
