@@ -14,8 +14,9 @@ import os
 import re
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
@@ -68,8 +69,7 @@ class Kind:
         than the packages that implement them; imported on first use.
     callables : tuple of (str, int)
         Callable attributes of the record, each with its number of positional
-        arguments; that of `settings_go_to` also takes the settings by keyword.
-    settings_go_to : str
+        arguments; the last one also takes the settings by keyword.
     """
 
     name: str
@@ -77,7 +77,6 @@ class Kind:
     hook: str
     builtin: str
     callables: tuple[tuple[str, int], ...] = (("make", 0),)
-    settings_go_to: str = "make"
 
 
 KINDS: dict[str, Kind] = {
@@ -86,46 +85,23 @@ KINDS: dict[str, Kind] = {
         Kind("criterion", Criterion, "treekit_criteria", "treekit.components.criteria"),
         Kind("splitter", Splitter, "treekit_splitters", "treekit.components.splitters"),
         Kind("pruner", Pruner, "treekit_pruners", "treekit.components.pruners"),
-        Kind(
-            "exporter",
-            Exporter,
-            "treekit_exporters",
-            "treekit.export.builtin",
-            (("export", 2),),
-            "export",
-        ),
+        Kind("exporter", Exporter, "treekit_exporters", "treekit.export.builtin", (("export", 2),)),
         Kind(
             "importer",
             Importer,
             "treekit_importers",
             "treekit.interop.builtin",
             (("recognises", 1), ("read", 1)),
-            "read",
         ),
-        Kind(
-            "document",
-            Document,
-            "treekit_documents",
-            "treekit.documents",
-            (("render", 1),),
-            "render",
-        ),
+        Kind("document", Document, "treekit_documents", "treekit.documents", (("render", 1),)),
         Kind(
             "simplifier",
             Simplifier,
             "treekit_simplifiers",
             "treekit.rule_learning",
             (("simplify", 3),),
-            "simplify",
         ),
-        Kind(
-            "explainer",
-            Explainer,
-            "treekit_explainers",
-            "treekit.explain",
-            (("explain", 1),),
-            "explain",
-        ),
+        Kind("explainer", Explainer, "treekit_explainers", "treekit.explain", (("explain", 1),)),
     )
 }
 
@@ -152,34 +128,32 @@ def check_record(record: Any, kind: Kind) -> None:
     script), task, suffix, settings and their defaults, exempt laws, and that
     the function that takes the settings accepts them.
     """
-    if not isinstance(record, kind.record):
-        raise PluginError(
-            f"{kind.hook} lists treekit.{kind.record.__name__} records, not "
-            f"{_describe_type(record)}"
-        )
-    name: object = record.name
-    if not isinstance(name, str) or not _is_name(name):
-        raise PluginError(
-            f"{kind.name} name {name!r} is not a word of letters, digits, '_', '-' and '.'"
-        )
+    lists = f"{kind.hook} lists treekit.{kind.record.__name__} records"
+    _require(isinstance(record, kind.record), f"{lists}, not {_describe_type(record)}")
+    name, suffix = record.name, getattr(record, "suffix", ".x")
+    rule = "is not a word of letters, digits, '_', '-' and '.'"
+    _require(_is_name(name), f"{kind.name} name {name!r} {rule}")
     where = f"{kind.name} {name!r}"
     _check_task(getattr(record, "task", "classification"), kind, where)
-    suffix = getattr(record, "suffix", ".x")
-    if not isinstance(suffix, str) or suffix[:1] not in (".", "/") or "/" in suffix[1:]:
-        raise PluginError(
-            f"{where} has suffix {suffix!r}; it must be a dot and a file ending, or, for a folder "
-            "of files, a slash and the name of the main file"
-        )
-    summary: Any = record.summary
-    if not isinstance(summary, str):
-        raise PluginError(f"{where} has summary {_describe_type(summary)}; it must be a str")
+    _require(
+        isinstance(suffix, str) and suffix[:1] in (".", "/") and "/" not in suffix[1:],
+        f"{where} has suffix {suffix!r}; it must be a dot and a file ending, or, for a folder "
+        "of files, a slash and the name of the main file",
+    )
+    got = _describe_type(record.summary)
+    _require(isinstance(record.summary, str), f"{where} has summary {got}; it must be a str")
     _check_settings(list_settings(record), where, _RESERVED_SETTINGS.get(type(record), ()))
     _check_exempt(record.exempt, where)
     for attribute, arguments in kind.callables:
-        settings = record.settings if attribute == kind.settings_go_to else ()
+        settings = record.settings if attribute == kind.callables[-1][0] else ()
         if attribute == "make" and find_custom_task(record):
             arguments += 1  # noqa: PLW2901 - the layout
         _check_callable(getattr(record, attribute), attribute, arguments, settings, where)
+
+
+def _require(holds: bool, rule: str) -> None:
+    if not holds:
+        raise PluginError(rule)
 
 
 def find_custom_task(record: Any) -> Task | None:
@@ -199,30 +173,27 @@ def _check_task(task: Any, kind: Kind, where: str) -> None:
     tasks = ("classification", "regression")
     if task in tasks or (task is None and kind.name == "pruner"):
         return
-    if not isinstance(task, Task):
-        raise PluginError(f"{where} has task {task!r}; known: {', '.join(tasks)}, a treekit.Task")
-    name: object = task.name
-    if not isinstance(name, str) or str(name) in tasks or not _is_name(name):
-        raise PluginError(f"{where} has a task named {task.name!r}; the name must be one word")
-    where = f"task {task.name!r} of {where}"
+    known = ", ".join(tasks)
+    _require(isinstance(task, Task), f"{where} has task {task!r}; known: {known}, a treekit.Task")
+    name = task.name
+    is_new = _is_name(name) and name not in tasks
+    _require(is_new, f"{where} has a task named {name!r}; the name must be one word")
+    where = f"task {name!r} of {where}"
     for attribute in ("target", "answers"):
-        if getattr(task, attribute) not in tasks:
-            raise PluginError(
-                f"{attribute} of {where} is {getattr(task, attribute)!r}; known: {', '.join(tasks)}"
-            )
-    if task.answers == "classification" and task.target != "classification":
-        raise PluginError(
-            f"{where} predicts classes, but its target is a number; set target='classification', "
-            "or answers='regression'"
-        )
+        value = getattr(task, attribute)
+        _require(value in tasks, f"{attribute} of {where} is {value!r}; known: {known}")
+    _require(
+        task.answers == "regression" or task.target == "classification",
+        f"{where} predicts classes, but its target is a number; set target='classification', or "
+        "answers='regression'",
+    )
     _check_settings(task.settings, where)
     texts = {setting.name for setting in task.settings if isinstance(setting.default, str)}
-    columns: object = task.columns
-    if not isinstance(columns, tuple) or not texts.issuperset(columns):
-        raise PluginError(
-            f"columns of {where} are {task.columns!r}; they must be names of its settings whose "
-            "default is a str, the name of a column"
-        )
+    _require(
+        isinstance(task.columns, tuple) and texts.issuperset(task.columns),
+        f"columns of {where} are {task.columns!r}; they must be names of its settings whose "
+        "default is a str, the name of a column",
+    )
     own = tuple(setting for setting in task.settings if setting.name not in task.columns)
     _check_callable(task.lay_out, "lay_out", 2, own, where)
 
@@ -243,65 +214,60 @@ _N_ARGUMENTS = {
 """Fields that are functions, with their number of positional arguments."""
 
 
+_RESULTS: dict[type, type] = {
+    Criterion: CriterionFunctions,
+    Splitter: SplitterFunctions,
+    Pruner: PrunerFunctions,
+}
+"""Results of ``make``."""
+
+
 def check_functions(functions: Any, record: Record, where: str = "") -> None:
     """Raise `PluginError` unless `functions` is a valid result of ``record.make``.
 
     `where` names the component and its origin.
     """
     where = where or f"{find_kind(record).name} {record.name!r}"
-    expected: Any = {
-        Criterion: CriterionFunctions,
-        Splitter: SplitterFunctions,
-        Pruner: PrunerFunctions,
-    }[type(record)]
-    if not isinstance(functions, expected):
-        raise PluginError(
-            f"make of {where} returned {_describe_type(functions)}, not a "
-            f"treekit.{expected.__name__}"
-        )
+    expected = _RESULTS[type(record)]
+    got = f"make of {where} returned {_describe_type(functions)}"
+    _require(isinstance(functions, expected), f"{got}, not a treekit.{expected.__name__}")
     for name, value in vars(functions).items():
         if name in _N_ARGUMENTS and (value is not None or name == "find"):
             _check_callable(value, name, _N_ARGUMENTS[name], (), where)
-    problem = _find_problem(functions)
-    if isinstance(functions, CriterionFunctions) and not problem:
-        problem = _find_statistics_problem(functions, getattr(record, "task", ""))
-    if problem:
-        raise PluginError(f"{where} {problem}")
+    problem = _find_problem(functions, getattr(record, "task", ""))
+    _require(not problem, f"{where} {problem}")
 
 
-def _find_problem(functions: Functions) -> str:
+def _find_problem(functions: Any, task: str | Task) -> str:
     """Return what is wrong with functions of the right types, or an empty text."""
     if isinstance(functions, CriterionFunctions):
-        if functions.impurity is None and functions.score is None:
-            return "defines neither impurity nor score; a criterion needs one of them"
-        if functions.choose and not (functions.impurity and functions.score):
-            return "defines choose, which needs both impurity and score"
-        tolerance: Any = functions.tolerance
-        if not (isinstance(tolerance, int | float) and 0.0 <= tolerance < math.inf):
-            return f"has tolerance {tolerance!r}; it must be a number >= 0"
-        by_score: Any = functions.levels_by_score
-        if not isinstance(by_score, bool):
-            return f"has levels_by_score {by_score!r}; it must be True or False"
-        if by_score and not functions.choose:
-            return "has levels_by_score, which needs choose; without it the score decides anyway"
-    elif isinstance(functions, SplitterFunctions):
-        return _find_splitter_problem(functions)
+        return _find_criterion_problem(functions) or _find_statistics_problem(functions, task)
+    if isinstance(functions, SplitterFunctions):
+        if functions.coding not in ("exact", "histogram"):
+            return f"has coding {functions.coding!r}; known: exact, histogram"
+        intervals: object = functions.intervals
+        if not isinstance(intervals, bool):
+            return f"has intervals {intervals!r}; it must be True or False"
+        if functions.sums is True and functions.coding != "exact":
+            return "splits on sums of columns, which needs coding='exact'"
     elif functions.before is None and functions.after is None:
         return "gives neither before nor after; a pruner needs one of them"
-    elif functions.holdout is not None and not _is_share(functions.holdout):
+    elif functions.holdout is not None and not _is_number(functions.holdout, below=1.0):
         return f"has holdout {functions.holdout!r}; it must be a share from 0 to below 1"
     return ""
 
 
-def _find_splitter_problem(functions: SplitterFunctions) -> str:
-    """Return what is wrong with a splitter's functions, or an empty text."""
-    intervals: Any = functions.intervals
-    if functions.coding not in ("exact", "histogram"):
-        return f"has coding {functions.coding!r}; known: exact, histogram"
-    if not isinstance(intervals, bool):
-        return f"has intervals {intervals!r}; it must be True or False"
-    if functions.sums is True and functions.coding != "exact":
-        return "splits on sums of columns, which needs coding='exact'"
+def _find_criterion_problem(functions: Any) -> str:
+    if functions.impurity is None and functions.score is None:
+        return "defines neither impurity nor score; a criterion needs one of them"
+    if functions.choose and not (functions.impurity and functions.score):
+        return "defines choose, which needs both impurity and score"
+    if not _is_number(functions.tolerance, below=math.inf):
+        return f"has tolerance {functions.tolerance!r}; it must be a number >= 0"
+    if not isinstance(functions.levels_by_score, bool):
+        return f"has levels_by_score {functions.levels_by_score!r}; it must be True or False"
+    if functions.levels_by_score and not functions.choose:
+        return "has levels_by_score, which needs choose; without it the score decides anyway"
     return ""
 
 
@@ -334,64 +300,62 @@ def _find_statistics_problem(functions: CriterionFunctions, task: str | Task) ->
     return ""
 
 
-def _is_share(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0.0 <= value < 1.0
+def _is_number(value: Any, below: float) -> bool:
+    return isinstance(value, int | float) and type(value) is not bool and 0.0 <= value < below
 
 
-def _is_name(name: str) -> bool:
+def _is_name(name: Any) -> bool:
     # An identifier holds no space, "=", quote or control character, so that a
     # name can be typed after --criterion and printed anywhere.
-    return len(name) <= 64 and name.replace("-", "_").replace(".", "_").isidentifier()
+    is_short = isinstance(name, str) and len(name) <= 64
+    return is_short and name.replace("-", "_").replace(".", "_").isidentifier()
 
 
 def _check_settings(settings: Any, where: str, taken: tuple[str, ...] = ()) -> None:
-    if not isinstance(settings, tuple) or not all(isinstance(s, Setting) for s in settings):
-        raise PluginError(f"settings of {where} must be a tuple of treekit.Setting records")
+    are_records = isinstance(settings, tuple) and all(isinstance(s, Setting) for s in settings)
+    _require(are_records, f"settings of {where} must be a tuple of treekit.Setting records")
     try:
         for setting in settings:
             check_declaration(setting)
     except SettingError as error:
         raise PluginError(f"{where}: {error}") from error
-    names = [setting.name for setting in settings]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise PluginError(f"{where} declares setting {twice[0]!r} twice")
-    if own := [name for name in names if name in taken]:
-        raise PluginError(
-            f"{where} declares setting {own[0]!r}, which is an argument of treekit; rename it"
-        )
+    for name, times in Counter(setting.name for setting in settings).items():
+        _require(times == 1, f"{where} declares setting {name!r} twice")
+        rule = f"{where} declares setting {name!r}, which is an argument of treekit; rename it"
+        _require(name not in taken, rule)
 
 
 def _check_exempt(exempt: Any, where: str) -> None:
-    if not isinstance(exempt, Mapping):
-        raise PluginError(
-            f"exempt of {where} is {_describe_type(exempt)}; it must be a mapping of law names to "
-            "reasons"
-        )
+    got = f"exempt of {where} is {_describe_type(exempt)}"
+    _require(isinstance(exempt, Mapping), f"{got}; it must be a mapping of law names to reasons")
     for law, reason in exempt.items():
-        if not (isinstance(law, str) and isinstance(reason, str) and law and reason.strip()):
-            raise PluginError(
-                f"exempt of {where} has {law!r}: {reason!r}; give a law and the reason why it "
-                "cannot hold"
-            )
+        _require(
+            isinstance(law, str) and isinstance(reason, str) and law != "" and reason.strip() != "",
+            f"exempt of {where} has {law!r}: {reason!r}; give a law and the reason why it cannot "
+            "hold",
+        )
 
 
 def _check_callable(
-    function: Callable[..., Any],
-    attribute: str,
-    arguments: int,
-    settings: tuple[Setting, ...],
-    where: str,
+    function: Any, attribute: str, arguments: int, settings: tuple[Setting, ...], where: str
 ) -> None:
-    if not callable(function):
-        raise PluginError(f"{attribute!r} of {where} is {_describe_type(function)}, not a function")
+    whose, got = f"{attribute!r} of {where}", _describe_type(function)
+    _require(callable(function), f"{whose} is {got}, not a function")
+    mismatch = _find_mismatch(function, arguments, settings)
+    _require(not mismatch, f"{whose} has the wrong parameters: {mismatch}")
+
+
+def _find_mismatch(function: Any, arguments: int, settings: tuple[Setting, ...] = ()) -> str:
+    """Return why a function does not take these arguments, or an empty text."""
     try:
         signature = inspect.signature(getattr(function, "py_func", function))
     except (TypeError, ValueError):  # some C functions have no signature
-        return
+        return ""
     try:
         signature.bind(*[None] * arguments, **{setting.name: None for setting in settings})
     except TypeError as error:
-        raise PluginError(f"{attribute!r} of {where} has the wrong parameters: {error}") from error
+        return str(error)
+    return ""
 
 
 def _describe_type(value: object) -> str:
@@ -477,33 +441,21 @@ class Plugin:
                 )
                 continue
             for record in records:
-                self._add_record(record, kind, found, complain)
+                try:
+                    check_record(record, kind)
+                except PluginError as error:
+                    complain(self.source, f"has an invalid record: {error}")
+                except FOREIGN_ERRORS as error:  # a field of a type whose comparison fails
+                    fault = f"has a record that cannot be checked: {describe_error(error)}"
+                    complain(self.source, fault)
+                else:
+                    if any(record.name == other.name for other in found):
+                        named = f"two {kind.hook[8:]} named {record.name!r}"
+                        complain(self.source, f"has {named}; the second is ignored")
+                    else:
+                        source = asdict(self.source)
+                        found.append(Component(kind.name, record, **source, contract=self.contract))
         return found
-
-    def _add_record(
-        self, record: object, kind: Kind, to: list[Component], complain: Complain
-    ) -> None:
-        try:
-            check_record(record, kind)
-        except PluginError as error:
-            complain(self.source, f"has an invalid record: {error}")
-            return
-        except FOREIGN_ERRORS as error:  # a field of a type whose comparison fails
-            complain(self.source, f"has a record that cannot be checked: {describe_error(error)}")
-            return
-        source = self.source
-        new = Component(
-            kind.name,
-            record,  # type: ignore[arg-type]
-            source.plugin,
-            source.distribution,
-            source.version,
-            self.contract,
-        )
-        if any(new.name == other.name for other in to):
-            complain(source, f"has two {kind.hook[8:]} named {new.name!r}; the second is ignored")
-            return
-        to.append(new)
 
 
 def find_plugins(complain: Complain) -> list[Plugin]:
@@ -624,15 +576,11 @@ def read_contract_version(plugin: object) -> int:
             "contract "
             f"is {CONTRACT_VERSION}"
         )
-    if version > CONTRACT_VERSION:
+    if not OLDEST_CONTRACT <= version <= CONTRACT_VERSION:
+        remedy = "upgrade treekit" if version > CONTRACT_VERSION else "update the plugin"
         raise PluginError(
             f"was written for version {version} of the contract, but this treekit supports "
-            f"versions up to {CONTRACT_VERSION}; upgrade treekit"
-        )
-    if version < OLDEST_CONTRACT:
-        raise PluginError(
-            f"was written for version {version} of the contract, but this treekit supports "
-            f"versions {OLDEST_CONTRACT} to {CONTRACT_VERSION}; update the plugin"
+            f"versions {OLDEST_CONTRACT} to {CONTRACT_VERSION}; {remedy}"
         )
     return version
 
@@ -659,39 +607,15 @@ def adapt_functions(functions: Any, contract: int) -> tuple[Any, str]:
         The obsolete feature that was used, and its replacement, as the end of a
         sentence; empty if there is none.
     """
-    if contract < 2 and isinstance(functions, CriterionFunctions):
-        return _adapt_choose(functions)
-    return functions, ""
-
-
-def _adapt_choose(functions: CriterionFunctions) -> tuple[CriterionFunctions, str]:
-    """Adapt a criterion of contract 1, in which `choose` could take two arguments."""
-    if not _takes_two_arguments(functions.choose):
+    choose = getattr(functions, "choose", None)  # with two arguments in version 1
+    former = contract < 2 and callable(choose) and not _find_mismatch(choose, 2)
+    if not former or not _find_mismatch(choose, 3):
         return functions, ""
     note = (
         "has a choose with two arguments, as in version 1 of the contract; write "
         "choose(gains, scores, levels), and treekit_contract = 2 in the plugin's module"
     )
-    return replace(functions, choose=_ignoring_levels(functions.choose)), note
-
-
-def _takes_two_arguments(function: Any) -> bool:
-    """Return whether a function can be called with two positional arguments, but not three."""
-    if not callable(function):
-        return False
-    try:
-        signature = inspect.signature(getattr(function, "py_func", function))
-    except (TypeError, ValueError):  # some C functions have no signature
-        return False
-    return _can_bind(signature, 2) and not _can_bind(signature, 3)
-
-
-def _can_bind(signature: inspect.Signature, arguments: int) -> bool:
-    try:
-        signature.bind(*[None] * arguments)
-    except TypeError:
-        return False
-    return True
+    return replace(functions, choose=_ignoring_levels(choose)), note
 
 
 def _ignoring_levels(choose: Any) -> Callable[..., int]:

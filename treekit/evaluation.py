@@ -11,19 +11,19 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.data.dataset import Dataset, make_dataset, make_validation
-from treekit.data.schema import Label, level_text
+from treekit.data.schema import Label, Schema, level_text
 from treekit.data.table import Table, read_table
 from treekit.errors import DataError, SettingError
 from treekit.model.links import convert_sums
 from treekit.model.model import as_model
 from treekit.model.scoring import compute_label_codes, sum_leaf_values
+from treekit.settings import check_integer
 from treekit.training import fit, is_training_table
 from treekit.training.tasks import check_scorable, get_reading_options, predicts_numbers
 
@@ -40,23 +40,17 @@ _MAX_ROC_POINTS = 200
 _N_BINS = 10
 """Number of bins of a calibration curve, with equal numbers of rows."""
 
-_SCORE_NAMES = {
-    "accuracy": "accuracy",
-    "balanced_accuracy": "balanced accuracy",
-    "log_loss": "log loss",
-    "brier": "Brier score",
-    "roc_auc": "ROC AUC",
-    "r2": "R squared",
-    "rmse": "RMSE",
-    "mae": "MAE",
+_SCORES = {
+    "accuracy": ("accuracy", 0.0, 1.0),
+    "balanced_accuracy": ("balanced accuracy", 0.0, 1.0),
+    "log_loss": ("log loss", 0.0, math.inf),
+    "brier": ("Brier score", 0.0, 2.0),
+    "roc_auc": ("ROC AUC", 0.0, 1.0),
+    "r2": ("R squared", -math.inf, 1.0),
+    "rmse": ("RMSE", 0.0, math.inf),
+    "mae": ("MAE", 0.0, math.inf),
 }
-
-_SCORE_RANGES = {
-    **dict.fromkeys(("accuracy", "balanced_accuracy", "roc_auc"), (0.0, 1.0)),
-    **dict.fromkeys(("log_loss", "rmse", "mae"), (0.0, math.inf)),
-    "brier": (0.0, 2.0),
-    "r2": (-math.inf, 1.0),
-}
+"""Names of the scores, and their ranges."""
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -172,7 +166,7 @@ class Evaluation:
     def named_scores(self) -> dict[str, Score]:
         """Return the scores by readable names; training scores are marked as such."""
         before = "training " if self.trained_on else ""
-        return {before + _SCORE_NAMES[name]: score for name, score in self.scores.items()}
+        return {before + _SCORES[name][0]: score for name, score in self.scores.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -324,15 +318,12 @@ def evaluate_model(model: Model, table: Any, *, weights: str | None = None) -> E
         table, schema, weights=weights, missing=model.missing, unknown=model.unknown,
         noun="the table",
     )  # fmt: skip
-    predicted = _predict_dataset(model, dataset)
-    rows = _PredictedRows(
-        dataset, predicted.shares, predicted.predicted, _predict_constant(dataset, dataset)
-    )
-    parts = [np.arange(part, len(rows.y), _N_PARTS) for part in range(_N_PARTS)]
+    rows = _predict_rows(model, dataset, dataset)
     if not len(rows.y):
         raise DataError("every row of the table has a weight of 0; give some rows a weight > 0")
     whole, constant = rows.compute_scores(), rows.compute_baseline()
-    each = [rows.compute_scores(part) for part in parts] if len(rows.y) >= 10 * _N_PARTS else []
+    parts = range(_N_PARTS) if len(rows.y) >= 10 * _N_PARTS else ()
+    each = [rows.compute_scores(slice(part, None, _N_PARTS)) for part in parts]
     found = {
         name: Score(
             value,
@@ -372,37 +363,22 @@ def cross_validate(
     seed = int(settings.get("seed") or 0)
     settings = {**settings, "seed": seed}
     folds = list(_make_folds(dataset, cv, repeats, groups, seed))
-    each: list[dict[str, float | None]] = []
-    constants: list[dict[str, float | None]] = []
-    shares, predictions, constant, order = [], [], [], []
+    parts: list[_PredictedRows] = []
     for done, (grown, held) in enumerate(folds, start=1):
-        training, rest = dataset.take(grown), dataset.take(held)
-        predicted = _predict_dataset(fit(training, settings).model, rest)
-        rows = _PredictedRows(
-            rest, predicted.shares, predicted.predicted, _predict_constant(training, rest)
-        )
-        if len(rows.y):
-            each.append(rows.compute_scores())
-            constants.append(rows.compute_baseline())
-        if done <= cv:  # each row once
-            shares.append(predicted.shares)
-            predictions.append(predicted.predicted)
-            constant.append(_predict_constant(training, rest))
-            order.append(held)
+        training = dataset.take(grown)
+        parts.append(_predict_rows(fit(training, settings).model, dataset.take(held), training))
         if progress is not None:
             progress(done, len(folds))
+    scored = [part for part in parts if len(part.y)]
+    each = [part.compute_scores() for part in scored]
+    constants = [part.compute_baseline() for part in scored]
     found = {
         name: _average_folds(
-            name, [part[name] for part in each], [part[name] for part in constants], cv
+            name, [one[name] for one in each], [one[name] for one in constants], cv
         )
         for name in each[0]
     }
-    pooled = _PredictedRows(
-        dataset.take(np.concatenate(order)),
-        np.concatenate(shares),
-        np.concatenate(predictions),
-        np.concatenate(constant),
-    )
+    pooled = _concatenate_rows(parts[:cv])  # each row once
     return pooled.make_evaluation(found, "cross-validation", folds=cv, repeats=repeats)
 
 
@@ -410,57 +386,33 @@ def cross_validate(
 
 
 @dataclass(frozen=True)
-class _Predictions:
-    """(rows, classes) probabilities, or (rows, 1) numbers; and (rows,) codes or numbers."""
+class _PredictedRows:
+    """True and predicted targets of rows, as codes or numbers.
 
+    `shares` and `constant` are (rows, classes) probabilities, or (rows, 1) numbers: of the
+    model, and of the constant prediction that is the baseline.
+    """
+
+    schema: Schema
+    y: npt.NDArray[Any]
+    weights: Floats | None
     shares: Floats
     predicted: npt.NDArray[Any]
+    constant: Floats
 
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """Labels of the classes; empty for a regression."""
+        return self.schema.classes
 
-def _predict_dataset(model: Model, dataset: Dataset) -> _Predictions:
-    summed = sum_leaf_values(model, dataset.to_matrix())
-    values = np.asarray(convert_sums(model, summed), dtype=np.float64)
-    if model.schema.task == "regression":
-        return _Predictions(values, values[:, 0])
-    return _Predictions(values, compute_label_codes(model, summed)[:, 0])
-
-
-def _predict_constant(training: Dataset, rows: Dataset) -> Floats:
-    """Return a constant prediction for each row: class frequencies or mean of the training rows."""
-    y, weights = training.y, training.weights
-    if training.schema.task == "regression":
-        value = np.array([np.average(y, weights=weights)])
-    else:
-        value = np.bincount(y, weights, minlength=len(training.schema.classes))
-        value = value / value.sum()
-    return np.tile(value, (rows.n_rows, 1))
-
-
-class _PredictedRows:
-    """True and predicted targets of rows."""
-
-    def __init__(
-        self, dataset: Dataset, shares: Floats, said: npt.NDArray[Any], constant: Floats
-    ) -> None:
-        if dataset.weights is not None:  # rows of weight 0 do not count
-            used = np.flatnonzero(dataset.weights > 0)
-            dataset, shares, said, constant = (
-                dataset.take(used), shares[used], said[used], constant[used]
-            )  # fmt: skip
-        self.dataset, self.shares, self.predicted, self.constant = dataset, shares, said, constant
-        self.y = dataset.y
-        self.weights = dataset.weights
-        self.classes = dataset.schema.classes
-
-    def compute_scores(self, part: Rows | None = None) -> dict[str, float | None]:
+    def compute_scores(self, which: slice = slice(None)) -> dict[str, float | None]:
         """Return all scores of the predictions, on a part of the rows."""
-        which = slice(None) if part is None else part
         return self._score_predictions(self.shares[which], self.predicted[which], which)
 
     def compute_baseline(self) -> dict[str, float | None]:
         """Return all scores of the constant prediction."""
-        said = self.constant[:, 0] if not self.classes else self.constant.argmax(axis=1)
-        return self._score_predictions(self.constant, said, slice(None))
+        predicted = self.constant.argmax(axis=1) if self.classes else self.constant[:, 0]
+        return self._score_predictions(self.constant, predicted, slice(None))
 
     def _score_predictions(
         self, shares: Floats, said: npt.NDArray[Any], which: Any
@@ -520,10 +472,9 @@ class _PredictedRows:
                 self.y, self.predicted, labels=codes, sample_weight=self.weights
             )
             confusion = table[:-1, :-1].tolist()
-        schema = self.dataset.schema
         return Evaluation(
-            target=schema.outputs[0].name,
-            task=schema.task,
+            target=self.schema.outputs[0].name,
+            task=self.schema.task,
             rows=len(self.y),
             method=method,
             folds=folds,
@@ -567,12 +518,36 @@ class _PredictedRows:
     def _make_share_score(self, right: float, rows: float) -> Score:
         if not rows:
             return Score(None, None, None, None)
-        between = (
-            _compute_wilson_interval(int(right), int(rows))
-            if self.weights is None
-            else (None, None)
-        )
-        return Score(right / rows, *between, None)
+        if self.weights is not None:
+            return Score(right / rows, None, None, None)
+        return Score(right / rows, *_compute_wilson_interval(int(right), int(rows)), None)
+
+
+def _predict_rows(model: Model, dataset: Dataset, training: Dataset) -> _PredictedRows:
+    """Predict rows by a model, and by the class frequencies or the mean of the training rows."""
+    if dataset.weights is not None:  # rows of weight 0 do not count
+        dataset = dataset.take(np.flatnonzero(dataset.weights > 0))
+    summed = sum_leaf_values(model, dataset.to_matrix())
+    shares = np.asarray(convert_sums(model, summed), dtype=np.float64)
+    if model.schema.task == "regression":
+        predicted: npt.NDArray[Any] = shares[:, 0]
+        constant: Floats = np.array([np.average(training.y, weights=training.weights)])
+    else:
+        predicted = compute_label_codes(model, summed)[:, 0]
+        n_classes = len(training.schema.classes)
+        counts = np.bincount(training.y, training.weights, minlength=n_classes)
+        constant = counts / counts.sum()
+    constants = np.tile(constant, (dataset.n_rows, 1))
+    return _PredictedRows(dataset.schema, dataset.y, dataset.weights, shares, predicted, constants)
+
+
+def _concatenate_rows(parts: Sequence[_PredictedRows]) -> _PredictedRows:
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in ("y", "weights", "shares", "predicted", "constant")
+        if getattr(parts[0], name) is not None
+    }
+    return _PredictedRows(parts[0].schema, **{"weights": None, **columns})
 
 
 # ---------------------------------------------------------------- folds
@@ -597,10 +572,8 @@ def _make_folds(
     """Return the rows to train on and to predict, of each fold of each repeat."""
     from sklearn import model_selection as ms
 
-    counts: tuple[tuple[str, Any, int], ...] = (("cv", cv, 2), ("repeats", repeats, 1))
-    for name, value, least in counts:
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-            raise SettingError(f"{name} is {value!r}; give an integer of at least {least}")
+    check_integer("cv", cv, 2)
+    check_integer("repeats", repeats, 1)
     units = dataset.n_rows if groups is None else len(np.unique(groups))
     if units < cv:
         what = "rows" if groups is None else "groups"
@@ -636,12 +609,10 @@ def _split_rows(
 # ---------------------------------------------------------------- intervals
 
 
-def _compute_wilson_interval(right: int, rows: int) -> tuple[float | None, float | None]:
+def _compute_wilson_interval(right: int, rows: int) -> tuple[float, float]:
     """Return Wilson's 95% interval of a share."""
     from scipy.stats import binomtest
 
-    if rows == 0:
-        return None, None
     found = binomtest(right, rows).proportion_ci(0.95, method="wilson")
     return float(found.low), float(found.high)
 
@@ -671,9 +642,10 @@ def _compute_t_interval(
     known = [value for value in values if value is not None]
     if centre is None or len(known) < 2 or len(set(known)) == 1:
         return None, None
-    half = float(t.ppf(0.975, len(known) - 1)) * math.sqrt(np.var(known, ddof=1) * factor)
-    least, most = _SCORE_RANGES[name]
-    return max(centre - half, least), min(centre + half, most)
+    scale = math.sqrt(np.var(known, ddof=1) * factor)
+    low, high = t.interval(0.95, len(known) - 1, centre, scale)
+    _, least, most = _SCORES[name]
+    return max(float(low), least), min(float(high), most)
 
 
 # ---------------------------------------------------------------- text

@@ -395,23 +395,28 @@ class Catalogue(Mapping[str, Component]):
     def __init__(self, kind: Kind, found: list[Component]) -> None:
         self.kind = kind
         self.found = tuple(sorted(found, key=lambda c: (c.name, c.distribution)))
+        self._offers: dict[str, list[Component]] = {}
+        for component in self.found:
+            self._offers.setdefault(component.name, []).append(component)
 
     def __getitem__(self, name: str) -> Component:
-        offers = [component for component in self.found if component.name == name]
-        if not offers:
-            raise KeyError(name)
-        if len(offers) > 1:
-            raise PluginError(_format_clash(self.kind, offers))
-        return offers[0]
+        first, *others = self._offers[name]
+        if others:
+            owners = [str(Source(o.plugin, o.distribution, o.version)) for o in (first, *others)]
+            raise PluginError(
+                f"{self.kind.name} {name!r} is provided by {' and by '.join(owners)}; "
+                "uninstall one of them"
+            )
+        return first
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys(component.name for component in self.found))
+        return iter(self._offers)
 
     def __len__(self) -> int:
-        return len(set(self))
+        return len(self._offers)
 
     def __contains__(self, name: object) -> bool:
-        return any(component.name == name for component in self.found)
+        return name in self._offers
 
 
 class Host:
@@ -487,11 +492,3 @@ class Host:
 
 def _raise_fault(source: Source, what: str) -> None:
     raise PluginError(f"{source} {what}")
-
-
-def _format_clash(kind: Kind, offers: list[Component]) -> str:
-    owners = [str(Source(o.plugin, o.distribution, o.version)) for o in offers]
-    return (
-        f"{kind.name} {offers[0].name!r} is provided by {' and by '.join(owners)}; "
-        "uninstall one of them"
-    )

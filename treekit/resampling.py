@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import DataError, SettingError
+from treekit.settings import check_integer
 
 __all__ = ["Bootstrapped", "bootstrap"]
 
@@ -105,18 +106,29 @@ def bootstrap(
     --------
     >>> bootstrap(np.mean, [1.0, 2.0, 4.0, 7.0], 500, seed=0).standard_error  # doctest: +SKIP
     """
-    _check_arguments(statistic, B, seed, confidence)
+    if not callable(statistic):
+        raise SettingError(
+            f"statistic is {statistic!r}; give a function of a sample, such as np.mean"
+        )
+    check_integer("B", B, 2)
+    check_integer("seed", 0 if seed is None else seed, 0)
+    level: object = confidence
+    if not isinstance(level, numbers.Real) or not 0.0 < float(level) < 1.0:
+        raise SettingError(f"confidence is {confidence!r}; give a number between 0 and 1")
     parts = [_check_part(part) for part in (data if isinstance(data, tuple) else (data,))]
-    n = _check_lengths(parts)
+    lengths = {len(part) for part in parts}
+    if len(lengths) != 1 or lengths == {0}:
+        raise DataError(
+            f"the data have {' and '.join(map(str, sorted(lengths))) or 'no'} rows; all parts must "
+            "have the same number of rows, at least 1"
+        )
     arrays = all(isinstance(part, np.ndarray) for part in parts)
     if vectorized is None:
         vectorized = arrays and _has_axis(statistic)
     elif vectorized and not arrays:
         raise SettingError("vectorized=True needs arrays; give arrays, or set vectorized=False")
-    rng = np.random.default_rng(seed)
     estimate = _compute_estimate(statistic, parts, vectorized)
-    found = _resample_vectorized if vectorized else _resample_one_by_one
-    replicates = found(statistic, parts, n, int(B), rng)
+    replicates = _compute_replicates(statistic, parts, B, vectorized, seed)
     bad = ~np.isfinite(replicates.reshape(len(replicates), -1)).all(axis=1)
     if bad.any():
         raise DataError(
@@ -131,30 +143,14 @@ def bootstrap(
     )
 
 
-def _check_arguments(statistic: Any, n_samples: Any, seed: Any, confidence: Any) -> None:
-    if not callable(statistic):
-        raise SettingError(
-            f"statistic is {statistic!r}; give a function of a sample, such as np.mean"
-        )
-    if not _is_integer(n_samples, 2):
-        raise SettingError(f"B is {n_samples!r}; give an integer of at least 2")
-    if seed is not None and not _is_integer(seed, 0):
-        raise SettingError(f"seed is {seed!r}; give an integer of at least 0, or None")
-    if not isinstance(confidence, numbers.Real) or not 0.0 < float(confidence) < 1.0:
-        raise SettingError(f"confidence is {confidence!r}; give a number between 0 and 1")
-
-
-def _is_integer(value: Any, least: int) -> bool:
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    return whole and bool(value >= least)
-
-
 def _as_numbers(found: Any, of: str) -> npt.NDArray[np.float64]:
     """Return the result of a statistic as numbers."""
     try:
         values = np.asarray(found)
-        objects = values.dtype.kind == "O"  # such as fractions
-        if all(isinstance(v, numbers.Number) for v in values.flat) if objects else _is_real(values):
+        fractions = values.dtype.kind == "O" and all(
+            isinstance(v, numbers.Real) for v in values.flat
+        )
+        if fractions or _is_real(values):
             return values.astype(np.float64)
     except (TypeError, ValueError):  # parts of different lengths
         pass
@@ -212,16 +208,6 @@ def _compute_estimate(
     return _as_numbers(found, "the data")
 
 
-def _check_lengths(parts: list[Any]) -> int:
-    lengths = {len(part) for part in parts}
-    if len(lengths) != 1 or lengths == {0}:
-        raise DataError(
-            f"the data have {' and '.join(map(str, sorted(lengths))) or 'no'} rows; all parts must "
-            "have the same number of rows, at least 1"
-        )
-    return lengths.pop()
-
-
 def _has_axis(statistic: Callable[..., Any]) -> bool:
     try:
         return "axis" in inspect.signature(statistic).parameters
@@ -229,15 +215,27 @@ def _has_axis(statistic: Callable[..., Any]) -> bool:
         return False
 
 
-def _resample_vectorized(
-    statistic: Callable[..., Any], parts: list[Any], n: int, n_samples: int, rng: Any
+def _compute_replicates(
+    statistic: Callable[..., Any], parts: list[Any], n_samples: int, vectorized: bool, seed: Any
 ) -> npt.NDArray[np.float64]:
-    width = max(part.size // n for part in parts)
-    block = max(_MAX_CELLS // (n * max(width, 1)), 1)
+    """Return (samples, ...) float64: the statistic of samples, drawn in blocks of limited size."""
+    rng, n, block = np.random.default_rng(seed), len(parts[0]), 1
+    if vectorized:
+        block = max(_MAX_CELLS // max(*(part.size for part in parts), n), 1)
     found = []
     for first in range(0, n_samples, block):
         drawn = rng.integers(0, n, (min(block, n_samples - first), n))
-        found.append(_compute_vectorized(statistic, [part[drawn] for part in parts]))
+        if vectorized:
+            found.append(_compute_vectorized(statistic, [part[drawn] for part in parts]))
+        else:
+            sample = [_take_rows(part, drawn[0]) for part in parts]
+            found.append(_as_numbers(statistic(*sample), "a sample")[None])
+    shapes = list(dict.fromkeys(one.shape[1:] for one in found))
+    if len(shapes) > 1:
+        raise DataError(
+            f"the statistic of one sample has shape {shapes[0]}, of another {shapes[1]}; it must "
+            "have the same shape for every sample"
+        )
     return np.concatenate(found)
 
 
@@ -253,21 +251,6 @@ def _compute_vectorized(
             "row per sample: use axis=1, or set vectorized=False"
         )
     return given
-
-
-def _resample_one_by_one(
-    statistic: Callable[..., Any], parts: list[Any], n: int, n_samples: int, rng: Any
-) -> npt.NDArray[np.float64]:
-    found = []
-    for _ in range(n_samples):
-        drawn = rng.integers(0, n, n)
-        found.append(_as_numbers(statistic(*(_take_rows(p, drawn) for p in parts)), "a sample"))
-        if found[-1].shape != found[0].shape:
-            raise DataError(
-                f"the statistic of one sample has shape {found[0].shape}, of another "
-                f"{found[-1].shape}; it must have the same shape for every sample"
-            )
-    return np.stack(found)
 
 
 def _take_rows(part: Any, drawn: npt.NDArray[np.int64]) -> Any:

@@ -7,6 +7,7 @@ NewPlugin(folder=PosixPath('treekit-tsallis'), ...)
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import keyword
 import os
@@ -24,7 +25,7 @@ from typing import Any
 from treekit import registry
 from treekit._version import __version__
 from treekit.contracts import CONTRACT_VERSION
-from treekit.discovery import KINDS, Component
+from treekit.discovery import KINDS
 from treekit.errors import SettingError, TreekitWarning
 from treekit.export.literals import Code, render_template
 
@@ -130,19 +131,18 @@ def contents(names: PluginNames, kind: str) -> dict[str, bytes]:
     }
     if kind == "exporter":
         template_of[f"{module}/templates/{component}/model.jinja"] = "exporter/model"
-    values: dict[str, Any] = {
-        "kind": Code(kind),
-        "component": Code(component),
-        "distribution": Code(names.distribution),
-        "module": Code(module),
-        "shipped": Code(shipped.partition("/")[0]),
-        "file": Code(shipped),
-        "test_file": Code(f"tests/test_{component}.py"),
-        "contract": CONTRACT_VERSION,
-        "treekit": Code(".".join(__version__.split(".")[:2])),
-        "about": f"plugin/{kind}/about.jinja",
-        "summary": f"plugin/{kind}/summary.jinja",
+    texts = {
+        "kind": kind,
+        "component": component,
+        "distribution": names.distribution,
+        "module": module,
+        "shipped": shipped.partition("/")[0],
+        "file": shipped,
+        "test_file": f"tests/test_{component}.py",
+        "treekit": ".".join(__version__.split(".")[:2]),
     }
+    values: dict[str, Any] = {name: Code(text) for name, text in texts.items()}
+    values |= {"contract": CONTRACT_VERSION, "about": f"plugin/{kind}/about.jinja"}
     return {
         place: render_template(f"plugin/{template}.jinja", **values)
         for place, template in template_of.items()
@@ -214,28 +214,16 @@ def _find_conflict(names: PluginNames) -> str:
         return f"{word!r} is a module of Python's standard library"
     if word == "treekit":
         return "it is treekit's own name"
-    for component in _list_installed():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TreekitWarning)  # about other plugins
+        installed = registry.components()
+    for component in installed:
         if component.name.replace("-", "_").lower() == word:
-            return (
-                f"the {component.kind} {component.name!r} of {component.distribution} is installed"
-            )
-    if _is_distribution(names.distribution):
+            named = f"the {component.kind} {component.name!r} of {component.distribution}"
+            return f"{named} is installed"
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        metadata.distribution(names.distribution)
         return f"the distribution {names.distribution!r} is installed"
     if importlib.util.find_spec(names.module) is not None:
         return f"a module {names.module!r} already exists"
     return ""
-
-
-def _list_installed() -> tuple[Component, ...]:
-    """Return every component, ignoring warnings about other plugins."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TreekitWarning)
-        return registry.components()
-
-
-def _is_distribution(name: str) -> bool:
-    try:
-        metadata.distribution(name)
-    except metadata.PackageNotFoundError:
-        return False
-    return True

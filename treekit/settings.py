@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable, Mapping
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 from treekit.contracts import Setting
@@ -102,6 +102,12 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     by_case = {other.casefold(): other for other in known}  # "CART" matches "cart" exactly
     close = difflib.get_close_matches(name.casefold(), list(by_case), n=1)
     return f"; did you mean {by_case[close[0]]!r}?" if close else ""
+
+
+def check_integer(name: str, value: object, least: int) -> None:
+    """Raise `SettingError` unless an argument is an integer of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise SettingError(f"{name} is {value!r}; give an integer of at least {least}")
 
 
 def check_declaration(setting: Setting) -> None:

@@ -24,8 +24,8 @@ from treekit.testing.check_importer import iter_damaged
 from treekit.testing.example_models import (
     iter_hostile_alone,
     iter_samples,
+    make_example_probes,
     make_hostile,
-    make_probe_rows,
 )
 from treekit.verify.report import hash_model
 
@@ -68,7 +68,7 @@ def test_a_pair_of_models_answers_some_row_differently(pair):
         return
     answers = []
     for model in (pair.one, pair.other):
-        rows = make_probe_rows(pair.one)[0]
+        rows = make_example_probes(pair.one).rows
         takes = ~np.isnan(rows).any(axis=1) | (model.missing != "error")
         if "error" in (model.missing, model.unknown):
             takes &= (rows[:, 1] != rows[:, 1]) | np.isin(rows[:, 1], (0, 1, 2))

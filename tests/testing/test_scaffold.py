@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
+import inspect
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -255,7 +259,26 @@ def test_the_page_is_what_the_docstrings_say():
 
 
 def test_every_hook_every_public_name_and_every_field_is_documented():
-    assert reference.list_undocumented() == []
+    for part in reference.PARTS:
+        module = importlib.import_module(part.module)
+        assert list_undocumented(part) == []
+        for name, value in reference.list_names(part).items():
+            documented = reference.find_docstring(module, name) + (inspect.getdoc(module) or "")
+            fields = [field.name for field in dataclasses.fields(value)] if is_record(value) else []
+            for field in (*fields, *getattr(value, "_fields", ())):
+                assert re.search(
+                    rf"^([\w*]+, )*{field}(, [\w*]+)*( :|$)", documented, re.MULTILINE
+                ), f"{part.module}.{name}.{field}"
+
+
+def is_record(value: object) -> bool:
+    return inspect.isclass(value) and dataclasses.is_dataclass(value)
+
+
+def list_undocumented(part: reference.PagePart) -> list[str]:
+    module = importlib.import_module(part.module)
+    names = reference.list_names(part)
+    return [name for name in names if not reference.find_docstring(module, name)]
 
 
 @pytest.mark.system
@@ -314,22 +337,21 @@ def silent():
 
 
 @pytest.fixture
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> reference.PagePart:
     (tmp_path / "a_contract.py").write_text(SOURCE.lstrip(), encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "a_contract", raising=False)
-    monkeypatch.setattr(reference, "PARTS", (reference.PagePart("All of it", "a_contract"),))
-    return "a_contract"
+    part = reference.PagePart("All of it", "a_contract")
+    monkeypatch.setattr(reference, "PARTS", (part,))
+    return part
 
 
-def test_what_has_no_words_is_named(module: str):
-    assert reference.list_undocumented() == [
-        f"{module}.{name}" for name in ("UNKNOWN", "Record.third", "Bare", "silent")
-    ]
+def test_what_has_no_words_is_named(module: reference.PagePart):
+    assert list_undocumented(module) == ["UNKNOWN", "Bare", "silent"]
 
 
 def test_a_hook_without_words_is_named_though_it_is_not_public(
-    module: str, monkeypatch: pytest.MonkeyPatch
+    module: reference.PagePart, monkeypatch: pytest.MonkeyPatch
 ):
     import a_contract
 
@@ -337,10 +359,11 @@ def test_a_hook_without_words_is_named_though_it_is_not_public(
         pass
 
     monkeypatch.setattr(a_contract, "treekit_sorters", hook, raising=False)
-    assert f"{module}.treekit_sorters" in reference.list_undocumented()
+    assert "treekit_sorters" in list_undocumented(module)
 
 
-def test_docstrings_become_markdown(module: str):
+@pytest.mark.usefixtures("module")
+def test_docstrings_become_markdown():
     page = reference.write_reference()
     assert (
         "### `told(x, *, y=2)`\n\nA function of `x`:\n\n```\ntold(1)\n```\n\nand no more.\n" in page

@@ -213,14 +213,14 @@ def contents_of(
         raise
     except FOREIGN_ERRORS as error:
         raise PluginError(f"{who} failed with {describe_error(error)}{_NOTHING_WRITTEN}") from error
-    problem = _find_problem(contents, name + exporter.suffix)
+    problem = find_file_problem(contents, name + exporter.suffix)
     if problem:
         raise PluginError(f"{who} {problem}{_NOTHING_WRITTEN}")
     return contents
 
 
-def _find_problem(contents: Mapping[Any, Any], main: str) -> str:
-    """Return what is wrong with the files, such as "returned ...", or an empty text."""
+def find_file_problem(contents: Mapping[Any, Any], main: str) -> str:
+    """Return what is wrong with the files of an exporter, or an empty text."""
     seen: dict[str, str] = {}
     folder = main.partition("/")[0] if "/" in main else ""
     for name, content in contents.items():

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import copy
+import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,34 +16,26 @@ import numpy.typing as npt
 from treekit.contracts import Exporter
 from treekit.data.schema import Schema
 from treekit.errors import ExportError, VerificationError
-from treekit.export import is_place
-from treekit.model.builder import Surrogate, is_missing, leaf, multiway, subset, threshold
+from treekit.export import find_file_problem
+from treekit.model.builder import Node, Surrogate, is_missing, leaf, multiway, subset, threshold
 from treekit.model.model import Model
 from treekit.model.model_file import load
 from treekit.model.tree import FIELD_DTYPES
 from treekit.testing.example_models import (
     COLUMNS,
     NUMBER,
-    YES_NO,
     SampleModel,
     iter_hostile_alone,
     iter_samples,
     make_cut,
     make_deepest,
     make_example_model,
+    make_example_probes,
     make_hostile,
-    make_probe_rows,
+    make_yes_no,
 )
-from treekit.testing.laws import (
-    LawTest,
-    break_law,
-    format_exception,
-    format_hint,
-    judge_laws,
-    open_component,
-    skip_law,
-)
-from treekit.testing.report import Law, Report
+from treekit.testing.laws import Laws, Subject, blame_error, break_law, format_exception, skip_law
+from treekit.testing.report import Law
 from treekit.verify.answers import (
     REFUSED,
     Answers,
@@ -53,59 +46,6 @@ from treekit.verify.answers import (
 )
 from treekit.verify.probe_values import decode_cells
 from treekit.verify.run_artifact import list_runners
-
-# ---------------------------------------------------------------- check
-
-
-def check_exporter(
-    exporter: str | Exporter,
-    settings: Mapping[str, Any] | None = None,
-    *,
-    run: RunFunction | None = None,
-    strict: bool = False,
-    fail: bool = True,
-) -> Report:
-    """Check that an exporter satisfies the laws of its contract, on models of every kind.
-
-    Parameters
-    ----------
-    exporter : str or Exporter
-        An installed name, or a record.
-    settings : mapping, optional
-        The exporter's own settings; the others take their defaults.
-    run : callable, optional
-        ``run(path, schema, rows)`` executes the main file at `path` and
-        returns one prediction a row: ``(labels, numbers)``, or None where the row
-        is refused.  `rows` are lists of cells in the order of
-        ``schema.columns``: numbers, texts of categories, None for a missing
-        value.  `labels` has one label for each of ``schema.outputs`` (none for
-        a regression), `numbers` the probabilities of all their classes, or the
-        predicted numbers, one output after the other.  Without it, only files
-        that `treekit.verify` can run are run.
-    strict : bool
-        Treat a law that is declared broken, but holds, as a breach.
-    fail : bool
-        Raise for a breach; False: return the report in any case.
-
-    Returns
-    -------
-    Report
-
-    Raises
-    ------
-    ConformanceError
-        An AssertionError, whose message shows every breach.
-    SettingError
-        For a name that is not installed, or an unknown setting.
-    """
-    found = open_component("exporter", exporter, settings, strict)
-    if not found.is_usable:
-        return found.report.settled(fail=fail)
-    record = found.record
-    execute = get_builtin_run(record.suffix) if run is None else wrap_run(run)
-    subject = ExporterSubject(record, found.settings, execute)
-    return judge_laws(found.report, subject, EXPORTER_LAWS, record.exempt).settled(fail=fail)
-
 
 # ---------------------------------------------------------------- laws
 
@@ -171,19 +111,15 @@ EQUAL_BITS = Law(
 
 
 @dataclass(frozen=True)
-class ExporterSubject:
-    """An exporter with its settings, and the way to run its files.
+class ExporterSubject(Subject):
+    """An exporter, and the way to run its files.
 
     Attributes
     ----------
-    record : Exporter
-    settings : dict
     execute : callable or None
-        See `treekit.testing.check_exporter`; None: they cannot be run.
+        Runs the files; None: they cannot be run.
     """
 
-    record: Exporter
-    settings: dict[str, Any]
     execute: ExecuteFunction | None = None
 
     def export_files(self, sample: SampleModel, law: Law = WRITES_OR_REFUSES) -> Files | None:
@@ -196,43 +132,32 @@ class ExporterSubject:
             files = self.record.export(sample.model, EXPORT_NAME, **self.settings)
         except ExportError as refusal:
             if not str(refusal).strip():
-                break_law(call, "an ExportError without a message", "the unsupported part by name",
-                       law=WRITES_OR_REFUSES.name)  # fmt: skip
+                got = "an ExportError without a message"
+                break_law(call, got, "the unsupported part by name", law=WRITES_OR_REFUSES)
             return None
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-            break_law(call, format_exception(error), "files, or an ExportError", law=law.name,
-                   look=format_hint(error, law))  # fmt: skip
-        problem = self._describe_problem(files)
+            blame_error(call, error, "files, or an ExportError", law)
+        main, problem = EXPORT_NAME + self.record.suffix, f"{files!r:.80}"
+        if isinstance(files, Mapping):
+            problem = find_file_problem(files, main)
         if problem:
-            break_law(
-                call,
-                problem,
-                f"{{{EXPORT_NAME + self.record.suffix!r}: b'...', ...}}",
-                law=FILES.name,
-            )
+            break_law(call, problem, f"{{{main!r}: b'...', ...}}", law=FILES)
         return dict(files)
 
-    def _describe_problem(self, files: Any) -> str:
-        """Describe a fault of the files of a model; empty if there is none."""
-        if not isinstance(files, Mapping) or not files:
-            return f"{files!r:.80}"
-        folder = EXPORT_NAME if self.record.suffix.startswith("/") else ""
-        for name, content in files.items():
-            if not isinstance(name, str) or not is_place(name, folder):
-                return f"a file {name!r}, which is not a plain name"
-            if not isinstance(content, bytes):
-                return f"{name!r} is of type {type(content).__name__}"
-        first = next(iter(files))
-        return "" if first == EXPORT_NAME + self.record.suffix else f"{first!r} first"
+
+def make_exporter_subject(
+    record: Exporter, settings: Mapping[str, Any], run: RunFunction | None = None
+) -> ExporterSubject:
+    """Choose how to run the files of an exporter."""
+    execute = wrap_run(run) if run else None
+    for runner in list_runners() if run is None else ():
+        execute = runner.run_rows if runner.suffix == record.suffix else execute
+    return ExporterSubject(record, settings, execute=execute)
 
 
 def _check_writes(subject: ExporterSubject) -> None:
     for sample in iter_samples():
         subject.export_files(sample)
-
-
-def _skip_checked_law(subject: ExporterSubject) -> None:
-    """Do nothing: `Subject.export_files` tests this law whenever a model is written."""
 
 
 def _check_something_written(subject: ExporterSubject) -> None:
@@ -250,13 +175,10 @@ def _check_repeated_exports(subject: ExporterSubject) -> None:
             sample.model.save(path)
             equal = SampleModel(sample.what, load(path))
         for what, model in (("a second time", sample), ("of an equal model", equal)):
-            again = subject.export_files(model)
+            again = subject.export_files(model) or {}
             if again != first:
-                break_law(
-                    f"export(<{sample.what}>) {what}",
-                    _describe_difference(first, again or {}),
-                    "equal bytes",
-                )
+                call = f"export(<{sample.what}>) {what}"
+                break_law(call, _describe_difference(first, again), "equal bytes")
 
 
 def _describe_difference(first: Files, again: Files) -> str:
@@ -266,11 +188,10 @@ def _describe_difference(first: Files, again: Files) -> str:
         if other is None:
             return f"no file {name!r}"
         if other != content:
-            pairs = zip(content, other, strict=False)
-            length = min(len(content), len(other))
-            at = next((i for i, (a, b) in enumerate(pairs) if a != b), length)
-            start = max(at - 20, 0)
-            return f"{other[start : at + 20]!r} for {content[start : at + 20]!r} in {name!r}"
+            same = os.path.commonprefix([content, other])  # noqa: RUF071 - of bytes
+            start = max(len(same) - 20, 0)
+            part = slice(start, start + 40)
+            return f"{other[part]!r} for {content[part]!r} in {name!r}"
     return f"different files: {', '.join(again)}"
 
 
@@ -280,20 +201,20 @@ def _check_untouched(subject: ExporterSubject) -> None:
         subject.export_files(sample)
         for name, value in _get_state(sample.model).items():
             if value != before[name]:
-                break_law(
-                    f"export(<{sample.what}>)", f"its {name} was changed", f"its {name} unchanged"
-                )
+                call = f"export(<{sample.what}>)"
+                break_law(call, f"its {name} was changed", f"its {name} unchanged")
 
 
 def _get_state(model: Model) -> dict[str, Any]:
     """Return all parts of a model by name, as comparable values."""
-    state = {name: getattr(model, name) for name in ("schema", "missing", "unknown", "voting")}
-    state |= copy.deepcopy({"settings": model.settings, "provenance": model.provenance})
-    state |= {"units": model.units.tobytes(), "exponent": model.exponent}
-    state["costs"] = None if model.costs is None else model.costs.tobytes()
+    state = {f.name: _freeze(getattr(model, f.name)) for f in fields(model) if f.name != "trees"}
     for number, tree in enumerate(model.trees):
-        state |= {f"trees[{number}].{name}": getattr(tree, name).tobytes() for name in FIELD_DTYPES}
+        state |= {f"trees[{number}].{name}": _freeze(getattr(tree, name)) for name in FIELD_DTYPES}
     return state
+
+
+def _freeze(value: Any) -> Any:
+    return value.tobytes() if isinstance(value, np.ndarray) else repr(value)
 
 
 def _check_deep(subject: ExporterSubject) -> None:
@@ -301,38 +222,24 @@ def _check_deep(subject: ExporterSubject) -> None:
 
 
 def _check_hostile(subject: ExporterSubject) -> None:
-    for sample in iter_hostile_alone():
+    alone = list(iter_hostile_alone())
+    for sample in alone:
         subject.export_files(sample, HOSTILE)
     named, harmless = make_hostile()
-    if _find_fault(subject, harmless, HOSTILE) is not None:
-        return  # the fault is not in the names
-    if _find_fault(subject, named, HOSTILE) is not None:
-        for sample in (
-            *iter_hostile_alone(),
-            named,
-        ):  # a single name first, for the smallest example
+    is_sound = _find_fault(subject, harmless, HOSTILE) is None  # else the names are not at fault
+    if is_sound and _find_fault(subject, named, HOSTILE) is not None:
+        for sample in (*alone, named):  # a single name first, for the smallest example
             _check_sample(subject, sample, HOSTILE)
 
 
-def _check_different_files(pairs: Iterable[ModelPair], subject: ExporterSubject) -> None:
-    for what, *models in pairs:
+def _check_different_files(
+    subject: ExporterSubject, iter_pairs: Callable[[], Iterator[ModelPair]]
+) -> None:
+    for what, *models in iter_pairs():
         one, other = (subject.export_files(SampleModel(what, model)) for model in models)
         if one is not None and one == other:
-            break_law(
-                f"two models that differ in {what}", "the same files", "different files or an error"
-            )
-
-
-def _check_missing(subject: ExporterSubject) -> None:
-    _check_different_files(iter_missing_pairs(), subject)
-
-
-def _check_unseen(subject: ExporterSubject) -> None:
-    _check_different_files(iter_unseen_pairs(), subject)
-
-
-def _check_differences(subject: ExporterSubject) -> None:
-    _check_different_files(iter_answer_pairs(), subject)
+            expected = "different files or an error"
+            break_law(f"two models that differ in {what}", "the same files", expected)
 
 
 def _check_equal_bits(subject: ExporterSubject) -> None:
@@ -360,21 +267,6 @@ def _find_fault(
     return find_difference(sample.model, files, subject.execute)
 
 
-EXPORTER_LAWS: tuple[tuple[Law, LawTest], ...] = (
-    (WRITES_OR_REFUSES, _check_writes),
-    (FILES, _skip_checked_law),
-    (SOMETHING, _check_something_written),
-    (REPEATS, _check_repeated_exports),
-    (UNTOUCHED, _check_untouched),
-    (DEEP, _check_deep),
-    (MISSING, _check_missing),
-    (UNSEEN, _check_unseen),
-    (DIFFERENCES, _check_differences),
-    (EQUAL_BITS, _check_equal_bits),
-    (HOSTILE, _check_hostile),
-)
-
-
 # ---------------------------------------------------------------- running files
 
 RunFunction = Callable[[Path, Schema, Sequence[Sequence[float | str | None]]], Sequence[Any]]
@@ -382,11 +274,6 @@ RunFunction = Callable[[Path, Schema, Sequence[Sequence[float | str | None]]], S
 
 ExecuteFunction = Callable[[Path, Schema, npt.NDArray[np.float64]], Iterator[tuple[str, Answers]]]
 """The same for rows of numbers and codes, as in `treekit.verify`: yields ways and predictions."""
-
-
-def get_builtin_run(suffix: str) -> ExecuteFunction | None:
-    """Return the function of `treekit.verify` that runs files of this ending; None if it cannot."""
-    return next((runner.run_rows for runner in list_runners() if runner.suffix == suffix), None)
 
 
 def wrap_run(run: RunFunction) -> ExecuteFunction:
@@ -438,8 +325,9 @@ def find_difference(
 
     None if there is none.  Files that cannot be run count as a difference.
     """
-    rows, n_refused = make_probe_rows(model)
-    wanted = expected(model, rows, n_refused)
+    probes = make_example_probes(model)
+    rows = np.concatenate([probes.rows, probes.refused])
+    wanted = expected(model, rows, len(probes.refused))
     with tempfile.TemporaryDirectory(prefix="treekit-") as folder:
         for name, content in files.items():
             place = Path(folder) / name
@@ -452,15 +340,10 @@ def find_difference(
                 part = Answers(wanted.label[:n], wanted.number[:n])
                 found = differing(part, given)
                 if len(found):
-                    row = int(found[0])
-                    cells = dict(
-                        zip(model.schema.names, decode_cells(model.schema, rows[row]), strict=True)
-                    )
-                    return (
-                        f"the row {cells}",
-                        describe_answer(model.schema, given, row),
-                        describe_answer(model.schema, part, row),
-                    )
+                    row, schema = int(found[0]), model.schema
+                    cells = dict(zip(schema.names, decode_cells(schema, rows[row]), strict=True))
+                    got, correct = (describe_answer(schema, one, row) for one in (given, part))
+                    return f"the row {cells}", got, correct
         except Exception as error:  # noqa: BLE001 - an author's function, and what it runs
             return "rows of all kinds", format_exception(error), "predictions"
     return None
@@ -481,89 +364,74 @@ class ModelPair(NamedTuple):
     other: Model
 
 
-def _make_pair(what: str, models: Iterable[Model]) -> ModelPair:
-    return ModelPair(what, *models)
+def _make_pair(what: str, one: Node, other: Node, **policies: Any) -> ModelPair:
+    return ModelPair(what, make_yes_no(one, **policies), make_yes_no(other, **policies))
+
+
+def _make_policy_pair(what: str, node: Node, **policies: Any) -> ModelPair:
+    return ModelPair(what, make_yes_no(node), make_yes_no(node, **policies))
 
 
 def iter_missing_pairs() -> Iterator[ModelPair]:
     """Yield models that differ in the treatment of missing values."""
-    yield _make_pair(
-        "the side of missing numbers",
-        (make_example_model(YES_NO, make_cut(CUT, s)) for s in (0, 1)),
-    )
-    sets = [subset("colour", ["red"], FEW, MANY, side) for side in (0, 1)]
-    yield _make_pair(
-        "the side of missing categories", (make_example_model(YES_NO, node) for node in sets)
-    )
+    cut, sets = make_cut(CUT), [subset("colour", ["red"], FEW, MANY, side) for side in (0, 1)]
     branches = {"red": FEW, "green": MANY, "blue": MANY}
-    branch_nodes = [multiway("colour", branches, missing) for missing in (0, 1)]
-    yield _make_pair(
-        "the branch of missing categories",
-        (make_example_model(YES_NO, node) for node in branch_nodes),
-    )
-    missing_tests = [is_missing("size", FEW, MANY), is_missing("size", MANY, FEW)]
-    yield _make_pair(
-        "the sides of a missing split", (make_example_model(YES_NO, node) for node in missing_tests)
-    )
-    sided, level = make_example_model(YES_NO, make_cut(CUT)), make_example_model(YES_NO, sets[0])
-    yield ModelPair("whether missing numbers are an error",
-               sided, make_example_model(YES_NO, make_cut(CUT), missing="error"))  # fmt: skip
-    yield ModelPair("whether missing categories are an error",
-               level, make_example_model(YES_NO, sets[0], missing="error"))  # fmt: skip
-    yield ModelPair("whether missing numbers make fractional instances",
-               sided, make_example_model(YES_NO, make_cut(CUT), missing="fractional"))  # fmt: skip
+    children = [multiway("colour", branches, missing) for missing in (0, 1)]
+    tests = is_missing("size", FEW, MANY), is_missing("size", MANY, FEW)
     surrogates = [(Surrogate("age", 2.5, below=side),) for side in (0, 1)]
-    nodes = [threshold("size", CUT, FEW, MANY, 1, own) for own in surrogates]
-    yield _make_pair(
-        "the side of a surrogate",
-        (make_example_model(YES_NO, n, missing="surrogate") for n in nodes),
-    )
+    sides = [threshold("size", CUT, FEW, MANY, 1, own) for own in surrogates]
+    yield _make_pair("the side of missing numbers", make_cut(CUT, 0), cut)
+    yield _make_pair("the side of missing categories", *sets)
+    yield _make_pair("the branch of missing categories", *children)
+    yield _make_pair("the sides of a missing split", *tests)
+    yield _make_policy_pair("whether missing numbers are an error", cut, missing="error")
+    yield _make_policy_pair("whether missing categories are an error", sets[0], missing="error")
+    what = "whether missing numbers make fractional instances"
+    yield _make_policy_pair(what, cut, missing="fractional")
+    yield _make_pair("the side of a surrogate", *sides, missing="surrogate")
 
 
 def iter_unseen_pairs() -> Iterator[ModelPair]:
     """Yield models that differ in the treatment of unseen texts and categories."""
-    node = subset("colour", ["red"], FEW, MANY, 0)
-    yield ModelPair(
-        "whether unseen categories are an error",
-        make_example_model(YES_NO, node),
-        make_example_model(YES_NO, node, unknown="error"),
-    )
     sides = [subset("colour", ["red"], FEW, MANY, 0, absent) for absent in ((), ["blue"])]
-    yield _make_pair(
-        "the side of a category unseen at a split", (make_example_model(YES_NO, n) for n in sides)
-    )
+    yield _make_policy_pair("whether unseen categories are an error", sides[0], unknown="error")
+    yield _make_pair("the side of a category unseen at a split", *sides)
 
 
 def iter_answer_pairs() -> Iterator[ModelPair]:
     """Yield models that differ in a threshold, a leaf, a category or a label."""
     up = float(np.nextafter(np.float32(CUT), np.float32(1)))
-    one = make_example_model(YES_NO, make_cut(CUT))
-    yield ModelPair("the last bit of a threshold", one, make_example_model(YES_NO, make_cut(up)))
-    yield ModelPair(
-        "the split feature", one, make_example_model(YES_NO, make_cut(CUT, column="age"))
-    )
-    sets = [subset("colour", own, FEW, MANY) for own in (["red"], ["red", "blue"])]
-    yield _make_pair("a category of a set", (make_example_model(YES_NO, node) for node in sets))
+    cut, sets = make_cut(CUT), [["red"], ["red", "blue"]]
+    yield _make_pair("the last bit of a threshold", cut, make_cut(up))
+    yield _make_pair("the split feature", cut, make_cut(CUT, column="age"))
+    yield _make_pair("a category of a set", *(subset("colour", own, FEW, MANY) for own in sets))
     leaves = [threshold("size", CUT, FEW, leaf([1.0, weight])) for weight in (6.0, 6.0001)]
-    yield _make_pair("the shares of a leaf", (make_example_model(YES_NO, node) for node in leaves))
+    yield _make_pair("the shares of a leaf", *leaves)
     numbers = [threshold("size", CUT, leaf(1.0), leaf(value)) for value in (0.1, 0.1 + 1e-9)]
-    yield _make_pair("the number of a leaf", (make_example_model(NUMBER, node) for node in numbers))
-    yield ModelPair(
-        "the number of trees", one, make_example_model(YES_NO, make_cut(CUT), make_cut(2.0))
-    )
-    other, wide = (
-        Schema(COLUMNS, "y", classes=("no", "maybe")),
-        Schema(COLUMNS, "y", classes=("no", "yes"), dtype="float64"),
-    )
-    yield ModelPair("a label", one, make_example_model(other, make_cut(CUT)))
-    yield ModelPair("the type of the inputs", one, make_example_model(wide, make_cut(CUT)))
-    trees = make_cut(CUT), make_cut(2.0), make_cut(-1.0)
-    yield ModelPair(
-        "soft or hard votes",
-        make_example_model(YES_NO, *trees),
-        make_example_model(YES_NO, *trees, voting="hard"),
-    )
+    one, other = (make_example_model(NUMBER, node) for node in numbers)
+    yield ModelPair("the number of a leaf", one, other)
+    yield ModelPair("the number of trees", make_yes_no(cut), make_yes_no(cut, make_cut(2.0)))
+    maybe = Schema(COLUMNS, "y", classes=("no", "maybe"))
+    wide = Schema(COLUMNS, "y", classes=("no", "yes"), dtype="float64")
+    yield ModelPair("a label", make_yes_no(cut), make_example_model(maybe, cut))
+    yield ModelPair("the type of the inputs", make_yes_no(cut), make_example_model(wide, cut))
+    trees = cut, make_cut(2.0), make_cut(-1.0)
+    hard = make_yes_no(*trees, voting="hard")
+    yield ModelPair("soft or hard votes", make_yes_no(*trees), hard)
     costs = np.array([[0, 1], [9, 0]], dtype=np.int64)
-    yield ModelPair(
-        "misclassification costs", one, make_example_model(YES_NO, make_cut(CUT), costs=costs)
-    )
+    yield _make_policy_pair("misclassification costs", cut, costs=costs)
+
+
+EXPORTER_LAWS: Laws = (
+    (WRITES_OR_REFUSES, _check_writes),
+    (FILES, _check_writes),
+    (SOMETHING, _check_something_written),
+    (REPEATS, _check_repeated_exports),
+    (UNTOUCHED, _check_untouched),
+    (DEEP, _check_deep),
+    (MISSING, partial(_check_different_files, iter_pairs=iter_missing_pairs)),
+    (UNSEEN, partial(_check_different_files, iter_pairs=iter_unseen_pairs)),
+    (DIFFERENCES, partial(_check_different_files, iter_pairs=iter_answer_pairs)),
+    (EQUAL_BITS, _check_equal_bits),
+    (HOSTILE, _check_hostile),
+)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import pickle
 import sys
 import tempfile
 import tracemalloc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,84 +18,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from treekit.contracts import Importer
 from treekit.data.schema import Schema
 from treekit.errors import TreekitError
 from treekit.model.model import Model, make_model
 from treekit.model.model_file import load
 from treekit.model.scoring import predict_from_sums, sum_leaf_values
-from treekit.testing.example_models import make_probe_rows
-from treekit.testing.laws import (
-    LawTest,
-    break_law,
-    format_exception,
-    format_hint,
-    judge_laws,
-    open_component,
-    skip_law,
-)
-from treekit.testing.report import Law, Report
+from treekit.testing.example_models import make_example_probes
+from treekit.testing.laws import Laws, Subject, blame_error, break_law, format_exception, skip_law
+from treekit.testing.report import Law
 from treekit.verify.probe_values import decode_cells
 from treekit.verify.report import hash_model
 
-# ---------------------------------------------------------------- check
-
 PredictFunction = Callable[[Any, Schema, Sequence[Sequence[float | str | None]]], Sequence[Any]]
-
-
-def check_importer(
-    importer: str | Importer,
-    settings: Mapping[str, Any] | None = None,
-    *,
-    sources: Sequence[Any] = (),
-    predict: PredictFunction | None = None,
-    missing: bool = True,
-    strict: bool = False,
-    fail: bool = True,
-) -> Report:
-    """Check that an importer satisfies the laws of its contract.
-
-    Parameters
-    ----------
-    importer : str or Importer
-        An installed name, or a record.
-    settings : mapping, optional
-        The importer's own settings; the others take their defaults.
-    sources : sequence
-        Fitted objects, or paths of files, that it reads: small ones of every
-        kind.  Copies of the files are damaged in various ways.  Without
-        sources, only the treatment of foreign objects is tested.
-    predict : callable, optional
-        ``predict(source, schema, rows)`` returns the predictions of the source
-        itself, a label or a number a row (for several outputs a list of them).
-        `rows` are lists of cells in the order of ``schema.columns``: numbers, texts
-        of categories, None for a missing value.
-    missing : bool
-        Whether these rows contain missing and unseen values, if the model
-        accepts them; False for a source whose own library does not.
-    strict : bool
-        Treat a law that is declared broken, but holds, as a breach.
-    fail : bool
-        Raise for a breach; False: return the report in any case.
-
-    Returns
-    -------
-    Report
-
-    Raises
-    ------
-    ConformanceError
-        An AssertionError, whose message shows every breach.
-    SettingError
-        For a name that is not installed, or an unknown setting.
-    """
-    found = open_component("importer", importer, settings, strict)
-    if not found.is_usable:
-        return found.report.settled(fail=fail)
-    record = found.record
-    subject = ImporterSubject(record, found.settings, tuple(sources), predict, missing)
-    return judge_laws(found.report, subject, IMPORTER_LAWS, record.exempt).settled(fail=fail)
-
 
 # ---------------------------------------------------------------- importer under test
 
@@ -116,13 +51,11 @@ READS = Law(
 
 
 @dataclass(frozen=True)
-class ImporterSubject:
-    """An importer with its settings, and the sources that it is tested on.
+class ImporterSubject(Subject):
+    """An importer, and the sources that it is tested on.
 
     Attributes
     ----------
-    record : Importer
-    settings : dict
     sources : sequence
         Objects or paths that it reads.
     predict : callable or None
@@ -130,10 +63,8 @@ class ImporterSubject:
         See `treekit.testing.check_importer`.
     """
 
-    record: Importer
-    settings: dict[str, Any]
-    sources: Sequence[Any]
-    predict: Callable[..., Any] | None = None
+    sources: Sequence[Any] = ()
+    predict: PredictFunction | None = None
     missing: bool = True
 
     def check_recognises(self, source: Any, law: Law, expected: bool) -> None:
@@ -142,35 +73,39 @@ class ImporterSubject:
         try:
             answer: Any = self.record.recognises(source)
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-            break_law(
-                call, format_exception(error), expected, law=law.name, look=format_hint(error, law)
-            )
+            blame_error(call, error, expected, law)
         if not isinstance(answer, bool | np.bool_) or bool(answer) != expected:
-            break_law(call, repr(answer)[:80], expected, law=law.name)
+            break_law(call, repr(answer)[:80], expected, law=law)
 
-    def read_model(self, source: Any) -> Model:
-        """Read one of its own sources; return the checked model."""
-        call = f"read({format_source(source)})"
+    def read(self, source: Any, law: Law, damage: str = "") -> Model | None:
+        """Read an object or a file; return a checked model, or None for an error of treekit.
+
+        Any other error, and a faulty model, break `law`.
+        """
+        call = f"read({format_source(source)}){damage}"
         try:
             model = self.record.read(source, **self.settings)
+        except TreekitError:
+            return None
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-            break_law(
-                call,
-                format_exception(error),
-                "a model",
-                law=READS.name,
-                look=format_hint(error, READS),
-            )
-        problem = find_flaw(model)
-        if problem:
-            break_law(call, problem, "a treekit.Model, well formed", law=READS.name)
+            blame_error(call, error, "a model, or an error of treekit", law)
+        if problem := find_flaw(model):
+            break_law(call, problem, "a treekit.Model, well formed", law=law)
         checked: Model = model
         return checked
 
-    def require_sources(self) -> None:
-        """End a test that needs sources if there are none."""
+    def read_own(self, source: Any) -> Model:
+        """Read one of its own sources; return the checked model."""
+        model = self.read(source, READS)
+        if model is None:
+            break_law(f"read({format_source(source)})", "an error of treekit", "a model", law=READS)
+        return model
+
+    def iter_sources(self) -> Iterator[Any]:
+        """Yield the sources; end a test that needs them if there are none."""
         if not self.sources:
             skip_law("it needs sources: check_importer(..., sources=[...])")
+        yield from self.sources
 
 
 def find_flaw(model: Any) -> str:
@@ -178,15 +113,9 @@ def find_flaw(model: Any) -> str:
     if not isinstance(model, Model):
         return f"a {type(model).__name__}"
     try:
+        policies = ("missing", "unknown", "voting", "costs", "combine", "link")
         again = make_model(
-            model.schema,
-            model.trees,
-            missing=model.missing,
-            unknown=model.unknown,
-            voting=model.voting,
-            costs=model.costs,
-            combine=model.combine,
-            link=model.link,
+            model.schema, model.trees, **{name: getattr(model, name) for name in policies}
         )
         with tempfile.TemporaryDirectory(prefix="treekit-") as folder:
             model.save(Path(folder) / "m.treekit")
@@ -262,64 +191,46 @@ def _check_cheap(subject: ImporterSubject) -> None:
     own = {subject.record.recognises.__module__.partition(".")[0], *sys.stdlib_module_names}
     new = sorted({name.partition(".")[0] for name in set(sys.modules) - before} - own)
     if new:
-        break_law(
-            "recognises(<a file of another kind>)", f"it imports {', '.join(new)}", "no import"
-        )
+        call = "recognises(<a file of another kind>)"
+        break_law(call, f"it imports {', '.join(new)}", "no import")
 
 
 _BIG_BYTES = 32 << 20
 
 
 def _measure_peak_memory(recognises: Callable[[Any], Any], path: Path) -> int:
-    """Return the peak memory of a call in bytes; 0 if it raises, which another law tests."""
-    already = tracemalloc.is_tracing()
+    """Return the peak memory of a call in bytes."""
     tracemalloc.start()
-    tracemalloc.reset_peak()
-    before = tracemalloc.get_traced_memory()[0]
-    try:
+    with contextlib.suppress(Exception):  # tested by another law
         recognises(path)
-        return tracemalloc.get_traced_memory()[1] - before
-    except Exception:  # noqa: BLE001 - a plugin may raise anything
-        return 0
-    finally:
-        if not already:
-            tracemalloc.stop()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
 
 
 def _check_own(subject: ImporterSubject) -> None:
-    subject.require_sources()
-    for source in subject.sources:
+    for source in subject.iter_sources():
         subject.check_recognises(source, OWN, expected=True)
 
 
 def _check_reads(subject: ImporterSubject) -> None:
-    subject.require_sources()
-    for source in subject.sources:
-        subject.read_model(source)
-
-
-def _check_repeated_reads(subject: ImporterSubject) -> None:
-    subject.require_sources()
-    for source in subject.sources:
-        one, two = subject.read_model(source), subject.read_model(source)
+    for source in subject.iter_sources():
+        one, two = subject.read_own(source), subject.read_own(source)
         if hash_model(one) != hash_model(two):
-            break_law(
-                f"read({format_source(source)}) twice", f"{one!r}, then {two!r}", "equal models"
-            )
+            call = f"read({format_source(source)}) twice"
+            break_law(call, f"{one!r}, then {two!r}", "equal models", law=REPEATS)
 
 
 def _check_untouched(subject: ImporterSubject) -> None:
-    subject.require_sources()
-    for source in subject.sources:
+    for source in subject.iter_sources():
         before = _hash_source(source)
         if before is None:
             skip_law(f"{format_source(source)} cannot be pickled to detect changes")
         subject.check_recognises(source, OWN, expected=True)
-        subject.read_model(source)
+        subject.read_own(source)
         if _hash_source(source) != before:
-            break_law(
-                f"read({format_source(source)})", "the source was changed", "the source unchanged"
-            )
+            call = f"read({format_source(source)})"
+            break_law(call, "the source was changed", "the source unchanged")
 
 
 def _hash_source(source: Any) -> str | None:
@@ -336,30 +247,22 @@ def _hash_source(source: Any) -> str | None:
 
 
 def _check_equal(subject: ImporterSubject) -> None:
-    subject.require_sources()
-    if subject.predict is None:
-        skip_law("it needs the source's predictions: check_importer(..., predict=...)")
-    for source in subject.sources:
-        model = subject.read_model(source)
-        rows, n_refused = make_probe_rows(model)
-        rows = rows[: len(rows) - n_refused]
-        if not subject.missing:
-            rows = np.array([row for row in rows if _is_known(model, row)]).reshape(
-                -1, rows.shape[1]
-            )
+    for source in subject.iter_sources():
+        if subject.predict is None:
+            skip_law("it needs the source's predictions: check_importer(..., predict=...)")
+        model = subject.read_own(source)
+        probes = make_example_probes(model).rows
+        rows = [row for row in probes if subject.missing or _is_known(model, row)]
         cells = [decode_cells(model.schema, row) for row in rows]
-        predictions = list(subject.predict(source, model.schema, cells))
-        if len(predictions) != len(rows):
-            break_law(
-                f"predict({format_source(source)}, ...)",
-                f"{len(predictions)} predictions",
-                f"{len(rows)} of them",
-            )
-        wanted = predict_from_sums(model, sum_leaf_values(model, rows))
-        for row, theirs, ours in zip(cells, predictions, wanted, strict=True):
-            if not _is_same_prediction(model, theirs, ours):
-                call = f"read({format_source(source)}), run on the row {row}"
-                break_law(call, ours, theirs)
+        theirs = list(subject.predict(source, model.schema, cells))
+        if len(theirs) != len(rows):
+            call = f"predict({format_source(source)}, ...)"
+            break_law(call, f"{len(theirs)} predictions", f"{len(rows)} of them")
+        stacked = np.array(rows).reshape(-1, probes.shape[1])
+        ours = predict_from_sums(model, sum_leaf_values(model, stacked))
+        for row, expected, got in zip(cells, theirs, ours, strict=True):
+            if not _is_same_prediction(model, expected, got):
+                break_law(f"read({format_source(source)}), run on the row {row}", got, expected)
 
 
 def _is_known(model: Model, row: npt.NDArray[np.float64]) -> bool:
@@ -378,18 +281,8 @@ def _is_same_prediction(model: Model, theirs: Any, ours: Any) -> bool:
 
 def _check_refuses(subject: ImporterSubject) -> None:
     for thing in FOREIGN_OBJECTS[:-1]:  # without `_RaisingObject`, which raises for any access
-        try:
-            answer = subject.record.read(thing, **subject.settings)
-        except TreekitError:
-            continue
-        except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-            break_law(
-                f"read({format_source(thing)})",
-                format_exception(error),
-                "an error of treekit",
-                look=format_hint(error, REFUSES),
-            )
-        break_law(f"read({format_source(thing)})", f"{answer!r:.80}", "an error of treekit")
+        if answer := subject.read(thing, REFUSES):
+            break_law(f"read({format_source(thing)})", f"{answer!r:.80}", "an error of treekit")
 
 
 def _check_corrupt(subject: ImporterSubject) -> None:
@@ -401,31 +294,17 @@ def _check_corrupt(subject: ImporterSubject) -> None:
             place = Path(folder) / source.name
             for damage, content in iter_damaged(source.read_bytes()):
                 place.write_bytes(content)
-                _check_damaged(subject, place, f"read({format_source(source)}), {damage}")
+                subject.read(place, CORRUPT, f", {damage}")
 
 
-def _check_damaged(subject: ImporterSubject, place: Path, call: str) -> None:
-    try:
-        model = subject.record.read(place, **subject.settings)
-    except TreekitError:
-        return
-    except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-        break_law(
-            call, format_exception(error), "an error of treekit", look=format_hint(error, CORRUPT)
-        )
-    problem = find_flaw(model)
-    if problem:
-        break_law(call, problem, "an error of treekit, or a well-formed model")
-
-
-IMPORTER_LAWS: tuple[tuple[Law, LawTest], ...] = (
+IMPORTER_LAWS: Laws = (
     (CHEAP, _check_cheap),  # first, as a module is imported only once
     (UNTOUCHED, _check_untouched),
     (FOREIGN, _check_foreign),
     (REFUSES, _check_refuses),
     (OWN, _check_own),
     (READS, _check_reads),
-    (REPEATS, _check_repeated_reads),
+    (REPEATS, _check_reads),
     (CORRUPT, _check_corrupt),
     (EQUAL, _check_equal),
 )

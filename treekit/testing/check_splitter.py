@@ -1,10 +1,12 @@
-"""Laws of a splitter's `call_find`, tested by calling it as plain Python on prepared nodes."""
+"""Laws of a splitter's `find`, tested by calling it as plain Python on prepared nodes."""
 
 from __future__ import annotations
 
-from collections import namedtuple
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
@@ -14,89 +16,115 @@ from treekit import registry
 from treekit.contracts import Splitter, SplitterFunctions
 from treekit.data.binning import encode_columns
 from treekit.errors import DataError
-from treekit.kernels.records import PLAIN_RULES, Node
+from treekit.grow.compile_splitter import write_checked_split
+from treekit.kernels.compile import SplitterKernel
+from treekit.kernels.records import BAD_SPLIT, KIND, N_NUMBERS, N_OUT, PLAIN_RULES, Node
 from treekit.model.tree import Split as SplitKind
-from treekit.model.tree import Tree
 from treekit.splitting import Split, branch_stats, code_range, missing_to
-from treekit.testing.check_criterion import ROW_COPIES as CRITERION_COPIES
-from treekit.testing.check_criterion import ROW_ORDER as CRITERION_ROWS
-from treekit.testing.check_criterion import check_row_copies as train_on_copies
-from treekit.testing.check_criterion import check_row_order as train_on_permuted_rows
-from treekit.testing.check_pruner import route_rows_to_nodes
 from treekit.testing.example_tables import SmallTable, iter_small_tables, make_small_table
 from treekit.testing.laws import (
     ANSWERS,
     BOUNDS,
     WRITES,
-    LawTest,
+    Laws,
+    Subject,
+    blame_error,
     break_law,
     check_bounds,
-    format_exception,
-    format_hint,
-    judge_laws,
-    open_component,
     skip_law,
 )
-from treekit.testing.report import Law, Report
+from treekit.testing.report import Law
 from treekit.testing.training import (
     LEAF_WEIGHT,
+    ROW_COPIES,
+    ROW_ORDER,
     TRAINS,
     Trainer,
-    describe_difference,
+    check_row_copies,
+    check_row_order,
+    iter_trainings,
     make_trainer,
     train_tree,
 )
 from treekit.training.plan import PlannedComponent
 from treekit.training.prepare import make_criterion_target
 
-# ---------------------------------------------------------------- laws of `call_find`
+# ---------------------------------------------------------------- splitter under test
 
 SEEDS = 3
-"""Number of seeds with which `call_find` is called for each node."""
+"""Number of seeds with which `find` is called for each node."""
 
 
 @dataclass(frozen=True)
-class SplitterSubject:
-    """A splitter and its functions."""
+class Proposal:
+    """Result of `find` for a node, and the call."""
 
-    record: Splitter
-    functions: SplitterFunctions
-    settings: dict[str, Any]
-    proposed: list[tuple[PreparedNode, Any, str]] = field(default_factory=list)
+    made: PreparedNode
+    split: Any
+    call: str
+
+    @cached_property
+    def children(self) -> npt.NDArray[np.float64]:
+        """Statistics (branches, S) of the split, including missing rows."""
+        children, split = branch_stats(self.made.node, self.split), self.split
+        if split.missing < 0:
+            heaviest = int(np.argmax(self.made.sum_weights(children)))
+            children = branch_stats(self.made.node, missing_to(split, heaviest))
+        return children
+
+
+@dataclass(frozen=True)
+class SplitterSubject(Subject):
+    """A splitter, and trainers for classification and regression."""
 
     @property
     def is_python(self) -> bool:
-        """Whether `call_find` is a plugin's function, not one of treekit's kernels."""
-        from treekit.kernels.compile import SplitterKernel
-
+        """Whether `find` is a plugin's function, not one of treekit's kernels."""
         return not isinstance(self.functions.find, SplitterKernel)
 
-    def list_proposals(self) -> list[tuple[PreparedNode, Any, str]]:
-        """Return nodes, the proposal of `call_find` for each, and the call, made once."""
+    @cached_property
+    def proposals(self) -> list[Proposal]:
+        """Proposals for several seeds and all nodes, small ones first."""
         if not self.is_python:
-            skip_law("its search is a kernel of treekit, tested on the trees that it grows")
-        if not self.proposed:
-            self.proposed.extend(
-                (made, self.call_find(made, seed), f"find({made.text}, rng of seed {seed})")
-                for made in iter_prepared_nodes(self.functions)
-                for seed in range(SEEDS)
-            )
-        return self.proposed
+            skip_law("its search is a kernel, which the tests of treekit compare with a reference")
+        return [
+            self.call_find(made, seed)
+            for made in iter_prepared_nodes(self.functions)
+            for seed in range(SEEDS)
+        ]
 
-    def call_find(self, made: PreparedNode, seed: int) -> Any:
+    def call_find(self, made: PreparedNode, seed: int) -> Proposal:
         """Call `find` for a node; raise `LawBroken` if it raises or changes the node."""
         core = getattr(self.functions.find, "py_func", self.functions.find)
-        before = _copy_arrays(made.node)
+        arrays = _list_arrays(made.node)
+        before = {name: array.copy() for name, array in arrays}
         call = f"find({made.text}, rng of seed {seed})"
         try:
             split = core(made.node, made.criterion, np.random.default_rng(seed))
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-            break_law(call, format_exception(error), "a split, or None", law=ANSWERS.name,
-                   look=format_hint(error, ANSWERS))  # fmt: skip
-        for name, array in _list_arrays(made.node):
+            blame_error(call, error, "a split, or None", ANSWERS)
+        for name, array in arrays:
             if not np.array_equal(array, before[name], equal_nan=True):
-                break_law(call, f"node.{name} was changed", "the node unchanged", law=WRITES.name)
-        return split
+                break_law(call, f"node.{name} was changed", "the node unchanged", law=WRITES)
+        return Proposal(made, split, call)
+
+    def use_functions(self) -> None:
+        """Call `find` for all nodes."""
+        if self.is_python:
+            _ = self.proposals
+
+
+def make_splitter_subject(record: Splitter, given: Mapping[str, Any]) -> SplitterSubject:
+    """Make the functions of a splitter, and trainers for classification and regression."""
+    functions, settings = registry.make(record, given)
+    trainers = tuple(
+        make_trainer("splitter", record, settings, criterion, task=task, classes=classes)
+        for task, classes, criterion in (
+            ("classification", (3,), "gini"),
+            ("regression", (0,), "squared_error"),
+        )
+    )
+    return SplitterSubject(record, settings, functions, trainers=trainers)
 
 
 def _list_arrays(node: Any) -> list[tuple[str, Any]]:
@@ -105,13 +133,21 @@ def _list_arrays(node: Any) -> list[tuple[str, Any]]:
     return [*found, ("stats", node.stats)]
 
 
-def _copy_arrays(node: Any) -> dict[str, Any]:
-    return {name: array.copy() for name, array in _list_arrays(node)}
+# ---------------------------------------------------------------- laws of `find`
+
+Describe = Callable[[SplitterSubject, Proposal], str]
+"""Describes the fault of a proposal; empty if there is none."""
 
 
-def _check_calls(subject: SplitterSubject) -> None:
-    for _ in subject.list_proposals():
-        pass
+def _check_proposals(
+    subject: SplitterSubject, describe: Describe, expected: str, first: tuple[Describe, ...] = ()
+) -> None:
+    """Describe a fault of every proposal that has none of the faults of other laws."""
+    for proposal in subject.proposals:
+        if proposal.split is None or any(other(subject, proposal) for other in first):
+            continue
+        if fault := describe(subject, proposal):
+            break_law(proposal.call, fault, expected)
 
 
 PROPOSES = Law(
@@ -121,10 +157,8 @@ PROPOSES = Law(
 )
 
 
-def _check_proposals(subject: SplitterSubject) -> None:
-    for _, split, call in subject.list_proposals():
-        if split is not None and not isinstance(split, Split):
-            break_law(call, repr(split)[:80], "a treekit.splitting.Split, or None")
+def _describe_type(_: SplitterSubject, proposal: Proposal) -> str:
+    return "" if isinstance(proposal.split, Split) else repr(proposal.split)[:80]
 
 
 SCORED = Law(
@@ -134,17 +168,9 @@ SCORED = Law(
 )
 
 
-def _iter_splits(subject: SplitterSubject) -> Iterator[tuple[PreparedNode, Split, str]]:
-    """Yield the proposals that are splits; others are tested by another law."""
-    for made, split, call in subject.list_proposals():
-        if isinstance(split, Split):
-            yield made, split, call
-
-
-def _check_scores(subject: SplitterSubject) -> None:
-    for _, split, call in _iter_splits(subject):
-        if not np.isfinite(split.score):
-            break_law(call, f"score {split.score}", "a finite number")
+def _describe_score(_: SplitterSubject, proposal: Proposal) -> str:
+    score = proposal.split.score
+    return "" if np.isfinite(score) else f"score {score}"
 
 
 REPEATS = Law(
@@ -155,10 +181,10 @@ REPEATS = Law(
 
 
 def _check_repeated_calls(subject: SplitterSubject) -> None:
-    for seed, (made, split, call) in enumerate(subject.list_proposals()):
-        again = subject.call_find(made, seed % SEEDS)
-        if str(again) != str(split):
-            break_law(call, f"{split}, then {again}", "one split")
+    for number, one in enumerate(subject.proposals):
+        again = subject.call_find(one.made, number % SEEDS)
+        if str(again.split) != str(one.split):
+            break_law(one.call, f"{one.split}, then {again.split}", "one split")
 
 
 LEGAL = Law(
@@ -168,43 +194,15 @@ LEGAL = Law(
 )
 
 
-def _check_legal(subject: SplitterSubject) -> None:
-    for made, split, call in _iter_splits(subject):
-        problem = _describe_problem(made, split, subject.functions)
-        if problem:
-            break_law(call, problem, "a split of one of the node's columns")
-
-
-def _describe_problem(made: PreparedNode, split: Split, functions: SplitterFunctions) -> str:
-    table = made.node.table
-    if not 0 <= split.feature < len(table.n_codes):
-        return f"column {split.feature} of {len(table.n_codes)}"
-    if split.kind == 5:
-        declared = functions.sums
-        return "" if declared else "an oblique split, undeclared; set SplitterFunctions(sums=True)"
-    if split.kind == 6 and not functions.intervals:
-        return "a split on intervals, undeclared; set SplitterFunctions(intervals=True)"
-    if split.kind not in (1, 2, 3, 4, 6):
-        return f"kind {split.kind}"
-    nominal = table.nominal[split.feature] > 0
-    if split.kind in (2, 3):
-        if not nominal:
-            return f"categories of the numeric column {made.names[split.feature]!r}"
-        if len(split.levels) != table.n_codes[split.feature]:
-            return f"{len(split.levels)} categories of {table.n_codes[split.feature]}"
-        if ((split.levels < -1) | (split.levels >= split.branches)).any():
-            return f"branches {split.levels.tolist()} of {split.branches}"
-    if split.kind in (1, 6) and nominal:
-        return f"a threshold of the nominal column {made.names[split.feature]!r}"
-    if not -1 <= split.missing < split.branches:
-        return f"missing rows sent to branch {split.missing} of {split.branches}"
-    return ""
-
-
-def _iter_legal_splits(subject: SplitterSubject) -> Iterator[tuple[PreparedNode, Split, str]]:
-    for made, split, call in _iter_splits(subject):
-        if not _describe_problem(made, split, subject.functions):
-            yield made, split, call
+def _describe_fault(subject: SplitterSubject, proposal: Proposal) -> str:
+    node, split, functions = proposal.made.node, proposal.split, subject.functions
+    found, numbers = np.zeros(N_OUT, np.int64), np.zeros(N_NUMBERS)
+    levels = np.zeros(int(max(node.table.n_codes)) + 2 * len(node.table.n_codes), np.int32)
+    placed = split._replace(threshold=np.nan) if split.kind == SplitKind.THRESHOLD else split
+    write_checked_split(  # type: ignore[no-untyped-call]
+        placed, node, functions.sums, functions.intervals, levels, found, numbers
+    )  # as in a training; thresholds are tested by another law
+    return str(split) if found[KIND] == BAD_SPLIT else ""
 
 
 THRESHOLD = Law(
@@ -214,14 +212,11 @@ THRESHOLD = Law(
 )
 
 
-def _check_thresholds(subject: SplitterSubject) -> None:
-    for made, split, call in _iter_legal_splits(subject):
-        if split.kind == 1 and (problem := _describe_misplacement(made, split)):
-            break_law(call, problem, "a cut within the node's values")
-
-
-def _describe_misplacement(made: PreparedNode, split: Split) -> str:
-    low, high, _ = code_range(made.node, split.feature)
+def _describe_misplacement(_: SplitterSubject, proposal: Proposal) -> str:
+    made, split = proposal.made, proposal.split
+    if split.kind != SplitKind.THRESHOLD:
+        return ""
+    low, high = code_range(made.node, split.feature)[:2]
     if not low <= split.cut < high:
         return f"cut {split.cut}; the node has codes {low} to {high}"
     table = made.node.table
@@ -231,13 +226,6 @@ def _describe_misplacement(made: PreparedNode, split: Split) -> str:
     return f"threshold {split.threshold}, not in {table.high[at]:g} <= t < {table.low[at + 1]:g}"
 
 
-def _iter_placed_splits(subject: SplitterSubject) -> Iterator[tuple[PreparedNode, Split, str]]:
-    """Yield legal splits whose threshold, if any, lies in the node."""
-    for made, split, call in _iter_legal_splits(subject):
-        if split.kind != 1 or not _describe_misplacement(made, split):
-            yield made, split, call
-
-
 EMPTY = Law(
     "no-branch-is-empty",
     "Each branch of a split receives rows of the node.",
@@ -245,21 +233,18 @@ EMPTY = Law(
 )
 
 
-def _check_empty_branches(subject: SplitterSubject) -> None:
-    for made, split, call in _iter_placed_splits(subject):
-        weights = made.sum_weights(made.compute_children(split))
-        if not (weights > 0.0).all():
-            break_law(call, f"branches of weight {weights.tolist()}", "rows in each")
+def _describe_empty_branch(_: SplitterSubject, proposal: Proposal) -> str:
+    weights = proposal.made.sum_weights(proposal.children)
+    return "" if (weights > 0.0).all() else f"branches of weight {weights.tolist()}"
 
 
-def _check_leaf_weights(subject: SplitterSubject) -> None:
-    for made, split, call in _iter_placed_splits(subject):
-        children = made.compute_children(split)
-        weights = made.sum_weights(children)
-        heavy = int((weights >= made.node.min_weight_leaf).sum())
-        if heavy < 2 and (weights > 0.0).all():
-            break_law(call, f"branches of weight {weights.tolist()}",
-                   f"two of at least {made.node.min_weight_leaf:g}")  # fmt: skip
+def _describe_light_branches(_: SplitterSubject, proposal: Proposal) -> str:
+    weights, least = (
+        proposal.made.sum_weights(proposal.children),
+        proposal.made.node.min_weight_leaf,
+    )
+    is_light = (weights >= least).sum() < 2 and (weights > 0.0).all()
+    return f"branches of weight {weights.tolist()}" if is_light else ""
 
 
 CLAIMED = Law(
@@ -269,16 +254,14 @@ CLAIMED = Law(
 )
 
 
-def _check_claimed_scores(subject: SplitterSubject) -> None:
-    for made, split, call in _iter_placed_splits(subject):
-        if not np.isfinite(split.score):
-            continue
-        wanted = [
-            made.score(made.node.stats, children)
-            for children in (made.compute_children(split), branch_stats(made.node, split))
-        ]
-        if not any(abs(split.score - w) <= 1e-9 * max(1.0, abs(w)) for w in wanted):
-            break_law(call, f"score {split.score!r}", repr(float(wanted[0])))
+def _describe_claim(_: SplitterSubject, proposal: Proposal) -> str:
+    made, split = proposal.made, proposal.split
+    if not np.isfinite(split.score):
+        return ""
+    branches = (proposal.children, branch_stats(made.node, split))
+    scores = [float(made.criterion.score(made.node.stats, children)) for children in branches]
+    is_true = any(abs(split.score - score) <= 1e-9 * max(1.0, abs(score)) for score in scores)
+    return "" if is_true else f"score {split.score!r} for {scores[0]!r}"
 
 
 FEATURES = Law(
@@ -289,21 +272,14 @@ FEATURES = Law(
 
 
 def _check_max_features(subject: SplitterSubject) -> None:
-    if not subject.is_python:
-        skip_law("its search is a kernel of treekit, tested on the trees that it grows")
-    made = prepare_node(
-        make_small_table(80, 2).with_columns("x", "z", "c"),
-        "classification",
-        subject.functions,
-        n_try=1,
-    )
-    assert made is not None  # noqa: S101 - a table of 80 rows is accepted
-    splits = [subject.call_find(made, seed) for seed in range(40)]
+    _ = subject.proposals  # skips kernels
+    table = make_small_table(80, 2).with_columns("x", "z", "c")
+    made = prepare_node(table, "classification", subject.functions, n_try=1)
+    splits = [subject.call_find(made, seed).split for seed in range(40)]
     features = {split.feature for split in splits if isinstance(split, Split)}
     if len(features) == 1 and all(split is not None for split in splits):
-        name = made.names[features.pop()]
-        break_law(f"find({made.text}, rng of seed 0 to 39)", f"column {name!r} every time",
-               "different columns")  # fmt: skip
+        call, name = f"find({made.text}, rng of seed 0 to 39)", made.names[features.pop()]
+        break_law(call, f"column {name!r} every time", "different columns")
 
 
 FINDS = Law(
@@ -314,214 +290,92 @@ FINDS = Law(
 
 
 def _check_finds(subject: SplitterSubject) -> None:
-    if not subject.is_python:
-        skip_law("its search is a kernel of treekit, tested on the trees that it grows")
+    _ = subject.proposals  # skips kernels
     table = make_small_table(80, 2)
     separating = [0.0 if label == "class 0" else 1.0 for label in table.target]
-    clear = type(table)({"x": separating}, table.target, table.weights, "80 rows, x = the class")
+    clear = SmallTable({"x": separating}, table.target, table.weights, "80 rows, x = the class")
     made = prepare_node(clear, "classification", subject.functions)
-    assert made is not None  # noqa: S101 - as above
-    if all(subject.call_find(made, seed) is None for seed in range(10)):
+    if all(subject.call_find(made, seed).split is None for seed in range(10)):
         break_law(f"find({made.text})", "None", "a split of x")
 
 
-FIND_LAWS: tuple[tuple[Law, LawTest], ...] = (
-    (ANSWERS, _check_calls),
-    (WRITES, _check_calls),
-    (PROPOSES, _check_proposals),
-    (SCORED, _check_scores),
-    (REPEATS, _check_repeated_calls),
-    (LEGAL, _check_legal),
-    (THRESHOLD, _check_thresholds),
-    (EMPTY, _check_empty_branches),
-    (LEAF_WEIGHT, _check_leaf_weights),
-    (CLAIMED, _check_claimed_scores),
-    (FEATURES, _check_max_features),
-    (FINDS, _check_finds),
-)
+def _check_training(subject: SplitterSubject) -> None:
+    """Train on every small table, with minimum leaf weights and every kind of nominal split."""
+    for by, table in iter_trainings(subject):
+        train_tree(by, table)
+        train_tree(by, table, min_weight_leaf=4.0)
+    for by, table in list(iter_trainings(subject))[::3]:
+        train_tree(by, table.with_columns("k"))
+        train_tree(by, table, weighted=True, nominal_splits="multiway", max_features=1)
+        train_tree(by, table, max_leaves=3)
 
 
-# ---------------------------------------------------------------- check
-
-
-@dataclass(frozen=True)
-class _TrainedSubject(SplitterSubject):
-    """A splitter, and trainers with it."""
-
-    growers: Growers = ()
-
-
-def check_splitter(
-    splitter: str | Splitter,
-    settings: Mapping[str, Any] | None = None,
-    *,
-    strict: bool = False,
-    fail: bool = True,
-) -> Report:
-    """Check that a splitter satisfies the laws of its contract; see `check_criterion`.
-
-    Its ``call_find`` is called as plain Python on nodes of small tables, and trees
-    for classification and regression are grown with it.
-    """
-    found = open_component("splitter", splitter, settings, strict)
-    if not found.is_usable:
-        return found.report.settled(fail=fail)
-    growers = tuple(
-        make_trainer(
-            "splitter", found.record, found.settings, task=task, classes=classes,
-            criterion=criterion,
-        )
-        for task, classes, criterion in (
-            ("classification", (3,), "gini"),
-            ("regression", (0,), "squared_error"),
-        )
-    )  # fmt: skip
-    subject = _TrainedSubject(found.record, found.functions, found.settings, growers=growers)
-    # A split on intervals becomes nested thresholds in the tree, so it is tested when proposed.
-    nested = (LEAF_WEIGHT, CLAIMED) if found.functions.intervals else ()
-    laws = [(law, _test_growers(test)) for law, test in GROWN_LAWS if law not in nested]
-    laws.append((BOUNDS, _check_bounds))
-    return judge_laws(
-        found.report, subject, laws, found.record.exempt, first_laws=FIND_LAWS
-    ).settled(fail=fail)
-
-
-def _check_bounds(subject: _TrainedSubject) -> None:
-    """Call `call_find` for a few nodes with every setting at its bounds."""
-
-    def use_functions(functions: Any) -> None:
-        if subject.is_python:
-            for _ in replace(subject, functions=functions, proposed=[]).list_proposals():
-                pass
-
-    check_bounds(subject.record, subject.settings, use_functions)
-    if not subject.is_python:
-        skip_law("its search is a kernel of treekit, tested on the trees that it grows")
-
-
-def _test_growers(test: LawTest) -> LawTest:
-    return lambda subject: test(subject.growers)
-
-
-# ---------------------------------------------------------------- trained trees
-# Laws of a splitter, tested on trees that are trained with it.
-
-Growers = tuple[Trainer, ...]
-"""Trainers with the splitter: for classification, and for regression."""
-
-
-def _iter_trees(growers: Growers, **settings: Any) -> Iterator[tuple[Trainer, SmallTable, Tree]]:
-    for by in growers:
-        for table in by.iter_tables():
-            tree = train_tree(by, table, **settings)
-            if tree is not None:
-                yield by, table, tree
-
-
-def check_training(growers: Growers) -> None:
-    """Train on every small table, with every kind of nominal split."""
-    for _ in _iter_trees(growers):
-        pass
-    for by in growers:
-        for table in list(by.iter_tables())[::3]:
-            train_tree(by, table.with_columns("k"))
-            train_tree(by, table, weighted=True, nominal_splits="multiway", max_features=1)
-            train_tree(by, table, max_leaves=3)
-
-
-def check_leaf_weights(growers: Growers) -> None:
-    """Grow trees with a minimum leaf weight, and check the weights of the branches."""
-    for _, table, tree in _iter_trees(growers, min_weight_leaf=4.0):
-        for node in np.flatnonzero(tree.kind != SplitKind.LEAF):
-            first = tree.first_child[node]
-            weights = tree.weight[first : first + tree.n_children[node]]
-            if (weights >= 4.0).sum() < 2:
-                break_law(f"training on {table} with min_weight_leaf=4",
-                       f"node {node} has branches of weight {weights.tolist()}",
-                       "two of at least 4")  # fmt: skip
-
-
-def check_reproducible(growers: Growers) -> None:
-    """Grow each tree twice."""
-    for by, table, tree in _iter_trees(growers):
-        again = train_tree(by, table)
-        if again is not None and (apart := describe_difference(tree, again)):
-            break_law(f"training on {table}, twice with seed 0", apart, "the same tree")
-
-
-def check_gains(growers: Growers) -> None:
-    """Route the rows through the tree, and compute the score of every split again."""
-    for by, table, tree in _iter_trees(growers):
+def _check_gains(subject: SplitterSubject) -> None:
+    """Compute the score of every split of a tree again, from the statistics of its nodes."""
+    if subject.functions.intervals:
+        skip_law("a split on intervals becomes nested thresholds, whose gains are not its score")
+    for by, table in iter_trainings(subject):
         measure, _ = registry.make(registry.criterion(by.parts["criterion"]), {})
-        stats = _make_statistics(table, by.vocabulary)
-        rows = route_rows_to_nodes(tree, by.make_dataset(table))
+        if (tree := train_tree(by, table)) is None:
+            continue
+        sums = np.column_stack([tree.weight, tree.weight * tree.value[:, 0]])
+        stats = tree.value if by.task == "classification" else sums
         for node in np.flatnonzero(tree.kind != SplitKind.LEAF):
-            first = tree.first_child[node]
-            branches = range(first, first + tree.n_children[node])
-            children = np.array([stats[rows[child]].sum(axis=0) for child in branches])
+            first, gain = tree.first_child[node], float(tree.gain[node])
+            children = stats[first : first + tree.n_children[node]]
             wanted = float(measure.score(children.sum(axis=0), children))
-            gain = float(tree.gain[node])
             if abs(gain - wanted) > 1e-6 * max(1.0, abs(wanted)):
                 break_law(f"training on {table}", f"node {node} has gain {gain!r}", repr(wanted))
 
 
-def _make_statistics(table: SmallTable, classes: list[str] | None) -> Any:
-    if classes is None:
-        return np.array([[1.0, target] for target in table.target])
-    return np.array([[float(target == name) for name in classes] for target in table.target])
+def _check_calls(subject: SplitterSubject) -> None:
+    _ = subject.proposals
 
 
+_UNFIT: tuple[Describe, ...] = (_describe_type, _describe_fault)
+_MISPLACED: tuple[Describe, ...] = (*_UNFIT, _describe_misplacement)
+_PROPOSAL_LAWS: tuple[tuple[Law, Describe, str, tuple[Describe, ...]], ...] = (
+    (PROPOSES, _describe_type, "a treekit.splitting.Split, or None", ()),
+    (SCORED, _describe_score, "a finite number", (_describe_type,)),
+    (LEGAL, _describe_fault, "a split of one of the node's columns", (_describe_type,)),
+    (THRESHOLD, _describe_misplacement, "a cut within the node's values", _UNFIT),
+    (EMPTY, _describe_empty_branch, "rows in each", _MISPLACED),
+    (LEAF_WEIGHT, _describe_light_branches, "two of at least node.min_weight_leaf", _MISPLACED),
+    (CLAIMED, _describe_claim, "the score of the criterion", _MISPLACED),
+)
+FIND_LAWS: Laws = (
+    (ANSWERS, _check_calls),
+    (WRITES, _check_calls),
+    (REPEATS, _check_repeated_calls),
+    *(
+        (law, partial(_check_proposals, describe=describe, expected=expected, first=first))
+        for law, describe, expected, first in _PROPOSAL_LAWS
+    ),
+    (FEATURES, _check_max_features),
+    (FINDS, _check_finds),
+)
 ROWS = replace(
-    CRITERION_ROWS,
+    ROW_ORDER,
     look="row numbers and the order of `node.rows.ids`, which are the table's: use the codes of "
     "the columns (a search that samples rows declares this law)",
 )
 COPIES = replace(
-    CRITERION_COPIES,
+    ROW_COPIES,
     look="`len(node.rows.ids)`: a row counts as its weight, which `node.stats` and `branch_stats` "
     "add up (a search that samples rows declares this law)",
 )
-
-
-def check_row_order(growers: Growers) -> None:
-    """Permute the rows of each table, with the same seed."""
-    for by in growers:
-        train_on_permuted_rows(by)
-
-
-def check_row_copies(growers: Growers) -> None:
-    """Repeat each row as many times as its weight."""
-    for by in growers:
-        train_on_copies(by)
-
-
-def check_random_features(growers: Growers) -> None:
-    """Grow stumps on one random column for many seeds."""
-    table = make_small_table(80, 3).with_columns("x", "z", "c")
-    by = growers[0]
-    features = set()
-    for seed in range(25):
-        stump = train_tree(by, table, seed=seed, max_features=1, max_depth=1)
-        features.add(-1 if stump is None else int(stump.feature[0]))
-    if len(features) == 1 and -1 not in features:
-        break_law(f"training stumps on {table} with max_features=1 and seeds 0 to 24",
-               f"column {'xzc'[features.pop()]!r} every time", "different columns")  # fmt: skip
-
-
-GROWN_LAWS: tuple[tuple[Law, LawTest], ...] = (
-    (TRAINS, check_training),
-    (LEAF_WEIGHT, check_leaf_weights),
-    (REPEATS, check_reproducible),
+TREE_LAWS: Laws = (
+    (TRAINS, _check_training),
+    (LEAF_WEIGHT, _check_training),
+    (CLAIMED, _check_gains),
     (ROWS, check_row_order),
     (COPIES, check_row_copies),
-    (CLAIMED, check_gains),
-    (FEATURES, check_random_features),
+    (BOUNDS, check_bounds),
 )
+SPLITTER_LAWS = (FIND_LAWS, TREE_LAWS)
 
 
 # ---------------------------------------------------------------- prepared nodes
-
-PlainCriterion = namedtuple("PlainCriterion", ["score"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -531,8 +385,8 @@ class PreparedNode:
     Attributes
     ----------
     node : Node
-    score : callable
-        Plain ``score(parent, children)`` of gini or of the squared error.
+    criterion : object
+        As passed to a splitter, with the plain ``score`` of gini or of the squared error.
     text : str
         Description of the table and the limits, for an example.
     names : tuple of str
@@ -540,26 +394,13 @@ class PreparedNode:
     """
 
     node: Node
-    score: Callable[..., float]
+    criterion: Any
     text: str
     names: tuple[str, ...]
-
-    @property
-    def criterion(self) -> Any:
-        """The criterion as passed to a splitter."""
-        return PlainCriterion(self.score)
 
     def sum_weights(self, children: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return the weights (branches,) of statistics (branches, S)."""
         return children.sum(axis=1) if len(self.node.rows.cells) else children[:, 0]
-
-    def compute_children(self, split: Any) -> npt.NDArray[np.float64]:
-        """Return the statistics (branches, S) of a proposed split, including missing rows."""
-        children = branch_stats(self.node, split)
-        if split.missing < 0:
-            split = missing_to(split, int(np.argmax(self.sum_weights(children))))
-            children = branch_stats(self.node, split)
-        return children
 
 
 def prepare_node(
@@ -571,13 +412,10 @@ def prepare_node(
     n_try: int = 0,
     nominal_splits: str = "subset",
     weighted: bool = False,
-) -> PreparedNode | None:
-    """Prepare the root node of a table; None if treekit rejects the table."""
+) -> PreparedNode:
+    """Prepare the root node of a table; raise `DataError` if treekit rejects the table."""
     by = Trainer({}, task, classes=(3 if task == "classification" else 0,))
-    try:
-        dataset = by.make_dataset(table, weighted)
-    except DataError:
-        return None
+    dataset = by.make_dataset(table, weighted)
     name = "gini" if task == "classification" else "squared_error"
     record = registry.criterion(name)
     measure, _ = registry.make(record, {})
@@ -600,7 +438,7 @@ def prepare_node(
     tried = n_try or len(codes.n_codes)
     node = Node(codes, rows, stats, weight, impurity, 0, min_weight_leaf, tried, PLAIN_RULES, None)
     text = f"the root of {table}, min_weight_leaf={min_weight_leaf:g}, n_try={tried}"
-    return PreparedNode(node, measure.score, text, tuple(schema.names))
+    return PreparedNode(node, SimpleNamespace(score=measure.score), text, tuple(schema.names))
 
 
 _TASKS: tuple[Literal["classification", "regression"], ...] = ("classification", "regression")
@@ -611,9 +449,8 @@ def iter_prepared_nodes(functions: SplitterFunctions) -> Iterator[PreparedNode]:
     for tables in zip(iter_small_tables(3), iter_small_tables(0), strict=True):
         for table, task in zip(tables, _TASKS, strict=True):
             for least, way in ((1.0, "subset"), (3.0, "multiway")):
-                made = prepare_node(
-                    table, task, functions, min_weight_leaf=least, nominal_splits=way,
-                    weighted=way == "multiway",
-                )  # fmt: skip
-                if made is not None:
-                    yield made
+                with contextlib.suppress(DataError):
+                    yield prepare_node(
+                        table, task, functions, min_weight_leaf=least, nominal_splits=way,
+                        weighted=way == "multiway",
+                    )  # fmt: skip

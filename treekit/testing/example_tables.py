@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import combinations_with_replacement, product
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.contracts import CriterionFunctions, Ranks
+from treekit.splitting import summarise_ranks
 
 # ---------------------------------------------------------------- tables
 
@@ -144,26 +145,45 @@ class Counting:
 
     Attributes
     ----------
-    size : int
-        S, number of cells of a node's statistics.
     values : tuple of float
         Targets in examples: classes, or a few numbers.
+    places : tuple of tuple of float
+        Statistics of a row of weight 1 with each of these targets, to be added up.
     dense : bool
         Whether cell 0 is the weight; else the weight is the sum.
     classes : bool
         Whether cells are the weights of classes, which are interchangeable.
-    additive : bool
-        Whether statistics of a node are the sums of those of its branches.
-    count : callable
-        ``count(rows) -> (S,) float64``.
+    quantile : float or None
+        Of rank statistics, which do not add up.
     """
 
-    size: int
     values: tuple[float, ...]
-    dense: bool
-    classes: bool
-    additive: bool
-    count: Callable[[Sequence[Row]], Numbers]
+    places: tuple[tuple[float, ...], ...]
+    dense: bool = True
+    classes: bool = False
+    quantile: float | None = None
+
+    @property
+    def size(self) -> int:
+        """S, number of cells of a node's statistics."""
+        return len(self.places[0])
+
+    @property
+    def additive(self) -> bool:
+        """Whether statistics of a node are the sums of those of its branches."""
+        return self.quantile is None
+
+    def count(self, rows: Sequence[Row]) -> Numbers:
+        """Return the statistics (S,) of rows."""
+        stats = np.zeros(self.size)
+        if self.quantile is not None:
+            values = np.array([(w, y, w * y) for y, w in sorted(rows)]).reshape(-1, 3)
+            order = np.arange(len(rows), dtype=np.uint32)
+            summarise_ranks(values, order, len(rows), self.quantile, stats)
+            return stats
+        for target, weight in rows:
+            stats += weight * np.array(self.places[self.values.index(target)])
+        return stats
 
 
 @dataclass(frozen=True)
@@ -200,6 +220,12 @@ class Example:
         mixed = [_compute_shares(branch) for branch in self.branches if branch]
         return all(m == mixed[0] for m in mixed)
 
+    @property
+    def is_separating(self) -> bool:
+        """Whether each of two branches has one target, different from the other's."""
+        left, right = ({target for target, _ in branch} for branch in self.branches)
+        return len(left) == len(right) == 1 and left != right
+
 
 def _compute_shares(branch: Branch) -> dict[float, float]:
     total = sum(weight for _, weight in branch)
@@ -212,63 +238,14 @@ def _compute_shares(branch: Branch) -> dict[float, float]:
 def make_counting(task: str, functions: CriterionFunctions, classes: int = 2) -> Counting:
     """Return the counting of a criterion's rows: classes, sums of a number, or its ranks."""
     if task == "classification":
-        return _count_classes(classes)
+        codes = tuple(map(float, range(classes)))
+        return Counting(codes, tuple(map(tuple, np.eye(classes))), dense=False, classes=True)
     if isinstance(functions.statistics, Ranks):
-        return _count_ranks(functions.statistics.quantile)
-    least = functions.statistics.smallest
-    return _count_sums(-2.0 if least is None else least)
-
-
-@cache
-def _count_classes(classes: int) -> Counting:
-    def count_rows(rows: Sequence[Row]) -> Numbers:
-        stats = np.zeros(classes)
-        for target, weight in rows:
-            stats[int(target)] += weight
-        return stats
-
-    return Counting(classes, tuple(map(float, range(classes))), False, True, True, count_rows)
-
-
-@cache
-def _count_sums(least: float) -> Counting:
-    def count_rows(rows: Sequence[Row]) -> Numbers:
-        stats = np.zeros(2)
-        for target, weight in rows:
-            stats += (weight, weight * target)
-        return stats
-
-    return Counting(
-        2, (least + 1.0, least + 2.0, least + 4.0, least), True, False, True, count_rows
-    )
-
-
-@cache
-def _count_ranks(quantile: float) -> Counting:
-    def count_rows(rows: Sequence[Row]) -> Numbers:
-        stats = np.zeros(4)
-        if rows:
-            middle = _compute_quantile(sorted(rows), quantile)
-            for target, weight in rows:
-                away = weight * (target - middle)
-                stats += (weight, 0.0, max(-away, 0.0), max(away, 0.0))
-            stats[1] = middle
-        return stats
-
-    return Counting(4, (1.0, 2.0, 4.0, 0.0), True, False, False, count_rows)
-
-
-def _compute_quantile(rows: Sequence[Row], quantile: float) -> float:
-    """Return the weighted quantile of sorted rows; the midpoint if an interval qualifies."""
-    bar = quantile * sum(weight for _, weight in rows)
-    below = 0.0
-    for i, (target, weight) in enumerate(rows):
-        below += weight
-        if below > bar * (1.0 + 1e-12):
-            return target
-        if below >= bar * (1.0 - 1e-12):
-            return 0.5 * (target + rows[min(i + 1, len(rows) - 1)][0])
-    return rows[-1][0]
+        quantile = functions.statistics.quantile
+        return Counting((1.0, 2.0, 4.0, 0.0), ((0.0,) * 4,), quantile=quantile)
+    least = -2.0 if functions.statistics.smallest is None else functions.statistics.smallest
+    values = (least + 1.0, least + 2.0, least + 4.0, least)
+    return Counting(values, tuple((1.0, value) for value in values))
 
 
 def make_example(of: Counting, branches: Sequence[Branch]) -> Example:

@@ -8,169 +8,37 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from treekit import registry
-from treekit.contracts import Layout, Setting
-from treekit.discovery import KINDS, find_kind, list_settings
+from treekit.contracts import Setting
+from treekit.discovery import list_settings
 from treekit.errors import PluginError, SettingError
-from treekit.settings import resolve
-from treekit.testing.example_tables import format_call, format_numbers
-from treekit.testing.report import Breach, Law, Report, Verdict
+from treekit.testing.example_tables import Counting, Example, format_call, format_numbers
+from treekit.testing.report import Breach, Law, Verdict
+
+if TYPE_CHECKING:
+    from treekit.testing.training import Trainer
 
 # ---------------------------------------------------------------- laws
 
 LawTest = Callable[[Any], None]
 """Tests a subject for one law: raises `LawBroken` or `LawInapplicable`, or returns."""
 
+Laws = tuple[tuple[Law, LawTest], ...]
+"""Laws and their tests, in the order of the report; a law may have several tests."""
+
 DECLARED = Law(
     "declares-laws-there-are",
     "Every key of `exempt` is a law of this kind of component, with a reason.",
     "the record's `exempt`: a mapping of law names, as in this report, to reasons",
 )
-
-
-class LawBroken(Exception):  # noqa: N818 - a verdict, not an error
-    """Raised by a test for the smallest example that breaks a law; see `break_law`."""
-
-    def __init__(
-        self, example: str, got: str, expected: str, law: str = "", look: str = ""
-    ) -> None:
-        super().__init__(example)
-        self.example, self.got, self.expected = example, got, expected
-        self.law, self.look = law, look
-
-
-class LawInapplicable(Exception):  # noqa: N818 - a verdict, not an error
-    """Raised by a test that does not apply to this component, with the reason."""
-
-
-def break_law(
-    example: object, got: object, expected: object, *, law: str = "", look: str = ""
-) -> NoReturn:
-    """End a test with a breach.
-
-    Parameters
-    ----------
-    example, got, expected : object
-        Text of a call with its arguments, of its result, and of the result
-        that the law requires.
-    law : str, optional
-        Name of the law broken, if it is not the one under test (a function that
-        raises can break any test).
-    look : str, optional
-        What to look at, if more is known than in the law's own hint.
-    """
-    raise LawBroken(str(example), str(got), str(expected), law, look)
-
-
-def skip_law(why: str) -> NoReturn:
-    """End a test that does not apply to this component: `why`, as part of a sentence."""
-    raise LawInapplicable(why)
-
-
-def judge_laws(
-    report: Report,
-    subject: Any,
-    laws: Iterable[tuple[Law, LawTest]],
-    exempt: Mapping[str, str],
-    first_laws: Iterable[tuple[Law, LawTest]] = (),
-    last_laws: Iterable[tuple[Law, LawTest]] = (),
-) -> Report:
-    """Add a verdict on every law to a report.
-
-    Parameters
-    ----------
-    report : Report
-        Report on the component, without verdicts.
-    subject : object
-        Argument of the tests.
-    laws : iterable of (Law, Test)
-        In the order of the report; a law may have several tests.
-    exempt : mapping
-        Laws that the component declares cannot hold, with the reason.
-    first_laws : iterable of (Law, Test)
-        Laws that must hold, or be declared, before the others can be judged: the
-        report then shows the cause of a fault and not its consequences.
-    last_laws : iterable of (Law, Test)
-        Laws that are judged only if all of `laws` hold, too, or are declared.
-    """
-    stages = [list(first_laws), list(laws), list(last_laws)]
-    every = [pair for stage in stages for pair in stage]
-    law_by_name = {law.name: law for law, _ in every}
-    breaches: dict[str, Breach] = {}
-    outcomes: dict[str, tuple[str, str]] = {}
-    for stage in stages:
-        blocking = next((name for name in breaches if name not in exempt), "")
-        for law, test in stage:
-            if blocking:
-                outcomes.setdefault(law.name, ("not judged", f"{blocking} is broken"))
-            else:
-                _test_law(law, test, subject, law_by_name, breaches, outcomes)
-    verdicts = [_check_exemptions(exempt, law_by_name)]
-    verdicts += [_make_verdict(law, breaches, outcomes, exempt) for law in law_by_name.values()]
-    return report.with_verdicts(verdicts)
-
-
-def _test_law(
-    law: Law,
-    test: LawTest,
-    subject: Any,
-    known: Mapping[str, Law],
-    breaches: dict[str, Breach],
-    outcomes: dict[str, tuple[str, str]],
-) -> None:
-    """Run a test; record its outcome, and its breach of this or another law."""
-    try:
-        test(subject)
-    except LawInapplicable as reason:
-        outcomes.setdefault(law.name, ("does not apply", str(reason)))
-    except LawBroken as found:
-        other = known[found.law] if found.law else law
-        breaches.setdefault(other.name, _make_breach(other, found))
-        if other is not law:
-            outcomes[law.name] = ("not judged", f"{other.name} is broken")
-    else:
-        outcomes[law.name] = ("holds", "")
-
-
-def _make_breach(law: Law, found: LawBroken) -> Breach:
-    return Breach(law, found.example, found.got, found.expected, found.look or law.look)
-
-
-def _make_verdict(
-    law: Law,
-    breaches: Mapping[str, Breach],
-    outcomes: Mapping[str, tuple[str, str]],
-    exempt: Mapping[str, str],
-) -> Verdict:
-    breach = breaches.get(law.name)
-    why = exempt.get(law.name, "")
-    if breach is not None:
-        return Verdict(law, "declared" if why else "broken", why, breach)
-    state, reason = outcomes[law.name]
-    if why and state == "holds":
-        return Verdict(law, "declared, yet holds", why)
-    return Verdict(law, state, why or reason)
-
-
-def _check_exemptions(exempt: Mapping[str, str], known: Mapping[str, Law]) -> Verdict:
-    for name in exempt:
-        if name not in known:
-            breach = Breach(
-                DECLARED, f"exempt[{name!r}]", "no such law", ", ".join(known), DECLARED.look
-            )
-            return Verdict(DECLARED, "broken", "", breach)
-    return Verdict(DECLARED, "holds", "")
-
-
-# ---------------------------------------------------------------- component to check
-
 WELL_FORMED = Law(
     "record-is-well-formed",
     "The record has valid values in all fields of its kind of component.",
@@ -184,90 +52,134 @@ MAKES = Law(
 
 
 @dataclass(frozen=True)
-class OpenedComponent:
-    """A component with its settings.
+class Subject:
+    """A component under test.
 
     Attributes
     ----------
     record : Criterion, Splitter, ...
-    functions : object
-        Result of ``make``; None for kinds without ``make``, and if the report
-        already has a breach.
     settings : dict
         Value of every setting.
-    report : Report
-        Without verdicts on the laws, except those on the record and its ``make``.
+    functions : object
+        Result of ``make``; None for kinds without ``make``.
+    layout : Layout or None
+        Of a criterion's task.
+    trainers : tuple of Trainer
+        Trainings with the component.
     """
 
     record: Any
-    functions: Any
-    settings: dict[str, Any]
-    report: Report
+    settings: Mapping[str, Any]
+    functions: Any = None
+    layout: Any = None
+    trainers: tuple[Trainer, ...] = ()
 
-    @property
-    def is_usable(self) -> bool:
-        """Whether the component could be opened, so that its laws can be tested."""
-        return self.report.ok
+    def use_functions(self) -> None:
+        """Call the functions for a few examples; raise `LawBroken` for any breach."""
+
+    def measure(self) -> tuple[tuple[str, str], ...]:
+        """Return facts for the report on a component without a breach, such as times."""
+        return ()
 
 
-def open_component(
-    kind: str,
-    wanted: Any,
-    settings: Mapping[str, Any] | None,
-    strict: bool,
-    prepare: Callable[[Any, dict[str, Any]], tuple[dict[str, Any], Layout | None]] | None = None,
-) -> OpenedComponent:
-    """Find a component and call its ``make``.
+class LawBroken(Exception):  # noqa: N818 - a verdict, not an error
+    """Raised by a test for the smallest example that breaks a law; see `break_law`."""
+
+    def __init__(self, example: str, got: str, expected: str, law: Law | None, look: str) -> None:
+        super().__init__(example)
+        self.example, self.got, self.expected = example, got, expected
+        self.law, self.look = law, look
+
+
+class LawInapplicable(Exception):  # noqa: N818 - a verdict, not an error
+    """Raised by a test that does not apply to this component, with the reason."""
+
+
+def break_law(
+    example: object, got: object, expected: object, *, law: Law | None = None, look: str = ""
+) -> NoReturn:
+    """End a test with a breach.
 
     Parameters
     ----------
-    kind : str
-        A key of `treekit.discovery.KINDS`, such as ``"criterion"``.
-    wanted : str or record
-    settings : mapping or None
-        Its own settings; the others take their defaults.
-    strict : bool
-        See `Report`.
-    prepare : callable, optional
-        ``ground(record, settings)`` returns the completed settings and the layout of a task.
-
-    Raises
-    ------
-    SettingError
-        For a name that is not installed, or an unknown setting of the component:
-        errors of the caller, not breaches.
+    example, got, expected : object
+        Text of a call with its arguments, of its result, and of the result
+        that the law requires.
+    law : Law, optional
+        The law broken, if it is not the one under test (a function that
+        raises can break any test).
+    look : str, optional
+        What to look at, if more is known than in the law's own hint.
     """
-    given = dict(settings or {})
-    if isinstance(wanted, str):
-        record = getattr(registry, kind)(wanted)
-    else:
-        record = wanted
-        try:
-            getattr(registry, kind)(wanted)
-        except PluginError as error:
-            name = str(getattr(record, "name", record))
-            report = Report(kind, name, settings=given, strict=strict)
-            return OpenedComponent(record, None, given, _add_breach(report, WELL_FORMED, error))
-    owner = registry.origin(record)
-    origin = " ".join(owner[key] for key in ("distribution", "version")).strip()
-    report = Report(kind, record.name, origin, given, strict)
-    report = report.with_verdicts([Verdict(WELL_FORMED, "holds")])
-    if "make" not in dict(KINDS[kind].callables):
-        where = f"{find_kind(record).name} {record.name!r}"
-        return OpenedComponent(record, None, resolve(record.settings, given, where), report)
-    layout = None
+    raise LawBroken(str(example), str(got), str(expected), law, look)
+
+
+def blame_error(example: str, error: Exception, expected: object, law: Law) -> NoReturn:
+    """End a test with an exception of the component; the line that raised it is to be looked at."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if "treekit/testing" not in Path(f.filename).as_posix()]
+    place = f"{Path(own[-1].filename).name}:{own[-1].lineno}: {own[-1].line}\n" if own else ""
+    break_law(example, format_exception(error), expected, law=law, look=f"{place}{law.look}")
+
+
+def skip_law(why: str) -> NoReturn:
+    """End a test that does not apply to this component: `why`, as part of a sentence."""
+    raise LawInapplicable(why)
+
+
+def judge_laws(subject: Subject, stages: Sequence[Laws]) -> list[Verdict]:
+    """Return a verdict on every law of a component.
+
+    The laws of a stage are judged only if the former ones hold, or are declared: the
+    report then shows the cause of a fault and not its consequences.
+    """
+    exempt = subject.record.exempt
+    laws = {law.name: law for stage in stages for law, _ in stage}
+    verdicts: dict[str, Verdict] = {}
+    for stage in stages:
+        broken = (v for name, v in verdicts.items() if v.breach and name not in exempt)
+        blocking = next(broken, None)
+        for law, test in stage:
+            if blocking:
+                why = f"{blocking.law.name} is broken"
+                verdicts.setdefault(law.name, Verdict(law, "not judged", why))
+            else:
+                verdict = _test_law(law, test, subject, laws)
+                former = verdicts.get(verdict.law.name)
+                if former is None or (not former.breach and verdict.state != "does not apply"):
+                    verdicts[verdict.law.name] = verdict
+                if verdict.law is not law:
+                    why = f"{verdict.law.name} is broken"
+                    verdicts.setdefault(law.name, Verdict(law, "not judged", why))
+    unknown = next((name for name in exempt if name not in laws), None)
+    declared = Verdict(DECLARED, "holds")
+    if unknown is not None:
+        example, known = f"exempt[{unknown!r}]", ", ".join(laws)
+        breach = Breach(DECLARED, example, "no such law", known, DECLARED.look)
+        declared = Verdict(DECLARED, "broken", "", breach)
+    return [declared, *(_apply_exemption(verdicts[name], exempt) for name in laws)]
+
+
+def _test_law(law: Law, test: LawTest, subject: Subject, laws: Mapping[str, Law]) -> Verdict:
+    """Run a test; return the verdict on its law, or on another one that it finds broken."""
     try:
-        if prepare is not None:
-            given, layout = prepare(record, given)
-        functions, made = registry.make(record, given, layout)
-    except PluginError as error:
-        return OpenedComponent(record, None, given, _add_breach(report, MAKES, error))
-    return OpenedComponent(record, functions, made, report.with_verdicts([Verdict(MAKES, "holds")]))
+        test(subject)
+    except LawInapplicable as reason:
+        return Verdict(law, "does not apply", str(reason))
+    except LawBroken as found:
+        other = laws[found.law.name] if found.law else law
+        look = found.look or other.look
+        breach = Breach(other, found.example, found.got, found.expected, look)
+        return Verdict(other, "broken", "", breach)
+    return Verdict(law, "holds")
 
 
-def _add_breach(report: Report, law: Law, error: Exception) -> Report:
-    breach = Breach(law, report.title, str(error), law.sentence, law.look)
-    return report.with_verdicts([Verdict(law, "broken", "", breach)])
+def _apply_exemption(verdict: Verdict, exempt: Mapping[str, str]) -> Verdict:
+    why = exempt.get(verdict.law.name, "")
+    states = {"broken": "declared", "holds": "declared, yet holds"}
+    if not why:
+        return verdict
+    return replace(verdict, state=states.get(verdict.state, verdict.state), why=why)
 
 
 # ---------------------------------------------------------------- checked calls
@@ -327,20 +239,19 @@ def call_checked(
         with np.errstate(all="ignore"):  # as in compiled code
             answer = core(*given)
     except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-        look = format_hint(error, ANSWERS)
-        break_law(call, format_exception(error), f"one {_NAMES[kind]}", law=ANSWERS.name, look=look)
+        blame_error(call, error, f"one {_NAMES[kind]}", ANSWERS)
     for before, after in zip(arguments, given, strict=True):
         if isinstance(before, np.ndarray) and not np.array_equal(before, after, equal_nan=True):
             got = f"its argument changed to {format_numbers(after)}"
-            break_law(
-                call, got, "the argument unchanged", law=WRITES.name, look=locate_function(core)
-            )
+            code = getattr(core, "__code__", None)
+            look = f"{Path(code.co_filename).name}:{code.co_firstlineno}" if code else repr(core)
+            break_law(call, got, "the argument unchanged", law=WRITES, look=look)
     if not _is_of_kind(answer, kind):
-        break_law(call, repr(answer)[:80], f"one {_NAMES[kind]}", law=NUMBERS.name)
+        break_law(call, repr(answer)[:80], f"one {_NAMES[kind]}", law=NUMBERS)
     if kind is not bool and not (
         math.isfinite(answer) or (allow_infinite and not math.isnan(answer))
     ):
-        break_law(call, float(answer), "a finite number", law=FINITE.name)
+        break_law(call, float(answer), "a finite number", law=FINITE)
     return kind(answer)
 
 
@@ -363,25 +274,6 @@ def format_exception(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def locate_error(error: BaseException) -> str:
-    """Format the innermost frame with a source line: ``file.py:12: the line``, or nothing."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if "treekit/testing" not in Path(f.filename).as_posix()]
-    return f"{Path(own[-1].filename).name}:{own[-1].lineno}: {own[-1].line}" if own else ""
-
-
-def format_hint(error: Exception, law: Law) -> str:
-    """Combine the line that raised with the hint of the law."""
-    place = locate_error(error)
-    return f"{place}\n{law.look}" if place else law.look
-
-
-def locate_function(function: Any) -> str:
-    """Format the position of a function: ``file.py:12``."""
-    code = getattr(function, "__code__", None)
-    return f"{Path(code.co_filename).name}:{code.co_firstlineno}" if code else repr(function)
-
-
 # ---------------------------------------------------------------- settings at their bounds
 
 BOUNDS = Law(
@@ -391,38 +283,21 @@ BOUNDS = Law(
 )
 
 
-def check_bounds(
-    record: Any,
-    given: Mapping[str, Any],
-    use: Callable[[Any], None],
-    layout: Layout | None = None,
-) -> None:
-    """Make a component with each setting at its bounds, and use its functions.
-
-    Parameters
-    ----------
-    record : Criterion, Splitter or Pruner
-    given : mapping
-        Settings under which it is judged, one of which is varied at a time.
-    use : callable
-        Calls the functions; raises `LawBroken`.
-    layout : Layout, optional
-        Of a criterion's task.
-    """
-    varied = [(s, value) for s in list_settings(record) for value in _iter_bounds(s)]
+def check_bounds(subject: Subject) -> None:
+    """Make a component with each setting at its bounds, and use its functions."""
+    varied = [(s, value) for s in list_settings(subject.record) for value in _iter_bounds(s)]
     if not varied:
         skip_law("it declares no setting that has bounds or choices")
     for setting, value in varied:
-        settings = {**given, setting.name: value}
+        settings = {**subject.settings, setting.name: value}
         call = f"make({', '.join(f'{key}={own!r}' for key, own in settings.items())})"
         try:
-            functions, _ = registry.make(record, settings, layout)
+            functions, _ = registry.make(subject.record, settings, subject.layout)
+            replace(subject, functions=functions).use_functions()
         except SettingError:  # a combination that the component rejects
             continue
         except PluginError as error:
             break_law(call, error, "functions")
-        try:
-            use(functions)
         except LawBroken as found:
             break_law(f"{call}, then {found.example}", found.got, found.expected, look=found.look)
 
@@ -431,18 +306,102 @@ def _iter_bounds(setting: Setting) -> Iterator[Any]:
     """Yield bounds, choices, and both Booleans, except the default."""
     kinds = setting.type if isinstance(setting.type, tuple) else (setting.type,)
     kind = type(setting.default) if setting.type is None else kinds[0]
-    ends: list[Any] = list(setting.choices)
+    ends = [*setting.choices, setting.minimum, setting.maximum]
     ends += [True, False] if kind is bool else []
-    ends += [bound for bound in (setting.minimum, setting.maximum) if bound is not None]
     if setting.above is not None:
         ends.append(setting.above + 1e-6 * max(1.0, abs(setting.above)))
-    if type(None) in kinds:
-        ends.append(None)
     for end in ends:
-        value = end
-        if kind is float and type(end) is int:
-            value = float(end)
-        if kind is int and type(end) is float:
-            value = math.ceil(end)
+        if end is None:
+            continue
+        value = float(end) if kind is float and type(end) is int else end
+        value = math.ceil(end) if kind is int and type(end) is float else value
         if value != setting.default:
             yield value
+    if type(None) in kinds and setting.default is not None:
+        yield None
+
+
+# ---------------------------------------------------------------- changes without an effect
+
+DOUBLING = Law(
+    "doubling-weights-changes-nothing",
+    "With every weight doubled, impurity, score and leaf value stay the same.",
+    "absolute weights: divide by the node's weight (a test of significance declares this law)",
+)
+BRANCHES = Law(
+    "permuting-branches-changes-nothing",
+    "The order of its branches changes neither the score of a split nor whether it is made.",
+    "children that are treated by their position",
+)
+EMPTY = Law(
+    "empty-branches-change-nothing",
+    "A branch without rows, as of an absent category, does not change the result for a split.",
+    "counts of branches: skip those of weight 0",
+)
+
+Change = Callable[[Counting, npt.NDArray[np.float64]], npt.NDArray[np.float64]]
+"""Change of the statistics of a node, (S,), or of branches, (branches, S)."""
+
+
+@dataclass(frozen=True)
+class StatisticsSubject(Subject):
+    """A component whose functions take statistics of nodes and splits.
+
+    Attributes
+    ----------
+    countings : tuple of Counting
+        Ways to count rows, with few cells first.
+    """
+
+    countings: tuple[Counting, ...] = ()
+
+    def iter_calls(self, *names: str) -> Iterator[tuple[Counting, Example, str, tuple[Any, ...]]]:
+        """Yield functions of some names with their arguments for every example, small ones first.
+
+        Without names, for all functions of statistics.
+        """
+        raise NotImplementedError
+
+    def call(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        """Return the checked result of a function."""
+        raise NotImplementedError
+
+    def check_calls(self) -> None:
+        """Call every function on every example."""
+        for _, _, name, arguments in self.iter_calls():
+            self.call(name, arguments)
+
+
+def check_invariance(
+    subject: StatisticsSubject, change: Change, names: tuple[str, ...] = ()
+) -> None:
+    """Raise `LawBroken` if a change of all statistics changes the result of a function."""
+    for of, split, name, arguments in subject.iter_calls(*names):
+        changed = tuple(change(of, array) for array in arguments)
+        one, other = subject.call(name, arguments), subject.call(name, changed)
+        if abs(other - one) > split.noise + 1e-9 * abs(one):
+            got = f"{one!r}, and {other!r} for {format_call(name, *changed)}"
+            break_law(format_call(name, *arguments), got, "the same")
+
+
+def keep_statistics(_: Counting, array: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Change nothing: a function must return the same value again."""
+    return array
+
+
+def double_weights(of: Counting, array: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Double the weight of every row."""
+    times = np.full(of.size, 2.0)
+    if not of.additive:
+        times[1] = 1.0  # a quantile is no sum
+    return np.asarray(array * times)
+
+
+def reverse_branches(_: Counting, array: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Reverse the order of the branches."""
+    return np.ascontiguousarray(array[::-1]) if array.ndim == 2 else array
+
+
+def add_empty_branch(of: Counting, array: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Add a branch without rows."""
+    return np.vstack([array, np.zeros((1, of.size))]) if array.ndim == 2 else array

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from treekit.contracts import Ranks
 from treekit.data.dataset import Dataset, make_dataset
 from treekit.errors import DataError, PluginError, SettingError, TreekitWarning
 from treekit.model.tree import Tree
 from treekit.testing.example_tables import SmallTable, format_numbers, iter_small_tables
-from treekit.testing.laws import break_law
+from treekit.testing.laws import Subject, break_law
 from treekit.testing.report import Law
 from treekit.training import fit
 
@@ -115,18 +114,6 @@ def make_trainer(
     return Trainer({"seed": 0, **parts}, **options)
 
 
-def make_criterion_trainer(record: Any, functions: Any, settings: Mapping[str, Any]) -> Trainer:
-    """Make a trainer with a criterion for classification or regression."""
-    if record.task == "classification":
-        return make_trainer("criterion", record, settings, task="classification")
-    statistics = functions.statistics
-    least = None if isinstance(statistics, Ranks) else statistics.smallest
-    return make_trainer(
-        "criterion", record, settings, task="regression", classes=(0,),
-        least=-2.0 if least is None else least,
-    )  # fmt: skip
-
-
 def train_tree(
     by: Trainer, table: SmallTable, *, weighted: bool = False, classes: Any = None, **settings: Any
 ) -> Tree | None:
@@ -148,7 +135,7 @@ def train_tree(
         except PluginError as error:
             light = "splitter" in by.parts and "min_weight_leaf" in str(error)
             law, wanted = (LEAF_WEIGHT, LEAF_WEIGHT.sentence) if light else (TRAINS, "a tree")
-            break_law(_format_call(table, settings), error, wanted, law=law.name, look=law.look)
+            break_law(_format_call(table, settings), error, wanted, law=law)
 
 
 def _format_call(table: SmallTable, settings: Mapping[str, Any]) -> str:
@@ -227,3 +214,49 @@ def describe_difference(one: Tree, other: Tree, times: float = 1.0) -> str:
         at = int(np.argmax(away))
         return f"node {at}: weight {one.weight[at] * times} and {other.weight[at]}"
     return ""
+
+
+# ---------------------------------------------------------------- laws of training
+
+ROW_ORDER = Law(
+    "permuting-rows-changes-nothing",
+    "The same rows in another order give the same tree.",
+    "state that persists between calls: compiled code reads a closure's values only once",
+)
+ROW_COPIES = Law(
+    "integer-weights-equal-repeated-rows",
+    "A row of weight 3 counts as three copies of the row.",
+    "counts of rows or of non-zero statistics, where weights should be added",
+)
+
+
+def iter_trainings(subject: Subject) -> Iterator[tuple[Trainer, SmallTable]]:
+    """Yield the trainers of a component, each with every table to train on."""
+    for by in subject.trainers:
+        for table in by.iter_tables():
+            yield by, table
+
+
+def check_row_order(subject: Subject) -> None:
+    """Permute the rows of each table, with the same seed."""
+    for by, table in iter_trainings(subject):
+        order = np.random.default_rng(table.rows).permutation(table.rows)
+        one, other = train_tree(by, table), train_tree(by, table.take(order))
+        check_same_tree(by, table, f"with its rows in the order {order[:9].tolist()}", one, other)
+
+
+def check_row_copies(subject: Subject) -> None:
+    """Repeat each row as many times as its weight."""
+    changed = "with each row repeated `w` times instead of weights"
+    for by, table in iter_trainings(subject):
+        one, other = train_tree(by, table, weighted=True), train_tree(by, table.repeat_rows())
+        check_same_tree(by, table, changed, one, other)
+
+
+def check_doubled_weights(subject: Subject) -> None:
+    """Double all weights, and the limits of weights."""
+    limits = {"min_weight_leaf": 2.0, "min_weight_split": 4.0}
+    for by, table in iter_trainings(subject):
+        twice = replace(table, weights=[2] * table.rows)
+        one, two = train_tree(by, table), train_tree(by, twice, weighted=True, **limits)
+        check_same_tree(by, table, "with every weight doubled", one, two, 2.0)
