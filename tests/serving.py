@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import json
@@ -234,9 +233,8 @@ def server_thread(*sources: object, **settings: object) -> Iterator[str]:
 
     A thread starts faster than a process, and the test's patches apply to it.
     """
-    from treekit.serve.http.logs import Log
-    from treekit.serve.process.startup_log import bind_sockets, get_server_url
-    from treekit.serve.process.worker import ServiceProcess, make_service
+    from treekit.serve.process.run import bind_sockets, get_server_url
+    from treekit.serve.process.worker import ServiceProcess, make_config, make_service
 
     asked = ServeSettings(tuple(map(str, sources)), **{"port": 0, "log": "quiet"} | settings)  # type: ignore[arg-type]
     sockets = bind_sockets(asked.host, asked.port)
@@ -244,19 +242,15 @@ def server_thread(*sources: object, **settings: object) -> Iterator[str]:
     service = make_service(asked)
     service.repository.refresh()
     started = threading.Event()
-    process = ServiceProcess(asked, service, Log(asked.log), lambda _: started.set())
-
-    def run() -> None:
-        with asyncio.Runner(loop_factory=process.loop_factory) as runner:
-            runner.run(process.run(sockets))
-
-    thread = threading.Thread(target=run, name="server", daemon=True)
+    process = ServiceProcess(asked, service, lambda _: started.set())
+    server = uvicorn.Server(make_config(process.app, asked))
+    thread = threading.Thread(target=server.run, args=(sockets,), name="server", daemon=True)
     thread.start()
     try:
         assert started.wait(STARTED), "the server did not start"
         yield url
     finally:
-        process.request_shutdown()
+        server.should_exit = True
         thread.join(20)
         assert not thread.is_alive(), "the server did not stop"
 

@@ -1,9 +1,10 @@
-"""A controllable model behind the middleware, in this process or on a port."""
+"""A controllable model behind the application, in this process or on a port."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import socket
 import threading
 import time
@@ -15,9 +16,9 @@ from typing import Any
 import httpx
 import numpy as np
 
-from treekit.serve.http.app import make_app
-from treekit.serve.http.logs import LineWriter, Log
-from treekit.serve.http.middleware import Middleware
+from treekit.serve.http import logs
+from treekit.serve.http.app import HttpApp, make_app
+from treekit.serve.http.logs import LineHandler
 from treekit.serve.models.repository import Repository
 from treekit.serve.models.served_model import Batch, Served
 from treekit.serve.models.tensors import Tensor, TensorSpec
@@ -59,22 +60,30 @@ def service_of(*models: Twice, folder: Path, **limits: Any) -> Service:
 
 
 class Lines:
-    """Collected output of a log."""
+    """Collected lines of the log, until others collect them."""
 
     def __init__(self) -> None:
         self.data = b""
-        self.writer = LineWriter(self._take, delay=0.01)
+        self.handler: LineHandler | None = None
 
     def _take(self, data: bytes) -> int:
         self.data += data
         return len(data)
 
-    def log(self, mode: str = "json") -> Log:
-        return Log(mode, self.writer)
+    def collect(self, mode: str = "json") -> None:
+        self.handler = LineHandler(mode, write=self._take)
+        logger = logging.getLogger("treekit.serve")
+        for former in logger.handlers[:]:
+            logger.removeHandler(former)
+            former.close()
+        logger.addHandler(self.handler)
+        logger.setLevel(logging.INFO)
+        logs._request_handlers[:] = [self.handler]
 
     @property
     def text(self) -> list[str]:
-        assert self.writer.flush()
+        assert self.handler is not None
+        self.handler.flush()
         return self.data.decode().splitlines()
 
     @property
@@ -82,10 +91,12 @@ class Lines:
         return [json.loads(line) for line in self.text]
 
 
-def gated(service: Service, lines: Lines | None = None, **settings: Any) -> Any:
+def gated(service: Service, lines: Lines | None = None, **settings: Any) -> HttpApp:
     """Create the application of a service, as `treekit serve` with these settings does."""
     asked = ServeSettings(("-",), limits=service.limits, **({"log": "quiet"} | settings))
-    return make_app(service, asked, (lines or Lines()).log(asked.log))
+    if lines is not None:
+        lines.collect(asked.log)
+    return make_app(service, asked)
 
 
 def rows(*numbers: float, outputs: Sequence[str] = ()) -> dict[str, Any]:
@@ -108,26 +119,15 @@ async def ask_async(app: Any, method: str, path: str, host: str = "localhost", *
 
 
 @contextmanager
-def on_port(app: Any, limits: Limits, most: int | None = None, loop: str = "auto") -> Iterator[int]:
-    """Run a uvicorn server with bounded connections in a thread; yields its port."""
+def on_port(app: Any, limits: Limits, loop: str = "auto", most: int | None = None) -> Iterator[int]:
+    """Run a server as `treekit serve` does, in a thread; yields its port."""
     import uvicorn
 
-    from treekit.serve.process.uvicorn_server import make_protocol_class
+    from treekit.serve.process.worker import make_config
 
-    config = uvicorn.Config(
-        app,
-        host="127.0.0.1",
-        port=0,
-        http=make_protocol_class(limits, most, app if isinstance(app, Middleware) else None),
-        ws="none",
-        interface="asgi3",
-        loop=loop,
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=2,
-    )
+    settings = ServeSettings(("-",), limits=limits)
+    config = make_config(app, settings, host="127.0.0.1", port=0, loop=loop)
+    config.limit_concurrency = most or config.limit_concurrency
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import http.client
 import json
@@ -34,17 +33,17 @@ from tests.serving import (
     server_process,
     server_thread,
 )
+from tests.serving_gate import Lines
 from treekit.cli import main
 from treekit.errors import SettingError
-from treekit.serve.process.run import handle_signals
-from treekit.serve.process.startup_log import (
-    StartupLog,
+from treekit.serve.process.run import (
     bind_sockets,
     get_server_url,
+    handle_signals,
     is_loopback,
-    log_slow_loading,
-    start_listening,
+    log_addresses,
 )
+from treekit.serve.process.worker import load_models
 from treekit.serve.settings import ServeSettings
 
 # ---------------------------------------------------------------- serve run
@@ -245,18 +244,12 @@ def test_a_library_that_is_absent_is_told_with_its_extra(model, monkeypatch, lib
 
 
 def told_of(**settings: Any) -> list[dict[str, Any]]:
-    """What a server of these settings says at its start."""
-    lines: list[dict[str, Any]] = []
-
-    def say(event: str, message: str, *, level: str = "info", **facts: Any) -> None:
-        lines.append({"event": event, "message": message, "level": level} | facts)
-
-    asked = ServeSettings(("m",), **settings)
+    """What a server of these settings says of its addresses."""
+    lines = Lines()
+    lines.collect()
     with socket.create_server(("127.0.0.1", 0)) as opened:
-        StartupLog(asked, [opened]).log_startup(
-            say, [{"name": "m", "version": "1", "platform": "treekit", "trees": 1}], 5
-        )
-    return lines
+        log_addresses(ServeSettings(("m",), **settings), [opened], 5)
+    return lines.json
 
 
 @pytest.mark.system
@@ -304,7 +297,7 @@ def test_addresses_are_written_as_clients_write_them():
 
 def test_all_addresses_of_a_host_have_one_port(monkeypatch):
     here = [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "127.0.0.2")]
-    monkeypatch.setattr("treekit.serve.process.startup_log._resolve_host", lambda host, port: here)
+    monkeypatch.setattr("treekit.serve.process.run._resolve_host", lambda host: here)
     sockets = bind_sockets("both", 0)
     try:
         (one, port), (other, same) = (opened.getsockname() for opened in sockets)
@@ -335,7 +328,7 @@ def test_calls_over_grpc_have_lines_and_are_counted(model):
         port = running.wait_for('"event": "listening-grpc", "port": ([0-9]+)')[1]
         with InferenceServerClient(f"127.0.0.1:{port}") as client:
             assert client.get_model_metadata("said").name == "said"
-        line = json.loads(running.wait_for('^.*"path":"ModelMetadata".*$')[0])
+        line = json.loads(running.wait_for('^.*"path": "ModelMetadata".*$')[0])
         counted = httpx.get(f"{running.url}/metrics").text
     assert (line["method"], line["status"], line["client"]) == ("gRPC", 200, "127.0.0.1")
     assert 'seconds_count{endpoint="ModelMetadata",model=""} 1.0' in counted
@@ -419,7 +412,7 @@ def test_certificates_that_do_not_fit_are_refused(model, certificates, tmp_path)
         assert "are not a certificate and its key" in said
     gone = tmp_path / "gone.pem"
     said = serve_refused(model, "--tls-cert", gone, "--tls-key", key)
-    assert f"cannot read {str(gone)!r}: No such file" in said
+    assert f"{str(gone)!r} and {str(key)!r} are not a certificate and its key (No such file" in said
 
 
 # -------------------------------------------------------------------- the end
@@ -579,6 +572,28 @@ def test_a_worker_that_dies_is_told_of_and_started_again(two_workers):
 
 
 @pytest.mark.system
+@posix
+def test_workers_are_replaced_on_hup_without_a_lost_answer(two_workers):
+    before, answers, over = set(children(two_workers.process.pid)), [], threading.Event()
+
+    def work() -> None:
+        while not over.is_set():
+            answers.append(ask_once(two_workers.url)[0])
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    two_workers.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: not before & set(children(two_workers.process.pid)), 60)
+    over.set()
+    thread.join(20)
+    assert set(answers) == {200}
+    wait_until(lambda: len(children(two_workers.process.pid)) == 2)
+    for what in ("unload", "load"):  # no former worker is waited for
+        url = f"{two_workers.url}/v2/repository/models/said/{what}"
+        assert httpx.post(url, timeout=20).status_code == 200
+
+
+@pytest.mark.system
 @pytest.mark.skipif(not hasattr(socket, "SO_REUSEPORT"), reason="no system to share ports on")
 def test_workers_share_a_port_of_grpc_that_no_other_server_takes(model):
     grpc = pytest.importorskip("grpc")
@@ -634,56 +649,44 @@ def test_a_server_runs_in_a_thread_of_another_program(model):
 
 
 def test_a_python_program_is_refused_what_the_command_is(model):
+
     from treekit.serve.process.run import serve
 
     with pytest.raises(SettingError, match="0 workers"):
         serve(ServeSettings((str(model),), workers=0))
 
 
-@pytest.mark.skipif(os.name != "posix", reason="elsewhere a port cannot be bound twice")
 def test_of_two_servers_that_are_started_at_once_the_second_is_told() -> None:
     first = bind_sockets("127.0.0.1", 0)
     port = first[0].getsockname()[1]
-    second = bind_sockets("127.0.0.1", port)  # neither listens yet
     try:
-        start_listening(first[0], "127.0.0.1", 5)
         with pytest.raises(SettingError, match=f"port {port} of 127.0.0.1 is in use"):
-            start_listening(second[0], "127.0.0.1", 5)
+            bind_sockets("127.0.0.1", port)
     finally:
-        for opened in (*first, *second):
+        for opened in first:
             opened.close()
 
 
-def test_a_process_that_cannot_listen_ends_and_says_so(model: Path) -> None:
-    from treekit.serve.http.logs import Log
-    from treekit.serve.process.worker import ServiceProcess, make_service
-
-    first = bind_sockets("127.0.0.1", 0)
-    second = bind_sockets("127.0.0.1", first[0].getsockname()[1])
-    settings = ServeSettings((str(model),), log="quiet", reload_seconds=0)
-    told: list[int | None] = []
-    try:
-        start_listening(first[0], "127.0.0.1", 5)
-        process = ServiceProcess(settings, make_service(settings), Log("quiet"), told.append)
-        with pytest.raises(SettingError, match="is in use"):
-            asyncio.run(process.run(second))
-    finally:
-        for opened in (*first, *second):
-            opened.close()
-    assert told == []
+def test_a_port_of_grpc_that_is_taken_is_told(model: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert "gRPC cannot listen on" in serve_refused(model, "--port", 0, "--grpc-port", port)
 
 
-def test_a_start_that_takes_long_says_what_it_does() -> None:
-    told: list[str] = []
+def test_a_start_that_takes_long_says_what_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("treekit.serve.process.worker._LOADING_SECONDS", 0.01)
 
-    def say(event: str, message: str, **facts: Any) -> None:
-        told.append(event)
+    class Slow:
+        def refresh(self) -> None:
+            time.sleep(0.2)
 
-    with log_slow_loading(say, 0.01):
-        time.sleep(0.2)
-    with log_slow_loading(say, 30.0):
-        pass
-    assert told == ["loading"]
+        def refused_files(self) -> list[str]:
+            return []
+
+    lines = Lines()
+    lines.collect()
+    load_models(Slow())  # type: ignore[arg-type]
+    assert [line["event"] for line in lines.json] == ["loading"]
 
 
 # ---------------------------------------------------------------- serve stop

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
-from starlette.routing import Router
 
 from tests.snapshots.public_api import PACKAGE, plain_environment, section, small_model
-from tests.snapshots.signatures import class_lines, is_own
-from treekit.serve.http.app import make_app
+from tests.snapshots.signatures import class_lines
+from treekit.serve.http.app import list_routes, make_app
+from treekit.serve.http.metrics import Metrics, make_metrics_route
 from treekit.serve.models.repository import Repository
 from treekit.serve.scheduling import Service
 from treekit.serve.settings import Limits, ServeSettings
@@ -52,7 +52,7 @@ def _lines() -> Iterator[str]:
         app = make_app(service)
         repository.refresh()  # after make_app, so metrics count both files
         try:
-            routes = _routes(app)
+            routes = _routes(Service(repository))
             description, metrics = asyncio.run(_ask_all(app, routes))
         finally:
             service.runner.close()
@@ -68,33 +68,10 @@ def _lines() -> Iterator[str]:
 # ------------------------------------------------------------------ routes
 
 
-def _routes(app: Any) -> list[tuple[str, str]]:
-    """List paths and methods of all routers behind the application's middleware."""
-    found: set[tuple[str, str]] = set()
-    seen: set[int] = set()
-    waiting = [app]
-    while waiting:
-        thing = waiting.pop()
-        if id(thing) in seen:
-            continue
-        seen.add(id(thing))
-        if isinstance(thing, Router):
-            found |= set(_routes_below("", thing.routes))
-        elif is_own(type(thing)) or type(thing).__module__.startswith("starlette"):
-            slots = (getattr(base, "__slots__", ()) for base in type(thing).__mro__)
-            names = {*getattr(thing, "__dict__", ()), *(name for own in slots for name in own)}
-            waiting += [getattr(thing, name) for name in names if hasattr(thing, name)]
-    assert found, "found no Starlette router behind the application"
-    return sorted(found)
-
-
-def _routes_below(before: str, routes: Iterable[Any]) -> Iterator[tuple[str, str]]:
-    for route in routes:
-        if hasattr(route, "routes"):
-            yield from _routes_below(before + route.path, route.routes or ())
-        else:
-            methods = set(route.methods or ()) - {"HEAD"}  # Starlette adds it to each GET
-            yield from ((before + route.path, method) for method in methods)
+def _routes(service: Service) -> list[tuple[str, str]]:
+    """List paths and methods of the application."""
+    routes = (*list_routes(service), make_metrics_route(Metrics(service)))
+    return sorted((route.path, route.method) for route in routes)
 
 
 # ------------------------------------------------------------------ requests

@@ -33,10 +33,6 @@ or by a signal before it was listening.
 """
 
 
-def _convert_milliseconds(_: click.Context, __: click.Parameter, value: float) -> float:
-    return value / 1000
-
-
 @click.command(
     "serve",
     short_help="Serve models over HTTP and gRPC, with a web page.",

@@ -7,7 +7,7 @@
 | `protocol/` | requests, tensors as JSON and bytes, and metadata, independent of the transport |
 | `scheduling` | execution on the event loop, in threads or in batches, with deadlines |
 | `client` | client used by ``treekit predict --url`` |
-| `http/` | ASGI application: middleware, protocol routes, JSON routes, web page |
+| `http/` | ASGI application: access, logs, metrics, protocol routes, JSON routes, web page |
 | `grpc/` | the protocol over gRPC |
 | `process/` | sockets, workers, reloading, startup and shutdown |
 """

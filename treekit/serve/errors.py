@@ -33,9 +33,10 @@ def shown(text: object) -> str:
 
 
 class ServeError(TreekitError):
-    """Base class of errors sent as a response; `status` is the HTTP status."""
+    """Base class of errors sent as a response, with an HTTP status and headers."""
 
     status = 400
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 class RemoteError(TreekitError):

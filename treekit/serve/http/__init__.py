@@ -1,46 +1,29 @@
-"""Request bodies, responses and errors over ASGI, shared by all HTTP endpoints."""
+"""Routes, request bodies, responses and errors over ASGI, shared by all HTTP endpoints."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Awaitable, Callable, Iterable
-from types import coroutine
+import math
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from dataclasses import dataclass, field
+from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from treekit.serve.errors import (
-    BusyError,
-    InvalidRequestError,
-    ServeError,
-    TooLargeError,
-    TooSlowError,
-)
+from treekit.serve.errors import BusyError, InvalidRequestError, TooLargeError
 from treekit.serve.protocol.tensor_data import decompress_body
-from treekit.serve.scheduling import Deadlines
+from treekit.serve.scheduling import Working
 from treekit.serve.settings import Limits
 
 if TYPE_CHECKING:
-    from starlette.types import Message, Receive, Scope, Send
+    from treekit.serve.models.served_model import Served
 
-__all__ = [
-    "REJECTION_KEY",
-    "Endpoint",
-    "Headers",
-    "Reply",
-    "make_error_reply",
-    "make_json_reply",
-    "read_body",
-]
-
-Headers = Iterable[tuple[bytes, bytes]]
-
-REJECTION_KEY = "treekit.refused"
-"""Scope key: error message with which the endpoint rejected the request."""
-
-_PENDING_KEY = "treekit.held"
-"""Scope key: bytes of the request body that are counted as pending."""
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Header = tuple[bytes, bytes]
 
 _JSON_TYPE = b"application/json"
 _MAX_MESSAGE = 2_000
@@ -55,29 +38,92 @@ class Reply(NamedTuple):
     body: bytes
     status: int = 200
     media: bytes = _JSON_TYPE
-    headers: Headers = ()
-
-    def list_headers(self) -> list[tuple[bytes, bytes]]:
-        """Return all headers as a new list."""
-        return [
-            (b"content-type", self.media),
-            (b"content-length", b"%d" % len(self.body)),
-            *self.headers,
-        ]
-
-    async def send(self, send: Send) -> None:
-        """Send the response."""
-        start = {"type": "http.response.start", "status": self.status}
-        await send({**start, "headers": self.list_headers()})
-        await send({"type": "http.response.body", "body": self.body})
+    headers: Iterable[Header] = ()
 
 
-def make_json_reply(value: Any, status: int = 200, headers: Headers = ()) -> Reply:
+class Route(NamedTuple):
+    """Route of an endpoint.
+
+    Attributes
+    ----------
+    method : {"GET", "POST"}
+    path : str
+        Path; ``{name}`` matches one segment, a value of ``scope["path_params"]``.
+    handle : callable
+        ``await handle(scope, receive)`` returns a `Reply` or raises a `ServeError`.
+    kind : str
+        Label of the endpoint in metrics.
+    """
+
+    method: str
+    path: str
+    handle: Callable[[Scope, Receive], Awaitable[Reply]]
+    kind: str
+
+
+@dataclass(slots=True, eq=False)
+class RequestRecord:
+    """Record of one HTTP request, in ``scope["treekit"]``, completed by its endpoint.
+
+    Attributes
+    ----------
+    id : str
+        Request id, returned in ``X-Request-Id``.
+    path : str
+        Path below the root path of the application.
+    headers : dict of bytes to bytes
+        Request headers by name in lower case; the last of each name.
+    working : Working
+        Counter of the requests and pending bytes of the process.
+    task : Task, optional
+        Task that answers the request.
+    route : Route, optional
+        Route of the path, with any method.
+    status : int
+        Status of the response; 0 until it has begun.
+    model, version, rows : str, str, int
+        Model, version and number of rows of a prediction; else empty and 0.
+    error : str
+        Message with which the request was rejected.
+    pending_bytes : int
+        Bytes of the body that are counted as pending.
+    deadline : float
+        Time of the monotonic clock at which the task is cancelled.
+    is_late : bool
+        Whether the task was cancelled as it passed the deadline.
+    extra_headers : list of headers
+        Headers added to those of the endpoint.
+    """
+
+    id: str
+    path: str
+    headers: dict[bytes, bytes]
+    working: Working
+    task: asyncio.Task[Any] | None
+    route: Route | None = None
+    status: int = 0
+    model: str = ""
+    version: str = ""
+    rows: int = 0
+    error: str = ""
+    pending_bytes: int = 0
+    deadline: float = math.inf
+    is_late: bool = False
+    extra_headers: list[Header] = field(default_factory=list)
+
+
+def record_prediction(scope: Scope, served: Served, rows: int) -> None:
+    """Record the model and the number of rows of a prediction."""
+    record: RequestRecord = scope["treekit"]
+    record.model, record.version, record.rows = served.name, served.version, rows
+
+
+def make_json_reply(value: Any, status: int = 200, headers: Iterable[Header] = ()) -> Reply:
     """Return a JSON response."""
     return Reply(msgspec.json.encode(value), status, headers=headers)
 
 
-def make_error_reply(status: int, message: str, headers: Headers = ()) -> Reply:
+def make_error_reply(status: int, message: str, headers: Iterable[Header] = ()) -> Reply:
     """Return an ``$error_response`` of the protocol; long messages are truncated."""
     if len(message) > _MAX_MESSAGE:
         message = f"{message[:_MAX_MESSAGE]}..."
@@ -86,32 +132,8 @@ def make_error_reply(status: int, message: str, headers: Headers = ()) -> Reply:
     return make_json_reply({"error": message}, status, headers)
 
 
-class Endpoint:
-    """ASGI application of one function; its `ServeError` becomes a JSON error.
-
-    Parameters
-    ----------
-    handle : callable
-        ``await handle(scope, receive)`` returns a `Reply` or raises a `ServeError`.
-    """
-
-    def __init__(self, handle: Callable[[Scope, Receive], Awaitable[Reply]]) -> None:
-        self._handle = handle
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
-        try:
-            reply = await self._handle(scope, receive)
-        except ServeError as error:
-            scope[REJECTION_KEY] = str(error)
-            reply = make_error_reply(error.status, str(error))
-        finally:
-            _thread_state.pending_bytes -= scope.pop(_PENDING_KEY, 0)
-        await reply.send(send)
-
-
 async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
-    """Read and decompress the body of a request to an `Endpoint`.
+    """Read and decompress the body of a request.
 
     Raises
     ------
@@ -126,112 +148,44 @@ async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     InvalidRequestError
         If the client disconnects, or the body does not match its Content-Encoding.
     """
-    body = await _receive_body(scope, receive, limits)
-    coding = get_header(scope, b"content-encoding")
+    record: RequestRecord = scope["treekit"]
+    declared = record.headers.get(b"content-length", b"")
+    if declared.isdigit() and int(declared) > limits.body_bytes:
+        raise _too_large_error(limits)
+    record.deadline = monotonic() + limits.seconds
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    if message.get("more_body"):
+        parts = bytearray(body)
+        while message.get("more_body") and len(parts) <= limits.body_bytes:
+            _count_pending(record, len(message["body"]), limits)
+            message = await receive()
+            parts += message.get("body", b"")
+        body = bytes(parts)
+    record.deadline = math.inf
+    if message["type"] != "http.request":
+        raise InvalidRequestError("the client disconnected before its body had arrived")
+    if len(body) > limits.body_bytes:
+        raise _too_large_error(limits)
+    coding = record.headers.get(b"content-encoding")
     if coding is None:
         return body
     body = await asyncio.to_thread(decompress_body, body, coding, limits.body_bytes)
-    _count_pending(scope, len(body), limits)
+    _count_pending(record, len(body), limits)
     return body
 
 
-async def _receive_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
-    most = limits.body_bytes
-    declared = get_header(scope, b"content-length")
-    if declared is not None and declared.isdigit() and int(declared) > most:
-        raise TooLargeError(_too_long_message(most))
-    arriving = receive()
-    try:
-        waits_for = arriving.send(None)  # type: ignore[attr-defined]
-    except StopIteration as there:  # common case: the body is available, no time limit needed
-        message = there.value
-    else:
-        with _get_body_deadlines(limits.seconds).limit_time():
-            message = await _resume(arriving, waits_for)
-            if message.get("more_body"):
-                return await _receive_parts(scope, message, receive, limits)
-    if message["type"] != "http.request":
-        raise InvalidRequestError(_DISCONNECTED_MESSAGE)
-    if message.get("more_body"):
-        with _get_body_deadlines(limits.seconds).limit_time():
-            return await _receive_parts(scope, message, receive, limits)
-    body: bytes = message.get("body", b"")
-    if len(body) > most:
-        raise TooLargeError(_too_long_message(most))
-    return body
-
-
-async def _receive_parts(scope: Scope, message: Message, receive: Receive, limits: Limits) -> bytes:
-    parts = bytearray()
-    while message["type"] == "http.request":
-        part = message.get("body", b"")
-        parts += part
-        if len(parts) > limits.body_bytes:
-            raise TooLargeError(_too_long_message(limits.body_bytes))
-        _count_pending(scope, len(part), limits)
-        if not message.get("more_body"):
-            return bytes(parts)
-        message = await receive()
-    raise InvalidRequestError(_DISCONNECTED_MESSAGE)
-
-
-def _count_pending(scope: Scope, size: int, limits: Limits) -> None:
+def _count_pending(record: RequestRecord, size: int, limits: Limits) -> None:
     """Count bytes of a body as pending until the request is answered."""
     most = _MAX_BODIES * limits.body_bytes
-    if _thread_state.pending_bytes + size > most:
+    if record.working.pending_bytes + size > most:
         raise BusyError(f"server busy: pending request bodies exceed {most:,} bytes; retry in 1 s")
-    _thread_state.pending_bytes += size
-    scope[_PENDING_KEY] = scope.get(_PENDING_KEY, 0) + size
+    record.working.pending_bytes += size
+    record.pending_bytes += size
 
 
-@coroutine
-def _resume(arriving: Any, waits_for: Any) -> Any:
-    """Await a coroutine that was already started and yielded `waits_for`."""
-    while True:
-        try:
-            value = yield waits_for
-        except BaseException as error:  # noqa: BLE001 - passed on, including cancellation
-            step, given = arriving.throw, error
-        else:
-            step, given = arriving.send, value
-        try:
-            waits_for = step(given)
-        except StopIteration as there:
-            return there.value
-
-
-_DISCONNECTED_MESSAGE = "the client disconnected before its body had arrived"
-
-
-class _ThreadState(threading.local):
-    """State of each thread, as an event loop may only be used in its own thread."""
-
-    def __init__(self) -> None:
-        self.body_deadlines: dict[float, Deadlines] = {}
-        self.pending_bytes = 0
-
-
-_thread_state = _ThreadState()
-
-
-def _get_body_deadlines(seconds: float) -> Deadlines:
-    """Return the deadlines of bodies in this thread's event loop with this time limit."""
-    found = _thread_state.body_deadlines.get(seconds)
-    if found is None:
-        late = TooSlowError(
-            f"the body did not arrive within {seconds:g} s; send it faster, or in parts"
-        )
-        found = _thread_state.body_deadlines[seconds] = Deadlines(seconds, late)
-    return found
-
-
-def get_header(scope: Scope, name: bytes) -> bytes | None:
-    """Return the first header of a name in lower case, or None."""
-    for key, value in scope["headers"]:
-        if key == name:
-            return bytes(value)
-    return None
-
-
-def _too_long_message(most: int) -> str:
-    return f"the body is longer than {most:,} bytes, the limit of this server; send it in parts"
+def _too_large_error(limits: Limits) -> TooLargeError:
+    return TooLargeError(
+        f"the body is longer than {limits.body_bytes:,} bytes, the limit of this server; send it "
+        "in parts"
+    )

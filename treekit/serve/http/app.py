@@ -1,39 +1,321 @@
-"""HTTP application: Starlette routes on the service, behind the middleware."""
+"""HTTP application: one ASGI function for all endpoints of a service.
+
+It checks access (`treekit.serve.http.auth`), limits concurrent requests, assigns request ids,
+finds the route, and updates metrics and the log for each response.  Unexpected errors become a
+JSON error that contains only the request id.
+"""
 
 from __future__ import annotations
 
-from treekit.errors import MissingExtraError
+import asyncio
+import itertools
+import re
+import secrets
+from collections.abc import Awaitable, Callable, Iterable
+from functools import lru_cache
+from time import monotonic, perf_counter
 
-try:
-    from starlette.routing import Route, Router
-    from starlette.types import Receive, Scope
-except ImportError as missing:
-    raise MissingExtraError("starlette", "serve") from missing
-
-from treekit.serve.http import Endpoint, Reply, make_json_reply
-from treekit.serve.http.auth import Access
-from treekit.serve.http.json_routes import list_json_routes
-from treekit.serve.http.logs import Log
-from treekit.serve.http.metrics import Metrics, make_metrics_route
-from treekit.serve.http.middleware import Middleware
-from treekit.serve.http.oip_routes import (
-    InferDispatcher,
-    list_protocol_routes,
-    list_repository_routes,
+from treekit.serve.errors import InvalidRequestError, NotFoundError, ServeError
+from treekit.serve.http import (
+    Header,
+    Message,
+    Receive,
+    Reply,
+    RequestRecord,
+    Route,
+    Scope,
+    Send,
+    make_error_reply,
+    make_json_reply,
 )
+from treekit.serve.http.auth import HEALTH_PATHS, Access
+from treekit.serve.http.json_routes import list_json_routes
+from treekit.serve.http.logs import log_changes, log_failure, log_request
+from treekit.serve.http.metrics import METRICS_PATH, Metrics, make_metrics_route
+from treekit.serve.http.oip_routes import list_protocol_routes, list_repository_routes
 from treekit.serve.http.openapi import SCHEMAS, json_paths, make_document, protocol_paths
 from treekit.serve.http.page import list_page_paths, list_page_routes
 from treekit.serve.scheduling import Service
 from treekit.serve.settings import ServeSettings
 
+MAX_HEAD_BYTES = 64 << 10
+"""Maximum bytes of the headers of a request."""
+
+MAX_HEADERS = 100
+
+_MAX_SWEEP_SECONDS = 1.0
+"""Maximum seconds between checks for late requests, and so the maximum delay."""
+
+_ID_PATTERN = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_NOSNIFF = (b"x-content-type-options", b"nosniff")
+_DEFAULT_HEADERS = (
+    _NOSNIFF,
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+)
+"""Default headers, unless set by the endpoint; responses to POST are not cached anyway."""
+
+_CLOSE = (b"connection", b"close")
+_RETRY_AFTER = (b"retry-after", b"1")
+_STATUS_HEADERS: dict[int, tuple[Header, ...]] = {
+    401: ((b"www-authenticate", b"Bearer"),),
+    408: (_CLOSE,),
+    429: (_RETRY_AFTER,),
+    431: (_CLOSE,),
+    503: (_RETRY_AFTER,),
+}
+"""Headers added to all responses with a status."""
+
+_PREFLIGHT_HEADERS = (
+    (b"access-control-allow-methods", b"GET, POST"),
+    (
+        b"access-control-allow-headers",
+        b"authorization, content-type, inference-header-content-length, x-request-id",
+    ),
+    (b"access-control-max-age", b"600"),
+)
+_EXPOSE_HEADER = (
+    b"access-control-expose-headers",
+    b"inference-header-content-length, x-request-id",
+)
+_MONITORING_PATHS = HEALTH_PATHS | {METRICS_PATH}
+"""Monitoring paths, answered even if the server is overloaded."""
+
+
+# ---------------------------------------------------------------- application
+
+
+class HttpApp:
+    """ASGI application of a service.
+
+    Parameters
+    ----------
+    service : Service
+    settings : ServeSettings
+    access : Access
+    metrics : Metrics
+    routes : iterable of Route
+        Routes, the most frequent first.
+
+    Attributes
+    ----------
+    lifespan : callable, optional
+        ``await lifespan(receive, send)`` handles the lifespan events of the server.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        settings: ServeSettings,
+        access: Access,
+        metrics: Metrics,
+        routes: Iterable[Route],
+    ) -> None:
+        self._service, self._working = service, service.working
+        self._access, self._metrics = access, metrics
+        self._public_paths = list_page_paths()
+        self._logs_requests = settings.log != "quiet"
+        self._active: set[RequestRecord] = set()
+        self._is_sweeping = False
+        self._seconds = settings.limits.seconds
+        self._max_requests = settings.limits.requests
+        self._routes = [
+            (re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(route.path))), route)
+            for route in routes
+        ]
+        self._find_route = lru_cache(256)(self._match_route)
+        # Random prefix and counter: unique over processes.
+        self._ids = map(f"{secrets.token_hex(6)}-{{:x}}".format, itertools.count(1))
+        self.lifespan: Callable[[Receive, Send], Awaitable[None]] = complete_lifespan
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or handle the events of a lifespan."""
+        if scope["type"] == "lifespan":
+            await self.lifespan(receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008, "reason": ""})
+            return
+        started, working = perf_counter(), self._working
+        headers = dict(scope["headers"])
+        given = headers.get(b"x-request-id")
+        if given is not None and _ID_PATTERN.fullmatch(given):
+            request_id = given.decode()
+        else:
+            request_id = next(self._ids)
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        record = RequestRecord(request_id, path, headers, working, asyncio.current_task())
+        scope["treekit"] = record
+        working.increment()
+        self._active.add(record)
+        if not self._is_sweeping:
+            self._cancel_late()
+        try:
+            reply = await self._compute_reply(scope, receive, record)
+            record.status = reply.status
+            record.deadline = monotonic() + self._seconds  # a client may not read its responses
+            await send(self._make_start(scope, record, reply))
+            await send({"type": "http.response.body", "body": reply.body})
+        finally:
+            self._active.remove(record)
+            working.decrement()
+            working.pending_bytes -= record.pending_bytes
+            seconds = perf_counter() - started
+            kind = record.route.kind if record.route else "other"
+            self._metrics.count_request(kind, record, seconds)
+            if self._logs_requests or record.status == 500:
+                client = scope.get("client") or ("",)
+                raw_path = scope.get("raw_path") or path.encode()
+                log_request(record, scope["method"], raw_path, client[0], seconds)
+
+    def _cancel_late(self) -> None:
+        """Cancel the tasks of late requests, and check again while there are requests.
+
+        One timer for all requests: `asyncio.timeout` for each body and response takes 8 us of a
+        request (measured).
+        """
+        now = monotonic()
+        for record in self._active:
+            if record.deadline < now and record.task is not None:
+                record.is_late = True
+                record.task.cancel()
+        self._is_sweeping = bool(self._active)
+        if self._is_sweeping:
+            delay = min(_MAX_SWEEP_SECONDS, self._seconds / 4)
+            asyncio.get_running_loop().call_later(delay, self._cancel_late)
+
+    async def _compute_reply(self, scope: Scope, receive: Receive, record: RequestRecord) -> Reply:
+        """Return the reply of the endpoint, or of the error."""
+        try:
+            match = self._find_route(scope["method"], record.path)
+            record.route, scope["path_params"], is_found = match
+            if reply := self._check_request(scope, record):
+                return reply
+            if not is_found or record.route is None:
+                raise _make_route_error(scope["method"], record)
+            return await record.route.handle(scope, receive)
+        except ServeError as error:
+            record.error = str(error)
+            return make_error_reply(error.status, record.error, error.headers)
+        except asyncio.CancelledError:
+            if not record.is_late or record.task is None or record.task.uncancel():
+                raise
+            record.error = (
+                f"the body did not arrive within {self._seconds:g} s; send it faster, or in parts"
+            )
+            return make_error_reply(408, record.error)
+        except Exception as error:  # noqa: BLE001 - every error becomes a response
+            log_failure(record.id, error)
+            record.error = f"internal server error; see the server log for request id {record.id}"
+            return make_error_reply(500, record.error)
+
+    def _match_route(self, method: str, path: str) -> tuple[Route | None, dict[str, str], bool]:
+        """Return the route of a path, its parameters, and whether it has the method."""
+        route, parameters = None, {}
+        for pattern, known in self._routes:
+            if found := pattern.fullmatch(path):
+                route, parameters = known, found.groupdict()
+                if route.method == ("GET" if method == "HEAD" else method):
+                    return route, parameters, True
+        return route, parameters, False
+
+    def _check_request(self, scope: Scope, record: RequestRecord) -> Reply | None:
+        """Check a request; return None if it is admitted, or a reply (preflight)."""
+        path, headers, add = record.path, record.headers, record.extra_headers
+        if path in HEALTH_PATHS:
+            return None
+        host = headers.get(b"host")
+        if len(headers) != len(scope["headers"]):
+            _reject_duplicate_headers(scope)
+        _check_head_size(scope)
+        access, is_public = self._access, path in self._public_paths
+        access.check_host(host)
+        if access.allows_cross_origin:
+            add.append((b"vary", b"Origin"))
+        origin = headers.get(b"origin")
+        # Any page may link to the files of the page, which contain no data.
+        site = None if is_public else headers.get(b"sec-fetch-site")
+        if access.check_origin(scope["scheme"], host, origin, site):
+            add += ((b"access-control-allow-origin", origin or b""), _EXPOSE_HEADER)
+            if scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
+                return Reply(b"", media=b"text/plain", headers=_PREFLIGHT_HEADERS)
+        if not is_public:
+            access.check_token(headers.get(b"authorization"))
+            if path not in _MONITORING_PATHS:
+                self._working.check_limit(self._max_requests)
+        return None
+
+    def _make_start(self, scope: Scope, record: RequestRecord, reply: Reply) -> Message:
+        """Return the ASGI message with the status and all headers."""
+        headers = [
+            (b"content-type", reply.media),
+            (b"content-length", b"%d" % len(reply.body)),
+            *reply.headers,
+            *record.extra_headers,
+            (b"x-request-id", record.id.encode()),
+        ]
+        if scope["method"] == "POST":
+            headers.append(_NOSNIFF)
+        else:
+            own = {name for name, _ in headers}
+            headers += [header for header in _DEFAULT_HEADERS if header[0] not in own]
+        if reply.status >= 400:
+            headers += _STATUS_HEADERS.get(reply.status, ())
+        if self._service.closing or (reply.status >= 400 and b"expect" in record.headers):
+            # After an error the client may or may not send the expected body, which cannot be
+            # distinguished from the next request on this connection (RFC 9110, 10.1.1).
+            headers.append(_CLOSE)
+        return {"type": "http.response.start", "status": reply.status, "headers": headers}
+
+
+def _make_error(status: int, message: str, *headers: Header) -> ServeError:
+    error = ServeError(message)
+    error.status, error.headers = status, headers
+    return error
+
+
+def _make_route_error(method: str, record: RequestRecord) -> ServeError:
+    place, route = f"{method} {record.path[:256]}", record.route
+    if route is None:
+        return NotFoundError(f"{place}: unknown path; see /openapi.json for all paths")
+    allow = b"allow", route.method.encode()
+    return _make_error(405, f"{place}: this path requires {route.method}", allow)
+
+
+def _check_head_size(scope: Scope) -> None:
+    headers = scope["headers"]
+    size = len(scope["path"]) + len(scope.get("query_string", b""))
+    if size + sum([len(value) for _, value in headers]) > MAX_HEAD_BYTES:
+        raise _make_error(431, f"the head of the request exceeds {MAX_HEAD_BYTES:,} bytes")
+    if len(headers) > MAX_HEADERS:
+        raise _make_error(431, f"the request has more than {MAX_HEADERS} headers")
+
+
+def _reject_duplicate_headers(scope: Scope) -> None:
+    """Reject duplicate Host and Origin headers, as servers disagree on which one to use."""
+    for name, shown in ((b"host", "Host"), (b"origin", "Origin")):
+        if sum(own == name for own, _ in scope["headers"]) > 1:
+            raise InvalidRequestError(
+                f"the request has more than one {shown} header; HTTP requires exactly one"
+            )
+
+
+async def complete_lifespan(receive: Receive, send: Send) -> None:
+    """Confirm the events of a lifespan without action."""
+    for event in ("startup", "shutdown"):
+        await receive()
+        await send({"type": f"lifespan.{event}.complete"})
+
+
+# ---------------------------------------------------------------- app of a service
+
 
 def make_app(
     service: Service,
     settings: ServeSettings | None = None,
-    log: Log | None = None,
     access: Access | None = None,
     metrics: Metrics | None = None,
-) -> Middleware:
+) -> HttpApp:
     """Create the ASGI application of a service.
 
     Parameters
@@ -43,8 +325,6 @@ def make_app(
         None for a service mounted in another application, which is responsible for hosts,
         authentication and logging: any Host is accepted and only failures are logged.  Pages
         of other origins are rejected.
-    log : Log, optional
-        Log of the process; by default a new one.
     access : Access, optional
     metrics : Metrics, optional
         Metrics of the process, if other transports share them.
@@ -58,42 +338,25 @@ def make_app(
     """
     if settings is None:
         settings = ServeSettings((), allow_hosts=("*",), log="quiet", limits=service.limits)
-    log, metrics = log or Log(settings.log), metrics or Metrics(service)
-    service.repository.subscribe(log.log_changes)
+    metrics = metrics or Metrics(service)
+    service.repository.subscribe(log_changes)
     service.repository.subscribe(metrics.count_changes)
-    # The middleware handles unknown paths and all failures, as Starlette's own error middleware
-    # would add another layer to each request.
-    router = Router([*list_routes(service), make_metrics_route(metrics)], redirect_slashes=False)
-    app = InferDispatcher(service, router)
-    return Middleware(
-        app,
-        settings,
-        access or Access(settings),
-        metrics,
-        log,
-        service.working,
-        list_page_paths(),
-        app.try_answer,
-    )
+    routes = [*list_routes(service), make_metrics_route(metrics)]
+    return HttpApp(service, settings, access or Access(settings), metrics, routes)
 
 
 def list_routes(service: Service) -> list[Route]:
-    """Return all routes of a service, the most frequent first."""
+    """Return all routes of a service but the metrics, the most frequent first."""
+    document = make_json_reply(make_document(protocol_paths() | json_paths(), SCHEMAS))
+
+    async def send_document(scope: Scope, receive: Receive) -> Reply:
+        del scope, receive
+        return document
+
     return [
         *list_protocol_routes(service),
         *list_json_routes(service),
         *list_page_routes(service),
         *list_repository_routes(service),
-        _make_openapi_route(),
+        Route("GET", "/openapi.json", send_document, "description"),
     ]
-
-
-def _make_openapi_route() -> Route:
-    """Return the route of the OpenAPI document."""
-    reply = make_json_reply(make_document(protocol_paths() | json_paths(), SCHEMAS))
-
-    async def send_document(scope: Scope, receive: Receive) -> Reply:
-        del scope, receive
-        return reply
-
-    return Route("/openapi.json", Endpoint(send_document), methods=["GET"])

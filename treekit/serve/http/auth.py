@@ -29,7 +29,6 @@ from pathlib import Path
 
 from treekit.errors import SettingError, TreekitWarning
 from treekit.serve.errors import ForbiddenError, InvalidRequestError, UnauthorisedError
-from treekit.serve.models.repository import Stamp, read_stamp
 from treekit.serve.settings import ServeSettings
 
 # ---------------------------------------------------------------- access
@@ -201,7 +200,7 @@ _logger = logging.getLogger("treekit.serve")
 class BearerToken:
     """Token in a file that may be replaced while the server runs.
 
-    The file is checked on requests, at most once per second; if its new content is invalid, the
+    The file is read again on requests, at most once per second; if its new content is invalid, the
     previous token remains valid and an error is logged.
 
     Parameters
@@ -217,19 +216,22 @@ class BearerToken:
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
-        self._stamp: Stamp | None = None
-        self._token = self._expected_header = b""
+        self._token = self._read_file()
         self._last_error = ""
-        self._read_file()
-        self._warn_if_readable()
         self._next_check = time.monotonic() + _CHECK_SECONDS
+        if os.name == "posix" and self._path.stat().st_mode & stat.S_IROTH:
+            warnings.warn(
+                f"the token file {str(path)!r} is readable by all users of this machine; "
+                "restrict it with chmod o-r",
+                TreekitWarning,
+                stacklevel=2,
+            )
 
     def check_header(self, given: bytes | None) -> None:
         """Raise `UnauthorisedError` unless `given` is ``Bearer`` followed by the token."""
         if time.monotonic() >= self._next_check:
-            self._reload_if_changed()
-        if given is not None and hmac.compare_digest(given, self._expected_header):
-            return
+            self._next_check = time.monotonic() + _CHECK_SECONDS
+            self._reload()
         scheme, _, token = (given or b"").partition(b" ")
         if not hmac.compare_digest(token.strip(), self._token) or scheme.lower() != b"bearer":
             raise UnauthorisedError(
@@ -238,49 +240,35 @@ class BearerToken:
                 else "invalid token; see the token file of the server"
             )
 
-    def _reload_if_changed(self) -> None:
-        self._next_check = time.monotonic() + _CHECK_SECONDS
+    def _reload(self) -> None:
         try:
-            if read_stamp(self._path) == self._stamp:
-                return
-            self._read_file()
-        except (SettingError, OSError) as error:
-            if str(error) != self._last_error:
-                self._last_error = str(error)
-                _logger.error("keeping the previous token: %s", error)
-            return
-        self._last_error = ""
-        _logger.warning("token reloaded from %r", str(self._path))
+            token, problem = self._read_file(), ""
+        except SettingError as error:
+            token, problem = self._token, str(error)
+        if problem and problem != self._last_error:
+            _logger.error("keeping the previous token: %s", problem)
+        elif token != self._token:
+            _logger.warning("token reloaded from %r", str(self._path))
+        self._token, self._last_error = token, problem
 
-    def _read_file(self) -> None:
+    def _read_file(self) -> bytes:
+        path = str(self._path)
         try:
-            stamp = read_stamp(self._path)
             with self._path.open("rb") as stream:
                 line = stream.read(_MAX_LENGTH + 1)
         except OSError as error:
             raise SettingError(
-                f"cannot read the token file {str(self._path)!r}: {error.strerror or error}"
+                f"cannot read the token file {path!r}: {error.strerror or error}"
             ) from error
         token = line.rstrip(b"\r\n")
         if len(line) > _MAX_LENGTH or not _TOKEN_PATTERN.fullmatch(token):
             raise SettingError(
-                f"the token file {str(self._path)!r} does not contain a valid token; give one line "
-                "of letters, digits and ._~+/=-, such as from: openssl rand -hex 32"
+                f"the token file {path!r} does not contain a valid token; give one line of "
+                "letters, digits and ._~+/=-, such as from: openssl rand -hex 32"
             )
         if len(token) < _MIN_LENGTH:
             raise SettingError(
-                f"the token in {str(self._path)!r} has only {len(token)} characters; give "
-                f"{_MIN_LENGTH} or more, such as from: openssl rand -hex 32"
+                f"the token in {path!r} has only {len(token)} characters; give {_MIN_LENGTH} or "
+                "more, such as from: openssl rand -hex 32"
             )
-        self._token, self._stamp = token, stamp
-        self._expected_header = b"Bearer " + token
-
-    def _warn_if_readable(self) -> None:
-        mode = self._path.stat().st_mode
-        if os.name == "posix" and mode & stat.S_IROTH:
-            warnings.warn(
-                f"the token file {str(self._path)!r} is readable by all users of this machine; "
-                "restrict it with chmod o-r",
-                TreekitWarning,
-                stacklevel=2,
-            )
+        return token

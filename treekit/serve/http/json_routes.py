@@ -20,8 +20,6 @@ from weakref import WeakKeyDictionary
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from starlette.routing import Route
-from starlette.types import Receive, Scope
 
 from treekit import registry
 from treekit.data.schema import level_text
@@ -34,7 +32,15 @@ from treekit.rules.rule_list import RuleList
 from treekit.rules.wording import format_numbers, quote_name
 from treekit.rules.write_text import AnswerWriter
 from treekit.serve.errors import InvalidRequestError, NotFoundError, TooLargeError
-from treekit.serve.http import Endpoint, Reply, make_json_reply, read_body
+from treekit.serve.http import (
+    Receive,
+    Reply,
+    Route,
+    Scope,
+    make_json_reply,
+    read_body,
+    record_prediction,
+)
 from treekit.serve.http.json_rows import (
     RowConverter,
     check_object,
@@ -45,7 +51,6 @@ from treekit.serve.http.json_rows import (
     quote_value,
     suggest_short_names,
 )
-from treekit.serve.http.metrics import record_prediction
 from treekit.serve.models.repository import Entry, Repository
 from treekit.serve.models.served_model import Batch, Served
 from treekit.serve.models.tensors import Tensor
@@ -238,10 +243,10 @@ def list_json_routes(service: Service) -> list[Route]:
     """Return the routes of the JSON endpoints."""
     plain = _JsonEndpoints(service)
     return [
-        Route("/predict", Endpoint(plain.predict), methods=["POST"]),
-        Route("/explain", Endpoint(plain.explain), methods=["POST"]),
-        Route("/models", Endpoint(plain.get_models), methods=["GET"]),
-        Route("/models/{name}/rules", Endpoint(plain.get_rules), methods=["GET"]),
+        Route("POST", "/predict", plain.predict, "predict"),
+        Route("POST", "/explain", plain.explain, "explain"),
+        Route("GET", "/models", plain.get_models, "models"),
+        Route("GET", "/models/{name}/rules", plain.get_rules, "rules"),
     ]
 
 

@@ -1,212 +1,36 @@
-"""Log of the server: one line on stderr for each request, model change and problem.
+"""Log of the server: requests, model changes and problems, by the standard `logging`.
 
-Lines are JSON, text, or quiet (without requests).  Values from requests are escaped, so that they
-cannot forge lines or control a terminal.
+All records belong to the logger ``treekit.serve``.  `configure_logging` writes them to stderr, one
+line each, as JSON or text.  Values from requests are escaped, so that they cannot forge lines or
+control a terminal.
 """
 
 from __future__ import annotations
 
-import atexit
 import json
 import logging
 import os
 import sys
 import threading
 import time
-import traceback
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from treekit.errors import SettingError
 
 if TYPE_CHECKING:
-    from treekit.serve.http.metrics import RequestRecord
+    from treekit.serve.http.metrics import CountedRequest
     from treekit.serve.models.repository import Change
 
-
-# ---------------------------------------------------------------- writer
-# Bounded queue of lines, written to stderr by a thread, so that logging never blocks.
-
-_DELAY_SECONDS = 0.05
-_MAX_LINES = 10_000
-MAX_WRITE_BYTES = 4096
-"""Maximum bytes per write of complete lines: PIPE_BUF of Linux (POSIX), up to which writes to a
-pipe are atomic, so that lines of several processes do not mix."""
-
-
-Lines = bytes | Callable[[], Iterable[bytes]]
-"""A line, or a function that creates lines in the writer's thread."""
-
-
-def write_to_stderr(data: bytes) -> int:
-    """Write to the file descriptor of stderr, or drop the data if the process has no stderr.
-
-    Without stderr, descriptor 2 may be any file, such as a client's socket.
-    """
-    if sys.__stderr__ is None:
-        return len(data)
-    return os.write(2, data)
-
-
-class LineWriter:
-    """Asynchronous writer of lines.
-
-    If a pipe is closed or not read, lines are dropped; their number is logged when writing
-    succeeds again.
-
-    Parameters
-    ----------
-    write : callable
-        Function that writes bytes and returns their number; may block or raise OSError.
-    delay : float
-        Seconds for which lines are collected.
-    most : int
-        Maximum queued lines or groups of lines.
-    make_lost_line : callable
-        Function that creates the line reporting a number of lost lines.
-    """
-
-    def __init__(
-        self,
-        write: Callable[[bytes], int] = write_to_stderr,
-        delay: float = _DELAY_SECONDS,
-        most: int = _MAX_LINES,
-        lost: Callable[[int], bytes] = lambda count: b"warning: %d log lines were lost\n" % count,
-    ) -> None:
-        self._write_bytes, self._delay, self._most = write, delay, most
-        self.make_lost_line = lost
-        self._reset_state()
-        _writers.add(self)
-
-    def _reset_state(self) -> None:
-        """Reset the state, initially and in a forked process, which lacks the thread."""
-        self._lines: deque[Lines] = deque()
-        self._has_lines, self._write_now, self._idle = (threading.Event() for _ in range(3))
-        self._thread: threading.Thread | None = None
-        self._busy = False
-        self._dropped = 0
-
-    def queue_lines(self, lines: Lines, at_once: bool = False, count: int = 1) -> None:
-        """Queue a line with its line end, or `count` lines, or a function that creates lines.
-
-        They are written after the delay, or at once.
-        """
-        if len(self._lines) >= self._most:
-            self.count_lost(count)
-            return
-        self._lines.append(lines)
-        if not self._busy:  # checked after the line was added: see _run
-            self._wake_thread()
-        if at_once:
-            self._write_now.set()
-
-    def flush(self, seconds: float = 1.0) -> bool:
-        """Wait until all lines are written; return whether they were.
-
-        Gives up after `seconds` without progress, or ten times that in total.
-        """
-        until, left = time.monotonic() + seconds, len(self._lines)
-        end = until + 9 * seconds
-        while self._lines or self._busy:
-            self._write_now.set()
-            self._idle.wait(min(seconds, 0.05))
-            if len(self._lines) < left:
-                until, left = time.monotonic() + seconds, len(self._lines)
-            if time.monotonic() >= min(until, end):
-                return False
-        return True
-
-    def _wake_thread(self) -> None:
-        self._busy = True
-        self._idle.clear()
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._write_loop, name="treekit-log", daemon=True
-            )
-            self._thread.start()
-        self._has_lines.set()
-
-    def _write_loop(self) -> None:
-        while True:
-            self._has_lines.wait()
-            self._has_lines.clear()
-            while self._lines:
-                self._write_now.wait(self._delay)
-                self._write_now.clear()
-                self._write_queued()
-            self._busy = False
-            # Lines added while `_busy` was set did not wake the thread.
-            if self._lines:
-                self._busy = True
-                self._has_lines.set()
-            else:
-                self._idle.set()
-
-    def _write_queued(self) -> None:
-        piece = b""
-        while self._lines:
-            for line in self._take_lines():
-                if piece and len(piece) + len(line) > MAX_WRITE_BYTES:
-                    self._write_data(piece)
-                    piece = b""
-                piece += line
-        self._write_data(piece)
-        if self._dropped:
-            count, self._dropped = self._dropped, 0
-            self._write_data(self.make_lost_line(count))
-
-    def _take_lines(self) -> Iterable[bytes]:
-        first = self._lines.popleft()
-        if isinstance(first, bytes):
-            return (first,)
-        try:
-            return first()
-        # An error must not end the thread, which would silently stop the log.
-        except Exception:  # noqa: BLE001
-            self.count_lost()
-            return ()
-
-    def count_lost(self, count: int = 1) -> None:
-        """Count lines that could not be written, reported with the next lines."""
-        self._dropped += count
-
-    def _write_data(self, data: bytes) -> None:
-        while data:
-            try:
-                data = data[self._write_bytes(data) :]
-            except BlockingIOError:  # another program made the descriptor non-blocking
-                time.sleep(0.02)
-            except (OSError, ValueError):
-                return  # closed: the error cannot be reported
-
-
-_writers: weakref.WeakSet[LineWriter] = weakref.WeakSet()
-
-
-def _flush_writers() -> None:
-    for writer in _writers:
-        writer.flush()
-
-
-def _reset_writers() -> None:
-    for writer in _writers:
-        writer._reset_state()
-
-
-atexit.register(_flush_writers)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_writers)
-
-
-# ---------------------------------------------------------------- logs
-
 _MODES = ("text", "json", "quiet")
+_MAX_LINES = 10_000
 _MAX_PATH = 256
-_GROUP_SIZE = 16
-"""Number of requests whose lines are formatted together."""
+_DELAY_SECONDS = 0.05
+_FLUSH_SECONDS = 5.0
+_MAX_WRITE_BYTES = 4096
+"""Maximum bytes of a write of several lines: PIPE_BUF of Linux, up to which writes are atomic."""
+
 _CHANGE_MESSAGES = {
     "loaded": "{model} is loaded",
     "replaced": "model {name!r} is replaced by version {version}",
@@ -215,127 +39,141 @@ _CHANGE_MESSAGES = {
     "removed": "{model} is removed",
     "unloaded": "{model} is unloaded",
 }
+_logger = logging.getLogger("treekit.serve")
 
-_MILLISECONDS = [f".{number:03d}Z" for number in range(1000)]
-
-Level = Literal["info", "warning", "error"]
-
-
-class _RequestLine(NamedTuple):
-    """Data of the log line of a request."""
-
-    record: RequestRecord
-    level: Level
-    method: str
-    path: bytes
-    client: str
-    seconds: float
-    now: float
+# ---------------------------------------------------------------- records
 
 
-class Log:
-    """Log of one process.
+class _Message(NamedTuple):
+    """Message of an event: text, short fixed name, and facts for programs."""
+
+    text: str
+    event: str
+    facts: dict[str, Any]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def log_request(
+    record: CountedRequest, method: str, path: bytes, client: str, seconds: float
+) -> None:
+    """Log an answered request, if `configure_logging` was called.
+
+    Without a record of `logging`, which would take a tenth of the time of a request of one row
+    (``benchmarks/serving.py``).
+
+    Parameters
+    ----------
+    record : RequestRecord
+    method : str
+    path : bytes
+        Raw path without the query, which may contain private data.
+    client : str
+        Address of the client.
+    seconds : float
+    """
+    for handler in _request_handlers:
+        shown = path[:_MAX_PATH].decode("latin-1")
+        handler.emit_request(record, method, shown, client, seconds)
+
+
+def log_event(event: str, message: str, *, level: str = "info", **facts: Any) -> None:
+    """Log an event.
+
+    Parameters
+    ----------
+    event : str
+        Short fixed name, for programs.
+    message : str
+        Message for people; further lines are indented.
+    level : {"info", "warning", "error"}
+    **facts
+        JSON values with the details of the message, for programs.
+    """
+    number = logging.getLevelNamesMapping()[level.upper()]
+    _logger.log(number, _Message(message, event, facts))
+
+
+def log_changes(changes: Iterable[Change]) -> None:
+    """Log changes of models."""
+    for change in changes:
+        model = f"model {change.name!r} {change.version}".rstrip()
+        log_event(
+            f"model-{change.what}",
+            _CHANGE_MESSAGES[change.what].format(model=model, **change._asdict()),
+            level="error" if change.what in ("kept", "refused") else "info",
+            model=change.name,
+            version=change.version,
+            **({"reason": change.reason} if change.reason else {}),
+        )
+
+
+def log_failure(request_id: str, error: BaseException) -> None:
+    """Log an unexpected error of a request with its traceback."""
+    message = _Message(f"request {request_id} failed", "failed", {"id": request_id})
+    _logger.error(message, exc_info=error)
+
+
+def _get_level(status: int) -> str:
+    """Return the log level for a status; 0 means no response."""
+    if 0 < status < 400:
+        return "info"
+    return "error" if status >= 500 and status != 503 else "warning"
+
+
+# ---------------------------------------------------------------- lines
+
+
+def write_to_stderr(data: bytes) -> int:
+    """Write to the file descriptor of stderr, or drop the data if the process has no stderr."""
+    if sys.__stderr__ is None:  # descriptor 2 may be any file, such as a socket
+        return len(data)
+    return os.write(2, data)
+
+
+class LineFormatter(logging.Formatter):
+    """Formatter of a record as one line, in JSON or text.
 
     Parameters
     ----------
     mode : {"text", "json", "quiet"}
-    writer : LineWriter, optional
-        Default: the shared writer to stderr.
     worker : int
-        Number of this worker process from 1; 0 for a single process.
+        Number of the worker process from 1, added to JSON; 0 for a single process.
     """
 
-    def __init__(
-        self, mode: str = "text", writer: LineWriter | None = None, *, worker: int = 0
-    ) -> None:
-        if mode not in _MODES:
-            raise SettingError(f"unknown log mode {mode!r}; choose from: {', '.join(_MODES)}")
-        self.mode = mode
-        self._worker_facts = {"worker": worker} if worker else {}
+    def __init__(self, mode: str, worker: int = 0) -> None:
+        super().__init__()
         self._is_json = mode == "json"
-        self._logs_requests = mode != "quiet"
-        self._writer = writer or _stderr_writer
-        self._writer.make_lost_line = self._format_lost
-        self._cached_second = (0, "")
-        # Formatting lines in a group takes a third of the time of formatting each within its
-        # request (measured); formatting all in the writer's thread would compete with requests
-        # for the interpreter.
-        self._waiting: deque[_RequestLine] = deque()
-        self._format_lock = threading.Lock()
+        self._worker = {"worker": worker} if worker else {}
+        self._cached_second = 0, ""
 
-    # ---------------------------------------------------------------- requests
+    def format(self, record: logging.LogRecord) -> str:
+        """Format a record; one of another logger is an event ``message``."""
+        message = record.msg
+        if not isinstance(message, _Message):
+            message = _Message(_get_text(record), "message", {"logger": record.name})
+        trace = self.formatException(record.exc_info) if record.exc_info else ""
+        level, stamp = record.levelname.lower(), self._format_seconds(record.created)
+        if self._is_json:
+            entry = {"time": stamp, "level": level, "event": message.event}
+            entry |= self._worker | message.facts | {"message": message.text}
+            return _encode_json(entry | ({"traceback": trace} if trace else {}))
+        lines = (f"{message.text}\n{trace}" if trace else message.text).splitlines()
+        return f"{stamp} {level:<7} " + "\n    ".join(map(_escape_text, lines))
 
-    def log_request(
-        self, record: RequestRecord, method: str, path: bytes, client: str, seconds: float
-    ) -> None:
-        """Log an answered request.
-
-        Parameters
-        ----------
-        record : Told
-            Its id consists of letters, digits and ``._-``, ensured by the middleware.
-        method : str
-        path : bytes
-            Raw path without the query, which may contain private data.
-        client : str
-            Address of the client.
-        seconds : float
-        """
-        status = record.status
-        level: Level = "info" if 0 < status < 400 else _status_level(status)
-        if not self._logs_requests and level != "error":
-            return
-        waiting = self._waiting
-        waiting.append(
-            _RequestLine(record, level, method, path[:_MAX_PATH], client, seconds, time.time())
-        )
-        if len(waiting) >= _GROUP_SIZE or level == "error":
-            self._flush_requests(at_once=level == "error")
-        elif len(waiting) == 1:
-            self._writer.queue_lines(
-                partial(self._format_requests, waiting), count=0
-            )  # unless handed over before
-
-    def _flush_requests(self, at_once: bool = False) -> None:
-        """Format the waiting lines and queue them."""
-        waiting, self._waiting = self._waiting, deque()
-        lines = self._format_requests(waiting)
-        whole = b"".join(lines)
-        if len(whole) <= MAX_WRITE_BYTES:  # one item in the queue instead of one per line
-            self._writer.queue_lines(whole, at_once, len(lines))
-            return
-        for line in lines:
-            self._writer.queue_lines(line, at_once)
-
-    def _format_requests(self, waiting: deque[_RequestLine]) -> list[bytes]:
-        """Format the lines of requests; called by a later request or the writer's thread."""
-        line, lines = self._format_json if self._is_json else self._format_text, []
-        with self._format_lock:
-            while waiting:
-                try:
-                    lines.append(line(waiting.popleft()))
-                except Exception:  # noqa: BLE001 - logging must not fail a request
-                    self._writer.count_lost()
-        return lines
-
-    def _format_json(self, one: _RequestLine) -> bytes:
-        record, level, method, path, client, seconds, now = one
-        more = ""
-        if record.model:
-            more = (
-                f',"model":{_quote_json(record.model)},"version":{_quote_json(record.version)}'
-                f',"rows":{record.rows}'
-            )
-        if record.error:
-            more += f',"error":{_quote_json.__wrapped__(record.error)}'
-        return (
-            f'{{"time":"{self._format_time(now)}","level":"{level}","event":"request","id":"{record.id}"'
-            f',"method":{_quote_json(method)},"path":{_quote_json(path)},"status":{record.status}'
-            f',"ms":{int(seconds * 1e6) / 1e3},"client":{_quote_json(client)}{more}}}\n'
-        ).encode()
-
-    def _format_text(self, one: _RequestLine) -> bytes:
-        record, level, method, path, client, seconds, now = one
+    def format_request(
+        self, record: CountedRequest, method: str, path: str, client: str, seconds: float
+    ) -> str:
+        """Format an answered request."""
+        level, stamp = _get_level(record.status), self._format_seconds(time.time())
+        if self._is_json:
+            entry: dict[str, Any] = {"time": stamp, "level": level, "event": "request"}
+            entry |= {"id": record.id, "method": method, "path": path, "status": record.status}
+            entry |= {"ms": round(seconds * 1e3, 3), "client": client}
+            if record.model:
+                entry |= {"model": record.model, "version": record.version, "rows": record.rows}
+            return _encode_json(entry | ({"error": record.error} if record.error else {}))
         what = ""
         if record.model:
             rows = "row" if record.rows == 1 else "rows"
@@ -343,152 +181,34 @@ class Log:
         if record.error:
             what += f": {record.error}"
         text = (
-            f"{level:<7} {record.status} {method} {path.decode('latin-1')} "
-            f"{seconds * 1e3:.1f} ms{what} "
+            f"{level:<7} {record.status} {method} {path} {seconds * 1e3:.1f} ms{what} "
             f"[{client} {record.id}]"
         )
-        return f"{self._format_time(now)} {_escape_text(text)}\n".encode()
+        return f"{stamp} {_escape_text(text)}"
 
-    # ------------------------------------------------------------------ events
-
-    def __call__(self, event: str, message: str, *, level: str = "info", **facts: Any) -> None:
-        """Log an event.
-
-        Parameters
-        ----------
-        event : str
-            Short fixed name, for programs.
-        message : str
-            Message for people; further lines are indented.
-        level : {"info", "warning", "error"}
-        **facts
-            JSON values with the details of the message, for programs.
-        """
-        if self._is_json:
-            entry = {
-                "time": self._format_now(),
-                "level": level,
-                "event": event,
-                **self._worker_facts,
-                **facts,
-            }
-            line = _encode_line({**entry, "message": message})
-        else:
-            first, *more = message.splitlines() or [""]
-            text = "".join(f"\n    {_escape_text(part)}" for part in more)
-            line = f"{self._format_now()} {level:<7} {_escape_text(first)}{text}\n".encode()
-        if self._waiting:
-            self._flush_requests()
-        self._writer.queue_lines(line, level != "info")
-
-    def log_changes(self, changes: Iterable[Change]) -> None:
-        """Log changes of models."""
-        for change in changes:
-            model = f"model {change.name!r} {change.version}".rstrip()
-            self(
-                f"model-{change.what}",
-                _CHANGE_MESSAGES[change.what].format(model=model, **change._asdict()),
-                level="error" if change.what in ("kept", "refused") else "info",
-                model=change.name,
-                version=change.version,
-                **({"reason": change.reason} if change.reason else {}),
-            )
-
-    def log_failure(self, request_id: str, error: BaseException) -> None:
-        """Log an unexpected error of a request with its traceback."""
-        trace = "".join(traceback.format_exception(error))
-        if self._is_json:
-            self("failed", repr(error), level="error", id=request_id, traceback=trace)
-        else:
-            self("failed", f"request {request_id} failed\n{trace}", level="error")
-
-    def close(self) -> None:
-        """Write all waiting lines, if possible."""
-        if self._waiting:
-            self._flush_requests()
-        self._writer.flush()
-
-    # ----------------------------------------------------------------- helpers
-
-    def _format_now(self) -> str:
-        return self._format_time(time.time())
-
-    def _format_time(self, now: float) -> str:
+    def _format_seconds(self, now: float) -> str:
         """Format a time in UTC with milliseconds (RFC 3339), caching the text of a second."""
-        second = int(now)
-        known, text = self._cached_second
-        if known != second:
+        second, text = self._cached_second
+        if second != int(now):
+            second = int(now)
             text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
             self._cached_second = second, text
-        return text + _MILLISECONDS[int((now - second) * 1000)]
-
-    def _format_lost(self, count: int) -> bytes:
-        text = f"{count} lines were lost: stderr did not accept them"
-        entry = {"time": self._format_now(), "level": "warning", "event": "lost", "message": text}
-        return (
-            _encode_line(entry)
-            if self._is_json
-            else f"{self._format_now()} warning {text}\n".encode()
-        )
+        return f"{text}.{int((now - second) * 1000):03d}Z"
 
 
-class LogHandler(logging.Handler):
-    """Handler that writes records of Python loggers, including uvicorn's, to a `Log`."""
-
-    def __init__(self, log: Log) -> None:
-        super().__init__(logging.ERROR if log.mode == "quiet" else logging.WARNING)
-        self._log = log
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Log a record, or its format string if it cannot be formatted."""
-        try:
-            message = record.getMessage()
-        except Exception:  # noqa: BLE001 - the arguments may be anything
-            message = str(record.msg)
-        if record.name == "py.warnings":  # omit the source line of treekit's own warnings
-            _, own, warning = message.partition(": TreekitWarning: ")
-            message = warning.split("\n  ")[0] if own else message
-        if record.exc_info and record.exc_info[1] is not None:
-            message = (
-                f"{message.rstrip()}\n{''.join(traceback.format_exception(record.exc_info[1]))}"
-            )
-        level = "error" if record.levelno >= logging.ERROR else "warning"
-        self._log("message", message.rstrip(), level=level, logger=record.name)
+_encode_json = json.JSONEncoder(default=str).encode
 
 
-def configure_logging(mode: str, *, worker: int = 0) -> Log:
-    """Create the log of this process and redirect Python loggers and warnings to it.
-
-    Parameters
-    ----------
-    mode : {"text", "json", "quiet"}
-    worker : int
-        As for `Log`.
-
-    Raises
-    ------
-    SettingError
-        If the mode is unknown.
-    """
-    log = Log(mode, worker=worker)
-    root = logging.getLogger()
-    for handler in [h for h in root.handlers if isinstance(h, LogHandler)]:
-        root.removeHandler(handler)
-    root.addHandler(LogHandler(log))
-    logging.captureWarnings(True)
-    for name in ("uvicorn", "uvicorn.error"):
-        logger = logging.getLogger(name)
-        logger.handlers.clear()
-        logger.propagate = True
-    # The middleware logs requests.
-    logging.getLogger("uvicorn.access").handlers.clear()
-    logging.getLogger("uvicorn.access").propagate = False
-    return log
-
-
-def _status_level(status: int) -> Level:
-    """Return the log level of an unsuccessful status; 0 means no response."""
-    return "error" if status >= 500 and status != 503 else "warning"
+def _get_text(record: logging.LogRecord) -> str:
+    """Return the message of a record of another logger, or its format string if it is invalid."""
+    try:
+        text = record.getMessage()
+    except Exception:  # noqa: BLE001 - the arguments may be anything
+        return str(record.msg)
+    if record.name == "py.warnings":  # omit the source line of treekit's own warnings
+        _, own, warning = text.partition(": TreekitWarning: ")
+        text = warning.split("\n  ")[0] if own else text
+    return text.rstrip()
 
 
 def _escape_text(text: str) -> str:
@@ -498,16 +218,129 @@ def _escape_text(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-@lru_cache(1024)
-def _quote_json(text: str | bytes) -> str:
-    """Encode a text as ASCII JSON, cached as there are few paths and names."""
-    if isinstance(text, bytes):
-        text = text.decode("latin-1")
-    return json.dumps(text)
+class LineHandler(logging.Handler):
+    """Handler that formats records, and writes them to stderr in a thread that wakes regularly.
+
+    `logging.handlers.QueueListener` wakes for each record, which doubles the time of a request of
+    one row (measured).  If stderr is blocked, lines are dropped; their number is logged later.
+
+    Parameters
+    ----------
+    mode : {"text", "json", "quiet"}
+    worker : int
+        As for `LineFormatter`.
+    write : callable
+        Function that writes bytes and returns their number; may block or raise OSError.
+    """
+
+    def __init__(
+        self, mode: str, worker: int = 0, write: Callable[[bytes], int] = write_to_stderr
+    ) -> None:
+        if mode not in _MODES:
+            raise SettingError(f"unknown log mode {mode!r}; choose from: {', '.join(_MODES)}")
+        super().__init__()
+        self._lowest_level = logging.ERROR if mode == "quiet" else logging.WARNING
+        self._is_quiet = mode == "quiet"
+        self._line_formatter = LineFormatter(mode, worker)
+        self.setFormatter(self._line_formatter)
+        self._write_bytes = write
+        self._lines: deque[bytes] = deque()
+        self._n_lost = 0
+        self._is_writing = False
+        self._is_closed = threading.Event()
+        threading.Thread(target=self._write_lines, name="treekit-log", daemon=True).start()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a record is logged: of other loggers warnings, in quiet mode errors."""
+        return isinstance(record.msg, _Message) or record.levelno >= self._lowest_level
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Format and queue a record."""
+        self._queue_line(self.format, record)
+
+    def emit_request(self, record: CountedRequest, *facts: Any) -> None:
+        """Format and queue the line of a request, in a quiet log only of one that has failed."""
+        if not self._is_quiet or _get_level(record.status) == "error":
+            self._queue_line(self._line_formatter.format_request, record, *facts)
+
+    def _queue_line(self, write_line: Callable[..., str], *facts: Any) -> None:
+        if len(self._lines) >= _MAX_LINES:
+            self._n_lost += 1
+            return
+        if self._n_lost:
+            text = f"{self._n_lost} lines were lost: stderr did not accept them"
+            self._n_lost = 0
+            log_event("lost", text, level="warning")
+        try:
+            self._lines.append(f"{write_line(*facts)}\n".encode())
+        except Exception:  # noqa: BLE001 - logging must not fail a request
+            self._n_lost += 1
+
+    def flush(self) -> None:
+        """Wait until all lines are written, but not long for a blocked stderr."""
+        end = time.monotonic() + _FLUSH_SECONDS
+        while (self._lines or self._is_writing) and time.monotonic() < end:
+            time.sleep(0.005)
+
+    def close(self) -> None:
+        """Write all lines and end the thread."""
+        self.flush()
+        self._is_closed.set()
+        super().close()
+
+    def _write_lines(self) -> None:
+        """Write queued lines in pieces that a pipe takes as a whole, so that workers do not mix."""
+        while not self._is_closed.wait(_DELAY_SECONDS):
+            self._is_writing = True
+            piece = b""
+            while self._lines:
+                line = self._lines.popleft()
+                if len(piece) + len(line) > _MAX_WRITE_BYTES:
+                    self._write_piece(piece)
+                    piece = b""
+                piece += line
+            self._write_piece(piece)
+            self._is_writing = False
+
+    def _write_piece(self, piece: bytes) -> None:
+        while piece:
+            try:
+                piece = piece[self._write_bytes(piece) :]
+            except BlockingIOError:  # another program made the descriptor non-blocking
+                time.sleep(_DELAY_SECONDS)
+            except (OSError, ValueError):
+                return  # closed: the error cannot be reported
 
 
-def _encode_line(entry: dict[str, Any]) -> bytes:
-    return json.dumps(entry, default=str).encode() + b"\n"
+_request_handlers: list[LineHandler] = []
+"""Handler of the lines of requests, once logging is configured."""
 
 
-_stderr_writer = LineWriter()
+def configure_logging(mode: str, worker: int = 0) -> LineHandler:
+    """Write the log of this process to stderr, with warnings and errors of all loggers.
+
+    Parameters
+    ----------
+    mode : {"text", "json", "quiet"}
+    worker : int
+        As for `LineFormatter`.
+
+    Returns
+    -------
+    LineHandler
+        To flush before the process ends.
+
+    Raises
+    ------
+    SettingError
+        If the mode is unknown.
+    """
+    handler, root = LineHandler(mode, worker), logging.getLogger()
+    _logger.setLevel(logging.INFO)
+    _request_handlers[:] = [handler]
+    for former in [one for one in root.handlers if isinstance(one, LineHandler)]:
+        former.close()
+        root.removeHandler(former)
+    root.addHandler(handler)
+    logging.captureWarnings(True)
+    return handler

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
-from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from treekit.errors import TreekitError
 from treekit.serve.errors import (
@@ -23,8 +22,15 @@ from treekit.serve.errors import (
     UnavailableError,
     shown,
 )
-from treekit.serve.http import Endpoint, Reply, make_json_reply, read_body
-from treekit.serve.http.metrics import record_prediction
+from treekit.serve.http import (
+    Receive,
+    Reply,
+    Route,
+    Scope,
+    make_json_reply,
+    read_body,
+    record_prediction,
+)
 from treekit.serve.models.served_model import Served
 from treekit.serve.protocol.messages import (
     decode_tensors,
@@ -57,7 +63,7 @@ class _ProtocolEndpoints:
         served = self._get_served(scope)
         body = await read_body(scope, receive, self._service.limits)
         length = _get_json_length(scope)
-        if length is None and "treekit.tried" not in scope:
+        if length is None:
             quick = self._service.infer_quick(served, body)
             if quick is not None:
                 record_prediction(scope, served, quick.rows)
@@ -111,10 +117,10 @@ class _ProtocolEndpoints:
 
 def _get_json_length(scope: Scope) -> bytes | None:
     """Return the value of the header Inference-Header-Content-Length; None if it is absent."""
-    found = [value for key, value in scope["headers"] if key == LENGTH_HEADER]
-    if len(found) > 1:
+    length: bytes | None = scope["treekit"].headers.get(LENGTH_HEADER)
+    if length is not None and sum(name == LENGTH_HEADER for name, _ in scope["headers"]) > 1:
         raise InvalidRequestError("duplicate header Inference-Header-Content-Length; give it once")
-    return found[0] if found else None
+    return length
 
 
 def list_protocol_routes(service: Service) -> list[Route]:
@@ -123,86 +129,17 @@ def list_protocol_routes(service: Service) -> list[Route]:
     routes = []
     for place in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
         routes += [
-            Route(f"{place}/infer", Endpoint(oip.infer), methods=["POST"]),
-            Route(f"{place}/ready", Endpoint(oip.model_ready), methods=["GET"]),
-            Route(place, Endpoint(oip.model_metadata), methods=["GET"]),
+            Route("POST", f"{place}/infer", oip.infer, "infer"),
+            Route("GET", f"{place}/ready", oip.model_ready, "ready"),
+            Route("GET", place, oip.model_metadata, "model"),
         ]
     return [
         *routes,
-        Route("/v2/health/live", Endpoint(oip.server_live), methods=["GET"]),
-        Route("/v2/health/ready", Endpoint(oip.server_ready), methods=["GET"]),
-        Route("/v2", Endpoint(oip.server_metadata), methods=["GET"]),
-        Route(
-            "/v2/", Endpoint(oip.server_metadata), methods=["GET"]
-        ),  # as in the protocol's OpenAPI file
+        Route("GET", "/v2/health/live", oip.server_live, "health"),
+        Route("GET", "/v2/health/ready", oip.server_ready, "health"),
+        Route("GET", "/v2", oip.server_metadata, "server"),
+        Route("GET", "/v2/", oip.server_metadata, "server"),  # as in the protocol's OpenAPI file
     ]
-
-
-class InferDispatcher:
-    """Dispatcher of inference requests directly to their endpoint, and of others to a router.
-
-    Starlette matches the regular expression of each route, copies the scope and wraps the
-    endpoint, which takes a fifth of the time of a request with one row (measured).
-
-    Parameters
-    ----------
-    service : Service
-    others : ASGI application
-        Router, which also has the inference paths, for paths in other spellings.
-    """
-
-    def __init__(self, service: Service, others: ASGIApp) -> None:
-        self._service, self._others = service, others
-        self._infer = Endpoint(_ProtocolEndpoints(service).infer)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
-        if scope["type"] == "http" and scope["method"] == "POST" and not scope.get("root_path"):
-            path_params = _parse_infer_path(scope["path"])
-            if path_params is not None:
-                scope["path_params"] = path_params
-                await self._infer(scope, receive, send)
-                return
-        await self._others(scope, receive, send)
-
-    def try_answer(self, scope: Scope, body: bytes) -> Reply | None:
-        """Return the response to a POST with a complete body, or None if waiting is needed.
-
-        Raises
-        ------
-        ServeError
-            If the model is not served.
-        """
-        service, path_params = self._service, _parse_infer_path(scope["path"])
-        if path_params is None or service.closing or len(body) > service.limits.body_bytes:
-            return None
-        for name, _ in scope["headers"]:
-            if name in _NON_JSON_HEADERS:
-                return None
-        served = service.repository.get(path_params["name"], path_params.get("version"))
-        scope["treekit.tried"] = True
-        quick = service.infer_quick(served, body)
-        if quick is None:
-            return None
-        record_prediction(scope, served, quick.rows)
-        return Reply(quick.body)
-
-
-def _parse_infer_path(path: str) -> dict[str, str] | None:
-    """Parse the name and version in the path of an inference request."""
-    parts = path.split("/")
-    if parts[-1] != "infer" or parts[:3] != _MODELS_PREFIX or "" in parts[3:]:
-        return None
-    if len(parts) == 5:
-        return {"name": parts[3]}
-    if len(parts) == 7 and parts[4] == "versions":
-        return {"name": parts[3], "version": parts[5]}
-    return None
-
-
-_MODELS_PREFIX = ["", "v2", "models"]
-_NON_JSON_HEADERS = frozenset({b"content-encoding", LENGTH_HEADER})
-"""Headers of a body that is not plain JSON."""
 
 
 # ---------------------------------------------------------------- model repository
@@ -247,17 +184,10 @@ class _RepositoryEndpoints:
         body = await read_body(scope, receive, runner.limits)
         return await runner.run_by_size(len(body), _decode_body, decoder, body)
 
-    async def load(self, scope: Scope, receive: Receive) -> Reply:
-        """Load or reload a model."""
-        return await self._change_model(scope, receive, self._service.repository.load)
-
-    async def unload(self, scope: Scope, receive: Receive) -> Reply:
-        """Unload a model."""
-        return await self._change_model(scope, receive, self._service.repository.unload)
-
-    async def _change_model(
-        self, scope: Scope, receive: Receive, change: Callable[[str], Any]
+    async def change_model(
+        self, change: Callable[[str], Any], scope: Scope, receive: Receive
     ) -> Reply:
+        """Load or unload a model by the method `change` of the repository."""
         name = scope["path_params"]["name"]
         if not self._service.control:
             raise ForbiddenError(
@@ -302,9 +232,16 @@ def _decode_body(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
 def list_repository_routes(service: Service) -> list[Route]:
     """Return the routes of the extension."""
     control = _RepositoryEndpoints(service)
-    model = "/v2/repository/models/{name}"
+    repository, model = service.repository, "/v2/repository/models/{name}"
     return [
-        Route("/v2/repository/index", Endpoint(control.list_models), methods=["POST"]),
-        Route(f"{model}/load", Endpoint(control.load), methods=["POST"]),
-        Route(f"{model}/unload", Endpoint(control.unload), methods=["POST"]),
+        Route("POST", "/v2/repository/index", control.list_models, "repository"),
+        Route(
+            "POST", f"{model}/load", partial(control.change_model, repository.load), "repository"
+        ),
+        Route(
+            "POST",
+            f"{model}/unload",
+            partial(control.change_model, repository.unload),
+            "repository",
+        ),
     ]

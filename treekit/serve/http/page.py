@@ -10,17 +10,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable
 from functools import cache
+from typing import Any
 
 import msgspec
-from starlette.routing import Route
-from starlette.types import Receive, Scope
 
 from treekit.errors import SettingError
 from treekit.export.literals import list_shipped_folders
-from treekit.plot import Picture, plot
+from treekit.model.model import Model
+from treekit.plot import plot
 from treekit.rules.language import list_languages, load_language
 from treekit.serve.errors import InvalidRequestError, TooLargeError
-from treekit.serve.http import Endpoint, Reply, get_header
+from treekit.serve.http import Receive, Reply, Route, Scope
 from treekit.serve.http.json_routes import check_language
 from treekit.serve.http.json_rows import parse_integer, parse_query, quote_value
 from treekit.serve.scheduling import Service
@@ -45,8 +45,6 @@ _MEDIA_TYPES = {
 }
 
 _SECURITY_HEADERS = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
 )
@@ -104,10 +102,10 @@ def list_page_routes(service: Service) -> list[Route]:
     """Return the routes of the page and its pictures."""
     return [
         *(
-            Route(path, Endpoint(_make_file_endpoint(reply)), methods=["GET"])
+            Route("GET", path, _make_file_endpoint(reply), "page")
             for path, reply in _load_files().items()
         ),
-        *list_picture_routes(service),
+        Route("GET", "/models/{name}/tree.svg", _make_picture_endpoint(service), "picture"),
     ]
 
 
@@ -117,7 +115,7 @@ def _make_file_endpoint(reply: Reply) -> Callable[[Scope, Receive], Awaitable[Re
 
     async def send_file(scope: Scope, receive: Receive) -> Reply:
         del receive
-        if get_header(scope, b"if-none-match") == tag:
+        if scope["treekit"].headers.get(b"if-none-match") == tag:
             return Reply(b"", 304, reply.media, reply.headers)
         return reply
 
@@ -141,50 +139,34 @@ _MAX_NUMBER = 999_999_999
 
 _PICTURE_HEADERS = (
     (b"content-security-policy", PICTURE_POLICY.encode()),
-    (b"cache-control", b"no-store"),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 
 
-class _PictureEndpoint:
-    """Endpoint for pictures of trees, with the decision path of a row marked."""
+def _make_picture_endpoint(service: Service) -> Callable[[Scope, Receive], Awaitable[Reply]]:
+    """Return an endpoint that draws one tree of a model, with the decision path of a row marked."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    async def send_tree(self, scope: Scope, receive: Receive) -> Reply:
-        """Draw one tree of a model."""
+    async def send_tree(scope: Scope, receive: Receive) -> Reply:
         del receive
         parameters = parse_query(scope["query_string"], ("version", "tree", "view", "lang", "path"))
-        served = self._service.repository.get(
-            scope["path_params"]["name"], parameters.get("version")
-        )
+        served = service.repository.get(scope["path_params"]["name"], parameters.get("version"))
         model = served.require_model()
-        number = parse_integer("tree", parameters.get("tree", "1"), 1, model.n_trees)
         view = parameters.get("view", "auto")
         if view not in ("auto", "way"):
             raise InvalidRequestError(f"view must be auto or way, got {quote_value(view)}")
-        lang, marked = (
-            check_language(parameters.get("lang", "en")),
-            _parse_nodes(parameters.get("path", "")),
-        )
-
-        def draw_tree() -> Picture:
-            return plot(
-                model,
-                tree=number - 1,
-                max_depth="way" if view == "way" else "auto",
-                language=lang,
-                marked=marked,
-            )
-
-        body = await self._service.runner.run_explanation(_encode_picture, draw_tree)
+        settings = {
+            "tree": parse_integer("tree", parameters.get("tree", "1"), 1, model.n_trees) - 1,
+            "max_depth": view,
+            "language": check_language(parameters.get("lang", "en")),
+            "marked": _parse_nodes(parameters.get("path", "")),
+        }
+        body = await service.runner.run_explanation(_encode_picture, model, settings)
         return Reply(body, 200, b"image/svg+xml; charset=utf-8", _PICTURE_HEADERS)
 
+    return send_tree
 
-def _encode_picture(draw: Callable[[], Picture]) -> bytes:
+
+def _encode_picture(model: Model, settings: dict[str, Any]) -> bytes:
     """Draw a picture and encode it as SVG.
 
     Raises
@@ -192,10 +174,10 @@ def _encode_picture(draw: Callable[[], Picture]) -> bytes:
     InvalidRequestError
         If a node or the view does not exist.
     TooLargeError
-        If it has more than `MOST_BOXES` nodes.
+        If it has more than `MAX_BOXES` nodes.
     """
     try:
-        picture = draw()
+        picture = plot(model, **settings)
     except SettingError as error:
         raise InvalidRequestError(str(error)) from error
     if len(picture.nodes) > MAX_BOXES:
@@ -214,9 +196,3 @@ def _parse_nodes(path: str) -> list[int]:
             f"path has {len(parts):,} numbers; give at most {_MAX_MARKED}: leaves suffice"
         )
     return [parse_integer("path", part, 0, _MAX_NUMBER) for part in parts]
-
-
-def list_picture_routes(service: Service) -> list[Route]:
-    """Return the route of pictures."""
-    pictures = _PictureEndpoint(service)
-    return [Route("/models/{name}/tree.svg", Endpoint(pictures.send_tree), methods=["GET"])]

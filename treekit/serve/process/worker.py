@@ -1,129 +1,184 @@
-"""Worker: one of several processes that share a port, controlled by their parent."""
+"""One process of a server: HTTP by uvicorn, and by its lifespan gRPC, file checks and signals."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import importlib
-import itertools
+import math
+import multiprocessing
+import os
+import re
 import signal
-import socket
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from multiprocessing.connection import Connection
+import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-import msgspec
+from treekit.errors import MissingExtraError, ModelFileError, TreekitError
 
-from treekit.errors import ModelFileError, TreekitError
-from treekit.serve.errors import UnavailableError
+try:
+    import uvicorn
+    from uvicorn.config import STARTUP_FAILURE
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+except ImportError as missing:
+    raise MissingExtraError("uvicorn and httptools", "serve") from missing
+
+from treekit.serve.http import Receive, Send
 from treekit.serve.http.app import make_app
 from treekit.serve.http.auth import Access
-from treekit.serve.http.logs import Log
+from treekit.serve.http.logs import configure_logging, log_event, log_request
 from treekit.serve.http.metrics import Metrics
-from treekit.serve.models.repository import Change, Repository
-from treekit.serve.process.messages import (
-    ChangeCommand,
-    ChangeKind,
-    ChangeRequest,
-    ChangeResponse,
-    ChangeResult,
-    ErrorMessage,
-    WorkerFailed,
-    WorkerReady,
-    error_to_message,
-    message_to_error,
-)
-from treekit.serve.process.startup_log import LogEvent, log_slow_loading, start_listening
-from treekit.serve.process.uvicorn_server import BACKLOG, HttpServer, make_event_loop
+from treekit.serve.models.repository import Repository
+from treekit.serve.process.shared_state import SharedState
 from treekit.serve.scheduling import Runner, Service
 from treekit.serve.settings import ServeSettings
 
-# ---------------------------------------------------------------- process
-# A service with HTTP and gRPC, from startup to shutdown.
+_KEEP_ALIVE_SECONDS = 75
+"""Seconds that an idle connection stays open: longer than in load balancers (60 s), so that these
+close connections first and never send a request on a closing one."""
+
+_LINGER_SECONDS = 0.4
+"""Seconds from the start of shutdown in which connections are accepted, and from then until idle
+connections are closed."""
+
+_RESERVED_FILES = 100
+"""File descriptors reserved for models, logs and listening sockets."""
 
 _SWITCH_SECONDS = 0.0005
 """Thread switch interval in seconds: how long a loading thread may block the event loop.  The
 default of 5 ms slows down requests during loading, as each of them is blocked several times."""
 
+_UPGRADE_HEADER = re.compile(rb"(?i)\r\nupgrade:")
 
-def make_service(settings: ServeSettings) -> Service:
-    """Create the service for settings, without loading its models."""
-    return Service(
-        repository=Repository(settings.sources),
-        runner=Runner(settings.limits),
-        control=settings.control,
+_LOADING_SECONDS = 2.0
+"""Seconds of loading before a message is logged."""
+
+_MAX_LISTED = 20
+"""Maximum models listed at startup, one per line."""
+
+_EXTRA_SECONDS = 5.0
+"""Seconds to wait for other workers, in addition to the time limit of a request."""
+
+_RESTART_SECONDS = 5.0
+"""Seconds that a worker waits before it ends if it cannot start while others serve."""
+
+
+def make_config(app: Any, settings: ServeSettings, **options: Any) -> uvicorn.Config:
+    """Return the settings of uvicorn."""
+    return uvicorn.Config(
+        app,
+        http=FirstProtocol,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,  # addresses are only logged, and clients could forge the headers
+        server_header=False,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=math.ceil(settings.limits.seconds),
+        limit_concurrency=_count_connections(),
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
+        **options,
     )
 
 
-def load_models(service: Service, say: LogEvent) -> list[dict[str, Any]]:
-    """Load the models at startup and return their descriptions for `StartupLog.log_startup`.
+def _count_connections() -> int | None:
+    """Return the maximum number of connections of the process."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if most == resource.RLIM_INFINITY else max(64, most - _RESERVED_FILES)
 
-    A message is logged with `say` if that takes long.
 
-    Raises
-    ------
-    ModelFileError
-        If an explicitly given file cannot be served.  A rejected file in a folder does not
-        prevent serving the others, but the service is not ready until it is fixed or removed.
+class FirstProtocol(asyncio.Protocol):
+    """First protocol of a connection, which renames ``Upgrade`` in the first request.
+
+    Java's HttpClient and ``curl --http2`` ask for HTTP/2 in the first request, and httptools would
+    drop its body; a server may ignore it (RFC 9110, 7.8).  Then uvicorn's protocol takes over.
     """
-    repository = service.repository
-    with log_slow_loading(say):
-        repository.refresh()
-    refused = repository.refused_files()
-    if refused:
-        raise ModelFileError("; ".join(refused))
-    models: list[dict[str, Any]] = [
-        {"name": served.name, "version": served.version, "platform": served.platform}
-        | {"trees": served.require_model().n_trees}
-        for served in repository.served
-    ]
-    return models + [
-        {"name": entry.name, "version": entry.version, "reason": entry.reason}
-        for entry in repository.index()
-        if entry.state != "READY" and entry.reason != "unloaded"
-    ]
+
+    def __init__(self, **options: Any) -> None:
+        self._protocol = HttpToolsProtocol(**options)
+
+    def connection_made(self, transport: Any) -> None:
+        """Pass the connection on."""
+        self._transport = transport
+        self._protocol.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Receive the first bytes, and leave the connection to uvicorn."""
+        head, end, body = data.partition(b"\r\n\r\n")
+        self._transport.set_protocol(self._protocol)
+        self._protocol.data_received(_UPGRADE_HEADER.sub(b"\r\nx-upgrade:", head) + end + body)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Pass the end of a connection without bytes on."""
+        self._protocol.connection_lost(exc)
+
+
+# ---------------------------------------------------------------- process
 
 
 class ServiceProcess:
-    """Server of one process, running in the calling thread.
+    """Service of one process, started and stopped by the lifespan of its application.
 
     Parameters
     ----------
     settings : ServeSettings
     service : Service
         Service with loaded models.
-    log : Log
     started : callable, optional
-        Called in the event loop with the gRPC port or None when the server is ready.
+        Called with the gRPC port or None when the service is started.
+
+    Attributes
+    ----------
+    app : HttpApp
+    server : uvicorn.Server, optional
+        HTTP server, which `request_shutdown` stops.
+    error : Exception, optional
+        Reason why the service could not start.
     """
 
     def __init__(
         self,
         settings: ServeSettings,
         service: Service,
-        log: Log,
         started: Callable[[int | None], None] = lambda _: None,
     ) -> None:
-        self._settings, self._service, self._started = settings, service, started
-        self._watcher = FileWatcher(service.repository, settings.reload_seconds, log)
+        self._settings, self._service, self._report_started = settings, service, started
+        self._is_stopped = threading.Event()
+        self._access, self._metrics = Access(settings), Metrics(service)
+        self.app = make_app(service, settings, self._access, self._metrics)
+        self.app.lifespan = self._run_lifespan
         self._grpc: Any = None
-        self._access, self._metrics, self._log = Access(settings), Metrics(service), log
-        app = make_app(service, settings, log, self._access, self._metrics)
-        self._http = HttpServer(app, service, settings, self._report_started, self._stop_grpc)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Task[None] | None = None
+        self.error: Exception | None = None
+        self.server: uvicorn.Server | None = None
 
-    async def run(self, sockets: list[socket.socket]) -> None:
-        """Serve on sockets until `request_shutdown`, then close them.
+    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            await self._start()
+        except (TreekitError, OSError) as error:
+            self.error = error
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        self._is_stopped.set()
+        await (self._stopping or self._stop_grpc())
+        self._service.runner.close()
+        await send({"type": "lifespan.shutdown.complete"})
 
-        Raises
-        ------
-        SettingError
-            If listening on a socket fails.
-        """
-        for opened in sockets:
-            start_listening(opened, self._settings.host, BACKLOG)
+    async def _start(self) -> None:
+        self._loop = asyncio.get_running_loop()
         sys.setswitchinterval(_SWITCH_SECONDS)
         # Exclude existing objects, which are permanent, from garbage collection: traversing them
         # would block requests for 0.1 s.
@@ -136,206 +191,178 @@ class ServiceProcess:
                 self._service, self._settings, self._access.check_token, self._record_call
             )
         if self._settings.reload_seconds:
-            self._watcher.start()
-        try:
-            await self._http.serve(sockets)
-        finally:
-            self._watcher.stop()
-            await self._stop_grpc()
-            self._service.runner.close()
+            given = self._service.repository, self._settings.reload_seconds, self._is_stopped
+            threading.Thread(
+                target=watch_files, args=given, name="treekit-watch", daemon=True
+            ).start()
+        self._report_started(None if self._grpc is None else self._grpc.port)
 
     def request_shutdown(self) -> None:
-        """Shut down after all requests in progress; safe in a signal handler."""
-        self._http.request_shutdown()
+        """Stop after all requests in progress; safe in a signal handler.
+
+        The server is not ready from now on, so that load balancers use other servers, and active
+        clients receive ``Connection: close`` with their next response.  Then it accepts no more
+        connections, and only then uvicorn closes idle ones, so no request is lost.
+        """
+        self._service.closing = True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._begin_shutdown, self._loop)
+
+    def _begin_shutdown(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._stopping = loop.create_task(self._stop_grpc())
+        if self.server is not None:
+            for listener in self.server.servers:
+                loop.call_later(_LINGER_SECONDS, listener.close)
+            loop.call_later(2 * _LINGER_SECONDS, setattr, self.server, "should_exit", True)
+
+    async def _stop_grpc(self) -> None:
+        if self._grpc is not None:
+            await self._grpc.stop(self._settings.limits.seconds)
 
     def _record_call(self, call: Any) -> None:
         """Update metrics and the log for a gRPC call (`treekit.serve.grpc.server.CallRecord`)."""
         self._metrics.count_request(call.path, call, call.seconds)
-        self._log.log_request(call, call.method, call.path.encode(), call.client, call.seconds)
+        if self._settings.log != "quiet" or call.status == 500:
+            log_request(call, call.method, call.path.encode(), call.client, call.seconds)
 
-    def _report_started(self) -> None:
-        self._started(None if self._grpc is None else self._grpc.port)
 
-    async def _stop_grpc(self) -> None:
-        if self._grpc is not None:
-            grpc, self._grpc = self._grpc, None
-            await grpc.stop(self._settings.limits.seconds)
+# ---------------------------------------------------------------- models
 
-    @staticmethod
-    def loop_factory() -> asyncio.AbstractEventLoop:
-        """Create the fastest available event loop."""
-        return make_event_loop()
+
+def make_service(settings: ServeSettings) -> Service:
+    """Create the service for settings, without loading its models."""
+    return Service(Repository(settings.sources), Runner(settings.limits), control=settings.control)
+
+
+def load_models(repository: Repository) -> None:
+    """Load the models at startup, with a message if that takes long.
+
+    Raises
+    ------
+    ModelFileError
+        If an explicitly given file cannot be served.  A rejected file in a folder does not
+        prevent serving the others, but the service is not ready until it is fixed or removed.
+    """
+    message = (
+        "loading models; on the first run on a machine, and after each installation, treekit "
+        "compiles its machine code, which takes about 10 to 40 s"
+    )
+    timer = threading.Timer(_LOADING_SECONDS, log_event, ("loading", message))
+    timer.daemon = True
+    timer.start()
+    try:
+        repository.refresh()
+    finally:
+        timer.cancel()
+    refused = repository.refused_files()
+    if refused:
+        raise ModelFileError("; ".join(refused))
+
+
+def log_models(repository: Repository) -> None:
+    """Log the models found at startup."""
+    served = list(repository.served)
+    for one in served[:_MAX_LISTED]:
+        trees = one.require_model().n_trees
+        log_event(
+            "model",
+            f"model {one.name!r} {one.version}: {trees} tree{'s' * (trees != 1)}",
+            model=one.name,
+            version=one.version,
+            platform=one.platform,
+            trees=trees,
+        )
+    if len(served) > _MAX_LISTED:
+        log_event("models", f"and {len(served) - _MAX_LISTED} more models", models=len(served))
+    refused = [entry for entry in repository.index() if entry.reason not in ("", "unloaded")]
+    for entry in refused:
+        log_event(
+            "model-refused",
+            f"model {entry.name!r} was rejected: {entry.reason}",
+            level="error",
+            model=entry.name,
+            version=entry.version,
+            reason=entry.reason,
+        )
+    if not served and not refused:
+        log_event("no-models", "no model found yet; waiting for one", level="warning")
+
+
+def watch_files(repository: Repository, seconds: float, is_stopped: threading.Event) -> None:
+    """Check the files of a repository every `seconds` seconds until `is_stopped` is set.
+
+    Errors are logged and do not affect served models.
+    """
+    last_error = ""
+    while not is_stopped.wait(seconds):
+        trouble = ""
+        try:
+            repository.refresh(patient=True)
+        # An error must not end the thread, which would silently stop reloading.
+        except Exception as error:  # noqa: BLE001
+            is_expected = isinstance(error, (TreekitError, OSError))
+            trouble = str(error) if is_expected else f"{type(error).__name__}: {error}"
+        if trouble and trouble != last_error:
+            log_event("look-failed", f"checking model files failed: {trouble}", level="error")
+        elif last_error and not trouble:
+            log_event("look-again", "checking model files succeeded again")
+        last_error = trouble
 
 
 # ---------------------------------------------------------------- worker
 
-_EXTRA_SECONDS = 5.0
-"""Seconds to wait for the parent's answer, in addition to the parent's own time limit."""
 
-
-def run_worker(
-    number: int,
-    settings: bytes,
-    sockets: list[socket.socket],
-    left_out: Sequence[str],
-    link: Connection,
-) -> None:
-    """Run a worker process until the parent stops it or ends.
+def make_worker_app(settings: ServeSettings, path: Path) -> Any:
+    """Create the application of a worker process: the factory of its `uvicorn.Config`.
 
     Parameters
     ----------
-    number : int
-        Number of the worker from 1, for the log.
-    settings : bytes
-        `ServeSettings` as JSON.
-    sockets : list of socket
-        Bound sockets of the parent.
-    left_out : sequence of str
-        Models unloaded before this worker started.
-    link : Connection
-        Connection to the parent.
+    settings : ServeSettings
+    path : Path
+        File of the `SharedState`.
     """
     # Only the parent handles Ctrl-C and a closed terminal, and stops its workers.
     for name in ("SIGINT", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
-    from treekit.serve.http.logs import configure_logging
-
-    serve_settings = msgspec.json.decode(settings, type=ServeSettings)
-    log = configure_logging(serve_settings.log, worker=number)
-    service = make_service(serve_settings)
-    link_to_parent = _ParentLink(
-        link, service.repository, serve_settings.limits.seconds + _EXTRA_SECONDS
-    )
-    service.repository.leave_out(left_out)
-    service.repository.everywhere = link_to_parent.broadcast_change
+    threading.Thread(target=_end_with_parent, name="treekit-parent", daemon=True).start()
+    shared = SharedState(path)
+    service = make_service(settings)
+    shared.join(service.repository, settings.limits.seconds + _EXTRA_SECONDS)
+    configure_logging(settings.log, shared.number)
     try:
-        models = load_models(service, log)
-        process = ServiceProcess(
-            serve_settings,
-            service,
-            log,
-            lambda port: link_to_parent.send(WorkerReady(models, port)),
-        )
-        signal.signal(signal.SIGTERM, lambda *_: process.request_shutdown())
-        link_to_parent.start(process)
-        with asyncio.Runner(loop_factory=process.loop_factory) as runner:
-            runner.run(process.run(sockets))
+        load_models(service.repository)
     except (TreekitError, OSError) as error:
-        link_to_parent.send(WorkerFailed(error_to_message(error)))
-    finally:
-        log.close()
+        _end_failed_worker(shared, error)
+    shared.follow_changes()
+    if shared.number == 1 and not shared.is_started:
+        log_models(service.repository)
+
+    def report_started(_: int | None) -> None:
+        handler: Any = signal.getsignal(signal.SIGTERM)  # of uvicorn, which stops at once
+        process.server = handler.__self__
+        signal.signal(signal.SIGTERM, lambda *_: process.request_shutdown())
+        shared.mark_ready()
+        log_event("worker-started", f"worker {shared.number} is ready", worker=shared.number)
+
+    process = ServiceProcess(settings, service, report_started)
+    return process.app
 
 
-class _ParentLink:
-    """Worker's end of the connection to the parent, with a listening thread."""
-
-    def __init__(self, link: Connection, repository: Repository, patience: float) -> None:
-        self._link, self._repository, self._timeout = link, repository, patience
-        self._sending = threading.Lock()
-        self._numbers = itertools.count(1)
-        self._pending_changes: dict[int, Future[ErrorMessage | None]] = {}
-
-    def start(self, process: Any) -> None:
-        """Start listening; the process ends if the parent ends."""
-        threading.Thread(
-            target=self._listen_to_parent, args=(process,), name="treekit-parent", daemon=True
-        ).start()
-
-    def send(self, message: Any) -> None:
-        """Send a message to the parent."""
-        with self._sending:
-            self._link.send(message)
-
-    def broadcast_change(self, what: ChangeKind, name: str) -> list[Change]:
-        """Load or unload a model in all workers; `Repository.everywhere`.
-
-        Raises
-        ------
-        ServeError
-            If a worker fails, or does not confirm it in time.
-        """
-        number = next(self._numbers)
-        done = self._pending_changes[number] = Future()
-        try:
-            self.send(ChangeRequest(number, what, name))
-            refusal = done.result(self._timeout)
-        except (OSError, TimeoutError):
-            raise UnavailableError(
-                f"not all workers confirmed that model {name!r} was {what}ed; retry"
-            ) from None
-        finally:
-            del self._pending_changes[number]
-        if refusal is not None:
-            raise message_to_error(refusal)
-        return []
-
-    def _listen_to_parent(self, process: Any) -> None:
-        try:
-            while True:
-                self._handle_message(self._link.recv())
-        except (EOFError, OSError):
-            process.request_shutdown()
-
-    def _handle_message(self, message: ChangeCommand | ChangeResponse) -> None:
-        if isinstance(message, ChangeResponse):
-            future = self._pending_changes.get(message.number)
-            if future is not None:
-                future.set_result(message.refusal)
-            return
-        refusal = None
-        try:
-            self._repository.do_here(message.what, message.name)
-        # Any error must be reported, as the parent waits for a reply.
-        except Exception as error:  # noqa: BLE001
-            refusal = error_to_message(error)
-        self.send(ChangeResult(message.number, refusal))
+def _end_failed_worker(shared: SharedState, error: Exception) -> None:
+    """End a worker that cannot start, and at startup the server; others continue to serve."""
+    if not shared.is_started:
+        shared.report_error(error)
+        sys.exit(STARTUP_FAILURE)
+    number = shared.number
+    log_event("worker-failed", f"worker {number} cannot start: {error}", level="error")
+    time.sleep(_RESTART_SECONDS)
+    sys.exit(1)
 
 
-# ---------------------------------------------------------------- watcher
-
-
-class FileWatcher:
-    """Thread that periodically checks the files of a repository.
-
-    Parameters
-    ----------
-    repository : Repository
-    seconds : float
-        Seconds between two checks.
-    say : LogEvent
-    """
-
-    def __init__(self, repository: Repository, seconds: float, say: LogEvent) -> None:
-        self._repository, self._seconds, self._say = repository, seconds, say
-        self._is_stopped = threading.Event()
-        self._last_error = ""
-        self._thread = threading.Thread(target=self._watch_files, name="treekit-watch", daemon=True)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop the thread; a file being loaded is completed in the background."""
-        self._is_stopped.set()
-
-    def _watch_files(self) -> None:
-        while not self._is_stopped.wait(self._seconds):
-            self.check_files()
-
-    def check_files(self) -> None:
-        """Check the files once; errors are logged and do not affect served models."""
-        trouble = ""
-        try:
-            self._repository.refresh(patient=True)
-        except (TreekitError, OSError) as error:
-            trouble = str(error)
-        # An error must not end the thread, which would silently stop reloading.
-        except Exception as error:  # noqa: BLE001
-            trouble = f"{type(error).__name__}: {error}"
-        if trouble and trouble != self._last_error:
-            self._say("look-failed", f"checking model files failed: {trouble}", level="error")
-        elif self._last_error and not trouble:
-            self._say("look-again", "checking model files succeeded again")
-        self._last_error = trouble
+def _end_with_parent() -> None:
+    """End the process gracefully when its parent has ended."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
