@@ -30,6 +30,7 @@ from treekit.model.model import Model, make_model
 from treekit.verify import verify
 from treekit.verify.answers import Answers, describe_answer, differing
 from treekit.verify.run_artifact import find_runner
+from treekit.verify.runtime import Job, OutOfTimeError
 
 NAN = math.nan
 TIER = {"sqlite": (), "duckdb": pytest.mark.matrix, "postgres": pytest.mark.system}
@@ -584,3 +585,32 @@ def test_verify_names_what_it_lacks_to_run_a_query(
     assert [untried.why for untried in report.untried] == ["the file is written for SQLite"] * 2
     path.write_text("SELECT 1", encoding="utf-8")
     assert "has no line with its dialect" in str(verify(model, [path]))
+
+
+def test_a_postgres_that_does_not_answer_costs_its_run_and_not_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need("sqlglot")
+    need("psycopg")
+    monkeypatch.setenv("TREEKIT_POSTGRES", f"host={tmp_path} connect_timeout=1")
+    model = EXTREMES["one_leaf"]()
+    paths = [written(model, tmp_path, dialect="postgres")[0]]
+    paths += export(model, "rules", tmp_path / "m.rules.txt")
+    report = verify(model, paths)
+    absent, present = report.artifacts
+    assert "cannot connect to PostgreSQL by TREEKIT_POSTGRES" in absent.error
+    assert present.equal
+    assert report.versions["postgres"] == "unknown"
+
+
+def test_a_first_query_that_time_stops_is_out_of_time_and_no_fault(tmp_path: Path) -> None:
+    need("sqlglot")
+    model = EXTREMES["one_leaf"]()
+    path, text = written(model, tmp_path, dialect="sqlite")
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+    (mark,) = [line for line in text.splitlines() if line.startswith("-- treekit-sql ")]
+    path.write_text(f"{mark}\n{endless}", encoding="utf-8")
+    runtime = find_runner(path).runtimes[0]
+    job = Job(path, model.schema, tmp_path, time.monotonic() + 0.2)
+    with pytest.raises(OutOfTimeError, match="the query did not end within the remaining time"):
+        list(runtime.run(job, np.zeros((1, model.schema.n_features))))

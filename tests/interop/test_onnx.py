@@ -306,14 +306,15 @@ def test_other_operators_are_refused_by_name() -> None:
         (lambda: classifier(random_trees(1, ("LEQ",), 1), 3, 3), "not shares of votes; read it"),
         (
             lambda: regressor(random_trees(3, ("LEQ",), 1) | {"nodes_featureids": [2] * 93}
-                              | {"nodes_modes": random_trees(3, ("EQ", "LT"), 1)["nodes_modes"]}),
+                              | {"nodes_modes": random_trees(3, ("EQ", "LT"), 1)["nodes_modes"]}
+                              | {"nodes_values": [1.0] * 93}),
             "column 2 both by order and by equality",
         ),
         (
             lambda: regressor(random_trees(1, ("EQ",), 1) | {"nodes_values": [-0.5] * 31}),
             "equals -0.5; treekit reads such tests",
         ),
-        (lambda: with_changes(nodes_values=[-np.inf] * 14), "minus infinity"),
+        (lambda: with_changes(nodes_values=[-np.inf] * 14), "threshold -inf, below all finite"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_expressed_is_refused_by_name(make: Any, message: str) -> None:

@@ -45,7 +45,13 @@ from treekit.export.onnx import export_onnx
 from treekit.interop import read_model
 from treekit.interop.builtin import treekit_importers
 from treekit.interop.sklearn import _read_array as stored_array
-from treekit.interop.sklearn import convert_tree, read_sklearn, read_skops, recognises_sklearn
+from treekit.interop.sklearn import (
+    convert_trees,
+    make_tree_table,
+    read_sklearn,
+    read_skops,
+    recognises_sklearn,
+)
 from treekit.model.model import Model
 from treekit.model.tree import Split
 from treekit.model.validation import check_tree
@@ -209,7 +215,7 @@ def damaged_tree(**changes: Any) -> SimpleNamespace:
 
 def test_missing_values_to_the_left_of_minus_infinity_are_a_missing_split() -> None:
     schema = read_sklearn(DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1])).schema
-    tree = convert_tree(damaged_tree(), schema)
+    (tree,) = convert_trees([make_tree_table(damaged_tree(), [2])], schema, "the tree")
     check_tree(tree, schema)
     assert tree.kind[0] == Split.MISSING
     np.testing.assert_array_equal(tree.value[1:], [[2.0, 0.0], [0.0, 2.0]])
@@ -220,7 +226,7 @@ def test_missing_values_to_the_left_of_minus_infinity_are_a_missing_split() -> N
     [
         ({"threshold": np.array([np.inf, -2, -2])}, "all values to one side"),
         ({"missing_go_to_left": np.zeros(3, dtype=np.uint8)}, "all values to one side"),
-        ({"threshold": np.array([np.nan, -2, -2])}, "all values to one side"),
+        ({"threshold": np.array([np.nan, -2, -2])}, "a threshold is NaN"),
         ({"children_left": np.array([0, -1, -1])}, "damaged"),
         ({"children_left": np.array([2, -1, -1])}, "damaged"),
         ({"children_left": np.array([7, -1, -1])}, "damaged"),
@@ -229,7 +235,7 @@ def test_missing_values_to_the_left_of_minus_infinity_are_a_missing_split() -> N
 def test_trees_that_no_fit_makes_are_refused(changes: dict[str, Any], message: str) -> None:
     schema = read_sklearn(DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1])).schema
     with pytest.raises(ModelError, match=message):
-        convert_tree(damaged_tree(**changes), schema)
+        convert_trees([make_tree_table(damaged_tree(**changes), [2])], schema, "the tree")
 
 
 def test_thresholds_between_float32_neighbours_keep_every_side() -> None:
@@ -509,8 +515,8 @@ def in_headers(old: bytes, new: bytes) -> Callable[[dict[str, bytes]], None]:
         (lambda entries: entries.update({"schema.json": b"[" * 10**5}), "damaged: schema.json"),
         (in_nodes("left_child", 0, 0), "damaged"),
         (in_nodes("right_child", 0, 10**9), "damaged"),
-        (in_nodes("feature", 0, 99), "column that the schema does not have"),
-        (in_nodes("threshold", 0, np.nan), "all values to one side"),
+        (in_nodes("feature", 0, 99), "a split uses none of the 3 columns"),
+        (in_nodes("threshold", 0, np.nan), "a threshold is NaN"),
         (in_headers(b"'shape': (", b"'shape': (9"), "does not fit shape|not an array"),
         (in_headers(b"'descr': '<f8'", b"'descr': '|O8'"), "not an array of plain numbers"),
         (in_headers(b"'descr': '<f8'", b"'descr': exit()"), "not an array of plain numbers"),

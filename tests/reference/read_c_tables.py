@@ -14,8 +14,12 @@ from treekit.errors import VerificationError
 from treekit.export.c.layouts import INTERLEAVED_TREES, ROW_BYTES
 from treekit.model.fixed_point import to_double_threshold
 from treekit.model.model import Model
-from treekit.verify.run_c import normalize_line_ends
-from treekit.verify.tree_equivalence import BinaryTables, StructureComparison, compare_paths
+from treekit.verify.tree_equivalence import (
+    BinaryTables,
+    StructureComparison,
+    compare_paths,
+    normalize_line_ends,
+)
 
 # ---------------------------------------------------------------- read c
 

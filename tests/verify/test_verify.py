@@ -39,7 +39,7 @@ from treekit.model.builder import (
 from treekit.model.model import make_model, predict_labels
 from treekit.model.scoring import leaf_indices, sum_leaf_values
 from treekit.model.tree import Split
-from treekit.verify import Report, make_probes, verify
+from treekit.verify import Report, make_probes, runtime, verify
 from treekit.verify.answers import Answers, differing, expected
 from treekit.verify.coverage import measure_coverage
 from treekit.verify.probes import TimeBudget
@@ -52,7 +52,7 @@ from treekit.verify.routing import (
     route_rows,
 )
 from treekit.verify.run_artifact import ReferenceRows, find_runner, run_artifact
-from treekit.verify.runtime import Job, OutOfTimeError, Runner, Runtime
+from treekit.verify.runtime import Job, OutOfTimeError, Runner, Runtime, read_version
 from treekit.verify.targeted_search import find_reachable, make_rule_rows, mark_adjacent_sides
 
 # ---------------------------------------------------------------- verify
@@ -971,6 +971,12 @@ def test_a_program_that_hangs_is_stopped(tmp_path):
     report = verify(verify_runtimes_small_model(), [path], budget=0.5)
     assert "did not end within the remaining time" in report.artifacts[0].error
     assert time.monotonic() - began < 10
+
+
+def test_a_version_command_that_hangs_or_is_absent_leaves_the_version_unknown(monkeypatch):
+    monkeypatch.setattr(runtime, "_VERSION_SECONDS", 0.2)
+    assert read_version(["sleep", "20"]) == read_version(["no such program"]) == "unknown"
+    assert read_version(["sleep", "--version"]).startswith("sleep")
 
 
 def oblique_model():

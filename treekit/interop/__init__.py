@@ -147,6 +147,17 @@ def _describe_source(source: Any) -> str:
     return f"a {type(source).__module__}.{type(source).__qualname__}"
 
 
+def find_class_name(source: Any, package: str, names: tuple[str, ...]) -> str | None:
+    """Return the first class of `package` that an object is of, if it is one of `names`.
+
+    Imports nothing, and ignores virtual subclasses, such as treekit's estimators.
+    """
+    for kind in type(source).__mro__:
+        if kind.__module__.partition(".")[0] == package and kind.__name__ in names:
+            return kind.__name__
+    return None
+
+
 # ---------------------------------------------------------------- files
 
 MAX_BYTES = 2**31

@@ -1,12 +1,11 @@
 """Build models of boosted trees: sums of leaves, a base score and a link function.
 
-The importers of all libraries describe their models by `BoostedTrees`: the margin that each
-tree adds to, the initial margins, and the link function.
+The importers of all libraries describe their models by the margin that each tree adds to,
+the initial margins, and an `Outcome`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,10 +15,9 @@ from treekit._version import __version__
 from treekit.contracts import Setting
 from treekit.data.schema import Column, Dtype, Label, Output, Schema, level_text
 from treekit.errors import ModelError
-from treekit.interop.tree_assembly import MAX_ENTRIES, NodeList, make_trees
+from treekit.interop.tree_assembly import MAX_ENTRIES, NodeTable, make_trees
 from treekit.model.links import Link
 from treekit.model.model import Model, UnknownPolicy, make_model
-from treekit.model.tree import Split, Tree
 
 ANSWER_SETTING = Setting(
     "answer",
@@ -67,63 +65,74 @@ class Outcome(NamedTuple):
     names: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BoostedTrees:
-    """Boosted trees in a form common to all libraries.
+def make_boosted_model(
+    nodes: NodeTable,
+    columns: tuple[Column, ...],
+    outcome: Outcome,
+    *,
+    source: str,
+    dtype: Dtype,
+    margin_of_tree: npt.NDArray[np.int64],
+    initial_margins: npt.NDArray[np.float64],
+    answer: str,
+    settings: dict[str, Any],
+    provenance: dict[str, Any],
+    divisor: int = 1,
+    unknown: UnknownPolicy = "missing",
+) -> Model:
+    """Build the model of boosted trees.
 
-    Attributes
+    Parameters
     ----------
+    nodes : NodeTable
+        Nodes with values (n, 1), added to one margin per tree, or (n, margins).
+    columns : tuple of Column
+    outcome : Outcome
     source : str
         Description of the source in messages: ``"the LightGBM model"``.
-    columns : tuple of Column
     dtype : {"float32", "float64"}
-    nodes : Nodes
-        Nodes with values (n, 1), added to one margin per tree, or (n, margins).
     margin_of_tree : (trees,) int64
         The margin that each tree adds to; unused if values have all margins.
     initial_margins : (margins,) float64
-        Initial margins.
-    outcome : Outcome
+    answer : {"predictions", "margins"}
+    settings, provenance : dict
+        As in `Model`.
     divisor : int
         Divisor of the margins: trees per margin for models that average, else 1.
     unknown : str
         Treatment of unseen categories; see `treekit.model.model.UnknownPolicy`.
-    """
-
-    source: str
-    columns: tuple[Column, ...]
-    dtype: Dtype
-    nodes: NodeList
-    margin_of_tree: npt.NDArray[np.int64]
-    initial_margins: npt.NDArray[np.float64]
-    outcome: Outcome
-    divisor: int = 1
-    unknown: UnknownPolicy = "missing"
-
-
-def make_boosted_model(
-    boosted: BoostedTrees, *, answer: str, settings: dict[str, Any], provenance: dict[str, Any]
-) -> Model:
-    """Build the model of boosted trees.
 
     Raises
     ------
     ModelError
         If the trees are malformed, or their predictions cannot be represented.
     """
-    outcome = _select_outcome(boosted, answer)
-    schema = _make_schema(boosted, outcome)
-    base = _to_leaf_values(boosted.initial_margins[None, :], outcome) * outcome.scale
-    nodes = _expand_values(boosted, outcome)
-    trees = make_trees(nodes, schema, boosted.source)
+    n, n_nodes = len(initial_margins), len(nodes.left)
+    outcome = _select_outcome(outcome, n, answer, source)
+    schema = _make_schema(columns, dtype, outcome, n)
+    if n_nodes * n > MAX_ENTRIES:
+        raise ModelError(
+            f"{source} has {n} margins and {n_nodes} nodes; the maximum of their product is "
+            f"{MAX_ENTRIES}"
+        )
+    value = nodes.value
+    if value.shape[1] != n:
+        value = np.zeros((n_nodes, n))
+        value[np.arange(n_nodes), margin_of_tree[nodes.tree]] = nodes.value[:, 0]
+    with np.errstate(invalid="ignore", over="ignore"):  # make_trees rejects infinities and NaN
+        nodes.value = _to_leaf_values(value, outcome) * (outcome.scale / divisor)
+    trees = make_trees(nodes, schema, source)
+    base = _to_leaf_values(initial_margins[None, :], outcome) * outcome.scale
     if np.any(base):
         if not np.all(np.isfinite(base)):
-            raise ModelError(f"{boosted.source} has the initial margins {base[0].tolist()}")
-        trees = (_make_stump(base), *trees)
+            raise ModelError(f"{source} has the initial margins {base[0].tolist()}")
+        leaf = np.full(1, -1, dtype=np.int64)
+        constant = NodeTable(leaf, leaf, leaf, np.zeros(1), leaf > 0, base)
+        trees = (*make_trees(constant, schema, source), *trees)
     return make_model(
         schema,
         trees,
-        unknown=boosted.unknown,
+        unknown=unknown,
         combine="sum",
         link=outcome.link,
         settings=settings | {"answer": answer},
@@ -131,9 +140,8 @@ def make_boosted_model(
     )
 
 
-def _select_outcome(boosted: BoostedTrees, answer: str) -> Outcome:
-    """Return the outcome for the setting `answer`, if a model can represent it."""
-    outcome, n = boosted.outcome, len(boosted.initial_margins)
+def _select_outcome(outcome: Outcome, n: int, answer: str, source: str) -> Outcome:
+    """Return the outcome for the setting `answer`, if a model of `n` margins can represent it."""
     if answer == "margins":
         texts = tuple(str(level_text(label)) for label in outcome.labels)
         names = outcome.names or (texts[-1:] if n == 1 else texts)
@@ -143,27 +151,21 @@ def _select_outcome(boosted: BoostedTrees, answer: str) -> Outcome:
         reason = "it has two classes with independent probabilities"
     if reason:
         raise ModelError(
-            f"the predictions of {boosted.source} cannot be imported: {reason}; read it with "
+            f"the predictions of {source} cannot be imported: {reason}; read it with "
             "answer='margins' for the sums"
         )
     # For two classes, softmax of (0, margin) is the logistic function of the margin.
     return outcome._replace(link="softmax") if len(outcome.labels) == 2 else outcome
 
 
-def _make_schema(boosted: BoostedTrees, outcome: Outcome) -> Schema:
-    n = len(boosted.initial_margins)
+def _make_schema(columns: tuple[Column, ...], dtype: Dtype, outcome: Outcome, n: int) -> Schema:
     if outcome.labels:
-        return Schema(boosted.columns, classes=outcome.labels, dtype=boosted.dtype)
+        return Schema(columns, classes=outcome.labels, dtype=dtype)
     names = outcome.names or ("target",)
     if len(names) != n:
         names = tuple(f"y{k}" for k in range(n))
-    return Schema(
-        boosted.columns,
-        target=names[0],
-        task="regression",
-        dtype=boosted.dtype,
-        more=tuple(Output(name) for name in names[1:]),
-    )
+    more = tuple(Output(name) for name in names[1:])
+    return Schema(columns, target=names[0], task="regression", dtype=dtype, more=more)
 
 
 def _to_leaf_values(margins: npt.NDArray[np.float64], outcome: Outcome) -> npt.NDArray[np.float64]:
@@ -172,38 +174,3 @@ def _to_leaf_values(margins: npt.NDArray[np.float64], outcome: Outcome) -> npt.N
         return margins
     second = margins[:, -1] - (margins[:, 0] if margins.shape[1] == 2 else 0.0)
     return np.stack([np.zeros(len(margins)), second], axis=1)
-
-
-def _expand_values(boosted: BoostedTrees, outcome: Outcome) -> NodeList:
-    """Return the nodes with the values of all margins."""
-    nodes, n = boosted.nodes, len(boosted.initial_margins)
-    if len(nodes.left) * n > MAX_ENTRIES:
-        raise ModelError(
-            f"{boosted.source} has {n} margins and {len(nodes.left)} nodes; the maximum of their "
-            f"product is {MAX_ENTRIES}"
-        )
-    value = nodes.value
-    if value.shape[1] != n:
-        spread = np.zeros((len(value), n))
-        spread[np.arange(len(value)), boosted.margin_of_tree[nodes.tree]] = value[:, 0]
-        value = spread
-    with np.errstate(invalid="ignore", over="ignore"):  # make_trees rejects infinities and NaN
-        value = _to_leaf_values(value, outcome) * (outcome.scale / boosted.divisor)
-    return replace(nodes, value=value)
-
-
-def _make_stump(value: npt.NDArray[np.float64]) -> Tree:
-    """Make a tree that is a single leaf with the given value, (1, values)."""
-    return Tree(
-        kind=np.array([Split.LEAF], dtype=np.uint8),
-        feature=np.full(1, -1, dtype=np.int32),
-        threshold=np.array([np.nan]),
-        first_child=np.full(1, -1, dtype=np.int32),
-        n_children=np.zeros(1, dtype=np.int32),
-        missing=np.zeros(1, dtype=np.int32),
-        level_offsets=np.zeros(2, dtype=np.int64),
-        level_branch=np.zeros(0, dtype=np.int32),
-        value=value,
-        weight=np.zeros(1),
-        gain=np.zeros(1),
-    )

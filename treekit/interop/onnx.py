@@ -30,13 +30,11 @@ Probabilities
     having equal sums) are read as votes, within ``T / 2**24``; LOGISTIC and
     SOFTMAX as link functions of margins.
 
-`tests/test_import_onnx.py` measures these differences.
+`tests/interop/test_onnx.py` measures these differences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -46,7 +44,7 @@ import numpy.typing as npt
 from treekit._version import __version__
 from treekit.data.schema import Label, Schema
 from treekit.errors import ModelError, ModelFileError
-from treekit.interop.boosting import BoostedTrees, Outcome, make_boosted_model
+from treekit.interop.boosting import Outcome, make_boosted_model
 from treekit.interop.onnx_nodes import (
     GTE,
     LEQ,
@@ -56,8 +54,6 @@ from treekit.interop.onnx_nodes import (
     Attributes,
     OnnxTrees,
     TreeOperator,
-    collect_vocabularies,
-    copy_shared_nodes,
     find_tree_operator,
     load_proto,
     make_nodes,
@@ -67,16 +63,14 @@ from treekit.interop.onnx_nodes import (
     recognises_onnx,
 )
 from treekit.interop.tree_assembly import (
-    NodeList,
-    Vocabulary,
+    NodeTable,
     check_names,
-    check_width,
+    floor_thresholds,
     make_columns,
     make_trees,
 )
 from treekit.model.links import Combine, Link
 from treekit.model.model import MissingPolicy, Model, UnknownPolicy, Voting, make_model
-from treekit.model.tree import Tree
 from treekit.model.validation import check_model
 
 if TYPE_CHECKING:
@@ -119,15 +113,15 @@ def read_onnx(source: Any, *, answer: str = "predictions") -> Model:
         return read_treekit_graph(proto, answer)
     operator = find_tree_operator(proto.graph)
     labels, trees, transform, aggregate = _interpret_operator(operator)
-    width = operator.n_features or int(trees.feature[trees.true >= 0].max(initial=0)) + 1
-    n_features = check_width(width, SOURCE)
-    names = check_names(None, n_features, SOURCE)
-    vocabularies = collect_vocabularies(trees, n_features)
-    nodes, unseen_is_missing = make_nodes(trees, operator.dtype, vocabularies)
-    base = operator.attributes.get_floats("base_values").astype(np.float64)
+    nodes = make_nodes(trees)
+    width = operator.n_features or int(nodes.feature[nodes.inner].max(initial=0)) + 1
+    columns = make_columns(nodes, check_names(None, width, SOURCE), SOURCE)
+    floor_thresholds(nodes, operator.dtype, SOURCE)
+    base = operator.attributes.get_floats("base_values")
     provenance = {"importer": "onnx", "operator": operator.kind, "producer": proto.producer_name}
-    columns = make_columns(names, vocabularies)
-    policy: UnknownPolicy = "missing" if unseen_is_missing else "error"
+    # Unseen numbers are in no set, so they take branch 1.
+    is_error = bool(np.any(nodes.missing_left[nodes.set_node]))
+    policy: UnknownPolicy = "error" if is_error else "missing"
     shares = None
     if labels and transform == "NONE" and answer == "predictions" and not np.any(base):
         shares = _find_vote_shares(nodes, trees.used_targets, len(labels))
@@ -141,20 +135,22 @@ def read_onnx(source: Any, *, answer: str = "predictions") -> Model:
             provenance={"treekit": __version__, **provenance},
         )
     margins, outcome = _make_outcome(labels, transform, trees.used_targets, base, operator)
+    if len(base) not in (0, len(margins)):
+        raise ModelFileError(
+            f"{SOURCE} is damaged: {len(base)} base values for {len(margins)} margins"
+        )
     nodes.value = nodes.value[:, margins]
     n_trees = len(trees.roots)
     return make_boosted_model(
-        BoostedTrees(
-            source=SOURCE,
-            columns=columns,
-            dtype=operator.dtype,
-            nodes=nodes,
-            margin_of_tree=np.zeros(n_trees, dtype=np.int64),
-            initial_margins=_make_initial_margins(base, len(margins)),
-            outcome=outcome,
-            divisor=n_trees if aggregate == "AVERAGE" else 1,
-            unknown=policy,
-        ),
+        nodes,
+        columns,
+        outcome,
+        source=SOURCE,
+        dtype=operator.dtype,
+        margin_of_tree=np.zeros(n_trees, dtype=np.int64),
+        initial_margins=base if len(base) else np.zeros(len(margins)),
+        divisor=n_trees if aggregate == "AVERAGE" else 1,
+        unknown=policy,
         answer=answer,
         settings={"post_transform": transform, "aggregate_function": aggregate},
         provenance=provenance,
@@ -164,45 +160,29 @@ def read_onnx(source: Any, *, answer: str = "predictions") -> Model:
 def _interpret_operator(operator: TreeOperator) -> tuple[tuple[Label, ...], OnnxTrees, str, str]:
     """Return labels (none for a regressor), trees, post transform and aggregate function."""
     attributes = operator.attributes
+    labels: tuple[Label, ...] = ()
     if operator.kind == "TreeEnsemble":
-        transform = _look_up_name(
-            attributes.get_integer("post_transform", 0), _TRANSFORMS, "post_transform"
+        numbers = (("post_transform", 0, _TRANSFORMS), ("aggregate_function", 1, _AGGREGATES))
+        for name, default, names in numbers:
+            if not 0 <= attributes.get_integer(name, default) < len(names):
+                raise ModelFileError(f"{SOURCE} is damaged: {name} is out of range")
+        transform, aggregate = (
+            names[attributes.get_integer(name, default)] for name, default, names in numbers
         )
-        aggregate = _look_up_name(
-            attributes.get_integer("aggregate_function", 1), _AGGREGATES, "aggregate"
-        )
-        trees = copy_shared_nodes(read_position_trees(attributes, _count_targets(attributes)))
-        return (), trees, transform, _check_aggregate(aggregate)
-    transform = attributes.get_string("post_transform", "NONE")
-    if operator.kind == "TreeEnsembleClassifier":
-        labels = _read_labels(attributes)
-        return (
-            labels,
-            copy_shared_nodes(read_id_trees(attributes, "class", len(labels))),
-            transform,
-            "SUM",
-        )
-    aggregate = _check_aggregate(attributes.get_string("aggregate_function", "SUM"))
-    return (
-        (),
-        copy_shared_nodes(read_id_trees(attributes, "target", _count_targets(attributes))),
-        transform,
-        aggregate,
-    )
-
-
-def _look_up_name(number: int, names: tuple[str, ...], what: str) -> str:
-    if not 0 <= number < len(names):
-        raise ModelFileError(f"{SOURCE} is damaged: {what} is {number}")
-    return names[number]
-
-
-def _check_aggregate(aggregate: str) -> str:
+        trees = read_position_trees(attributes, _count_targets(attributes))
+    else:
+        transform = attributes.get_string("post_transform", "NONE")
+        aggregate = attributes.get_string("aggregate_function", "SUM")
+        if operator.kind == "TreeEnsembleClassifier":
+            labels = _read_labels(attributes)
+            trees = read_id_trees(attributes, "class", len(labels))
+        else:
+            trees = read_id_trees(attributes, "target", _count_targets(attributes))
     if aggregate not in ("SUM", "AVERAGE"):
         raise ModelError(
             f"{SOURCE} combines its trees by {aggregate!r:.40}; treekit supports SUM and AVERAGE"
         )
-    return aggregate
+    return labels, trees, transform, aggregate
 
 
 def _count_targets(attributes: Attributes) -> int:
@@ -222,7 +202,7 @@ def _read_labels(attributes: Attributes) -> tuple[Label, ...]:
     return labels
 
 
-def _find_vote_shares(nodes: NodeList, used: tuple[int, ...], n_classes: int) -> Floats | None:
+def _find_vote_shares(nodes: NodeTable, used: tuple[int, ...], n_classes: int) -> Floats | None:
     """Return the weights (n, classes) if they are shares of votes, else None.
 
     Each tree distributes the same total over the classes.  For two classes, a graph
@@ -250,37 +230,22 @@ def _make_outcome(
     operator: TreeOperator,
 ) -> tuple[list[int], Outcome]:
     """Return the targets that are margins, and their conversion to predictions."""
-    refused = f"its post_transform is {transform!r:.40}"
+    reason = f"its post_transform is {transform!r:.40}"
+    link: Link = "sigmoid" if transform == "LOGISTIC" else "softmax"
+    margins, known = list(range(len(labels))), transform in ("LOGISTIC", "SOFTMAX")
     if not labels:
-        every = list(range(_count_targets(operator.attributes)))
-        link = {"NONE": "identity", "LOGISTIC": "sigmoid"}.get(transform)
-        return every, Outcome("sigmoid" if link == "sigmoid" else "identity",
-                              unsupported_reason="" if link else refused)  # fmt: skip
-    if len(labels) == 2 and len(used) == 1:
+        margins = list(range(_count_targets(operator.attributes)))
+        link = "sigmoid" if transform == "LOGISTIC" else "identity"
+        known = transform in ("LOGISTIC", "NONE")
+    elif len(labels) == 2 and len(used) == 1:
         if len(base) > 1 or (len(base) == 1 and used[0] == 1):
             raise ModelError(
                 f"{SOURCE} has weights of one of two classes, but base values that do not match it"
             )
-        return [used[0]], Outcome(
-            "sigmoid", labels, unsupported_reason="" if transform == "LOGISTIC" else refused
-        )
-    link = {"SOFTMAX": "softmax", "LOGISTIC": "sigmoid"}.get(transform)
-    if transform == "NONE":
-        refused = "its class weights are not shares of votes"
-    return list(range(len(labels))), Outcome(
-        "sigmoid" if link == "sigmoid" else "softmax",
-        labels,
-        unsupported_reason="" if link else refused,
-    )
-
-
-def _make_initial_margins(base: Floats, n_margins: int) -> Floats:
-    """Return the initial margins."""
-    if len(base) not in (0, n_margins):
-        raise ModelFileError(
-            f"{SOURCE} is damaged: {len(base)} base values for {n_margins} margins"
-        )
-    return base if len(base) else np.zeros(n_margins)
+        margins, link, known = list(used), "sigmoid", transform == "LOGISTIC"
+    elif transform == "NONE":
+        reason = "its class weights are not shares of votes"
+    return margins, Outcome(link, labels, unsupported_reason="" if known else reason)
 
 
 # ---------------------------------------------------------------- onnx models of treekit
@@ -342,31 +307,38 @@ def read_treekit_graph(proto: ModelProto, answer: str) -> Model:
         )
     constants = {one.name: one for one in proto.graph.initializer}
     raw, first, units = _read_units(operators[0], constants, schema)
-    trees = copy_shared_nodes(_merge_chains(raw, schema))
-    if np.any(trees.feature[trees.true >= 0] >= schema.n_features):
+    if np.any(raw.feature[raw.true >= 0] >= schema.n_features):
         raise ModelError(
             f"{SOURCE} was exported by treekit with derived columns, which cannot be imported; "
             "read the original model file"
         )
-    codes = [
-        Vocabulary(one.levels, np.arange(len(one.levels))) if one.kind == "nominal" else None
-        for one in schema.columns
-    ]
-    nodes, _ = make_nodes(trees, schema.dtype, codes)
+    nodes = make_nodes(_merge_chains(raw, schema))
+    named = {f: one.levels for f, one in enumerate(schema.columns) if one.kind == "nominal"}
+    make_columns(nodes, schema.names, SOURCE, named=named)
+    floor_thresholds(nodes, schema.dtype, SOURCE)
     read = make_trees(nodes, schema, SOURCE)
-    rows = list(_iter_unit_rows(read, first, len(units)))
+    counts = [tree.n_leaves for tree in read]
+    number = np.concatenate([tree.value[tree.leaves, 0] for tree in read])
+    rows = number + np.repeat(first, counts)
+    if not np.all((number >= 0) & (number == np.floor(number)) & (rows >= 0) & (rows < len(units))):
+        raise ModelFileError(f"{SOURCE} is damaged: a leaf has no integers")
+    units = units[rows.astype(np.int64)]
     grid = (
         0 if schema.task == "classification" and policies.combine == "mean" else of_units.exponent
     )
     if not -1100 <= grid <= 1100:
         raise ModelFileError(f"{SOURCE} is damaged: its exponent is {grid}")
-    valued = [
-        _set_leaf_values(tree, units[own], grid) for tree, own in zip(read, rows, strict=True)
-    ]
+    with np.errstate(over="ignore"):  # rejected by `check_model`
+        leaf_values = np.ldexp(units.astype(np.float64), grid)
+    valued = []
+    for tree, own in zip(read, np.split(leaf_values, np.cumsum(counts)[:-1]), strict=True):
+        value = np.zeros((tree.n_nodes, units.shape[1]))
+        value[tree.leaves] = own
+        valued.append(tree.with_value(value))
     model = Model(
         schema=schema,
         trees=tuple(valued),
-        units=units[np.concatenate(rows)],
+        units=units,
         exponent=grid,
         missing=policies.missing,
         unknown=policies.unknown,
@@ -394,9 +366,7 @@ def _read_units(
     """
     attributes, width = Attributes(node), schema.n_values
     as_rows = list(node.output) == ["leaf_numbers"]
-    n_targets = attributes.get_integer("n_targets", 1)
-    if not 1 <= n_targets <= 2**24:
-        raise ModelFileError(f"{SOURCE} is damaged: it has {n_targets} targets")
+    n_targets = _count_targets(attributes)
     if node.op_type == "TreeEnsemble":
         trees = read_position_trees(attributes, n_targets, sum_targets=as_rows)
     else:
@@ -445,26 +415,6 @@ def _parse_costs(costs: list[list[int]]) -> Ints:
         return np.array(costs, dtype=np.int64)
     except (ValueError, OverflowError) as error:
         raise ModelFileError(f"{SOURCE} is damaged: its costs are not a matrix: {error}") from error
-
-
-def _iter_unit_rows(trees: tuple[Tree, ...], first: Ints, n_rows: int) -> Iterator[Ints]:
-    """Yield the rows of the integers of each tree's leaves."""
-    for tree, start in zip(trees, first.tolist(), strict=True):
-        number = tree.value[tree.leaves, 0]
-        if not np.all((number >= 0) & (number < n_rows) & (number == np.floor(number))):
-            raise ModelFileError(f"{SOURCE} is damaged: a leaf has no integers")
-        rows = number.astype(np.int64) + start
-        if not np.all((rows >= 0) & (rows < n_rows)):
-            raise ModelFileError(f"{SOURCE} is damaged: a leaf has no integers")
-        yield rows
-
-
-def _set_leaf_values(tree: Tree, units: Ints, exponent: int) -> Tree:
-    """Replace the leaf values by the numbers that the integers represent."""
-    value = np.zeros((tree.n_nodes, units.shape[1]))
-    with np.errstate(over="ignore"):  # rejected by `check_model`
-        value[tree.leaves] = np.ldexp(units.astype(np.float64), exponent)
-    return replace(tree, value=value)
 
 
 def _merge_chains(trees: OnnxTrees, schema: Schema) -> OnnxTrees:

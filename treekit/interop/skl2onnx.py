@@ -31,17 +31,14 @@ from __future__ import annotations
 import importlib
 import math
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from treekit.data.features import LevelIndex
 from treekit.data.schema import Column, Schema, level_text
@@ -213,7 +210,9 @@ def _get_label_type(*classes: Any) -> Any:
     kinds = set()
     for labels in classes:
         text = labels.dtype.kind in "UTO"
-        if not text and not _is_int64_exact(labels):
+        with np.errstate(invalid="ignore"):
+            exact = text or np.array_equal(labels.astype(np.int64), labels)
+        if not exact:
             raise ExportError(
                 "skl2onnx supports 64-bit integers and text as class labels, but "
                 f"{labels[-1]!r} is neither: use text labels, the option nocl, or treekit.export"
@@ -225,11 +224,6 @@ def _get_label_type(*classes: Any) -> Any:
             "numbers: fit one estimator for each output, or use the option nocl"
         )
     return StringTensorType if "text" in kinds else Int64TensorType
-
-
-def _is_int64_exact(labels: Any) -> bool:
-    with np.errstate(invalid="ignore"):
-        return bool(np.all(labels.astype(np.int64) == labels))
 
 
 # ---------------------------------------------------------------- graph conversion
@@ -270,11 +264,14 @@ def convert(scope: Any, operator: Any, container: Any) -> None:
     names = join_inputs(graph, model.schema, operator.inputs)
     options = container.get_options(estimator, {"decision_path": False, "decision_leaf": False})
     reached = add_sums(graph, model, need_leaves=any(options.values()))
-    outputs = (
-        _add_classes(graph, estimator, container)
-        if model.schema.task == "classification"
-        else _add_numbers(graph, model)
-    )
+    if model.schema.task == "classification":
+        outputs = _add_classes(graph, estimator, container)
+    else:
+        add_numbers(graph, model)
+        outputs = ["value"]
+        if not model.schema.more:
+            graph.add_constant("column", np.array([-1, 1]))
+            outputs = [graph.add_operator("Reshape", ["value", "column"], "value_column")]
     outputs += [add_paths(graph, model, reached).name] if options["decision_path"] else []
     outputs += [add_leaves(graph, model, reached).name] if options["decision_leaf"] else []
     if graph.ml_used > _ML_OPSET:
@@ -283,7 +280,7 @@ def convert(scope: Any, operator: Any, container: Any) -> None:
             "skl2onnx does not support: use treekit.export, or set max_depth"
         )
     for name, output in zip(outputs, operator.outputs, strict=True):
-        element = _get_element_type(output.type)
+        element = _get_element(output)
         if element == TensorProto.STRING:  # cheaper than Cast, which would copy the strings
             graph.add_operator("Identity", [name], f"out_{name}")
         else:
@@ -292,18 +289,9 @@ def convert(scope: Any, operator: Any, container: Any) -> None:
     _move_nodes(graph, scope, container, names)
 
 
-def _get_element_type(kind: Any) -> int:
-    """Return ONNX's number of the element type of a declared output."""
-    return int(kind.to_onnx_type().tensor_type.elem_type)
-
-
-def _add_numbers(graph: Graph, model: Model) -> list[str]:
-    """Add ``value`` (N, outputs), and return its name."""
-    add_numbers(graph, model)
-    if model.schema.more:
-        return ["value"]
-    graph.add_constant("column", np.array([-1, 1]))
-    return [graph.add_operator("Reshape", ["value", "column"], "value_column")]
+def _get_element(variable: Any) -> int:
+    """Return ONNX's number of the element type of a variable."""
+    return int(variable.type.to_onnx_type().tensor_type.elem_type)
 
 
 def _add_classes(graph: Graph, estimator: Any, container: Any) -> list[str]:
@@ -318,29 +306,19 @@ def _add_classes(graph: Graph, estimator: Any, container: Any) -> list[str]:
     for end, own in zip(ends, classes, strict=True):
         name = next(f"{one}{end}" for one in ("class", "label") if graph.has_output(f"{one}{end}"))
         if not positions:
-            graph.add_constant(f"said{end}", _to_onnx_labels(own))
+            text = own.dtype.kind in "UTO"
+            texts = np.array([str(label) for label in own], dtype=object)
+            graph.add_constant(f"said{end}", texts if text else own.astype(np.int64))
             name = graph.add_operator("Gather", [f"said{end}", name], f"saying{end}", axis=0)
         labels.append(name)
     if len(ends) == 1:
         return [labels[0], "probabilities"]
-    return [
-        _concatenate_labels(graph, labels),
-        _stack_probabilities(graph, [len(own) for own in classes]),
-    ]
-
-
-def _to_onnx_labels(classes: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Convert labels (classes,) to int64, or to an object array of text."""
-    if classes.dtype.kind in "UTO":
-        return np.array([str(label) for label in classes], dtype=object)
-    return classes.astype(np.int64)
-
-
-def _concatenate_labels(graph: Graph, labels: list[str]) -> str:
-    """Concatenate the labels (N,) of each output to (N, outputs)."""
     graph.add_constant("upright", np.array([-1, 1]))
     columns = [graph.add_operator("Reshape", [one, "upright"], f"{one}_column") for one in labels]
-    return graph.add_operator("Concat", columns, "labels_of_outputs", axis=1)
+    return [
+        graph.add_operator("Concat", columns, "labels_of_outputs", axis=1),
+        _stack_probabilities(graph, [len(own) for own in classes]),
+    ]
 
 
 def _stack_probabilities(graph: Graph, sizes: list[int]) -> str:
@@ -409,15 +387,6 @@ def _select_needed_nodes(graph: Graph, outputs: set[str]) -> list[Any]:
 # values become NaN and unknown categories -1; the graph applies the model's policies.
 
 
-class _InputTensor(NamedTuple):
-    """A tensor (N, width): its element type, and the position of its first column."""
-
-    name: str
-    element: int
-    first: int
-    width: int
-
-
 def join_inputs(graph: Graph, schema: Schema, inputs: Sequence[Any]) -> dict[str, str]:
     """Add ``X``, (N, features) of the model's input type, from skl2onnx's variables.
 
@@ -439,8 +408,22 @@ def join_inputs(graph: Graph, schema: Schema, inputs: Sequence[Any]) -> dict[str
         If the number of columns differs from the schema's, or a type does not fit
         the column.
     """
-    pieces = _list_input_tensors(schema, inputs)
-    parts = [part for piece in pieces for part in _convert_tensor(graph, schema, piece)]
+    parts, first = [], 0
+    for k, variable in enumerate(inputs):
+        shape = getattr(variable.type, "shape", None) or [None, None]
+        width = shape[1] if len(shape) > 1 else 1
+        if not isinstance(width, int):  # unknown width: a single input has all columns
+            width = schema.n_features if len(inputs) == 1 else 1
+        columns = schema.columns[first : first + width]
+        parts += _convert_tensor(
+            graph, schema, columns, f"input_{k}", _get_element(variable), first
+        )
+        first += width
+    if first != schema.n_features:
+        raise ExportError(
+            f"skl2onnx: the inputs have {first} columns, but the estimator was fitted on "
+            f"{schema.n_features}: pass initial types, or rows X, with the columns used in fit"
+        )
     if len(parts) == 1:
         graph.add_operator("Identity", parts, "X")
     else:
@@ -448,65 +431,48 @@ def join_inputs(graph: Graph, schema: Schema, inputs: Sequence[Any]) -> dict[str
     return {f"input_{k}": variable.full_name for k, variable in enumerate(inputs)}
 
 
-def _list_input_tensors(schema: Schema, inputs: Sequence[Any]) -> list[_InputTensor]:
-    pieces, first = [], 0
-    for k, variable in enumerate(inputs):
-        shape = getattr(variable.type, "shape", None) or [None, None]
-        width = shape[1] if len(shape) > 1 else 1
-        if not isinstance(width, int):  # unknown width: a single input has all columns
-            width = schema.n_features if len(inputs) == 1 else 1
-        element = int(variable.type.to_onnx_type().tensor_type.elem_type)
-        pieces.append(_InputTensor(f"input_{k}", element, first, width))
-        first += width
-    if first != schema.n_features:
-        raise ExportError(
-            f"skl2onnx: the inputs have {first} columns, but the estimator was fitted on "
-            f"{schema.n_features}: pass initial types, or rows X, with the columns used in fit"
-        )
-    return pieces
+def _convert_tensor(
+    graph: Graph, schema: Schema, columns: Sequence[Column], tensor: str, element: int, first: int
+) -> list[str]:
+    """Convert runs of numeric columns, and each nominal one, to the model's input type.
 
-
-def _convert_tensor(graph: Graph, schema: Schema, piece: _InputTensor) -> list[str]:
-    """Convert runs of numeric columns, and each nominal one, to the model's input type."""
-    columns = schema.columns[piece.first : piece.first + piece.width]
-    if not any(column.kind == "nominal" for column in columns):
-        return [_round_numbers(graph, schema, piece, piece.name, columns[0])]
+    Parameters
+    ----------
+    columns : sequence of Column
+        Columns of the tensor, of which `first` is the number of the first one.
+    tensor : str
+    element : int
+        ONNX's number of its type.
+    """
     parts, start = [], 0
     for at in range(1, len(columns) + 1):
         run = columns[start:at]
         if at < len(columns) and run[0].kind == columns[at].kind == "numeric":
             continue
-        cells = _gather_columns(graph, piece, start, at)
+        cells = tensor
+        if len(run) < len(columns):
+            cells = f"columns_{first + start}"
+            graph.add_constant(f"{cells}_at", np.arange(start, at))
+            graph.add_operator("Gather", [tensor, f"{cells}_at"], cells, axis=1)
         own = _round_numbers if run[0].kind == "numeric" else _encode_categories
-        parts.append(own(graph, schema, piece, cells, run[0]))
+        parts.append(own(graph, schema, element, cells, run[0]))
         start = at
     return parts
 
 
-def _gather_columns(graph: Graph, piece: _InputTensor, start: int, end: int) -> str:
-    """Select the columns `start` to `end` of a tensor."""
-    if end - start == piece.width:
-        return piece.name
-    name = f"columns_{piece.first + start}"
-    graph.add_constant(f"{name}_at", np.arange(start, end))
-    return graph.add_operator("Gather", [piece.name, f"{name}_at"], name, axis=1)
-
-
-def _round_numbers(
-    graph: Graph, schema: Schema, piece: _InputTensor, cells: str, column: Column
-) -> str:
+def _round_numbers(graph: Graph, schema: Schema, element: int, cells: str, column: Column) -> str:
     """Round numeric cells to the model's input type."""
     from onnx import TensorProto
 
-    if piece.element == TensorProto.STRING:
+    if element == TensorProto.STRING:
         raise ExportError(
             f"skl2onnx: column {column.name!r} is numeric, but the graph's input is text: give "
             "initial types, or rows X, as in fit"
         )
     wanted = TensorProto.FLOAT if schema.dtype == "float32" else TensorProto.DOUBLE
-    if piece.element == wanted:
+    if element == wanted:
         return cells
-    if piece.element not in (TensorProto.FLOAT, TensorProto.DOUBLE):
+    if element not in (TensorProto.FLOAT, TensorProto.DOUBLE):
         cells = graph.add_operator("Cast", [cells], f"{cells}_double", to=TensorProto.DOUBLE)
         if wanted == TensorProto.DOUBLE:
             return cells
@@ -514,16 +480,16 @@ def _round_numbers(
 
 
 def _encode_categories(
-    graph: Graph, schema: Schema, piece: _InputTensor, cells: str, column: Column
+    graph: Graph, schema: Schema, element: int, cells: str, column: Column
 ) -> str:
     """Convert cells of a nominal column to codes of the model's input type."""
     from onnx import TensorProto
 
     name = f"code_of_{cells}"
-    if piece.element == TensorProto.STRING:
+    if element == TensorProto.STRING:
         codes = _encode_text(graph, schema, cells, column, name)
     else:
-        codes = _encode_numbers(graph, piece, cells, column, name)
+        codes = _encode_numbers(graph, element, cells, column, name)
     if schema.dtype == "float32":
         return codes
     return graph.add_operator("Cast", [codes], f"{name}_double", to=TensorProto.DOUBLE)
@@ -544,14 +510,12 @@ def _encode_text(graph: Graph, schema: Schema, cells: str, column: Column, name:
     )
 
 
-def _encode_numbers(
-    graph: Graph, piece: _InputTensor, cells: str, column: Column, name: str
-) -> str:
+def _encode_numbers(graph: Graph, element: int, cells: str, column: Column, name: str) -> str:
     """Map numeric categories to their codes, NaN to NaN, other numbers to -1."""
     from onnx import TensorProto
 
-    levels = _map_level_numbers(column, truth=piece.element == TensorProto.BOOL)
-    if piece.element != TensorProto.DOUBLE:
+    levels = _map_level_numbers(column, truth=element == TensorProto.BOOL)
+    if element != TensorProto.DOUBLE:
         cells = graph.add_operator("Cast", [cells], f"{name}_cells", to=TensorProto.DOUBLE)
     graph.add_constant(f"{name}_levels", np.array(list(levels) or [np.nan]))
     graph.add_constant(f"{name}_zero", np.array(0.0, dtype=np.float32))
@@ -634,45 +598,30 @@ class _ImportHook(MetaPathFinder):
     def __init__(self, name: str, callback: Callable[[], None]) -> None:
         self.name = name
         self.callback = callback
-        self._searching = threading.local()
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of the other finders, with a loader that runs the callback."""
-        del path, target
-        if fullname != self.name or getattr(self._searching, "now", False):
+        """Return the spec of the other finders, whose loader then runs the callback once."""
+        if fullname != self.name:
             return None
-        self._searching.now = True  # the search below calls this method again
-        try:
-            spec = find_spec(fullname)
-        finally:
-            self._searching.now = False
-        if spec is not None and spec.loader is not None:
-            spec.loader = _CallbackLoader(spec.loader, self)
+        others = [finder for finder in sys.meta_path if finder is not self]
+        specs = (
+            finder.find_spec(fullname, path, target)
+            for finder in others
+            if hasattr(finder, "find_spec")
+        )
+        spec = next((spec for spec in specs if spec is not None), None)
+        if spec is None or spec.loader is None:
+            return spec
+        loader, execute = spec.loader, spec.loader.exec_module
+
+        def execute_and_call(module: ModuleType) -> None:
+            del loader.exec_module  # the method of its class again
+            execute(module)
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+                self.callback()
+
+        loader.exec_module = execute_and_call  # type: ignore[method-assign]
         return spec
-
-    def run_callback(self) -> None:
-        """Remove the finder and run the callback."""
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
-            self.callback()
-
-
-class _CallbackLoader(Loader):
-    """Loader that delegates to another loader and then runs the callback."""
-
-    def __init__(self, loader: Loader, waiting: _ImportHook) -> None:
-        self._loader = loader
-        self._hook = waiting
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        # Restore the original loader, through which resources and sources are read.
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
-        module.__loader__ = self._loader
-        self._loader.exec_module(module)
-        self._hook.run_callback()

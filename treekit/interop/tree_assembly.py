@@ -1,26 +1,24 @@
-"""Assemble trees from node lists of other libraries, in any numbering.
+"""Assemble trees from the tables of nodes of other libraries, in any numbering.
 
-All trees of a forest are processed at once, vectorized and linear in nodes.  Node
-lists are untrusted: children must be in range and in the same tree, nodes must have one
-parent, and depth must be within `MAX_DEPTH`, besides the checks of
-`treekit.model.validation`.
+A reader fills a `NodeTable` for each tree, in the numbers of its library; the functions here
+check, renumber and convert the nodes of all trees at once, vectorized and linear in nodes.
+Tables are untrusted: children must exist, nodes must have one parent, and depth must be
+within `MAX_DEPTH`, besides the checks of `treekit.model.validation`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.schema import Column, Schema, level_text
+from treekit.data.schema import Column, Dtype, Schema, level_text
 from treekit.errors import ModelError
-from treekit.model.fixed_point import MAX_TREES
+from treekit.model.fixed_point import MAX_TREES, floor_to_dtype
 from treekit.model.tree import MAX_DEPTH, Split, Tree, split_trees
-
-# ---------------------------------------------------------------- trees
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -29,81 +27,74 @@ Mask = npt.NDArray[np.bool_]
 MAX_ENTRIES = 2**28
 """Maximum number of leaf values, or of category branches, of one model: 2 GiB."""
 
+MAX_INTEGER_CATEGORIES = 4096
+"""Integer categories below this limit become the levels 0, 1, 2, ... without gaps."""
 
-def _make_empty_codes() -> Ints:
+MAX_COLUMNS = 2**20
+"""Maximum number of columns of an imported model."""
+
+
+def _make_empty() -> Any:
     return np.zeros(0, dtype=np.int64)
 
 
 @dataclass(slots=True)
-class NodeList:
-    """The nodes of all trees of a forest, in any order within a tree.
+class NodeTable:
+    """The nodes of a tree, or after `concatenate_tables` of all trees, in any order.
 
     Attributes
     ----------
-    roots : (trees,) int64
-        Root of each tree.
-    tree : (n,) int64
-        Tree of each node.
     left, right : (n,) int64
-        Nodes of the branches 0 and 1; -1 in leaves.
+        Nodes of the branches 0 and 1; negative in leaves.
     feature : (n,) int64
         Split feature; ignored in leaves.
     threshold : (n,) float64
         ``x <= threshold`` takes branch 0, with ``inf`` all numbers, with ``-inf`` no
-        number.  Of the model's input type; ignored in leaves and nodes with sets.
+        number.  Ignored in leaves and nodes with sets.
     missing_left : (n,) bool
         Whether a missing value takes branch 0.
     value : (n, values) float64
     weight, gain : (n,) float64
+        0 by default.
     set_node : (sets,) int64
         Nodes that split by a set of categories.
-    set_offsets : (sets + 1,) int64
+    set_sizes : (sets,) int64
     set_codes : (codes,) int64
-        Categories ``set_codes[set_start[s]:set_start[s + 1]]`` of set s take branch 0,
-        all other categories of the vocabulary branch 1.
+        The categories that take branch 0, one set after the other: in the codes of the
+        library, after `make_columns` in those of the schema.  All others take branch 1.
+    roots : (trees,) int64
+    tree : (n,) int64
+        Tree of each node.
     """
 
-    roots: Ints
-    tree: Ints
     left: Ints
     right: Ints
     feature: Ints
     threshold: Floats
     missing_left: Mask
     value: Floats
-    weight: Floats
-    gain: Floats
-    set_node: Ints = field(default_factory=_make_empty_codes)
-    set_offsets: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
-    set_codes: Ints = field(default_factory=_make_empty_codes)
+    weight: Floats = field(default_factory=_make_empty)
+    gain: Floats = field(default_factory=_make_empty)
+    set_node: Ints = field(default_factory=_make_empty)
+    set_sizes: Ints = field(default_factory=_make_empty)
+    set_codes: Ints = field(default_factory=_make_empty)
+    roots: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+    tree: Ints = field(default_factory=_make_empty)
+
+    def __post_init__(self) -> None:
+        for name, dtype in (("weight", np.float64), ("gain", np.float64), ("tree", np.int64)):
+            if not len(getattr(self, name)):
+                setattr(self, name, np.zeros(len(self.left), dtype=dtype))
 
     @property
     def inner(self) -> Mask:
         """(n,) bool: mask of inner nodes."""
         return self.left >= 0
 
-
-def make_trees(nodes: NodeList, schema: Schema, source: str) -> tuple[Tree, ...]:
-    """Make the trees of a node list; unreachable nodes are dropped.
-
-    Parameters
-    ----------
-    nodes : Nodes
-    schema : Schema
-    source : str
-        Description of the source in messages: ``"the LightGBM model"``.
-
-    Raises
-    ------
-    ModelError
-        If the nodes do not form valid trees, or exceed the limits of a model.
-    """
-    _check_structure(nodes, source)
-    _check_splits(nodes, schema, source)
-    kind = _compute_kinds(nodes)
-    left, right = _skip_constant_splits(nodes, kind)
-    order, ends = _order_breadth_first(nodes, left, right, source)
-    return _build_trees(nodes, schema, kind, left, order, ends)
+    @property
+    def set_features(self) -> Ints:
+        """(sets,) int64: split feature of each set."""
+        return self.feature[self.set_node]
 
 
 def _raise_unless(condition: Any, source: str, message: str) -> None:
@@ -111,124 +102,189 @@ def _raise_unless(condition: Any, source: str, message: str) -> None:
         raise ModelError(f"{source} is damaged: {message}")
 
 
-def _check_structure(nodes: NodeList, source: str) -> None:
-    n, n_trees = len(nodes.left), len(nodes.roots)
-    if not 1 <= n_trees <= MAX_TREES:
-        raise ModelError(f"{source} has {n_trees} trees; a model must have 1 to {MAX_TREES}")
-    if nodes.value.size > MAX_ENTRIES:
-        raise ModelError(
-            f"{source} has {nodes.value.shape[1]} values in each of {n} nodes; "
-            f"the maximum is {MAX_ENTRIES} in total"
-        )
-    inner = nodes.inner
-    children = np.concatenate([nodes.left[inner], nodes.right[inner]])
-    parents = np.tile(np.flatnonzero(inner), 2)
-    _raise_unless(np.all((children >= 0) & (children < n)), source, "a node's child does not exist")
-    _raise_unless(
-        np.all(nodes.tree[children] == nodes.tree[parents]), source, "a child of another tree"
+def concatenate_tables(tables: Sequence[NodeTable], source: str) -> NodeTable:
+    """Concatenate the nodes of the trees of a model, whose children are numbered from 0.
+
+    Parameters
+    ----------
+    tables : sequence of NodeTable
+    source : str
+        Description of the source in messages: ``"the LightGBM model"``.
+
+    Raises
+    ------
+    ModelError
+        If there are no or too many trees, or a child does not exist.
+    """
+    if not 1 <= len(tables) <= MAX_TREES:
+        raise ModelError(f"{source} has {len(tables)} trees; a model must have 1 to {MAX_TREES}")
+    joined = {
+        one.name: np.concatenate([getattr(table, one.name) for table in tables])
+        for one in fields(NodeTable)
+    }
+    sizes = np.array([len(table.left) for table in tables])
+    first = np.cumsum(sizes) - sizes
+    shift, size = np.repeat(first, sizes), np.repeat(sizes, sizes)
+    left, right = joined["left"], joined["right"]
+    inner = left >= 0
+    _raise_unless(np.all(sizes > 0), source, "a tree has no node")
+    inside = (left < size) & (right >= 0) & (right < size)
+    _raise_unless(np.all(inside | ~inner), source, "a node's child does not exist")
+    joined["left"] = np.where(inner, left + shift, -1)
+    joined["right"] = np.where(inner, right + shift, -1)
+    joined["set_node"] = joined["set_node"] + np.repeat(
+        first, [len(table.set_node) for table in tables]
     )
-    _raise_unless(np.all((nodes.roots >= 0) & (nodes.roots < n)), source, "a tree has no root")
-    n_parents = np.bincount(children, minlength=n)
-    _raise_unless(np.all(n_parents <= 1), source, "a node has several parents")
-    _raise_unless(not np.any(n_parents[nodes.roots]), source, "a root has a parent")
+    joined |= {"roots": first, "tree": np.repeat(np.arange(len(tables)), sizes)}
+    return NodeTable(**joined)
 
 
-def _check_splits(nodes: NodeList, schema: Schema, source: str) -> None:
-    inner = nodes.inner
-    split_features = nodes.feature[inner]
-    known = (split_features >= 0) & (split_features < schema.n_features)
-    _raise_unless(np.all(known), source, f"a split uses none of the {schema.n_features} columns")
-    _raise_unless(not np.any(np.isnan(nodes.threshold[inner])), source, "a threshold is NaN")
-    leaf_values = nodes.value[~inner]
-    _raise_unless(np.all(np.isfinite(leaf_values)), source, "a leaf's value is not finite")
-    owners = nodes.set_node
-    _raise_unless(np.all(inner[owners]), source, "a leaf has a set of categories")
-    sizes = schema.n_levels[nodes.feature[owners]]
-    if int(sizes.sum()) > MAX_ENTRIES:
+# ---------------------------------------------------------------- columns
+
+
+def make_columns(
+    nodes: NodeTable,
+    names: Sequence[str],
+    source: str,
+    *,
+    named: Mapping[int, tuple[str, ...]] | None = None,
+    listed: Mapping[int, Ints] | None = None,
+) -> tuple[Column, ...]:
+    """Make the columns, and convert the categories of `nodes` to positions in their vocabularies.
+
+    Parameters
+    ----------
+    nodes : NodeTable
+        Codes that are in no vocabulary become -1.
+    names : sequence of str
+    source : str
+    named : dict of int to tuple of str
+        Vocabularies of columns whose codes are positions.
+    listed : dict of int to int64 array
+        Codes of further nominal columns, besides those in sets.  The integers from 0 to
+        the largest code are the categories, so that the codes of encoded rows, the input
+        of artifacts, equal the integers; from `MAX_INTEGER_CATEGORIES` on, only those
+        that occur.
+
+    Raises
+    ------
+    ModelError
+        If a split uses a column that does not exist, or compares categories by order.
+    """
+    named, listed = named or {}, listed or {}
+    inner, n = nodes.inner, len(names)
+    known = (nodes.feature >= 0) & (nodes.feature < n)
+    _raise_unless(np.all(known | ~inner), source, f"a split uses none of the {n} columns")
+    nominal = {*named, *listed, *nodes.set_features.tolist()}
+    by_order = inner & np.isfinite(nodes.threshold)
+    by_order[nodes.set_node] = False
+    if ordered := nominal.intersection(np.unique(nodes.feature[by_order]).tolist()):
         raise ModelError(
-            f"{source} has too many splits on columns of many categories: they have "
-            f"{int(sizes.sum())} categories in total; the maximum is {MAX_ENTRIES}"
+            f"{source} compares column {min(ordered)} both by order and by equality (with sets "
+            "of categories), which treekit does not support"
         )
-    most = np.repeat(sizes, np.diff(nodes.set_offsets))
-    inside = (nodes.set_codes >= 0) & (nodes.set_codes < most)
-    _raise_unless(np.all(inside), source, "a split has a category that its column does not have")
+    columns = [Column(name) for name in names]
+    owner, codes = np.repeat(nodes.set_features, nodes.set_sizes), nodes.set_codes
+    nodes.set_codes = np.full(len(codes), -1, dtype=np.int64)
+    for feature in nominal:
+        own = owner == feature
+        if feature in named:
+            levels, vocabulary = named[feature], np.arange(len(named[feature]))
+        else:
+            parts = [listed.get(feature, codes[:0]), codes[own]]
+            vocabulary = _list_integer_categories(np.concatenate(parts))
+            levels = tuple(map(str, vocabulary.tolist()))
+        columns[feature] = Column(names[feature], "nominal", levels)
+        if len(vocabulary):
+            at = np.minimum(np.searchsorted(vocabulary, codes[own]), len(vocabulary) - 1)
+            nodes.set_codes[own] = np.where(vocabulary[at] == codes[own], at, -1)
+    return tuple(columns)
 
 
-def _compute_kinds(nodes: NodeList) -> npt.NDArray[np.uint8]:
-    """Return the `Split` of each node (n,) uint8; infinite thresholds split on missing values."""
+def _list_integer_categories(codes: Ints) -> Ints:
+    """List the integer categories of a column, ascending; negative codes mean missing."""
+    present = np.unique(codes[codes >= 0])
+    if not len(present):
+        return np.zeros(1, dtype=np.int64)
+    top = int(present[-1])
+    return np.arange(top + 1) if top < MAX_INTEGER_CATEGORIES else present
+
+
+def check_levels(categories: Sequence[Any], what: str) -> tuple[str, ...]:
+    """Return the text of categories, which must be distinct and not missing."""
+    levels = [level_text(category) for category in categories]
+    if None in levels or len(set(levels)) != len(levels):
+        raise ModelError(f"the categories of {what} are missing or have equal text: {levels!r:.80}")
+    return tuple(map(str, levels))
+
+
+def check_names(names: Sequence[str] | None, n: int, source: str) -> list[str]:
+    """Check the number of columns, and that names are distinct; default ``x0``, ``x1``, ..."""
+    if not 1 <= n <= MAX_COLUMNS:
+        raise ModelError(f"{source} has {n} columns; treekit reads 1 to {MAX_COLUMNS}")
+    if not names:
+        return [f"x{i}" for i in range(n)]
+    if len(names) != n or len(set(names)) != n:
+        raise ModelError(f"{source} has {n} columns, but not {n} distinct names")
+    return list(names)
+
+
+def floor_thresholds(nodes: NodeTable, dtype: Dtype, source: str) -> None:
+    """Round thresholds down to the input type; reject those below all finite numbers of it."""
+    rounded = floor_to_dtype(nodes.threshold, dtype)
+    below = nodes.inner & (rounded == -np.inf)
+    below[nodes.set_node] = False
+    if np.any(below):
+        raise ModelError(
+            f"{source} has the threshold {nodes.threshold[below][0]}, below all finite {dtype} "
+            "numbers: read it with dtype='float64', or train it without infinite numbers"
+        )
+    nodes.threshold = rounded
+
+
+# ---------------------------------------------------------------- trees
+
+
+def make_trees(
+    nodes: NodeTable, schema: Schema, source: str, *, breadth_first: bool = True
+) -> tuple[Tree, ...]:
+    """Make the trees of a table of nodes; unreachable nodes are dropped.
+
+    Parameters
+    ----------
+    nodes : NodeTable
+        After `make_columns`.
+    schema : Schema
+    source : str
+    breadth_first : bool
+        Number the nodes of a tree breadth-first, else siblings by the number of their
+        parent, which must be lower than theirs.
+
+    Raises
+    ------
+    ModelError
+        If the nodes do not form valid trees, or exceed the limits of a model.
+    """
+    nodes = replace(nodes, threshold=floor_to_dtype(nodes.threshold, schema.dtype))
+    _check_nodes(nodes, schema, source)
     kind = np.full(len(nodes.left), Split.LEAF, dtype=np.uint8)
     kind[nodes.inner] = Split.THRESHOLD
     kind[nodes.inner & np.isinf(nodes.threshold)] = Split.MISSING
     kind[nodes.set_node] = Split.SUBSET
-    return kind
-
-
-def _skip_constant_splits(nodes: NodeList, kind: npt.NDArray[np.uint8]) -> tuple[Ints, Ints]:
-    """Return the branches (n,), skipping nodes that send all rows to one branch."""
-    endless = kind == Split.MISSING
-    numbers_left = nodes.threshold > 0
-    constant = endless & (numbers_left == nodes.missing_left)
-    left, right = nodes.left.copy(), nodes.right.copy()
-    # Missing values take branch 0 of a MISSING split, all others branch 1.
-    swap = endless & ~constant & numbers_left
-    left[swap], right[swap] = right[swap], left[swap]
-    if not constant.any():
-        return left, right
-    stands_for = np.where(constant, np.where(numbers_left, left, right), np.arange(len(left)))
-    for _ in range(len(left).bit_length()):  # pointer jumping: each pass doubles the steps
-        stands_for = stands_for[stands_for]
-    nodes.roots = stands_for[nodes.roots]
-    inner = nodes.inner
-    left[inner], right[inner] = stands_for[left[inner]], stands_for[right[inner]]
-    return left, right
-
-
-def _order_breadth_first(
-    nodes: NodeList, left: Ints, right: Ints, source: str
-) -> tuple[Ints, Ints]:
-    """Return old node numbers in the new order, and the offsets (trees + 1,) of the trees."""
-    level = nodes.roots
-    levels, below = [level], 0
-    while True:
-        level = level[nodes.inner[level]]
-        if not len(level):
-            break
-        below += 1
-        if below > MAX_DEPTH:
-            raise ModelError(f"{source} has a tree deeper than {MAX_DEPTH}, the maximum")
-        level = np.stack([left[level], right[level]], axis=1).ravel()
-        levels.append(level)
-    order = np.concatenate(levels)
-    # A stable sort keeps siblings adjacent, and parents before their children.
-    order = order[np.argsort(nodes.tree[order], kind="stable")]
-    counts = np.bincount(nodes.tree[order], minlength=len(nodes.roots))
-    return order, np.concatenate([[0], np.cumsum(counts)])
-
-
-def _build_trees(
-    nodes: NodeList,
-    schema: Schema,
-    kind: npt.NDArray[np.uint8],
-    left: Ints,
-    order: Ints,
-    ends: Ints,
-) -> tuple[Tree, ...]:
-    """Make the trees of the nodes in `order`, whose left branches are `left`."""
-    number = np.full(len(left), -1, dtype=np.int64)
-    number[order] = np.arange(len(order)) - np.repeat(ends[:-1], np.diff(ends))
-    inner = nodes.inner[order]
-    kinds = kind[order]
-    plain = kinds == Split.THRESHOLD
-    level_start, level_branch = _make_level_branches(nodes, schema, order)
-    base = np.repeat(ends[:-1], np.diff(ends))
+    nodes = _skip_constant_splits(nodes, kind == Split.MISSING)
+    order, ends = _order_nodes(nodes, source, breadth_first)
+    number = np.full(len(kind), -1, dtype=np.int64)
+    number[order] = np.arange(len(order))
+    inner, kinds = nodes.inner[order], kind[order]
+    level_offsets, level_branch = _make_level_branches(nodes, schema, number)
     joined = Tree(
         kind=kinds,
         feature=np.where(inner, nodes.feature[order], -1),
-        threshold=np.where(plain, nodes.threshold[order] + 0.0, np.nan),
-        first_child=np.where(inner, number[left[order]] + base, -1),
+        threshold=np.where(kinds == Split.THRESHOLD, nodes.threshold[order] + 0.0, np.nan),
+        first_child=np.where(inner, number[nodes.left[order]], -1),
         n_children=np.where(inner, 2, 0),
         missing=inner & (kinds != Split.MISSING) & ~nodes.missing_left[order],
-        level_offsets=level_start,
+        level_offsets=level_offsets,
         level_branch=level_branch,
         value=_replace_non_finite(nodes.value[order]),
         weight=np.maximum(_replace_non_finite(nodes.weight[order]), 0.0),
@@ -242,109 +298,82 @@ def _replace_non_finite(values: Floats) -> Floats:
     return np.where(np.isfinite(values), values, 0.0)
 
 
+def _check_nodes(nodes: NodeTable, schema: Schema, source: str) -> None:
+    inner, n = nodes.inner, len(nodes.left)
+    if nodes.value.size > MAX_ENTRIES:
+        raise ModelError(
+            f"{source} has {nodes.value.shape[1]} values in each of {n} nodes; "
+            f"the maximum is {MAX_ENTRIES} in total"
+        )
+    children = np.concatenate([nodes.left[inner], nodes.right[inner]])
+    n_parents = np.bincount(children, minlength=n)
+    _raise_unless(np.all(n_parents <= 1), source, "a node has several parents")
+    _raise_unless(not np.any(n_parents[nodes.roots]), source, "a root has a parent")
+    _raise_unless(not np.any(np.isnan(nodes.threshold[inner])), source, "a threshold is NaN")
+    leaf_values = nodes.value[~inner]
+    _raise_unless(np.all(np.isfinite(leaf_values)), source, "a leaf's value is not finite")
+    _raise_unless(np.all(inner[nodes.set_node]), source, "a leaf has a set of categories")
+    sizes = schema.n_levels[nodes.set_features]
+    if int(sizes.sum()) > MAX_ENTRIES:
+        raise ModelError(
+            f"{source} has too many splits on columns of many categories: they have "
+            f"{int(sizes.sum())} categories in total; the maximum is {MAX_ENTRIES}"
+        )
+    inside = (nodes.set_codes >= 0) & (nodes.set_codes < np.repeat(sizes, nodes.set_sizes))
+    _raise_unless(np.all(inside), source, "a split has a category that its column does not have")
+
+
+def _skip_constant_splits(nodes: NodeTable, endless: Mask) -> NodeTable:
+    """Replace nodes that send all rows to one branch by that branch.
+
+    Where other nodes split on missing values (`endless`), these take branch 0.
+    """
+    numbers_left = nodes.threshold > 0
+    constant = endless & (numbers_left == nodes.missing_left)
+    swap = endless & ~constant & numbers_left
+    left = np.where(swap, nodes.right, nodes.left)
+    right = np.where(swap, nodes.left, nodes.right)
+    stands_for = np.where(constant, np.where(numbers_left, left, right), np.arange(len(left)))
+    for _ in range(len(left).bit_length() if constant.any() else 0):  # each pass doubles the steps
+        stands_for = stands_for[stands_for]
+    inner = nodes.inner
+    return replace(
+        nodes,
+        roots=stands_for[nodes.roots],
+        left=np.where(inner, stands_for[left], -1),
+        right=np.where(inner, stands_for[right], -1),
+    )
+
+
+def _order_nodes(nodes: NodeTable, source: str, breadth_first: bool) -> tuple[Ints, Ints]:
+    """Return old node numbers in the new order, and the offsets (trees + 1,) of the trees."""
+    parents = [nodes.roots[nodes.inner[nodes.roots]]]
+    while len(level := parents[-1]):
+        if len(parents) > MAX_DEPTH:
+            raise ModelError(f"{source} has a tree deeper than {MAX_DEPTH}, the maximum")
+        children = np.stack([nodes.left[level], nodes.right[level]], axis=1).ravel()
+        parents.append(children[nodes.inner[children]])
+    joined = np.concatenate(parents)
+    if not breadth_first:
+        joined.sort()
+    pairs = np.stack([nodes.left[joined], nodes.right[joined]], axis=1)
+    order = np.concatenate([nodes.roots, pairs.ravel()])
+    # A stable sort keeps siblings adjacent, and parents before their children.
+    order = order[np.argsort(nodes.tree[order], kind="stable")]
+    counts = np.bincount(nodes.tree[order], minlength=len(nodes.roots))
+    return order, np.concatenate([[0], np.cumsum(counts)])
+
+
 def _make_level_branches(
-    nodes: NodeList, schema: Schema, order: Ints
+    nodes: NodeTable, schema: Schema, number: Ints
 ) -> tuple[Ints, npt.NDArray[np.int32]]:
-    """Compute `Tree.level_offsets` and `Tree.level_branch` in the new order."""
-    n = len(nodes.left)
-    set_of = np.full(n, -1, dtype=np.int64)
-    set_of[nodes.set_node] = np.arange(len(nodes.set_node))
-    set_of_node = set_of[order]
-    sizes = np.where(
-        set_of_node >= 0, schema.n_levels[np.where(set_of_node >= 0, nodes.feature[order], 0)], 0
-    )
-    start = np.concatenate([[0], np.cumsum(sizes)])
-    branch = np.ones(int(start[-1]), dtype=np.int32)
-    place = np.full(len(nodes.set_node), -1, dtype=np.int64)
-    place[set_of_node[set_of_node >= 0]] = start[:-1][set_of_node >= 0]
-    owner = np.repeat(np.arange(len(nodes.set_node)), np.diff(nodes.set_offsets))
-    reached = place[owner] >= 0
-    branch[(place[owner] + nodes.set_codes)[reached]] = 0
-    return start, branch
-
-
-# ---------------------------------------------------------------- columns and vocabularies
-
-MAX_INTEGER_CATEGORIES = 4096
-"""Integer categories below this limit become the levels 0, 1, 2, ... without gaps."""
-
-MAX_COLUMNS = 2**20
-"""Maximum number of columns of an imported model."""
-
-
-class Vocabulary:
-    """The categories of a nominal column, and their codes in the other library.
-
-    Attributes
-    ----------
-    levels : tuple of str
-    codes : (levels,) int64
-        The other library's code of each category, ascending.
-    """
-
-    def __init__(self, levels: Sequence[str], codes: Ints) -> None:
-        self.levels = tuple(levels)
-        self.codes = codes
-
-    def map_to_levels(self, foreign: Ints) -> Ints:
-        """Map codes of the other library to positions of categories; -1 if unknown."""
-        if not len(self.codes):
-            return np.full(len(foreign), -1, dtype=np.int64)
-        at = np.minimum(np.searchsorted(self.codes, foreign), len(self.codes) - 1)
-        return np.where(self.codes[at] == foreign, at, -1)
-
-
-def make_integer_vocabulary(categories: Ints) -> Vocabulary:
-    """Make a vocabulary of integers.
-
-    Below `MAX_RANGE`, it has all integers from 0 to the largest, so that the codes of
-    encoded rows, the input of artifacts, equal the integers.  Otherwise it has only
-    the integers that occur, in ascending order.
-    """
-    present = np.unique(categories[categories >= 0])
-    if len(present) and present[-1] < MAX_INTEGER_CATEGORIES:
-        present = np.arange(int(present[-1]) + 1)
-    if not len(present):
-        present = np.zeros(1, dtype=np.int64)
-    return Vocabulary([str(code) for code in present.tolist()], present)
-
-
-def make_named_vocabulary(categories: Sequence[Any], what: str) -> Vocabulary:
-    """Make a vocabulary of arbitrary categories, coded by position.
-
-    Raises
-    ------
-    ModelError
-        If two categories have equal text, or one is missing.
-    """
-    levels = [level_text(category) for category in categories]
-    if any(level is None for level in levels) or len(set(levels)) != len(levels):
-        raise ModelError(f"the categories of {what} are missing or have equal text: {levels!r:.80}")
-    texts = [level for level in levels if level is not None]
-    return Vocabulary(texts, np.arange(len(texts)))
-
-
-def check_width(n: int, source: str) -> int:
-    """Check that the number of columns is 1 to `MAX_COLUMNS`, and return it."""
-    if not 1 <= n <= MAX_COLUMNS:
-        raise ModelError(f"{source} has {n} columns; treekit reads 1 to {MAX_COLUMNS}")
-    return n
-
-
-def check_names(names: Sequence[str] | None, n: int, source: str) -> list[str]:
-    """Check that there are `n` distinct names; default ``x0``, ``x1``, ..."""
-    if not names:
-        return [f"x{i}" for i in range(n)]
-    if len(names) != n or len(set(names)) != n:
-        raise ModelError(f"{source} has {n} columns, but not {n} distinct names")
-    return list(names)
-
-
-def make_columns(
-    names: Sequence[str], vocabularies: Sequence[Vocabulary | None]
-) -> tuple[Column, ...]:
-    """Make the columns: nominal with a vocabulary, numeric without."""
-    return tuple(
-        Column(name) if one is None else Column(name, "nominal", one.levels)
-        for name, one in zip(names, vocabularies, strict=True)
-    )
+    """Compute `Tree.level_offsets` and `Tree.level_branch`; `number` is -1 for dropped nodes."""
+    at = number[nodes.set_node]
+    used = at >= 0
+    sizes = np.zeros(int(number.max()) + 1, dtype=np.int64)
+    sizes[at[used]] = schema.n_levels[nodes.set_features[used]]
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    branch = np.ones(int(offsets[-1]), dtype=np.int32)
+    is_used = np.repeat(used, nodes.set_sizes)
+    branch[(np.repeat(offsets[at], nodes.set_sizes) + nodes.set_codes)[is_used]] = 0
+    return offsets, branch

@@ -31,7 +31,7 @@ Rounds
     up to the best one, if training stopped early, like XGBoost's scikit-learn
     estimators; ``Booster.predict`` uses all rounds: request them by ``iterations``.
 
-`tests/test_import_xgboost.py` measures these differences.
+`tests/interop/test_boosting.py` measures these differences.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ from __future__ import annotations
 import itertools
 import re
 import struct
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,16 +47,14 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import ModelError, ModelFileError
-from treekit.interop import beginning, read_whole
-from treekit.interop.boosting import BoostedTrees, Outcome, make_boosted_model
+from treekit.interop import beginning, find_class_name, read_whole
+from treekit.interop.boosting import Outcome, make_boosted_model
 from treekit.interop.tree_assembly import (
-    NodeList,
-    Vocabulary,
+    NodeTable,
+    check_levels,
     check_names,
-    check_width,
+    concatenate_tables,
     make_columns,
-    make_integer_vocabulary,
-    make_named_vocabulary,
 )
 from treekit.model.links import Link
 from treekit.model.model import Model
@@ -133,6 +130,30 @@ class _Reader:
             return self.read_bytes(1).decode("latin-1")
         raise ModelFileError(f"the UBJSON has an unknown marker {marker!r} at byte {self.position}")
 
+    def read_value(self, depth: int) -> Any:
+        """Read any value, at a depth of containers."""
+        marker = self.read_marker()
+        if marker not in (b"{", b"["):
+            return self.read_scalar(marker)
+        kind, count = self.read_container_header()
+        if kind is not None and marker == b"[":
+            return self.read_typed_array(kind, count or 0)
+        if kind is not None or depth > MAX_NESTING:
+            raise ModelFileError(
+                f"the UBJSON is nested too deep, or has a typed object, at byte {self.position}"
+            )
+        keys: list[str] = []
+        values: list[Any] = []
+        end = b"}" if marker == b"{" else b"]"
+        while len(values) != count:
+            if count is None and self.peek_byte() == end:
+                self.read_bytes(1)
+                break
+            if marker == b"{":
+                keys.append(self.read_text())
+            values.append(self.read_value(depth + 1))
+        return dict(zip(keys, values, strict=True)) if marker == b"{" else values
+
     def read_container_header(self) -> tuple[bytes | None, int | None]:
         """Read the optional type and count of a container."""
         kind = None
@@ -159,33 +180,6 @@ class _Reader:
         return numbers
 
 
-class _Container:
-    """An object or array that is being read."""
-
-    def __init__(self, values: dict[str, Any] | list[Any], left: int | None) -> None:
-        self.values = values
-        self.n_remaining = left
-        self.key = ""
-
-    def add_value(self, value: Any) -> None:
-        """Add the next value."""
-        if isinstance(self.values, dict):
-            self.values[self.key] = value
-        else:
-            self.values.append(value)
-        if self.n_remaining is not None:
-            self.n_remaining -= 1
-
-    def is_complete(self, reader: _Reader) -> bool:
-        """Return whether all values have been read, consuming an end marker."""
-        if self.n_remaining is not None:
-            return self.n_remaining == 0
-        if reader.peek_byte() == (b"}" if isinstance(self.values, dict) else b"]"):
-            reader.read_bytes(1)
-            return True
-        return False
-
-
 def decode_ubjson(content: bytes) -> Any:
     """Decode UBJSON.
 
@@ -199,36 +193,12 @@ def decode_ubjson(content: bytes) -> Any:
     ModelFileError
         If `content` is not UBJSON, is truncated, or is nested deeper than `MAX_NESTING`.
     """
-    reader = _Reader(content)
-    outer = _Container([], 1)
-    within = [outer]
-    while within:
-        top = within[-1]
-        if top.is_complete(reader):
-            within.pop()
-            continue
-        if isinstance(top.values, dict):
-            top.key = reader.read_text()
-        marker = reader.read_marker()
-        if marker not in (b"{", b"["):
-            top.add_value(reader.read_scalar(marker))
-            continue
-        kind, count = reader.read_container_header()
-        if kind is not None and marker == b"[":
-            top.add_value(reader.read_typed_array(kind, count or 0))
-            continue
-        if kind is not None or len(within) > MAX_NESTING:
-            raise ModelFileError(
-                f"the UBJSON is nested too deep, or has a typed object, at byte {reader.position}"
-            )
-        values: dict[str, Any] | list[Any] = {} if marker == b"{" else []
-        top.add_value(values)
-        within.append(_Container(values, count))
-    return outer.values[0] if isinstance(outer.values, list) else None
+    return _Reader(content).read_value(1)
 
 
-# ---------------------------------------------------------------- xgboost models
+# ---------------------------------------------------------------- models
 
+SOURCE = "the XGBoost model"
 _JSON_START = re.compile(rb'\s*\{\s*"(learner|version)"\s*:')
 _UBJSON_START = b"{L" + (7).to_bytes(8, "big") + b"learner"
 
@@ -252,24 +222,15 @@ _REGRESSION_LINKS: dict[str, tuple[Link, str]] = {
 """Regression objectives: link function, and conversion of the base score to a margin."""
 
 
+_CLASSES = ("Booster", "XGBModel")
+
+
 def recognises_xgboost(source: Any) -> bool:
     """Return whether `source` is an XGBoost model file (``.json``, ``.ubj``) or object."""
     if _JSON_START.match(beginning(source, (".json",))):
         return True
-    return (
-        beginning(source, (".ubj",)).startswith(_UBJSON_START)
-        or _find_class_name(source) is not None
-    )
-
-
-def _find_class_name(source: Any) -> str | None:
-    """Return ``Booster`` or ``XGBModel`` for instances, without importing XGBoost."""
-    for kind in type(source).__mro__:
-        if kind.__module__.partition(".")[0] == "xgboost":
-            for name in ("Booster", "XGBModel"):
-                if kind.__name__ == name:
-                    return name
-    return None
+    is_ubjson = beginning(source, (".ubj",)).startswith(_UBJSON_START)
+    return is_ubjson or find_class_name(source, "xgboost", _CLASSES) is not None
 
 
 def read_xgboost(
@@ -290,36 +251,49 @@ def read_xgboost(
     ModelError
         If it is not such a model, is damaged, or uses unsupported features.
     """
-    file = parse_model(_read_source(source))
+    file = _parse_model(_read_source(source))
     learner = file.learner
     forest, scale = _select_forest(learner)
-    n_margins = _count_margins(learner, forest)
+    param = learner.learner_model_param
+    n_margins = max(param.num_class, param.num_target, 1)
+    if n_margins > max(len(forest.trees), *(len(tree.leaf_weights) for tree in forest.trees)):
+        raise ModelFileError(f"{SOURCE} is damaged: it has {n_margins} margins, but fewer trees")
     outcome, start = _make_outcome(learner.objective.name, n_margins, file.version)
-    n_trees = _count_trees(forest, _resolve_rounds(learner, iterations), n_margins)
-    trees = forest.trees[:n_trees]
-    group = make_array(forest.tree_info[:n_trees], np.int64, "tree_info")
+    best = learner.attributes.best_iteration
+    rounds = iterations or (None if best is None else best + 1)
+    n_trees = _count_trees(forest, rounds, n_margins)
+    group = np.array(forest.tree_info[:n_trees])
     if np.any((group < 0) | (group >= n_margins)):
         raise ModelFileError(
             f"{SOURCE} is damaged: a tree adds to a margin outside the {n_margins} margins"
         )
-    width = learner.learner_model_param.num_feature
-    n_features = check_width(_parse_integer(width, "num_feature"), SOURCE)
-    vocabularies = collect_vocabularies(forest.cats.enc, trees, n_features)
-    names = check_names(learner.feature_names, n_features, SOURCE)
-    nodes, unseen_is_missing = make_nodes(trees, scale[:n_trees], vocabularies, n_margins)
+    names = check_names(learner.feature_names, param.num_feature, SOURCE)
+    encodings = forest.cats.enc
+    if encodings and len(encodings) != len(names):
+        raise ModelFileError(
+            f"{SOURCE} is damaged: {len(encodings)} vocabularies for {len(names)} columns"
+        )
+    named = {f: _read_levels(own, f) for f, own in enumerate(encodings) if own.values}
+    sizes = {tree.tree_param.size_leaf_vector for tree in forest.trees[:n_trees]}
+    if not (sizes <= {0, 1} or sizes == {n_margins}):
+        raise ModelFileError(
+            f"{SOURCE} is damaged: leaves of {sorted(sizes)} values, but {n_margins} margins"
+        )
+    tables = [
+        _make_table(tree, weight, n_margins)
+        for tree, weight in zip(forest.trees[:n_trees], scale.tolist(), strict=False)
+    ]
+    nodes = concatenate_tables(tables, SOURCE)
+    columns = make_columns(nodes, names, SOURCE, named=named)
     return make_boosted_model(
-        BoostedTrees(
-            source=SOURCE,
-            columns=make_columns(names, vocabularies),
-            dtype="float32",
-            nodes=nodes,
-            margin_of_tree=group,
-            initial_margins=_parse_base_score(
-                learner.learner_model_param.base_score, n_margins, start
-            ),
-            outcome=outcome,
-            unknown="missing" if unseen_is_missing else "error",
-        ),
+        nodes,
+        columns,
+        outcome,
+        source=SOURCE,
+        dtype="float32",
+        margin_of_tree=group,
+        initial_margins=_parse_base_score(param.base_score, n_margins, start),
+        unknown="error" if np.any(nodes.missing_left[nodes.set_node]) else "missing",
         answer=answer,
         settings={"objective": learner.objective.name},
         provenance={"importer": "xgboost", "xgboost": ".".join(map(str, file.version))},
@@ -328,7 +302,7 @@ def read_xgboost(
 
 def _read_source(source: Any) -> bytes:
     """Return the bytes of a file, or the JSON of an object."""
-    kind = _find_class_name(source)
+    kind = find_class_name(source, "xgboost", _CLASSES)
     if kind is None:
         if not isinstance(source, Path) or not recognises_xgboost(source):
             raise ModelError(f"expected an XGBoost model, got {type(source).__qualname__}")
@@ -372,36 +346,6 @@ def _select_forest(learner: Learner) -> tuple[Forest, npt.NDArray[np.float64]]:
     return forest, weights.astype(np.float64)
 
 
-def _parse_integer(text: str, what: str) -> int:
-    """Parse a non-negative integer."""
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise ModelFileError(f"{SOURCE} is damaged: {what} is {text!r:.40}")
-    return int(text)
-
-
-def _count_margins(learner: Learner, forest: Forest) -> int:
-    """Return the number of margins: each has a tree, or leaves have values of all."""
-    param = learner.learner_model_param
-    n_margins = max(
-        _parse_integer(param.num_class, "num_class"),
-        _parse_integer(param.num_target, "num_target"),
-        1,
-    )
-    if n_margins > max(len(forest.trees), *(len(tree.leaf_weights) for tree in forest.trees)):
-        raise ModelFileError(f"{SOURCE} is damaged: it has {n_margins} margins, but fewer trees")
-    return n_margins
-
-
-def _resolve_rounds(learner: Learner, iterations: int | None) -> int | None:
-    """Return the number of rounds to read: `iterations`, up to the best round, or None for all."""
-    best = learner.attributes.get("best_iteration")
-    return (
-        iterations
-        if iterations is not None or best is None
-        else _parse_integer(best, "best_iteration") + 1
-    )
-
-
 def _count_trees(forest: Forest, rounds: int | None, n_margins: int) -> int:
     """Return the number of trees of the first `rounds`."""
     n = len(forest.trees)
@@ -409,10 +353,8 @@ def _count_trees(forest: Forest, rounds: int | None, n_margins: int) -> int:
         return n
     ends = forest.iteration_indptr
     if not ends:  # before XGBoost 2.0
-        parallel = _parse_integer(
-            forest.gbtree_model_param.get("num_parallel_tree", "1"), "num_parallel_tree"
-        )
-        ends = list(range(0, n + 1, max(parallel, 1) * n_margins))
+        parallel = max(forest.gbtree_model_param.num_parallel_tree, 1)
+        ends = list(range(0, n + 1, parallel * n_margins))
     if rounds >= len(ends):
         raise ModelError(f"{SOURCE} has {len(ends) - 1} iterations, not {rounds}; request fewer")
     if not 1 <= ends[rounds] <= n:
@@ -470,10 +412,8 @@ def _parse_base_score(text: str, n_margins: int, start: str) -> npt.NDArray[np.f
     return score.astype(np.float64) + 0.0
 
 
-# ---------------------------------------------------------------- xgboost nodes
-# XGBoost's trees as node lists: thresholds, default branches and sets of categories.
+# ---------------------------------------------------------------- nodes
 
-SOURCE = "the XGBoost model"
 _CATEGORICAL_TYPE = 1
 _MAX_CATEGORY = 2**24
 """``OutOfRangeCat``: categories are below this largest contiguous integer of float32."""
@@ -482,109 +422,96 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-class _ConcatenatedTrees:
-    """The concatenated arrays of all trees."""
+def _make_table(tree: TreeRecord, weight: float, n_margins: int) -> NodeTable:
+    """Make the nodes of a tree, whose leaves are multiplied by `weight`."""
+    n = len(tree.left_children)
 
-    def __init__(self, trees: Sequence[TreeRecord]) -> None:
-        self.sizes = np.array([len(tree.left_children) for tree in trees], dtype=np.int64)
-        self.first = np.cumsum(self.sizes) - self.sizes
-        self.tree = np.repeat(np.arange(len(trees)), self.sizes)
-        self.trees = trees
-        if np.any(self.sizes == 0):
-            raise ModelFileError(f"{SOURCE} is damaged: a tree has no node")
-        left = self.concatenate_field("left_children", np.int64)
-        self.inner = left >= 0
-        self.left = np.where(self.inner, left + self.first[self.tree], -1)
-        right = self.concatenate_field("right_children", np.int64)
-        self.right = np.where(self.inner & (right >= 0), right + self.first[self.tree], right)
-        ends = (self.first + self.sizes)[self.tree]
-        if np.any(self.inner & ((self.left >= ends) | (self.right >= ends) | (right < 0))):
-            raise ModelFileError(f"{SOURCE} is damaged: a node's child does not exist")
-        self.feature = self.concatenate_field("split_indices", np.int64)
-
-    def concatenate_field(self, name: str, dtype: Any, fill: bool = False) -> npt.NDArray[Any]:
-        """Concatenate the arrays of a field; with `fill`, use zeros where a tree has none."""
-        parts = []
-        for tree, size in zip(self.trees, self.sizes.tolist(), strict=True):
-            values = getattr(tree, name)
-            if fill and len(values) != size:
-                values = [0] * size
-            if len(values) != size:
-                raise ModelFileError(
-                    f"{SOURCE} is damaged: {name} has {len(values)} entries of {size} nodes"
-                )
-            parts.append(make_array(values, dtype, name))
-        return np.concatenate(parts)
-
-    def collect_sets(self) -> tuple[Ints, Ints, Ints]:
-        """Return the categorical splits, the offsets of their categories, and the categories."""
-        nodes, starts, codes, total = [], [np.zeros(1, dtype=np.int64)], [], 0
-        for tree, at, size in zip(
-            self.trees, self.first.tolist(), self.sizes.tolist(), strict=True
-        ):
-            if not tree.categories_nodes:
-                continue
-            own = make_array(tree.categories_nodes, np.int64, "categories_nodes")
-            begin = make_array(tree.categories_segments, np.int64, "categories_segments")
-            sizes = make_array(tree.categories_sizes, np.int64, "categories_sizes")
-            categories = make_array(tree.categories, np.int64, "categories")
-            fits = len(own) == len(begin) == len(sizes) and np.all((own >= 0) & (own < size))
-            if (
-                not fits
-                or not np.array_equal(begin, np.cumsum(sizes) - sizes)
-                or (np.any(sizes < 0) or sizes.sum() != len(categories))
-            ):
-                raise ModelFileError(f"{SOURCE} is damaged: inconsistent sets of categories")
-            nodes.append(own + at)
-            starts.append(np.cumsum(sizes) + total)
-            codes.append(categories)
-            total += len(categories)
-        if not nodes:
-            return np.zeros(0, dtype=np.int64), starts[0], np.zeros(0, dtype=np.int64)
-        joined = np.concatenate(codes)
-        if np.any((joined < 0) | (joined >= _MAX_CATEGORY)):
-            raise ModelFileError(f"{SOURCE} is damaged: a category is out of range")
-        return np.concatenate(nodes), np.concatenate(starts), joined
-
-
-def make_array(values: Sequence[Any], dtype: Any, name: str) -> npt.NDArray[Any]:
-    """Convert the numbers of a field; raise ModelFileError if they do not fit the type."""
-    try:
+    def read_field(name: str, dtype: Any, *, optional: bool = False) -> npt.NDArray[Any]:
+        values = getattr(tree, name)
+        if optional and len(values) != n:
+            return np.zeros(n, dtype=dtype)
+        if len(values) != n:
+            raise ModelFileError(
+                f"{SOURCE} is damaged: {name} has {len(values)} entries of {n} nodes"
+            )
         return np.array(values, dtype=dtype)
-    except (OverflowError, ValueError) as error:
-        raise ModelFileError(f"{SOURCE} is damaged: {name}: {error}") from error
+
+    left, right = read_field("left_children", np.int64), read_field("right_children", np.int64)
+    inner = left >= 0
+    set_node, set_sizes, set_codes = _read_sets(tree)
+    categorical = np.zeros(n, dtype=np.bool_)
+    categorical[set_node] = True
+    split_type = read_field("split_type", np.int64, optional=True)
+    if np.any(inner & ((split_type == _CATEGORICAL_TYPE) != categorical)):
+        raise ModelFileError(f"{SOURCE} is damaged: categorical splits do not match the sets")
+    with np.errstate(over="ignore"):  # overflow becomes infinite, and is rejected in leaves
+        condition = read_field("split_conditions", np.float64).astype(np.float32)
+        below = np.nextafter(condition, -np.float32(np.inf)).astype(np.float64)
+    if tree.tree_param.size_leaf_vector in (0, 1):
+        base_weights = read_field("base_weights", np.float64, optional=True)
+        value = np.where(inner, base_weights, condition.astype(np.float64))[:, None]
+    else:
+        value = _read_leaf_vectors(tree, inner, right, n_margins)
+    return NodeTable(
+        # Categories of a set go right in XGBoost, but to branch 0 here.
+        left=np.where(categorical & inner, right, left),
+        right=np.where(categorical, left, right),
+        feature=read_field("split_indices", np.int64),
+        threshold=np.where(categorical, 0.0, below),
+        missing_left=(read_field("default_left", np.int64) != 0) != categorical,
+        value=value * weight,
+        weight=read_field("sum_hessian", np.float64, optional=True),
+        gain=read_field("loss_changes", np.float64, optional=True),
+        set_node=set_node,
+        set_sizes=set_sizes,
+        set_codes=set_codes,
+    )
 
 
-def collect_vocabularies(
-    encodings: Sequence[Categories], trees: Sequence[TreeRecord], n_features: int
-) -> list[Vocabulary | None]:
-    """Return the vocabulary of each column; None for numeric and unused ones."""
-    if encodings and len(encodings) != n_features:
-        raise ModelFileError(
-            f"{SOURCE} is damaged: {len(encodings)} vocabularies for {n_features} columns"
+def _read_sets(tree: TreeRecord) -> tuple[Ints, Ints, Ints]:
+    """Return the categorical splits, the sizes of their sets, and the categories."""
+    node, begin, sizes, codes = (
+        np.array(values, dtype=np.int64)
+        for values in (
+            tree.categories_nodes,
+            tree.categories_segments,
+            tree.categories_sizes,
+            tree.categories,
         )
-    joined = _ConcatenatedTrees(trees)
-    nodes, start, codes = joined.collect_sets()
-    set_features = joined.feature[nodes]
-    if np.any((set_features < 0) | (set_features >= n_features)):
-        raise ModelFileError(f"{SOURCE} is damaged: a split uses none of the {n_features} columns")
-    owner = np.repeat(set_features, np.diff(start))
-    vocabularies: list[Vocabulary | None] = []
-    for feature in range(n_features):
-        own = _read_vocabulary(encodings[feature], feature) if encodings else None
-        if own is None and np.any(set_features == feature):
-            own = make_integer_vocabulary(codes[owner == feature])
-        vocabularies.append(own)
-    return vocabularies
+    )
+    if not len(node):
+        return node, node, node
+    fits = np.all((node >= 0) & (node < len(tree.left_children))) and np.all(sizes >= 0)
+    contiguous = np.array_equal(begin, np.cumsum(sizes) - sizes) and len(begin) == len(node)
+    if not (fits and contiguous and sizes.sum() == len(codes)):
+        raise ModelFileError(f"{SOURCE} is damaged: inconsistent sets of categories")
+    if np.any((codes < 0) | (codes >= _MAX_CATEGORY)):
+        raise ModelFileError(f"{SOURCE} is damaged: a category is out of range")
+    return node, sizes, codes
 
 
-def _read_vocabulary(categories: Categories, feature: int) -> Vocabulary | None:
-    """Return the vocabulary of a column in the file, if any."""
-    if not categories.values:
-        return None
+def _read_leaf_vectors(tree: TreeRecord, inner: Any, number: Ints, n_margins: int) -> Floats:
+    """Return values (n, margins) of leaves, which are rows `number` of ``leaf_weights``."""
+    if not tree.leaf_weights:
+        raise ModelError(
+            f"{SOURCE} has leaves with several values in the format of XGBoost 2; load it with "
+            "XGBoost 3 and save it again"
+        )
+    with np.errstate(over="ignore"):
+        weights = np.array(tree.leaf_weights).astype(np.float32).astype(np.float64)
+    which = number[~inner]
+    if len(weights) % n_margins or np.any((which < 0) | (which >= len(weights) // n_margins)):
+        raise ModelFileError(f"{SOURCE} is damaged: a leaf has no values")
+    value = np.zeros((len(inner), n_margins))
+    value[~inner] = weights.reshape(-1, n_margins)[which]
+    return value
+
+
+def _read_levels(categories: Categories, feature: int) -> tuple[str, ...]:
+    """Return the vocabulary of a column in the file."""
     what = f"column {feature} of {SOURCE}"
     if categories.offsets is None:
-        return make_named_vocabulary(categories.values, what)
+        return check_levels(categories.values, what)
     ends = categories.offsets
     try:
         text = bytes(int(value) & 0xFF for value in categories.values)
@@ -593,104 +520,10 @@ def _read_vocabulary(categories: Categories, feature: int) -> Vocabulary | None:
         names = [text[a:b].decode("utf-8") for a, b in itertools.pairwise(ends)]
     except (ValueError, IndexError, OverflowError) as error:
         raise ModelFileError(f"{SOURCE} is damaged: the categories of {what}: {error}") from error
-    return make_named_vocabulary(names, what)
+    return check_levels(names, what)
 
 
-def make_nodes(
-    trees: Sequence[TreeRecord],
-    scale: Floats,
-    vocabularies: Sequence[Vocabulary | None],
-    n_margins: int,
-) -> tuple[NodeList, bool]:
-    """Make the nodes of all trees; also return whether unseen categories act as missing."""
-    joined = _ConcatenatedTrees(trees)
-    set_node, set_start, codes = joined.collect_sets()
-    set_features = joined.feature[set_node]
-    categorical = np.zeros(len(joined.left), dtype=np.bool_)
-    categorical[set_node] = True
-    is_categorical = (
-        joined.concatenate_field("split_type", np.int64, fill=True) == _CATEGORICAL_TYPE
-    )
-    nominal = np.array([one is not None for one in vocabularies], dtype=np.bool_)
-    inside = (joined.feature >= 0) & (joined.feature < len(vocabularies))
-    at = np.where(inside, joined.feature, 0)
-    if np.any(
-        joined.inner & (~inside | (is_categorical != categorical) | (nominal[at] != categorical))
-    ):
-        raise ModelFileError(f"{SOURCE} is damaged: a split uses a column that does not exist")
-    with np.errstate(over="ignore"):  # overflow becomes infinite, and is rejected in leaves
-        condition = joined.concatenate_field("split_conditions", np.float64).astype(np.float32)
-        below = np.nextafter(condition, -np.float32(np.inf))
-    default_left = joined.concatenate_field("default_left", np.int64) != 0
-    # Categories of a set go right in XGBoost, but to branch 0 here.
-    left = np.where(categorical, joined.right, joined.left)
-    nodes = NodeList(
-        roots=joined.first,
-        tree=joined.tree,
-        left=np.where(joined.inner, left, -1),
-        right=np.where(joined.inner, np.where(categorical, joined.left, joined.right), -1),
-        feature=joined.feature,
-        threshold=np.where(categorical, 0.0, below),
-        missing_left=default_left != categorical,
-        value=_compute_values(joined, condition, scale, n_margins),
-        weight=joined.concatenate_field("sum_hessian", np.float64, fill=True),
-        gain=joined.concatenate_field("loss_changes", np.float64, fill=True),
-        set_node=set_node,
-        set_offsets=set_start,
-        set_codes=_map_to_levels(codes, np.repeat(set_features, np.diff(set_start)), vocabularies),
-    )
-    return nodes, bool(np.all(default_left[set_node]))
-
-
-def _compute_values(
-    joined: _ConcatenatedTrees, condition: npt.NDArray[np.float32], scale: Floats, n_margins: int
-) -> Floats:
-    """Return node values (n, 1), or (n, margins) if leaves have values of all margins."""
-    sizes = {tree.tree_param.size_leaf_vector for tree in joined.trees}
-    if sizes <= {"0", "1"}:
-        inner_values = joined.concatenate_field("base_weights", np.float64, fill=True)
-        value = np.where(joined.inner, inner_values, condition.astype(np.float64))
-        return (value * scale[joined.tree])[:, None]
-    if sizes != {str(n_margins)}:
-        raise ModelFileError(f"{SOURCE} is damaged: leaves of {sorted(sizes)} values: {n_margins}")
-    value = np.zeros((len(joined.left), n_margins))
-    for number, (tree, at, size) in enumerate(
-        zip(joined.trees, joined.first.tolist(), joined.sizes.tolist(), strict=True)
-    ):
-        if not tree.leaf_weights:
-            raise ModelError(
-                f"{SOURCE} has leaves with several values in the format of XGBoost 2; load it with "
-                "XGBoost 3 and save it again"
-            )
-        weights = _round_to_float32(make_array(tree.leaf_weights, np.float64, "leaf_weights"))
-        leaf = np.flatnonzero(~joined.inner[at : at + size]) + at
-        which = joined.right[leaf]
-        if (
-            len(weights) % n_margins
-            or np.any(which < 0)
-            or np.any((which + 1) * n_margins > len(weights))
-        ):
-            raise ModelFileError(f"{SOURCE} is damaged: a leaf has no values")
-        value[leaf] = weights.reshape(-1, n_margins)[which] * scale[number]
-    return value
-
-
-def _round_to_float32(values: Floats) -> Floats:
-    with np.errstate(over="ignore"):
-        return values.astype(np.float32).astype(np.float64)
-
-
-def _map_to_levels(codes: Ints, features: Ints, vocabularies: Sequence[Vocabulary | None]) -> Ints:
-    """Map XGBoost's category numbers to codes of the vocabularies."""
-    levels = np.full(len(codes), -1, dtype=np.int64)
-    for feature in np.unique(features).tolist():
-        vocabulary, own = vocabularies[feature], features == feature
-        if vocabulary is not None:
-            levels[own] = vocabulary.map_to_levels(codes[own])
-    return levels
-
-
-# ---------------------------------------------------------------- xgboost json
+# ---------------------------------------------------------------- files
 # Records of XGBoost's model files, JSON or UBJSON.
 #
 # The schema is ``doc/model.schema`` of XGBoost; keys that are not declared here are
@@ -698,12 +531,14 @@ def _map_to_levels(codes: Ints, features: Ints, vocabularies: Sequence[Vocabular
 
 JsonInteger = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 """Integers of arrays, limited to the exact integers of a double."""
+Count = Annotated[int, msgspec.Meta(ge=0, lt=10**9)]
+"""Counts, which are stored as text."""
 
 
 class TreeParam(msgspec.Struct):
-    """Sizes of a tree, as text."""
+    """Sizes of a tree."""
 
-    size_leaf_vector: str = "1"
+    size_leaf_vector: Count = 1
 
 
 class TreeRecord(msgspec.Struct):
@@ -739,13 +574,19 @@ class Encodings(msgspec.Struct):
     enc: list[Categories] = []
 
 
+class ForestParam(msgspec.Struct):
+    """Sizes of a forest."""
+
+    num_parallel_tree: Count = 1
+
+
 class Forest(msgspec.Struct):
     """All trees, and the margin that each adds to."""
 
     trees: list[TreeRecord] = []
     tree_info: list[JsonInteger] = []
     iteration_indptr: list[JsonInteger] = []
-    gbtree_model_param: dict[str, str] = {}
+    gbtree_model_param: ForestParam = msgspec.field(default_factory=ForestParam)
     cats: Encodings = msgspec.field(default_factory=Encodings)
 
 
@@ -765,18 +606,24 @@ class Booster(msgspec.Struct):
 
 
 class ModelParam(msgspec.Struct):
-    """Parameters of the model: numbers as text."""
+    """Parameters of the model."""
 
     base_score: str
-    num_class: str = "0"
-    num_feature: str = "0"
-    num_target: str = "1"
+    num_class: Count = 0
+    num_feature: Count = 0
+    num_target: Count = 1
 
 
 class Objective(msgspec.Struct):
     """The objective's name; its other fields are ignored."""
 
     name: str
+
+
+class Attributes(msgspec.Struct):
+    """Attributes that training sets; others are ignored."""
+
+    best_iteration: Count | None = None
 
 
 class Learner(msgspec.Struct):
@@ -786,8 +633,7 @@ class Learner(msgspec.Struct):
     learner_model_param: ModelParam
     objective: Objective
     feature_names: list[str] = []
-    feature_types: list[str] = []
-    attributes: dict[str, str] = {}
+    attributes: Attributes = msgspec.field(default_factory=Attributes)
 
 
 class XgboostFile(msgspec.Struct):
@@ -797,7 +643,7 @@ class XgboostFile(msgspec.Struct):
     version: list[JsonInteger] = []
 
 
-def parse_model(content: bytes) -> XgboostFile:
+def _parse_model(content: bytes) -> XgboostFile:
     """Parse JSON or UBJSON.
 
     Raises
@@ -808,8 +654,8 @@ def parse_model(content: bytes) -> XgboostFile:
     try:
         # UBJSON's first key starts with a length, JSON's with a quotation mark.
         if content[:1] == b"{" and content[1:2] in b"LlIUi#$" and content[1:2]:
-            return msgspec.convert(decode_ubjson(content), XgboostFile)
-        return msgspec.json.decode(content, type=XgboostFile)
+            return msgspec.convert(decode_ubjson(content), XgboostFile, strict=False)
+        return msgspec.json.decode(content, type=XgboostFile, strict=False)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ModelFileError(
             f"the XGBoost model is damaged, or not an XGBoost model: {error}"

@@ -32,7 +32,7 @@ from treekit.verify.report import (
 )
 from treekit.verify.run_artifact import ReferenceRows, RuntimeChoice, choose_runtimes, run_artifact
 from treekit.verify.targeted_search import make_rule_rows
-from treekit.verify.tree_equivalence import StructureComparison, compare_paths, make_lowered_tables
+from treekit.verify.tree_equivalence import compare_paths, make_lowered_tables
 
 __all__ = [
     "ArtifactResult",
@@ -46,6 +46,7 @@ __all__ = [
 ]
 
 _OUT_OF_TIME = "not tried within the time budget; raise budget"
+_UNCONFIRMED = "not proved: a path differs from the model's as read, but no prediction differs"
 _CONSTRUCTION_SHARE = 0.4
 """Largest share of the time budget for constructing rows."""
 
@@ -112,16 +113,21 @@ def verify(
         raise VerificationError("no artifacts to verify; pass the files written by treekit.export")
     time_left = TimeBudget(budget)
     chosen = choose_runtimes(paths, runtimes, without, templates)
-    probes = make_probes(
-        model, random_rows, seed, max_rows, time_left.compute_deadline(_CONSTRUCTION_SHARE)
-    )
+    until = time_left.compute_deadline(_CONSTRUCTION_SHARE)
+    probes = make_probes(model, random_rows, seed, max_rows, until)
     coverage = measure_coverage(model, probes)
     rows = np.concatenate([probes.rows, probes.refused])
-    questions = ReferenceRows(rows, expected(model, rows, len(probes.refused)))
-    faces = _make_boundary_rows(model, chosen, max_rows, probes.rows, np.random.default_rng(seed))
-    lowering = _verify_lowering(model) if time_left.seconds_left else _OUT_OF_TIME
+    reference = ReferenceRows(rows, expected(model, rows, len(probes.refused)))
+    faces = None
+    if any(one.runner.has_rule_bounds for one in chosen):
+        faces = _make_boundary_rows(model, max_rows, probes.rows, np.random.default_rng(seed))
+    lowering = ""
+    if not time_left.seconds_left:
+        lowering = _OUT_OF_TIME
+    elif model.missing != "fractional":  # such models are not lowered
+        lowering = compare_paths(model, make_lowered_tables(model)).summary
     report = Report(
-        artifacts=tuple(_run_artifacts(model, chosen, questions, faces, time_left)),
+        artifacts=tuple(_run_artifacts(model, chosen, reference, faces, time_left)),
         coverage=coverage,
         model_sha256=hash_model(model),
         probes={
@@ -131,7 +137,15 @@ def verify(
             "seed": seed,
             "max_rows": max_rows,
         },
-        versions=_collect_versions(chosen),
+        versions={
+            "treekit": __version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        }
+        | {
+            runtime.name: runtime.get_version()
+            for runtime in {one.name: one for choice in chosen for one in choice.runtimes}.values()
+        },
         lowering=lowering,
         untried=tuple(untried for one in chosen for untried in one.untried),
     )
@@ -140,90 +154,43 @@ def verify(
     return report
 
 
+def _make_boundary_rows(
+    model: Model, max_rows: int, probed_rows: npt.NDArray[np.float64], rng: np.random.Generator
+) -> ReferenceRows:
+    """Make rows at the bounds of every rule, for artifacts whose rules have their own bounds."""
+    rows, probed, total = make_rule_rows(model, max_rows, probed_rows, rng)
+    note = f"bounds probed for {probed:,} of {total:,} rules; raise max_rows to probe all"
+    return ReferenceRows(rows, expected(model, rows, 0), note if probed < total else "")
+
+
 def _run_artifacts(
     model: Model,
     chosen: Sequence[RuntimeChoice],
-    questions: ReferenceRows,
+    reference: ReferenceRows,
     faces: ReferenceRows | None,
     time_left: TimeBudget,
 ) -> Iterator[ArtifactResult]:
     """Run every artifact on its runtimes, each within its share of the time."""
     runs = sum(len(choice.runtimes) for choice in chosen)
     for choice in chosen:
+        path, runner = choice.path, choice.runner
         if choice.why_unavailable:
-            error = f"{choice.path.name!r} cannot be run here: {choice.why_unavailable}"
-            yield ArtifactResult(str(choice.path), choice.runner.kind, {}, error=error)
-        rows = questions
-        if choice.runner.has_rule_bounds and faces is not None:
-            rows = questions.prepend_rows(faces)
-        structure = _compare_structure(choice, model, time_left)
-        if structure is not None and len(structure.rows):  # try to confirm the difference
-            rows = rows.prepend_rows(
-                ReferenceRows(structure.rows, expected(model, structure.rows, 0))
-            )
+            error = f"{path.name!r} cannot be run here: {choice.why_unavailable}"
+            yield ArtifactResult(str(path), runner.kind, {}, error=error)
+        rows = reference
+        if runner.has_rule_bounds and faces is not None:
+            rows = reference.prepend_rows(faces)
+        summary, shown = "", np.zeros((0, 0))
+        if runner.compare_structure is not None:
+            summary = _OUT_OF_TIME
+            if time_left.seconds_left:
+                structure = runner.compare_structure(path, model)
+                summary, shown = structure.summary, structure.rows
+        if len(shown):  # try to confirm the difference
+            rows = rows.prepend_rows(ReferenceRows(shown, expected(model, shown, 0)))
         for runtime in choice.runtimes:
             deadline = time_left.compute_deadline(1 / runs)
-            result = run_artifact(choice.path, choice.runner, runtime, model.schema, rows, deadline)
-            yield replace(result, structure=_describe_structure(structure, result))
+            result = run_artifact(path, runner, runtime, model.schema, rows, deadline)
+            unconfirmed = len(shown) and result.equal
+            yield replace(result, structure=_UNCONFIRMED if unconfirmed else summary)
             runs -= 1
-
-
-def _compare_structure(
-    choice: RuntimeChoice, model: Model, time_left: TimeBudget
-) -> StructureComparison | None:
-    """Compare an artifact's trees with the model's, if they can be read and there is time."""
-    if choice.runner.compare_structure is None:
-        return None
-    if not time_left.seconds_left:
-        return StructureComparison(False, _OUT_OF_TIME)
-    return choice.runner.compare_structure(choice.path, model)
-
-
-def _describe_structure(structure: StructureComparison | None, result: ArtifactResult) -> str:
-    """Describe the structure comparison, also where no prediction confirms a difference."""
-    if structure is None:
-        return ""
-    if len(structure.rows) and result.equal:
-        return "not proved: a path differs from the model's as read, but no prediction differs"
-    return structure.summary
-
-
-def _make_boundary_rows(
-    model: Model,
-    chosen: Sequence[RuntimeChoice],
-    max_rows: int,
-    probed_rows: npt.NDArray[np.float64],
-    rng: np.random.Generator,
-) -> ReferenceRows | None:
-    """Make rows at the bounds of every rule, for artifacts whose rules have their own bounds."""
-    if not any(one.runner.has_rule_bounds for one in chosen):
-        return None
-    rows, probed, total = make_rule_rows(model, max_rows, probed_rows, rng)
-    note = (
-        ""
-        if probed == total
-        else (f"bounds probed for {probed:,} of {total:,} rules; raise max_rows to probe all")
-    )
-    return ReferenceRows(rows, expected(model, rows, 0), note)
-
-
-def _verify_lowering(model: Model) -> str:
-    """Compare lowered trees with the model's; models with fractional instances are not lowered."""
-    return (
-        ""
-        if model.missing == "fractional"
-        else compare_paths(model, make_lowered_tables(model)).summary
-    )
-
-
-def _collect_versions(chosen: Sequence[RuntimeChoice]) -> dict[str, str]:
-    versions = {
-        "treekit": __version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-    }
-    for choice in chosen:
-        for runtime in choice.runtimes:
-            if runtime.name not in versions:
-                versions[runtime.name] = runtime.get_version()
-    return versions

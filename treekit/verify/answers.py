@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Label, Output, Schema
+from treekit.errors import VerificationError
 from treekit.model.links import convert_sums
 from treekit.model.model import Model, predict_labels
 from treekit.rules import RuleList
@@ -37,6 +40,44 @@ class Answers:
 
     label: npt.NDArray[np.int64]
     number: npt.NDArray[np.float64]
+
+
+def take_answers(answers: Answers, rows: slice | npt.NDArray[np.int64]) -> Answers:
+    """Return the answers of some rows."""
+    return Answers(answers.label[rows], answers.number[rows])
+
+
+def concatenate_answers(parts: Sequence[Answers]) -> Answers:
+    """Concatenate answers; numbers are single where those of any part are."""
+    numbers = [part.number for part in parts]
+    dtype = np.float32 if any(one.dtype == np.float32 for one in numbers) else np.float64
+    return Answers(
+        np.concatenate([part.label for part in parts]),
+        np.concatenate(numbers, dtype=dtype, casting="same_kind"),
+    )
+
+
+def parse_predictions(
+    name: str, content: bytes, n: int, schema: Schema, n_labels: int, label: str, number: str
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+    """Parse the labels (n, labels) and numbers (n, values) that a program wrote row by row.
+
+    Labels that are no classes become `UNKNOWN_LABEL`; `label` and `number` are the types.
+    """
+    record = np.dtype([("label", label, (n_labels,)), ("number", number, (schema.n_values,))])
+    if len(content) != n * record.itemsize:
+        raise VerificationError(f"{name!r} did not return a prediction for every row")
+    table = np.frombuffer(content, dtype=record)
+    labels = table["label"].astype(np.int64)
+    n_classes = [max(len(output.classes), 1) for output in schema.outputs[:n_labels]]
+    labels[(labels < INCONSISTENT) | (labels >= n_classes)] = UNKNOWN_LABEL
+    return labels, np.ascontiguousarray(table["number"].astype(number[1:]))
+
+
+def make_refusals(n: int, schema: Schema, n_numbers: int) -> Answers:
+    """Return the answers of n refused rows."""
+    label = np.full((n, len(schema.outputs)), REFUSED, dtype=np.int64)
+    return Answers(label, np.zeros((n, n_numbers)))
 
 
 def expected(model: Model, rows: npt.NDArray[np.float64], n_refused: int) -> Answers:

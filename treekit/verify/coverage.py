@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.model.model import Model
-from treekit.model.tree import Split, Tree
+from treekit.model.tree import Split, compute_root_offsets
 from treekit.verify.probe_values import find_next_above
-from treekit.verify.probes import Probes, split_rows
+from treekit.verify.probes import Probes
 from treekit.verify.routing import (
     RoutedModel,
     is_plain,
@@ -25,6 +25,10 @@ from treekit.verify.targeted_search import mark_adjacent_sides
 if TYPE_CHECKING:
     from treekit.kernels.reachability import ReachableOutcomes, TreeCoverage
 
+
+Mask = npt.NDArray[np.bool_]
+Marks = dict[str, tuple[Mask, Mask]]
+"""Parts by name: whether rows reach each, and whether inputs can."""
 
 _CHUNK_ROWS = 50_000
 
@@ -82,74 +86,67 @@ class Coverage:
 
 def measure_coverage(model: Model, probes: Probes) -> Coverage:
     """Route the rows of `probes` through every tree and count the parts they reach."""
-    if not is_plain(model):
-        return _measure_routed(model, probes)
-    counts: dict[str, list[int]] = {}
-    unreachable: list[tuple[int, int]] = []
-    possible = cast("tuple[TreeCoverage, ...]", probes.reachable)
-    seen = [_make_empty_marks(can) for can in possible]
-    for rows in split_rows(probes.rows, _CHUNK_ROWS):
-        cells = make_matrix(model, rows)
-        for tree, marks in zip(model.trees, seen, strict=True):
-            _mark_chunk(model, tree, cells, marks)
-    for number, (tree, can, marks) in enumerate(zip(model.trees, possible, seen, strict=True)):
-        _count_parts(tree, can, marks, counts)
-        unreachable += [(number, int(node)) for node in np.flatnonzero(~can.node)]
+    roots = compute_root_offsets(model.trees)
+    if is_plain(model):
+        counted, can_reach = _mark_plain(model, probes, roots)
+    else:
+        counted, can_reach = _mark_routed(model, probes)
+    never = np.flatnonzero(~can_reach)
+    tree = np.searchsorted(roots, never, side="right") - 1
     return Coverage(
-        tuple(Part(name, *pair) for name, pair in counts.items()),
-        tuple(unreachable),
+        tuple(
+            Part(name, int(np.count_nonzero(reached & possible)), int(np.count_nonzero(possible)))
+            for name, (reached, possible) in counted.items()
+        ),
+        tuple(zip(tree.tolist(), (never - roots[tree]).tolist(), strict=True)),
         tuple(probes.wrong_turns.tolist()),
         probes.cut,
+        probes.last_bits,
     )
 
 
-def _make_empty_marks(marks: TreeCoverage) -> TreeCoverage:
-    return type(marks)(*(np.zeros_like(part) for part in marks))
-
-
-def _mark_chunk(
-    model: Model, tree: Tree, cells: npt.NDArray[np.float64], marks: TreeCoverage
-) -> None:
-    from treekit.kernels.reachability import make_walk, mark_rows
+def _mark_plain(model: Model, probes: Probes, roots: npt.NDArray[np.int64]) -> tuple[Marks, Mask]:
+    """Mark the parts of a plain model that rows reach, and that inputs can reach; and its nodes."""
+    from treekit.kernels.reachability import TreeCoverage, make_walk, mark_rows
 
     schema = model.schema
-    walk = make_walk(tree, schema.n_levels, schema.nominal, 0, 0)
-    mark_rows(
-        walk.nodes, walk.level_branch, find_next_above(tree.threshold, schema.dtype), cells, marks
+    possible = cast("tuple[TreeCoverage, ...]", probes.reachable)
+    marks = [TreeCoverage(*map(np.zeros_like, can)) for can in possible]
+    for at in range(0, len(probes.rows), _CHUNK_ROWS):
+        cells = make_matrix(model, probes.rows[at : at + _CHUNK_ROWS])
+        for tree, own in zip(model.trees, marks, strict=True):
+            walk = make_walk(tree, schema.n_levels, schema.nominal, 0, 0)
+            above = find_next_above(tree.threshold, schema.dtype)
+            mark_rows(walk.nodes, walk.level_branch, above, cells, own)
+    seen, can = (
+        TreeCoverage(*map(np.concatenate, zip(*parts, strict=True))) for parts in (marks, possible)
     )
+    leaf = np.concatenate([tree.kind for tree in model.trees]) == Split.LEAF
+    is_side = np.ones(len(leaf), dtype=np.bool_)
+    is_side[roots[:-1]] = False
+    return {
+        "sides of splits": (seen.node[is_side], can.node[is_side]),
+        "leaves": (seen.node[leaf], can.node[leaf]),
+        "at the threshold": (seen.at, can.at),
+        "one step above it": (seen.above, can.above),
+        "missing at a split": (seen.missing, can.missing),
+        "levels at a split": (seen.level, can.level),
+    }, can.node
 
 
-def _count_parts(
-    tree: Tree, can: TreeCoverage, seen: TreeCoverage, counts: dict[str, list[int]]
-) -> None:
-    leaf = tree.kind == Split.LEAF
-    side = np.arange(tree.n_nodes) > 0
-    for name, reached, reachable in (
-        ("sides of splits", seen.node[side], can.node[side]),
-        ("leaves", seen.node[leaf], can.node[leaf]),
-        ("at the threshold", seen.at, can.at),
-        ("one step above it", seen.above, can.above),
-        ("missing at a split", seen.missing, can.missing),
-        ("levels at a split", seen.level, can.level),
-    ):
-        total = counts.setdefault(name, [0, 0])
-        total[0] += int(np.count_nonzero(reached & reachable))
-        total[1] += int(np.count_nonzero(reachable))
-
-
-def _measure_routed(model: Model, probes: Probes) -> Coverage:
-    """Measure coverage of a model that is not plain."""
+def _mark_routed(model: Model, probes: Probes) -> tuple[Marks, Mask]:
+    """Mark the parts of a model that is not plain; see `_mark_plain`."""
     of, can = make_routed_model(model), cast("ReachableOutcomes", probes.reachable)
     cells = make_matrix(model, probes.rows)
     touched = make_empty_coverage(of)
     route_rows(of, cells, 0, touched)
     near = mark_adjacent_sides(of, cells, touched)
     leaf = of.routes.nodes["n_children"] == 0
-    is_child = of.routes.nodes["parent"] >= 0
+    is_side = of.routes.nodes["parent"] >= 0
     unknown = "rows divided at a split" if of.routes.fractional else "missing at a split"
     by_surrogate = _mark_surrogate_branches(of, touched.side >= 0, touched.level >= 0)
-    counted = {
-        "sides of splits": (touched.node[is_child] >= 0, can.node[is_child]),
+    return {
+        "sides of splits": (touched.node[is_side] >= 0, can.node[is_side]),
         "leaves": (touched.node[leaf] >= 0, can.node[leaf]),
         "at the threshold": (near[:, 0], can.near[:, 0]),
         "one step above it": (near[:, 1], can.near[:, 1]),
@@ -159,17 +156,7 @@ def _measure_routed(model: Model, probes: Probes) -> Coverage:
             by_surrogate,
             _mark_surrogate_branches(of, can.side, can.level),
         ),
-    }
-    return Coverage(
-        tuple(
-            Part(name, int(np.count_nonzero(reached & possible)), int(np.count_nonzero(possible)))
-            for name, (reached, possible) in counted.items()
-        ),
-        _locate_nodes(of, np.flatnonzero(~can.node)),
-        tuple(probes.wrong_turns.tolist()),
-        probes.cut,
-        probes.last_bits,
-    )
+    }, can.node
 
 
 def _mark_surrogate_branches(
@@ -186,9 +173,3 @@ def _mark_surrogate_branches(
     entries, owner = entries[~of.is_primary[owner]], owner[~of.is_primary[owner]]
     decides[owner, tests.level_branch[entries]] = True
     return decides[~of.is_primary]
-
-
-def _locate_nodes(of: RoutedModel, nodes: npt.NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
-    """Convert node numbers to pairs of a tree and a node in it."""
-    tree = np.searchsorted(of.roots, nodes, side="right") - 1
-    return tuple(zip(tree.tolist(), (nodes - of.roots[tree]).tolist(), strict=True))

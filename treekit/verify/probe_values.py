@@ -231,6 +231,22 @@ def make_unseen_text(column: Column) -> str:
     return text
 
 
+def list_category_texts(schema: Schema) -> list[tuple[int, str, int]]:
+    """List columns, texts and codes: every category, and a text outside each vocabulary."""
+    texts: list[tuple[int, str, int]] = []
+    for f, column in enumerate(schema.columns):
+        texts += [(f, text, code) for code, text in enumerate(column.levels)]
+        texts.append((f, make_unseen_text(column) if column.kind == "nominal" else "x", -1))
+    return texts
+
+
+def find_levels(column: Column, codes: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Return the positions of the categories of codes; others, and NaN, follow the last one."""
+    n = len(column.levels)
+    known = (codes >= 0) & (codes < n) & (codes == np.floor(codes))
+    return np.where(known, codes, n).astype(np.int64)
+
+
 def decode_cells(schema: Schema, row: npt.NDArray[np.float64]) -> list[float | str | None]:
     """Convert a row (features,) of numbers and codes to cells; None = missing."""
     cells: list[float | str | None] = []

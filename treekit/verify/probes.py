@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from treekit.data.schema import Schema
 from treekit.errors import VerificationError
 from treekit.model.model import Model
 from treekit.model.scoring import sum_leaf_values
-from treekit.model.tree import Split, Tree
+from treekit.model.tree import Split, Tree, concatenate_trees
 from treekit.verify.probe_values import (
     N_AROUND,
     UNSEEN_CODES,
@@ -33,47 +33,17 @@ from treekit.verify.targeted_search import search_rows
 
 if TYPE_CHECKING:
     from treekit.kernels.reachability import ReachableOutcomes, TreeCoverage
-    from treekit.kernels.witness_search import ProbeSettings
-
-__all__ = [
-    "Probes",
-    "ThresholdPool",
-    "TimeBudget",
-    "collect_thresholds",
-    "find_cost_rows",
-    "has_accepted_rows",
-    "make_probes",
-    "make_refused_rows",
-]
-
 
 # ---------------------------------------------------------------- probes
 
 Array = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
 
 ROWS_CUT = "some splits got no rows; raise max_rows"
 TIME_CUT = "some splits got no rows within the time budget; raise budget"
 
 _MAX_LEAF_PAIRS = 256
 """Maximum number of leaf pairs compared in the search for a row that shows a wrong turn."""
-
-
-@dataclass(frozen=True)
-class ThresholdPool:
-    """All thresholds of a model, ascending in each column.
-
-    Attributes
-    ----------
-    value : (thresholds,) float64
-    offsets : (features + 1,) int64
-    """
-
-    value: Array
-    offsets: npt.NDArray[np.int64]
-
-    def get_thresholds(self, column: int) -> Array:
-        """Return the thresholds of one column."""
-        return self.value[self.offsets[column] : self.offsets[column + 1]]
 
 
 @dataclass(frozen=True)
@@ -127,64 +97,64 @@ def make_probes(
             f"max_rows must be at least 1 and random_rows at least 0, got {max_rows} and {n_random}"
         )
     rng = np.random.default_rng(seed)
-    if not is_plain(model):
-        return _search_probes(model, n_random, max_rows, rng, until)
-    pool = collect_thresholds(model)
+    accepts = has_accepted_rows(model)
+    last_bits, cut = (0, 0), ""
+    reachable: tuple[TreeCoverage, ...] | ReachableOutcomes
+    if is_plain(model):
+        rows, reachable, wrong_turns, cut = _construct_rows(
+            model, n_random if accepts else 0, max_rows, rng, until
+        )
+    else:
+        rows, reachable, wrong_turns, last_bits, complete = search_rows(
+            model, n_random, max_rows, rng, until
+        )
+        rows = rows if accepts else rows[:0]
+        if not complete:
+            cut = ROWS_CUT if time.monotonic() < until else TIME_CUT
+    rows = np.concatenate([rows, find_cost_rows(model, rows, rng)])
+    refused = make_refused_rows(model, rows, rng)
+    return Probes(rows, refused, reachable, wrong_turns, cut, last_bits)
+
+
+def _construct_rows(
+    model: Model, n_random: int, max_rows: int, rng: np.random.Generator, until: float
+) -> tuple[Array, tuple[TreeCoverage, ...], Index, str]:
+    """Construct the rows of a plain model; also return the other parts of its `Probes`."""
+    pool, offsets = _collect_thresholds(model)
     wanted, complete = _choose_nodes(model, max_rows)
     cut = "" if complete else ROWS_CUT
+    wrong_turns, unused = np.zeros(3, dtype=np.int64), np.zeros(3, dtype=np.int64)
+
+    def construct(number: int, mask: npt.NDArray[np.bool_], turns: Index) -> Any:
+        return _construct_tree_rows(model, number, mask, (pool, offsets), turns, rng)
+
     parts, reachable = [], []
-    wrong_turns = np.zeros(3, dtype=np.int64)
     for number in range(model.n_trees):
         if time.monotonic() > until and not cut.startswith(TIME_CUT):
             cut = f"{TIME_CUT}: trees from number {number} on got no constructed rows"
         if cut.startswith(TIME_CUT):
             wanted[number][:] = False
-        rows, can = _construct_tree_rows(model, number, wanted[number], pool, wrong_turns, rng)
+        rows, can = construct(number, wanted[number], wrong_turns)
         parts.append(rows)
         reachable.append(can)
     if not cut and has_accepted_rows(model):
-        unused = np.zeros(3, dtype=np.int64)
+        found = np.concatenate(parts)
         parts.append(
-            find_divided_rows(
-                model,
-                np.concatenate(parts),
-                lambda number, mask: _construct_tree_rows(model, number, mask, pool, unused, rng)[
-                    0
-                ],
-            )
+            find_divided_rows(model, found, lambda tree, mask: construct(tree, mask, unused)[0])
         )
-    pools = [pool.get_thresholds(f) for f in range(model.schema.n_features)]
-    spread = draw_random_rows(model, pools, n_random if has_accepted_rows(model) else 0, rng)
-    rows = np.concatenate([*parts, spread])
-    rows = np.concatenate([rows, find_cost_rows(model, rows, rng)])
-    refused = make_refused_rows(model, rows, rng)
-    return Probes(rows, refused, tuple(reachable), wrong_turns, cut)
+    pools = np.split(pool, offsets[1:-1])
+    spread = draw_random_rows(model, pools, n_random, rng)
+    return np.concatenate([*parts, spread]), tuple(reachable), wrong_turns, cut
 
 
-def _search_probes(
-    model: Model, n_random: int, max_rows: int, rng: np.random.Generator, until: float
-) -> Probes:
-    """Search for the probes of a model that is not plain."""
-    found = search_rows(model, n_random, max_rows, rng, until)
-    rows = found.rows if has_accepted_rows(model) else found.rows[:0]
-    rows = np.concatenate([rows, find_cost_rows(model, rows, rng)])
-    refused = make_refused_rows(model, rows, rng)
-    cut = "" if found.complete else ROWS_CUT if time.monotonic() < until else TIME_CUT
-    return Probes(rows, refused, found.reachable, found.wrong_turns, cut, found.last_bits)
-
-
-def collect_thresholds(model: Model) -> ThresholdPool:
-    """Collect the distinct thresholds of all trees, column by column."""
-    is_threshold = [tree.kind == Split.THRESHOLD for tree in model.trees]
-    features = np.concatenate(
-        [tree.feature[here] for tree, here in zip(model.trees, is_threshold, strict=True)]
-    )
-    values = np.concatenate(
-        [tree.threshold[here] for tree, here in zip(model.trees, is_threshold, strict=True)]
-    )
-    pairs = np.unique(np.stack([features.astype(np.float64), values + 0.0], axis=1), axis=0)
-    start = np.searchsorted(pairs[:, 0], np.arange(model.schema.n_features + 1))
-    return ThresholdPool(np.ascontiguousarray(pairs[:, 1]), start.astype(np.int64))
+def _collect_thresholds(model: Model) -> tuple[Array, Index]:
+    """Collect the distinct thresholds of all trees: ascending in each column, and its offsets."""
+    nodes, _ = concatenate_trees(model.trees)
+    here = nodes.kind == Split.THRESHOLD
+    features, values = nodes.feature[here].astype(np.float64), nodes.threshold[here] + 0.0
+    pairs = np.unique(np.stack([features, values], axis=1), axis=0)
+    offsets = np.searchsorted(pairs[:, 0], np.arange(model.schema.n_features + 1))
+    return np.ascontiguousarray(pairs[:, 1]), offsets.astype(np.int64)
 
 
 def _bound_row_counts(tree: Tree, schema: Schema) -> npt.NDArray[np.int64]:
@@ -224,60 +194,40 @@ def _construct_tree_rows(
     model: Model,
     number: int,
     wanted: npt.NDArray[np.bool_],
-    pool: ThresholdPool,
-    wrong_turns: npt.NDArray[np.int64],
+    pool: tuple[Array, Index],
+    wrong_turns: Index,
     rng: np.random.Generator,
 ) -> tuple[Array, TreeCoverage]:
-    from treekit.kernels.reachability import make_walk
-    from treekit.kernels.witness_search import write_probe_rows
+    """Construct the rows of some nodes of a tree; also mark the parts that inputs can reach."""
+    from treekit.kernels.reachability import TreeCoverage, make_walk
+    from treekit.kernels.witness_search import ProbeSettings, write_probe_rows
 
     tree, schema = model.trees[number], model.schema
-    capacity = int(_bound_row_counts(tree, schema)[wanted].sum())
-    rows = np.empty((capacity, schema.n_features))
-    can = _make_empty_marks(tree)
+    rows = np.empty((int(_bound_row_counts(tree, schema)[wanted].sum()), schema.n_features))
+    sizes = [tree.n_nodes] * 4 + [len(tree.level_branch)]
+    can = TreeCoverage(*(np.zeros(size, dtype=np.bool_) for size in sizes))
     if not has_accepted_rows(model):
         return rows[:0], can
+    leaf = tree.kind == Split.LEAF
+    chosen = wanted & (tree.kind == Split.THRESHOLD)
+    values, offsets = pool
+    settings = ProbeSettings(
+        wanted=wanted,
+        place=np.where(leaf, np.cumsum(leaf), np.cumsum(chosen)) - 1,
+        units=model.tree_units(number),
+        around=list_values_around(tree.threshold[chosen], schema.dtype),
+        pool=np.stack([values, find_next_above(values, schema.dtype)], axis=1),
+        pool_offsets=offsets,
+        unseen=model.unknown == "missing" and model.missing != "error",
+        narrow=schema.dtype == "float32",
+        budget=_MAX_LEAF_PAIRS,
+    )
     bar = int(model.missing == "error")
     # Three paths: to a split, below it on the right side, and below it on the wrong side.
     walk = make_walk(tree, schema.n_levels, schema.nominal, bar, 3 * tree.depth + 1)
     after = find_next_above(tree.threshold, schema.dtype)
-    probing = _make_probing(model, number, wanted, pool)
-    count = write_probe_rows(walk, probing, after, rows, can, wrong_turns, rng)
+    count = write_probe_rows(walk, settings, after, rows, can, wrong_turns, rng)
     return rows[:count], can
-
-
-def _make_empty_marks(tree: Tree) -> TreeCoverage:
-    from treekit.kernels.reachability import TreeCoverage
-
-    sizes = [tree.n_nodes] * 4 + [len(tree.level_branch)]
-    return TreeCoverage(*(np.zeros(size, dtype=np.bool_) for size in sizes))
-
-
-def _make_probing(
-    model: Model, number: int, wanted: npt.NDArray[np.bool_], pool: ThresholdPool
-) -> ProbeSettings:
-    from treekit.kernels.witness_search import ProbeSettings
-
-    tree, dtype = model.trees[number], model.schema.dtype
-    leaf = tree.kind == Split.LEAF
-    chosen = wanted & (tree.kind == Split.THRESHOLD)
-    return ProbeSettings(
-        wanted=wanted,
-        place=np.where(leaf, np.cumsum(leaf), np.cumsum(chosen)) - 1,
-        units=model.tree_units(number),
-        around=list_values_around(tree.threshold[chosen], dtype),
-        pool=np.stack([pool.value, find_next_above(pool.value, dtype)], axis=1),
-        pool_offsets=pool.offsets,
-        unseen=model.unknown == "missing" and model.missing != "error",
-        narrow=dtype == "float32",
-        budget=_MAX_LEAF_PAIRS,
-    )
-
-
-def split_rows(rows: Array, size: int) -> Iterator[Array]:
-    """Yield successive blocks of rows."""
-    for at in range(0, len(rows), size):
-        yield rows[at : at + size]
 
 
 # ---------------------------------------------------------------- time budget
@@ -291,12 +241,9 @@ class TimeBudget:
     ----------
     seconds : float
         Positive; infinite = no limit.
-    cuts : list of str
-        What was left out for lack of time.
     """
 
     seconds: float
-    cuts: list[str] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -355,8 +302,6 @@ def make_refused_rows(model: Model, accepted: Array, rng: np.random.Generator) -
 # cost matrix shows only where two classes cost almost the same.  A genetic search
 # finds such rows: the nearest rows exchange cells with others, and their children
 # are measured again.
-
-Index = npt.NDArray[np.int64]
 
 _POOL_SIZE = 20_000
 _GENERATIONS = 5

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
-import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ import numpy as np
 
 from treekit.errors import VerificationError
 from treekit.model.model import Model
+from treekit.model.model_file import replace_atomically
 from treekit.model.tree import FIELD_DTYPES
 from treekit.verify.coverage import Coverage
 
@@ -158,7 +157,8 @@ def format_lines(report: Report) -> Iterator[str]:
             for a in report.artifacts
         ],
     )
-    yield from _format_untried(report)
+    if reasons := dict.fromkeys(f"{one.runtime} ({one.why})" for one in report.untried):
+        yield f"not tried: {', '.join(reasons)}"
     if not report.artifacts or any(not artifact.error for artifact in report.artifacts):
         yield from _format_structure(report)
         yield from _format_coverage(report)
@@ -198,13 +198,6 @@ def _format_structure(report: Report) -> Iterator[str]:
     width = max(map(len, results))
     for name, words in results.items():
         yield f"  {name.ljust(width)}  {words or unread}"
-
-
-def _format_untried(report: Report) -> Iterator[str]:
-    """Yield the runtimes that were not used, each once with its reason."""
-    reasons = dict.fromkeys(f"{one.runtime} ({one.why})" for one in report.untried)
-    if reasons:
-        yield f"not tried: {', '.join(reasons)}"
 
 
 def _format_coverage(report: Report) -> Iterator[str]:
@@ -387,14 +380,8 @@ def write_certificate(report: Report, path: Path) -> None:
     content = json.dumps(
         _replace_infinities(make_certificate(report)), indent=2, allow_nan=False
     ).encode()
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with draft.open("xb") as stream:
+        with replace_atomically(path) as stream:
             stream.write(content + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        draft.replace(path)
     except OSError as error:
         raise VerificationError(f"cannot write {str(path)!r}: {error.strerror}") from error
-    finally:
-        draft.unlink(missing_ok=True)

@@ -8,17 +8,17 @@ for instead (`treekit.verify.targeted_search`), and their coverage is measured.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.model.fixed_point import compute_mass_bounds
 from treekit.model.model import Model
-from treekit.model.tree import DerivedColumns, Split, Tree, concatenate_trees, make_node_tests
+from treekit.model.tree import DerivedColumns, Split, concatenate_trees, make_node_tests
 
 if TYPE_CHECKING:
-    from treekit.kernels.reachability import ModelCoverage, RoutingTables
+    from treekit.kernels.reachability import ModelCoverage, RoutingTables, TreeWalk
 
 
 Array = npt.NDArray[np.float64]
@@ -90,7 +90,8 @@ def make_routed_model(model: Model) -> RoutedModel:
     units = np.zeros((nodes.n_nodes, model.schema.n_values), dtype=np.int64)
     units[nodes.kind == Split.LEAF] = model.units
     parent = [
-        np.where(tree.parent < 0, -1, tree.parent + root) for tree, root in list_trees(model, roots)
+        np.where(tree.parent < 0, -1, tree.parent + root)
+        for tree, root in zip(model.trees, roots.tolist(), strict=False)
     ]
     shares = np.concatenate([compute_mass_bounds(tree) for tree in model.trees])
     routes = RoutingTables(
@@ -127,9 +128,14 @@ def _make_records(
     return records
 
 
-def list_trees(model: Model, roots: npt.NDArray[np.int64]) -> list[tuple[Tree, int]]:
-    """List the trees of a model, each with the node number of its root."""
-    return list(zip(model.trees, roots[:-1].tolist(), strict=True))
+def make_extended_walk(model: Model, nodes: Any, n_extra: int, depth: int) -> TreeWalk:
+    """Prepare a walk over nodes whose features may be `n_extra` columns after the model's."""
+    from treekit.kernels.reachability import make_walk
+
+    schema, extra = model.schema, np.zeros(n_extra, dtype=np.int64)
+    bar = np.append(np.full(schema.n_features, int(model.missing == "error")), extra)
+    nominal = np.append(schema.nominal, extra.astype(np.bool_))
+    return make_walk(nodes, np.append(schema.n_levels, extra), nominal, bar, depth + 1)
 
 
 def make_matrix(model: Model, rows: Array) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +16,17 @@ from treekit.data.schema import Schema
 from treekit.errors import ModelFileError, VerificationError
 from treekit.rules import parse_rules
 from treekit.settings import suggestion
-from treekit.verify.answers import Answers, answers_from_sums, describe_answer, differing
+from treekit.verify.answers import (
+    Answers,
+    answers_from_sums,
+    concatenate_answers,
+    describe_answer,
+    differing,
+    take_answers,
+)
 from treekit.verify.probe_values import decode_cells
 from treekit.verify.report import ArtifactResult, Difference, Untried, hash_file
-from treekit.verify.run_c import C_RUNTIMES, compare_c_structure, list_c_files
+from treekit.verify.run_c import C_RUNTIMES, compare_c_structure
 from treekit.verify.run_language import explain_missing_runner, list_language_runners
 from treekit.verify.run_onnx import ONNX_RUNTIMES, compare_onnx_structure
 from treekit.verify.run_python import PYTHON_RUNTIMES, compare_python_structure
@@ -56,7 +63,7 @@ RULES_RUNTIMES = (Runtime("treekit", run_rules, lambda: __version__),)
 
 _RUNNERS = (
     Runner("onnx", ".onnx", ONNX_RUNTIMES, compare_structure=compare_onnx_structure),
-    Runner("c", ".c", C_RUNTIMES, list_c_files, compare_structure=compare_c_structure),
+    Runner("c", ".c", C_RUNTIMES, (".h",), compare_structure=compare_c_structure),
     Runner("python", ".py", PYTHON_RUNTIMES, compare_structure=compare_python_structure),
     Runner("sql", ".sql", SQL_RUNTIMES),
     Runner("rules", ".rules.txt", RULES_RUNTIMES, has_rule_bounds=True),
@@ -125,7 +132,7 @@ def choose_runtimes(
     ----------
     paths : sequence of Path
     wanted, without : collection of str
-        Names of runtimes, or `ALL`.  Kinds without a requested runtime use the
+        Names of runtimes, or `ALL_RUNTIMES`.  Kinds without a requested runtime use the
         first available one.
     templates : str or Path
         Folder of additional languages.
@@ -139,54 +146,46 @@ def choose_runtimes(
     for path in paths:
         if not path.is_file():
             raise VerificationError(f"cannot verify {str(path)!r}: no such file")
-    named, barred = (
-        _check_runtime_names(wanted, templates),
-        _check_runtime_names(without, templates),
-    )
+    named, barred = ({one} if isinstance(one, str) else set(one) for one in (wanted, without))
+    known = [runtime.name for runner in list_runners(templates) for runtime in runner.runtimes]
+    if unknown := sorted((named | barred) - {*known, ALL_RUNTIMES}):
+        raise VerificationError(
+            f"unknown runtime {unknown[0]!r}{suggestion(unknown[0], known) or ';'} "
+            f"known: {', '.join(dict.fromkeys(known))}"
+        )
     return tuple(
         _choose_for_artifact(path, runner, named, barred)
         for path, runner in zip(paths, kinds, strict=True)
     )
 
 
-def _check_runtime_names(given: Collection[str], templates: str | Path) -> set[str]:
-    names = {given} if isinstance(given, str) else set(given)
-    known = [runtime.name for runner in list_runners(templates) for runtime in runner.runtimes]
-    for name in sorted(names):
-        if name not in {*known, ALL_RUNTIMES}:
-            raise VerificationError(
-                f"unknown runtime {name!r}{suggestion(name, known) or ';'} "
-                f"known: {', '.join(dict.fromkeys(known))}"
-            )
-    return names
-
-
 def _choose_for_artifact(
     path: Path, runner: Runner, wanted: set[str], without: set[str]
 ) -> RuntimeChoice:
-    lacking = {runtime.name: runtime.why_unavailable(path) for runtime in runner.runtimes}
-    lacking |= {name: "excluded on request" for name in lacking if name in without}
+    lacking = {
+        runtime.name: "excluded on request"
+        if runtime.name in without
+        else runtime.why_unavailable(path)
+        for runtime in runner.runtimes
+    }
     able = [runtime for runtime in runner.runtimes if not lacking[runtime.name]]
-    named = wanted & set(lacking)
+    named = wanted & lacking.keys()
     if ALL_RUNTIMES in wanted:
         taken = able
     elif named:
         taken = [runtime for runtime in able if runtime.name in named]
     else:
         taken = able[:1]
-    absent = [lacking[name] for name in lacking if lacking[name] and name in named]
+    absent = [why for name, why in lacking.items() if why and name in named]
     if not taken and not absent:
         absent = list(dict.fromkeys(lacking.values()))
     used = {runtime.name for runtime in taken}
-    return RuntimeChoice(
-        path, runner, tuple(taken), ", ".join(absent), tuple(_list_untried(path, lacking, used))
-    )
-
-
-def _list_untried(path: Path, lacking: dict[str, str], used: set[str]) -> Iterator[Untried]:
-    for name, why in lacking.items():
-        if name not in used:
-            yield Untried(str(path), name, why or "not requested")
+    untried = [
+        Untried(str(path), name, why or "not requested")
+        for name, why in lacking.items()
+        if name not in used
+    ]
+    return RuntimeChoice(path, runner, tuple(taken), ", ".join(absent), tuple(untried))
 
 
 # ---------------------------------------------------------------- running
@@ -209,26 +208,15 @@ class ReferenceRows:
 
     def prepend_rows(self, first: ReferenceRows) -> ReferenceRows:
         """Return these rows with the rows of `first` in front."""
-        wanted = Answers(
-            np.concatenate([first.predictions.label, self.predictions.label]),
-            np.concatenate([first.predictions.number, self.predictions.number]),
+        return ReferenceRows(
+            np.concatenate([first.rows, self.rows]),
+            concatenate_answers([first.predictions, self.predictions]),
+            "; ".join(filter(None, (first.note, self.note))),
         )
-        notes = "; ".join(filter(None, (first.note, self.note)))
-        return ReferenceRows(np.concatenate([first.rows, self.rows]), wanted, notes)
-
-    def select_rows(self, rows: npt.NDArray[np.int64]) -> ReferenceRows:
-        """Select rows by number."""
-        wanted = Answers(self.predictions.label[rows], self.predictions.number[rows])
-        return ReferenceRows(self.rows[rows], wanted)
 
 
-@dataclass
-class _Comparison:
-    """Results of the comparison so far."""
-
-    compared: int = 0
-    differing: set[int] = field(default_factory=set)
-    first: tuple[int, Difference] | None = None
+_WrongAnswer = tuple[str, Answers, Answers, int]
+"""Way of calling, wanted and given answers, and the row's number in both."""
 
 
 def run_artifact(
@@ -244,33 +232,33 @@ def run_artifact(
     Rows are run in random order, so that rows left out for lack of time are
     spread over the model; the first block is always run.
     """
-    files = {file.name: hash_file(file) for file in runner.list_files(path) if file.is_file()}
-    found, note = _Comparison(), reference.note
+    files = [path, *(path.with_suffix(suffix) for suffix in runner.companions)]
+    digests = {file.name: hash_file(file) for file in files if file.is_file()}
+    result = ArtifactResult(str(path), runner.kind, digests, runtime=runtime.name)
+    compared, n_rows, note = 0, len(reference.rows), reference.note
+    wrong: dict[int, _WrongAnswer] = {}
     try:
         with tempfile.TemporaryDirectory(prefix="treekit-") as folder:
             job = Job(path, schema, Path(folder), deadline)
-            for block in _iter_blocks(len(reference.rows), deadline):
-                _compare_block(job, runtime, reference, block, found)
-    except OutOfTimeError as error:
-        if not found.compared:
-            return ArtifactResult(
-                str(path), runner.kind, files, error=str(error), runtime=runtime.name
-            )
+            for block in _iter_blocks(n_rows, deadline):
+                compared += _compare_block(job, runtime, reference, block, wrong)
     except VerificationError as error:
-        return ArtifactResult(str(path), runner.kind, files, error=str(error), runtime=runtime.name)
-    if found.compared < len(reference.rows):
-        progress = f"{found.compared:,} of {len(reference.rows):,} rows were run on {runtime.name}"
+        if not (isinstance(error, OutOfTimeError) and compared):
+            return replace(result, error=str(error))
+    if compared < n_rows:
+        progress = f"{compared:,} of {n_rows:,} rows were run on {runtime.name}"
         note = "; ".join(filter(None, (note, f"{progress} within the time budget")))
-    return ArtifactResult(
-        str(path),
-        runner.kind,
-        files,
-        found.compared,
-        len(found.differing),
-        found.first[1] if found.first else None,
-        note=note,
-        runtime=runtime.name,
-    )
+    first = None
+    if wrong:
+        how, wanted, given, row = wrong[min(wrong)]
+        cells = decode_cells(schema, reference.rows[min(wrong)])
+        first = Difference(
+            how,
+            dict(zip(schema.names, cells, strict=True)),
+            describe_answer(schema, wanted, row),
+            describe_answer(schema, given, row),
+        )
+    return replace(result, rows=compared, differing=len(wrong), first=first, note=note)
 
 
 def _iter_blocks(n_rows: int, deadline: float) -> Iterator[npt.NDArray[np.int64]]:
@@ -279,7 +267,7 @@ def _iter_blocks(n_rows: int, deadline: float) -> Iterator[npt.NDArray[np.int64]
     if n_rows > _FIRST_BLOCK:
         order = np.random.default_rng(0).permutation(n_rows)
     done, size = 0, min(_FIRST_BLOCK, n_rows)
-    while done < n_rows or done == n_rows == 0:
+    while True:
         began = time.monotonic()
         yield order[done : done + size]
         done += size
@@ -301,33 +289,14 @@ def _compare_block(
     runtime: Runtime,
     reference: ReferenceRows,
     block: npt.NDArray[np.int64],
-    found: _Comparison,
-) -> None:
-    part, n_compared = reference.select_rows(block), 0
-    for how, given in runtime.run(job, part.rows):
+    wrong: dict[int, _WrongAnswer],
+) -> int:
+    """Run a block of rows, and add the differing ones to `wrong`; return the number compared."""
+    predictions, n_compared = take_answers(reference.predictions, block), 0
+    for how, given in runtime.run(job, reference.rows[block]):
         n = len(given.label)
         n_compared = max(n_compared, n)
-        wanted = Answers(part.predictions.label[:n], part.predictions.number[:n])
-        wrong = differing(wanted, given)
-        if not len(wrong):
-            continue
-        found.differing.update(block[wrong].tolist())
-        row = int(wrong[block[wrong].argmin()])
-        if found.first is None or block[row] < found.first[0]:
-            shown = _make_difference(job.schema, part.rows[row], wanted, given, row, how)
-            found.first = int(block[row]), shown
-    found.compared += n_compared
-
-
-def _make_difference(
-    schema: Schema,
-    row: npt.NDArray[np.float64],
-    wanted: Answers,
-    given: Answers,
-    number: int,
-    how: str,
-) -> Difference:
-    cells = dict(zip(schema.names, decode_cells(schema, row), strict=True))
-    return Difference(
-        how, cells, describe_answer(schema, wanted, number), describe_answer(schema, given, number)
-    )
+        wanted = take_answers(predictions, slice(n))
+        for row in differing(wanted, given).tolist():
+            wrong.setdefault(int(block[row]), (how, wanted, given, row))
+    return n_compared

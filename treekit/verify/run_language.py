@@ -26,11 +26,9 @@ import io
 import math
 import re
 import shutil
-import subprocess
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +48,10 @@ from treekit.export.languages import (
 )
 from treekit.export.literals import Code, Tables, render_from
 from treekit.export.template_values import compute_schema_values
-from treekit.verify.answers import INCONSISTENT, UNKNOWN_LABEL, Answers
-from treekit.verify.probe_values import make_unseen_text
-from treekit.verify.runtime import Job, Rows, Runner, Runtime
+from treekit.verify.answers import Answers, parse_predictions
+from treekit.verify.probe_values import list_category_texts
+from treekit.verify.runtime import Job, Rows, Runner, Runtime, read_version
 
-_VERSION_SECONDS = 60
-"""Time limit of a version command."""
 _BUILT_MARKER = "treekit-built"
 """Marker file of a job folder in which the driver is built."""
 
@@ -89,7 +85,11 @@ class LanguageProgram:
         deadline: float = math.inf,
     ) -> None:
         self.export, self.paths, self.schemas, self.folder = export, paths, schemas, folder
-        self.how = _get_verify_profile(export)
+        if export.profile.verify is None:
+            raise VerificationError(
+                f"the language {export.profile.name!r} cannot be verified; add a [verify] section"
+            )
+        self.how = export.profile.verify
         what = Path(", ".join(path.name for path in paths[:3]))
         self.job = Job(what, schemas[0], folder, deadline)
         if (folder / _BUILT_MARKER).exists():
@@ -115,25 +115,10 @@ class LanguageProgram:
         return [self._decode_reply(number, len(some), reply) for number, some in enumerate(rows)]
 
     def _encode_request(self, number: int, rows: npt.NDArray[np.float64]) -> bytes:
-        categories = self._list_category_texts(number)
-        texts = [
-            _encode_integer(feature) + self._encode_text(text) for feature, text, _ in categories
-        ]
-        head = (
-            _encode_integer(number)
-            + _encode_integer(len(texts))
-            + b"".join(texts)
-            + _encode_integer(len(rows))
-        )
-        return head + rows.astype("<f8").tobytes()
-
-    def _list_category_texts(self, number: int) -> list[tuple[int, str, int]]:
-        """List columns, texts and codes: every category, and a text outside each vocabulary."""
-        texts: list[tuple[int, str, int]] = []
-        for f, column in enumerate(self.schemas[number].columns):
-            texts += [(f, text, code) for code, text in enumerate(column.levels)]
-            texts.append((f, make_unseen_text(column) if column.kind == "nominal" else "x", -1))
-        return texts
+        texts = list_category_texts(self.schemas[number])
+        parts = [_encode_integer(number), _encode_integer(len(texts))]
+        parts += [_encode_integer(f) + self._encode_text(text) for f, text, _ in texts]
+        return b"".join([*parts, _encode_integer(len(rows)), rows.astype("<f8").tobytes()])
 
     def _decode_reply(self, number: int, n_rows: int, reply: io.BytesIO) -> Answers:
         schema, name = self.schemas[number], self.paths[number].name
@@ -142,22 +127,12 @@ class LanguageProgram:
             raise VerificationError(
                 f"{name!r} differs from the model in names of columns, classes or categories"
             )
-        codes = np.array(
-            [code for _, _, code in self._list_category_texts(number)], dtype="<i4"
-        ).tobytes()
+        codes = b"".join(_encode_integer(code) for _, _, code in list_category_texts(schema))
         if reply.read(len(codes)) != codes:
             raise VerificationError(f"{name!r} differs from the model in the codes of categories")
-        record = np.dtype(
-            [("label", "<i4", (len(schema.outputs),)), ("number", "<f8", (schema.n_values,))]
-        )
-        content = reply.read(n_rows * record.itemsize)
-        if len(content) != n_rows * record.itemsize:
-            raise VerificationError(f"{name!r} did not return a prediction for every row")
-        table = np.frombuffer(content, dtype=record)
-        label = table["label"].astype(np.int64)
-        classes = [max(len(output.classes), 1) for output in schema.outputs]
-        label[(label < INCONSISTENT) | (label >= classes)] = UNKNOWN_LABEL
-        return Answers(label, np.ascontiguousarray(table["number"], dtype=np.float64))
+        n_labels = len(schema.outputs)
+        content = reply.read(n_rows * (4 * n_labels + 8 * schema.n_values))
+        return Answers(*parse_predictions(name, content, n_rows, schema, n_labels, "<i4", "<f8"))
 
     def _encode_names(self, schema: Schema) -> bytes:
         """Encode all names of a schema as a driver writes them."""
@@ -200,21 +175,28 @@ def list_language_runners(templates: str | Path = "") -> list[Runner]:
     for fault in faults:
         warnings.warn(f"{fault}; this language is skipped", TreekitWarning, stacklevel=2)
     return [
-        Runner(
-            export.profile.name,
-            export.profile.suffix,
-            (
-                Runtime(
-                    export.profile.verify.needs[0],
-                    partial(_run_rows, export),
-                    partial(_get_version, export),
-                    partial(_explain_unavailable, export),
-                ),
-            ),
-        )
+        Runner(export.profile.name, export.profile.suffix, (_make_runtime(export, how),))
         for export in exports
-        if export.profile.verify is not None
+        if (how := export.profile.verify) is not None
     ]
+
+
+def _make_runtime(export: LanguageExport, how: Verify) -> Runtime:
+    def run_rows(job: Job, rows: Rows) -> Iterator[tuple[str, Answers]]:
+        program = LanguageProgram(export, [job.path], [job.schema], job.folder, job.deadline)
+        yield "rows", program.predict_rows([rows])[0]
+
+    def get_version() -> str:
+        return read_version(_expand_command(how.version)) if how.version else "unknown"
+
+    def explain_unavailable(path: Path) -> str:
+        del path
+        for name in how.needs:
+            if shutil.which(name) is None and importlib.util.find_spec(name) is None:
+                return f"{name} is not installed"
+        return ""
+
+    return Runtime(how.needs[0], run_rows, get_version, explain_unavailable)
 
 
 def explain_missing_runner(name: str, templates: str | Path = "") -> list[str]:
@@ -253,40 +235,6 @@ def _list_language_exports(templates: str | Path) -> tuple[list[LanguageExport],
     ]
     exports = [record.export for record in offered]
     return [export for export in exports if isinstance(export, LanguageExport)], faults
-
-
-def _run_rows(export: LanguageExport, job: Job, rows: Rows) -> Iterator[tuple[str, Answers]]:
-    program = LanguageProgram(export, [job.path], [job.schema], job.folder, job.deadline)
-    yield "rows", program.predict_rows([rows])[0]
-
-
-def _get_version(export: LanguageExport) -> str:
-    how = _get_verify_profile(export)
-    if not how.version:
-        return "unknown"
-    done = subprocess.run(  # noqa: S603 - the command of the profile
-        _expand_command(how.version), capture_output=True, check=False, timeout=_VERSION_SECONDS
-    )
-    return done.stdout.decode(errors="replace").strip().partition("\n")[0]
-
-
-def _explain_unavailable(export: LanguageExport, path: Path) -> str:
-    """Return which required program or Python module is not installed; empty if none."""
-    del path
-    absent = [
-        name
-        for name in _get_verify_profile(export).needs
-        if shutil.which(name) is None and importlib.util.find_spec(name) is None
-    ]
-    return f"{absent[0]} is not installed" if absent else ""
-
-
-def _get_verify_profile(export: LanguageExport) -> Verify:
-    if export.profile.verify is None:
-        raise VerificationError(
-            f"the language {export.profile.name!r} cannot be verified; add a [verify] section"
-        )
-    return export.profile.verify
 
 
 def _find_identifier(pattern: str, text: str) -> Code:

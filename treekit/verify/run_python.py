@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import re
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,38 +13,31 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from treekit.errors import ExportError, VerificationError
+from treekit.errors import VerificationError
 from treekit.export.literals import list_shipped_folders
-from treekit.export.lowering import FORM_REASON
 from treekit.export.python import export_python
 from treekit.model.model import Model
-from treekit.verify.answers import Answers
+from treekit.verify.answers import Answers, concatenate_answers
 from treekit.verify.probe_values import make_unseen_text
-from treekit.verify.run_c import normalize_line_ends
 from treekit.verify.runtime import FailedError, Job, Runtime
-from treekit.verify.tree_equivalence import StructureComparison, make_comparison
-
-# ---------------------------------------------------------------- comparison with a fresh export
-
-_FORM_LINE = re.compile(rb"^Form: (\w+); (.*)\.$", re.MULTILINE)
+from treekit.verify.tree_equivalence import (
+    NOT_FRESH,
+    StructureComparison,
+    compare_with_export,
+    find_form,
+    normalize_line_ends,
+)
 
 
 def compare_python_structure(path: Path, model: Model) -> StructureComparison:
     """Compare the file with the one that this version of treekit writes for the model."""
-    content = normalize_line_ends(path.read_bytes())
-    line = _FORM_LINE.search(content)
-    if line is None:
-        return make_comparison(False)
-    form = line[1].decode() if line[2].decode() == FORM_REASON else "auto"
+    form = find_form(normalize_line_ends(path.read_bytes()).decode(errors="replace"))
+    if form is None:
+        return NOT_FRESH
     templates = str(list_shipped_folders()[0])  # even if this machine is configured for others
-    try:
-        written = export_python(model, path.stem, form=form, templates=templates)
-    except ExportError:  # this model cannot have been exported with this setting
-        return make_comparison(False)
-    return make_comparison(content in written.values())
-
-
-# ---------------------------------------------------------------- run python
+    return compare_with_export(
+        path, lambda: export_python(model, path.stem, form=form, templates=templates)
+    )
 
 
 _DRIVER = Path(__file__).with_name("python_driver.py")
@@ -63,8 +55,7 @@ def run_python(job: Job, rows: npt.NDArray[np.float64]) -> Iterator[tuple[str, A
         answers = list(
             pool.map(lambda number: _predict_part(job, parts[number], number), range(n_parts))
         )
-    label = np.concatenate([some.label for some in answers])
-    yield "rows with text", Answers(label, np.concatenate([some.number for some in answers]))
+    yield "rows with text", concatenate_answers(answers)
 
 
 def _predict_part(job: Job, rows: npt.NDArray[np.float64], number: int) -> Answers:

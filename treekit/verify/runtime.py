@@ -9,11 +9,10 @@ the comparison of a file's structure takes the model.
 from __future__ import annotations
 
 import math
-import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
 Rows = npt.NDArray[np.float64]
 
 _MAX_LINES = 4
+_VERSION_SECONDS = 60
+"""Time limit of a version command."""
 
 
 class FailedError(VerificationError):
@@ -79,7 +80,6 @@ class Job:
         command: Sequence[str | Path],
         content: bytes = b"",
         what: str = "",
-        environment: Mapping[str, str] | None = None,
     ) -> bytes:
         """Run a program on `content`; return its standard output.
 
@@ -99,7 +99,6 @@ class Job:
                 capture_output=True,
                 check=False,
                 cwd=self.folder,
-                env=environment,
                 timeout=self.seconds_left,
             )
         except subprocess.TimeoutExpired:
@@ -128,25 +127,15 @@ if the artifact cannot be run.  It may be called again with more rows.
 """
 
 
-def report_available(path: Path) -> str:
-    """Report a runtime inside treekit as available."""
-    del path
-    return ""
-
-
-def list_itself(path: Path) -> list[Path]:
-    """Return the file alone."""
-    return [path]
-
-
-def make_program_check(name: str) -> Callable[[Path], str]:
-    """Return a `Runtime.why_unavailable` that checks whether a program is on the PATH."""
-
-    def explain_unavailable(path: Path) -> str:
-        del path
-        return "" if shutil.which(name) else f"{name} is not installed"
-
-    return explain_unavailable
+def read_version(command: Sequence[str]) -> str:
+    """Return the first line that a program prints; "unknown" if it does not run or end."""
+    try:
+        done = subprocess.run(  # noqa: S603 - a compiler, or the command of a profile
+            command, capture_output=True, check=False, timeout=_VERSION_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    return (done.stdout.decode(errors="replace").strip().splitlines() or [""])[0]
 
 
 @dataclass(frozen=True)
@@ -169,7 +158,7 @@ class Runtime:
     name: str
     run: Run
     get_version: Callable[[], str]
-    why_unavailable: Callable[[Path], str] = report_available
+    why_unavailable: Callable[[Path], str] = lambda path: ""  # noqa: ARG005
 
 
 @dataclass(frozen=True)
@@ -181,8 +170,8 @@ class Runner:
     kind, suffix : str
     runtimes : tuple of Runtime
         By default the first available one is used.
-    list_files : callable
-        Returns all files of the artifact.
+    companions : tuple of str
+        Suffixes of the other files of an artifact.
     has_rule_bounds : bool
         Whether every leaf has its own bounds, so that each must be probed.
     compare_structure : callable, optional
@@ -193,7 +182,7 @@ class Runner:
     kind: str
     suffix: str
     runtimes: tuple[Runtime, ...]
-    list_files: Callable[[Path], list[Path]] = list_itself
+    companions: tuple[str, ...] = ()
     has_rule_bounds: bool = False
     compare_structure: Callable[[Path, Model], StructureComparison] | None = None
 

@@ -12,7 +12,7 @@ import itertools
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +34,8 @@ from treekit.verify.routing import (
     RoutedModel,
     has_accepted_rows,
     is_plain,
-    list_trees,
     make_empty_coverage,
+    make_extended_walk,
     make_matrix,
     make_routed_model,
     route_rows,
@@ -48,34 +48,11 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------- search
 
 Array = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
 
 _MIN_START_ROWS = 500
 _EXACT_TRIES = 50_000
 """Approximate number of tries, 4 to 60 a goal, for last bits of doubles, which few inputs show."""
-
-
-@dataclass(frozen=True)
-class SearchResult:
-    """Result of the search.
-
-    Attributes
-    ----------
-    rows : (rows, features) float64
-    reachable : ReachableOutcomes
-        Parts that inputs can touch.
-    wrong_turns : (3,) int64
-        As in `treekit.verify.probes.Probes`.
-    last_bits : (int, int)
-        As in `treekit.verify.probes.Probes`.
-    complete : bool
-        Whether every goal was tried within the limits of rows and time.
-    """
-
-    rows: Array
-    reachable: ReachableOutcomes
-    wrong_turns: npt.NDArray[np.int64]
-    last_bits: tuple[int, int]
-    complete: bool
 
 
 def search_rows(
@@ -83,9 +60,21 @@ def search_rows(
     n_random: int,
     max_rows: int,
     rng: np.random.Generator,
-    until: float = math.inf,
-) -> SearchResult:
-    """Search until the time `until` for `n_random` random rows and about `max_rows` others."""
+    until: float,
+) -> tuple[Array, ReachableOutcomes, Index, tuple[int, int], bool]:
+    """Search until the time `until` for `n_random` random rows and about `max_rows` others.
+
+    Returns
+    -------
+    rows : (rows, features) float64
+    reachable : ReachableOutcomes
+        Parts that inputs can touch.
+    wrong_turns : (3,) int64
+    last_bits : (int, int)
+        As in `treekit.verify.probes.Probes`.
+    complete : bool
+        Whether every goal was tried within the limits of rows and time.
+    """
     from treekit.kernels.witness_search import (
         REVEALING,
         REVEALING_FLOAT32,
@@ -118,7 +107,7 @@ def search_rows(
         int(np.count_nonzero(hunt.outcome[sharp] >= REVEALING_FLOAT32)),
         int(np.count_nonzero(sharp)),
     )
-    return SearchResult(np.concatenate(rows), can, _count_wrong_turns(hunt), last_bits, complete)
+    return np.concatenate(rows), can, _count_wrong_turns(hunt), last_bits, complete
 
 
 def _draw_reaching_rows(hunt: TargetedSearch, tree: int, wanted: npt.NDArray[np.bool_]) -> Array:
@@ -159,8 +148,6 @@ def _count_wrong_turns(hunt: TargetedSearch) -> npt.NDArray[np.int64]:
 # ---------------------------------------------------------------- rows by variation
 # For each goal at a node that some row reaches, that row is changed
 # (`treekit.kernels.witness_search`); a row that meets its goal may reach new nodes.
-
-Index = npt.NDArray[np.int64]
 
 _MAX_ROUNDS = 60
 _MAX_IDLE_ROUNDS = 12
@@ -271,13 +258,21 @@ class TargetedSearch:
         return rows
 
     def _add_inner_points(self, can: ReachableOutcomes) -> bool:
-        """Add rows from linear programmes for unreached nodes; return whether it reaches any."""
+        """Add points inside of the regions of unreached nodes (500 at once).
+
+        Return whether they reach any: rounding may have moved them out of the region.
+        """
         unreached = np.flatnonzero(can.node & (self.touched.node < 0))
         if not len(unreached):
             return False
-        self.add_rows(
-            find_inner_points(self.of, unreached, self.draw_known_rows(len(unreached)), self.until)
-        )
+        known = self.draw_known_rows(len(unreached))
+        points = [
+            point
+            for node, row in zip(unreached[:_MAX_NODES].tolist(), known, strict=False)
+            if time.monotonic() < self.until
+            and (point := _find_inner_point(self.of, node, row)) is not None
+        ]
+        self.add_rows(np.array(points).reshape(-1, known.shape[1]))
         return bool((self.touched.node[unreached] >= 0).any())
 
     def select_touching_rows(self) -> Array:
@@ -324,30 +319,40 @@ def list_goals(of: RoutedModel) -> CoverageGoals:
     from treekit.kernels.witness_search import ABOVE, ANY, AT_MOST, SET, UNKNOWN
 
     model, tests = of.model, of.tests
+    n_terms = np.diff(tests.term_start)
     linear, levels = np.flatnonzero(of.is_linear), np.flatnonzero(~of.is_linear)
-    test, term = _list_sum_terms(of)
     inner = np.flatnonzero(tests.column >= 0)
+    first_test = tests.test_start[tests.column[inner]]
     by_missing = np.flatnonzero((tests.column < 0) & (of.routes.nodes["n_children"] > 0))
-    takes_missing = model.missing != "error"
+    # The last bits of each sum of several terms: of its threshold (-1), and of its weights.
+    several = np.flatnonzero(n_terms > 1)
+    sums = np.repeat(several, n_terms[several] + 1)
+    term = np.concatenate([np.zeros(0, dtype=np.int64), *map(np.arange, n_terms[several] + 1)]) - 1
+    # Values around thresholds of single columns, which expose wrong comparisons.
+    single = np.flatnonzero(of.is_linear & (n_terms == 1))
+    single = single[tests.term_weight[tests.term_start[single]] == 1.0]
+    around = list_values_around(tests.threshold[single], model.schema.dtype)[:, 2:]
+    row, column = np.nonzero(~np.isnan(around))
     parts = [
-        make_goals(of.node_of_test[linear], linear, AT_MOST),
-        make_goals(of.node_of_test[linear], linear, ABOVE),
-        make_goals(of.node_of_test[test], test, AT_MOST, -np.inf, term=term, sharp=True),
-        make_goals(of.node_of_test[test], test, AT_MOST, np.inf, term=term, sharp=True),
+        make_goals(of, linear, AT_MOST),
+        make_goals(of, linear, ABOVE),
+        make_goals(of, sums, AT_MOST, -np.inf, term=term, sharp=True),
+        make_goals(of, sums, AT_MOST, np.inf, term=term, sharp=True),
         make_category_goals(of, levels),
-        make_goals(inner, tests.test_start[tests.column[inner]], UNKNOWN),
-        make_goals(by_missing, -1, ANY),
-        _make_threshold_goals(of),
+        make_goals(of, first_test, UNKNOWN, node=inner),
+        make_goals(of, None, ANY, node=by_missing),
+        make_goals(of, single[row], SET, around[row, column]),
     ]
-    if takes_missing:
-        parts.append(_make_missing_goals(of))
+    takes_missing = model.missing != "error"
+    if takes_missing:  # conditions of rules have their own branch for missing values
+        is_rule = of.routes.nodes["kind"][of.node_of_test] == Split.RULE
+        parts.append(make_goals(of, np.flatnonzero(is_rule), SET, np.nan))
     if of.routes.fractional:
-        parts.append(make_goals(inner, tests.test_start[tests.column[inner]], UNKNOWN, sharp=True))
+        parts.append(make_goals(of, first_test, UNKNOWN, node=inner, sharp=True))
     if takes_missing:
-        parts.append(make_goals(by_missing, -1, UNKNOWN))
+        parts.append(make_goals(of, None, UNKNOWN, node=by_missing))
     if takes_missing and model.unknown == "missing":
-        sizes = np.diff(tests.level_start)[levels]
-        parts.append(make_goals(of.node_of_test[levels], levels, SET, sizes))
+        parts.append(make_goals(of, levels, SET, np.diff(tests.level_start)[levels]))
     goals = np.concatenate(parts)
     turns = np.clip(of.routes.nodes["n_children"][goals["node"]] - 1, 1, _MAX_WRONG_BRANCHES)
     turns = np.where(goals["goal"] == SET, 1, turns)
@@ -357,30 +362,30 @@ def list_goals(of: RoutedModel) -> CoverageGoals:
 
 
 def make_goals(
-    node: Index,
-    test: Index | int,
+    of: RoutedModel,
+    test: Index | None,
     goal: int,
     value: npt.ArrayLike = 0.0,
+    *,
+    node: Index | None = None,
     target: Index | None = None,
     term: Index | int = -1,
     sharp: bool = False,
 ) -> CoverageGoals:
-    """Make one goal for each node, or pair of node and target.
+    """Make one goal for each test at its node, or for each node, on the way to a target.
 
     See `treekit.kernels.witness_search.GOAL_DTYPE`.
     """
     from treekit.kernels.witness_search import GOAL_DTYPE
 
+    if node is None:
+        node = of.node_of_test[test]
     goals = np.zeros(len(node), dtype=GOAL_DTYPE)
-    goals["node"], goals["test"], goals["goal"], goals["value"] = node, test, goal, value
+    goals["node"], goals["goal"], goals["value"] = node, goal, value
+    goals["test"] = -1 if test is None else test
     goals["target"] = node if target is None else target
     goals["step"], goals["term"], goals["sharp"] = 1, term, sharp
     return goals
-
-
-def make_empty_goals() -> CoverageGoals:
-    """Return an empty array of goals."""
-    return make_goals(np.zeros(0, dtype=np.int64), -1, 0)
 
 
 def make_category_goals(
@@ -393,36 +398,7 @@ def make_category_goals(
     test = np.repeat(tests, counts)
     code = np.arange(len(test)) - np.repeat(np.cumsum(counts) - counts, counts)
     to = None if target is None else np.repeat(target, counts)
-    return make_goals(of.node_of_test[test], test, LEVEL, code, to)
-
-
-def _list_sum_terms(of: RoutedModel) -> tuple[Index, Index]:
-    """Return tests of several terms, each with its terms after a -1 for the threshold."""
-    counts = np.diff(of.tests.term_start)
-    several = np.flatnonzero(counts > 1)
-    test = np.repeat(several, counts[several] + 1)
-    starts = np.cumsum(counts[several] + 1) - (counts[several] + 1)
-    return test, np.arange(len(test)) - np.repeat(starts, counts[several] + 1) - 1
-
-
-def _make_threshold_goals(of: RoutedModel) -> CoverageGoals:
-    """Make goals for values around thresholds of single columns that expose wrong comparisons."""
-    from treekit.kernels.witness_search import SET
-
-    starts = of.tests.term_start
-    single = np.flatnonzero(of.is_linear & (np.diff(starts) == 1))
-    single = single[of.tests.term_weight[starts[single]] == 1.0]
-    values = list_values_around(of.tests.threshold[single], of.model.schema.dtype)[:, 2:]
-    row, column = np.nonzero(~np.isnan(values))
-    return make_goals(of.node_of_test[single[row]], single[row], SET, values[row, column])
-
-
-def _make_missing_goals(of: RoutedModel) -> CoverageGoals:
-    """Make goals for missing values at rule conditions, which define their own branch for them."""
-    from treekit.kernels.witness_search import SET
-
-    at = np.flatnonzero(of.routes.nodes["kind"][of.node_of_test] == Split.RULE)
-    return make_goals(of.node_of_test[at], at, SET, np.nan)
+    return make_goals(of, test, LEVEL, code, target=to)
 
 
 def find_uniform_nodes(of: RoutedModel) -> npt.NDArray[np.bool_]:
@@ -451,94 +427,68 @@ _MAX_FACTOR = 1e6
 """Bound of the numbers, as a multiple of the largest threshold."""
 
 
-def find_inner_points(
-    of: RoutedModel, nodes: npt.NDArray[np.int64], rows: Array, until: float = math.inf
-) -> Array:
-    """Find a row for each of `nodes` (the first 500) for which the programme has a solution.
-
-    Parameters
-    ----------
-    of : RoutedModel
-    nodes : (nodes,) int64
-    rows : (nodes, features) float64
-        Known values for columns that the programmes do not determine.
-    until : float
-        When to stop, on the clock of `time.monotonic`.
-
-    Returns
-    -------
-    (rows, features) float64
-        Candidates: rounding may have moved them out of the region.
-    """
-    found = [
-        point
-        for node, row in zip(nodes[:_MAX_NODES].tolist(), rows, strict=False)
-        if time.monotonic() < until
-        and (point := _find_inner_point(of, node, row.copy())) is not None
-    ]
-    return make_matrix(of.model, np.array(found).reshape(len(found), rows.shape[1]))
-
-
 def _find_inner_point(of: RoutedModel, node: int, row: Array) -> Array | None:
     """Fix categories and missing values on the path, and solve for the numbers."""
-    routes, tests = of.routes, of.tests
-    sums: list[tuple[int, bool]] = []
+    nodes, tests, n = of.routes.nodes, of.tests, len(row)
+    planes: list[Array] = []
     fixed: dict[int, float] = {}
     at = node
-    while (above := int(routes.nodes["parent"][at])) >= 0:
-        branch = at - int(routes.nodes["first_child"][above])
-        column = int(routes.nodes["asks"][above])
+    while (above := int(nodes["parent"][at])) >= 0:
+        branch = at - int(nodes["first_child"][above])
+        column = int(nodes["asks"][above])
+        test = int(tests.test_start[column])
         if column < 0:
             if branch == 0:
-                fixed[int(routes.nodes["feature"][above])] = np.nan
-        elif tests.level_feature[test := int(tests.test_start[column])] >= 0:
-            first, last = tests.level_start[test : test + 2].tolist()
-            codes = np.flatnonzero(tests.level_branch[first:last] == branch)
-            feature = int(tests.level_feature[test])
-            fixed[feature] = float(codes[0]) if len(codes) else np.nan
+                fixed[int(nodes["feature"][above])] = np.nan
+        elif tests.level_feature[test] >= 0:
+            levels = slice(*tests.level_start[test : test + 2].tolist())
+            codes = np.flatnonzero(tests.level_branch[levels] == branch)
+            fixed[int(tests.level_feature[test])] = float(codes[0]) if len(codes) else np.nan
         else:
-            of_rule = int(routes.nodes["kind"][above]) == Split.RULE
-            below = bool(tests.below[test] == 1) if of_rule else bool(tests.below[test] == 0)
-            sums.append((test, below == (branch == (1 if of_rule else 0))))
+            of_rule = int(nodes["kind"][above] == Split.RULE)
+            below = tests.below[test] == of_rule
+            planes.append(_make_plane(of, test, n, at_most=below == (branch == of_rule)))
         at = above
-    if sums:
-        numbers = _solve_linear_program(of, sums)
+    if planes:
+        numbers = _find_furthest_point(np.array(planes))
         if numbers is None:
             return None
-        determined = ~np.isnan(numbers)
-        row[determined] = numbers[determined]
-    for feature, value in fixed.items():
-        row[feature] = value
+        row = np.where(np.isnan(numbers), row, numbers)
+    row[list(fixed)] = list(fixed.values())
     return row
 
 
-def _solve_linear_program(of: RoutedModel, sums: list[tuple[int, bool]]) -> Array | None:
-    """Find numbers on the right side of all sums, (features,) float64; NaN where none is tested."""
+def _make_plane(of: RoutedModel, test: int, n: int, *, at_most: bool) -> Array:
+    """Return weights (n,) and limit of the side of a sum on which ``weights @ x <= limit``."""
+    tests, plane = of.tests, np.zeros(n + 1)
+    terms = slice(*tests.term_start[test : test + 2].tolist())
+    weight = tests.term_weight[terms]
+    scale = float(np.abs(weight).max()) * (1.0 if at_most else -1.0)
+    plane[tests.term_feature[terms]] = weight / scale
+    plane[n] = tests.threshold[test] / scale
+    return plane
+
+
+def _find_furthest_point(planes: Array) -> Array | None:
+    """Find the point (n,) furthest from all planes, on their side; NaN where none has weight."""
     from scipy.optimize import linprog
 
-    tests = of.tests
-    n = of.model.schema.n_features
-    limits, weights = np.zeros(len(sums)), np.zeros((len(sums), n + 1))
-    for i, (test, at_most) in enumerate(sums):
-        first, last = tests.term_start[test : test + 2].tolist()
-        sign = 1.0 if at_most else -1.0
-        scale = float(np.abs(tests.term_weight[first:last]).max())
-        weights[i, tests.term_feature[first:last]] = sign * tests.term_weight[first:last] / scale
-        weights[i, n] = np.linalg.norm(weights[i])  # the distance from this plane
-        limits[i] = sign * tests.threshold[test] / scale
+    weights, limits = planes[:, :-1], planes[:, -1]
     far = _MAX_FACTOR * max(float(np.abs(limits).max()), 1.0)
-    bounds = [(-far, far)] * n + [(0.0, far)]
     if not np.isfinite(weights).all() or not np.isfinite(far):
         return None
-    cost = np.zeros(n + 1)
-    cost[n] = -1.0
-    solved = linprog(cost, A_ub=weights, b_ub=limits, bounds=bounds, method="highs")
+    distance = np.linalg.norm(weights, axis=1, keepdims=True)
+    n = weights.shape[1]
+    solved = linprog(
+        np.append(np.zeros(n), -1.0),
+        A_ub=np.hstack([weights, distance]),
+        b_ub=limits,
+        bounds=[(-far, far)] * n + [(0.0, far)],
+        method="highs",
+    )
     if solved.status != 0:
         return None
-    numbers = np.full(n, np.nan)
-    determined = weights[:, :n].any(axis=0)
-    numbers[determined] = solved.x[:n][determined]
-    return numbers
+    return np.where(weights.any(axis=0), solved.x[:n], np.nan)
 
 
 # ---------------------------------------------------------------- rule boundaries
@@ -558,7 +508,7 @@ def search_boundary_rows(
 
     Returns
     -------
-    As `treekit.verify.targeted_search.make_rule_rows`.
+    As `make_rule_rows`.
     """
     from treekit.kernels.witness_search import REACHED
 
@@ -578,26 +528,25 @@ def _list_boundary_goals(of: RoutedModel, leaves: Index) -> npt.NDArray[np.void]
     """Make goals for every outcome at each node on the path to each leaf."""
     from treekit.kernels.witness_search import ABOVE, ANY, AT_MOST, UNKNOWN
 
-    parts = [make_empty_goals()]
+    parts = [make_goals(of, leaves[:0], ANY, node=leaves[:0])]
     takes_missing = of.model.missing != "error"
+    is_linear = np.append(of.is_linear, False)  # the last for nodes without a test
     target, node = leaves, of.routes.nodes["parent"][leaves]
     while len(target := target[node >= 0]):
         node = node[node >= 0]
         column = of.tests.column[node]
         missing = column < 0
         test = np.where(missing, -1, of.tests.test_start[np.maximum(column, 0)])
-        linear = (
-            ~missing & of.is_linear[np.maximum(test, 0)] if len(of.is_linear) else missing & False
-        )
+        linear = is_linear[test]
         levels = ~missing & ~linear
         parts += [
-            make_goals(node[linear], test[linear], AT_MOST, target=target[linear]),
-            make_goals(node[linear], test[linear], ABOVE, target=target[linear]),
+            make_goals(of, test[linear], AT_MOST, target=target[linear]),
+            make_goals(of, test[linear], ABOVE, target=target[linear]),
             make_category_goals(of, test[levels], target[levels]),
-            make_goals(node[missing], -1, ANY, target=target[missing]),
+            make_goals(of, None, ANY, node=node[missing], target=target[missing]),
         ]
-        unknown = np.ones(len(node), dtype=np.bool_) if takes_missing else ~missing
-        parts.append(make_goals(node[unknown], test[unknown], UNKNOWN, target=target[unknown]))
+        some = ~missing | takes_missing
+        parts.append(make_goals(of, test[some], UNKNOWN, node=node[some], target=target[some]))
         node = of.routes.nodes["parent"][node]
     return np.concatenate(parts)
 
@@ -626,7 +575,7 @@ def mark_adjacent_sides(
 
 def find_reachable(of: RoutedModel) -> ReachableOutcomes:
     """Mark the parts that inputs can touch, unless boxes or the corners of sums exclude them."""
-    from treekit.kernels.reachability import ReachableOutcomes, make_walk, mark_reachable
+    from treekit.kernels.reachability import ReachableOutcomes, mark_reachable
 
     model, tests = of.model, of.tests
     n, n_tests = len(of.routes.nodes), len(of.node_of_test)
@@ -638,13 +587,9 @@ def find_reachable(of: RoutedModel) -> ReachableOutcomes:
         level=np.zeros(len(tests.level_branch), np.bool_),
         entered=np.zeros(n, np.bool_),
     )
-    for tree, root in list_trees(model, of.roots):
+    for tree, root in zip(model.trees, of.roots.tolist(), strict=False):
         plain, n_behind = _add_derived_columns(of, tree)
-        behind = np.zeros(n_behind, dtype=np.int64)
-        bar = np.append(np.full(model.schema.n_features, int(model.missing == "error")), behind)
-        n_levels = np.append(model.schema.n_levels, behind)
-        nominal = np.append(model.schema.nominal, behind.astype(np.bool_))
-        walk = make_walk(plain, n_levels, nominal, bar, tree.depth + 1)
+        walk = make_extended_walk(model, plain, n_behind, tree.depth)
         mark_reachable(walk, of.routes, root, of.is_float32, can)
     return can
 
@@ -707,109 +652,65 @@ def make_rule_rows(
     if not is_plain(model):
         return search_boundary_rows(model, probes, max_rows, rng)
     listed = rules(model)
-    faces = _RuleFaces(model, listed)
-    needed = faces.bound_row_counts()
+    table = listed.conditions
+    rule = np.repeat(np.arange(len(listed)), np.diff(listed.end, prepend=0))
+    nominal, n_levels = model.schema.nominal[table.column], model.schema.n_levels[table.column]
+    n_accepted = np.where(nominal, np.diff(table.level_end, prepend=0), 0)
+    outside = np.bincount(rule, weights=np.where(nominal, n_levels, 2) + 2, minlength=len(listed))
+    inside = np.ones(len(listed), dtype=np.int64)
+    np.maximum.at(inside, rule, n_accepted)
+    needed = outside.astype(np.int64) + inside + 3
     step = max(-(-int(needed.sum()) // max_rows), 1)
     chosen = np.arange(0, len(listed), step)
     chosen = chosen[np.cumsum(needed[chosen]) <= max_rows]
-    rows = np.concatenate([*faces.iter_rows(chosen)])
+    rows = np.array(list(_iter_face_rows(model, listed, chosen)))
+    rows = rows.reshape(-1, model.schema.n_features)
     # A rule that no row satisfies has no inside: its rows would hold disallowed missing values.
     return rows[~listed.refused(rows)], len(chosen), len(listed)
 
 
-class _RuleFaces:
-    """Rules of a model as arrays, with values inside and outside of their conditions."""
-
-    def __init__(self, model: Model, listed: RuleList) -> None:
-        self.model, self.listed, self.table = model, listed, listed.conditions
-        table, schema = self.table, model.schema
-        self.rule = np.repeat(np.arange(len(listed)), np.diff(listed.end, prepend=0))
-        self.nominal = schema.nominal[table.column]
-        self.level_start = np.concatenate([[0], table.level_end[:-1]]).astype(np.int64)
-        self.n_inside = np.where(self.nominal, table.level_end[: len(self.rule)], 0)
-        self.n_inside -= np.where(self.nominal, self.level_start[: len(self.rule)], 0)
-        self.n_levels = schema.n_levels[table.column]
-
-    def bound_row_counts(self) -> Index:
-        """Return an upper bound of the number of rows for each rule, (rules,) int64."""
-        numbers = np.where(self.nominal, self.n_levels, 2) + 2
-        outside = np.bincount(self.rule, weights=numbers, minlength=len(self.listed))
-        inside = np.ones(len(self.listed), dtype=np.int64)
-        np.maximum.at(inside, self.rule, self.n_inside)
-        return outside.astype(np.int64) + inside + 3
-
-    def iter_rows(self, chosen: Index) -> Iterator[Array]:
-        """Yield rows inside and outside of the chosen rules."""
-        place = np.full(len(self.listed), -1, dtype=np.int64)
-        place[chosen] = np.arange(len(chosen))
-        mine = np.flatnonzero(place[self.rule] >= 0)
-        owner = place[self.rule[mine]]
-        corner = self._make_corners(mine, owner, len(chosen))
+def _iter_face_rows(model: Model, listed: RuleList, chosen: Index) -> Iterator[Array]:
+    """Yield rows just inside and just outside of each condition of the chosen rules."""
+    schema, table = model.schema, listed.conditions
+    above_low, above_high = (find_next_above(x, schema.dtype) for x in (table.low, table.high))
+    level_start, start = np.append(0, table.level_end), np.append(0, listed.end)
+    n_levels, takes_missing = schema.n_levels.tolist(), model.missing != "error"
+    base = np.where(schema.nominal & (schema.n_levels == 0), np.nan, 0.0)
+    for rule in chosen.tolist():
+        corner, lower, unknown = base.copy(), base.copy(), np.full(len(base), np.nan)
+        accepted: dict[int, list[int]] = {}
+        outside: list[tuple[int, float]] = []
+        for c in range(start[rule], start[rule + 1]):
+            feature, low, high = int(table.column[c]), table.low[c], table.high[c]
+            if schema.nominal[feature]:
+                levels = table.levels[level_start[c] : table.level_end[c]].tolist()
+                accepted[feature] = levels
+                values = levels or [0.0]
+                others = sorted(set(range(n_levels[feature])) - set(levels))
+                outside += [(feature, level) for level in others]
+            else:
+                faces = [(high, above_high[c])] if np.isfinite(high) else []
+                faces += [(above_low[c], low)] if np.isfinite(low) else []
+                values = [within for within, _ in faces] or [0.0]
+                outside += [(feature, beyond) for _, beyond in faces]
+                outside += [] if table.known[c] else [(feature, 0.0)]
+            is_nominal = feature in accepted
+            corner[feature] = values[0] if table.known[c] else np.nan
+            lower[feature] = values[0 if is_nominal else -1] if table.known[c] else np.nan
+            if not table.missing[c]:
+                unknown[feature] = corner[feature]
+                outside.append((feature, np.nan))
         yield corner
-        yield from self._iter_inside_rows(corner, mine, owner)
-        for at, values in self._iter_outside_values(mine):
-            rows = corner[place[self.rule[at]]]
-            rows[np.arange(len(at)), self.table.column[at]] = values
-            yield rows
-
-    def _make_corners(self, mine: Index, owner: Index, n: int) -> Array:
-        """Make a row inside of each rule: upper bounds, first categories."""
-        empty = self.model.schema.nominal & (self.model.schema.n_levels == 0)
-        corner = np.zeros((n, self.model.schema.n_features))
-        corner[:, empty] = np.nan
-        corner[owner, self.table.column[mine]] = self._choose_known_values(mine, upper=True)
-        return corner
-
-    def _choose_known_values(self, at: Index, *, upper: bool) -> Array:
-        """Return a known value inside of each condition, at its upper or lower face; else NaN."""
-        table = self.table
-        low, high = table.low[at], table.high[at]
-        above = find_next_above(low, self.model.schema.dtype)
-        ends = [(np.isfinite(high), high), (np.isfinite(low), above)]
-        first, second = ends if upper else ends[::-1]
-        value = np.where(first[0], first[1], np.where(second[0], second[1], 0.0))
-        levels = np.append(table.levels, -1)
-        last = len(table.levels)
-        value = np.where(self.nominal[at], levels[np.minimum(self.level_start[at], last)], value)
-        return np.where(table.known[at], value, np.nan)
-
-    def _iter_inside_rows(self, corner: Array, mine: Index, owner: Index) -> Iterator[Array]:
-        """Yield rows inside of rules: lower bounds, other accepted categories, missing values."""
-        table = self.table
-        lower = corner.copy()
-        lower[owner, table.column[mine]] = self._choose_known_values(mine, upper=False)
         yield lower
-        for number in range(1, int(self.n_inside[mine].max(initial=0))):
-            some = self.n_inside[mine] > number
-            rows, to = np.unique(owner[some], return_inverse=True)
-            more = corner[rows]
-            levels = table.levels[self.level_start[mine[some]] + number]
-            more[to, table.column[mine[some]]] = levels
-            yield more
-        if self.model.missing != "error":
-            # Features without a condition may be missing.
-            conditioned = np.zeros(corner.shape, dtype=np.bool_)
-            conditioned[owner, table.column[mine]] = ~table.missing[mine]
-            yield np.where(conditioned, corner, np.nan)
-
-    def _iter_outside_values(self, mine: Index) -> Iterator[tuple[Index, Array]]:
-        """Yield conditions, with a value just outside of each."""
-        table, dtype = self.table, self.model.schema.dtype
-        finite = mine[np.isfinite(table.high[mine])]
-        yield finite, find_next_above(table.high[finite], dtype)
-        finite = mine[np.isfinite(table.low[mine])]
-        yield finite, table.low[finite]
-        if self.model.missing != "error":
-            barred = mine[~table.missing[mine]]
-            yield barred, np.full(len(barred), np.nan)
-        never = mine[~table.known[mine] & ~self.nominal[mine]]
-        yield never, np.zeros(len(never))
-        for level in range(int(self.n_levels[mine].max(initial=0))):
-            nominal = mine[self.nominal[mine] & (self.n_levels[mine] > level)]
-            out = nominal[~self._is_accepted(nominal, level)]
-            yield out, np.full(len(out), float(level))
-
-    def _is_accepted(self, at: Index, level: int) -> npt.NDArray[np.bool_]:
-        """Return whether nominal conditions accept a category."""
-        found = np.concatenate([[0], np.cumsum(self.table.levels == level)])
-        return found[self.table.level_end[at]] > found[self.level_start[at]]
+        for rank in range(1, max(map(len, accepted.values()), default=0)):
+            row = corner.copy()
+            for feature, levels in accepted.items():
+                row[feature] = levels[rank] if rank < len(levels) else row[feature]
+            yield row
+        if takes_missing:  # features without a condition may be missing
+            yield unknown
+        for feature, value in outside:
+            if takes_missing or value == value:
+                row = corner.copy()
+                row[feature] = value
+                yield row

@@ -10,19 +10,22 @@ files `treekit.verify.run_c` also checks that treekit wrote that code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from treekit.errors import VerificationError
-from treekit.export.lowering import NodeTable, leaf_table, lower, node_table
+from treekit.errors import ExportError, VerificationError
+from treekit.export.lowering import FORM_REASON, NodeTable, leaf_table, lower, node_table
 from treekit.model.fixed_point import to_double_threshold
 from treekit.model.model import Model
-from treekit.model.tree import DerivedColumns, Split, Tree, concatenate_trees, make_derived_columns
-from treekit.verify.probes import has_accepted_rows
+from treekit.model.tree import DerivedColumns, Split, concatenate_trees, make_derived_columns
+from treekit.verify.routing import has_accepted_rows, make_extended_walk
 
 if TYPE_CHECKING:
     from treekit.kernels.reachability import TreeWalk
@@ -84,17 +87,52 @@ class StructureComparison:
     rows: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)), repr=False)
 
 
-def make_comparison(is_fresh: bool) -> StructureComparison:
-    """Return the result of comparing files with those that this version writes, byte for byte."""
+# ---------------------------------------------------------------- comparison with a fresh export
+# Sources depend only on the model and the settings that they contain.  The tests read the trees
+# of written files back and compare them on every path.
+
+_FORM_LINE = re.compile(r"^(?: \* )?Form: (\w+); (.*)\.$", re.MULTILINE)
+
+
+def find_form(text: str) -> str | None:
+    """Return the setting ``form`` that a source was written with, if it has the line."""
+    line = _FORM_LINE.search(text)
+    if line is None:
+        return None
+    return line[1] if line[2] == FORM_REASON else "auto"
+
+
+def compare_with_export(
+    path: Path, write: Callable[[], Mapping[str, bytes]]
+) -> StructureComparison:
+    """Compare files, byte for byte, with those that this version writes for the model."""
+    try:
+        is_fresh = all(
+            normalize_line_ends(path.with_name(name).read_bytes()) == content
+            for name, content in write().items()
+        )
+    except (ExportError, OSError):  # this model cannot have been exported with these settings
+        is_fresh = False
     if is_fresh:
         return StructureComparison(
             True, "proved: equal, byte for byte, to what this version of treekit writes"
         )
-    return StructureComparison(
-        False,
-        "not proved: differs from what this version of treekit writes (another version or other "
-        "templates wrote it, or it was changed)",
-    )
+    return NOT_FRESH
+
+
+def normalize_line_ends(content: bytes) -> bytes:
+    """Convert the line ends that tools write on Windows to those of treekit."""
+    return content.replace(b"\r\n", b"\n")
+
+
+NOT_FRESH = StructureComparison(
+    False,
+    "not proved: differs from what this version of treekit writes (another version or other "
+    "templates wrote it, or it was changed)",
+)
+
+
+# ---------------------------------------------------------------- comparison of paths
 
 
 def make_lowered_tables(model: Model) -> BinaryTables:
@@ -178,15 +216,13 @@ def _check_tables(model: Model, tables: BinaryTables) -> tuple[BinaryNodes, Arra
     leaf_ids = np.full(nodes.n_nodes, -1)
     leaf_ids[nodes.kind == Split.LEAF] = ids[: len(model.units)]
     binary = BinaryNodes(
-        feature=feature,
-        kind=tables.kind.astype(np.int64),
         value=tables.value.astype(np.float64),
-        yes=tables.yes.astype(np.int64),
-        no=tables.no.astype(np.int64),
-        root=tables.root.astype(np.int64),
         set_offsets=tables.set_start.astype(np.int64),
-        set_codes=tables.set_codes.astype(np.int64),
         value_ids=ids[len(model.units) :].astype(np.int64),
+        **{
+            name: getattr(tables, name).astype(np.int64)
+            for name in ("feature", "kind", "yes", "no", "root", "set_codes")
+        },
     )
     return binary, np.zeros(max(int(deepest), 1), dtype=BACKTRACK_DTYPE), leaf_ids
 
@@ -196,22 +232,16 @@ def has_same_columns(mine: DerivedColumns, given: DerivedColumns | None) -> bool
     if given is None or len(mine.threshold) != len(given.threshold):
         return False
     linear = mine.level_feature < 0
-    pairs = [
-        (getattr(mine, name), getattr(given, name))
+    return all(
+        np.array_equal(getattr(mine, name)[own], getattr(given, name)[own])
         for name in DerivedColumns._fields
-        if name not in ("column", "threshold", "below", "above")
-    ]
-    pairs += [
-        (getattr(mine, name)[linear], getattr(given, name)[linear])
-        for name in ("threshold", "below", "above")
-    ]
-    return all(np.array_equal(a, b) for a, b in pairs)
+        if name != "column"
+        for own in (linear if name in ("threshold", "below", "above") else slice(None),)
+    )
 
 
 def _make_model_walk(model: Model) -> tuple[TreeWalk, Array]:
     """Concatenate the trees, with a column per sum or surrogate split and thresholds as doubles."""
-    from treekit.kernels.reachability import make_walk
-
     schema, derived = model.schema, make_derived_columns(model)
     nodes, roots = concatenate_trees(model.trees)
     asks = derived.column >= 0
@@ -219,24 +249,15 @@ def _make_model_walk(model: Model) -> tuple[TreeWalk, Array]:
     at = nodes.kind == Split.THRESHOLD
     if schema.dtype == "float32":
         threshold[at] = to_double_threshold(threshold[at])
-    plain: Tree | SimpleNamespace = nodes
-    if asks.any():
-        plain = SimpleNamespace(
-            n_nodes=nodes.n_nodes,
-            first_child=nodes.first_child,
-            n_children=nodes.n_children,
-            missing=nodes.missing,
-            level_offsets=nodes.level_offsets,
-            level_branch=nodes.level_branch,
-            kind=np.where(asks, np.uint8(Split.THRESHOLD), nodes.kind),
-            feature=np.where(asks, schema.n_features + derived.column, nodes.feature),
-            threshold=np.where(asks, 0.0, threshold),
-        )
-    else:
-        plain = replace(nodes, threshold=threshold)
-    extra = np.zeros(derived.n_columns, dtype=np.int64)
-    bar = np.append(np.full(schema.n_features, int(model.missing == "error")), extra)
-    n_levels = np.append(schema.n_levels, extra)
-    nominal = np.append(schema.nominal, extra.astype(np.bool_))
-    walk = make_walk(plain, n_levels, nominal, bar, model.depth + 1)
-    return walk, roots[:-1]
+    plain = SimpleNamespace(
+        n_nodes=nodes.n_nodes,
+        first_child=nodes.first_child,
+        n_children=nodes.n_children,
+        missing=nodes.missing,
+        level_offsets=nodes.level_offsets,
+        level_branch=nodes.level_branch,
+        kind=np.where(asks, np.uint8(Split.THRESHOLD), nodes.kind),
+        feature=np.where(asks, schema.n_features + derived.column, nodes.feature),
+        threshold=np.where(asks, 0.0, threshold),
+    )
+    return make_extended_walk(model, plain, derived.n_columns, model.depth), roots[:-1]
