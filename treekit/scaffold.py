@@ -27,7 +27,7 @@ from treekit._version import __version__
 from treekit.contracts import CONTRACT_VERSION
 from treekit.discovery import KINDS
 from treekit.errors import SettingError, TreekitWarning
-from treekit.export.literals import Code, render_template
+from treekit.export.literals import Code, list_template_folders, render_from
 
 __all__ = [
     "NewPlugin",
@@ -144,7 +144,7 @@ def contents(names: PluginNames, kind: str) -> dict[str, bytes]:
     values: dict[str, Any] = {name: Code(text) for name, text in texts.items()}
     values |= {"contract": CONTRACT_VERSION, "about": f"plugin/{kind}/about.jinja"}
     return {
-        place: render_template(f"plugin/{template}.jinja", **values)
+        place: render_from(list_template_folders(), f"plugin/{template}.jinja", **values)
         for place, template in template_of.items()
     }
 

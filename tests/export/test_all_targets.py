@@ -23,7 +23,7 @@ import pytest
 import treekit
 from tests.extremes import EXTREMES, extreme_rows, refused, wanted
 from tests.reference import evaluate
-from tests.reference.artifacts import compile_c, import_python
+from tests.reference.artifacts import compile_c, export_python, import_python
 from tests.reference.models import text_row
 from tests.snapshots.answers import (
     ANSWERS,
@@ -51,10 +51,9 @@ from treekit.export.literals import (
     identifier,
     identifiers,
     list_template_folders,
-    render_template,
+    render_from,
     string_literal,
 )
-from treekit.export.python import export_python
 from treekit.model.builder import build_tree, leaf, subset, threshold
 from treekit.model.model import Model, make_model
 from treekit.model.tree import Tree
@@ -439,7 +438,7 @@ def test_python_holds_any_text():
 def test_a_user_template_comes_first_and_cannot_write_raw_text(tmp_path):
     (tmp_path / "python").mkdir()
     own = tmp_path / "python" / "module.jinja"
-    own.write_text("# {{ trees }} {{ targets[0].classes[0] }}\n")
+    own.write_text("# {{ trees }} {{ label_values[0][0] }}\n")
     assert list_template_folders(tmp_path)[0] == tmp_path
     (made,) = export_python(MODEL, "m", templates=str(tmp_path)).values()
     assert made == f"# {len(HOSTILE)} {HOSTILE[0]!r}\n".encode()
@@ -451,7 +450,7 @@ def test_a_user_template_comes_first_and_cannot_write_raw_text(tmp_path):
     ]:
         own.write_text(source)
         with pytest.raises(ExportError, match=message):
-            render_template("python/module.jinja", str(tmp_path), name="\n#error", trees=Code("1"))
+            render_from([tmp_path], "python/module.jinja", name="\n#error", trees=Code("1"))
 
 
 def test_a_missing_template_folder_is_named():

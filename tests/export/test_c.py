@@ -25,7 +25,7 @@ from tests.tiers import by_size
 from treekit.data.schema import Column, Schema
 from treekit.errors import ExportError
 from treekit.export.c import export_c, make_c_prefix
-from treekit.export.c.fast_layouts import extract_frequent_subtrees
+from treekit.export.c.hybrid import extract_frequent_subtrees
 from treekit.export.lowering import Step
 from treekit.model.builder import build_tree, leaf, multiway, subset, threshold
 from treekit.model.model import Model, make_model

@@ -20,7 +20,6 @@ from treekit.errors import VerificationError
 from treekit.export import c as c_answers
 from treekit.export import export
 from treekit.export.c import export_c
-from treekit.export.c import fast_layouts as heaps
 from treekit.export.c import layouts as c_packed
 from treekit.export.c import layouts as packed
 from treekit.export.c.layouts import ROW_BYTES, make_c_table, make_hex_table, make_text_table
@@ -306,7 +305,6 @@ def test_very_large_tables_are_texts_that_say_the_same(tmp_path, monkeypatch):
     for module in (c_packed, c_answers):
         monkeypatch.setattr(module, "MAX_ARRAY_ELEMENTS", 3)
     monkeypatch.setattr(packed, "BATCH_NODES", 5)
-    monkeypatch.setattr(heaps, "_MAX_NODES", 0)  # complete trees are small
     names = ("mixed", "mixed64_numbers", "many_levels_in_two", "fractional", "boosted_two")
     programs = compile_together(
         {name: (EXTREMES[name](), {"form": "table"}) for name in names}, tmp_path

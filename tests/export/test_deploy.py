@@ -569,7 +569,7 @@ def test_a_model_that_refuses_rows_is_not_batched(tmp_path):
 
 
 def test_a_name_that_is_not_utf_8_is_refused(tmp_path):
-    with pytest.raises(ExportError, match=r"'m\\udcff' is not valid UTF-8"):
+    with pytest.raises(ExportError, match=r"'m\\udcff' is not valid Unicode text"):
         export(MODEL, "triton", tmp_path / "m\udcff")
 
 

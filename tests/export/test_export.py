@@ -243,7 +243,7 @@ def test_a_user_s_folder_goes_first_and_more_files_and_settings_reach_templates(
     paths = treekit.export(model, exporter, tmp_path / "a b", **settings)
     assert [path.name for path in paths] == ["a b.json", "a b.note"]
     assert [path.read_text(encoding="utf-8") for path in paths] == ["mine\n", "a_b 3\n"]
-    with pytest.raises(ExportError, match="is not a folder of templates"):
+    with pytest.raises(ExportError, match="is not a folder; give one"):
         treekit.export(model, exporter, tmp_path / "m", templates=str(tmp_path / "gone"))
     with pytest.raises(SettingError, match="width"):
         treekit.export(model, exporter, tmp_path / "m", width="wide")

@@ -591,7 +591,7 @@ def test_faults_of_the_variable_s_folders_are_told_and_cost_nothing_else(faulty,
         registry.faults(),
         (
             "gone' is not a folder",
-            "summary is missing",
+            "Expected `str`, got `int` - at `$.suffix`",
             "cannot read",
             "is not a word",
             "rename the folder",
@@ -603,7 +603,9 @@ def test_faults_of_the_variable_s_folders_are_told_and_cost_nothing_else(faulty,
     treekit.export(model, "c", tmp_path / "m.c")
     treekit.export(model, "perl", tmp_path / "m.pl")
     assert registry.exporter("c").suffix == ".c"
-    with pytest.raises(SettingError, match=r"unknown exporter 'broken'.*summary is missing"):
+    with pytest.raises(
+        SettingError, match=r"unknown exporter 'broken'.*got `int` - at `\$\.suffix`"
+    ):
         treekit.export(model, "broken", tmp_path / "m")
     # The shipped language is not what the user means by his own.
     with pytest.raises(SettingError, match=r"unknown exporter 'go'.*go/language\.toml'"):
@@ -676,7 +678,7 @@ def test_verify_says_what_keeps_it_from_running_a_language(folder, faulty, model
     other = file.rename(tmp_path / "q.tcl")
     for templates, said in (
         (tmp_path / "empty", "'q.tcl'; .*no language in .*empty': expected NAME/language.toml"),
-        (faulty, "'q.tcl'; .*broken/language.toml': summary is missing"),
+        (faulty, "'q.tcl'; .*broken/language.toml': .*got `int` - at `\\$\\.suffix`"),
         (folder, "'q.tcl'; supported endings: .*\\.pl"),
     ):
         with pytest.raises(VerificationError, match=said):
@@ -693,11 +695,11 @@ def test_what_its_templates_have_no_words_for_is_refused(folder):
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ('suffix = ".pl"', "suffix = 3", "suffix is 3; expected str"),
-        ('suffix = ".pl"', "", "suffix is missing"),
-        ('"bytes"', '"klingon"', "literals.strings is 'klingon'; expected one of 'bytes'"),
+        ('suffix = ".pl"', "suffix = 3", "Expected `str`, got `int` - at `$.suffix`"),
+        ('suffix = ".pl"', "", "missing required field `suffix`"),
+        ('"bytes"', '"klingon"', "Invalid enum value 'klingon' - at `$.literals.strings`"),
         ("[literals]", "[literals]\nspeed = 1", "literals.speed is unknown; known here: strings"),
-        ('needs = ["perl"]', "", "verify.needs is missing"),
+        ('needs = ["perl"]', "", "missing required field `needs` - at `$.verify`"),
         ('{ ".pl" = "module.jinja" }', "{}", "form 'table' or files is missing"),
         ('suffix = ".pl"', 'suffix = ".plx"', "suffix is '.plx'; name that"),
         ("[limits]", "forms = [", "cannot read"),

@@ -17,14 +17,13 @@ import treekit
 from tests.examples import examples
 from tests.extremes import EXTREMES, extreme_rows, refused, wanted
 from tests.reference import evaluate
-from tests.reference.artifacts import import_python
+from tests.reference.artifacts import export_python, import_python
 from tests.reference.models import chain, mixed_schema, probe_rows, random_model, text_row
 from tests.runtimes import need
 from tests.strategies import ALL_KINDS, matrices, models
 from tests.tiers import by_size
 from treekit.cli import main
 from treekit.data.schema import Column, Schema
-from treekit.export.python import export_python
 from treekit.model.builder import build_tree, leaf, multiway, subset, threshold
 from treekit.model.model import Model, make_model
 from treekit.model.scoring import leaf_indices

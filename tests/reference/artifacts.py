@@ -12,10 +12,14 @@ from typing import Any
 import numpy as np
 
 from treekit.export.c import export_c, make_c_prefix
-from treekit.export.python import export_python
+from treekit.export.languages import language_exporter
+from treekit.export.literals import list_shipped_folders
 from treekit.model.model import Model
 
-__all__ = ["STRICT", "Compiled", "compile_c", "compile_together", "import_python"]
+__all__ = ["STRICT", "Compiled", "compile_c", "compile_together", "export_python", "import_python"]
+
+export_python = language_exporter(list_shipped_folders()[0] / "python").export
+"""Function that writes the Python file of a model."""
 
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wconversion", "-Wtrigraphs"]
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import VerificationError
-from treekit.export.c.layouts import INTERLEAVED_TREES, ROW_BYTES
+from treekit.export.c.layouts import ROW_BYTES
 from treekit.model.fixed_point import to_double_threshold
 from treekit.model.model import Model
 from treekit.verify.tree_equivalence import (
@@ -29,9 +29,7 @@ Arrays = dict[str, Array]
 _HYBRID = re.compile(r"^static uint32_t \w+_reach\(uint32_t at, ", re.MULTILINE)
 _NONNEGATIVE_TABLES = (
     "roots",
-    "starts",
     "depths",
-    "ends",
     "leaf_starts",
     "leaf_columns",
     "sets",
@@ -51,19 +49,18 @@ def compare_table_structure(source: bytes, prefix: str, model: Model) -> Structu
 
 def _compare_tables(text: str, prefix: str, model: Model) -> StructureComparison:
     arrays, schema = parse_tables(text, prefix), model.schema
-    if not arrays.keys() & {"nodes", "heap"} or model.missing == "fractional":
+    if "nodes" not in arrays or model.missing == "fractional":
         raise VerificationError("unsupported C source: only packed tables can be read")
     _check_constant_tables(arrays, model)
-    nodes = (parse_heap_nodes if "heap" in arrays else parse_packed_nodes)(text, arrays, schema)
+    nodes = parse_packed_nodes(text, arrays, schema)
     leaves, chains = parse_leaf_values(text, arrays, schema), _CategoryChains(nodes, arrays, schema)
     if np.any(nodes.key[nodes.leaf] >= len(leaves)):
         raise VerificationError("a leaf without a value")
     tables, ends = _make_binary_tables(nodes, chains, leaves, schema)
     structure = compare_paths(model, tables)
-    in_blocks = "nodes" in arrays and "depths" in arrays
     if (
         structure.proved
-        and in_blocks
+        and "depths" in arrays
         and np.any(arrays["depths"] < compute_depths(nodes, chains.size))
     ):
         raise VerificationError("a tree is deeper than its entry in the table of depths")
@@ -199,115 +196,6 @@ def _decode_comparisons(nodes: PackedNodes, schema: Schema) -> tuple[Array, Arra
     with np.errstate(invalid="ignore", over="ignore"):
         value[numbers] = decode_keys(key[numbers], schema)
     return kind, value
-
-
-# ---------------------------------------------------------------- complete trees
-# Complete trees of C source, as nodes with the numbers of their children.
-#
-# See ``templates/c/heap.jinja`` for the layout of a node.
-
-
-def parse_heap_nodes(text: str, arrays: dict[str, Array], schema: Schema) -> PackedNodes:
-    """Read all places of all trees, followed by the ends, which are leaves.
-
-    A leaf above the last depth, which its places repeat, becomes a leaf there.
-
-    Raises
-    ------
-    VerificationError
-        If the traversal of the source, or a test, was not written by treekit.
-    """
-    key, test = _split_words(text, arrays["heap"], schema)
-    ends = arrays["ends"]
-    place, child = _locate_children(arrays["starts"], arrays["depths"], len(key), len(ends))
-    number = (test >> np.uint64(3)).astype(np.int64)
-    column, left = (number - 1) // 2, number % 2 == 0
-    asks = place & (number > 0)
-    levels = place & (test & np.uint64(1)).astype(np.bool_)
-    _check_heap_nodes(asks, levels, key, test, column, left, schema)
-    # With missing as the least cell, ``cell > key`` is ``cell + wrap > key + 1`` in `PackedNodes`.
-    key = key + (asks & left & ~levels & (key > 0))
-    no, zero = np.zeros(len(ends), np.bool_), np.zeros(len(ends), np.int64)
-    return PackedNodes(
-        leaf=np.append(~asks, ~no),
-        wrap=np.append(asks & left, no),
-        levels=np.append(levels, no),
-        key=np.append(
-            np.where(asks, key, _find_leaf_values(asks, place, child, ends)), ends.astype(np.uint64)
-        ),
-        cell=np.append(np.where(asks, column, 0), zero),
-        child=np.append(child, len(key) + np.arange(len(ends))),
-        root=arrays["starts"] + np.where(arrays["depths"] > 0, 1, len(key)),
-    )
-
-
-def _check_heap_nodes(
-    asks: Array, levels: Array, key: Array, test: Array, column: Array, left: Array, schema: Schema
-) -> None:
-    if np.any(column[asks] >= schema.n_features):
-        raise VerificationError("a split on a column that does not exist")
-    by_key = asks & ~levels
-    of_codes = by_key & schema.nominal[np.where(asks, column, 0)]
-    most = get_largest_key(schema)
-    if (
-        np.any((test & np.uint64(6)) > 0)
-        or np.any(levels & ~(asks & left))
-        or np.any(by_key & (key >= most))
-        or np.any(of_codes & left & (key > 0))
-    ):
-        raise VerificationError("a test that treekit does not write")
-
-
-def _split_words(text: str, words: Array, schema: Schema) -> tuple[Array, Array]:
-    """Split words into the key and the test of each place."""
-    cell = re.search(r"^#define \w+_CELL\(test\) \(\(test\) >> 3\)$", text, re.MULTILINE)
-    eight = re.search(
-        r"^#define \w+_OF_EIGHT\(test\) \(\(test\)( & ~7u)?\) /\*", text, re.MULTILINE
-    )
-    if cell is None or eight is None:
-        raise VerificationError("a walk that is not treekit's")
-    if schema.dtype == "float32":
-        key, test = words & np.uint64(0xFFFFFFFF), words >> np.uint64(32)
-    else:
-        key, test = words[0::2], words[1::2]
-    if eight[1] is None and np.any(test & np.uint64(7)):
-        raise VerificationError("splits on categories, which its code for batches does not support")
-    return key, test
-
-
-def _locate_children(starts: Array, depths: Array, places: int, ends: int) -> tuple[Array, Array]:
-    """Return for each place whether a traversal reaches it, and its first child; ends come last."""
-    if np.any(depths < 0) or np.any(depths > 40):
-        raise VerificationError("a depth of a tree out of range")
-    size = 1 << depths
-    if np.any(starts != np.cumsum(size) - size) or size.sum() != places or places != ends:
-        raise VerificationError("trees that are not contiguous")
-    by_turns = depths[: len(depths) // INTERLEAVED_TREES * INTERLEAVED_TREES].reshape(
-        -1, INTERLEAVED_TREES
-    )
-    if np.any(by_turns != by_turns[:, :1]):
-        raise VerificationError("different depths in a group of trees traversed in turn")
-    start, end = np.repeat(starts, size), np.repeat(size, size)
-    own = np.arange(places) - start
-    child = start + 2 * own + np.where(2 * own >= end, places - end, 0)
-    return own > 0, child
-
-
-def _find_leaf_values(asks: Array, place: Array, child: Array, ends: Array) -> Array:
-    """Return the leaf values of places without a test, from the end they lead to, (places,) uint64.
-
-    Raises
-    ------
-    VerificationError
-        If one leads to a place with a test.
-    """
-    n = len(child)
-    at = np.where(place & ~asks, child, n)
-    while np.any(inner := at < n):
-        at[inner] = np.where(asks[at[inner]], n + len(ends), child[at[inner]])
-    if np.any(at == n + len(ends)):
-        raise VerificationError("a place without a test leads to one with a test")
-    return np.asarray(ends[at - n].astype(np.uint64))
 
 
 # ---------------------------------------------------------------- leaf values

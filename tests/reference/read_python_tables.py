@@ -88,7 +88,7 @@ def _parse_arrays(text: str) -> Arrays:
 
 
 def _make_binary_tables(arrays: Arrays, n_features: int, n_values: int) -> BinaryTables:
-    """Invert `treekit.export.python.encode_node_tables`."""
+    """Invert `treekit.export.template_values.encode_cell_tests`."""
     asks, low, gone = arrays["_ASKS"].astype(np.int64), arrays["_LOW"], arrays["_GONE"]
     set_column, set_start = arrays["_SET_COLUMN"], arrays["_SET_START"].astype(np.int64)
     value = arrays["_VALUE"]

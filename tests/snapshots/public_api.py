@@ -377,10 +377,13 @@ def _template_lines() -> list[str]:
     for missing, form in (("direction", "table"), ("direction", "if_else"), ("fractional", "auto")):
         forms = ("table",) if form == "auto" else ("table", "if_else")
         language, model = Language(strings="json"), small_model(missing=missing)
-        values = template_values(model, "m", language, forms, form, leaf_nodes=True)
-        for name, value in values.items():
-            inner = value if isinstance(value, dict) else {}
-            names |= {name, *(f"{name}.{key}" for key in inner)}
+        for cells in (False, True):
+            values = template_values(
+                model, "m", language, forms, form, leaf_nodes=True, cells=cells
+            )
+            for name, value in values.items():
+                inner = value if isinstance(value, dict) else {}
+                names |= {name, *(f"{name}.{key}" for key in inner)}
     return sorted(names)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.extremes import EXTREMES
+from tests.reference.artifacts import export_python
 from tests.reference.models import chain, random_model
 from tests.reference.mutants import onnx_mutants
 from tests.reference.python_arrays import array_in, with_arrays
@@ -24,7 +25,6 @@ from treekit.data.schema import Column, Schema
 from treekit.export import export
 from treekit.export.c import export_c
 from treekit.export.literals import list_shipped_folders
-from treekit.export.python import export_python
 from treekit.model.builder import build_tree, is_missing, leaf, multiway, subset, threshold
 from treekit.model.fixed_point import to_double_threshold
 from treekit.model.model import make_model
@@ -152,51 +152,6 @@ def test_every_bit_of_a_packed_node_of_c_counts(dtype):
             assert not tables_proved(changed, model), (word[0], bit)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "side"),
-    [("float32", 0), pytest.param("float64", 1, marks=pytest.mark.matrix)],
-)
-def test_every_bit_of_a_complete_tree_of_c_counts(dtype, side):
-    model = chain(3, Schema((Column("x"),), classes=("no", "yes"), dtype=dtype), side)
-    text = export_c(model, "m", form="table")["m.c"].decode()
-    assert tables_proved(text, model)
-    table = re.search(r"m_heap\[\d+\] = \{\n([^}]*)\n\}", text)
-    words = list(re.finditer("0x([0-9a-f]{16})", table[1]))
-    single, counts = dtype == "float32", 0
-    each = 1 if single else 2
-    # Of a chain, one place of each level asks; place 0 is none; others repeat a leaf above.
-    asking = {(2 << level) - 1 if side else 1 << level for level in range(3)}
-    for number, word in enumerate(words):
-        for bit in range(64) if number // each in asking else (0, 31):
-            at = table.start(1) + word.start(1)
-            changed = f"{text[:at]}{int(word[1], 16) ^ (1 << bit):016x}{text[at + 16 :]}"
-            is_key = bit < 32 if single else number % 2 == 0
-            if number // each in asking:
-                assert not tables_proved(changed, model), (number, bit)
-                counts += 1
-            elif is_key:  # 0, which such a place asks, is more than no key
-                assert tables_proved(changed, model)
-    assert counts == 64 * each * 3
-
-
-def test_a_place_of_a_complete_tree_that_repeats_a_leaf_may_not_ask():
-    model = chain(3, Schema((Column("x"),), classes=("no", "yes")))
-    text = export_c(model, "m", form="table")["m.c"].decode()
-    faults = [
-        # Place 2 repeats a leaf, and place 4 does: there a question alone is one below a leaf.
-        (r"(m_heap\[8\] = \{\n(?:[^,]*,\s){4}0x)00000000", r"\g<1>00000008"),
-        (r"(m_ends\[8\] = \{\n)0", r"\g<1>1"),
-        (r"(m_starts\[1\] = \{\n)0", r"\g<1>1"),
-        (r"(m_depths\[1\] = \{\n)3", r"\g<1>2"),
-        (r"(M_CELL\(test\) \(\(test\) >> )3", r"\g<1>4"),
-        (r"(M_OF_EIGHT\(test\) \(\(test\))", r"\g<1> & ~15u"),
-    ]
-    for pattern, instead in faults:
-        changed, times = re.subn(pattern, instead, text)
-        assert times == 1, pattern
-        assert not tables_proved(changed, model), pattern
-
-
 CELLS = [{}, {"input": "float"}, {"arithmetic": "integer"}]
 
 
@@ -266,8 +221,8 @@ def packed_trees_of_many_branches():
     return make_model(schema, [build_tree(root, schema)]), {"form": "table"}
 
 
-def complete_trees():
-    """A source of complete trees, nine of them, whose sets of levels all differ."""
+def nine_packed_trees():
+    """A source of nine trees, eight of them walked by turns, whose sets of levels all differ."""
     trees = []
     for at, levels in enumerate(("a", "b", "c", "ab", "ac", "bc", "a", "b", "c")):
         left = subset(1, [*levels], leaf([1, 2, 1]), leaf([3, 1, 9]), missing=at // 6)
@@ -286,7 +241,7 @@ def nested_trees():
     return make_model(schema, trees), {"form": "hybrid", "input": "float"}
 
 
-SOURCES = [packed_trees, packed_trees_of_many_branches, complete_trees, nested_trees]
+SOURCES = [packed_trees, packed_trees_of_many_branches, nine_packed_trees, nested_trees]
 _TABLE = re.compile(r"^static const u?int\d+_t m_(\w+)\[\d+\] = \{\n(.*?)\n\};$", re.M | re.S)
 _NESTED = re.compile(r"(?<= \*x\)\n)\{\n    if.*?^}", re.M | re.S)
 
@@ -364,7 +319,9 @@ def test_a_source_by_templates_of_ones_own_is_left_to_rows(tmp_path, monkeypatch
     own.mkdir(parents=True)
     (shipped,) = list_shipped_folders()
     text = (shipped / "c" / "walk.jinja").read_text()
-    text = text.replace('"walk/packed"', '"other"').replace('"walk/wide"', '"walk/packed"')
+    text = text.replace('part == "walk/packed"', 'part == "other"').replace(
+        'part == "walk/wide"', 'part == "walk/packed"'
+    )
     (own / "walk.jinja").write_text(text)
     by_own = export_c(model, "m", templates=str(tmp_path / "own"), **settings)["m.c"]
     path = c_of(tmp_path, model, **settings)

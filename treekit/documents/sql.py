@@ -24,7 +24,6 @@ from treekit.export.sql.syntax import (
     Sql,
     make_call,
     make_cast,
-    make_integer,
     make_membership_test,
     quote_identifier,
 )
@@ -227,7 +226,7 @@ class _ConditionPrinter:
         gone = f"{self.print_expression(raw)} IS NULL"
         marks = self.rules.schema.missing_marks
         if marks:
-            blanks = make_call("CHAR", *(make_integer(ord(char)) for char in BLANKS))
+            blanks = make_call("CHAR", *map(ord, BLANKS))
             stripped = make_call("TRIM", make_cast(raw.copy(), "TEXT"), blanks)
             texts = [self.dialect.make_text(mark) for mark in marks]
             marked = self.print_expression(make_membership_test(stripped, texts))

@@ -102,9 +102,10 @@ def _split_main_path(path: Path, exporter: Exporter) -> tuple[Path, str]:
         begun = ".".join(parts[:end])
         if name.endswith(begun) and name != begun:
             return path.parent, name.removesuffix(begun)
-    if not name or any(
-        name.lower().endswith(ending.lower()) for ending in _list_suffixes(exporter)
-    ):
+    installed = (part.record for part in registry.components("exporter"))
+    suffixes = {other.suffix for other in installed if isinstance(other, Exporter)}
+    # A file of another target must not have the suffix of one.
+    if not name or name.lower().endswith(tuple(map(str.lower, {exporter.suffix} | suffixes))):
         raise ExportError(
             f"{str(path)!r} cannot be a model folder of the target {exporter.name!r}: "
             "give a folder name that does not end in the file suffix of a target"
@@ -113,14 +114,6 @@ def _split_main_path(path: Path, exporter: Exporter) -> tuple[Path, str]:
             f"its name must end in {exporter.suffix!r}"
         )
     return path.parent, name
-
-
-def _list_suffixes(exporter: Exporter) -> set[str]:
-    """Return the suffixes of all exporters; a file of another target must not have one."""
-    from treekit import registry
-
-    installed = (part.record for part in registry.components("exporter"))
-    return {exporter.suffix} | {other.suffix for other in installed if isinstance(other, Exporter)}
 
 
 # ---------------------------------------------------------------- files
@@ -146,7 +139,8 @@ def write_files(folder: Path, contents: Mapping[str, bytes]) -> list[Path]:
     made: list[Path] = []
     try:
         for parent in dict.fromkeys([folder, *(place.parent for place in places)]):
-            made += _make_folder(parent)
+            made += [part for part in (parent, *parent.parents) if not part.exists()][::-1]
+            parent.mkdir(parents=True, exist_ok=True)
         for draft, content in zip(drafts, contents.values(), strict=True):
             _write_new_file(draft, content)
         for draft, place in reversed(list(zip(drafts, places, strict=True))):
@@ -162,13 +156,6 @@ def write_files(folder: Path, contents: Mapping[str, bytes]) -> list[Path]:
             with contextlib.suppress(OSError):
                 empty.rmdir()
     return places
-
-
-def _make_folder(folder: Path) -> list[Path]:
-    """Create a folder and its parents; return the created ones, outermost first."""
-    missing = [part for part in (folder, *folder.parents) if not part.exists()][::-1]
-    folder.mkdir(parents=True, exist_ok=True)
-    return missing
 
 
 def _write_new_file(path: Path, content: bytes) -> None:

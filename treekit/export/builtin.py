@@ -5,7 +5,9 @@ The libraries of an exporter are imported when it is first used.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from treekit import registry
@@ -52,12 +54,6 @@ SQL_SETTINGS = (
 # ---------------------------------------------------------------- builtin
 
 
-_FORM_SETTING = Setting(
-    "form",
-    "auto",
-    "nested if/else, or tables and a short loop; auto: if/else up to 2,000 nodes",
-    choices=("auto", "if_else", "table"),
-)
 _C_SETTINGS = (
     Setting(
         "form",
@@ -81,77 +77,39 @@ _C_SETTINGS = (
 )
 
 
-def _export_onnx(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
-    from treekit.export.onnx import export_onnx
+def _import_later(module: str, function: str, library: str = "") -> Callable[..., Any]:
+    """Return an export function that imports its module, and the library it needs, when called."""
 
-    return export_onnx(model, name, **settings)
+    def export(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
+        if library and find_spec(library) is None:
+            raise ExportError(
+                f"the target {function.removeprefix('export_')!r} needs {library}, which is not "
+                f"installed: pip install 'treekit-ml[{function.removeprefix('export_')}]'"
+            )
+        made: Mapping[str, bytes] = getattr(import_module(module), function)(
+            model, name, **settings
+        )
+        return made
 
-
-def _export_triton(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
-    from treekit.export.triton import export_triton
-
-    return export_triton(model, name, **settings)
-
-
-def _export_c(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
-    from treekit.export.c import export_c
-
-    return export_c(model, name, **settings)
-
-
-def _export_python(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
-    from treekit.export.python import export_python
-
-    return export_python(model, name, **settings)
-
-
-def _export_rules(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
-    from treekit.rules import export_rules
-
-    return export_rules(model, name, **settings)
-
-
-def _export_sql(model: Model, name: str, **settings: Any) -> Mapping[str, bytes]:
-    try:
-        import sqlglot  # noqa: F401
-    except ImportError:
-        raise ExportError(
-            "the target 'sql' needs sqlglot, which is not installed: pip install 'treekit-ml[sql]'"
-        ) from None
-    from treekit.export.sql.exporter import export_sql
-
-    return export_sql(model, name, **settings)
+    return export
 
 
 @hookimpl
 def treekit_exporters() -> list[Exporter]:
     """Return the built-in exporters."""
+    onnx = _import_later("treekit.export.onnx", "export_onnx")
+    triton = _import_later("treekit.export.triton", "export_triton")
+    c = _import_later("treekit.export.c", "export_c")
+    sql = _import_later("treekit.export.sql.exporter", "export_sql", "sqlglot")
+    rules = _import_later("treekit.rules", "export_rules")
+    c_settings = (*_C_SETTINGS, TEMPLATES_SETTING)
     own = [
-        Exporter("onnx", ".onnx", _export_onnx, ONNX_SETTINGS, "one graph for every ONNX runtime"),
+        Exporter("onnx", ".onnx", onnx, ONNX_SETTINGS, "one graph for every ONNX runtime"),
         Exporter(
-            "triton",
-            TRITON_SUFFIX,
-            _export_triton,
-            TRITON_SETTINGS,
-            "a model folder for NVIDIA Triton",
+            *("triton", TRITON_SUFFIX, triton, TRITON_SETTINGS, "a model folder for NVIDIA Triton")
         ),
-        Exporter(
-            "c",
-            ".c",
-            _export_c,
-            (*_C_SETTINGS, TEMPLATES_SETTING),
-            "C99 source and header, no libraries",
-        ),
-        Exporter(
-            "python",
-            ".py",
-            _export_python,
-            (_FORM_SETTING, TEMPLATES_SETTING),
-            "one file, standard library only",
-        ),
-        Exporter(
-            "sql", ".sql", _export_sql, SQL_SETTINGS, "a query for SQLite, DuckDB or PostgreSQL"
-        ),
-        Exporter("rules", ".rules.txt", _export_rules, RULES_SETTINGS, "human-readable rules"),
+        Exporter("c", ".c", c, c_settings, "C99 source and header, no libraries"),
+        Exporter("sql", ".sql", sql, SQL_SETTINGS, "a query for SQLite, DuckDB or PostgreSQL"),
+        Exporter("rules", ".rules.txt", rules, RULES_SETTINGS, "human-readable rules"),
     ]
     return own + load_known_languages({exporter.name for exporter in own}, registry.leave_out)

@@ -64,7 +64,7 @@ def choose_fractional_form(wanted: str) -> tuple[Form, str]:
 
     Nested tests send a row down a single path, so they cannot express fractional instances.
     """
-    if wanted in ("if_else", "hybrid"):
+    if wanted not in ("auto", "table"):
         raise ExportError(
             f"form={wanted!r} sends each row down a single path, and the model uses fractional "
             "instances (missing='fractional'): choose form='table' or 'auto'"

@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import MISSING, dataclass, field, fields
-from functools import cache
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal
+
+import msgspec
 
 from treekit import registry
 from treekit.contracts import Exporter, Setting
@@ -24,6 +25,7 @@ from treekit.export.literals import (
     TEMPLATES_VARIABLE,
     Code,
     Language,
+    Limits,
     identifier,
     list_shipped_folders,
     list_template_folders,
@@ -31,6 +33,7 @@ from treekit.export.literals import (
     render_from,
     require_folder,
 )
+from treekit.export.lowering import Form
 from treekit.export.template_values import ABILITIES, needs, template_values
 from treekit.model.model import Model
 
@@ -79,10 +82,16 @@ class LanguageExport:
         """Export a model; see `treekit.Exporter`."""
         profile = self.profile
         require_abilities(model, profile.name, profile.abilities)
-        if profile.file_name == "identifier":
-            _require_identifier(stem, profile)
+        made = f"{profile.literals.name(stem, 'model')}"
+        if profile.file_name == "identifier" and stem != made:
+            raise ExportError(
+                f"{stem + profile.suffix!r}: in {profile.name} the file name must be an "
+                f"identifier: rename it to {made + profile.suffix!r}"
+            )
         values = template_values(
-            *(model, stem, profile.literals, profile.forms, form), leaf_nodes=profile.leaf_nodes
+            *(model, stem, profile.literals, profile.forms, form),
+            leaf_nodes=profile.leaf_nodes,
+            cells=profile.cells,
         )
         for name, setting in profile.settings.items():
             values[name] = self._check_name(name, given.get(name, setting.default))
@@ -114,16 +123,6 @@ def require_abilities(model: Model, target: str, able: frozenset[str] | tuple[st
             )
 
 
-def _require_identifier(stem: str, profile: Profile) -> None:
-    language: Language = profile.literals
-    made = f"{language.name(stem, 'model')}"
-    if stem != made:
-        raise ExportError(
-            f"{stem + profile.suffix!r}: in {profile.name} the file name must be an identifier: "
-            f"rename it to {made + profile.suffix!r}"
-        )
-
-
 def language_exporter(folder: str | Path) -> Exporter:
     """Make an exporter of a language folder: templates and ``language.toml``.
 
@@ -136,11 +135,6 @@ def language_exporter(folder: str | Path) -> Exporter:
     """
     folder = Path(folder)
     profile = read_profile(folder)
-    if unknown := sorted(set(profile.abilities) - set(ABILITIES)):
-        raise ExportError(
-            f"{str(folder / PROFILE_FILE)!r}: unknown ability {unknown[0]!r}; "
-            f"known: {', '.join(ABILITIES)}"
-        )
     own = tuple(
         Setting(name, setting.default, setting.help) for name, setting in profile.settings.items()
     )
@@ -167,11 +161,15 @@ def load_languages(folder: str | Path, report: FaultCallback | None = None) -> l
     found = []
     for path in sorted(Path(folder).glob(f"*/{PROFILE_FILE}")):
         try:
-            found.append(_check_exporter(language_exporter(path.parent), path))
-        except ExportError as error:
+            exporter = language_exporter(path.parent)
+            check_record(exporter, KINDS["exporter"])
+            found.append(exporter)
+        except (ExportError, PluginError) as error:
+            known = isinstance(error, ExportError)
+            fault = error if known else ExportError(f"{str(path)!r}: {error}")
             if report is None:
-                raise
-            report(str(error))
+                raise fault from error
+            report(str(fault))
     return found
 
 
@@ -211,14 +209,6 @@ def load_known_languages(taken: Collection[str], report: FaultCallback) -> list[
             if exporter.name not in found.keys() | faulty:
                 found[exporter.name] = exporter
     return list(found.values())
-
-
-def _check_exporter(exporter: Exporter, path: Path) -> Exporter:
-    try:
-        check_record(exporter, KINDS["exporter"])
-    except PluginError as error:
-        raise ExportError(f"{str(path)!r}: {error}") from error
-    return exporter
 
 
 def find_languages_folder(templates: str | Path, target: str = "") -> Path:
@@ -301,7 +291,7 @@ class TextSetting:
 
     help: str
     default: str = ""
-    accepts: str = "identifier"
+    accepts: Literal["identifier", "dotted"] = "identifier"
 
 
 @dataclass(frozen=True)
@@ -339,7 +329,7 @@ class Verify:
     build: tuple[tuple[str, ...], ...] = ()
     version: tuple[str, ...] = ()
     find: Mapping[str, str] = field(default_factory=dict)
-    text: str = "utf-8"
+    text: Literal["utf-8", "utf-16-le"] = "utf-8"
 
 
 @dataclass(frozen=True)
@@ -356,7 +346,7 @@ class Profile:
         See `treekit.export.template_values.ABILITIES`.
     forms : tuple of str
         "table", and "if_else" if the templates support it.
-    leaf_nodes : bool
+    leaf_nodes, cells : bool
         See `treekit.export.template_values.template_values`.
     file_name : {"any", "identifier"}
         Whether the file name must be an identifier of the language.
@@ -370,9 +360,10 @@ class Profile:
     summary: str
     files: Mapping[str, str]
     abilities: tuple[str, ...] = ()
-    forms: tuple[str, ...] = ("table",)
+    forms: tuple[Form, ...] = ("table",)
     leaf_nodes: bool = False
-    file_name: str = "any"
+    cells: bool = False
+    file_name: Literal["any", "identifier"] = "any"
     literals: Language = field(default_factory=lambda: Language(strings="json"))
     settings: Mapping[str, TextSetting] = field(default_factory=dict)
     verify: Verify | None = None
@@ -394,75 +385,36 @@ def read_profile(folder: Path) -> Profile:
     literals = table.get("literals")
     if isinstance(literals, dict) and "limits" in table:
         table["literals"] = literals | {"limits": table.pop("limits")}
-    profile: Profile = _build_record(Profile, {"name": folder.name} | table, path, "")
-    _check_choices(profile, path)
+    try:
+        profile = msgspec.convert({"name": folder.name} | table, Profile)
+    except msgspec.ValidationError as error:
+        raise ExportError(f"{str(path)!r}: {error}; see treekit.export.languages") from error
+    if problem := _find_profile_problem(profile, table):
+        raise ExportError(f"{str(path)!r}: {problem}")
     return profile
 
 
-def _check_choices(profile: Profile, path: Path) -> None:
-    texts = {profile.verify.text} if profile.verify else set()
-    accepts = {setting.accepts for setting in profile.settings.values()}
-    for where, values, known in (
-        ("forms", set(profile.forms), {"table", "if_else"}),
-        ("file_name", {profile.file_name}, {"any", "identifier"}),
-        ("verify.text", texts, {"utf-8", "utf-16-le"}),
-        ("settings.accepts", accepts, {"identifier", "dotted"}),
-    ):
-        if other := sorted(values - known):
-            raise _make_error(
-                path, where, f"{other[0]!r}; expected one of {', '.join(sorted(known))}"
-            )
-    own = {"form", "templates", "model", "target", "path"}
-    if taken := sorted(own & set(profile.settings)):
-        raise _make_error(path, f"settings.{taken[0]}", "a built-in setting; rename it")
+def _find_profile_problem(profile: Profile, table: dict[str, Any]) -> str:
+    """Return what is wrong with a profile whose values have the right types; empty if nothing."""
+    literals = table.get("literals", {})
+    settings = table.get("settings", {})
+    records = [
+        ("", Profile, table),
+        ("literals.", Language, literals),
+        ("literals.limits.", Limits, literals.get("limits", {})),
+        ("verify.", Verify, table.get("verify", {})),
+        *((f"settings.{name}.", TextSetting, own) for name, own in settings.items()),
+    ]
+    for where, kind, own in records:
+        known = [field.name for field in fields(kind)]
+        if unknown := sorted(set(own) - set(known)):
+            return f"{where}{unknown[0]} is unknown; known here: {', '.join(known)}"
+    if unknown := sorted(set(profile.abilities) - set(ABILITIES)):
+        return f"unknown ability {unknown[0]!r}; known: {', '.join(ABILITIES)}"
+    if taken := sorted({"form", "templates", "model", "target", "path"} & set(profile.settings)):
+        return f"settings.{taken[0]} is a built-in setting; rename it"
     if "table" not in profile.forms or not profile.files:
-        raise _make_error(path, "form 'table' or files", "missing; add both")
+        return "form 'table' or files is missing; add both"
     if profile.suffix != next(iter(profile.files)):
-        raise _make_error(path, "suffix", f"{profile.suffix!r}; name that of the first file")
-
-
-def _build_record(kind: type[Any], table: Any, path: Path, where: str) -> Any:
-    """Build a record of the dataclass `kind` from a TOML table; check the types of its fields."""
-    if not isinstance(table, dict):
-        raise _make_error(path, where, f"{table!r}; expected a table")
-    hints = _get_field_types(cast(Any, kind))
-    if unknown := sorted(set(table) - set(hints)):
-        known = ", ".join(hints)
-        raise _make_error(path, where + unknown[0], f"unknown; known here: {known}")
-    for each in fields(kind):
-        required = each.default is MISSING and each.default_factory is MISSING
-        if required and each.name not in table:
-            raise _make_error(path, where + each.name, "missing")
-    return kind(
-        **{n: _convert_value(hints[n], value, path, where + n) for n, value in table.items()}
-    )
-
-
-@cache
-def _get_field_types(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
-
-
-def _convert_value(hint: Any, value: Any, path: Path, where: str) -> Any:
-    """Convert a TOML value to the type `hint`."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if isinstance(hint, type) and hasattr(hint, "__dataclass_fields__"):
-        return _build_record(hint, value, path, f"{where}.")
-    if type(None) in arguments:
-        return _convert_value(arguments[0], value, path, where)
-    if origin in (tuple, frozenset) and isinstance(value, list):
-        return origin(_convert_value(arguments[0], one, path, where) for one in value)
-    if origin is Mapping and isinstance(value, dict):
-        return {
-            n: _convert_value(arguments[1], one, path, f"{where}.{n}") for n, one in value.items()
-        }
-    if origin not in (None, tuple, frozenset, Mapping) and value in arguments:  # Literal
-        return value
-    if isinstance(hint, type) and type(value) is hint:
-        return value
-    wanted = f"one of {', '.join(map(repr, arguments))}" if arguments else hint.__name__
-    raise _make_error(path, where, f"{value!r}; expected {wanted}")
-
-
-def _make_error(path: Path, where: str, what: str) -> ExportError:
-    return ExportError(f"{str(path)!r}: {where.rstrip('.')} is {what}")
+        return f"suffix is {profile.suffix!r}; name that of the first file"
+    return ""

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
+from treekit.data.schema import Label
 from treekit.errors import ExportError
 
 if TYPE_CHECKING:
@@ -74,40 +75,23 @@ def string_literals(texts: Iterable[str], style: StringStyle) -> list[Code]:
     return [string_literal(text, style) for text in texts]
 
 
+def encode_utf8(text: str, where: str = "", remedy: str = "rename it") -> bytes:
+    """Encode a text; raise `ExportError` for half a surrogate pair."""
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ExportError(f"{text[:80]!r}{where} is not valid Unicode text: {remedy}") from None
+
+
 def _quote_c_string(text: str) -> str:
     if "\0" in text:
         raise ExportError(f"{text[:80]!r} contains a NUL, which ends a string in C: rename it")
-    try:
-        encoded = text.encode("utf-8")
-    except UnicodeEncodeError:
-        raise ExportError(f"{text[:80]!r} is not valid Unicode text: rename it") from None
+    encoded = encode_utf8(text)
     if len(encoded) <= _MAX_C_LITERAL:
         return '"' + "".join(map(_C_BYTE_ESCAPES.__getitem__, encoded)) + '"'
     rows = [encoded[i : i + 16] for i in range(0, len(encoded), 16)]
     body = ",\n".join(", ".join(f"'{_C_BYTE_ESCAPES[byte]}'" for byte in row) for row in rows)
     return "(const char[]){\n" + body + ", 0}"
-
-
-_PLAIN_CHARACTERS = frozenset(
-    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _-.,:;=+()"
-)
-"""Characters without a special meaning in the strings of any language."""
-
-
-def _quote_byte_string(text: str) -> str:
-    try:
-        encoded = text.encode("utf-8")
-    except UnicodeEncodeError:
-        raise ExportError(f"{text[:80]!r} is not valid Unicode text: rename it") from None
-    body = (chr(byte) if chr(byte) in _PLAIN_CHARACTERS else f"\\x{byte:02x}" for byte in encoded)
-    return '"' + "".join(body) + '"'
-
-
-def _quote_json_string(text: str) -> str:
-    units = text.encode("utf-16-be", "surrogatepass")
-    codes = (units[i] << 8 | units[i + 1] for i in range(0, len(units), 2))
-    body = (chr(code) if chr(code) in _PLAIN_CHARACTERS else f"\\u{code:04x}" for code in codes)
-    return '"' + "".join(body) + '"'
 
 
 def _quote_python_string(text: str) -> str:
@@ -120,33 +104,24 @@ def _quote_python_string(text: str) -> str:
     return f"'{body}'" if doubled.count("\\") > body.count("\\") else f'"{doubled}"'
 
 
-def _quote_java_string(text: str) -> str:
-    units = text.encode("utf-16-be", "surrogatepass")
-    codes = (units[i] << 8 | units[i + 1] for i in range(0, len(units), 2))
-    return '"' + "".join(map(_escape_java_unit, codes)) + '"'
+_PLAIN_CHARACTERS = frozenset(
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _-.,:;=+()"
+)
+"""Characters without a special meaning in the strings of any language."""
 
 
-def _escape_java_unit(code: int) -> str:
-    if chr(code) in _PLAIN_CHARACTERS:
-        return chr(code)
-    return f"\\{code:03o}" if code < 256 else f"\\u{code:04x}"
-
-
-def _quote_rust_string(text: str) -> str:
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise ExportError(f"{text[:80]!r} is not valid Unicode text: rename it")
-    body = (c if c in _PLAIN_CHARACTERS else f"\\u{{{ord(c):x}}}" for c in text)
+def _escape_units(text: str, escape: Callable[[int], str]) -> str:
+    """Write the UTF-16 units of a text, plain characters as they are."""
+    units = np.frombuffer(text.encode("utf-16-le", "surrogatepass"), "<u2").tolist()
+    body = (chr(unit) if chr(unit) in _PLAIN_CHARACTERS else escape(unit) for unit in units)
     return '"' + "".join(body) + '"'
 
 
-_QUOTE_FUNCTIONS: dict[StringStyle, Callable[[str], str]] = {
-    "bytes": _quote_byte_string,
-    "c": _quote_c_string,
-    "java": _quote_java_string,
-    "json": _quote_json_string,
-    "python": _quote_python_string,
-    "rust": _quote_rust_string,
-}
+def _quote_rust_string(text: str) -> str:
+    encode_utf8(text)
+    body = (c if c in _PLAIN_CHARACTERS else f"\\u{{{ord(c):x}}}" for c in text)
+    return '"' + "".join(body) + '"'
+
 
 _BYTE_ESCAPES = tuple(chr(b) if chr(b) in _PLAIN_CHARACTERS else f"\\x{b:02x}" for b in range(256))
 
@@ -154,6 +129,18 @@ _BYTE_ESCAPES = tuple(chr(b) if chr(b) in _PLAIN_CHARACTERS else f"\\x{b:02x}" f
 def byte_literal(content: bytes) -> Code:
     """Write bytes as the body of a ``bytes`` literal, quotes included."""
     return Code('"' + "".join(map(_BYTE_ESCAPES.__getitem__, content)) + '"')
+
+
+_QUOTE_FUNCTIONS: dict[StringStyle, Callable[[str], str]] = {
+    "bytes": lambda text: byte_literal(encode_utf8(text)),
+    "c": _quote_c_string,
+    "java": lambda text: _escape_units(
+        text, lambda unit: f"\\{unit:03o}" if unit < 256 else f"\\u{unit:04x}"
+    ),
+    "json": lambda text: _escape_units(text, "\\u{:04x}".format),
+    "python": _quote_python_string,
+    "rust": _quote_rust_string,
+}
 
 
 def float_literal(number: float) -> Code:
@@ -166,11 +153,10 @@ def hex_literal(number: float) -> Code:
     return Code(float(number).hex())
 
 
-def format_lines(numbers: npt.NDArray[Any], separator: str = ", ", per_line: int = 8) -> Code:
-    """Write an array of integers or finite doubles, `per_line` on each line."""
-    texts = list(map(repr, numbers.tolist()))
-    rows = [separator.join(texts[i : i + per_line]) for i in range(0, len(texts), per_line)]
-    return Code((separator.rstrip() + "\n").join(rows))
+def format_lines(texts: Sequence[str], per_line: int = 8) -> Code:
+    """Write the elements of an array, `per_line` on each line."""
+    rows = [texts[i : i + per_line] for i in range(0, len(texts), per_line)]
+    return Code(",\n".join(map(", ".join, rows)))
 
 
 def identifier(text: str, fallback: str, longest: int = 31) -> Code:
@@ -229,6 +215,8 @@ class Limits:
         Tests in one function.
     if_else_nodes : int
         Nodes of a model that is written as nested tests.
+    inline_codes : int
+        Codes of a set that is written inline in nested tests; larger sets become bit masks.
     """
 
     elements: int = 2**31 - 1
@@ -238,6 +226,7 @@ class Limits:
     depth: int = 16
     function_nodes: int = 500
     if_else_nodes: int = 100_000
+    inline_codes: int = 4
 
 
 @dataclass(frozen=True)
@@ -297,22 +286,28 @@ class Language:
         """Write a finite double."""
         return hex_literal(number) if self.floats == "hex" else float_literal(number)
 
+    def value(self, label: Label) -> Code:
+        """Write a class label as a text, number or bool."""
+        if isinstance(label, str):
+            return self.text(label)
+        if isinstance(label, float):
+            return self.number(label)
+        written = repr(label)
+        return Code(written if self.strings == "python" else written.lower())
+
     def array(self, numbers: npt.NDArray[Any]) -> Code:
         """Write the elements of an array, separated by commas; a single 0 if it is empty.
 
         Not every language has empty arrays; the 0 is never read.
         """
-        if len(numbers) == 0:
-            numbers = np.zeros(1, numbers.dtype)
-        if numbers.dtype.kind == "f" and self.floats == "hex":
-            texts = map(float.hex, numbers.tolist())
-            return _join_lines(list(texts), self.per_line)
-        return format_lines(numbers, per_line=self.per_line)
+        own = (numbers if len(numbers) else np.zeros(1, numbers.dtype)).tolist()
+        is_hex = numbers.dtype.kind == "f" and self.floats == "hex"
+        return format_lines(list(map(float.hex if is_hex else repr, own)), self.per_line)
 
     def wide_array(self, numbers: npt.NDArray[Any]) -> Code:
         """Write the elements of an array of 64-bit integers with the suffix of the language."""
         texts = [f"{number}{self.wide_suffix}" for number in numbers.tolist() or [0]]
-        return _join_lines(texts, self.per_line)
+        return format_lines(texts, self.per_line)
 
     def name(self, text: str, fallback: str) -> Code:
         """Make an identifier similar to `text` that is not a reserved word."""
@@ -325,11 +320,6 @@ class Language:
             # Upper case first: the columns `a` and `A` still get distinct identifiers.
             return identifiers([name.upper() for name in names], self.column, "COLUMN")
         return identifiers(names, self.column)
-
-
-def _join_lines(texts: list[str], per_line: int) -> Code:
-    rows = [texts[i : i + per_line] for i in range(0, len(texts), per_line)]
-    return Code(",\n".join(", ".join(row) for row in rows))
 
 
 # ---------------------------------------------------------------- arrays
@@ -369,7 +359,7 @@ class Tables:
             kind, numbers = "f64", numbers.astype(np.float64)
         if kind == "u32" and not self.language.unsigned:
             kind, numbers = "i32", numbers.astype(np.uint32).view(np.int32)
-        if kind == "i32" and len(numbers) and not -(2**31) <= _compute_extent(numbers) < 2**31:
+        if kind == "i32" and np.any((numbers < -(2**31)) | (numbers >= 2**31)):
             raise ExportError("the model needs more than 2**31 table entries: train fewer trees")
         made = np.ascontiguousarray(numbers, dtype=_DTYPES[kind])
         self.elements += len(made)
@@ -444,16 +434,13 @@ class Array:
             return [Code(f'"{base64.b64encode(piece).decode("ascii")}"') for piece in pieces]
         return [byte_literal(piece) for piece in pieces]
 
+    @property
+    def base64(self) -> Code:
+        """Little-endian bytes in base64, in lines."""
+        return Code(base64.encodebytes(self.numbers.tobytes()).decode("ascii").rstrip("\n"))
+
     def __html__(self) -> str:
         return str(self.elements)
-
-
-def _compute_extent(numbers: npt.NDArray[Any]) -> int:
-    """Return the bound of an array to compare with the range of a signed type.
-
-    Negative numbers count as ``-number - 1``.
-    """
-    return max(int(numbers.max()), -int(numbers.min()) - 1)
 
 
 @dataclass
@@ -516,13 +503,9 @@ def list_template_folders(user: str | Path | None = None) -> list[Path]:
     """
     if user:
         require_folder(user)
-    own = [Path(user)] if user else []
     # `treekit.export.languages` reports absent folders when it lists the languages.
-    return (
-        own
-        + [folder for folder in list_variable_folders() if folder.is_dir()]
-        + list_shipped_folders()
-    )
+    existing = [folder for folder in list_variable_folders() if folder.is_dir()]
+    return [*([Path(user)] if user else []), *existing, *list_shipped_folders()]
 
 
 def list_variable_folders() -> list[Path]:
@@ -560,21 +543,15 @@ def require_folder(folder: str | Path, what: str = "templates") -> None:
         )
 
 
-def render_template(template: str, user_folder: str | Path | None = None, **values: Any) -> bytes:
-    """Render a template (``"c/source.jinja"``) with `values` as UTF-8.
+def render_from(folders: Sequence[str | Path], template: str, **values: Any) -> bytes:
+    """Render a template (``"c/source.jinja"``), looked up in `folders` in order, as UTF-8.
 
     Values are integers and `Code`, in any nesting of lists and records.
     """
-    return render_from(list_template_folders(user_folder), template, **values)
-
-
-def render_from(folders: Sequence[str | Path], template: str, **values: Any) -> bytes:
-    """Render a template, looked up in `folders` in order; see `render_template`."""
     from jinja2 import TemplateError
 
     for folder in folders:
-        if not Path(folder).is_dir():
-            raise ExportError(f"templates: {str(folder)!r} is not a folder of templates")
+        require_folder(folder)
     written = BytesIO()
     try:
         # Streamed: rendered at once, the text of a large model would be in memory three times.
@@ -584,7 +561,7 @@ def render_from(folders: Sequence[str | Path], template: str, **values: Any) -> 
             written.write(piece.encode("utf-8"))
         return written.getvalue()
     except TemplateError as error:
-        place = f"{getattr(error, 'name', None) or template}"
+        place = getattr(error, "name", None) or template
         raise ExportError(f"template {place}: {error}") from error
 
 

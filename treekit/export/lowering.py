@@ -13,10 +13,11 @@ nested if/else, in functions of bounded depth and size.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -98,6 +99,12 @@ class LoweredTree:
         """Number of nodes, leaves included."""
         return len(self.kind)
 
+    @property
+    def set_sizes(self) -> npt.NDArray[np.int64]:
+        """Number of codes of each IN node."""
+        sizes: npt.NDArray[np.int64] = np.diff(self.set_start)[self.kind == Step.IN]
+        return sizes
+
     def codes(self, node: int) -> npt.NDArray[np.int32]:
         """Return the category codes of an IN node (a view)."""
         return self.set_codes[self.set_start[node] : self.set_start[node + 1]]
@@ -136,6 +143,27 @@ def lower(model: Model, derived: DerivedColumns | None = None) -> tuple[LoweredT
             model.trees, model.leaf_offsets[:-1], ends.tolist(), strict=True
         )
     )
+
+
+def concatenate_lowered(
+    trees: tuple[LoweredTree, ...],
+) -> tuple[LoweredTree, npt.NDArray[np.int64]]:
+    """Concatenate lowered trees; return the nodes, and the root (trees,) int64 of each tree."""
+    sizes = np.array([tree.n_nodes for tree in trees], dtype=np.int64)
+    roots = np.cumsum(sizes) - sizes
+    joined = {
+        field.name: np.concatenate([getattr(tree, field.name) for tree in trees])
+        for field in fields(LoweredTree)
+        if field.name not in ("set_start", "depth")
+    }
+    first = np.where(joined["kind"] == Step.LEAF, 0, np.repeat(roots, sizes))
+    set_sizes = np.concatenate([np.diff(tree.set_start) for tree in trees])
+    joined |= {
+        "yes": joined["yes"] + first,
+        "no": joined["no"] + first,
+        "set_start": np.cumsum(np.append(0, set_sizes)),
+    }
+    return LoweredTree(**joined, depth=max(tree.depth for tree in trees)), roots
 
 
 def require_depth(trees: tuple[LoweredTree, ...], target: str) -> None:
@@ -190,7 +218,15 @@ def _lower_tree(
 # Flat tables, traversed by a short loop in any language and for any depth.
 
 _MAX_ENTRIES = 2**31 - 1
-_LE_MISSING_NO, _LE_MISSING_YES, _IN, _MISSING = range(4)
+
+
+class TestKind(IntEnum):
+    """Kind of the test of a node of `NodeTable`."""
+
+    LE_MISSING_NO = 0
+    LE_MISSING_YES = 1
+    IN = 2
+    MISSING = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,42 +319,29 @@ def node_table(trees: tuple[LoweredTree, ...], leaves: LeafTable, schema: Schema
     ExportError
         If the number of nodes or leaves exceeds 32 bits.
     """
-    inner = [tree.kind != Step.LEAF for tree in trees]
-    sizes = np.array([np.count_nonzero(mask) for mask in inner], dtype=np.int64)
-    starts = np.cumsum(sizes) - sizes
-    columns = max(int(tree.feature.max()) for tree in trees) + 1
-    if max(int(sizes.sum()), len(leaves.vectors), 4 * columns) > _MAX_ENTRIES:
+    nodes, roots = concatenate_lowered(trees)
+    inner = nodes.kind != Step.LEAF
+    columns = int(nodes.feature.max()) + 1
+    if max(int(np.count_nonzero(inner)), len(leaves.vectors), 4 * columns) > _MAX_ENTRIES:
         raise ExportError(
             f"the model needs more than {_MAX_ENTRIES} table entries: train fewer trees"
         )
-    code = [
-        np.where(mask, start - 1 + np.cumsum(mask), -1 - leaves.row[tree.leaf])
-        for mask, start, tree in zip(inner, starts, trees, strict=True)
-    ]
-
-    def gather_inner(arrays: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        return np.concatenate([a[mask] for a, mask in zip(arrays, inner, strict=True)])
-
-    kinds = gather_inner(map(_encode_tests, trees))
-    value = gather_inner(compute_double_thresholds(tree, schema) for tree in trees)
-    is_set = kinds == _IN
+    code = np.where(inner, np.cumsum(inner) - 1, -1 - leaves.row[nodes.leaf])
+    by_step = np.array([0, TestKind.LE_MISSING_NO, TestKind.IN, TestKind.MISSING])
+    missing_yes = (nodes.kind == Step.LE) & nodes.missing_yes
+    kinds = np.where(missing_yes, TestKind.LE_MISSING_YES, by_step[nodes.kind])[inner]
+    value = compute_double_thresholds(nodes, schema)[inner]
+    is_set = kinds == TestKind.IN
     value[is_set] = np.arange(np.count_nonzero(is_set))
-    lengths = np.concatenate([np.diff(tree.set_start)[tree.kind == Step.IN] for tree in trees])
     return NodeTable(
         value=value,
-        question=4 * gather_inner(tree.feature.astype(np.int64) for tree in trees) + kinds,
-        yes=gather_inner(c[tree.yes] for c, tree in zip(code, trees, strict=True)),
-        no=gather_inner(c[tree.no] for c, tree in zip(code, trees, strict=True)),
-        root=np.array([c[0] for c in code], dtype=np.int64),
-        set_start=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-        set_codes=np.concatenate([tree.set_codes for tree in trees]).astype(np.int64),
+        question=4 * nodes.feature[inner].astype(np.int64) + kinds,
+        yes=code[nodes.yes[inner]],
+        no=code[nodes.no[inner]],
+        root=code[roots],
+        set_start=np.cumsum(np.append(0, nodes.set_sizes)),
+        set_codes=nodes.set_codes.astype(np.int64),
     )
-
-
-def _encode_tests(tree: LoweredTree) -> npt.NDArray[np.int64]:
-    by_step = np.array([0, _LE_MISSING_NO, _IN, _MISSING])
-    missing_yes = (tree.kind == Step.LE) & tree.missing_yes
-    return np.where(missing_yes, _LE_MISSING_YES, by_step[tree.kind])
 
 
 # ---------------------------------------------------------------- bitsets
@@ -386,10 +409,8 @@ class Line(NamedTuple):
 
 def choose_form(wanted: str, n_nodes: int, most: int = MAX_IF_ELSE_NODES) -> tuple[Form, str]:
     """Choose the form of the source; return the form and the reason in words."""
-    if wanted == "if_else":
-        return "if_else", FORM_REASON
-    if wanted == "table":
-        return "table", FORM_REASON
+    if wanted != "auto":
+        return cast(Form, wanted), FORM_REASON
     if n_nodes <= most:
         return "if_else", f"the model has {n_nodes} nodes, and up to {most} can be read as tests"
     return (
@@ -409,30 +430,35 @@ def split_into_functions(
     """
     roots = deque([0])
     functions: list[list[Line]] = []
+    most = tree.n_nodes if most is None else most
     while roots:
-        made: list[Line] = []
         root = roots.popleft()
-        own = None if most is None else _find_nearest_tests(tree, root, most)
-        todo = [("node", 0, root)]
-        while todo:
-            op, depth, at = todo.pop()
-            if op != "node":
-                made.append(Line("end" if op == "end" else "otherwise", depth, at))
-            elif tree.kind[at] == Step.LEAF:
-                made.append(Line("leaf", depth, at))
-            elif depth == deepest or (own is not None and at not in own):
-                roots.append(at)
-                made.append(Line("call", depth, len(functions) + len(roots)))
-            else:
-                made.append(Line("test", depth, at))
-                todo += [
-                    ("end", depth, at),
-                    ("node", depth + 1, int(tree.no[at])),
-                    ("otherwise", depth, at),
-                    ("node", depth + 1, int(tree.yes[at])),
-                ]
-        functions.append(made)
+        own = None if most >= tree.n_nodes else _find_nearest_tests(tree, root, most)
+        functions.append(list(_nest_tests(tree, root, 0, deepest, own, roots, len(functions) + 1)))
     return functions
+
+
+def _nest_tests(
+    tree: LoweredTree,
+    at: int,
+    depth: int,
+    deepest: int,
+    own: set[int] | None,
+    roots: deque[int],
+    done: int,
+) -> Iterator[Line]:
+    """Yield the lines of a subtree; append those that become separate functions to `roots`."""
+    if tree.kind[at] == Step.LEAF:
+        yield Line("leaf", depth, at)
+    elif depth == deepest or (own is not None and at not in own):
+        roots.append(at)
+        yield Line("call", depth, done + len(roots) - 1)
+    else:
+        yield Line("test", depth, at)
+        yield from _nest_tests(tree, int(tree.yes[at]), depth + 1, deepest, own, roots, done)
+        yield Line("otherwise", depth, at)
+        yield from _nest_tests(tree, int(tree.no[at]), depth + 1, deepest, own, roots, done)
+        yield Line("end", depth, at)
 
 
 def _find_nearest_tests(tree: LoweredTree, root: int, most: int) -> set[int]:
@@ -622,11 +648,9 @@ def write_source_functions(
     """
     made: list[SourceFunction] = []
     for number, tree in enumerate(trees):
-        literals = _format_thresholds(tree, schema) if thresholds is None else thresholds(tree)
+        literals = (thresholds or partial(_format_thresholds, schema))(tree)
         writer = _LineWriter(
-            *(number, tree, schema, leaves, columns, derived, literals),
-            indent=indent,
-            outer=outer,
+            number, tree, schema, leaves, columns, derived, literals, indent, outer
         )
         parts = enumerate(split_into_functions(tree, deepest, most))
         functions = [SourceFunction(number, part, writer.write_lines(nest)) for part, nest in parts]
@@ -634,29 +658,23 @@ def write_source_functions(
     return made
 
 
-def _format_thresholds(tree: LoweredTree, schema: Schema) -> list[Code]:
-    return [float_literal(t) for t in compute_double_thresholds(tree, schema).tolist()]
+def _format_thresholds(schema: Schema, tree: LoweredTree) -> list[Code]:
+    return list(map(float_literal, compute_double_thresholds(tree, schema).tolist()))
 
 
+@dataclass(frozen=True)
 class _LineWriter:
     """Converter from the nested lines of one tree to source lines."""
 
-    def __init__(
-        self,
-        number: int,
-        tree: LoweredTree,
-        schema: Schema,
-        leaves: LeafTable,
-        columns: Sequence[Code],
-        derived: DerivedColumns,
-        thresholds: Sequence[Code],
-        indent: str,
-        outer: int,
-    ) -> None:
-        self.indent, self.outer = indent, outer
-        self.number, self.tree, self.schema = number, tree, schema
-        self.leaves, self.columns, self.derived = leaves, columns, derived
-        self.thresholds = thresholds
+    number: int
+    tree: LoweredTree
+    schema: Schema
+    leaves: LeafTable
+    columns: Sequence[Code]
+    derived: DerivedColumns
+    thresholds: Sequence[Code]
+    indent: str
+    outer: int
 
     def write_lines(self, nest: list[Line]) -> tuple[SourceLine, ...]:
         body = Code(self.indent * self.outer)
@@ -701,14 +719,11 @@ class _LineWriter:
 # ---------------------------------------------------------------- sets
 # Tests of large category sets become lookups in one table.
 
-_MAX_INLINE_CODES = 4
-"""Maximum number of codes of a set that is written inline; larger sets become bit masks."""
-
 
 def replace_large_sets(
-    functions: Sequence[SourceFunction],
+    functions: Sequence[SourceFunction], most: int
 ) -> tuple[list[SourceFunction], npt.NDArray[np.uint32]]:
-    """Replace the tests of large sets by lookups, ``in_set``.
+    """Replace the tests of sets of more than `most` codes by lookups, ``in_set``.
 
     Returns
     -------
@@ -717,15 +732,13 @@ def replace_large_sets(
     words : (words,) uint32
         Packed sets, see `treekit.export.lowering.set_words`.
     """
-    sets = [
-        line.codes for f in functions for line in f.lines if len(line.codes) > _MAX_INLINE_CODES
-    ]
+    sets = [line.codes for f in functions for line in f.lines if len(line.codes) > most]
     starts = np.cumsum([0, *map(len, sets)])
     words, offsets = set_words(starts, np.array([c for codes in sets for c in codes], np.int64))
     offset = iter(offsets.tolist())
 
     def replace_set(line: SourceLine) -> SourceLine:
-        asks_set = len(line.codes) > _MAX_INLINE_CODES
+        asks_set = len(line.codes) > most
         return replace(line, op="in_set", at=next(offset)) if asks_set else line
 
     made = [replace(f, lines=tuple(map(replace_set, f.lines))) for f in functions]

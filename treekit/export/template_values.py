@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from treekit._version import __version__
 from treekit.data.features import LevelIndex
 from treekit.data.schema import Column, Schema
 from treekit.errors import ExportError
@@ -18,6 +20,8 @@ from treekit.export.lowering import (
     MAX_IF_ELSE_NODES,
     LeafTable,
     LoweredTree,
+    NodeTable,
+    TestKind,
     choose_form,
     leaf_table,
     lower,
@@ -64,6 +68,7 @@ def template_values(
     form: str = "auto",
     *,
     leaf_nodes: bool = False,
+    cells: bool = False,
 ) -> dict[str, Any]:
     """Compute the template values of a model.
 
@@ -71,7 +76,8 @@ def template_values(
     single unread 0 if the array is empty).  If the language packs arrays, ``form`` of
     an array is ``elements`` or ``packed``, a list
     of string literals of ``each`` numbers; ``length`` and ``type`` ("f64",
-    "i32", "i64", "u32") exist for both.  Values of the abilities "sums", "parts",
+    "i32", "i64", "u32") and ``base64``, lines without quotes, exist for
+    both.  Values of the abilities "sums", "parts",
     "costs", "targets" and "links" exist for models that need them.
 
     Parameters
@@ -83,6 +89,9 @@ def template_values(
     leaf_nodes : bool
         Whether every leaf has its own number, from which its node can be looked up;
         otherwise leaves with equal values share one.
+    cells : bool
+        Whether tables test cells with extra cells for missing values, see `encode_cell_tests`,
+        instead of questions.
 
     Returns
     -------
@@ -98,7 +107,10 @@ def template_values(
         ``level_counts``: array, -1 = numeric column; ``level_offsets``,
         ``level_order``: arrays, the codes of each column's categories, sorted by
         their texts.
-        ``target_names``, ``labels`` (a list for each target): literals.
+        ``target_names``, ``labels``, ``label_values`` (a list for each target): literals,
+        of texts and of the values as they are; ``label_type``: "str", "int", "float" or "bool".
+        ``version`` (of treekit), ``task``, ``dtype``, ``missing``, ``unknown``: literals;
+        ``missing_marks``: a list of literals.
         ``texts``: all names, labels of each target and categories of each column in
         one record like an array: ``literals``, or ``packed`` with ``lengths``
         in UTF-16 units; ``text_counts``: array, the numbers of features,
@@ -118,13 +130,16 @@ def template_values(
         ``leaves``: arrays start, column, units: the votes of leaf v are entries
         ``start[v] .. start[v + 1]``; a column is a class or an output value.  With
         `leaf_nodes` v is ``row[l]`` of leaf l, and ``node[l]`` its node in its tree.
+        ``leaf_values``: for "if_else", with `cells`: node of each leaf, and pairs of column and
+        votes; ``leaf_units``: votes of each leaf of a model with one output, with `cells`.
         ``margins``: 1 = classes have margins, scaled as below, instead of votes.
         ``unit_total``: votes of all trees, the divisor of probabilities;
         ``row_total`` and ``scale``: an output value is ``sum / row_total * scale``;
         ``link``: link function from output values to predictions, "identity", "exp",
         "sigmoid" or "softmax", and ``exp`` its constants (`treekit.model.links`).
         ``blocks``: array, the classes of target t are blocks[t] .. blocks[t + 1].
-        ``costs``: array, cost of predicting class j if the class is i, at ``i * classes + j``.
+        ``costs``: array, cost of predicting class j if the class is i, at ``i * classes + j``;
+        ``cost_rows``: lists of integers, for each class i.
         ``derived``: arrays of `treekit.model.tree.DerivedColumns`, columns
         after those of the row; ``derived_count``; ``single``: 1 = the model's
         input dtype is float32, to which terms of sums are rounded.
@@ -138,10 +153,15 @@ def template_values(
         nodes = np.concatenate([tree.leaves for tree in model.trees])
         arrays |= make_arrays(tables, row=leaves.row, node=nodes)
         numbered = replace(leaves, row=np.arange(model.n_leaves))
-    costs = np.zeros(0, dtype=np.int64) if model.label_costs is None else model.label_costs.ravel()
+    own = {"leaf_units": tables(model.units[:, 0], "i64")} if cells and schema.n_values == 1 else {}
+    costs = np.zeros((0, 0), np.int64) if model.label_costs is None else model.label_costs
     return (
         compute_schema_values(schema, stem, tables)
+        | own
         | {
+            "version": language.text(__version__),
+            "missing": language.text(model.missing),
+            "unknown": language.text(model.unknown),
             "trees": model.n_trees,
             "decide": Code("most_votes" if model.label_costs is None else "least_cost"),
             "refuses_missing": int(model.missing == "error"),
@@ -152,13 +172,14 @@ def template_values(
             "row_total": language.number(model.divisor),
             "scale": language.number(np.ldexp(1.0, model.exponent)),
             "link": Code(model.link),
-            "exp": _format_exp_constants(language),
-            "costs": tables(costs, "i64"),
+            "exp": format_exp_constants(language),
+            "costs": tables(costs.ravel(), "i64"),
+            "cost_rows": costs.tolist(),
             "derived": _make_derived_arrays(derived, tables),
             "derived_count": derived.n_columns,
             "single": int(schema.dtype == "float32"),
         }
-        | compute_form_values(model, numbered, derived, tables, forms, form)
+        | compute_form_values(model, numbered, derived, tables, forms, form, cells)
     )
 
 
@@ -168,7 +189,7 @@ def compute_schema_values(schema: Schema, stem: str, tables: Tables) -> dict[str
     labels = [list(map(str, output.classes)) for output in schema.outputs]
     lists = [schema.names, [output.name for output in schema.outputs], *labels]
     lists += [column.levels for column in schema.columns]
-    start, order = _sort_levels(schema)
+    start, order = sort_levels(schema)
     several = "s" if schema.more else ""
     columns = [
         _describe_column(column, schema.missing_marks, language) for column in schema.columns
@@ -188,6 +209,11 @@ def compute_schema_values(schema: Schema, stem: str, tables: Tables) -> dict[str
         "labels": [[language.text(label) for label in some] for some in labels],
         "texts": tables.make_texts([text for some in lists for text in some]),
         "text_counts": tables(np.array([len(some) for some in lists])),
+        "label_values": [list(map(language.value, output.classes)) for output in schema.outputs],
+        "label_type": Code(type(schema.classes[0]).__name__ if schema.classes else "float"),
+        "task": language.text(schema.task),
+        "dtype": language.text(schema.dtype),
+        "missing_marks": [language.text(mark) for mark in schema.missing_marks],
         "answer": Code(("label" if schema.task == "classification" else "number") + several),
         "blocks": tables(np.array(schema.blocks)),
     }
@@ -206,7 +232,7 @@ def _describe_column(column: Column, marks: Sequence[str], language: Language) -
     }
 
 
-def _sort_levels(schema: Schema) -> tuple[Index, Index]:
+def sort_levels(schema: Schema) -> tuple[Index, Index]:
     """Return offsets (features + 1,) of the columns and their codes (levels,), sorted by text."""
     codes: list[int] = []
     for column in schema.columns:
@@ -215,7 +241,8 @@ def _sort_levels(schema: Schema) -> tuple[Index, Index]:
     return np.cumsum([0, *schema.n_levels]), np.array(codes, dtype=np.int64)
 
 
-def _format_exp_constants(language: Language) -> dict[str, Any]:
+def format_exp_constants(language: Language) -> dict[str, Any]:
+    """Return the constants of the exponential function as literals."""
     return {
         "limit": language.number(links.EXP_LIMIT),
         "log2_e": language.number(links.LOG2_E),
@@ -243,6 +270,7 @@ def compute_form_values(
     tables: Tables,
     forms: Sequence[str],
     wanted: str,
+    cells: bool = False,
 ) -> dict[str, Any]:
     """Compute the template values of the trees; see `treekit.export.template_values`.
 
@@ -259,9 +287,17 @@ def compute_form_values(
     """
     if model.missing == "fractional":
         reason = choose_fractional_form(wanted)[1]
-        return {"form": Code("parts"), "reason": Code(reason)} | _compute_fractional_values(
-            model, leaves, derived, tables
-        )
+        divided = build_fractional_table(model, leaves, derived)
+        names = ("value", "question", "child", "low", "high")
+        return {
+            "form": Code("parts"),
+            "reason": Code(reason),
+            "nodes": make_arrays(tables, **{name: getattr(divided, name) for name in names}),
+            "root": tables(divided.root),
+            "level_branch": tables(divided.level_branch),
+            "deepest": max(divided.deepest, 1),
+            "asks_sets": 0,
+        }
     trees = lower(model, derived)
     n_nodes = sum(tree.n_nodes for tree in trees)
     if "if_else" not in forms:
@@ -276,27 +312,66 @@ def compute_form_values(
             )
     chosen = {"form": Code(form), "reason": Code(reason)}
     if form == "if_else":
-        return chosen | _compute_if_else_values(model, trees, leaves, derived, tables)
-    return chosen | _compute_table_values(model, trees, leaves, tables)
-
-
-def _compute_table_values(
-    model: Model,
-    trees: tuple[LoweredTree, ...],
-    leaves: LeafTable,
-    tables: Tables,
-) -> dict[str, Any]:
+        values = _compute_if_else_values(model, trees, leaves, derived, tables)
+        return chosen | values | ({"leaf_values": _list_leaf_values(model)} if cells else {})
     table = node_table(trees, leaves, model.schema)
+    if cells:
+        return chosen | encode_cell_tests(table, model, tables)
     words, offsets = set_words(table.set_start, table.set_codes)
     value = table.value.copy()
-    value[table.question % 4 == 2] = offsets
-    return {
+    value[table.question % 4 == TestKind.IN] = offsets
+    return chosen | {
         "nodes": make_arrays(
             tables, value=value, question=table.question, yes=table.yes, no=table.no
         ),
         "root": tables(table.root),
         "sets": tables(words, "u32"),
         "asks_sets": int(len(words) > 0),
+    }
+
+
+def _list_leaf_values(model: Model) -> list[tuple[int, list[tuple[int, int]]]]:
+    """List the node of each leaf in its tree, and its votes as pairs of column and number."""
+    nodes = [int(node) for tree in model.trees for node in tree.leaves]
+    start, column, units = LeafTable(np.arange(model.n_leaves), model.units).sparse()
+    pairs = list(zip(column.tolist(), units.tolist(), strict=True))
+    bounds = pairwise(start.tolist())
+    return [(node, pairs[a:b]) for node, (a, b) in zip(nodes, bounds, strict=True)]
+
+
+def encode_cell_tests(table: NodeTable, model: Model, tables: Tables) -> dict[str, Any]:
+    """Encode the nodes for a loop with few cases, which reads cells instead of questions.
+
+    Missing values get extra cells after those of the row: for each column of ``cells.low`` its
+    value or -inf, which is below any threshold, if the missing branch is yes; for each of
+    ``cells.gone`` 0 if the value is missing, else 1.  Node i takes the branch yes if cell
+    ``asks[i]`` is at most ``value[i]``; if ``asks[i]`` is negative, if the code of
+    ``cells.set_column`` is in set ``-1 - asks[i]``, or, beyond the sets, if that derived column
+    takes branch 0, where an unknown one counts as ``value[i]``.
+    """
+    feature, kind, n = table.question >> 2, table.question & 3, model.schema.n_features
+    is_set, is_derived = kind == TestKind.IN, feature >= n
+    low, gone = (kind == TestKind.LE_MISSING_YES) & ~is_derived, kind == TestKind.MISSING
+    low_columns, low_rank = np.unique(feature[low], return_inverse=True)
+    gone_columns, gone_rank = np.unique(feature[gone], return_inverse=True)
+    asks, value = feature.copy(), table.value.copy()
+    asks[low] = n + low_rank
+    asks[gone] = n + len(low_columns) + gone_rank
+    asks[is_set] = -1 - np.arange(np.count_nonzero(is_set))
+    asks[is_derived] = -1 - np.count_nonzero(is_set) - (feature[is_derived] - n)
+    value[is_set] = 0.0
+    value[is_derived] = kind[is_derived] == TestKind.LE_MISSING_NO
+    return {
+        "nodes": make_arrays(tables, value=value, asks=asks, yes=table.yes, no=table.no),
+        "root": tables(table.root),
+        "cells": make_arrays(
+            tables,
+            low=low_columns,
+            gone=gone_columns,
+            set_column=feature[is_set],
+            set_start=table.set_start,
+            set_codes=table.set_codes,
+        ),
     }
 
 
@@ -315,27 +390,14 @@ def _compute_if_else_values(
             most=language.limits.function_nodes,
             indent=language.indent,
             outer=language.outer,
-        )
+        ),
+        language.limits.inline_codes,
     )
     return {
         "inputs": columns,
         "functions": functions,
         "sets": tables(words, "u32"),
         "asks_sets": int(len(words) > 0),
-    }
-
-
-def _compute_fractional_values(
-    model: Model, leaves: LeafTable, derived: DerivedColumns, tables: Tables
-) -> dict[str, Any]:
-    table = build_fractional_table(model, leaves, derived)
-    names = ("value", "question", "child", "low", "high")
-    return {
-        "nodes": make_arrays(tables, **{name: getattr(table, name) for name in names}),
-        "root": tables(table.root),
-        "level_branch": tables(table.level_branch),
-        "deepest": max(table.deepest, 1),
-        "asks_sets": 0,
     }
 
 

@@ -13,12 +13,13 @@ no other, is returned as (rows, 1).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from treekit.contracts import Setting
 from treekit.data.schema import python_label
 from treekit.errors import ExportError
+from treekit.export.literals import Code, encode_utf8
 from treekit.export.onnx import ONNX_SETTINGS, export_onnx
 from treekit.model.model import Model
 
@@ -50,32 +51,12 @@ TRITON_SETTINGS = (
 
 _TRITON_TYPES = {
     1: "TYPE_FP32",
-    2: "TYPE_UINT8",
-    3: "TYPE_INT8",
-    4: "TYPE_UINT16",
-    5: "TYPE_INT16",
-    6: "TYPE_INT32",
     7: "TYPE_INT64",
     8: "TYPE_STRING",
     9: "TYPE_BOOL",
-    10: "TYPE_FP16",
     11: "TYPE_FP64",
-    12: "TYPE_UINT32",
-    13: "TYPE_UINT64",
 }
-"""Triton's datatype for each of `onnx.TensorProto.DataType`."""
-
-
-class _EnumValue(NamedTuple):
-    """Enum value of the schema, written without quotes."""
-
-    text: str
-
-
-class _Message(NamedTuple):
-    """Fields of a message, in output order."""
-
-    fields: Sequence[tuple[str, Any]]
+"""Triton's datatype for each `onnx.TensorProto.DataType` of an input or output."""
 
 
 def export_triton(
@@ -125,13 +106,15 @@ def export_triton(
         ("max_batch_size", max_batch_size),
         *(("input", _describe_tensor(one, max_batch_size)) for one in graph.input),
         *(("output", _describe_tensor(one, max_batch_size, labels)) for one in graph.output),
-        ("version_policy", _Message([("latest", _Message([("num_versions", 1)]))])),
-        ("instance_group", _Message([("kind", _EnumValue("KIND_CPU")), ("count", instances)])),
-        ("parameters", _make_parameter("intra_op_thread_count", threads)),
+        ("version_policy", {"latest": {"num_versions": 1}}),
+        ("instance_group", {"kind": Code("KIND_CPU"), "count": instances}),
+        (
+            "parameters",
+            {"key": "intra_op_thread_count", "value": {"string_value": str(threads)}},
+        ),
     ]
     if batch_delay is not None:
-        waits = _Message([("max_queue_delay_microseconds", batch_delay)])
-        fields.append(("dynamic_batching", waits))
+        fields.append(("dynamic_batching", {"max_queue_delay_microseconds": batch_delay}))
     config = "".join(f"{line}\n" for line in _format_lines(fields))
     return {
         f"{name}{TRITON_SUFFIX}": config.encode(),
@@ -141,12 +124,7 @@ def export_triton(
 
 
 def _check_settings(model: Model, name: str, max_batch_size: int, batch_delay: int | None) -> None:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise ExportError(
-            f"triton: the name {name!r} is not valid UTF-8: rename the folder"
-        ) from None
+    encode_utf8(name)
     if batch_delay is None:
         return
     if max_batch_size < 2:
@@ -181,45 +159,34 @@ def _make_label_files(model: Model) -> dict[str, tuple[str, bytes]]:
 
 def _describe_tensor(
     one: ValueInfoProto, max_batch_size: int, labels: Mapping[str, tuple[str, bytes]] | None = None
-) -> _Message:
+) -> dict[str, Any]:
     """Describe an input or output of the graph."""
     kind = one.type.tensor_type
     sizes = [size.dim_value if size.HasField("dim_value") else -1 for size in kind.shape.dim]
     dims = sizes[1:] if max_batch_size else sizes
-    fields: list[tuple[str, Any]] = [
-        ("name", one.name),
-        ("data_type", _EnumValue(_TRITON_TYPES[kind.elem_type])),
-    ]
-    fields.append(("dims", dims or [1]))
+    fields: dict[str, Any] = {
+        "name": one.name,
+        "data_type": Code(_TRITON_TYPES[kind.elem_type]),
+        "dims": dims,
+    }
     if not dims:  # only the batch dimension; Triton does not accept an empty shape
-        fields.append(("reshape", _Message([("shape", [])])))
+        fields |= {"dims": [1], "reshape": {"shape": []}}
     if labels and one.name in labels:
-        fields.append(("label_filename", labels[one.name][0]))
-    return _Message(fields)
+        fields["label_filename"] = labels[one.name][0]
+    return fields
 
 
-def _make_parameter(key: str, value: int) -> _Message:
-    return _Message([("key", key), ("value", _Message([("string_value", str(value))]))])
-
-
-def _format_lines(fields: Sequence[tuple[str, Any]], indent: str = "") -> Iterator[str]:
+def _format_lines(fields: Iterable[tuple[str, Any]], indent: str = "") -> Iterator[str]:
+    """Yield the lines of a message: its fields are texts, numbers, enums (`Code`) or messages."""
     for name, value in fields:
-        if isinstance(value, _Message):
+        if isinstance(value, dict):
             yield f"{indent}{name} {{"
-            yield from _format_lines(value.fields, f"{indent}  ")
+            yield from _format_lines(value.items(), f"{indent}  ")
             yield f"{indent}}}"
+        elif isinstance(value, str) and not isinstance(value, Code):
+            yield f'{indent}{name}: "{"".join(map(_escape_character, value))}"'
         else:
-            yield f"{indent}{name}: {_format_value(value)}"
-
-
-def _format_value(value: Any) -> str:
-    if isinstance(value, _EnumValue):
-        return value.text
-    if isinstance(value, str):
-        return f'"{"".join(map(_escape_character, value))}"'
-    if isinstance(value, list):
-        return f"[{', '.join(map(str, value))}]"
-    return str(value)
+            yield f"{indent}{name}: {value}"
 
 
 def _escape_character(letter: str) -> str:

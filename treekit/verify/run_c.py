@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import VerificationError
-from treekit.export.c import render_c_files
+from treekit.export.c import export_c
 from treekit.export.literals import list_shipped_folders
 from treekit.model.links import apply_link
 from treekit.model.model import Model
@@ -48,8 +48,9 @@ def compare_c_structure(path: Path, model: Model) -> StructureComparison:
         return NOT_FRESH
     asked = {"form": form} | _SETTINGS_BY_CELL[cell[1]]
     # With treekit's own templates, even if this machine is configured for others.
+    templates = str(list_shipped_folders()[0])
     return compare_with_export(
-        path, lambda: render_c_files(model, path.stem, list_shipped_folders(), **asked)
+        path, lambda: export_c(model, path.stem, templates=templates, **asked)
     )
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import VerificationError
+from treekit.export.languages import language_exporter
 from treekit.export.literals import list_shipped_folders
-from treekit.export.python import export_python
 from treekit.model.model import Model
 from treekit.verify.answers import Answers, concatenate_answers
 from treekit.verify.probe_values import make_unseen_text
@@ -34,9 +34,10 @@ def compare_python_structure(path: Path, model: Model) -> StructureComparison:
     form = find_form(normalize_line_ends(path.read_bytes()).decode(errors="replace"))
     if form is None:
         return NOT_FRESH
-    templates = str(list_shipped_folders()[0])  # even if this machine is configured for others
+    shipped = list_shipped_folders()[0]  # even if this machine is configured for others
+    export = language_exporter(shipped / "python").export
     return compare_with_export(
-        path, lambda: export_python(model, path.stem, form=form, templates=templates)
+        path, lambda: export(model, path.stem, form=form, templates=str(shipped))
     )
 
 

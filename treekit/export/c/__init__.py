@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +9,7 @@ import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import ExportError
-from treekit.export.c.fast_layouts import build_complete_trees, make_heap_layout, make_hybrid_layout
+from treekit.export.c.hybrid import make_hybrid_layout
 from treekit.export.c.layouts import (
     INTERLEAVED_TREES,
     MAX_ARRAY_ELEMENTS,
@@ -31,6 +29,7 @@ from treekit.export.c.layouts import (
 )
 from treekit.export.literals import (
     Code,
+    Language,
     float_literal,
     format_lines,
     identifier,
@@ -39,36 +38,19 @@ from treekit.export.literals import (
     string_literals,
 )
 from treekit.export.lowering import FORM_REASON, LeafTable, choose_form, leaf_table
-from treekit.model import links
+from treekit.export.template_values import format_exp_constants, sort_levels
 from treekit.model.fixed_point import floor_to_dtype
 from treekit.model.model import Model
 from treekit.model.tree import DerivedColumns, make_derived_columns
 
-__all__ = [
-    "choose_c_layout",
-    "compute_prediction_values",
-    "export_c",
-    "make_c_prefix",
-    "make_derived_source",
-    "make_leaf_source",
-    "refuse_sums",
-    "render_c_files",
-]
-
-
 # ---------------------------------------------------------------- c answers
-
-_ROUNDING_NOTE = "\n * (do not round them to float)"
 
 
 def make_leaf_source(model: Model, leaves: LeafTable) -> tuple[str, dict[str, Any], list[CTable]]:
     """Return template, values and tables of the leaf values: dense vectors or nonzero entries."""
     start, column, units = leaves.sparse()
-    divides = model.missing == "fractional"
     votes = model.schema.task == "classification" and not model.margins
-    values = {
-        "mass_parameter": Code("int64_t mass, " if divides else ""),
-        "times_mass": Code(" * mass" if divides else ""),
+    values: dict[str, Any] = {
         "grid_words": Code(", its votes" if votes else f", in steps of 2**{model.exponent}"),
     }
     parts = {
@@ -81,24 +63,14 @@ def make_leaf_source(model: Model, leaves: LeafTable) -> tuple[str, dict[str, An
     if whole.nbytes > 2 * sum(part.nbytes for part in parts.values()):
         return "leaves/sparse", values, [make_c_table(name, part) for name, part in parts.items()]
     if len(whole) > MAX_ARRAY_ELEMENTS:
-        return "leaves/text", values | _compute_unit_values(leaves), [_make_unit_table(leaves)]
+        # Bytes of the differences to the smallest unit, the lowest byte first.
+        least = int(whole.min())
+        more = narrow_integers(whole.astype(np.int64) - least)
+        values |= {"least_unit": Code(str(least)), "unit_width": more.itemsize}
+        values["units_a_row"] = ROW_BYTES // more.itemsize
+        octets = more.astype(f"<u{more.itemsize}").view(np.uint8)
+        return "leaves/text", values, [make_text_table("leaf_units", octets)]
     return "leaves/dense", values, [make_c_table("leaf_units", whole)]
-
-
-def _make_unit_table(leaves: LeafTable) -> CTable:
-    """Make a table of the dense vectors as bytes of the difference to the smallest unit."""
-    more = narrow_integers(leaves.vectors.ravel() - leaves.vectors.min())
-    return make_text_table("leaf_units", more.astype(f"<u{more.itemsize}").view(np.uint8))
-
-
-def _compute_unit_values(leaves: LeafTable) -> dict[str, Any]:
-    least = int(leaves.vectors.min())
-    width = narrow_integers(np.array([int(leaves.vectors.max()) - least])).itemsize
-    return {
-        "least_unit": Code(str(least)),
-        "unit_width": width,
-        "units_a_row": ROW_BYTES // width,
-    }
 
 
 def _narrow_signed(units: Any) -> Any:
@@ -110,49 +82,37 @@ def _narrow_signed(units: Any) -> Any:
 def compute_prediction_values(
     model: Model, types: CTypes
 ) -> tuple[dict[str, Any], list[CTable], set[str]]:
-    """Return values, tables and helpers of predictions.
-
-    The values list the templates of the prediction function, of its callers
-    and of the header.
-    """
+    """Return values, tables and helpers of predictions."""
     schema = model.schema
     classes, several = schema.task == "classification", bool(schema.more)
     labels = several and classes
-    kind = "number" if not classes else "labels" if several else "label"
     softmax = model.link == "softmax" and not types.integers_only
-    values = {
+    values: dict[str, Any] = {
+        "kind": "number" if not classes else "labels" if several else "label",
+        "votes": int(classes and not model.margins),
+        "several": int(several),
+        "softmax": int(softmax),
+        "divides": int(model.missing == "fractional"),
+        "integers_only": int(types.integers_only),
         "labels": len(schema.outputs) if labels else 1,
         "value": Code(_format_prediction(model, types)),
-        "say_parts": [
-            f"answers/say_{'no_label' if not classes else kind}",
-            "answers/say_values",
-            *(["answers/say_softmax"] if softmax else []),
-        ],
-        "before": ["answers/blocks"] if labels or softmax else [],
-        "predict": "answers/predict_labels" if labels else "answers/predict_one",
-        "names": [
-            "answers/class_name_labels" if labels else "answers/class_name_one",
-            *(["answers/target_names"] if several else []),
-        ],
-        "header_parts": _list_header_templates(model, types, kind),
-        "all_targets": Code(", one target's classes after the other's" if several else ""),
         "unit_total": Code(str(model.unit_total)),
         "divisor": Code(str(model.divisor)),
         "exponent": model.exponent,
         "link": Code(model.link),
-        "whole_words": _describe_integers(model),
-        "rounding": Code("" if types.cell_type == "float" else _ROUNDING_NOTE),
+        "margins": int(model.margins),
     }
     tables, uses = [], set()
     if classes:
         uses.add("most_votes" if model.label_costs is None else "least_cost")
     if labels or softmax:
+        uses.add("blocks")
         tables.append(make_c_table("blocks", np.array(schema.blocks, dtype=np.int32)))
     if model.label_costs is not None:
         tables.append(make_c_table("costs", model.label_costs.ravel().astype(np.int64)))
     if model.link != "identity" and not types.integers_only:
         uses |= {"exp", model.link}
-        values |= _format_link_constants()
+        values["exp"] = format_exp_constants(Language("c"))
     return values, tables, uses
 
 
@@ -168,51 +128,12 @@ def _format_prediction(model: Model, types: CTypes) -> str:
     return f"{types.prefix}_{function}({number})" if function else number
 
 
-def _describe_integers(model: Model) -> Code:
-    what = "the margin of each class" if model.margins else "the number of each target"
-    if model.link != "identity":
-        what += f", of which the model takes the {model.link}"
-    return Code(what)
-
-
-def _list_header_templates(model: Model, types: CTypes, kind: str) -> list[str]:
-    schema: Schema = model.schema
-    votes = schema.task == "classification" and not model.margins
-    out = "votes" if votes else "links" if kind != "number" else "numbers"
-    if types.integers_only:
-        out = "whole_votes" if votes else "whole_numbers"
-    return [
-        "rows_key" if types.integers_only else "rows_float",
-        f"out_{out}",
-        f"api_{kind}",
-        "api_batch",
-        *([] if model.missing == "fractional" else ["api_leaf"]),
-        "api_names_labels" if kind == "labels" else "api_names",
-        *(["api_target"] if schema.more else []),
-    ]
-
-
-def _format_link_constants() -> dict[str, Code]:
-    return {
-        "coefficients": Code(",\n".join(f"        {c!r}" for c in links.EXP_COEFFICIENTS)),
-        "least": float_literal(-links.EXP_LIMIT),
-        "most": float_literal(links.EXP_LIMIT),
-        "log2_e": float_literal(links.LOG2_E),
-        "ln2_high": float_literal(links.LN2_HIGH),
-        "ln2_low": float_literal(links.LN2_LOW),
-    }
-
-
 # ---------------------------------------------------------------- c derived columns
 # Derived columns are tables, read by a small function.  Tests of one column compare
 # ordered keys and tests of categories look up a branch; only real sums use doubles.
 
-_DERIVED_KINDS = {
-    "sum": ("sum", "> 0", {"float32"}),
-    "number": ("compared", "== 0", {"number"}),
-    "level": ("of_level", "< 0", {"is_level"}),
-}
-"""Function, condition on the count of a test, and helpers, by kind of test."""
+_DERIVED_HELPERS = {"sum": "float32", "number": "number", "level": "is_level"}
+"""Helper that each kind of test calls."""
 
 
 def make_derived_source(
@@ -229,16 +150,15 @@ def make_derived_source(
     # The count encodes the kind of a test, see the comment in the template.
     count = np.where(by_level, -1 - levels, np.where(alone, 0, terms))
     first = np.where(by_level, derived.level_start[:-1], np.where(sums, first_term, 0))
-    members = (derived.below, derived.above, derived.lost, column, first, count)
+    # The key of the threshold of one-column tests, the number of the limit of sums.
+    limit = np.zeros(len(derived.threshold), dtype=types.key_dtype)
+    limit[alone] = types.compute_keys(floor_to_dtype(derived.threshold[alone], schema.dtype))
+    limit[sums] = np.arange(np.count_nonzero(sums))
+    others = (derived.below, derived.above, derived.lost, column, first, count)
+    members = [limit, *(member.astype(np.int32) for member in others)]
     tables = [
         make_c_table("test_starts", derived.test_start.astype(np.int32)),
-        make_struct_table(
-            *("tests", f"struct {types.prefix}_test"),
-            [
-                _compute_test_keys(derived, alone, sums, schema, types),
-                *(m.astype(np.int32) for m in members),
-            ],
-        ),
+        make_struct_table("tests", f"struct {types.prefix}_test", members),
     ]
     if sums.any():
         tables += [
@@ -250,27 +170,7 @@ def make_derived_source(
         tables.append(make_c_table("test_branches", derived.level_branch.astype(np.int32)))
     there = {"sum": sums.any(), "number": alone.any(), "level": by_level.any()}
     kinds = [kind for kind, some in there.items() if some]
-    values = {
-        "derived_kinds": [
-            {
-                "says": f"helpers/derived_{kind}_says",
-                "answers": f"helpers/derived_{kind}",
-                "name": Code(_DERIVED_KINDS[kind][0]),
-                "told_by": Code(_DERIVED_KINDS[kind][1]),
-            }
-            for kind in kinds
-        ]
-    }
-    return values, tables, set().union(*(_DERIVED_KINDS[kind][2] for kind in kinds))
-
-
-def refuse_sums(derived: DerivedColumns) -> None:
-    """Raise `ExportError` if a derived column needs floating point."""
-    if _find_sums(derived).any():
-        raise ExportError(
-            "arithmetic='integer' does not support splits on sums of columns, which this model "
-            "has: choose arithmetic='float', or train without oblique splits"
-        )
+    return {"derived_kinds": kinds}, tables, {_DERIVED_HELPERS[kind] for kind in kinds}
 
 
 def _find_sums(derived: DerivedColumns) -> npt.NDArray[np.bool_]:
@@ -280,20 +180,6 @@ def _find_sums(derived: DerivedColumns) -> npt.NDArray[np.bool_]:
     alone[alone] = derived.term_weight[derived.term_start[:-1][alone]] == 1.0
     result: npt.NDArray[np.bool_] = (derived.level_feature < 0) & ~alone
     return result
-
-
-def _compute_test_keys(
-    derived: DerivedColumns,
-    alone: npt.NDArray[np.bool_],
-    sums: npt.NDArray[np.bool_],
-    schema: Schema,
-    types: CTypes,
-) -> npt.NDArray[Any]:
-    """Return the key of the threshold of one-column tests, the limit index of sums; else 0."""
-    limit = np.zeros(len(derived.threshold), dtype=types.key_dtype)
-    limit[alone] = types.compute_keys(floor_to_dtype(derived.threshold[alone], schema.dtype))
-    limit[sums] = np.arange(np.count_nonzero(sums))
-    return limit
 
 
 # ---------------------------------------------------------------- c
@@ -351,21 +237,11 @@ def export_c(
         If a name cannot be a string in C, the model exceeds 32-bit tables, or it does not
         support the requested input type or arithmetic.
     """
-    folders = list_template_folders(templates)
-    return render_c_files(model, name, folders, form=form, input=input, arithmetic=arithmetic)
-
-
-def render_c_files(
-    model: Model,
-    name: str,
-    folders: Sequence[Path],
-    *,
-    form: str = "auto",
-    input: str = "double",  # noqa: A002 - the name of the setting
-    arithmetic: str = "float",
-) -> dict[str, bytes]:
-    """Write ``name.c`` and ``name.h`` with the templates of `folders` only; see `export_c`."""
-    _check_file_name(name)
+    if not name.isprintable() or any(character in name for character in '"\\?/'):
+        raise ExportError(
+            f"{name!r} cannot be used in an #include line: choose a file name without quotes, "
+            "slashes, question marks and control characters"
+        )
     if model.schema.n_values > _MAX_CLASSES:
         raise ExportError(
             f"the target 'c' supports up to {_MAX_CLASSES} classes, got {model.schema.n_values}"
@@ -373,45 +249,44 @@ def render_c_files(
     prefix = identifier(name, "model")
     types = choose_c_types(model, prefix, input, arithmetic)
     leaves, derived = leaf_table(model.units), make_derived_columns(model)
-    if types.integers_only:
-        refuse_sums(derived)
+    if types.integers_only and _find_sums(derived).any():
+        raise ExportError(
+            "arithmetic='integer' does not support splits on sums of columns, which this model "
+            "has: choose arithmetic='float', or train without oblique splits"
+        )
     made = choose_c_layout(model, leaves, derived, form, types)
     leaf_template, values, leaf_tables = make_leaf_source(model, leaves)
     answers, answer_tables, uses = compute_prediction_values(model, types)
-    tables = [make_c_table("levels", _count_levels(model.schema)), *made.tables]
+    schema = model.schema
+    counts = np.where(schema.nominal, schema.n_levels, -1).astype(np.int32)
+    tables = [make_c_table("levels", counts), *made.tables]
     tables += leaf_tables + answer_tables
     uses |= made.helpers | {"refuses" if "error" in (model.missing, model.unknown) else "accepts"}
     values |= (
         types.make_values() | _compute_name_values(model, name, prefix) | answers | made.values
     )
     if "derived" in uses:
-        derived_values, derived_tables, helpers = make_derived_source(derived, model.schema, types)
+        derived_values, derived_tables, helpers = make_derived_source(derived, schema, types)
         values |= derived_values
         tables += derived_tables
         uses |= helpers
-    values |= _compute_part_values(
-        made, answers, leaf_template, _add_called_helpers(uses, types), types
-    )
+    parts = _list_parts(made, leaf_template, _add_called_helpers(uses, types), types)
+    values |= {"form": Code(made.name), "reason": Code(made.reason), "parts": parts}
+    values["derived_count"] = derived.n_columns
     values |= compute_size_values(model, made, tables, types)
+    folders = list_template_folders(templates)
     return {
         f"{name}.c": render_from(folders, "c/source.jinja", **values),
         f"{name}.h": render_from(folders, "c/header.jinja", **values),
     }
 
 
-def _check_file_name(name: str) -> None:
-    if not name.isprintable() or any(character in name for character in '"\\?/'):
-        raise ExportError(
-            f"{name!r} cannot be used in an #include line: choose a file name without quotes, "
-            "slashes, question marks and control characters"
-        )
-
-
 def _compute_name_values(model: Model, name: str, prefix: Code) -> dict[str, Any]:
     """Compute the template values of sizes, names and vocabularies."""
     schema = model.schema
-    texts, codes = _sort_level_texts(schema)
-    counts = schema.n_levels
+    start, codes = sort_levels(schema)
+    levels = [level for column in schema.columns for level in column.levels]
+    texts = [levels[code] for code in (codes + np.repeat(start[:-1], schema.n_levels)).tolist()]
     labels = [str(label) for output in schema.outputs for label in output.classes]
     targets = [output.name for output in schema.outputs] if schema.more else []
     words = [*schema.names, *labels, *targets, *texts]
@@ -427,32 +302,17 @@ def _compute_name_values(model: Model, name: str, prefix: Code) -> dict[str, Any
         "feature_names": string_literals(schema.names, "c"),
         "class_names": string_literals(labels, "c"),
         "target_names": string_literals(targets, "c"),
-        "level_starts": format_lines((np.cumsum(counts) - counts).astype(np.int32)),
+        "level_starts": format_lines(list(map(str, start[:-1].tolist()))),
         "level_texts": string_literals(texts, "c"),
-        "level_codes": format_lines(np.append(codes, -1)),
+        "level_codes": format_lines(
+            list(map(repr, np.append(codes.tolist(), -1).tolist()))  # -1.0 if there are no codes
+        ),
         "text_bytes": sum(len(word.encode(errors="surrogatepass")) + 1 for word in words)
         + 4 * (schema.n_features + len(codes) + 1),
         "pointers": len(words) + 2,
-        "unseen": Code("refused" if model.unknown == "error" else "missing, too"),
         "refuses_missing": int(model.missing == "error"),
         "refuses_unseen": int(model.unknown == "error"),
     }
-
-
-def _count_levels(schema: Schema) -> Any:
-    return np.where(schema.nominal, schema.n_levels, -1).astype(np.int32)
-
-
-def _sort_level_texts(schema: Schema) -> tuple[list[str], list[int]]:
-    """Return the category texts of every column in byte order, and their codes."""
-    texts: list[str] = []
-    codes: list[int] = []
-    for column in schema.columns:
-        # UTF-8 bytes sort in the same order as code points.
-        order = sorted(range(len(column.levels)), key=column.levels.__getitem__)
-        texts += [column.levels[code] for code in order]
-        codes += order
-    return texts, codes
 
 
 def _add_called_helpers(uses: set[str], types: CTypes) -> set[str]:
@@ -465,33 +325,19 @@ def _add_called_helpers(uses: set[str], types: CTypes) -> set[str]:
     return uses
 
 
-def _compute_part_values(
-    made: CLayout, answers: dict[str, Any], leaf_template: str, uses: set[str], types: CTypes
-) -> dict[str, Any]:
-    """Compute the template values that list the source's templates, in order, and its headers."""
-    helpers = [
-        f"helpers/{name}{'_key' if types.integers_only and name in _KEY_HELPERS else ''}"
-        for name in _HELPER_TEMPLATES
-        if name in uses
+def _list_parts(made: CLayout, leaf_template: str, uses: set[str], types: CTypes) -> list[str]:
+    """List the source's templates, in order."""
+    return [
+        *(
+            f"helpers/{name}{'_key' if types.integers_only and name in _KEY_HELPERS else ''}"
+            for name in _HELPER_TEMPLATES
+            if name in uses
+        ),
+        *(["answers/blocks"] if "blocks" in uses else []),
+        *(leaf_template, made.template, "answers/say", "answers/predict"),
+        *(["walk/block", "walk/batch_blocks"] if made.block_rows else ["walk/batch_rows"]),
+        "answers/names",
     ]
-    body = [
-        *answers["before"],
-        leaf_template,
-        made.template,
-        *("answers/say", answers["predict"]),
-        *(made.batch_templates if made.block_rows else ["walk/batch_rows"]),
-        *answers["names"],
-    ]
-    return {
-        "form": Code(made.name),
-        "reason": Code(made.reason),
-        "parts": helpers + body,
-        "uses_floats": int(not types.integers_only),
-        "headers": [Code("stdint.h")]
-        if types.integers_only
-        else [Code("float.h"), Code("stdint.h")],
-        "header_includes": [Code("stdint.h")] if types.integers_only else [],
-    }
 
 
 # ---------------------------------------------------------------- c forms
@@ -509,10 +355,8 @@ def choose_c_layout(
         nodes, which is still readable.  Larger models with fewer trees than are interleaved for a
         row (`treekit.export.c.layouts.INTERLEAVED_TREES`) become hybrids: a single traversal of a
         table stalls at each node, while nested tests benefit from branch prediction.  All others
-        become tables, whose interleaved traversals overlap their stalls; if the trees are nearly
-        complete, tables without child pointers (`treekit.export.c.fast_layouts`).  Integer
-        arithmetic uses neither hybrids nor complete trees: it is for small processors with little
-        branch prediction and memory.
+        become tables, whose interleaved traversals overlap their stalls.  Integer arithmetic
+        uses no hybrids: it is for small processors with little branch prediction and memory.
 
     Raises
     ------
@@ -529,11 +373,4 @@ def choose_c_layout(
     if wanted == "auto" and model.n_trees < INTERLEAVED_TREES and not types.integers_only:
         reason = f"the model has {model.n_nodes} nodes, and fewer than {INTERLEAVED_TREES} trees"
         return make_hybrid_layout(model, leaves, derived, reason, types)
-    found = (
-        None
-        if types.integers_only
-        else build_complete_trees(model, leaves, derived, INTERLEAVED_TREES)
-    )
-    if found is not None:
-        return make_heap_layout(model, found, reason, types, INTERLEAVED_TREES)
     return make_packed_layout(model, leaves, derived, reason, types)

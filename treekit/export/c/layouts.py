@@ -17,11 +17,10 @@ from treekit.export.lowering import (
     LeafTable,
     LoweredTree,
     SourceFunction,
-    SourceLine,
     Step,
     compute_double_thresholds,
     lower,
-    set_words,
+    replace_large_sets,
     write_source_functions,
 )
 from treekit.model.model import Model
@@ -49,8 +48,6 @@ MAX_ARRAY_ELEMENTS = 1 << 19
 """A table of more elements is written as string literals."""
 _LINE_BYTES = 32  # bytes of a string literal per line
 _BLOCK_NUMBERS = 1 << 16  # numbers formatted at a time, to bound memory
-_HEX_DIGITS = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
-_INTEGER_WIDTHS = {np.dtype(f"{sign}{n}"): n for sign in "iu" for n in (1, 2, 4, 8)}
 
 
 class ByteRows:
@@ -105,21 +102,15 @@ def make_c_table(name: str, numbers: npt.NDArray[Any]) -> CTable:
 
 
 def make_hex_table(name: str, numbers: npt.NDArray[np.uint64]) -> CTable:
-    """Make a table of 64-bit integers in hexadecimal, formatted with array operations."""
+    """Make a table of 64-bit integers in hexadecimal, 16 digits each."""
     numbers = _ensure_nonempty(numbers)
-    texts = []
+    rows = []
     for at in range(0, len(numbers), _BLOCK_NUMBERS):
-        part = numbers[at : at + _BLOCK_NUMBERS]
-        text = np.empty((len(part), 20), dtype=np.uint8)
-        text[:] = np.frombuffer(b"0x" + 16 * b"0" + b", ", dtype=np.uint8)
-        places = np.arange(60, -1, -4, dtype=np.uint64)
-        text[:, 2:18] = _HEX_DIGITS[(part[:, None] >> places) & np.uint64(15)]
-        text[3::4, 19] = ord("\n")
-        texts.append(text.tobytes().decode("ascii"))
-    written = "".join(texts)[:-2]
-    return CTable(
-        Code(name), _get_c_type(numbers.dtype), *_get_length(numbers), Code(written), numbers.nbytes
-    )
+        digits = numbers[at : at + _BLOCK_NUMBERS].astype(">u8").tobytes().hex(",", 8)
+        text = "0x" + digits.replace(",", ", 0x")
+        rows += [text[i : i + 78] for i in range(0, len(text), 80)]  # four numbers
+    written = Code(",\n".join(rows))
+    return CTable(Code(name), Code("uint64_t"), *_get_length(numbers), written, numbers.nbytes)
 
 
 def make_struct_table(name: str, type_: str, columns: Sequence[npt.NDArray[Any]]) -> CTable:
@@ -207,7 +198,7 @@ def _ensure_nonempty(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _get_c_type(dtype: np.dtype[Any]) -> Code:
     if dtype == np.float64:
         return Code("double")
-    return Code(f"{'u' if dtype.kind == 'u' else ''}int{8 * _INTEGER_WIDTHS[dtype]}_t")
+    return Code(f"{dtype.name}_t")
 
 
 def _format_rows(numbers: npt.NDArray[Any], per_line: int) -> Iterator[list[str]]:
@@ -249,16 +240,6 @@ class CTypes:
         """Dtype of ordered keys, the order-preserving integers of numbers."""
         return np.dtype(np.uint32 if self.is_float32 else np.uint64)
 
-    @property
-    def key_c_type(self) -> Code:
-        """C type of ordered keys."""
-        return Code(f"uint{8 * self.key_dtype.itemsize}_t")
-
-    @property
-    def number_function(self) -> Code:
-        """Function that converts a cell to its key; empty if cells are keys."""
-        return Code("" if self.integers_only else f"{self.prefix}_number")
-
     def compute_keys(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
         """Return the ordered keys of numbers of the input dtype."""
         return to_ordered_keys(
@@ -289,19 +270,24 @@ class CTypes:
         code_end = Code({"double": ".0", "float": ".0f"}.get(str(self.cell_type), "u"))
         return {
             "x": self.cell_type,
-            "key": self.key_c_type,
+            "key": Code(f"uint{bits}_t"),
             "sum": self.sum_type,
             "out": self.sum_type if self.integers_only else Code("double"),
             "missing": missing,
             "top": Code(f"0x8{'0' * (bits // 4 - 1)}u"),
             "infinity": Code("0x7f800000u" if self.is_float32 else "0x7ff0000000000000u"),
             "real": Code("float" if self.is_float32 else "double"),
-            "number": self.number_function,
+            "number": Code("" if self.integers_only else f"{self.prefix}_number"),
             "order": Code(f"{self.prefix}_{'key' if self.integers_only else 'order'}"),
             "order_is": Code("" if self.integers_only else "static "),
             "zero": Code("0.0f" if self.cell_type == "float" else "0.0"),
             "beyond": Code("2147483648.0f" if self.cell_type == "float" else "2147483648.0"),
-            "w": {"p": self.prefix, "missing": missing, "code_end": code_end},
+            "w": {
+                "p": self.prefix,
+                "missing": missing,
+                "code_end": code_end,
+                "integers_only": int(self.integers_only),
+            },
             "is_nan": Code(
                 f"x[feature] == {missing}" if self.integers_only else "x[feature] != x[feature]"
             ),
@@ -365,7 +351,6 @@ def compute_size_values(
     )
     return {
         "tables": {str(table.name): table for table in tables},
-        "counted": [table.name for table in tables],
         "table_bytes": sum(table.size for table in tables),
         "stack": row,
         "batch_stack": max(row, made.batch_stack + _FRAME_STACK_BYTES) if made.block_rows else row,
@@ -411,10 +396,6 @@ class CLayout:
         for a row and for a block of a batch.
     block_rows : int
         Rows that a batch scores together; 0 = one at a time.
-    batch_templates : tuple of str
-        Templates of batch scoring.
-    leaves : bool
-        Whether the source can return the leaf of each tree.
     """
 
     name: str
@@ -426,8 +407,6 @@ class CLayout:
     row_stack: int = 0
     batch_stack: int = 0
     block_rows: int = 0
-    batch_templates: tuple[str, ...] = ("walk/block", "walk/batch_blocks")
-    leaves: bool = True
 
 
 # ---------------------------------------------------------------- c if else
@@ -452,7 +431,7 @@ def make_if_else_layout(
         *(model, lower(model, derived), numbered, derived, types),
         "Each tree as nested tests; what it returns is the number of a leaf.",
     )
-    functions, sets = _replace_large_sets(functions)
+    functions, sets = replace_large_sets(functions, _MAX_INLINE_CODES)
     uses = {
         _CALLED_HELPERS[line.op]
         for f in functions
@@ -469,31 +448,10 @@ def make_if_else_layout(
         reason=reason,
         template="walk/if_else",
         values=values | {"functions": functions},
-        tables=[*tables, sets] if "has_code" in uses else tables,
+        tables=[*tables, make_c_table("sets", sets)] if "has_code" in uses else tables,
         helpers=uses,
         row_stack=compute_stack_bytes(functions),
     )
-
-
-def _replace_large_sets(functions: list[SourceFunction]) -> tuple[list[SourceFunction], CTable]:
-    """Replace the tests of large sets by lookups; return the functions and the lookup table."""
-    sets = [line for f in functions for line in f.lines if len(line.codes) > _MAX_INLINE_CODES]
-    starts = np.cumsum([0, *(len(line.codes) for line in sets)])
-    codes = np.array([code for line in sets for code in line.codes], dtype=np.int64)
-    words, offsets = set_words(starts, codes)
-    offset = iter(offsets.tolist())
-    made = [
-        replace(f, lines=tuple(_replace_large_set(line, offset) for line in f.lines))
-        for f in functions
-    ]
-    return made, make_c_table("sets", words)
-
-
-def _replace_large_set(line: SourceLine, offset: Iterator[int]) -> SourceLine:
-    """Replace a test of a large set by a lookup at the next offset."""
-    if len(line.codes) > _MAX_INLINE_CODES:
-        return replace(line, op="in_set", at=next(offset))
-    return line
 
 
 # ---------------------------------------------------------------- c packed
@@ -513,7 +471,6 @@ def make_packed_layout(
     packed = pack_nodes(model, leaves, derived)
     nominal = np.flatnonzero(model.schema.nominal).astype(np.int32)
     levels = "" if not len(packed.levels) else "set" if packed.binary else "branch"
-    text = _get_template_suffix(packed.levels) if packed.binary else ""
     block, block_bytes = (0, 0) if derived.n_columns else _size_block(model, types)
     uses = {"number"}
     if len(nominal):
@@ -525,23 +482,19 @@ def make_packed_layout(
         reason=reason,
         template="walk/table",
         values={
-            "node_parts": [
-                f"walk/nodes{_get_template_suffix(packed.nodes)}",
-                f"walk/{'packed' if packed.packed else 'wide'}",
-            ],
-            "level_tables": [f"walk/{levels}_table{text}"] if levels else [],
-            "level_steps": [f"walk/{levels}"] if levels else [],
-            "nominal_tables": ["walk/nominal_table"] if len(nominal) else [],
-            "encode_levels": ["walk/encode_levels"] if len(nominal) else [],
-            "eight_trees": ["walk/eight_trees"] if model.n_trees >= INTERLEAVED_TREES else [],
+            "nodes_suffix": _get_template_suffix(packed.nodes),
+            "packed": int(packed.packed),
+            "levels": levels,
+            "levels_suffix": _get_template_suffix(packed.levels) if packed.binary else "",
+            "nominal": len(nominal),
+            "eight_trees": int(model.n_trees >= INTERLEAVED_TREES),
             "cell_bits": packed.cell_bits,
             "cell_mask": Code(f"{(1 << packed.cell_bits) - 1}u"),
             "step_shift": 2 + packed.cell_bits,
             "word": Code("uint32_t" if packed.packed else "uint64_t"),
             "block": block,
             "walks": [f"walk/{name}" for name in ("next", "encode", "sums_cells")],
-        }
-        | _format_cell_access(derived, types),
+        },
         tables=_make_packed_tables(packed, levels, nominal, bool(block)),
         helpers=uses,
         row_stack=(model.schema.n_features + 1) * types.key_dtype.itemsize,
@@ -575,24 +528,6 @@ def _get_template_suffix(numbers: Any) -> str:
     return "_text" if len(numbers) > MAX_ARRAY_ELEMENTS else ""
 
 
-def _format_cell_access(derived: DerivedColumns, types: CTypes) -> dict[str, Code]:
-    """Return the C expressions of a node's cell; derived columns are evaluated on demand."""
-    cells = f"const {types.key_c_type} *cells"
-    if not derived.n_columns:
-        return {
-            "row_parameters": Code(cells),
-            "row": Code("cells"),
-            "cell": Code("cells[number]"),
-        }
-    last = f"{types.prefix.upper()}_FEATURES"
-    asked = f"{types.prefix}_derived(x, (int32_t)number - {last} - 1)"
-    return {
-        "row_parameters": Code(f"const {types.cell_type} *x, {cells}"),
-        "row": Code("x, cells"),
-        "cell": Code(f"(number > {last} ? {asked} : cells[number])"),
-    }
-
-
 def _size_block(model: Model, types: CTypes) -> tuple[int, int]:
     """Return the rows that a batch scores together, and their bytes; 0 if too few to be faster."""
     row = (model.schema.n_features + 1) * types.key_dtype.itemsize
@@ -616,26 +551,19 @@ def make_fractional_layout(
     table = build_fractional_table(model, leaves, derived)
     members = (table.question, table.child, table.low, table.high)
     own = [_compute_keys(model, table, types), *(member.astype(np.int32) for member in members)]
-    cell, uses = f"{types.number_function}(x[feature])", {"is_missing"}
-    if derived.n_columns:
-        first = f"{types.prefix.upper()}_FEATURES"
-        asked = f"{types.prefix}_derived(x, feature - {first})"
-        cell = f"feature < {first} ? {cell} : {asked}"
-        uses.add("derived")
     deepest = max(table.deepest, 1)  # C has no empty arrays
     return CLayout(
         name=name,
         reason=reason,
         template="divided",
-        values={"deepest": deepest, "cell": Code(cell)},
+        values={"deepest": deepest},
         tables=[
             make_struct_table("nodes", f"struct {types.prefix}_node", own),
             make_c_table("roots", table.root.astype(np.int32)),
             make_c_table("branches", table.level_branch.astype(np.int32)),
         ],
-        helpers=uses,
+        helpers={"is_missing"} | ({"derived"} if derived.n_columns else set()),
         row_stack=_DIVISION_BYTES * deepest,
-        leaves=False,
     )
 
 
@@ -655,8 +583,6 @@ def _compute_keys(model: Model, table: DividedTable, types: CTypes) -> npt.NDArr
 _MAX_DEPTH_NESTED = 24  # far below the 127 nested blocks that C99 5.2.4.1 guarantees
 _MAX_FUNCTION_TESTS = 200
 """Tests in one function; with four times as many, compilers take twice as long (gcc 12)."""
-_KEY_LINES = ("le_missing_yes", "missing_number")
-"""Lines with a different macro if a missing value is not NaN but an integer."""
 _MAX_ENUM_CONSTANTS = 1000  # C99 5.2.4.1 guarantees 1023 constants in one enumeration
 _FRAME_BYTES = 192  # stack bytes of a call; s390x saves 160 bytes of registers
 
@@ -684,8 +610,6 @@ def compute_nested_values(
         thresholds=lambda tree: types.format_thresholds(model, tree),
         most=_MAX_FUNCTION_TESTS,
     )
-    if types.integers_only:
-        functions = [replace(f, lines=tuple(map(_use_key_macro, f.lines))) for f in functions]
     numbered = list(enumerate(columns))
     values = {
         "columns": [
@@ -696,10 +620,6 @@ def compute_nested_values(
         "functions_are": Code(description),
     }
     return values, functions
-
-
-def _use_key_macro(line: SourceLine) -> SourceLine:
-    return replace(line, op=f"{line.op}_by_key") if line.op in _KEY_LINES else line
 
 
 def compute_stack_bytes(functions: list[SourceFunction]) -> int:

@@ -42,6 +42,7 @@ from treekit.export.onnx.graph import (
     Ability,
     Graph,
     choose_profile,
+    format_version,
     serialize_checked,
 )
 from treekit.export.onnx.inputs import (
@@ -58,11 +59,7 @@ from treekit.model.model import Model
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
 
-__all__ = [
-    "ONNX_SETTINGS",
-    "add_sums",
-    "export_onnx",
-]
+__all__ = ["ONNX_SETTINGS", "add_sums", "export_onnx"]
 
 ONNX_SETTINGS = (
     Setting(
@@ -90,11 +87,7 @@ ONNX_SETTINGS = (
         False,
         "output probabilities as a map of label to float32 for each row, as in skl2onnx",
     ),
-    Setting(
-        "leaf",
-        False,
-        "additional output: the node number of the leaf of each tree",
-    ),
+    Setting("leaf", False, "additional output: the node number of the leaf of each tree"),
     Setting(
         "decision_path",
         False,
@@ -135,6 +128,8 @@ def export_onnx(
     ExportError
         If ONNX or the runtime does not support a feature of the model, which the message names.
     """
+    from onnx import helper
+
     columns = inputs == "columns"
     if zipmap and model.schema.task == "regression":
         raise ExportError(
@@ -144,7 +139,11 @@ def export_onnx(
     form = lower_model(model)
     profile = choose_profile(_list_needs(model, form, columns), target_runtime, opset)
     graph = Graph(profile.opset, profile.ml_opset, model.schema.dtype)
-    places = _add_graph_inputs(graph, model, columns)
+    shape: list[str | int | None] = ["N", model.schema.n_features]
+    if columns:
+        places = add_column_inputs(graph, model)
+    else:
+        places = [helper.make_tensor_value_info("X", graph.real_type, shape)]
     clean = columns and not needs_missing_markers(model)
     reached = add_sums(graph, model, form, clean=clean, need_leaves=leaf or decision_path)
     if model.schema.task == "classification":
@@ -154,7 +153,9 @@ def export_onnx(
     outputs += [add_leaves(graph, model, reached)] if leaf else []
     outputs += [add_paths(graph, model, reached)] if decision_path else []
     names = make_input_names(model.schema, [one.name for one in outputs]) if columns else ["X"]
-    metadata = _make_metadata(model) | {"treekit.runtime": f"onnxruntime {profile.runtime_text}"}
+    metadata = _make_metadata(model) | {
+        "treekit.runtime": f"onnxruntime {format_version(profile.runtime)}"
+    }
     if columns:
         of_inputs = dict(zip(names, model.schema.names, strict=True))
         metadata["treekit.inputs"] = json.dumps(of_inputs)
@@ -170,15 +171,6 @@ def _list_needs(model: Model, form: LoweredModel, columns: bool) -> list[Ability
         SET_MEMBERSHIP: form.chains_too_deep,
     }
     return [ability for ability, needed in asked.items() if needed]
-
-
-def _add_graph_inputs(graph: Graph, model: Model, columns: bool) -> list[ValueInfoProto]:
-    from onnx import helper
-
-    if columns:
-        return add_column_inputs(graph, model)
-    shape: list[str | int | None] = ["N", model.schema.n_features]
-    return [helper.make_tensor_value_info("X", graph.real_type, shape)]
 
 
 def add_sums(
@@ -210,8 +202,8 @@ def add_sums(
     if form.derived.n_columns:
         columns = add_derived_columns(graph, form.derived, columns)
     if model.missing == "fractional":
-        masses = add_masses(graph, model, columns, form.derived.column)
-        return add_largest_leaves(graph, model, masses) if need_leaves else ""
+        masses, row = add_masses(graph, model, columns, form.derived.column)
+        return add_largest_leaves(graph, model, masses, row) if need_leaves else ""
     return add_tree_sums(graph, model, form, columns, need_leaves=need_leaves)
 
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from treekit.data.schema import Output
 from treekit.errors import ExportError
+from treekit.export.literals import encode_utf8
 from treekit.export.onnx.graph import ML_DOMAIN, Graph
 from treekit.model.links import EXP_COEFFICIENTS, EXP_LIMIT, LN2_HIGH, LN2_LOW, LOG2_E, Link
 from treekit.model.model import Model
@@ -37,7 +38,12 @@ def add_labels(graph: Graph, model: Model, *, zipmap: bool = False) -> list[Valu
     answers = []
     for number, output in enumerate(model.schema.outputs):
         end = f"_{number}" if several else ""
-        votes = _add_votes(graph, model, number, end) if several else "exact_sums"
+        votes = "exact_sums"
+        if several:
+            own = graph.add_constant(
+                f"classes{end}", np.arange(*model.schema.blocks[number : number + 2])
+            )
+            votes = graph.add_operator("Gather", [votes, own], f"votes{end}", axis=1)
         kind = graph.get_constant_type(
             graph.add_constant(f"labels{end}", _make_label_array(output))
         )
@@ -62,19 +68,12 @@ def add_labels(graph: Graph, model: Model, *, zipmap: bool = False) -> list[Valu
     return answers
 
 
-def _add_votes(graph: Graph, model: Model, number: int, end: str) -> str:
-    """Add the selection of the votes for the classes of one output."""
-    first, last = model.schema.blocks[number : number + 2]
-    graph.add_constant(f"classes{end}", np.arange(first, last))
-    return graph.add_operator("Gather", ["exact_sums", f"classes{end}"], f"votes{end}", axis=1)
-
-
 def _add_probabilities(graph: Graph, model: Model, votes: str, n_classes: int, name: str) -> str:
     """Add probabilities: one correctly rounded division, or the link function of margins."""
     if model.margins:
         margins = _add_scaling(graph, model, votes, f"{name}_of_margins")
         return add_link(graph, model.link, margins, n_classes, name)
-    graph.add_constant("unit_total", np.array(float(model.unit_total)))
+    graph.add_constant("unit_total", float(model.unit_total))
     return graph.add_operator("Div", [votes, "unit_total"], name)
 
 
@@ -84,7 +83,7 @@ def _add_scaling(graph: Graph, model: Model, total: str, name: str) -> str:
         graph.add_constant("divisor", np.ldexp(float(model.divisor), np.array(-model.exponent)))
         return graph.add_operator("Div", [total, "divisor"], name)
     if model.divisor != 1:
-        graph.add_constant("divisor", np.array(float(model.divisor)))
+        graph.add_constant("divisor", float(model.divisor))
         total = graph.add_operator("Div", [total, "divisor"], f"{name}_mean")
     graph.add_constant("step", np.ldexp(1.0, np.array(model.exponent)))
     return graph.add_operator("Mul", [total, "step"], name)
@@ -105,7 +104,7 @@ def _add_map(graph: Graph, output: Output, shares: str, name: str) -> ValueInfoP
             f"onnx: zipmap=True needs labels that are text or integers, but those of "
             f"{output.name!r} are of type {type(labels[0]).__name__}: choose zipmap=False"
         )
-    graph.add_operator("Cast", [shares], f"{shares}_single", to=TensorProto.FLOAT)
+    graph.add_cast(shares, np.float32, f"{shares}_single")
     graph.add_operator("ZipMap", [f"{shares}_single"], name, domain=ML_DOMAIN, **given)
     value = helper.make_tensor_type_proto(TensorProto.FLOAT, None)
     maps = helper.make_sequence_type_proto(helper.make_map_type_proto(key, value))
@@ -114,14 +113,12 @@ def _add_map(graph: Graph, output: Output, shares: str, name: str) -> ValueInfoP
 
 def _add_least_cost(graph: Graph, model: Model, name: str) -> str:
     """Add the first class of least expected cost, in int64 because costs reach 2**62."""
-    from onnx import TensorProto
-
     graph.add_constant("cost_table", np.asarray(model.label_costs, dtype=np.int64))
-    graph.add_operator("Cast", ["exact_sums"], "whole_sums", to=TensorProto.INT64)
+    graph.add_cast("exact_sums", np.int64, "whole_sums")
     graph.add_operator("MatMul", ["whole_sums", "cost_table"], "costs")
     graph.add_reduction("ReduceMin", "costs", "least")
     graph.add_operator("Equal", ["costs", "least"], "is_least")
-    graph.add_operator("Cast", ["is_least"], "is_least_number", to=TensorProto.FLOAT)
+    graph.add_cast("is_least", np.float32, "is_least_number")
     return graph.add_operator(
         "ArgMax", ["is_least_number"], name, axis=1, keepdims=0, select_last_index=0
     )
@@ -135,7 +132,7 @@ def add_numbers(graph: Graph, model: Model) -> list[ValueInfoProto]:
     shape: list[str | int] = ["N", n_outputs] if model.schema.more else ["N"]
     numbers = "exact_sums"
     if not model.schema.more:
-        graph.add_constant("only", np.array(0))
+        graph.add_constant("only", 0)
         numbers = graph.add_operator("Gather", [numbers, "only"], "exact_sum", axis=1)
     if model.link == "identity":
         _add_scaling(graph, model, numbers, "value")
@@ -150,7 +147,7 @@ def _make_label_array(output: Output) -> npt.NDArray[Any]:
     labels = output.classes
     if isinstance(labels[0], str):
         for label in labels:
-            _require_utf8(str(label))
+            encode_utf8(str(label))
         return np.array(labels, dtype=object)
     if isinstance(labels[0], int) and not isinstance(labels[0], bool):
         for label in labels:
@@ -158,16 +155,6 @@ def _make_label_array(output: Output) -> npt.NDArray[Any]:
                 raise ExportError(f"onnx: the class label {label} exceeds 64 bits: use text labels")
         return np.array(labels, dtype=np.int64)
     return np.array(labels)
-
-
-def _require_utf8(label: str) -> None:
-    try:
-        label.encode()
-    except UnicodeEncodeError:
-        raise ExportError(
-            f"onnx: the class label {label!r} contains half a surrogate pair, but ONNX text is "
-            "UTF-8: rename the class"
-        ) from None
 
 
 # ---------------------------------------------------------------- onnx links
@@ -188,47 +175,36 @@ def add_link(graph: Graph, link: Link, margins: str, n_values: int, output: str)
     return graph.add_operator("Identity", [margins], output)
 
 
-def _add_double_constant(graph: Graph, name: str, value: float) -> str:
-    return graph.add_constant(name, np.array(value))
-
-
 def _add_exp(graph: Graph, x: str, output: str) -> str:
-    from onnx import TensorProto
-
     def add_step(operator: str, a: str, b: str, name: str) -> str:
         return graph.add_operator(operator, [a, b], f"{output}_{name}")
 
     low, high = (
-        _add_double_constant(graph, "exp_least", -EXP_LIMIT),
-        _add_double_constant(graph, "exp_most", EXP_LIMIT),
+        graph.add_constant("exp_least", -EXP_LIMIT),
+        graph.add_constant("exp_most", EXP_LIMIT),
     )
     x = graph.add_operator("Clip", [x, low, high], f"{output}_x")
-    n = add_step("Mul", x, _add_double_constant(graph, "log2_e", LOG2_E), "n_product")
-    n = add_step("Add", n, _add_double_constant(graph, "half", 0.5), "n_sum")
+    n = add_step("Mul", x, graph.add_constant("log2_e", LOG2_E), "n_product")
+    n = add_step("Add", n, graph.add_constant("half", 0.5), "n_sum")
     n = graph.add_operator("Floor", [n], f"{output}_n")
-    high_part = add_step("Mul", n, _add_double_constant(graph, "ln2_high", LN2_HIGH), "r_high")
-    low_part = add_step("Mul", n, _add_double_constant(graph, "ln2_low", LN2_LOW), "r_low")
+    high_part = add_step("Mul", n, graph.add_constant("ln2_high", LN2_HIGH), "r_high")
+    low_part = add_step("Mul", n, graph.add_constant("ln2_low", LN2_LOW), "r_low")
     r = add_step("Sub", add_step("Sub", x, high_part, "r_rest"), low_part, "r")
-    p = _add_double_constant(graph, "exp_13", EXP_COEFFICIENTS[0])
+    p = graph.add_constant("exp_13", EXP_COEFFICIENTS[0])
     for power, coefficient in zip(range(12, -1, -1), EXP_COEFFICIENTS[1:], strict=True):
         p = add_step("Mul", p, r, f"product_{power}")
-        p = add_step(
-            "Add", p, _add_double_constant(graph, f"exp_{power}", coefficient), f"sum_{power}"
-        )
+        p = add_step("Add", p, graph.add_constant(f"exp_{power}", coefficient), f"sum_{power}")
     # Scaling by 2**n is exact; a table gives exact powers in every runtime.
     graph.add_constant("powers_of_2", np.ldexp(1.0, np.arange(-_MAX_POWER, _MAX_POWER + 1)))
-    graph.add_constant("power_of_0", np.array(_MAX_POWER))
-    graph.add_operator("Cast", [n], f"{output}_whole", to=TensorProto.INT64)
+    graph.add_constant("power_of_0", _MAX_POWER)
+    graph.add_cast(n, np.int64, f"{output}_whole")
     at = add_step("Add", f"{output}_whole", "power_of_0", "at")
     scale = graph.add_operator("Gather", ["powers_of_2", at], f"{output}_scale", axis=0)
     return graph.add_operator("Mul", [p, scale], output)
 
 
 def _add_sigmoid(graph: Graph, m: str, output: str) -> str:
-    zero, one = (
-        _add_double_constant(graph, "link_zero", 0.0),
-        _add_double_constant(graph, "link_one", 1.0),
-    )
+    zero, one = (graph.add_constant("link_zero", 0.0), graph.add_constant("link_one", 1.0))
     graph.add_operator("Abs", [m], f"{output}_size")
     graph.add_operator("Neg", [f"{output}_size"], f"{output}_below")
     e = _add_exp(graph, f"{output}_below", f"{output}_e")
@@ -244,7 +220,7 @@ def _add_softmax(graph: Graph, m: str, n_values: int, output: str) -> str:
     t = _add_exp(graph, f"{output}_below", f"{output}_t")
     total = ""
     for k in range(n_values):  # in class order, which ReduceSum does not guarantee
-        graph.add_constant(f"class_{k}_only", np.array([k]))
+        graph.add_constant(f"class_{k}_only", [k])
         part = graph.add_operator("Gather", [t, f"class_{k}_only"], f"{output}_t_{k}", axis=1)
         total = graph.add_operator("Add", [total, part], f"{output}_to_{k}") if total else part
     return graph.add_operator("Div", [t, total], output)

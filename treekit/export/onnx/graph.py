@@ -53,14 +53,14 @@ class Graph:
 
         return int(helper.np_dtype_to_tensor_dtype(self.real))
 
-    def add_constant(self, name: str, value: npt.NDArray[Any]) -> str:
-        """Add a constant; return its name.
+    def add_constant(self, name: str, value: npt.ArrayLike) -> str:
+        """Add a constant, numbers in 64 bits; return its name.
 
         Adding an equal constant again has no effect; a different one raises ValueError.
         """
         from onnx import numpy_helper
 
-        made = numpy_helper.from_array(value, name)
+        made = numpy_helper.from_array(np.asarray(value), name)
         if name in self._own:
             if self._own[name] != made:
                 raise ValueError(f"two constants of a graph are called {name!r}")
@@ -110,6 +110,13 @@ class Graph:
         self.nodes[-1].attribute.extend(attributes)
         return output
 
+    def add_cast(self, value: str, dtype: npt.DTypeLike, output: str) -> str:
+        """Add a conversion to a type of numpy; return the name of the output."""
+        from onnx import helper
+
+        kind = int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+        return self.add_operator("Cast", [value], output, to=kind)
+
     def has_output(self, name: str) -> bool:
         """Return whether an operator has the output `name`."""
         return any(name in node.output for node in self.nodes)
@@ -118,7 +125,7 @@ class Graph:
         """Add ReduceMin or ReduceMax over each row of `numbers` (N, columns): (N, 1)."""
         if self.opset < 18:
             return self.add_operator(operator, [numbers], output, axes=[1], keepdims=1)
-        axis = self.add_constant("second_axis", np.array([1]))
+        axis = self.add_constant("second_axis", [1])
         return self.add_operator(operator, [numbers, axis], output, keepdims=1)
 
     def add_lookup(
@@ -142,8 +149,6 @@ class Graph:
         missing : scalar, or (tables,) array
             Entry of a missing value.
         """
-        from onnx import TensorProto
-
         sizes = np.array([len(reply) + 1 for reply in replies])
         lost = np.broadcast_to(missing, len(replies))
         entries = np.concatenate(
@@ -153,11 +158,11 @@ class Graph:
         self.add_constant(f"{output}_starts", np.cumsum(sizes) - sizes)
         self.add_constant(f"{output}_entries", entries.astype(missing.dtype))
         self.add_number(f"{output}_absent", -1)
-        self.add_constant(f"{output}_first", np.array(1))
+        self.add_constant(f"{output}_first", 1)
         x = self.add_operator("Gather", [codes, f"{output}_features"], f"{output}_x", axis=1)
         self.add_operator("Equal", [x, x], f"{output}_known")
         self.add_operator("Where", [f"{output}_known", x, f"{output}_absent"], f"{output}_code")
-        self.add_operator("Cast", [f"{output}_code"], f"{output}_whole", to=TensorProto.INT64)
+        self.add_cast(f"{output}_code", np.int64, f"{output}_whole")
         self.add_operator("Add", [f"{output}_whole", f"{output}_first"], f"{output}_entry")
         self.add_operator("Add", [f"{output}_entry", f"{output}_starts"], f"{output}_at")
         return self.add_operator("Gather", [f"{output}_entries", f"{output}_at"], output, axis=0)
@@ -275,11 +280,6 @@ class Profile:
     opset: int = _USUAL_OPSET
     ml_opset: int = 3
 
-    @property
-    def runtime_text(self) -> str:
-        """Oldest onnxruntime version, as text."""
-        return _format_version(self.runtime)
-
 
 def choose_profile(
     needs: Sequence[Ability], target_runtime: str = "", opset: int | None = None
@@ -306,8 +306,8 @@ def choose_profile(
         if runtime < need.since_runtime:
             raise ExportError(
                 f"onnx: this model needs {need.description}, which onnxruntime "
-                f"{_format_version(runtime)} does not "
-                f"support: set target_runtime to {_format_version(need.since_runtime)} or newer"
+                f"{format_version(runtime)} does not "
+                f"support: set target_runtime to {format_version(need.since_runtime)} or newer"
             )
         if opset is not None and opset < need.opset:
             raise ExportError(
@@ -318,7 +318,7 @@ def choose_profile(
     newest = max(known for since, known in _RELEASES if since <= runtime)
     if opset is not None and opset > newest:
         raise ExportError(
-            f"onnx: onnxruntime {_format_version(runtime)} supports the standard operators up to "
+            f"onnx: onnxruntime {format_version(runtime)} supports the standard operators up to "
             "version "
             f"{newest}, but opset is {opset}: lower it, or set a newer target_runtime"
         )
@@ -350,14 +350,15 @@ def _parse_version(text: str) -> Version:
     oldest = _RELEASES[0][0]
     if version < oldest:
         raise ExportError(
-            f"onnx: onnxruntime {_format_version(version)} lacks required operators; the oldest "
+            f"onnx: onnxruntime {format_version(version)} lacks required operators; the oldest "
             "supported "
-            f"target_runtime is {_format_version(oldest)}"
+            f"target_runtime is {format_version(oldest)}"
         )
     return version
 
 
-def _format_version(version: Version) -> str:
+def format_version(version: Version) -> str:
+    """Write a version as text."""
     return f"{version[0]}.{version[1]}"
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from treekit.data.schema import Column, Schema
-from treekit.errors import ExportError
+from treekit.export.literals import encode_utf8
 from treekit.export.onnx.graph import ML_DOMAIN, Graph
 from treekit.model.model import Model
 
@@ -77,10 +77,8 @@ def _add_refusal(graph: Graph, columns: str, message: str) -> str:
 
     `message` is the error message, which becomes the name of the failing node.
     """
-    from onnx import TensorProto
-
     graph.add_constant("nothing", np.zeros(1, dtype=graph.real))
-    graph.add_operator("Cast", ["is_refused"], "refused", to=TensorProto.INT64)
+    graph.add_cast("is_refused", np.int64, "refused")
     graph.add_operator("ReduceSum", ["refused"], "n_refused", keepdims=0)
     graph.add_operator("Gather", ["nothing", "n_refused"], "accepted", name=message)
     return graph.add_operator("Add", [columns, "accepted"], "columns")
@@ -151,7 +149,8 @@ def _add_codes(graph: Graph, model: Model, column: Column, name: str) -> str:
     """Add the operators that encode a column of texts; return the name of the codes (N, 1)."""
     unseen = _UNSEEN_CODE if needs_missing_markers(model) else np.nan
     # LabelEncoder needs a key: a column without categories gets a dummy.
-    levels = [_encode_level(column, level) for level in column.levels] or [b""]
+    where, remedy = f" of column {column.name!r}", "rename it, or choose inputs='tensor'"
+    levels = [encode_utf8(level, where, remedy) for level in column.levels] or [b""]
     codes = [float(code) for code in range(len(column.levels))] or [unseen]
     code = graph.add_operator(
         "LabelEncoder",
@@ -163,7 +162,7 @@ def _add_codes(graph: Graph, model: Model, column: Column, name: str) -> str:
         default_float=unseen,
     )
     if graph.real == np.float64:
-        code = graph.add_operator("Cast", [code], f"{name}_real_code", to=graph.real_type)
+        code = graph.add_cast(code, graph.real, f"{name}_real_code")
     pattern = _make_marker_pattern(model.schema)
     if not needs_missing_markers(model) or not pattern:
         return code
@@ -196,12 +195,3 @@ def _is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _encode_level(column: Column, level: str) -> bytes:
-    if not _is_utf8(level):
-        raise ExportError(
-            f"onnx: the category {level!r} of column {column.name!r} contains half a surrogate "
-            "pair, but ONNX text is UTF-8: rename the category, or choose inputs='tensor'"
-        )
-    return level.encode()

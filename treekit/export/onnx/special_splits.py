@@ -48,8 +48,6 @@ def _add_linear_tests(
     graph: Graph, derived: DerivedColumns, tests: npt.NDArray[np.int64], count: int, codes: str
 ) -> str:
     """Add (N, tests): the side of the threshold of each sum of `count` terms."""
-    from onnx import TensorProto
-
     name = f"sums_of_{count}"
     total = ""
     for term in range(count):
@@ -57,9 +55,7 @@ def _add_linear_tests(
         graph.add_constant(f"{name}_column_{term}", derived.term_feature[at])
         graph.add_constant(f"{name}_weight_{term}", derived.term_weight[at])
         graph.add_operator("Gather", [codes, f"{name}_column_{term}"], f"{name}_x_{term}", axis=1)
-        graph.add_operator(
-            "Cast", [f"{name}_x_{term}"], f"{name}_exact_{term}", to=TensorProto.DOUBLE
-        )
+        graph.add_cast(f"{name}_x_{term}", np.float64, f"{name}_exact_{term}")
         part = graph.add_operator(
             "Mul", [f"{name}_exact_{term}", f"{name}_weight_{term}"], f"{name}_part_{term}"
         )
@@ -141,24 +137,12 @@ class _Traversal:
     derived: npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Masses:
-    """Masses of all leaves in a graph.
-
-    Attributes
-    ----------
-    name : str
-        Name of (N, leaves) int64.
-    row : (leaves,) int64
-        Row of `Model.units` of each leaf.
-    """
-
-    name: str
-    row: npt.NDArray[np.int64]
-
-
-def add_masses(graph: Graph, model: Model, columns: str, derived: npt.NDArray[np.int64]) -> Masses:
+def add_masses(
+    graph: Graph, model: Model, columns: str, derived: npt.NDArray[np.int64]
+) -> tuple[str, npt.NDArray[np.int64]]:
     """Add the traversal of all trees, and ``exact_sums`` (N, values) double.
+
+    Return the name of the masses (N, leaves) int64, and the row of `Model.units` of each leaf.
 
     Parameters
     ----------
@@ -167,14 +151,12 @@ def add_masses(graph: Graph, model: Model, columns: str, derived: npt.NDArray[np
     derived : (nodes,) int64
         Derived column of each node of the concatenated trees, -1 = none.
     """
-    from onnx import TensorProto
-
     nodes, roots = concatenate_trees(model.trees)
     walk = _Traversal(graph, nodes, model.schema.n_features, columns, derived)
     bounds = np.concatenate([compute_mass_bounds(tree) for tree in model.trees])
     row_of_leaf = np.cumsum(nodes.kind == Split.LEAF) - 1
-    graph.add_constant("whole_mass", np.array(MASS))
-    graph.add_constant("none", np.array(0))
+    graph.add_constant("whole_mass", MASS)
+    graph.add_constant("none", 0)
     graph.add_number("first_branch", 0)
     graph.add_number("second_branch", 1)
     graph.add_number("no_branch", _NO_BRANCH)
@@ -198,25 +180,23 @@ def add_masses(graph: Graph, model: Model, columns: str, derived: npt.NDArray[np
     if len(leaf_masses) > 1:
         every = graph.add_operator("Concat", leaf_masses, "leaf_masses", axis=1)
     graph.add_operator("MatMul", [every, "units"], "sums")
-    graph.add_operator("Cast", ["sums"], "exact_sums", to=TensorProto.DOUBLE)
-    return Masses(every, row)
+    graph.add_cast("sums", np.float64, "exact_sums")
+    return every, row
 
 
-def add_largest_leaves(graph: Graph, model: Model, masses: Masses) -> str:
-    """Add the leaf of each tree with the largest mass, the first of equal ones.
+def add_largest_leaves(graph: Graph, model: Model, masses: str, row: npt.NDArray[np.int64]) -> str:
+    """Add the leaf of each tree with the largest mass, the first of equal ones; see `add_masses`.
 
     Return the name of (N, trees) int64: rows of `Model.units`.
     """
-    from onnx import TensorProto
-
     counts = np.diff(model.leaf_offsets)
     # A tree with fewer leaves is padded with its first one, which never wins in the padding.
     own = np.arange(counts.max())
     rows = model.leaf_offsets[:-1, None] + np.where(own < counts[:, None], own, 0)
-    graph.add_constant("masses_of_trees", np.argsort(masses.row)[rows])
+    graph.add_constant("masses_of_trees", np.argsort(row)[rows])
     graph.add_constant("first_leaf", model.leaf_offsets[:-1])
-    graph.add_operator("Gather", [masses.name, "masses_of_trees"], "masses_by_tree", axis=1)
-    graph.add_operator("Cast", ["masses_by_tree"], "real_masses", to=TensorProto.DOUBLE)
+    graph.add_operator("Gather", [masses, "masses_of_trees"], "masses_by_tree", axis=1)
+    graph.add_cast("masses_by_tree", np.float64, "real_masses")
     graph.add_operator(
         "ArgMax", ["real_masses"], "largest_leaf", axis=2, keepdims=0, select_last_index=0
     )
@@ -225,9 +205,9 @@ def add_largest_leaves(graph: Graph, model: Model, masses: Masses) -> str:
 
 def _add_root_masses(graph: Graph, columns: str, n_trees: int) -> str:
     """Add (N, trees) int64: the complete mass at every root."""
-    graph.add_constant("row_count_start", np.array([0]))
-    graph.add_constant("row_count_end", np.array([1]))
-    graph.add_constant("tree_count", np.array([n_trees]))
+    graph.add_constant("row_count_start", [0])
+    graph.add_constant("row_count_end", [1])
+    graph.add_constant("tree_count", [n_trees])
     graph.add_operator("Shape", [columns], "shape")
     graph.add_operator("Slice", ["shape", "row_count_start", "row_count_end"], "row_count")
     graph.add_operator("Concat", ["row_count", "tree_count"], "root_shape", axis=0)

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import ExportError
-from treekit.export.lowering import LoweredTree, Step, lower
+from treekit.export.lowering import LoweredTree, Step, lower, require_depth
 from treekit.export.onnx.graph import Graph
 from treekit.export.onnx.trees import (
     OnnxNodes,
@@ -75,12 +75,7 @@ def lower_model(model: Model) -> LoweredModel:
     if model.missing == "fractional":
         return LoweredModel(derived, ())
     trees = lower(model, derived)
-    deepest = max(tree.depth for tree in trees)
-    if deepest > MAX_DEPTH:
-        raise ExportError(
-            f"onnx supports trees up to {MAX_DEPTH} tests deep; this model needs {deepest} "
-            "(a multiway split counts one for each branch): set max_depth"
-        )
+    require_depth(trees, "onnx")
     return LoweredModel(derived, trees)
 
 
@@ -166,18 +161,12 @@ def _compute_limb_base(n_trees: int) -> int:
 
 
 def _add_class_sums(
-    graph: Graph,
-    model: Model,
-    nodes: OnnxNodes,
-    limbs: list[npt.NDArray[np.int64]],
-    columns: str,
+    graph: Graph, model: Model, nodes: OnnxNodes, limbs: list[npt.NDArray[np.int64]], columns: str
 ) -> None:
     """Add ``exact_sums`` of the operator's sums: as one product if it is exact in any order.
 
     One number per leaf is faster than two: of two classes only the second is summed.
     """
-    from onnx import TensorProto
-
     n_trees, width = model.n_trees, model.schema.n_values
     base = float(_compute_limb_base(n_trees))
     product = np.vstack([np.eye(width) * base**number for number in range(len(limbs))])
@@ -191,9 +180,9 @@ def _add_class_sums(
     leaf, target = np.nonzero(kept)
     add_regressor(graph, columns, nodes, leaf, target, units[kept], units.shape[1], "sums")
     if product.shape == (width, width) and not rest.any():
-        graph.add_operator("Cast", ["sums"], "exact_sums", to=TensorProto.DOUBLE)
+        graph.add_cast("sums", np.float64, "exact_sums")
         return
-    graph.add_operator("Cast", ["sums"], "sums_of_limbs", to=TensorProto.DOUBLE)
+    graph.add_cast("sums", np.float64, "sums_of_limbs")
     most = np.abs(units).max(axis=0, initial=0) * float(n_trees)
     if (most @ np.abs(product) + np.abs(rest)).max() <= 2.0**53:
         graph.add_constant("product", product)
@@ -201,7 +190,7 @@ def _add_class_sums(
         graph.add_operator("Gemm", ["sums_of_limbs", "product", "rest"], "exact_sums")
         return
     total = ""
-    graph.add_constant("base", np.array(base))
+    graph.add_constant("base", base)
     for number in range(len(limbs) - 1, -1, -1):
         graph.add_constant(f"limb_{number}_of", number * width + np.arange(width))
         limb = graph.add_operator(
@@ -233,8 +222,6 @@ def sums_second_class_only(model: Model) -> bool:
 
 def _add_reached_leaves(graph: Graph, model: Model, form: LoweredModel, columns: str) -> str:
     """Add the leaf of each tree that a row reaches: (N, trees) int64, rows of `Model.units`."""
-    from onnx import TensorProto
-
     own = [tree.leaf[tree.kind == Step.LEAF] for tree in form.trees]
     tree = np.repeat(np.arange(len(own)), [len(leaves) for leaves in own])
     number = np.concatenate(own) - model.leaf_offsets[tree]
@@ -246,16 +233,14 @@ def _add_reached_leaves(graph: Graph, model: Model, form: LoweredModel, columns:
             graph, columns, form.nodes, every, tree, number, model.n_trees, "leaf_numbers"
         )
     graph.add_constant("first_leaf", model.leaf_offsets[:-1])
-    graph.add_operator("Cast", ["leaf_numbers"], "whole_leaf_numbers", to=TensorProto.INT64)
+    graph.add_cast("leaf_numbers", np.int64, "whole_leaf_numbers")
     return graph.add_operator("Add", ["whole_leaf_numbers", "first_leaf"], "reached_leaves")
 
 
 def _add_leaf_sums(graph: Graph, model: Model, reached: str) -> None:
     """Add ``exact_sums`` of the leaves reached; integer sums do not depend on the order."""
-    from onnx import TensorProto
-
     graph.add_constant("units", model.units.astype(_choose_integer_dtype(model)))
-    graph.add_constant("over_trees", np.array([1]))
+    graph.add_constant("over_trees", [1])
     size = max(_MAX_LOOKUP_CELLS // model.schema.n_values, 1)
     total = ""
     for number, first in enumerate(range(0, model.n_trees, size)):
@@ -271,4 +256,4 @@ def _add_leaf_sums(graph: Graph, model: Model, reached: str) -> None:
             "ReduceSum", [f"units_{number}", "over_trees"], f"units_of_{number}", keepdims=0
         )
         total = graph.add_operator("Add", [total, part], f"units_to_{number}") if total else part
-    graph.add_operator("Cast", [total], "exact_sums", to=TensorProto.DOUBLE)
+    graph.add_cast(total, np.float64, "exact_sums")

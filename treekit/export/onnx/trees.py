@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import ExportError
-from treekit.export.lowering import LoweredTree, Step
+from treekit.export.lowering import LoweredTree, Step, concatenate_lowered
 from treekit.export.onnx.graph import ML_DOMAIN, Graph
 from treekit.model.model import Model
 from treekit.model.tree import Tree
@@ -55,26 +55,24 @@ def add_regressor(
     """
     at = np.flatnonzero(nodes.is_leaf)[leaf]
     modes = np.array([b"BRANCH_LEQ", b"LEAF"], dtype=object)[nodes.is_leaf.astype(np.int64)]
-    double = graph.real == np.float64
-    numbers = _make_doubles if double else _make_floats
-    end = "_as_tensor" if double else ""
+    numbers, end = (_make_tensor, "_as_tensor") if graph.real == np.float64 else (_make_list, "")
     return graph.add_operator(
         "TreeEnsembleRegressor",
         [columns],
         output,
         attributes=(
-            _make_ints("nodes_treeids", nodes.tree),
-            _make_ints("nodes_nodeids", nodes.node),
-            _make_ints("nodes_featureids", nodes.feature),
-            _make_strings("nodes_modes", modes),
-            numbers(f"nodes_values{end}", nodes.value),
-            _make_ints("nodes_missing_value_tracks_true", nodes.missing_true),
-            _make_ints("nodes_truenodeids", nodes.true),
-            _make_ints("nodes_falsenodeids", nodes.false),
-            _make_ints("target_treeids", nodes.tree[at]),
-            _make_ints("target_nodeids", nodes.node[at]),
-            _make_ints("target_ids", target),
-            numbers(f"target_weights{end}", weight),
+            _make_list("nodes_treeids", nodes.tree),
+            _make_list("nodes_nodeids", nodes.node),
+            _make_list("nodes_featureids", nodes.feature),
+            _make_list("nodes_modes", modes),
+            numbers(f"nodes_values{end}", nodes.value.astype(graph.real)),
+            _make_list("nodes_missing_value_tracks_true", nodes.missing_true),
+            _make_list("nodes_truenodeids", nodes.true),
+            _make_list("nodes_falsenodeids", nodes.false),
+            _make_list("target_treeids", nodes.tree[at]),
+            _make_list("target_nodeids", nodes.node[at]),
+            _make_list("target_ids", target),
+            numbers(f"target_weights{end}", weight.astype(graph.real)),
         ),
         domain=ML_DOMAIN,
         n_targets=n_targets,
@@ -123,18 +121,18 @@ def add_tree_ensemble(
         [columns],
         output,
         attributes=(
-            _make_ints("nodes_featureids", table.feature),
+            _make_list("nodes_featureids", table.feature),
             _make_tensor("nodes_modes", mode.astype(np.uint8)),
             _make_tensor("nodes_splits", split.astype(graph.real)),
             *([_make_tensor("membership_values", values)] if len(values) else []),
-            _make_ints("nodes_missing_value_tracks_true", table.missing_true),
-            _make_ints("nodes_truenodeids", table.true),
-            _make_ints("nodes_trueleafs", table.true_is_leaf),
-            _make_ints("nodes_falsenodeids", table.false),
-            _make_ints("nodes_falseleafs", table.false_is_leaf),
-            _make_ints("leaf_targetids", table.tree_of_leaf),
+            _make_list("nodes_missing_value_tracks_true", table.missing_true),
+            _make_list("nodes_truenodeids", table.true),
+            _make_list("nodes_trueleafs", table.true_is_leaf),
+            _make_list("nodes_falsenodeids", table.false),
+            _make_list("nodes_falseleafs", table.false_is_leaf),
+            _make_list("leaf_targetids", table.tree_of_leaf),
             _make_tensor("leaf_weights", number[table.leaf].astype(graph.real)),
-            _make_ints("tree_roots", table.root),
+            _make_list("tree_roots", table.root),
         ),
         domain=ML_DOMAIN,
         n_targets=len(trees),
@@ -156,75 +154,47 @@ class _EnsembleTable:
     """
 
     def __init__(self, trees: tuple[LoweredTree, ...]) -> None:
-        counts = np.array([tree.n_nodes for tree in trees])
-        first = np.cumsum(counts) - counts
-        kind = np.concatenate([tree.kind for tree in trees])
-        yes = np.concatenate([tree.yes + at for tree, at in zip(trees, first, strict=True)])
-        no = np.concatenate([tree.no + at for tree, at in zip(trees, first, strict=True)])
-        is_leaf = kind == Step.LEAF
-        lone = np.zeros(len(kind), dtype=np.bool_)
+        nodes, first = concatenate_lowered(trees)
+        counts = np.diff(first, append=nodes.n_nodes)
+        is_leaf = nodes.kind == Step.LEAF
+        lone = np.zeros(nodes.n_nodes, dtype=np.bool_)
         lone[first] = counts == 1
-        yes[lone] = no[lone] = np.flatnonzero(lone)
+        yes, no = (np.where(lone, np.arange(nodes.n_nodes), side) for side in (nodes.yes, nodes.no))
         inner = np.flatnonzero(~is_leaf | lone)
         number = np.cumsum(~is_leaf | lone) - 1  # of inner nodes
         leaf = np.cumsum(is_leaf + lone.astype(np.int64)) - 1
         self.root = number[first]
-        self.kind = np.where(lone, Step.LE, kind)[inner]
-        self.threshold = self._gather_field(trees, "threshold", lone, 0.0)[inner]
-        self.feature = self._gather_field(trees, "feature", lone, 0)[inner]
-        self.missing_true = self._gather_field(trees, "missing_yes", lone, False)[inner]
+        self.kind = np.where(lone, Step.LE, nodes.kind)[inner]
+        self.threshold = np.where(lone, 0.0, nodes.threshold)[inner]
+        self.feature = np.where(lone, 0, nodes.feature)[inner]
+        self.missing_true = np.where(lone, False, nodes.missing_yes)[inner]
         self.true_is_leaf, self.false_is_leaf = is_leaf[yes[inner]], is_leaf[no[inner]]
         first_leaf = leaf[yes[inner]] - lone[inner]
         self.true = np.where(self.true_is_leaf, first_leaf, number[yes[inner]])
         self.false = np.where(self.false_is_leaf, leaf[no[inner]], number[no[inner]])
         self.leaf = np.repeat(np.arange(np.count_nonzero(is_leaf)), 1 + lone[is_leaf])
-        tree = np.repeat(np.arange(len(trees)), counts)
-        self.tree_of_leaf = tree[is_leaf][self.leaf]
-        self.sets, self.members = self._list_sets(trees)
-
-    @staticmethod
-    def _gather_field(
-        trees: tuple[LoweredTree, ...], name: str, lone: npt.NDArray[np.bool_], other: Any
-    ) -> npt.NDArray[Any]:
-        return np.where(lone, other, np.concatenate([getattr(tree, name) for tree in trees]))
-
-    @staticmethod
-    def _list_sets(trees: tuple[LoweredTree, ...]) -> tuple[tuple[Any, Any, Any], npt.NDArray[Any]]:
-        """Return first code, last code and size of each set, and all codes, NaN after each set."""
-        codes = np.concatenate([tree.set_codes for tree in trees]).astype(np.float64)
-        size = np.concatenate([np.diff(tree.set_start)[tree.kind == Step.IN] for tree in trees])
+        self.tree_of_leaf = np.repeat(np.arange(len(trees)), counts)[is_leaf][self.leaf]
+        # First code, last code and size of each set, and all codes, with NaN after each set.
+        codes, size = nodes.set_codes.astype(np.float64), nodes.set_sizes
         end = np.cumsum(size)
-        members = np.insert(codes, end, np.nan)
-        return (codes[end - size], codes[end - 1], size), members
+        self.sets = codes[end - size], codes[end - 1], size
+        self.members = np.insert(codes, end, np.nan)
 
 
 # `onnx.helper.make_attribute` inspects every element; these functions convert complete arrays.
 
 
-def _make_ints(name: str, values: npt.NDArray[Any]) -> AttributeProto:
+def _make_list(name: str, values: npt.NDArray[Any]) -> AttributeProto:
+    """Make an attribute of integers, floats or texts."""
     from onnx import AttributeProto
 
-    return AttributeProto(
-        name=name, type=AttributeProto.INTS, ints=values.astype(np.int64).tolist()
-    )
-
-
-def _make_floats(name: str, values: npt.NDArray[Any]) -> AttributeProto:
-    from onnx import AttributeProto
-
-    return AttributeProto(
-        name=name, type=AttributeProto.FLOATS, floats=values.astype(np.float32).tolist()
-    )
-
-
-def _make_doubles(name: str, values: npt.NDArray[Any]) -> AttributeProto:
-    return _make_tensor(name, values.astype(np.float64))
-
-
-def _make_strings(name: str, values: npt.NDArray[Any]) -> AttributeProto:
-    from onnx import AttributeProto
-
-    return AttributeProto(name=name, type=AttributeProto.STRINGS, strings=values.tolist())
+    if values.dtype == object:
+        kind, field = AttributeProto.STRINGS, "strings"
+    elif values.dtype == np.float32:
+        kind, field = AttributeProto.FLOATS, "floats"
+    else:
+        kind, field, values = AttributeProto.INTS, "ints", values.astype(np.int64)
+    return AttributeProto(name=name, type=kind, **{field: values.tolist()})
 
 
 def _make_tensor(name: str, values: npt.NDArray[Any]) -> AttributeProto:
@@ -295,13 +265,10 @@ class OnnxNodes:
 
 def convert_to_onnx_nodes(trees: tuple[LoweredTree, ...]) -> OnnxNodes:
     """Convert lowered trees to nodes of ONNX tree operators, with array operations."""
-    counts = np.array([tree.n_nodes for tree in trees], dtype=np.int64)
-    first = np.cumsum(counts) - counts  # root of each tree
-    kind = np.concatenate([tree.kind for tree in trees])
-    yes = np.concatenate([tree.yes + at for tree, at in zip(trees, first, strict=True)])
-    no = np.concatenate([tree.no + at for tree, at in zip(trees, first, strict=True)])
+    nodes, first = concatenate_lowered(trees)
+    kind, yes, no = nodes.kind, nodes.yes, nodes.no
     is_set = kind == Step.IN
-    bounds, bound_says_yes, chain = _find_boundaries(trees)
+    bounds, bound_says_yes, chain = _find_boundaries(nodes)
 
     length = np.ones(len(kind), dtype=np.int64)
     length[is_set] = chain
@@ -311,7 +278,7 @@ def convert_to_onnx_nodes(trees: tuple[LoweredTree, ...]) -> OnnxNodes:
     last[start + length - 1] = True
 
     emitted = kind[source]
-    value = np.concatenate([tree.threshold for tree in trees])[source]
+    value = nodes.threshold[source]
     value[emitted == Step.IN] = bounds
     value[emitted == Step.MISSING] = np.inf
     says_yes = emitted == Step.LE
@@ -320,27 +287,26 @@ def convert_to_onnx_nodes(trees: tuple[LoweredTree, ...]) -> OnnxNodes:
     is_leaf = emitted == Step.LEAF
     following = np.arange(1, len(source) + 1)
     tree_first = np.append(start, len(source))[first]  # in emitted nodes
-    tree = np.repeat(np.arange(len(trees)), counts)[source]
+    tree = np.repeat(np.arange(len(trees)), np.diff(first, append=len(kind)))[source]
     base = tree_first[tree]
     true = start[np.where(says_yes, yes[source], no[source])] - base
     false = np.where(last, start[other], following) - base
-    missing_yes = np.concatenate([one.missing_yes for one in trees])[source]
     return OnnxNodes(
         tree=tree,
         node=np.arange(len(source)) - base,
         is_leaf=is_leaf,
-        feature=np.where(is_leaf, 0, np.concatenate([one.feature for one in trees])[source]),
+        feature=np.where(is_leaf, 0, nodes.feature[source]),
         value=np.where(is_leaf, 0.0, value),
-        missing_true=missing_yes & (emitted == Step.LE),
+        missing_true=nodes.missing_yes[source] & (emitted == Step.LE),
         true=np.where(is_leaf, 0, true),
         false=np.where(is_leaf, 0, false),
-        row=np.concatenate([one.leaf for one in trees])[kind == Step.LEAF],
+        row=nodes.leaf[kind == Step.LEAF],
         depth=_compute_depth(kind == Step.LEAF, yes, no, length, first),
     )
 
 
 def _find_boundaries(
-    trees: tuple[LoweredTree, ...],
+    nodes: LoweredTree,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
     """Return the tests ``code <= bound`` of all IN nodes, in order.
 
@@ -352,8 +318,7 @@ def _find_boundaries(
     chain : (IN nodes,) int64
         Number of tests of each node.
     """
-    codes = np.concatenate([tree.set_codes for tree in trees]).astype(np.int64)
-    sizes = np.concatenate([np.diff(tree.set_start)[tree.kind == Step.IN] for tree in trees])
+    codes, sizes = nodes.set_codes.astype(np.int64), nodes.set_sizes
     owner = np.repeat(np.arange(len(sizes)), sizes)
     joined = np.zeros(len(codes) + 1, dtype=np.bool_)  # with the code before
     joined[1:-1] = (np.diff(codes) == 1) & (np.diff(owner) == 0)
@@ -367,8 +332,8 @@ def _find_boundaries(
 
 def _compute_depth(
     is_leaf: npt.NDArray[np.bool_],
-    yes: npt.NDArray[np.int64],
-    no: npt.NDArray[np.int64],
+    yes: npt.NDArray[Any],
+    no: npt.NDArray[Any],
     length: npt.NDArray[np.int64],
     roots: npt.NDArray[np.int64],
 ) -> int:

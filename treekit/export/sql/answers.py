@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial, reduce
 
 from sqlglot import exp
 
@@ -13,12 +14,13 @@ from treekit.export.sql.syntax import (
     Query,
     Sql,
     add_terms,
+    as_sql,
+    chain_terms,
+    combine,
     make_binary,
     make_call,
     make_case,
     make_cast,
-    make_column,
-    make_integer,
     make_quotient,
     make_switch,
 )
@@ -49,27 +51,18 @@ def add_prediction_steps(
     labels = _make_labels(query, model, dialect, sums) if schema.task == "classification" else []
     if votes:
         total = dialect.make_number(float(model.unit_total))
-        numbers = [_divide_sum(name, total.copy()) for name in sums]
+        numbers = [make_quotient(make_cast(name, "DOUBLE"), total) for name in sums]
     else:
         numbers = _add_link_steps(query, model, dialect, sums, labels)
-    labels = (
-        labels if not labels or votes else [make_column(f"label_{k}") for k in range(len(labels))]
-    )
-    return [_null_if_refused(query, a) for a in labels], [
-        _null_if_refused(query, a) for a in numbers
-    ]
+        labels = [as_sql(f"label_{k}") for k in range(len(labels))]
+    refusing = partial(_null_if_refused, query)
+    return list(map(refusing, labels)), list(map(refusing, numbers))
 
 
 def _null_if_refused(query: Query, answer: Sql) -> Sql:
     if REFUSED_COLUMN not in query.carried_columns:
         return answer
-    return make_case(
-        [(exp.EQ(this=make_column(REFUSED_COLUMN), expression=make_integer(0)), answer)]
-    )
-
-
-def _divide_sum(name: str, total: Sql) -> Sql:
-    return make_quotient(make_cast(make_column(name), "DOUBLE"), total)
+    return make_case([(combine(exp.EQ, REFUSED_COLUMN, 0), answer)])
 
 
 def _add_cost_step(query: Query, model: Model, sums: list[str]) -> list[str]:
@@ -80,11 +73,11 @@ def _add_cost_step(query: Query, model: Model, sums: list[str]) -> list[str]:
     expected = {}
     for j in range(costs.shape[1]):
         terms = [
-            exp.Mul(this=make_column(name), expression=make_integer(cost))
+            combine(exp.Mul, name, cost)
             for name, cost in zip(sums, costs[:, j].tolist(), strict=True)
             if cost
         ]
-        expected[f"cost_{j}"] = add_terms(terms) if terms else make_cast(make_integer(0), "BIGINT")
+        expected[f"cost_{j}"] = add_terms(terms) if terms else make_cast(0, "BIGINT")
     query.add_step("costs", expected, sums)
     return list(expected)
 
@@ -93,9 +86,9 @@ def _make_labels(query: Query, model: Model, dialect: Dialect, sums: list[str]) 
     """Return the label of each target: the first class with most votes, or least cost."""
     ballots = _add_cost_step(query, model, sums)
     blocks = list(itertools.pairwise(model.schema.blocks))
-    choose = dialect.make_greatest if model.label_costs is None else dialect.make_least
+    least = model.label_costs is not None
     best: dict[str, Sql] = {
-        f"best_{b}": choose(list(map(make_column, ballots[first:last])))
+        f"best_{b}": dialect.make_extreme(list(map(as_sql, ballots[first:last])), least=least)
         for b, (first, last) in enumerate(blocks)
         if last - first > 2
     }
@@ -104,12 +97,12 @@ def _make_labels(query: Query, model: Model, dialect: Dialect, sums: list[str]) 
     labels = []
     for b, (output, (first, last)) in enumerate(zip(model.schema.outputs, blocks, strict=True)):
         own = [dialect.make_label(label) for label in output.classes]
-        values = list(map(make_column, ballots[first:last]))
+        values = list(map(as_sql, ballots[first:last]))
         if len(own) > 2:
-            labels.append(make_switch(make_column(f"best_{b}"), zip(values, own, strict=True)))
+            labels.append(make_switch(f"best_{b}", zip(values, own, strict=True)))
         elif len(own) == 2:
-            wins = exp.GTE if model.label_costs is None else exp.LTE
-            labels.append(make_case([(wins(this=values[0], expression=values[1]), own[0])], own[1]))
+            wins = combine(exp.LTE if least else exp.GTE, values[0], values[1])
+            labels.append(make_case([(wins, own[0])], own[1]))
         else:
             labels.append(own[0])
     return labels
@@ -125,15 +118,15 @@ def _add_link_steps(
     )
     names, kept = [f"m{k}" for k in range(len(sums))], list(made)
     if model.link == "identity":
-        return list(map(make_column, names))
+        return list(map(as_sql, names))
     if model.link == "exp":
         add_exponential_steps(
-            query, dialect, {f"e{k}": make_column(m) for k, m in enumerate(names)}, kept
+            query, dialect, {f"e{k}": as_sql(m) for k, m in enumerate(names)}, kept
         )
-        return [make_column(f"e{k}") for k in range(len(sums))]
+        return [as_sql(f"e{k}") for k in range(len(sums))]
     if model.link == "sigmoid":
         arguments: dict[str, Sql] = {
-            f"e{k}": exp.Neg(this=make_call("ABS", make_column(m))) for k, m in enumerate(names)
+            f"e{k}": exp.Neg(this=make_call("ABS", m)) for k, m in enumerate(names)
         }
         add_exponential_steps(query, dialect, arguments, [*kept, *names])
         return [_make_sigmoid(dialect, k) for k in range(len(sums))]
@@ -141,21 +134,21 @@ def _add_link_steps(
 
 
 def _scale_sum(model: Model, dialect: Dialect, total: str) -> Sql:
-    made: Sql = make_cast(make_column(total), "DOUBLE")
+    made: Sql = make_cast(total, "DOUBLE")
     if model.divisor != 1:
         made = make_quotient(made, dialect.make_number(float(model.divisor)))
     if model.exponent == 0:
         return made
-    return exp.Mul(
-        this=exp.Paren(this=made), expression=dialect.make_number(math.ldexp(1.0, model.exponent))
+    return combine(
+        exp.Mul, exp.Paren(this=made), dialect.make_number(math.ldexp(1.0, model.exponent))
     )
 
 
 def _make_sigmoid(dialect: Dialect, k: int) -> Sql:
-    e, one = make_column(f"e{k}"), dialect.make_number(1.0)
-    above = exp.GTE(this=make_column(f"m{k}"), expression=dialect.make_number(0.0))
+    e, one = as_sql(f"e{k}"), dialect.make_number(1.0)
+    above = combine(exp.GTE, f"m{k}", dialect.make_number(0.0))
     share = make_binary(exp.Add, one, e)
-    return make_quotient(exp.Paren(this=make_case([(above, one.copy())], e.copy())), share)
+    return make_quotient(exp.Paren(this=make_case([(above, one)], e)), share)
 
 
 def _add_softmax_steps(
@@ -163,12 +156,12 @@ def _add_softmax_steps(
 ) -> list[Sql]:
     blocks = list(itertools.pairwise(model.schema.blocks))
     largest = {
-        f"largest_{b}": dialect.make_greatest(list(map(make_column, names[first:last])))
+        f"largest_{b}": dialect.make_extreme(list(map(as_sql, names[first:last])))
         for b, (first, last) in enumerate(blocks)
     }
     query.add_step("largest", largest, [*kept, *names])
     arguments: dict[str, Sql] = {
-        f"e{k}": exp.Sub(this=make_column(names[k]), expression=make_column(f"largest_{b}"))
+        f"e{k}": combine(exp.Sub, names[k], f"largest_{b}")
         for b, (first, last) in enumerate(blocks)
         for k in range(first, last)
     }
@@ -178,7 +171,7 @@ def _add_softmax_steps(
         _add_ordered_sum(query, f"total_{b}", terms[first:last], [*kept, *terms])
         kept = [*kept, f"total_{b}"]
     return [
-        make_quotient(make_column(f"e{k}"), make_column(f"total_{b}"))
+        make_quotient(f"e{k}", f"total_{b}")
         for b, (first, last) in enumerate(blocks)
         for k in range(first, last)
     ]
@@ -189,22 +182,13 @@ _MAX_CHAIN = 300
 
 def _add_ordered_sum(query: Query, name: str, terms: list[str], keep: list[str]) -> None:
     """Add steps that sum doubles in order, without expressions too deep for an engine."""
-    made: Sql | None = None
+    before: list[str] = []
     for at in range(0, len(terms), _MAX_CHAIN):
-        for term in terms[at : at + _MAX_CHAIN]:
-            made = (
-                make_column(term)
-                if made is None
-                else exp.Add(this=made, expression=make_column(term))
-            )
-        assert made is not None  # noqa: S101 - a target has a class
-        partial = f"{name}_{at}"
-        query.add_step(
-            partial, {partial: made}, [*keep, *([f"{name}_{at - _MAX_CHAIN}"] if at else [])]
-        )
-        made = make_column(partial)
-    assert made is not None  # noqa: S101
-    query.add_step(name, {name: made}, keep)
+        partial_sum = f"{name}_{at}"
+        made = chain_terms([*before, *terms[at : at + _MAX_CHAIN]])
+        query.add_step(partial_sum, {partial_sum: made}, [*keep, *before])
+        before = [partial_sum]
+    query.add_step(name, {name: as_sql(before[0])}, keep)
 
 
 # ---------------------------------------------------------------- sql links
@@ -219,40 +203,22 @@ def add_exponential_steps(
     query: Query, dialect: Dialect, arguments: dict[str, Sql], keep: list[str]
 ) -> None:
     """Add the steps that compute exp of each argument, under its name; keep the columns `keep`."""
-    names = list(arguments)
+    names, number = list(arguments), dialect.make_number
     clamped = {}
     for name, value in arguments.items():
-        size = make_call("ABS", value.copy())
-        limits: list[tuple[Sql, Sql]] = [
-            (
-                exp.LT(this=size, expression=dialect.make_number(_MIN_ARGUMENT)),
-                dialect.make_number(0.0),
-            ),
-            (
-                exp.GT(this=value.copy(), expression=dialect.make_number(EXP_LIMIT)),
-                dialect.make_number(EXP_LIMIT),
-            ),
-            (
-                exp.LT(this=value.copy(), expression=dialect.make_number(-EXP_LIMIT)),
-                dialect.make_number(-EXP_LIMIT),
-            ),
+        size = make_call("ABS", value)
+        limits = [
+            (combine(exp.LT, size, number(_MIN_ARGUMENT)), number(0.0)),
+            (combine(exp.GT, value, number(EXP_LIMIT)), number(EXP_LIMIT)),
+            (combine(exp.LT, value, number(-EXP_LIMIT)), number(-EXP_LIMIT)),
         ]
         clamped[f"{name}_x"] = make_case(limits, value)
     query.add_step("clamped", clamped, keep)
-    query.add_step(
-        "wholes",
-        {
-            f"{name}_n": dialect.make_floor(
-                make_binary(
-                    exp.Add,
-                    exp.Mul(this=make_column(f"{name}_x"), expression=dialect.make_number(LOG2_E)),
-                    dialect.make_number(0.5),
-                )
-            )
-            for name in names
-        },
-        [*keep, *(f"{name}_x" for name in names)],
-    )
+    wholes = {}
+    for name in names:
+        scaled = combine(exp.Mul, f"{name}_x", number(LOG2_E))
+        wholes[f"{name}_n"] = dialect.make_floor(make_binary(exp.Add, scaled, number(0.5)))
+    query.add_step("wholes", wholes, [*keep, *(f"{name}_x" for name in names)])
     query.add_step(
         "remainders",
         {f"{name}_r": _make_remainder(name, dialect) for name in names},
@@ -268,40 +234,31 @@ def add_exponential_steps(
 
 
 def _make_remainder(name: str, dialect: Dialect) -> Sql:
-    n = make_cast(make_column(f"{name}_n"), "DOUBLE")
-    high = exp.Mul(this=n, expression=dialect.make_number(LN2_HIGH))
-    low = exp.Mul(this=n.copy(), expression=dialect.make_number(LN2_LOW))
-    return make_binary(exp.Sub, make_binary(exp.Sub, make_column(f"{name}_x"), high), low)
+    n = make_cast(f"{name}_n", "DOUBLE")
+    high = combine(exp.Mul, n, dialect.make_number(LN2_HIGH))
+    low = combine(exp.Mul, n, dialect.make_number(LN2_LOW))
+    return make_binary(exp.Sub, make_binary(exp.Sub, f"{name}_x", high), low)
 
 
 def _make_polynomial(r: str, dialect: Dialect) -> Sql:
     made = dialect.make_number(EXP_COEFFICIENTS[0])
     for coefficient in EXP_COEFFICIENTS[1:]:
-        product = exp.Mul(this=made, expression=make_column(r))
+        product = combine(exp.Mul, made, r)
         made = make_binary(exp.Add, product, dialect.make_number(coefficient))
     return made
 
 
 def _make_power(n: str, dialect: Dialect) -> Sql:
     """Build ``2**abs(n)``, exact: a product with one power of two per bit."""
-    made: Sql | None = None
+    factors = []
     for bit in range(_EXPONENT_BITS):
-        masked = exp.BitwiseAnd(
-            this=make_call("ABS", make_column(n)), expression=make_integer(1 << bit)
-        )
-        has = exp.NEQ(this=exp.Paren(this=masked), expression=make_integer(0))
-        factor = make_case(
-            [(has, dialect.make_number(2.0 ** (1 << bit)))], dialect.make_number(1.0)
-        )
-        made = factor if made is None else exp.Mul(this=made, expression=factor)
-    assert made is not None  # noqa: S101 - ten bits
-    return made
+        masked = make_binary(exp.BitwiseAnd, make_call("ABS", n), 1 << bit)
+        power = dialect.make_number(2.0 ** (1 << bit))
+        factors.append(make_case([(combine(exp.NEQ, masked, 0), power)], dialect.make_number(1.0)))
+    return reduce(partial(combine, exp.Mul), factors)
 
 
 def _make_exponential(name: str) -> Sql:
-    p, power = make_column(f"{name}_p"), make_column(f"{name}_2")
-    negative = exp.LT(this=make_column(f"{name}_n"), expression=make_integer(0))
-    return make_case(
-        [(negative, make_quotient(p, power))],
-        exp.Mul(this=p.copy(), expression=power.copy()),
-    )
+    p, power = as_sql(f"{name}_p"), as_sql(f"{name}_2")
+    negative = combine(exp.LT, f"{name}_n", 0)
+    return make_case([(negative, make_quotient(p, power))], combine(exp.Mul, p, power))

@@ -17,14 +17,13 @@ from treekit.data.features import LevelIndex
 from treekit.errors import ExportError
 from treekit.export.sql.syntax import (
     Sql,
+    as_sql,
+    combine,
     make_binary,
     make_call,
     make_case,
     make_cast,
-    make_column,
-    make_integer,
     make_membership_test,
-    make_null,
     make_or,
     make_quotient,
     make_text_literal,
@@ -107,7 +106,7 @@ class Dialect:
             return self.make_number(label)
         if not -(2**63) < label < 2**63:
             raise ExportError(f"the class label {label} exceeds the range of a BIGINT: rename it")
-        return make_integer(label)
+        return as_sql(label)
 
     def convert_to_number(self, cell: Sql, marks: Sequence[str]) -> Sql:
         """Convert a cell of a numeric column to a double; NULL if it is missing."""
@@ -152,12 +151,12 @@ class Dialect:
                 for text in index.texts
                 if normalize_value_text(text) == value and text != level
             ]
-            folded = make_call("LOWER", make_call("TRIM", written.copy()))
+            folded = make_call("LOWER", make_call("TRIM", written))
             is_it = make_binary(exp.EQ, folded, exp.Literal.string(value.lower()))
             is_it = self._exclude_texts(is_it, written, known)
             typed = bool(known) if own == value.lower() else own not in index.codes
             if typed:
-                is_own = make_binary(exp.EQ, written.copy(), exp.Literal.string(own))
+                is_own = make_binary(exp.EQ, written, exp.Literal.string(own))
                 is_it = make_or(is_it, self._has_type(cell, self.bool_types, is_own))
             yield is_it, self.make_text(level)
 
@@ -171,20 +170,17 @@ class Dialect:
             ways = [number, f"{number}.0"] if _is_integer_text(number) else [number]
             other = [self.make_text(way) for way in ways if way not in index.levels]
             yield (
-                exp.Paren(this=make_membership_test(written.copy(), other)),
+                exp.Paren(this=make_membership_test(written, other)),
                 self.make_text(index.levels[code]),
             )
         whole = dict.fromkeys(filter(_is_integer_text, index.levels))
         if not whole:
             return
-        fits: Sql = exp.Like(this=written.copy(), expression=exp.Literal.string("%.0"))
-        length = exp.Sub(this=make_call("LENGTH", written.copy()), expression=exp.Literal.number(2))
-        cut = make_call("SUBSTR", written.copy(), exp.Literal.number(1), length)
+        fits: Sql = combine(exp.Like, written, exp.Literal.string("%.0"))
+        length = combine(exp.Sub, make_call("LENGTH", written), exp.Literal.number(2))
+        cut = make_call("SUBSTR", written, exp.Literal.number(1), length)
         if len(whole) < len(index.levels):
-            fits = exp.And(
-                this=fits,
-                expression=make_membership_test(cut.copy(), [*map(self.make_text, whole)]),
-            )
+            fits = combine(exp.And, fits, make_membership_test(cut, [*map(self.make_text, whole)]))
         known = [text for text in index.texts if text.endswith(".0") and text[:-2] in whole]
         if not known:
             yield exp.Paren(this=fits), cut
@@ -197,15 +193,15 @@ class Dialect:
         """Restrict `condition` to cells whose text is not one of `texts`."""
         if not texts:
             return condition
-        others = exp.Paren(this=make_membership_test(written.copy(), [*map(self.make_text, texts)]))
-        both = exp.And(this=condition.copy(), expression=exp.Not(this=others))
+        others = exp.Paren(this=make_membership_test(written, [*map(self.make_text, texts)]))
+        both = combine(exp.And, condition, exp.Not(this=others))
         return exp.Paren(this=both)
 
     def _has_type(self, cell: Sql, kinds: Sequence[str], too: Sql) -> Sql:
         """Test whether a cell has one of the types `kinds`, and `too` is true."""
-        kind = make_cast(make_call(self.type_function, cell.copy()), "TEXT")
+        kind = make_cast(make_call(self.type_function, cell), "TEXT")
         asked = make_membership_test(kind, [exp.Literal.string(name) for name in kinds])
-        return exp.Paren(this=exp.And(this=asked, expression=too))
+        return make_binary(exp.And, asked, too)
 
     def is_missing_marker(self, cell: Sql, marks: Sequence[str]) -> Sql | None:
         """Test whether the text of a cell is a marker of missing values."""
@@ -214,13 +210,10 @@ class Dialect:
         stripped = make_call(self.trim_function, make_cast(cell, "TEXT"), self.make_text(BLANKS))
         return make_membership_test(stripped, [self.make_text(mark) for mark in marks])
 
-    def make_greatest(self, values: Sequence[Sql]) -> Sql:
-        """Build the maximum of values."""
-        return values[0] if len(values) == 1 else make_call("GREATEST", *values)
-
-    def make_least(self, values: Sequence[Sql]) -> Sql:
-        """Build the minimum of values."""
-        return values[0] if len(values) == 1 else make_call("LEAST", *values)
+    def make_extreme(self, values: Sequence[Sql], *, least: bool = False) -> Sql:
+        """Build the maximum, or the minimum, of values."""
+        function = "LEAST" if least else "GREATEST"
+        return values[0] if len(values) == 1 else make_call(function, *values)
 
     def make_floor(self, value: Sql) -> Sql:
         """Round a double in the range of BIGINT down to a BIGINT."""
@@ -233,33 +226,15 @@ class Dialect:
 
     def round_to_float32(self, x: str) -> Sql:
         """Round a double to the nearest float32, as a double."""
-        largest, tiny = 2.0**128 - 2.0**103, 2.0**-150
+        number, largest, tiny = self.make_number, 2.0**128 - 2.0**103, 2.0**-150
+        above, below = (make_cast(exp.Literal.string(f"{sign}infinity"), "DOUBLE") for sign in "+-")
         # Outside this range the cast would raise an error.
-        return make_case(
-            [
-                (
-                    exp.GTE(this=make_column(x), expression=self.make_number(largest)),
-                    self.make_infinity("+"),
-                ),
-                (
-                    exp.LTE(this=make_column(x), expression=self.make_number(-largest)),
-                    self.make_infinity("-"),
-                ),
-                (
-                    exp.Between(
-                        this=make_column(x),
-                        low=self.make_number(-tiny),
-                        high=self.make_number(tiny),
-                    ),
-                    self.make_number(0.0),
-                ),
-            ],
-            make_cast(make_cast(make_column(x), "FLOAT"), "DOUBLE"),
-        )
-
-    def make_infinity(self, sign: str) -> Sql:
-        """Build an infinite double."""
-        return make_cast(exp.Literal.string(f"{sign}infinity"), "DOUBLE")
+        tests = [
+            (combine(exp.GTE, x, number(largest)), above),
+            (combine(exp.LTE, x, number(-largest)), below),
+            (exp.Between(this=as_sql(x), low=number(-tiny), high=number(tiny)), number(0.0)),
+        ]
+        return make_case(tests, make_cast(make_cast(x, "FLOAT"), "DOUBLE"))
 
     def replace_nan(self, value: Sql) -> Sql:
         """Replace NaN by NULL."""
@@ -280,30 +255,21 @@ class Dialect:
 
     def make_row_table(self, **arrays: npt.NDArray[Any] | list[str | None]) -> exp.Select:
         """Build a table of arrays: int64, float64, or lists of digits (None = NULL)."""
-        made = [
-            make_array(values, "{", "}", self.get_array_type(values)) for values in arrays.values()
-        ]
+        made = [_make_array(values, "{}") for values in arrays.values()]
         alias = exp.TableAlias(
             this=exp.to_identifier("listed"), columns=[exp.to_identifier(name) for name in arrays]
         )
-        return exp.select(*map(make_column, arrays)).from_(
-            exp.Unnest(expressions=made, alias=alias)
-        )
-
-    def get_array_type(self, values: npt.NDArray[Any] | list[str | None]) -> str:
-        """Return the SQL type of an array."""
-        if isinstance(values, list):
-            return "TEXT[]"
-        return "DOUBLE[]" if values.dtype.kind == "f" else "BIGINT[]"
+        return exp.select(*map(as_sql, arrays)).from_(exp.Unnest(expressions=made, alias=alias))
 
 
-def make_array(
-    values: npt.NDArray[Any] | list[str | None], first: str, last: str, kind: str
-) -> Sql:
-    """Build an array from its text representation."""
-    cells = values if isinstance(values, list) else map(repr, values.tolist())
-    body = ",".join("NULL" if cell is None else cell for cell in cells)
-    return make_cast(exp.Literal.string(f"{first}{body}{last}"), kind)
+def _make_array(values: npt.NDArray[Any] | list[str | None], brackets: str) -> Sql:
+    """Build an array from its text representation: integers, doubles or texts of digits."""
+    if isinstance(values, list):
+        kind, cells = "TEXT[]", ["NULL" if cell is None else cell for cell in values]
+    else:
+        kind = "DOUBLE[]" if values.dtype.kind == "f" else "BIGINT[]"
+        cells = list(map(repr, values.tolist()))
+    return make_cast(exp.Literal.string(f"{brackets[0]}{','.join(cells)}{brackets[1]}"), kind)
 
 
 def _is_integer_text(level: str) -> bool:
@@ -345,8 +311,7 @@ class DuckDB(Dialect):
     def make_row_table(self, **arrays: npt.NDArray[Any] | list[str | None]) -> exp.Select:
         """Build a table of arrays from lists in text."""
         made = {
-            name: make_call("UNNEST", make_array(values, "[", "]", self.get_array_type(values)))
-            for name, values in arrays.items()
+            name: make_call("UNNEST", _make_array(values, "[]")) for name, values in arrays.items()
         }
         return exp.Select(expressions=[exp.alias_(value, name) for name, value in made.items()])
 
@@ -388,10 +353,10 @@ class SQLite(Dialect):
         shift = below.bit_length() - 1
         while above % 2 == 0:
             above, shift = above // 2, shift - 1
-        made: Sql = make_cast(make_integer(above), "DOUBLE")
+        made: Sql = make_cast(above, "DOUBLE")
         for start in range(0, abs(shift), 62):
-            power = make_integer(1 << min(abs(shift) - start, 62))
-            made = make_quotient(made, power) if shift > 0 else exp.Mul(this=made, expression=power)
+            power = as_sql(1 << min(abs(shift) - start, 62))
+            made = make_quotient(made, power) if shift > 0 else combine(exp.Mul, made, power)
         return exp.Paren(this=made)
 
     make_bound = make_number
@@ -404,7 +369,7 @@ class SQLite(Dialect):
         ]
         mark = self.is_missing_marker(cell, marks)
         if mark is not None:
-            tests.append((mark, make_null()))
+            tests.append((mark, exp.Null()))
         return make_case(tests, cell)
 
     def is_not_number(self, number: Sql) -> Sql | None:
@@ -412,18 +377,14 @@ class SQLite(Dialect):
         kinds = [exp.Literal.string(kind) for kind in ("text", "blob")]
         return make_membership_test(make_call("TYPEOF", number), kinds)
 
-    def make_greatest(self, values: Sequence[Sql]) -> Sql:
-        """Build the maximum of values."""
-        return _nest_calls("MAX", values)
-
-    def make_least(self, values: Sequence[Sql]) -> Sql:
-        """Build the minimum of values."""
-        return _nest_calls("MIN", values)
+    def make_extreme(self, values: Sequence[Sql], *, least: bool = False) -> Sql:
+        """Build the maximum, or the minimum, of values."""
+        return _nest_calls("MIN" if least else "MAX", values)
 
     def make_floor(self, value: Sql) -> Sql:
         """Round down without FLOOR, which some builds lack."""
         cut = make_cast(value, "BIGINT")
-        below = exp.Paren(this=exp.LT(this=value.copy(), expression=cut.copy()))
+        below = make_binary(exp.LT, value, cut)
         return make_binary(exp.Sub, cut, below)
 
     def replace_nan(self, value: Sql) -> Sql:
@@ -433,11 +394,9 @@ class SQLite(Dialect):
     def make_float32_parts(self, x: str) -> dict[str, Sql] | None:
         """Split a double at 24 bits (Veltkamp 1968); it may round a tie to odd."""
         return {
-            f"{x}_near": _split_veltkamp(make_column(x), 29),
+            f"{x}_near": _split_veltkamp(as_sql(x), 29),
             f"{x}_other": make_binary(
-                exp.Sub,
-                make_binary(exp.Add, make_column(x), make_column(x)),
-                _split_veltkamp(make_column(x), 29),
+                exp.Sub, make_binary(exp.Add, x, x), _split_veltkamp(as_sql(x), 29)
             ),
         }
 
@@ -447,33 +406,31 @@ class SQLite(Dialect):
         `x_other` is `x_near` reflected at x: it has 24 bits, too, only in a
         tie, and then the even one of the two has 23 bits.
         """
-        near, other = make_column(f"{x}_near"), make_column(f"{x}_other")
-        size = make_call("ABS", make_column(x))
-        tie = exp.EQ(this=_split_veltkamp(other, 29), expression=other)
-        odd = exp.NEQ(this=_split_veltkamp(near, 30), expression=near)
+        near, other = as_sql(f"{x}_near"), as_sql(f"{x}_other")
+        size = make_call("ABS", x)
+        tie = combine(exp.EQ, _split_veltkamp(other, 29), other)
+        odd = combine(exp.NEQ, _split_veltkamp(near, 30), near)
         raised = self.make_number(1.5 * 2.0**-97)  # its last bit is the unit of a subnormal float32
-        subnormal = make_binary(
-            exp.Sub, make_binary(exp.Add, make_column(x), raised), raised.copy()
-        )
-        infinite = make_binary(exp.Mul, make_column(x), self.make_number(1e300))
+        subnormal = make_binary(exp.Sub, make_binary(exp.Add, x, raised), raised)
+        infinite = make_binary(exp.Mul, x, self.make_number(1e300))
         largest = self.make_number(2.0**128 - 2.0**103)
         return make_case(
             [
                 (
-                    exp.GTE(this=size, expression=largest),
+                    combine(exp.GTE, size, largest),
                     make_binary(exp.Mul, infinite, self.make_number(1e300)),
                 ),
-                (exp.LT(this=size.copy(), expression=self.make_number(2.0**-126)), subnormal),
-                (exp.And(this=tie, expression=odd), make_column(f"{x}_other")),
+                (combine(exp.LT, size, self.make_number(2.0**-126)), subnormal),
+                (combine(exp.And, tie, odd), f"{x}_other"),
             ],
-            make_column(f"{x}_near"),
+            f"{x}_near",
         )
 
     def make_refusal(self, message: str, witness: Sql) -> Sql:
         """Build an expression that stops the query with an error."""
         # SQLite has no function that raises an error, but an invalid JSON path does, with its text.
         shown = make_call("COALESCE", witness, self.make_text(""))
-        path = exp.DPipe(this=self.make_text(f"{message}: "), expression=shown)
+        path = combine(exp.DPipe, self.make_text(f"{message}: "), shown)
         return make_call("JSON_EXTRACT", exp.Literal.string("{}"), path)
 
     def find_problem(self, query: str, table: str, columns: Sequence[str], form: str) -> str:
@@ -510,7 +467,7 @@ class SQLite(Dialect):
                 whole, exponents = _split_doubles(values)
                 cells += [list(map(str, whole)), list(map(str, exponents))]
                 power = f"$[{len(cells) - 1}]"
-                value = exp.Mul(this=value, expression=_select_power(power))
+                value = combine(exp.Mul, value, _select_power(power))
             else:
                 cells.append(list(map(str, values.tolist())))
             made[name] = value
@@ -522,21 +479,18 @@ class SQLite(Dialect):
         query = exp.Select(expressions=[exp.alias_(value, name) for name, value in made.items()])
         query = query.from_(listed, copy=False)
         if power:
-            on = exp.EQ(
-                this=make_column("exponent", "powers"),
-                expression=make_call("ABS", _extract_cell(power)),
-            )
+            on = combine(exp.EQ, "powers.exponent", make_call("ABS", _extract_cell(power)))
             query = query.join(exp.to_table("powers"), on=on, copy=False)
         return query
 
 
 def _extract_cell(path: str) -> Sql:
-    return make_call("JSON_EXTRACT", make_column("value", "listed"), exp.Literal.string(path))
+    return make_call("JSON_EXTRACT", "listed.value", exp.Literal.string(path))
 
 
 def _select_power(path: str) -> Sql:
-    negative = exp.LT(this=_extract_cell(path), expression=make_integer(0))
-    return make_case([(negative, make_column("down", "powers"))], make_column("up", "powers"))
+    negative = combine(exp.LT, _extract_cell(path), 0)
+    return make_case([(negative, "powers.down")], "powers.up")
 
 
 def _split_doubles(values: npt.NDArray[np.float64]) -> tuple[list[int], list[int]]:
@@ -567,8 +521,8 @@ def _is_read_exactly(x: float) -> bool:
 
 
 def _split_veltkamp(x: Sql, bits: int) -> Sql:
-    scaled = make_binary(exp.Mul, x.copy(), make_cast(make_integer((1 << bits) + 1), "DOUBLE"))
-    return make_binary(exp.Sub, scaled, make_binary(exp.Sub, scaled.copy(), x.copy()))
+    scaled = make_binary(exp.Mul, x, make_cast((1 << bits) + 1, "DOUBLE"))
+    return make_binary(exp.Sub, scaled, make_binary(exp.Sub, scaled, x))
 
 
 def _nest_calls(function: str, values: Sequence[Sql]) -> Sql:

@@ -9,29 +9,28 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import numpy as np
 from sqlglot import exp
 
 from treekit.data.schema import Schema
 from treekit.errors import ExportError
-from treekit.export.lowering import LoweredTree, lower
+from treekit.export.fractional import choose_fractional_form
+from treekit.export.lowering import FORM_REASON, LoweredTree, lower
 from treekit.export.sql.answers import add_label_steps, add_prediction_steps
 from treekit.export.sql.dialects import Dialect, DuckDB, SQLite
 from treekit.export.sql.inputs import (
+    InputColumns,
     add_input_steps,
     add_rounding_steps,
     check_names,
-    find_linear_features,
     make_prediction_names,
     parse_keys,
 )
-from treekit.export.sql.syntax import Query, Sql, make_call, make_column, quote_identifier
+from treekit.export.sql.syntax import Query, Sql, as_sql, make_call, quote_identifier
 from treekit.export.sql.trees import (
     ROW_COLUMN,
     add_case_steps,
     add_table_steps,
     compute_nesting,
-    find_used_features,
     group_values,
 )
 from treekit.model.model import Model
@@ -102,12 +101,12 @@ def export_sql(
     _check_limits(model, engine, table, handed)
     derived = make_derived_columns(model)
     trees = () if model.missing == "fractional" else lower(model, derived)
-    builder = _QueryBuilder(model, engine, table, derived, trees, refuse)
     answers = make_prediction_names(model.schema, label, probability, handed, engine)
     names = [*answers[0], *answers[1]]
     chosen, reason = _choose_form(form, model, trees, derived, engine)
     while True:
-        made = builder.build_query(chosen, handed, names)
+        cells = InputColumns(model, derived, engine, trees)
+        made = _build_query(cells, trees, table, chosen, handed, names, refuse)
         _check_step_names(made, table)
         told = {"dialect": dialect, "form": chosen, "table": table, "keys": handed}
         content = _format_file(model.schema, made, told, reason, refuse, engine)
@@ -124,83 +123,43 @@ def export_sql(
         chosen, reason = "table", f"{engine.title} says of CASE: {problem}"
 
 
-class _QueryBuilder:
-    """Builder of the query of a model."""
-
-    def __init__(
-        self,
-        model: Model,
-        dialect: Dialect,
-        table: str,
-        derived: DerivedColumns,
-        trees: tuple[LoweredTree, ...],
-        refuse: str,
-    ) -> None:
-        self.model, self.dialect, self.table = model, dialect, table
-        self.derived, self.trees, self.refuse = derived, trees, refuse
-
-    def build_query(self, form: str, keys: list[str], names: list[str]) -> exp.Expression:
-        """Build the query in one of the forms; `names` are those of the predictions."""
-        if form == "expression":
-            return self.build_expression()
-        return self.build_select(form, keys, names)
-
-    def build_expression(self) -> Sql:
-        """Build the expression of the label or number of a row."""
-        query = Query()
-        self._add_sum_steps(query, "expression", {}, "")
-        return query.build_expression(add_label_steps(query, self.model, self.dialect))
-
-    def build_select(self, form: str, keys: list[str], names: list[str]) -> exp.Select:
-        """Build the SELECT of keys and predictions of all rows."""
-        query = Query()
+def _build_query(
+    cells: InputColumns,
+    trees: tuple[LoweredTree, ...],
+    table: str,
+    form: str,
+    keys: list[str],
+    names: list[str],
+    refuse: str,
+) -> exp.Expression:
+    """Build the query in one of the forms; `names` are those of the predictions."""
+    query, model, dialect = Query(), cells.model, cells.dialect
+    first: dict[str, Sql] = {}
+    if form != "expression":
         query.last_step = "source"
-        first: dict[str, Sql] = {
-            f"key_{k}": exp.Column(this=quote_identifier(key), table=quote_identifier(self.table))
-            for k, key in enumerate(keys)
-        }
-        if form == "table":
-            first[ROW_COLUMN] = exp.Window(this=make_call("ROW_NUMBER"))
-        self._add_sum_steps(query, form, first, "source")
-        labels, numbers = add_prediction_steps(query, self.model, self.dialect)
-        handed: list[Sql] = [make_column(f"key_{k}") for k in range(len(keys))]
-        final = exp.Select(
-            expressions=[
-                exp.Alias(this=value, alias=quote_identifier(name))
-                for value, name in zip([*handed, *labels, *numbers], [*keys, *names], strict=True)
-            ]
-        )
-        made = query.build_statement(final)
-        if form == "table":
-            made = made.order_by(make_column(ROW_COLUMN), copy=False)
-        return made
-
-    def _add_sum_steps(self, query: Query, form: str, first: dict[str, Sql], source: str) -> None:
-        model, derived = self.model, self.derived
-        used = _find_model_features(model, self.trees, derived)
-        cells = add_input_steps(query, model, self.dialect, self.table, used, first, self.refuse)
-        if source:
-            query.steps[0][1].set(
-                "from_", exp.From(this=exp.Table(this=quote_identifier(self.table)))
+        for k, key in enumerate(keys):
+            first[f"key_{k}"] = exp.Column(
+                this=quote_identifier(key), table=quote_identifier(table)
             )
-        linear = find_linear_features(model, derived)
-        if linear:
-            add_rounding_steps(query, cells, self.dialect, used, linear)
-        if form == "table":
-            add_table_steps(query, model, derived, cells, self.dialect, used)
-        else:
-            add_case_steps(query, model, self.trees, derived, cells, self.dialect)
-
-
-def _find_model_features(
-    model: Model, trees: tuple[LoweredTree, ...], derived: DerivedColumns
-) -> set[int]:
-    n = model.schema.n_features
-    used = find_used_features(trees, derived, n)
-    if not trees:
-        asked = np.concatenate([tree.feature for tree in model.trees])
-        used |= set(np.unique(asked[asked >= 0]).tolist())
-    return used
+    if form == "table":
+        first[ROW_COLUMN] = exp.Window(this=make_call("ROW_NUMBER"))
+    add_input_steps(query, cells, table, first, refuse)
+    if form != "expression":
+        query.steps[0][1].set("from_", exp.From(this=exp.Table(this=quote_identifier(table))))
+    add_rounding_steps(query, cells)
+    (add_table_steps if form == "table" else add_case_steps)(query, cells, trees)
+    if form == "expression":
+        return query.build_expression(add_label_steps(query, model, dialect))
+    labels, numbers = add_prediction_steps(query, model, dialect)
+    answers = [*(as_sql(f"key_{k}") for k in range(len(keys))), *labels, *numbers]
+    final = exp.Select(
+        expressions=[
+            exp.Alias(this=value, alias=quote_identifier(name))
+            for value, name in zip(answers, [*keys, *names], strict=True)
+        ]
+    )
+    made = query.build_statement(final)
+    return made.order_by(as_sql(ROW_COLUMN), copy=False) if form == "table" else made
 
 
 def _check_limits(model: Model, dialect: Dialect, table: str, keys: list[str]) -> None:
@@ -240,14 +199,9 @@ def _choose_form(
 ) -> tuple[str, str]:
     """Choose the form; return it and the reason in words."""
     if not trees:
-        if form in ("case", "expression"):
-            raise ExportError(
-                f"form={form!r} sends each row down a single path, and the model uses fractional "
-                "instances (missing='fractional'): choose form='table' or 'auto'"
-            )
-        return "table", "rows divide where a value is missing"
+        return choose_fractional_form(form)
     if form == "table":
-        return form, "as the setting form asks"
+        return form, FORM_REASON
     copies = len(group_values(model))
     size = copies * (sum(tree.n_nodes for tree in trees) + len(derived.term_weight))
     deep = max(map(compute_nesting, trees))
@@ -268,7 +222,7 @@ def _choose_form(
             "form='expression' is a single value, but the model has several targets: choose "
             "another form"
         )
-    return form, "as the setting form asks"
+    return form, FORM_REASON
 
 
 def _format_file(

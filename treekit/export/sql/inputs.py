@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from sqlglot import exp
 
 from treekit.data.features import LevelIndex
-from treekit.data.schema import Column, Schema
+from treekit.data.schema import Schema
 from treekit.errors import ExportError
 from treekit.export.literals import identifiers
+from treekit.export.lowering import LoweredTree
 from treekit.export.sql.dialects import Dialect
 from treekit.export.sql.syntax import (
     Query,
     Sql,
+    as_sql,
+    combine,
     make_case,
     make_cast,
-    make_column,
-    make_integer,
-    make_null,
     make_null_test,
     make_switch,
     quote_identifier,
@@ -38,7 +38,7 @@ _UNSEEN_CODE = -1
 
 
 class InputColumns:
-    """Names of the input columns in the steps of a query.
+    """Columns of the steps of a query, and the model and the dialect for which they are built.
 
     Attributes
     ----------
@@ -46,71 +46,66 @@ class InputColumns:
         Name of each column of the schema.
     rounded : dict of int to str
         Name of the column with the cells rounded to the model's input dtype, for sums.
+    used : list of int
+        Columns that the trees use, ascending.
     """
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(
+        self,
+        model: Model,
+        derived: DerivedColumns,
+        dialect: Dialect,
+        trees: tuple[LoweredTree, ...],
+    ) -> None:
+        self.model, self.derived, self.dialect = model, derived, dialect
         # Unquoted names are not case-sensitive.
-        lowered = [name.lower() for name in schema.names]
+        lowered = [name.lower() for name in model.schema.names]
         self.names = [str(name) for name in identifiers(lowered, "in_")]
         self.rounded: dict[int, str] = {}
+        asked = [tree.feature for tree in trees or model.trees]
+        every = np.concatenate([*asked, derived.term_feature, derived.level_feature])
+        n_features = model.schema.n_features
+        self.used = np.unique(every[(every >= 0) & (every < n_features)]).tolist()
 
     def get_column(self, feature: int) -> Sql:
         """Return a column as it is compared in tests."""
-        return make_column(self.names[feature])
+        return as_sql(self.names[feature])
 
     def get_summed_column(self, feature: int) -> Sql:
         """Return a column as it is used in sums."""
-        return make_column(self.rounded.get(feature, self.names[feature]))
+        return as_sql(self.rounded.get(feature, self.names[feature]))
 
 
 def add_input_steps(
-    query: Query,
-    model: Model,
-    dialect: Dialect,
-    source: str,
-    used: Collection[int],
-    first: dict[str, Sql],
-    refuse: str,
-) -> InputColumns:
+    query: Query, cells: InputColumns, source: str, first: dict[str, Sql], refuse: str
+) -> None:
     """Add the steps that read the table; `query` carries `REFUSED` if rows may be refused.
 
     Parameters
     ----------
     source : str
         Name of the table in the query.
-    used : collection of int
-        Columns that the trees use.
     first : dict
         Further columns of the first step, which are carried to all steps.
     refuse : {"null", "error"}
     """
-    schema, cells = model.schema, InputColumns(model.schema)
-    asked = [f for f in range(schema.n_features) if f in used or _is_checked(model, f)]
-    made = {
-        cells.names[f]: _convert_cell(
-            model, dialect, schema.columns[f], _make_source_column(schema, f, source)
-        )
-        for f in asked
-    }
+    asked = [f for f in range(len(cells.names)) if f in cells.used or _is_checked(cells.model, f)]
+    made = {cells.names[f]: _convert_cell(cells, f, source) for f in asked}
     query.add_step("cells", first | made)
     query.carried_columns += list(first)
-    tests = [test for f in asked for test in _list_refusals(model, dialect, f, cells, refuse)]
+    tests = [test for f in asked for test in _list_refusals(cells, f, refuse)]
     if tests:
-        made = {REFUSED_COLUMN: make_case(tests, make_integer(0))}
+        made = {REFUSED_COLUMN: make_case(tests, 0)}
         query.add_step("checked", made, [cells.names[f] for f in asked])
         query.carried_columns.append(REFUSED_COLUMN)
-    return cells
 
 
-def add_rounding_steps(
-    query: Query,
-    cells: InputColumns,
-    dialect: Dialect,
-    used: Collection[int],
-    linear: Sequence[int],
-) -> None:
-    """Add the steps that round the columns `linear` to float32."""
-    kept = [cells.names[f] for f in sorted(used)]
+def add_rounding_steps(query: Query, cells: InputColumns) -> None:
+    """Add the steps that round the columns in sums to float32, if there are any."""
+    linear, dialect = find_linear_features(cells.model, cells.derived), cells.dialect
+    if not linear:
+        return
+    kept = [cells.names[f] for f in cells.used]
     parts = [dialect.make_float32_parts(cells.names[f]) for f in linear]
     between = {name: value for made in parts if made for name, value in made.items()}
     if between:
@@ -134,65 +129,49 @@ def find_linear_features(model: Model, derived: DerivedColumns) -> list[int]:
     return list(map(int, np.unique(derived.term_feature[summed])))
 
 
-def _make_source_column(schema: Schema, feature: int, source: str) -> Sql:
-    """Return a column of the table, qualified: SQLite reads an unknown bare name as text."""
-    name = schema.names[feature]
-    if "\0" in name:
-        raise ExportError(
-            f"the column name {name[:80]!r} contains a NUL, which SQL does not allow: rename it"
-        )
-    return exp.Column(this=quote_identifier(name), table=quote_identifier(source))
-
-
 def _is_checked(model: Model, feature: int) -> bool:
     nominal = model.schema.columns[feature].kind == "nominal"
     return model.missing == "error" or (nominal and model.unknown == "error")
 
 
-def _convert_cell(model: Model, dialect: Dialect, column: Column, raw: Sql) -> Sql:
-    marks = model.schema.missing_marks
+def _convert_cell(cells: InputColumns, feature: int, source: str) -> Sql:
+    dialect, schema = cells.dialect, cells.model.schema
+    column, marks = schema.columns[feature], schema.missing_marks
+    # Qualified: SQLite reads an unknown bare name as text.
+    raw = exp.Column(this=quote_identifier(column.name), table=quote_identifier(source))
     if column.kind == "numeric":
         return dialect.convert_to_number(raw, marks)
-    tests = [
-        (dialect.make_text(level), make_integer(code)) for code, level in enumerate(column.levels)
-    ]
+    tests = [(dialect.make_text(level), code) for code, level in enumerate(column.levels)]
     unseen: Sql | None = None
-    if model.unknown == "error":
-        gone = [(make_null_test(raw.copy()), make_null())]
-        mark = dialect.is_missing_marker(raw.copy(), marks)
-        if mark is not None:
-            gone.append((mark, make_null()))
-        unseen = make_case(gone, make_integer(_UNSEEN_CODE))
+    if cells.model.unknown == "error":
+        gone = [make_null_test(raw), dialect.is_missing_marker(raw.copy(), marks)]
+        unseen = make_case([(test, exp.Null()) for test in gone if test is not None], _UNSEEN_CODE)
     if not tests:
-        return unseen or make_cast(make_null(), "BIGINT")
+        return unseen or make_cast(exp.Null(), "BIGINT")
     return make_switch(
         dialect.convert_to_text(raw, LevelIndex(column.levels, marks)), tests, unseen
     )
 
 
-def _list_refusals(
-    model: Model, dialect: Dialect, feature: int, cells: InputColumns, refuse: str
-) -> list[tuple[Sql, Sql]]:
+def _list_refusals(cells: InputColumns, feature: int, refuse: str) -> list[tuple[Sql, Sql]]:
     """Return the conditions under which a row is refused, and the value of `REFUSED` for each."""
+    model, dialect = cells.model, cells.dialect
     name, nominal = model.schema.names[feature], model.schema.columns[feature].kind == "nominal"
+    cell = cells.get_column(feature)
     found: list[tuple[Sql | None, str]] = []
     if nominal and model.unknown == "error":
-        unseen = exp.EQ(this=cells.get_column(feature), expression=make_integer(_UNSEEN_CODE))
+        unseen = combine(exp.EQ, cell, _UNSEEN_CODE)
         found.append((unseen, f"column {name!r} holds a category that training did not see"))
     if model.missing == "error":
-        message = f"column {name!r} is missing, which the model refuses"
-        found.append((make_null_test(cells.get_column(feature)), message))
+        found.append((make_null_test(cell), f"column {name!r} is missing, which the model refuses"))
     if not nominal:
-        strange = dialect.is_not_number(cells.get_column(feature))
-        found.append((strange, f"column {name!r} holds text, not a number"))
+        found.append((dialect.is_not_number(cell), f"column {name!r} holds text, not a number"))
     return [
         (
             condition,
-            make_integer(1)
+            as_sql(1)
             if refuse == "null"
-            else dialect.make_refusal(
-                f"treekit: {ascii(message)[1:-1]}", cells.get_column(feature)
-            ),
+            else dialect.make_refusal(f"treekit: {ascii(message)[1:-1]}", cell),
         )
         for condition, message in found
         if condition is not None

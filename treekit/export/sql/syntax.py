@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial, reduce
 
 from sqlglot import exp
 
 from treekit.errors import ExportError
+from treekit.export.literals import encode_utf8
 
 # ---------------------------------------------------------------- sql syntax
 
 Sql = exp.Expression
+
+Operand = Sql | str | int
+"""Expression, an integer of up to 64 bits, or the name of a column chosen by treekit, with its
+table: ``table.column``.
+"""
 
 _MAX_CHAIN = 32
 """Maximum terms of a chain: each adds a level, and engines plan deep expressions slowly."""
@@ -22,17 +29,27 @@ def quote_identifier(name: str) -> exp.Identifier:
     return exp.Identifier(this=name, quoted=True)
 
 
-def make_column(name: str, table: str = "") -> Sql:
-    """Build a column, optionally of a table; both names are chosen by treekit."""
-    own = exp.Identifier(this=name, quoted=False)
-    if not table:
-        return exp.Column(this=own)
-    return exp.Column(this=own, table=exp.Identifier(this=table, quoted=False))
+def as_sql(value: Operand) -> Sql:
+    """Return an expression that has no parent yet; see `Operand`."""
+    if isinstance(value, str):
+        table, _, name = value.rpartition(".")
+        own = exp.Identifier(this=name, quoted=False)
+        if not table:
+            return exp.Column(this=own)
+        return exp.Column(this=own, table=exp.Identifier(this=table, quoted=False))
+    if isinstance(value, int):
+        return exp.Literal.number(str(value))
+    return value if value.parent is None else value.copy()
 
 
-def make_integer(number: int) -> Sql:
-    """Build an integer of up to 64 bits."""
-    return exp.Literal.number(str(int(number)))
+def combine(kind: type[Sql], left: Operand, right: Operand) -> Sql:
+    """Build a binary operation."""
+    return kind(this=as_sql(left), expression=as_sql(right))
+
+
+def make_binary(kind: type[Sql], left: Operand, right: Operand) -> Sql:
+    """Build a binary operation in parentheses."""
+    return exp.Paren(this=combine(kind, left, right))
 
 
 def make_text_literal(content: str, nul: str) -> Sql:
@@ -43,10 +60,7 @@ def make_text_literal(content: str, nul: str) -> Sql:
     ExportError
         For half a surrogate pair, or a NUL if `nul` is empty.
     """
-    try:
-        content.encode("utf-8")
-    except UnicodeEncodeError:
-        raise ExportError(f"{content[:80]!r} is not valid Unicode text: rename it") from None
+    encode_utf8(content)
     parts: list[Sql] = [exp.Literal.string(part) for part in content.split("\0")]
     if len(parts) > 1 and not nul:
         raise ExportError(
@@ -54,100 +68,86 @@ def make_text_literal(content: str, nul: str) -> Sql:
         )
     made = parts[0]
     for part in parts[1:]:
-        made = exp.DPipe(this=made, expression=make_call(nul, make_integer(0)))
+        made = exp.DPipe(this=made, expression=make_call(nul, as_sql(0)))
         made = exp.DPipe(this=made, expression=part)
     return exp.Paren(this=made) if len(parts) > 1 else made
 
 
-def make_null() -> Sql:
-    """Build NULL."""
-    return exp.Null()
-
-
-def make_call(function: str, *arguments: Sql) -> Sql:
+def make_call(function: str, *arguments: Operand) -> Sql:
     """Build a call of a function of the engine."""
-    return exp.Anonymous(this=function, expressions=list(arguments))
+    return exp.Anonymous(this=function, expressions=list(map(as_sql, arguments)))
 
 
-def make_cast(value: Sql, kind: str) -> Sql:
+def make_cast(value: Operand, kind: str) -> Sql:
     """Build a conversion to a type of sqlglot: DOUBLE, BIGINT, TEXT, FLOAT, ..."""
-    if kind.endswith("[]"):
-        return exp.Cast(this=value, to=exp.DataType.build(kind))
     # Not `exp.cast`, which would parse the type name each time.
-    return exp.Cast(this=value, to=exp.DataType(this=exp.DType[kind]))
+    array = kind.endswith("[]")
+    to = exp.DataType.build(kind) if array else exp.DataType(this=exp.DType[kind])
+    return exp.Cast(this=as_sql(value), to=to)
 
 
-def make_binary(kind: type[exp.Binary], left: Sql, right: Sql) -> Sql:
-    """Build a binary operation in parentheses."""
-    return exp.Paren(this=kind(this=left, expression=right))
-
-
-def make_quotient(left: Sql, right: Sql) -> Sql:
+def make_quotient(left: Operand, right: Operand) -> Sql:
     """Build a quotient whose left operand is a double."""
     # Marked as typed, so that sqlglot adds no conversion.
-    return exp.Div(this=left, expression=right, typed=True, safe=False)
+    return exp.Div(this=as_sql(left), expression=as_sql(right), typed=True, safe=False)
 
 
-def make_case(tests: Iterable[tuple[Sql, Sql]], default: Sql | None = None) -> Sql:
+def make_case(tests: Iterable[tuple[Sql, Operand]], default: Operand | None = None) -> Sql:
     """Build ``CASE WHEN test THEN value ... ELSE default END``."""
     return make_switch(None, tests, default)
 
 
 def make_switch(
-    operand: Sql | None, tests: Iterable[tuple[Sql, Sql]], default: Sql | None = None
+    operand: Operand | None,
+    tests: Iterable[tuple[Operand, Operand]],
+    default: Operand | None = None,
 ) -> Sql:
     """Build ``CASE operand WHEN value THEN value ... ELSE default END``; no tests: `default`."""
-    ifs = [exp.If(this=test, true=value) for test, value in tests]
+    ifs = [exp.If(this=as_sql(test), true=as_sql(value)) for test, value in tests]
+    end = None if default is None else as_sql(default)
     if not ifs:
-        return default or make_null()
-    return exp.Case(this=operand, ifs=ifs, default=default)
+        return end or exp.Null()
+    return exp.Case(this=None if operand is None else as_sql(operand), ifs=ifs, default=end)
 
 
-def make_null_test(value: Sql) -> Sql:
+def make_null_test(value: Operand) -> Sql:
     """Build ``value IS NULL``."""
-    return exp.Is(this=value, expression=make_null())
+    return combine(exp.Is, value, exp.Null())
 
 
-def make_or(left: Sql, right: Sql) -> Sql:
+def make_or(left: Operand, right: Operand) -> Sql:
     """Build ``(left OR right)``."""
-    return exp.Paren(this=exp.Or(this=left, expression=right))
+    return make_binary(exp.Or, left, right)
 
 
-def make_membership_test(value: Sql, members: Sequence[Sql]) -> Sql:
+def make_membership_test(value: Operand, members: Sequence[Operand]) -> Sql:
     """Build ``value IN (members)`` with at least one member."""
     if len(members) == 1:
-        return exp.EQ(this=value, expression=members[0])
-    return exp.In(this=value, expressions=list(members))
+        return combine(exp.EQ, value, members[0])
+    return exp.In(this=as_sql(value), expressions=list(map(as_sql, members)))
 
 
-def add_terms(terms: Sequence[Sql]) -> Sql:
+def add_terms(terms: Sequence[Operand]) -> Sql:
     """Build a sum of integers, in groups to limit the nesting depth."""
-    groups = [_chain_terms(terms[i : i + _MAX_CHAIN]) for i in range(0, len(terms), _MAX_CHAIN)]
+    groups = [chain_terms(terms[i : i + _MAX_CHAIN]) for i in range(0, len(terms), _MAX_CHAIN)]
     if len(groups) == 1:
         return groups[0]
     return add_terms([exp.Paren(this=group) for group in groups])
 
 
-def _chain_terms(terms: Sequence[Sql]) -> Sql:
-    made = terms[0]
-    for term in terms[1:]:
-        made = exp.Add(this=made, expression=term)
-    return made
-
-
-def make_alias(value: Sql, name: str) -> Sql:
-    """Build ``value AS name``; the name is chosen by treekit."""
-    return exp.Alias(this=value, alias=exp.Identifier(this=name, quoted=False))
+def chain_terms(terms: Sequence[Operand]) -> Sql:
+    """Build a sum from left to right."""
+    return reduce(partial(combine, exp.Add), terms[1:], as_sql(terms[0]))
 
 
 def make_select(columns: Mapping[str, Sql], source: str = "") -> exp.Select:
     """Build ``SELECT value AS name, ... FROM source``; all names are chosen by treekit."""
     made = exp.Select(
         expressions=[
-            value
+            as_sql(value)
             if value.name == name and isinstance(value, exp.Column)
-            else make_alias(value, name)
-            for name, value in (columns or {"unused": make_null()}).items()
+            else exp.Alias(this=as_sql(value), alias=exp.Identifier(this=name, quoted=False))
+            for name, value in (columns or {"unused": exp.Null()}).items()
         ]
     )
     return made.from_(exp.to_table(source), copy=False) if source else made
@@ -166,20 +166,17 @@ class Query:
         Columns that every step copies from the previous one.
     steps : list of (str, SELECT)
         Name and SELECT of each step.
-    recursive : bool
-        Whether a step selects from itself.
     last_step : str
         Name of the last step.
     """
 
     carried_columns: list[str] = field(default_factory=list)
     steps: list[tuple[str, exp.Select | exp.Union]] = field(default_factory=list)
-    recursive: bool = False
     last_step: str = ""
 
     def add_step(self, name: str, made: Mapping[str, Sql], keep: Iterable[str] = ()) -> None:
         """Add a step that selects `made` and the columns `keep` from the last step."""
-        columns = {old: make_column(old) for old in (*self.carried_columns, *keep)}
+        columns = {old: as_sql(old) for old in (*self.carried_columns, *keep)}
         self.append_query(name, make_select(columns | dict(made), self.last_step))
 
     def append_query(self, name: str, query: exp.Select | exp.Union) -> None:
@@ -202,8 +199,9 @@ class Query:
             )
             for name, query in self.steps
         ]
+        recursive = any(isinstance(query, exp.Union) for _, query in self.steps)
         made = final.from_(exp.to_table(self.last_step), copy=False)
-        made.set("with_", exp.With(expressions=parts, recursive=self.recursive))
+        made.set("with_", exp.With(expressions=parts, recursive=recursive))
         return made
 
     def build_expression(self, final: Sql) -> Sql:
@@ -219,7 +217,7 @@ class Query:
     ) -> exp.Subquery:
         made = self._set_source(query, source)
         # OFFSET 0 keeps PostgreSQL from inlining each column's expression at each reference.
-        made.set("offset", exp.Offset(expression=make_integer(0)))
+        made.set("offset", exp.Offset(expression=as_sql(0)))
         return exp.Subquery(this=made, alias=exp.TableAlias(this=exp.to_identifier(name)))
 
     @staticmethod
