@@ -1169,7 +1169,7 @@ def test_an_edit_comes_back_as_a_model_and_says_what_it_changed(here):
         ("r.txt", "r.txt", "is an input of this command"),
         ("none.txt", "n.treekit", "none.txt"),
         ("m.treekit", "n.treekit", "is not UTF-8 text"),
-        ("bad.txt", "n.treekit", "contains no rule"),
+        ("bad.txt", "n.treekit", "rule text must begin with"),
         ("bad.json", "n.treekit", "cannot be read"),
     ],
 )

@@ -29,12 +29,12 @@ from treekit.model.builder import (
     oblique,
     threshold,
 )
+from treekit.model.fixed_point import MASS
 from treekit.model.model import Model, make_model
 from treekit.model.scoring import compute_label_codes, sum_leaf_values
 from treekit.rule_learning.c45rules import (
     MAX_EXHAUSTIVE,
     ClassRules,
-    PathCondition,
     c45rules,
     compute_exception_bits,
     compute_rule_bits,
@@ -50,6 +50,7 @@ from treekit.rule_learning.c45rules import (
 )
 from treekit.rule_learning.report import LearnedList, compute_r_squared
 from treekit.rules.evaluate import pack_bits
+from treekit.rules.rule_list import ConditionTuple
 
 NAN = float("nan")
 WEATHER = Schema(
@@ -155,12 +156,12 @@ def test_conditions_are_dropped_as_the_oracle_drops_them(missing: str) -> None:
     assert shorter > 20
 
 
-def bits_of(conditions: tuple[PathCondition, ...], rows: Dataset) -> list[int]:
+def bits_of(conditions: tuple[ConditionTuple, ...], rows: Dataset) -> list[int]:
     """Rows that merged conditions fit, found value by value."""
     fits = np.ones(rows.n_rows, np.bool_)
     for asked in conditions:
         x = rows.to_matrix()[:, asked.column]
-        known = np.isin(x, asked.levels) if asked.levels else (x > asked.low) & (x <= asked.high)
+        known = np.isin(x, asked.fits) if asked.fits else (x > asked.low) & (x <= asked.high)
         fits &= np.where(np.isnan(x), asked.missing, known & asked.known)
     return pack_bits(fits[None])[0].tolist()
 
@@ -382,17 +383,15 @@ def test_a_missing_value_meets_no_condition_unless_the_path_leads_it() -> None:
         make_model(WEATHER, [build_tree(absent, WEATHER)], missing="fractional"), 0
     )
     assert merge_conditions(asked.conditions, [1]) == (
-        PathCondition(2, -np.inf, np.inf, False, True, ()),
+        ConditionTuple(2, missing=True, part=(0, MASS)),
     )
-    assert merge_conditions(asked.conditions, [2]) == (
-        PathCondition(2, -np.inf, np.inf, True, False, (0, 1)),
-    )
+    assert merge_conditions(asked.conditions, [2]) == (ConditionTuple(2, known=True, fits=(0, 1)),)
 
 
 def test_bits_of_rules_and_exceptions_are_those_of_the_formulas() -> None:
-    interval = PathCondition(1, 70.0, 80.0, True, False, ())
-    sunny = PathCondition(0, -np.inf, np.inf, True, False, (0,))
-    known = PathCondition(2, -np.inf, np.inf, True, False, (0, 1))
+    interval = ConditionTuple(1, 70.0, 80.0, known=True)
+    sunny = ConditionTuple(0, known=True, fits=(0,))
+    known = ConditionTuple(2, known=True, fits=(0, 1))
     column = np.log2(3)
     tests = [column + 1 + np.log2(9)] * 2
     assert compute_rule_bits([interval], [3, 10, 2]) == pytest.approx(sum(tests) - 1)

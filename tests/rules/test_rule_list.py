@@ -34,7 +34,7 @@ from treekit.model.model import make_model
 from treekit.model.scoring import predict, sum_leaf_values
 from treekit.model.tree import Split
 from treekit.rules import export_rules, joined_rules, parse_rules, rounded, rules, training_measures
-from treekit.rules.read_edited import read_edited
+from treekit.rules.read_text import read_edited
 from treekit.rules.rule_list import Rounding
 from treekit.rules.wording import (
     format_numbers,
@@ -317,24 +317,24 @@ def broken_texts():
     yield "", "must begin with"
     yield text[: len(text) // 2], "cannot be read"
     yield text[:-1], "cannot be read"
-    yield text + "more", "unexpected text after"
-    yield text.replace("rules    5", "rules    4"), "out of place"
-    yield text.replace("rules    5", "rules    999999"), "number of rules"
-    yield text.replace("rule 3 of 5", "rule 2 of 5"), "out of place"
+    yield text + "more", "unexpected line 'more' after the prediction"
+    yield text.replace("rules    5", "rules    4"), "'rules    4' should be 'rules    5'"
+    yield text.replace("rules    5", "rules    999999"), "should be 'rules    5'"
+    yield text.replace("rule 3 of 5", "rule 2 of 5"), "should be 'rule 3 of 5, node 8'"
     yield text.replace("age <= 27.5", "age >= 27.5"), "is not a condition"
     yield text.replace("age <= 27.5", "agee <= 27.5"), "agee"
     yield text.replace("age <= 27.5", "age <= 1e999"), "not a finite"
     yield text.replace("age <= 27.5", "workclass <= 27.5"), "type of its column"
     yield text.replace('Private or "State-gov"\n  and', '"State-gov" or Private\n  and'), "order"
     yield text.replace('then "<=50K"', 'then ">50K"'), "largest share"
-    yield text.replace("nearest float32", "nearest integer"), "explanations"
+    yield text.replace("nearest float32", "nearest integer"), "rounded to the nearest float32"
     yield text.replace("trees    1", "trees    0"), "1 to 100000 trees"
     yield text.replace("type     float32", "type     float16"), "float16"
     yield text.replace("unknown  missing", "unknown  ignored"), "ignored"
-    yield text.replace('"<=50K": 0.5, ">50K": 0.5', '"<=50K": 5, ">50K": 0.5'), "do not add to 1"
-    yield text.replace('"<=50K": 0.9, ">50K": 0.1', '"<=50K": 0.9'), "do not add to 1"
-    yield text.replace("support 1204", "support ten"), "expected a line 'then"
-    yield text.replace("columns  3", "columns  2"), "expected 'type'"
+    yield text.replace('"<=50K": 0.5, ">50K": 0.5', '"<=50K": 5, ">50K": 0.5'), "they must add to 1"
+    yield text.replace('"<=50K": 0.9, ">50K": 0.1', '"<=50K": 0.9'), "they must add to 1"
+    yield text.replace("support 1204", "support ten"), "is not a prediction, a support and shares"
+    yield text.replace("columns  3", "columns  2"), "2 columns are stated, but 3 lines follow"
 
 
 @pytest.mark.parametrize(("text", "said"), list(broken_texts()))
@@ -1010,8 +1010,11 @@ def rules_wide_broken_texts():
     yield text.replace("* sugar <= 0.875\n", "* colour <= 0.875\n"), "is not numeric"
     yield text.replace("-1.25 * sugar <", "0 * sugar <"), "a weight is 0"
     yield text.replace("), or is unknown", "), or is missing"), "type of its column"
-    yield text.replace("ripe: 9", "ripe: 99999"), "must be from 0 to 16384"
-    yield text.replace("unripe: 0, ripe: 1", "unripe: 2, ripe: 1"), "0 for a correct prediction"
+    yield text.replace("ripe: 9", "ripe: 99999"), "must be between 0 and 16384"
+    yield (
+        text.replace("unripe: 0, ripe: 1", "unripe: 2, ripe: 1"),
+        "the cost of a correct prediction must be 0",
+    )
     yield (
         text.replace("then ripe   support 4   unripe: 0", "then unripe   support 4   unripe: 0"),
         ("least expected cost"),
@@ -1026,7 +1029,10 @@ def rules_wide_broken_texts():
     yield text.replace("or green: ", "or red: "), "named twice"
     text = str(rules(surrogate_model()))
     yield text.replace("; if that is unknown: sugar", "; else sugar"), "is not a test"
-    yield text.replace("rather than blue", "rather than blau"), "not in"
+    yield (
+        text.replace("rather than blue", "rather than blau"),
+        "names 'blau', which is not a category",
+    )
 
 
 @pytest.mark.parametrize(("text", "said"), list(rules_wide_broken_texts()))

@@ -24,7 +24,7 @@ from treekit.rules import (
     table_measures,
     training_measures,
 )
-from treekit.rules.evaluate import assign_rules, matching_rules
+from treekit.rules.evaluate import matching_rules
 
 NAN = math.nan
 
@@ -179,19 +179,12 @@ def test_the_spread_of_numbers_far_from_zero_does_not_cancel():
     assert math.isclose(found.spread[0, 0], 0.5)
 
 
-def test_rows_that_no_rule_answers_and_shapes_that_do_not_match_are_named():
-    listed = without_last_conditions(rules(melon_model()))
-    with pytest.raises(DataError, match="two rules of a tree match one row"):
-        assign_rules(listed, [[0.9, 0.0]])
-    ordered = replace(listed, order="first")
-    assert assign_rules(ordered, [[0.1, 0.0], [NAN, 1.0]]).tolist() == [[0], [0]]
+def test_shapes_and_weights_that_do_not_match_are_named():
+    ordered = replace(without_last_conditions(rules(melon_model())), order="first")
     with pytest.raises(DataError, match="one weight for each row"):
         table_measures(ordered, [[0.1, 0.0]], [[0, 1]])
     with pytest.raises(DataError, match="negative or not finite"):
         table_measures(ordered, [[0.1, 0.0]], [0], [-1.0])
-    divided = rules(melon_model(missing="fractional"))
-    with pytest.raises(DataError, match="may match several rules"):
-        assign_rules(divided, [[0.1, 0.0]])
 
 
 def test_several_targets_are_measured_each_by_its_own_column():

@@ -29,7 +29,7 @@ from treekit.rules.language import (
     Language,
     load_language,
 )
-from treekit.rules.read_edited import read_edited
+from treekit.rules.read_text import read_edited
 from treekit.rules.revise import changed, edits, revise_and_match, revise_model
 from treekit.rules.rule_list import RuleList, take_rules
 from treekit.rules.wording import render_conditions
@@ -194,7 +194,7 @@ def test_a_text_names_only_a_language_that_is_included():
     for name in ("fr", "/etc/passwd", "../zh"):
         with pytest.raises(ModelFileError, match=r"line \d of the rules"):
             parse_rules(text.replace("language zh", f"language {name}"))
-    with pytest.raises(ModelFileError, match="line 2 of the rules"):
+    with pytest.raises(ModelFileError, match="line 1 of the rules"):
         parse_rules(text, language="en")
 
 

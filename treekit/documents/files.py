@@ -13,7 +13,7 @@ from treekit.errors import DataError
 from treekit.export import write_files
 from treekit.model.model import Model
 from treekit.rules.language import Language
-from treekit.rules.read_edited import read_edited
+from treekit.rules.read_text import read_edited
 from treekit.rules.revise import revise_model
 from treekit.rules.rule_list import RuleList
 

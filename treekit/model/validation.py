@@ -309,6 +309,12 @@ _LOWEST_EXPONENT, _HIGHEST_EXPONENT = -960, 1024
 
 def check_policies(model: Model) -> None:
     """Raise `ModelError` unless the policies are known and fit the trees and the schema."""
+    check_header(model)
+    _check_missing_policy(model)
+
+
+def check_header(model: Any) -> None:
+    """Raise `ModelError` unless the policies of a model or rule list fit its schema."""
     schema = model.schema
     for what, value, known in (
         ("missing policy", model.missing, ("direction", "fractional", "surrogate", "error")),
@@ -319,7 +325,6 @@ def check_policies(model: Model) -> None:
     ):
         if value not in known:
             raise ModelError(f"unknown {what} {value!r}; known: {', '.join(known)}")
-    _check_missing_policy(model)
     if schema.task == "regression" and (model.voting == "hard" or model.costs is not None):
         raise ModelError("hard voting and costs require classification")
     _check_link_function(model)
@@ -352,7 +357,7 @@ def _check_missing_policy(model: Model) -> None:
         raise ModelError("a model of rules has other splits: all trees must be rule lists")
 
 
-def _check_link_function(model: Model) -> None:
+def _check_link_function(model: Any) -> None:
     schema = model.schema
     links: tuple[str, ...] = ("identity", "exp", "sigmoid")
     if model.combine == "sum" and model.missing == "fractional":

@@ -25,14 +25,19 @@ from treekit.model.fixed_point import MASS
 from treekit.model.model import Model, distribute_votes, predict_labels
 from treekit.model.tree import Split, Tree
 from treekit.rule_learning.report import LearnedList, evaluate_list
-from treekit.rules.evaluate import pack_bits
+from treekit.rules.evaluate import make_cells, pack_bits, unpack_bits
 from treekit.rules.extract import (
     is_rule_list,
     list_leaves_depth_first,
     list_path_nodes,
     make_edge_conditions,
 )
-from treekit.rules.rule_list import ConditionTable, RuleList, sanitize_codes
+from treekit.rules.rule_list import (
+    ConditionTable,
+    ConditionTuple,
+    RuleList,
+    intersect_conditions,
+)
 
 # ---------------------------------------------------------------- candidate rules
 
@@ -53,20 +58,6 @@ def check_not_rule_list(model: Model) -> None:
 
 _MAX_CELLS = 1 << 22
 """Number of (condition, row) cells evaluated at once, one byte each."""
-
-
-class PathCondition(NamedTuple):
-    """Condition on one column; the fields are those of `ConditionTable`.
-
-    `levels` are the codes of the accepted categories, ascending; empty for numeric columns.
-    """
-
-    column: int
-    low: float
-    high: float
-    known: bool
-    missing: bool
-    levels: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,36 +129,26 @@ def _make_step_conditions(model: Model, tree: Tree) -> ConditionTable:
         takes &= absence
     bounds = np.stack([np.zeros(tree.n_nodes, np.int64), np.where(takes, MASS, 0)], axis=1)
     table = make_edge_conditions(tree, bounds, model.schema.n_levels)
-    if model.missing == "error":
-        table = table._replace(missing=table.missing & ~table.known)
+    missing = table.missing & ~table.known if model.missing == "error" else table.missing
     # Categories that follow the missing direction are accepted like others.
-    known = table.known | (table.dividing > 0)
-    return table._replace(known=known, dividing=np.zeros_like(table.dividing))
+    owner = np.repeat(np.arange(tree.n_nodes), np.diff(table.level_end, prepend=0))
+    return table._replace(
+        known=table.known | (table.dividing > 0),
+        missing=missing,
+        part_high=np.where(missing, MASS, 0).astype(np.int32),
+        dividing=np.zeros_like(table.dividing),
+        levels=table.levels[np.lexsort((table.levels, owner))],
+    )
 
 
-def merge_conditions(asked: ConditionTable, nodes: Iterable[int]) -> tuple[PathCondition, ...]:
+def merge_conditions(asked: ConditionTable, nodes: Iterable[int]) -> tuple[ConditionTuple, ...]:
     """Merge the conditions of some steps to one per column, in the order of first use."""
-    found: dict[int, PathCondition] = {}
+    found: dict[int, ConditionTuple] = {}
     for node in nodes:
-        column = int(asked.column[node])
-        own = PathCondition(
-            column, float(asked.low[node]), float(asked.high[node]), bool(asked.known[node]),
-            bool(asked.missing[node]), tuple(sorted(asked.list_codes(node)[0])),
-        )  # fmt: skip
-        found[column] = _intersect_conditions(found[column], own) if column in found else own
+        (own,) = asked.iterate_conditions(node, node + 1)
+        before = found.get(own.column)
+        found[own.column] = own if before is None else intersect_conditions(before, own)
     return tuple(found.values())
-
-
-def _intersect_conditions(one: PathCondition, other: PathCondition) -> PathCondition:
-    """Intersect two conditions on a column; a bare "is known" lists every category."""
-    known = one.known and other.known
-    levels = tuple(level for level in one.levels if level in set(other.levels)) if known else ()
-    low, high = max(one.low, other.low), min(one.high, other.high)
-    if not known:
-        low, high = -np.inf, np.inf
-    elif one.levels:
-        known = len(levels) > 0
-    return PathCondition(one.column, low, high, known, one.missing and other.missing, levels)
 
 
 def find_matching_rows(
@@ -192,34 +173,9 @@ def find_matching_rows(
         values = matrix[:, column].astype(np.float64)
         for first in range(0, len(at), block):
             own = at[first : first + block]
-            if n_levels[column] > 0:
-                cells = sanitize_codes(values, int(n_levels[column]))
-                met = _list_accepted_levels(asked, own, int(n_levels[column]))[:, cells]
-            else:
-                met = _test_intervals(asked, own, values)
-            found[own] = pack_bits(met)
+            find_cells, accepts = make_cells(asked, own, int(n_levels[column]) or None)
+            found[own] = pack_bits(accepts.T[:, find_cells(values)])
     return found
-
-
-def _test_intervals(
-    asked: ConditionTable, at: Index, values: npt.NDArray[np.float64]
-) -> npt.NDArray[np.bool_]:
-    """Return (conditions, rows) bool, for a numeric column."""
-    met = values <= asked.high[at, None]
-    bounded = np.flatnonzero(asked.low[at] > -np.inf)
-    met[bounded] &= values > asked.low[at[bounded], None]
-    met[~asked.known[at]] = False
-    met[:, np.isnan(values)] = asked.missing[at, None]
-    return met
-
-
-def _list_accepted_levels(asked: ConditionTable, at: Index, n_levels: int) -> npt.NDArray[np.bool_]:
-    """Return the levels each condition accepts, missing last: (conditions, levels + 1) bool."""
-    accepts = np.zeros((len(at), n_levels + 1), dtype=np.bool_)
-    for row, condition in enumerate(at.tolist()):
-        accepts[row, asked.list_codes(condition)[0]] = True
-    accepts[:, -1] = asked.missing[at]
-    return accepts
 
 
 # ---------------------------------------------------------------- row sets
@@ -306,29 +262,13 @@ def make_row_sets(rows: Dataset) -> RowSets:
     )
 
 
-def unpack_bits(sets: Bits, n_rows: int) -> npt.NDArray[np.bool_]:
-    """Unpack bit sets to (sets, rows) bool."""
-    octets = np.ascontiguousarray(sets.astype("<u8", copy=False)).view(np.uint8)
-    return np.unpackbits(octets, axis=1, count=n_rows, bitorder="little").view(np.bool_)
-
-
-def find_union_and_repeats(sets: Bits, n_words: int) -> tuple[Bits, Bits]:
-    """Return (words,) uint64: members of at least one set, and of at least two."""
-    some = np.zeros(n_words, dtype=np.uint64)
-    several = np.zeros(n_words, dtype=np.uint64)
-    for each in sets:
-        several |= some & each
-        some |= each
-    return some, several
-
-
 # ---------------------------------------------------------------- c45rules
 
 
 class _CandidateRule(NamedTuple):
     """A generalised path: conditions, predicted class, matching rows, pessimistic error rate."""
 
-    conditions: tuple[PathCondition, ...]
+    conditions: tuple[ConditionTuple, ...]
     label: int
     matching_rows: Bits
     error_rate: float
@@ -421,16 +361,14 @@ def _check_inputs(model: Model, confidence: float, rules: int | None) -> None:
         raise SettingError(f"confidence is {confidence!r}; expected above 0 and at most 0.5")
     if rules is not None and rules < 0:
         raise SettingError(f"rules is {rules!r}; expected 0 or more, or None for no limit")
-    if model.schema.task != "classification":
-        raise ModelError("C4.5rules needs a classifier; use rulefit for regression")
-    if model.schema.more:
-        raise ModelError("C4.5rules needs a single target; train one model for each target")
-    if model.margins:
-        raise ModelError("C4.5rules needs leaves that vote for classes, not margins; use rulefit")
-    if model.costs is not None:
-        raise ModelError(
-            "C4.5rules does not support misclassification costs; train the model without costs"
-        )
+    for refused, remedy in (
+        (model.schema.task != "classification", "a classifier; use rulefit for regression"),
+        (model.schema.more, "a single target; train one model for each target"),
+        (model.margins, "leaves that vote for classes, not margins; use rulefit"),
+        (model.costs is not None, "a model without misclassification costs; train without costs"),
+    ):
+        if refused:
+            raise ModelError(f"C4.5rules needs {remedy}")
     check_not_rule_list(model)
 
 
@@ -456,7 +394,7 @@ def _find_candidates(
     """Return the distinct generalised rules that beat a constant prediction of their class."""
     bound = make_rate_bound(confidence)
     worst = compute_base_rates(ground, bound)
-    found: dict[tuple[int, frozenset[PathCondition]], _CandidateRule] = {}
+    found: dict[tuple[int, frozenset[ConditionTuple]], _CandidateRule] = {}
     for number in range(model.n_trees):
         paths = extract_paths(model, number)
         met = find_matching_rows(paths.conditions, matrix, model.schema.n_levels)
@@ -495,10 +433,8 @@ def _select_class_rules(
 
 def _stack_row_sets(rules: list[_CandidateRule], ground: RowSets) -> Bits:
     """Return the rows that match each rule as bits, (rules, words) uint64; `rules` may be empty."""
-    met = np.empty((len(rules), len(ground.all_rows)), dtype=np.uint64)
-    for row, rule in zip(met, rules, strict=True):
-        row[:] = rule.matching_rows
-    return met
+    sets = [rule.matching_rows for rule in rules]
+    return np.array(sets, dtype=np.uint64).reshape(len(rules), len(ground.all_rows))
 
 
 def _count_values(model: Model, matrix: npt.NDArray[Any]) -> list[int]:
@@ -611,15 +547,16 @@ def _improve_subset(rules: ClassRules, inside: Mask) -> tuple[Mask, float]:
     """
     inside, least = inside.copy(), np.inf
     while True:
-        some, several = find_union_and_repeats(
-            rules.matching_rows[inside], len(rules.ground.all_rows)
-        )
+        some, several = np.zeros((2, len(rules.ground.all_rows)), dtype=np.uint64)
+        for rows in rules.matching_rows[inside]:  # members of one set or more, and of two or more
+            several |= some & rows
+            some |= rows
         now = np.array([*rules.weigh_sets(some[None], rules.ground.all_rows)])[:, 0]
         covered, right = np.full(len(rules), now[0]), np.full(len(rules), now[1])
-        for rows, within, sign in ((inside, some & ~several, -1), (~inside, ~some, 1)):
-            some_more = rules.weigh_sets(rules.matching_rows[rows], within)
-            covered[rows] += sign * some_more[0]
-            right[rows] += sign * some_more[1]
+        for which, within, sign in ((inside, some & ~several, -1), (~inside, ~some, 1)):
+            some_more = rules.weigh_sets(rules.matching_rows[which], within)
+            covered[which] += sign * some_more[0]
+            right[which] += sign * some_more[1]
         n, bits = int(inside.sum()), float(rules.bits[inside].sum())
         if least == np.inf:
             least = float(
@@ -645,12 +582,12 @@ THEORY_WEIGHT = 0.5
 """Weight of rule bits relative to exception bits: rules have redundant encodings."""
 
 
-def compute_rule_bits(conditions: Sequence[PathCondition], n_values: Sequence[int]) -> float:
+def compute_rule_bits(conditions: Sequence[ConditionTuple], n_values: Sequence[int]) -> float:
     """Return the bits that encode the conditions of a rule, in any order.
 
     Parameters
     ----------
-    conditions : sequence of PathCondition
+    conditions : sequence of ConditionTuple
     n_values : (features,) sequence of int
         Distinct known values of each column: numbers in the rows, or the vocabulary size.
     """
@@ -659,14 +596,14 @@ def compute_rule_bits(conditions: Sequence[PathCondition], n_values: Sequence[in
     return max(sum(bits) - math.lgamma(len(bits) + 1.0) / math.log(2.0), 0.0)
 
 
-def _list_condition_bits(asked: PathCondition, n_values: Sequence[int]) -> list[float]:
+def _list_condition_bits(asked: ConditionTuple, n_values: Sequence[int]) -> list[float]:
     """Return the bits of each test in a condition; an interval is two tests."""
     values = n_values[asked.column]
     column = math.log2(len(n_values))
-    if asked.levels and len(asked.levels) < values:
+    if asked.fits and len(asked.fits) < values:
         one = math.log2(values)
         some = math.log2(2.0**values - 2.0) if 2 < values < 60 else float(values)
-        return [column + (one if len(asked.levels) == 1 else min(some, one * len(asked.levels)))]
+        return [column + (one if len(asked.fits) == 1 else min(some, one * len(asked.fits)))]
     bounds = math.isfinite(asked.low) + math.isfinite(asked.high)
     # Threshold and side of each bound; one bit for "is known" and "is missing".
     return [column + 1.0 + math.log2(max(values - 1, 1))] * bounds or [column + 1.0]
@@ -936,7 +873,7 @@ def _sum_errors(matches: _RuleMatches, label: Index, ground: RowSets) -> tuple[f
 
 
 def make_ordered_list(
-    model: Model, rules: Sequence[Sequence[PathCondition]], weight: Numbers
+    model: Model, rules: Sequence[Sequence[ConditionTuple]], weight: Numbers
 ) -> RuleList:
     """Make a classifying list of order "first".
 
@@ -947,7 +884,7 @@ def make_ordered_list(
     ----------
     model : Model
         Source of the schema and of the other policies.
-    rules : sequence of sequence of PathCondition
+    rules : sequence of sequence of ConditionTuple
         Conditions of each rule but the last, which has none.
     weight : (rules, classes) float64
         Weights of the rows that match each rule first, including the last rule.
@@ -969,26 +906,8 @@ def make_ordered_list(
         as_parent=np.zeros(n, np.bool_),
         units=np.zeros(weight.shape, np.int64),
         end=np.cumsum([*(len(rule) for rule in rules), 0]).astype(np.int64),
-        conditions=make_condition_table([each for rule in rules for each in rule]),
+        conditions=ConditionTable.from_conditions([each for rule in rules for each in rule]),
         order="first",
         value=weight,
     )
     return replace(made, units=distribute_votes(made, weight))
-
-
-def make_condition_table(conditions: Sequence[PathCondition]) -> ConditionTable:
-    """Make a table of conditions without fractional instances."""
-    missing = np.array([each.missing for each in conditions], dtype=np.bool_)
-    sizes = [len(each.levels) for each in conditions]
-    return ConditionTable(
-        column=np.array([each.column for each in conditions], dtype=np.int32),
-        low=np.array([each.low for each in conditions], dtype=np.float64),
-        high=np.array([each.high for each in conditions], dtype=np.float64),
-        known=np.array([each.known for each in conditions], dtype=np.bool_),
-        missing=missing,
-        part_low=np.zeros(len(conditions), np.int32),
-        part_high=np.where(missing, MASS, 0).astype(np.int32),
-        dividing=np.zeros(len(conditions), np.int64),
-        level_end=np.cumsum(sizes, dtype=np.int64),
-        levels=np.array([code for each in conditions for code in each.levels], dtype=np.int32),
-    )

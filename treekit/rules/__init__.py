@@ -9,10 +9,9 @@
 | `extract`, `merge` | rules of a model; merging of rules with equal predictions |
 | `evaluate`, `measure` | evaluation of rules on rows; support and precision |
 | `simplify_thresholds` | thresholds with fewer digits |
-| `to_model` | rule list to model |
 | `language`, `wording` | phrase catalogues; conditions as text |
-| `write_text`, `read_text` | rule text: writer and parser |
-| `read_edited`, `revise` | edited rules to a new model; differences between models |
+| `write_text`, `read_text` | rule text: writer, and parser of exact and of edited text |
+| `revise` | edited rules to a new model; differences between models |
 | `cover` | search for rows that no rule matches |
 """
 

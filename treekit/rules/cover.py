@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from treekit.data.schema import Dtype
 from treekit.model.fixed_point import floor_to_dtype
-from treekit.rules.evaluate import pack_bits
+from treekit.rules.evaluate import pack_bits, unpack_bits
 from treekit.rules.rule_list import RuleList
 
 Index = npt.NDArray[np.int64]
@@ -93,16 +93,11 @@ def find_meeting_pairs(space: BoxSpace, alive: Mask) -> Index:
     for first in range(0, n, step):
         some = np.arange(first, min(first + step, n))
         behind = space.boxes.take(slice(first, None))
-        one = Boxes(*(part[some][:, None] for part in list_arrays(space.boxes)))
+        one = space.boxes.take((some, None))
         meet = space.find_meeting(behind, one) & alive[some][:, None] & alive[None, first:]
         rows, others = np.nonzero(np.triu(meet, 1))
         found.append(np.stack([rows + first, others + first], axis=1))
     return np.concatenate(found)
-
-
-def list_arrays(boxes: Boxes) -> tuple[npt.NDArray[Any], ...]:
-    """Return the arrays of boxes."""
-    return boxes.low, boxes.high, boxes.missing, boxes.levels
 
 
 def find_covering_prefix(space: BoxSpace, alive: Mask, pairs: Index) -> int | None:
@@ -163,7 +158,7 @@ class Boxes:
     def __len__(self) -> int:
         return len(self.low)
 
-    def take(self, some: Index | Mask | slice) -> Boxes:
+    def take(self, some: Any) -> Boxes:
         """Return some of the boxes."""
         return Boxes(**{one.name: getattr(self, one.name)[some] for one in fields(self)})
 
@@ -227,8 +222,8 @@ class BoxSpace(NamedTuple):
         """Return the number of cells of each box; the numbers of disjoint boxes add up."""
         sizes = [*(boxes.high - boxes.low + boxes.missing).T]
         for first, last in itertools.pairwise(self.word_offsets.tolist()):
-            own = np.ascontiguousarray(boxes.levels[:, first:last]).astype("<u8")
-            sizes.append(np.unpackbits(own.view(np.uint8), axis=1).sum(axis=1, dtype=np.int64))
+            own = np.bitwise_count(boxes.levels[:, first:last])
+            sizes.append(own.sum(axis=1, dtype=np.int64))
         found = [1] * len(boxes)
         for size in sizes:  # Python integers: the products exceed 64 bits
             found = [a * b for a, b in zip(found, size.tolist(), strict=True)]
@@ -242,8 +237,8 @@ class BoxSpace(NamedTuple):
             known = box.low[0, k] < box.high[0, k]
             found[column] = (bounds[at - 1] if at else -np.inf, bounds[at]) if known else None
         for k, column in enumerate(self.nominal.tolist()):
-            bits = _unpack_bits(box.levels[0, self.word_offsets[k] : self.word_offsets[k + 1]])
-            level = int(np.flatnonzero(bits)[0])
+            own = slice(self.word_offsets[k], self.word_offsets[k + 1])
+            level = int(unpack_bits(box.levels[:, own]).argmax())
             found[column] = level if level < self.n_levels[k] else None
         return found
 
@@ -312,10 +307,6 @@ def _all_on_last_axis(some: Mask) -> Mask:
     """Return whether all along the last axis are true."""
     found: Mask = np.logical_and.reduce(some, axis=-1)
     return found
-
-
-def _unpack_bits(words: Words) -> Mask:
-    return np.unpackbits(words.astype("<u8").view(np.uint8), bitorder="little").astype(np.bool_)
 
 
 # ---------------------------------------------------------------- covering

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from treekit.data.schema import Schema
 from treekit.errors import DataError
 from treekit.model.fixed_point import MASS
-from treekit.rules.rule_list import RuleList, evaluate_test, sanitize_codes
+from treekit.rules.rule_list import ConditionTable, RuleList, evaluate_test, sanitize_codes
 
 # ---------------------------------------------------------------- evaluate
 
@@ -149,8 +150,9 @@ def _match_blocks(rules: RuleList, matrix: Matrix, usable: Index) -> Iterator[Ru
         for at in range(0, len(usable), ROWS_PER_BLOCK):
             mine = usable[at : at + ROWS_PER_BLOCK]
             bits, cells = compute_match_bits(rules, columns, matrix[mine], last - first)
-            found = [*iterate_pairs(bits)] or [(np.empty(0, np.int64), np.empty(0, np.int64))]
-            row, rule = (np.concatenate(own) for own in zip(*found, strict=True))
+            row, word = np.nonzero(bits)  # most words are empty
+            at_word, bit = np.nonzero(unpack_bits(bits[row, word][:, None], 64))
+            row, rule = row[at_word], word[at_word] * 64 + bit
             mass = (
                 np.ones(len(row), np.int64)
                 if parts is None
@@ -160,33 +162,6 @@ def _match_blocks(rules: RuleList, matrix: Matrix, usable: Index) -> Iterator[Ru
                 some = mass > 0
                 row, rule, mass = row[some], rule[some], mass[some]
             yield RuleMatches(mine[row], first + rule.astype(np.int64), mass)
-
-
-def assign_rules(rules: RuleList, rows: Any) -> Index:
-    """Return (rows, trees) int64: the rule that predicts each row in each tree, or -1.
-
-    Raises
-    ------
-    DataError
-        If the model has fractional instances, or two rules of a tree match one row.
-    """
-    if rules.mass > 1:
-        raise DataError(
-            "with missing='fractional' a row may match several rules of a tree; use `fired` to "
-            "get all of them"
-        )
-    found = np.full((len(np.atleast_2d(rows)), rules.n_trees), -1, dtype=np.int64)
-    for piece in matching_rules(rules, rows):
-        tree = rules.tree[piece.rule]
-        place = piece.row * rules.n_trees + tree
-        matched = found[piece.row, tree] >= 0
-        if matched.any() or len(np.unique(place)) < len(place):
-            raise DataError(
-                "two rules of a tree match one row of a disjoint list; find them with the "
-                "report of overlaps (treekit-audit)"
-            )
-        found[piece.row, tree] = piece.rule
-    return found
 
 
 # ---------------------------------------------------------------- cells
@@ -241,13 +216,9 @@ def collect_columns(rules: RuleList, first: int, last: int) -> list[ConditionCol
     result = []
     for column in np.unique(asked).tolist():
         here = np.flatnonzero(asked == column)
-        at = start + here
-        if column < n_features and rules.schema.columns[column].kind == "nominal":
-            cells, accepts = _make_level_cells(rules, at, len(rules.schema.columns[column].levels))
-        else:
-            cells, accepts = _make_interval_cells(rules, at)
-        # The last cell is that of missing values.
-        accepts = np.concatenate([accepts, table.missing[at][None]])
+        nominal = column < n_features and rules.schema.columns[column].kind == "nominal"
+        n_levels = len(rules.schema.columns[column].levels) if nominal else None
+        cells, accepts = make_cells(table, start + here, n_levels)
         accepted = np.ones((len(accepts), last - first), dtype=np.bool_)
         owner = rule_of[here]  # ascending; a rule may have several conditions
         begins = np.flatnonzero(np.diff(owner, prepend=-1))
@@ -256,47 +227,46 @@ def collect_columns(rules: RuleList, first: int, last: int) -> list[ConditionCol
     return result
 
 
-def _make_interval_cells(
-    rules: RuleList, at: npt.NDArray[np.int64]
+def make_cells(
+    table: ConditionTable, at: Index, n_levels: int | None
 ) -> tuple[Cells, npt.NDArray[np.bool_]]:
-    """Return cells between the bounds of conditions `at`, and (cells, conditions) acceptance."""
-    low, high = rules.conditions.low[at], rules.conditions.high[at]
+    """Return the cells of a column for some conditions on it.
+
+    Parameters
+    ----------
+    table : ConditionTable
+    at : (conditions,) int64
+    n_levels : int, optional
+        Number of categories, each a cell; None for a numeric column or a test.
+
+    Returns
+    -------
+    find_cells : callable
+        Maps values, (rows,) float64, to cells, (rows,) int64.
+    accepts : (cells, conditions) bool
+        The last cell is that of missing values.  A condition that accepts a fraction of a row
+        (fractional instances) counts as accepting.
+    """
+    if n_levels is not None:
+        some = table.take(at)
+        owner = np.repeat(np.arange(len(at)), np.diff(some.level_end, prepend=0))
+        accepts = np.zeros((n_levels + 1, len(at)), dtype=np.bool_)
+        accepts[some.levels, owner] = True
+        accepts[-1] = some.missing
+        return partial(sanitize_codes, n_levels=n_levels), accepts
+    low, high = table.low[at], table.high[at]
     bounds = np.unique(np.concatenate([low, high]))
     bounds = bounds[np.isfinite(bounds)]
     from_cell = np.where(low == -np.inf, 0, np.searchsorted(bounds, low) + 1)
     to_cell = np.where(high == np.inf, len(bounds), np.searchsorted(bounds, high))
-    cell = np.arange(len(bounds) + 1)[:, None]
+    cell = np.arange(len(bounds) + 2)[:, None]
+    accepts = (cell >= from_cell) & (cell <= to_cell) & table.known[at]
+    accepts[-1] = table.missing[at]
 
-    def find_cells(values: Matrix) -> npt.NDArray[np.int64]:
+    def find_cells(values: Matrix) -> Index:
         return np.where(np.isnan(values), len(bounds) + 1, np.searchsorted(bounds, values))
 
-    known = rules.conditions.known[at]
-    return find_cells, (cell >= from_cell) & (cell <= to_cell) & known
-
-
-def _make_level_cells(
-    rules: RuleList, at: Index, n_levels: int
-) -> tuple[Cells, npt.NDArray[np.bool_]]:
-    """Return one cell per category, and (categories, conditions) bool: which conditions accept it.
-
-    A condition that accepts a fraction of the row (fractional instances) counts as accepting.
-    """
-    owner, codes, _ = _list_level_entries(rules, at)
-    accepts = np.zeros((n_levels, len(at)), dtype=np.bool_)
-    accepts[codes, owner] = True
-    return lambda values: sanitize_codes(values, n_levels), accepts
-
-
-def _list_level_entries(rules: RuleList, at: Index) -> tuple[Index, Index, npt.NDArray[np.bool_]]:
-    """Return the category entries of conditions `at`: owner, code, whether it splits a row."""
-    table = rules.conditions
-    stops = table.level_end[at]
-    counts = stops - np.where(at > 0, table.level_end[at - 1], 0)
-    owner = np.repeat(np.arange(len(at)), counts)
-    ends = np.cumsum(counts)
-    offset = np.arange(len(owner)) - np.repeat(ends - counts, counts)
-    codes = table.levels[np.repeat(stops - counts, counts) + offset].astype(np.int64)
-    return owner, codes, np.repeat(counts - table.dividing[at], counts) <= offset
+    return find_cells, accepts
 
 
 def compute_match_bits(
@@ -333,18 +303,6 @@ def compute_match_bits(
     return bits, found
 
 
-def iterate_pairs(bits: Table) -> Iterator[tuple[Index, Index]]:
-    """Generate the set bits as arrays of rows and rules; each row at most once per array."""
-    row, word = np.nonzero(bits)
-    left = bits[row, word]
-    while len(left):
-        lowest = left & (~left + np.uint64(1))
-        yield row, word * 64 + np.frexp(lowest.astype(np.float64))[1] - 1
-        left = left ^ lowest
-        keep = left != 0
-        row, word, left = row[keep], word[keep], left[keep]
-
-
 class InstanceMass:
     """Mass that the conditions of some rules leave to a fractional instance."""
 
@@ -366,7 +324,12 @@ class InstanceMass:
         at = np.flatnonzero(table.dividing[self.begin : stop] > 0)
         self.row = np.full(stop - self.begin, -1)
         self.row[at] = np.arange(len(at))
-        owner, codes, divides = _list_level_entries(rules, self.begin + at)
+        some = table.take(self.begin + at)
+        sizes = np.diff(some.level_end, prepend=0)
+        owner = np.repeat(np.arange(len(at)), sizes)
+        # The dividing categories are the last ones of a condition.
+        after = np.repeat(some.level_end, sizes) - np.arange(len(owner))
+        divides, codes = after <= np.repeat(some.dividing, sizes), some.levels
         self.divides = np.zeros((len(at) + 1, int(self.missing.max(initial=0)) + 1), np.bool_)
         self.divides[owner[divides], codes[divides]] = True
 
@@ -395,3 +358,9 @@ def pack_bits(members: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
     padded = np.zeros((len(some), -(-some.shape[1] // 8) * 8), dtype=np.uint8)
     padded[:, : some.shape[1]] = some
     return padded.view("<u8").astype(np.uint64, copy=False)
+
+
+def unpack_bits(sets: npt.NDArray[np.uint64], n_items: int | None = None) -> npt.NDArray[np.bool_]:
+    """Return (sets, items) bool from (sets, words) uint64; the inverse of `pack_bits`."""
+    octets = np.ascontiguousarray(sets.astype("<u8", copy=False)).view(np.uint8)
+    return np.unpackbits(octets, axis=1, count=n_items, bitorder="little").view(np.bool_)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,12 +15,23 @@ from treekit.model.fixed_point import MASS, compute_mass_bounds
 from treekit.model.model import Model, distribute_votes
 from treekit.model.tree import Split, Tree, concatenate_trees, make_derived_columns, take_slices
 from treekit.rules.language import Language, load_language
-from treekit.rules.rule_list import ConditionTable, RuleList, list_tests, take_rules
+from treekit.rules.rule_list import (
+    ConditionTable,
+    ConditionTuple,
+    Order,
+    RuleList,
+    intersect_conditions,
+    list_tests,
+    take_rules,
+)
 from treekit.rules.wording import render_conditions
 
 # ---------------------------------------------------------------- extract
 
-Conditions = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], ConditionTable]
+Index = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Conditions = tuple[Index, Index, ConditionTable]
+"""Leaves of a tree in depth-first order, ends of their conditions, and the conditions."""
 
 
 def rules(model: Model) -> RuleList:
@@ -30,52 +41,38 @@ def rules(model: Model) -> RuleList:
     and the size of the conditions.
     """
     if is_rule_list(model):
-        return _extract_rule_list(model)
+        leaves = [tree.leaves for tree in model.trees]
+        return _make_rule_list(model, leaves, *extract_listed_conditions(model), order="first")
     column = make_derived_columns(model).column
     first = np.cumsum([0] + [tree.n_nodes for tree in model.trees])
-    ends: list[npt.NDArray[np.int64]] = []
-    leaves: list[npt.NDArray[np.int64]] = []
-    tables: list[ConditionTable] = []
-    units: list[npt.NDArray[np.int64]] = []
-    n_conditions = n_levels = 0
-    for number, tree in enumerate(model.trees):
-        leaf, end, table = _extract_tree_conditions(
-            model, tree, column[first[number] : first[number + 1]]
-        )
-        leaves.append(leaf)
-        ends.append(end + n_conditions)
-        tables.append(table._replace(level_end=table.level_end + n_levels))
-        units.append(model.tree_units(number)[np.searchsorted(tree.leaves, leaf)])
-        n_conditions += len(table.column)
-        n_levels += len(table.levels)
-    counts = [len(leaf) for leaf in leaves]
-    own = list(zip(model.trees, leaves, units, strict=True))
-    return RuleList(
-        schema=model.schema,
-        missing=model.missing,
-        unknown=model.unknown,
-        voting=model.voting,
-        costs=model.label_costs,
-        n_trees=model.n_trees,
-        exponent=model.exponent,
-        tests=list_tests(model),
-        tree=np.repeat(np.arange(model.n_trees, dtype=np.int32), counts),
-        leaf=np.concatenate(leaves).astype(np.int32),
-        support=np.concatenate([tree.weight[leaf] for tree, leaf, _ in own]),
-        as_parent=np.concatenate([_predicts_like_parent(model, *some) for some in own]),
-        units=np.concatenate(units),
-        end=np.concatenate(ends),
-        conditions=ConditionTable(*(np.concatenate(part) for part in zip(*tables, strict=True))),
-        combine=model.combine,
-        link=model.link,
-        value=np.concatenate([tree.value[leaf] for tree, leaf, _ in own]),
+    found = [
+        _extract_tree_conditions(model, tree, column[start:end])
+        for tree, (start, end) in zip(model.trees, itertools.pairwise(first), strict=True)
+    ]
+    starts = np.cumsum([0] + [len(table.column) for _, _, table in found])
+    return _make_rule_list(
+        model,
+        [leaf for leaf, _, _ in found],
+        np.concatenate([end + start for (_, end, _), start in zip(found, starts, strict=False)]),
+        ConditionTable.concatenate([table for _, _, table in found]),
+        order="disjoint",
     )
 
 
-def _extract_rule_list(model: Model) -> RuleList:
-    """Return the rules of a model of rule lists; the inverse of `RuleList.model`."""
-    end, conditions = extract_listed_conditions(model)
-    leaves = [tree.leaves for tree in model.trees]
+def _make_rule_list(
+    model: Model, leaves: Sequence[Index], end: Index, conditions: ConditionTable, order: Order
+) -> RuleList:
+    """Return the list of the rules of each tree's leaves, given ends and conditions."""
+    units = [
+        model.tree_units(number)[np.searchsorted(tree.leaves, leaf)]
+        for number, (tree, leaf) in enumerate(zip(model.trees, leaves, strict=True))
+    ]
+    own = list(zip(model.trees, leaves, units, strict=True))
+    disjoint = order == "disjoint"
+    as_parent = [
+        _predicts_like_parent(model, *each) if disjoint else np.zeros(len(each[1]), np.bool_)
+        for each in own
+    ]
     return RuleList(
         schema=model.schema,
         missing=model.missing,
@@ -84,22 +81,18 @@ def _extract_rule_list(model: Model) -> RuleList:
         costs=model.label_costs,
         n_trees=model.n_trees,
         exponent=model.exponent,
-        tests=(),
-        tree=np.repeat(np.arange(model.n_trees, dtype=np.int32), [len(own) for own in leaves]),
+        tests=list_tests(model) if disjoint else (),
+        tree=np.repeat(np.arange(model.n_trees, dtype=np.int32), list(map(len, leaves))),
         leaf=np.concatenate(leaves).astype(np.int32),
-        support=np.concatenate(
-            [tree.weight[own] for tree, own in zip(model.trees, leaves, strict=True)]
-        ),
-        as_parent=np.zeros(len(end), np.bool_),
-        units=model.units,
+        support=np.concatenate([tree.weight[leaf] for tree, leaf, _ in own]),
+        as_parent=np.concatenate(as_parent),
+        units=np.concatenate(units),
         end=end,
         conditions=conditions,
         combine=model.combine,
         link=model.link,
-        order="first",
-        value=np.concatenate(
-            [tree.value[own] for tree, own in zip(model.trees, leaves, strict=True)]
-        ),
+        order=order,
+        value=np.concatenate([tree.value[leaf] for tree, leaf, _ in own]),
     )
 
 
@@ -180,12 +173,8 @@ def _predicts_like_parent(
 # The mass of a fractional instance (Quinlan 1993, chapter 3) depends on every split of
 # the decision path, so each split is one condition and nothing is merged.
 
-Index = npt.NDArray[np.int64]
 
-
-def extract_fractional_conditions(
-    plain: Tree, n_levels: Index
-) -> tuple[Index, Index, ConditionTable]:
+def extract_fractional_conditions(plain: Tree, n_levels: Index) -> Conditions:
     """Return the conditions of every leaf of one tree, leaves in depth-first order.
 
     Parameters
@@ -287,7 +276,7 @@ def list_path_nodes(plain: Tree, leaf: Index) -> tuple[Index, Index]:
     """Return the nodes from below the root to each leaf, by path, and the ends of the paths."""
     parent, depths = plain.parent, plain.depths
     end = np.cumsum(depths[leaf])
-    path = np.empty(int(end[-1]), dtype=np.int64)
+    path = np.empty(int(depths[leaf].sum()), dtype=np.int64)
     node, to = leaf, end - 1
     while len(inside := np.flatnonzero(parent[node] >= 0)):
         node, to = node[inside], to[inside]
@@ -298,8 +287,6 @@ def list_path_nodes(plain: Tree, leaf: Index) -> tuple[Index, Index]:
 
 # ---------------------------------------------------------------- models of rule lists
 # The inverse of `treekit.model.builder`.
-
-Mask = npt.NDArray[np.bool_]
 
 
 def is_rule_list(model: Model) -> bool:
@@ -314,91 +301,45 @@ def extract_listed_conditions(model: Model) -> tuple[Index, ConditionTable]:
     condition; conditions that every value meets are left out.
     """
     nodes, _ = concatenate_trees(model.trees)
-    schema = model.schema
-    counts = np.diff(nodes.surrogate_offsets)
-    leaves = np.flatnonzero(nodes.kind == Split.LEAF)
+    entries = list(_list_entries(nodes, model.schema))
+    starts = nodes.surrogate_offsets.tolist()
     # Entries belong to the first child of their node, the leaf of the rule.
-    rule_of_node = np.full(nodes.n_nodes, -1)
     asks = np.flatnonzero(nodes.kind == Split.RULE)
-    rule_of_node[asks] = np.searchsorted(leaves, nodes.first_child[asks])
-    owner = np.repeat(rule_of_node, counts)
-    column = nodes.surrogate_feature.astype(np.int64)
-    group, rule, feature = _group_entries(owner, column, schema)
-    low, high, fails = _intersect_intervals(nodes, group, len(rule))
-    missing = np.ones(len(rule), np.bool_)
-    np.logical_and.at(missing, group, nodes.surrogate_lost == -1)
-    nominal = schema.nominal[feature]
-    owner_of_level, level = _intersect_levels(nodes, group, feature, nominal, schema)
-    n_open = np.bincount(owner_of_level, minlength=len(rule))
-    known = np.where(nominal, n_open > 0, ~fails & (low < high))
-    n_levels = schema.n_levels[feature]
-    free = np.where(nominal, n_open == n_levels, (low == -np.inf) & (high == np.inf))
-    asked = ~(missing & known & free)
-    used = asked[owner_of_level]
-    bounded = asked & known
-    return (
-        np.cumsum(np.bincount(rule[asked], minlength=len(leaves))),
-        ConditionTable(
-            column=feature[asked].astype(np.int32),
-            low=np.where(bounded, low, -np.inf)[asked],
-            high=np.where(bounded, high, np.inf)[asked],
-            known=known[asked],
-            missing=missing[asked],
-            part_low=np.zeros(int(asked.sum()), np.int32),
-            part_high=np.where(missing[asked], MASS, 0).astype(np.int32),
-            dividing=np.zeros(int(asked.sum()), np.int64),
-            level_end=np.cumsum(n_open[asked]),
-            levels=level[used].astype(np.int32),
-        ),
+    node_of_leaf = dict(zip(nodes.first_child[asks].tolist(), asks.tolist(), strict=True))
+    rules: list[list[ConditionTuple]] = []
+    for leaf in np.flatnonzero(nodes.kind == Split.LEAF).tolist():
+        node = node_of_leaf.get(leaf)
+        found: dict[int, ConditionTuple] = {}
+        for one in [] if node is None else entries[starts[node] : starts[node + 1]]:
+            before = found.get(one.column)
+            found[one.column] = one if before is None else intersect_conditions(before, one)
+        n_levels = model.schema.n_levels
+        rules.append([one for one in found.values() if not one.accepts_all(n_levels[one.column])])
+    end = np.cumsum(list(map(len, rules)), dtype=np.int64)
+    return end, ConditionTable.from_conditions(list(itertools.chain(*rules)))
+
+
+def _list_entries(nodes: Tree, schema: Schema) -> Iterator[ConditionTuple]:
+    """Generate the condition of each entry of the nodes."""
+    fields = zip(
+        nodes.surrogate_feature.tolist(),
+        nodes.surrogate_threshold.tolist(),
+        (nodes.surrogate_below == 1).tolist(),
+        (nodes.surrogate_above == 1).tolist(),
+        (nodes.surrogate_lost == -1).tolist(),
+        itertools.pairwise(nodes.surrogate_level_offsets.tolist()),
+        strict=True,
     )
-
-
-def _group_entries(owner: Index, column: Index, schema: Schema) -> tuple[Index, Index, Index]:
-    """Return the condition of each entry, and the rule and column of each condition.
-
-    Conditions are ordered by rule, and within a rule by the first entry of their column.
-    """
-    keys = owner * schema.n_features + column
-    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")
-    rank = np.empty(len(first), np.int64)
-    rank[order] = np.arange(len(first))
-    first = first[order]
-    return rank[inverse], owner[first], column[first]
-
-
-def _intersect_intervals(
-    nodes: Tree, group: Index, n: int
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], Mask]:
-    """Return the bounds of each condition, and which conditions no number meets."""
-    low, high, fails = np.full(n, -np.inf), np.full(n, np.inf), np.zeros(n, np.bool_)
-    below, above = nodes.surrogate_below == 1, nodes.surrogate_above == 1
-    numeric = ~np.isnan(nodes.surrogate_threshold)
-    lower, upper, none = numeric & below, numeric & above, numeric & below & above
-    lower, upper = lower & ~none, upper & ~none
-    np.maximum.at(low, group[lower], nodes.surrogate_threshold[lower])
-    np.minimum.at(high, group[upper], nodes.surrogate_threshold[upper])
-    fails[group[none]] = True
-    return low, high, fails
-
-
-def _intersect_levels(
-    nodes: Tree, group: Index, feature: Index, nominal: Mask, schema: Schema
-) -> tuple[Index, Index]:
-    """Return the categories that meet each nominal condition: owner and code."""
-    sizes = np.where(nominal, schema.n_levels[feature], 0)
-    start = np.cumsum(np.append(0, sizes))
-    per_entry = np.diff(nodes.surrogate_level_offsets)
-    code = np.arange(int(nodes.surrogate_level_offsets[-1])) - np.repeat(
-        nodes.surrogate_level_offsets[:-1], per_entry
-    )
-    failing = nodes.surrogate_level_branch == 1
-    at = start[np.repeat(group, per_entry)] + code
-    met = np.ones(int(start[-1]), np.bool_)
-    met[at[failing]] = False
-    found = np.flatnonzero(met)
-    whose = np.searchsorted(start, found, side="right") - 1
-    return whose, found - start[whose]
+    for column, threshold, fails_below, fails_above, missing, (first, last) in fields:
+        part = (0, MASS) if missing else (0, 0)
+        known, low, high = not (fails_below and fails_above), -np.inf, np.inf
+        fits: tuple[int, ...] = ()
+        if schema.columns[column].kind == "nominal":
+            fits = tuple(np.flatnonzero(nodes.surrogate_level_branch[first:last] != 1).tolist())
+            known = bool(fits)
+        elif known:
+            low, high = threshold if fails_below else low, threshold if fails_above else high
+        yield ConditionTuple(column, low, high, known, missing, part, fits)
 
 
 # ---------------------------------------------------------------- rules of single leaves
@@ -512,19 +453,9 @@ def list_condition_parts(
 
 def _list_subtree_nodes(tree: Tree, leaves: Index) -> Index:
     """Return the nodes on the paths to some leaves, with all their siblings, ascending."""
-    parent, kept = tree.parent, np.zeros(tree.n_nodes, np.bool_)
-    kept[0] = True
-    above = parent[leaves]
-    asked = np.zeros(tree.n_nodes, np.bool_)
-    while len(above := np.unique(above[above >= 0])):
-        above = above[~asked[above]]
-        asked[above] = True
-        above = parent[above]
-    inner = np.flatnonzero(asked)
-    counts = tree.n_children[inner].astype(np.int64)
-    first = np.repeat(tree.first_child[inner].astype(np.int64), counts)
-    kept[first + np.arange(len(first)) - np.repeat(np.cumsum(counts) - counts, counts)] = True
-    return np.flatnonzero(kept)
+    path, _ = list_path_nodes(tree, leaves)
+    inner = np.unique(tree.parent[path])
+    return np.append(0, np.flatnonzero(np.isin(tree.parent, inner)))
 
 
 def _prune_to_nodes(tree: Tree, nodes: Index) -> Tree:

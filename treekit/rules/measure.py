@@ -18,7 +18,7 @@ from treekit.data.schema import Output, Schema, level_text
 from treekit.data.table import Table, read_table
 from treekit.errors import DataError
 from treekit.model.model import predict_labels
-from treekit.rules.evaluate import RuleMatches, matching_rules
+from treekit.rules.evaluate import matching_rules
 from treekit.rules.rule_list import RuleList, compute_values
 
 # ---------------------------------------------------------------- measure
@@ -80,7 +80,13 @@ def training_measures(rules: RuleList) -> Measures:
         if known and rules.value is not None:
             mean = np.where(weight[:, None] > 0, rules.value, np.nan)
     elif not rules.margins:
-        confidence, lift = _compute_confidence(rules)
+        value = rules.value
+        if value is None:  # parsed from text, which has only shares and support
+            value = rules.units / rules.units_each * weight[:, None]
+        totals = np.zeros((rules.n_trees, value.shape[1]))
+        np.add.at(totals, rules.tree, value)
+        sums = np.where(weight[:, None] > 0, _sum_targets(rules, value), 0.0)
+        confidence, lift = _compute_confidence(rules, value, sums, totals[rules.tree])
     return Measures(
         "training", None, weight, _divide_or_nan(weight, total), confidence, lift, mean, empty
     )
@@ -109,126 +115,127 @@ def table_measures(
     DataError
         If the shapes do not match, or a weight is negative or not finite.
     """
-    given = _WeightedRows(rules, matrix, targets, weight)
-    tally = _NumberTally(rules) if rules.schema.task == "regression" else _LabelTally(rules, given)
-    rows = np.zeros(len(rules), dtype=np.int64)
-    mass = np.zeros(len(rules))
-    for piece in matching_rules(rules, given.matrix):
-        mine = given.weight[piece.row] * piece.mass / rules.mass
-        _add_to_rules(rows, piece.rule, np.ones(len(mine)))
-        _add_to_rules(mass, piece.rule, mine)
-        tally.add_block(piece, given.targets[piece.row], mine)
-    total = np.full(len(rules), given.weight[~rules.refused(given.matrix)].sum())
-    return Measures("table", rows, mass, _divide_or_nan(mass, total), *tally.compute_measures())
+    matrix, targets, weights = _check_rows(rules, matrix, targets, weight)
+    tally = _tally_rows(rules, matrix, targets, weights)
+    usable = ~rules.refused(matrix)
+    coverage = _divide_or_nan(tally.weight, np.full(len(rules), weights[usable].sum()))
+    confidence, lift, mean, spread = np.full((4, *tally.known.shape), np.nan)
+    if rules.schema.task == "regression":
+        mean = np.where(tally.known > 0, tally.value, np.nan)
+        spread = np.sqrt(_divide_or_nan(tally.squares, tally.known))
+    elif not rules.margins:
+        totals = np.zeros((1, rules.schema.n_values))
+        for k, first in enumerate(rules.schema.blocks[:-1]):
+            n_classes = len(rules.schema.outputs[k].classes)
+            counted = usable & (targets[:, k] >= 0) & (targets[:, k] < n_classes)
+            np.add.at(totals[0], first + targets[counted, k].astype(np.int64), weights[counted])
+        known = weights @ (usable[:, None] & (targets != -1))
+        every = np.broadcast_to(totals, tally.value.shape)
+        confidence, lift = _compute_confidence(rules, tally.value, tally.known, every, known)
+    return Measures("table", tally.rows, tally.weight, coverage, confidence, lift, mean, spread)
 
 
-class _WeightedRows:
-    """Validated rows, targets and weights of a table."""
-
-    def __init__(
-        self, rules: RuleList, matrix: Any, targets: Any, weight: npt.ArrayLike | None
-    ) -> None:
-        self.matrix = np.array(matrix, dtype=np.float64, ndmin=2)
-        n_rows, n_targets = len(self.matrix), len(rules.schema.outputs)
-        # Codes are stored as doubles, which is exact: they are small.
-        own = np.asarray(targets, dtype=np.float64)
-        self.targets = own[:, None] if own.ndim == 1 else own
-        self.weight = np.ones(n_rows) if weight is None else np.asarray(weight, dtype=np.float64)
-        if self.targets.shape != (n_rows, n_targets) or self.weight.shape != (n_rows,):
-            raise DataError(
-                f"got {n_rows} rows with targets of shape {np.shape(targets)} and weights of "
-                f"shape {self.weight.shape}; the rules need {n_targets} targets and one weight "
-                "for each row"
-            )
-        if not (np.isfinite(self.weight) & (self.weight >= 0)).all():
-            raise DataError("a weight is negative or not finite; weights must be numbers >= 0")
+def _check_rows(
+    rules: RuleList, matrix: Any, targets: Any, weight: npt.ArrayLike | None
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Return rows, targets (rows, targets) and weights as arrays of doubles."""
+    rows = np.array(matrix, dtype=np.float64, ndmin=2)
+    # Codes are stored as doubles, which is exact: they are small.
+    own = np.asarray(targets, dtype=np.float64)
+    own = own[:, None] if own.ndim == 1 else own
+    weights = np.ones(len(rows)) if weight is None else np.asarray(weight, dtype=np.float64)
+    n_targets = len(rules.schema.outputs)
+    if own.shape != (len(rows), n_targets) or weights.shape != (len(rows),):
+        raise DataError(
+            f"got {len(rows)} rows with targets of shape {np.shape(targets)} and weights of "
+            f"shape {weights.shape}; the rules need {n_targets} targets and one weight for each row"
+        )
+    if not (np.isfinite(weights) & (weights >= 0)).all():
+        raise DataError("a weight is negative or not finite; weights must be numbers >= 0")
+    return rows, own, weights
 
 
-class _LabelTally:
-    """Accumulator of the weight of rows whose class is the label of their rule."""
+class _Tally(NamedTuple):
+    """Rows that each rule predicts.
 
-    def __init__(self, rules: RuleList, given: _WeightedRows) -> None:
-        n_targets = len(rules.schema.outputs)
-        self.rules = rules
-        self.labels = compute_rule_labels(rules)
-        self.right, self.known = np.zeros((2, len(rules), n_targets))
-        usable = ~rules.refused(given.matrix)
-        prior = []
+    Attributes
+    ----------
+    rows : (rules,) int64
+        Number of rows.
+    weight : (rules,) float64
+    known : (rules, targets) float64
+        Weight of the rows whose target is known.
+    value : (rules, values) float64
+        Weight of each class, or mean of each target.
+    squares : (rules, targets) float64
+        Regression: weighted sum of squares around the mean.
+    """
+
+    rows: npt.NDArray[np.int64]
+    weight: Numbers
+    known: Numbers
+    value: Numbers
+    squares: Numbers
+
+
+def _tally_rows(rules: RuleList, matrix: Numbers, targets: Numbers, weight: Numbers) -> _Tally:
+    n, n_targets = len(rules), len(rules.schema.outputs)
+    tally = _Tally(
+        np.zeros(n, np.int64),
+        np.zeros(n),
+        np.zeros((n, n_targets)),
+        np.zeros((n, rules.schema.n_values)),
+        np.zeros((n, n_targets)),
+    )
+    for piece in matching_rules(rules, matrix):
+        if not len(piece.rule):
+            continue
+        # The rules of a piece are close together.
+        start = int(piece.rule.min())
+        own = piece.rule - start
+        size = int(own.max()) + 1
+        which = slice(start, start + size)
+        mass = weight[piece.row] * piece.mass / rules.mass
+        tally.rows[which] += np.bincount(own, minlength=size)
+        tally.weight[which] += np.bincount(own, mass, size)
         for k, (first, last) in enumerate(itertools.pairwise(rules.schema.blocks)):
-            codes = given.targets[:, k]
-            counted = usable & (codes != -1)
-            mine = codes[counted]
-            is_class = (mine >= 0) & (mine < last - first)
-            weight = given.weight[counted]
-            each = np.zeros(last - first)
-            np.add.at(each, mine[is_class].astype(np.int64), weight[is_class])
-            prior.append(_divide_or_nan(each, np.full(last - first, weight.sum())))
-        self.prior = prior
-
-    def add_block(self, piece: RuleMatches, codes: Numbers, weight: Numbers) -> None:
-        """Add rows with their codes (pairs, targets) and weights."""
-        for k in range(codes.shape[1]):
-            mine = codes[:, k]
-            right = mine == self.labels[piece.rule, k]
-            _add_to_rules(self.known[:, k], piece.rule, np.where(mine != -1, weight, 0.0))
-            _add_to_rules(self.right[:, k], piece.rule, np.where(right, weight, 0.0))
-
-    def compute_measures(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-        """Return confidence, lift, mean and spread."""
-        empty = np.full(self.right.shape, np.nan)
-        if self.rules.margins:
-            return empty, empty, empty, empty
-        confidence = _divide_or_nan(self.right, self.known)
-        prior = np.stack([each[self.labels[:, k]] for k, each in enumerate(self.prior)], axis=1)
-        return confidence, _divide_or_nan(confidence, prior), empty, empty
+            target = targets[piece.row, k]
+            if rules.schema.task == "regression":
+                known = np.isfinite(target)
+                _merge_means(tally, which, k, own[known], target[known], mass[known])
+                continue
+            tally.known[which, k] += np.bincount(own, np.where(target != -1, mass, 0.0), size)
+            is_class = (target >= 0) & (target < last - first)
+            cells = own[is_class] * (last - first) + target[is_class].astype(np.int64)
+            sums = np.bincount(cells, mass[is_class], size * (last - first))
+            tally.value[which, first:last] += sums.reshape(size, -1)
+    return tally
 
 
-class _NumberTally:
-    """Accumulator of the mean and spread of a rule's targets.
+def _merge_means(
+    tally: _Tally,
+    which: slice,
+    k: int,
+    rule: npt.NDArray[np.int64],
+    number: Numbers,
+    weight: Numbers,
+) -> None:
+    """Add numbers of target k to the means and sums of squares of the rules `which`.
 
     Sums of squares are of differences from the mean, and blocks are merged as by Chan, Golub
     and LeVeque (1983), which avoids cancellation.
     """
-
-    def __init__(self, rules: RuleList) -> None:
-        self.weight, self.mean, self.squares = np.zeros((3, len(rules), len(rules.schema.outputs)))
-
-    def add_block(self, piece: RuleMatches, numbers: Numbers, weight: Numbers) -> None:
-        """Add rows with their targets (pairs, targets) and weights."""
-        if not len(piece.rule):
-            return
-        first = int(piece.rule.min())
-        n = int(piece.rule.max()) - first + 1
-        own, some = piece.rule - first, slice(first, first + n)
-        for k in range(numbers.shape[1]):
-            known = np.isfinite(numbers[:, k])
-            rule, y, w = own[known], numbers[known, k], weight[known]
-            total = np.bincount(rule, w, n).astype(np.float64)
-            mean = _divide_or_nan(np.bincount(rule, w * y, n).astype(np.float64), total)
-            squares = np.bincount(rule, w * (y - mean[rule]) ** 2, n)
-            mean = np.where(total > 0, mean, 0.0)
-            before, away = self.weight[some, k], mean - self.mean[some, k]
-            both = before + total
-            moved = np.divide(total, both, out=np.zeros(n), where=both > 0)
-            self.squares[some, k] += squares + away**2 * before * moved
-            self.mean[some, k] += away * moved
-            self.weight[some, k] = both
-
-    def compute_measures(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-        """Return confidence, lift, mean and spread."""
-        empty = np.full(self.mean.shape, np.nan)
-        mean = np.where(self.weight > 0, self.mean, np.nan)
-        return empty, empty, mean, np.sqrt(_divide_or_nan(self.squares, self.weight))
-
-
-def _add_to_rules(
-    into: npt.NDArray[Any], rule: npt.NDArray[np.int64], values: npt.NDArray[np.float64]
-) -> None:
-    """Add to the cells of some rules, which are close together (`fired` works in blocks)."""
-    if len(rule):
-        first = int(rule.min())
-        sums = np.bincount(rule - first, values)
-        into[first : first + len(sums)] += sums.astype(into.dtype)
+    n = which.stop - which.start
+    total = np.bincount(rule, weight, n).astype(np.float64)
+    mean = _divide_or_nan(np.bincount(rule, weight * number, n).astype(np.float64), total)
+    squares = np.bincount(rule, weight * (number - mean[rule]) ** 2, n)
+    mean = np.where(total > 0, mean, 0.0)
+    before, away = tally.known[which, k], mean - tally.value[which, k]
+    both = before + total
+    moved = np.divide(total, both, out=np.zeros(n), where=both > 0)
+    tally.squares[which, k] += squares + away**2 * before * moved
+    tally.value[which, k] += away * moved
+    tally.known[which, k] = both
 
 
 def compute_rule_labels(rules: RuleList) -> npt.NDArray[np.int64]:
@@ -237,24 +244,37 @@ def compute_rule_labels(rules: RuleList) -> npt.NDArray[np.int64]:
     return np.stack([predict_labels(rules.units[:, a:b], rules.costs) for a, b in blocks], axis=1)
 
 
-def _compute_confidence(rules: RuleList) -> tuple[Numbers, Numbers]:
-    """Return confidence and lift of each rule's label for each target."""
-    value = rules.value
-    if value is None:  # parsed from text, which has only shares and support
-        value = rules.units / rules.units_each * rules.support[:, None]
-    totals = np.zeros((rules.n_trees, value.shape[1]))
-    np.add.at(totals, rules.tree, value)
-    found = []
-    for first, last in itertools.pairwise(rules.schema.blocks):
-        label = predict_labels(rules.units[:, first:last], rules.costs)[:, None]
-        mine = value[:, first:last]
-        reached = np.where(rules.support > 0, mine.sum(axis=1), 0.0)  # 0 gives NaN below
-        own = _divide_or_nan(np.take_along_axis(mine, label, 1)[:, 0], reached)
-        all_rows = totals[rules.tree, first:last]
-        prior = _divide_or_nan(np.take_along_axis(all_rows, label, 1)[:, 0], all_rows.sum(axis=1))
-        found.append((own, _divide_or_nan(own, prior)))
-    confidence, lift = (np.stack(part, axis=1) for part in zip(*found, strict=True))
-    return confidence, lift
+def _compute_confidence(
+    rules: RuleList,
+    value: Numbers,
+    known: Numbers,
+    totals: Numbers,
+    total: Numbers | None = None,
+) -> tuple[Numbers, Numbers]:
+    """Return confidence and lift of each rule's label for each target.
+
+    Parameters
+    ----------
+    value : (rules, values) float64
+        Weight of each class among the rows of a rule.
+    known : (rules, targets) float64
+        Weight of the rows of a rule.
+    totals : (rules, values) float64
+        Weight of each class among all rows.
+    total : (targets,) float64, optional
+        Weight of all rows; default that of `totals`.
+    """
+    all_rows = np.broadcast_to(_sum_targets(rules, totals) if total is None else total, known.shape)
+    column = compute_rule_labels(rules) + rules.schema.blocks[:-1]
+    confidence = _divide_or_nan(np.take_along_axis(value, column, 1), known)
+    prior = _divide_or_nan(np.take_along_axis(totals, column, 1), all_rows)
+    return confidence, _divide_or_nan(confidence, prior)
+
+
+def _sum_targets(rules: RuleList, value: Numbers) -> Numbers:
+    """Return (rules, targets) float64: sums of the values of each target."""
+    blocks = itertools.pairwise(rules.schema.blocks)
+    return np.stack([value[:, first:last].sum(axis=1) for first, last in blocks], axis=1)
 
 
 def _divide_or_nan(some: Numbers, whole: Numbers) -> Numbers:
@@ -328,7 +348,7 @@ def read_labelled_rows(
     for name in names:
         read.find_column(name, "target column")
     columns = [
-        _encode_target(read, name, output)
+        encode_target(read, name, output)
         for name, output in zip(names, schema.outputs, strict=True)
     ]
     return LabelledRows(encode_table(schema, read), np.stack(columns, axis=1))
@@ -352,8 +372,6 @@ def encode_table(schema: Schema, table: Any) -> Matrix:
 
 
 def _as_table(table: Any, schema: Schema) -> Table:
-    from treekit.data.table import Table, read_table
-
     return table if isinstance(table, Table) else read_table(table, missing=schema.missing_marks)
 
 
@@ -361,7 +379,7 @@ def _find_column_name(table: Table, schema: Schema, feature: int) -> str:
     return schema.names[feature] if table.named else table.names[feature]
 
 
-def _encode_target(table: Table, name: str, output: Output) -> npt.NDArray[np.float64]:
+def encode_target(table: Table, name: str, output: Output) -> npt.NDArray[np.float64]:
     """Return (rows,) float64: codes of labels, or numbers."""
     if not output.classes:
         return _read_numbers(table, name, "target column")
@@ -402,28 +420,15 @@ def measure_support(rules: RuleList, rows: Any) -> RuleList:
         If the table lacks a column of the rules.
     """
     schema = rules.schema
-    table = rows if isinstance(rows, Table) else read_table(rows, missing=schema.missing_marks)
+    table = _as_table(rows, schema)
     if any(output.name not in table.names for output in schema.outputs):
         return drop_support(rules)
     known = read_labelled_rows(schema, table)
-    support = np.zeros(len(rules))
-    totals = np.zeros((len(rules), schema.n_values))
-    weight = np.zeros((len(rules), len(schema.outputs)))
-    numbers = schema.task == "regression"
-    for piece in matching_rules(rules, known.matrix):
-        mass = piece.mass / rules.mass
-        np.add.at(support, piece.rule, mass)
-        for k, (first, last) in enumerate(itertools.pairwise(schema.blocks)):
-            target = known.targets[piece.row, k]
-            is_known = ~np.isnan(target) if numbers else (target >= 0) & (target < last - first)
-            rule, truth = piece.rule[is_known], target[is_known]
-            np.add.at(weight[:, k], rule, mass[is_known])
-            column = first if numbers else first + truth.astype(np.int64)
-            np.add.at(totals, (rule, column), mass[is_known] * (truth if numbers else 1.0))
+    tally = _tally_rows(rules, *known, np.ones(len(known.matrix)))
+    classes = schema.task == "classification"
+    weight = _sum_targets(rules, tally.value) if classes else tally.known
     reached: npt.NDArray[np.bool_] = np.all(weight > 0, axis=1)
-    if numbers:
-        totals = totals / np.where(reached[:, None], weight, 1.0)
-    value = np.where(reached[:, None], totals, compute_values(rules))
+    value = np.where(reached[:, None], tally.value, compute_values(rules))
     if rules.margins:  # margins are model parameters, and cannot be measured on rows
         value = compute_values(rules)
-    return replace(rules, support=np.where(reached, support, 0.0), value=value)
+    return replace(rules, support=np.where(reached, tally.weight, 0.0), value=value)

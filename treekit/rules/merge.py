@@ -9,17 +9,23 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.errors import ModelError
-from treekit.model.fixed_point import MASS
 from treekit.model.model import Model, predict_labels
-from treekit.model.tree import Split, Tree, concatenate_slices, node_levels
+from treekit.model.tree import Split, Tree, compute_root_offsets, node_levels
 from treekit.rules.extract import rules
-from treekit.rules.rule_list import ConditionTable, RuleList
+from treekit.rules.rule_list import (
+    ConditionTable,
+    ConditionTuple,
+    RuleList,
+    concatenate_rules,
+    list_conditions,
+    take_rules,
+)
 
 # ---------------------------------------------------------------- merged rules
 
@@ -81,7 +87,7 @@ def merge_rules(model: Model, *, decisions: bool = False) -> MergedRules:
     small = collapse_subtrees(model)
     listed = leaves if small.model.n_nodes == model.n_nodes else rules(small.model)
     shorter, moved = _merge_siblings(small.model, listed) if model.mass > 1 else merge_boxes(listed)
-    home = moved[_map_leaf_rules(model, leaves, small, listed)]
+    home = moved[_map_leaf_rules(leaves, small, listed)]
     return MergedRules(
         replace(_aggregate_leaves(model, leaves, shorter, home), decisions=decisions), home
     )
@@ -107,21 +113,13 @@ def _make_decisive(model: Model) -> Model:
     return replace(model, units=units, voting="hard")
 
 
-def _map_leaf_rules(
-    model: Model, leaves: RuleList, small: CollapsedModel, listed: RuleList
-) -> Index:
+def _map_leaf_rules(leaves: RuleList, small: CollapsedModel, listed: RuleList) -> Index:
     """Return (leaves,) int64: the rule of the smaller model for each rule of the model."""
-    home = np.empty(len(leaves), dtype=np.int64)
-    bounds = np.arange(model.n_trees + 1)
-    old, new = np.searchsorted(leaves.tree, bounds), np.searchsorted(listed.tree, bounds)
-    for number, tree in enumerate(model.trees):
-        mine, theirs = slice(*old[number : number + 2]), slice(*new[number : number + 2])
-        at = small.leaf_homes[number][np.searchsorted(tree.leaves, leaves.leaf[mine])]
-        node = np.searchsorted(small.nodes[number], at)
-        order = np.argsort(listed.leaf[theirs])
-        found = np.searchsorted(listed.leaf[theirs], node, sorter=order)
-        home[mine] = new[number] + order[found]
-    return home
+    rule_of_node = np.empty(len(small.home), dtype=np.int64)
+    kept = small.nodes[compute_root_offsets(small.model.trees)[listed.tree] + listed.leaf]
+    rule_of_node[kept] = np.arange(len(listed))
+    found: Index = rule_of_node[small.home[small.roots[leaves.tree] + leaves.leaf]]
+    return found
 
 
 def _merge_siblings(model: Model, listed: RuleList) -> tuple[RuleList, Index]:
@@ -174,28 +172,21 @@ def _find_common_ancestors(
     model: Model, leaves: RuleList, shorter: RuleList, home: Index
 ) -> npt.NDArray[np.int32]:
     """Return (rules,) int32: the lowest common ancestor of the leaves of each merged rule."""
+    roots = compute_root_offsets(model.trees)
+    parent = np.concatenate(
+        [tree.parent + root for tree, root in zip(model.trees, roots, strict=False)]
+    )
+    node = roots[leaves.tree] + leaves.leaf
+    # Leaves are in depth-first order: the ancestor of the first and the last one is that of all.
     order = np.argsort(home, kind="stable")
-    starts = np.searchsorted(home[order], np.arange(len(shorter) + 1))
-    node = leaves.leaf[order[starts[:-1]]].astype(np.int64)
-    counts = np.diff(starts)
-    bounds = np.searchsorted(shorter.tree, np.arange(model.n_trees + 1))
-    for number, tree in enumerate(model.trees):
-        first, last = bounds[number : number + 2].tolist()
-        some = first + np.flatnonzero(counts[first:last] > 1)
-        if not len(some):
-            continue
-        parent = tree.parent
-        for k in range(1, int(counts[some].max())):
-            mine = some[counts[some] > k]
-            node[mine] = _find_pair_ancestors(
-                parent, node[mine], leaves.leaf[order[starts[mine] + k]]
-            )
-    return node.astype(np.int32)
+    ends = np.searchsorted(home[order], np.arange(len(shorter) + 1))
+    first, last = node[order[ends[:-1]]], node[order[ends[1:] - 1]]
+    found = _find_pair_ancestors(parent, first, last) - roots[shorter.tree]
+    return found.astype(np.int32)
 
 
-def _find_pair_ancestors(parent: Index, one: Index, other: npt.NDArray[np.int32]) -> Index:
+def _find_pair_ancestors(parent: Index, one: Index, other: Index) -> Index:
     """Return the lowest common ancestors of pairs; parents have smaller numbers than children."""
-    one, other = one.copy(), other.astype(np.int64)
     while (apart := one != other).any():
         higher = np.maximum(one, other)
         one, other = np.minimum(one, other), np.where(apart, parent[higher], other)
@@ -209,36 +200,6 @@ def _find_pair_ancestors(parent: Index, one: Index, other: npt.NDArray[np.int32]
 # and are then compared exactly.
 
 Hashes = npt.NDArray[np.uint64]
-
-
-class ConditionTuple(NamedTuple):
-    """One condition; the fields are those of `treekit.rules.rule_list.ConditionTable`."""
-
-    column: int
-    low: float
-    high: float
-    known: bool
-    missing: bool
-    part: tuple[int, int]
-    fits: tuple[int, ...]
-    dividing: tuple[int, ...]
-
-
-def list_conditions(rules: RuleList, rule: int) -> list[ConditionTuple]:
-    """Return the conditions of one rule."""
-    table = rules.conditions
-    return [
-        ConditionTuple(
-            int(table.column[at]),
-            float(table.low[at]),
-            float(table.high[at]),
-            bool(table.known[at]),
-            bool(table.missing[at]),
-            (int(table.part_low[at]), int(table.part_high[at])),
-            *(tuple(codes) for codes in table.list_codes(at)),
-        )
-        for at in range(*rules.bounds(rule))
-    ]
 
 
 def merge_boxes(rules: RuleList) -> tuple[RuleList, Index]:
@@ -279,59 +240,17 @@ def regroup_rules(
     replaced : dict of int to list of ConditionTuple
         New conditions of leading rules.
     """
-    table = rules.conditions
-    own = [condition for conditions in replaced.values() for condition in conditions]
-    extended = _append_conditions(table, own)
-    start = np.append(0, rules.end[:-1])
-    size = rules.end - start
-    sizes = [len(conditions) for conditions in replaced.values()]
-    at = len(table.column) + np.cumsum([0, *sizes])
-    for k, rule in enumerate(replaced):
-        start[rule], size[rule] = at[k], sizes[k]
     leaders, home = np.unique(lead, return_inverse=True)
-    start, size = start[leaders], size[leaders]
-    level_start = np.append(0, extended.level_end)[: len(extended.column)]
-    first = concatenate_slices(level_start, start, size)
-    entries = concatenate_slices(extended.level_end, start, size) - first
-    names = [name for name in table._fields if name not in ("levels", "level_end")]
-    fields = {name: concatenate_slices(getattr(extended, name), start, size) for name in names}
-    fields |= {
-        "level_end": np.cumsum(entries),
-        "levels": concatenate_slices(extended.levels, first, entries),
-    }
-    columns = {
-        name: getattr(rules, name)[leaders]
-        for name in ("tree", "leaf", "support", "as_parent", "units")
-    }
-    value = None if rules.value is None else rules.value[leaders]
-    shorter = replace(
-        rules, **columns, value=value, end=np.cumsum(size), conditions=ConditionTable(**fields)
+    which = np.array(list(replaced), dtype=np.int64)
+    conditions = list(itertools.chain.from_iterable(replaced.values()))
+    merged = replace(
+        take_rules(rules, which),
+        end=np.cumsum(list(map(len, replaced.values())), dtype=np.int64),
+        conditions=ConditionTable.from_conditions(conditions),
     )
-    return shorter, home.reshape(-1)
-
-
-def _append_conditions(table: ConditionTable, more: list[ConditionTuple]) -> ConditionTable:
-    """Return a table with further conditions appended."""
-    parts = np.array([c.part for c in more], dtype=np.int32).reshape(-1, 2)
-    codes = [(*c.fits, *c.dividing) for c in more]
-    counts = np.array([len(own) for own in codes], dtype=np.int64)
-    behind = ConditionTable(
-        column=np.array([c.column for c in more], dtype=np.int32),
-        low=np.array([c.low for c in more], dtype=np.float64),
-        high=np.array([c.high for c in more], dtype=np.float64),
-        known=np.array([c.known for c in more], dtype=np.bool_),
-        missing=np.array([c.missing for c in more], dtype=np.bool_),
-        part_low=parts[:, 0],
-        part_high=parts[:, 1],
-        dividing=np.array([len(c.dividing) for c in more], dtype=np.int64),
-        level_end=len(table.levels) + np.cumsum(counts),
-        levels=np.array([code for own in codes for code in own], dtype=np.int32),
-    )
-    fields: dict[str, Any] = {
-        name: np.concatenate([getattr(table, name), getattr(behind, name)])
-        for name in table._fields
-    }
-    return ConditionTable(**fields)
+    at = leaders.copy()
+    at[np.searchsorted(leaders, which)] = len(rules) + np.arange(len(which))
+    return take_rules(concatenate_rules([rules, merged]), at), home.reshape(-1)
 
 
 def _find_merges(rules: RuleList) -> dict[int, tuple[list[int], list[ConditionTuple]]]:
@@ -450,13 +369,9 @@ def unite_conditions(conditions: Iterable[ConditionTuple]) -> ConditionTuple:
 def _is_always_met(rules: RuleList, condition: ConditionTuple) -> bool:
     """Return whether every value that the policies accept meets a condition."""
     test = condition.column >= rules.schema.n_features
-    if not condition.known or (condition.low, condition.high) != (-np.inf, np.inf):
-        return False
-    if not test and len(condition.fits) < rules.schema.n_levels[condition.column]:
-        return False
+    n_levels = 0 if test else rules.schema.n_levels[condition.column]
     # A test may be unknown even if no value is missing: infinities may cancel.
-    refused = rules.missing == "error" and not test
-    return refused or (condition.missing and condition.part == (0, MASS))
+    return condition.accepts_all(n_levels, refused=rules.missing == "error" and not test)
 
 
 # ---------------------------------------------------------------- collapsing subtrees
@@ -468,38 +383,43 @@ def _is_always_met(rules: RuleList, condition: ConditionTuple) -> bool:
 class CollapsedModel(NamedTuple):
     """A reduced model, and the nodes of the original that its nodes correspond to.
 
+    Nodes are numbered through all trees.
+
     Attributes
     ----------
     model : Model
         Equal to the original, row by row.
-    nodes : tuple of (nodes,) int64
-        For each tree, the original numbers of the remaining nodes.
-    leaf_homes : tuple of (leaves,) int64
-        For each tree, for each original leaf, ascending, the original number of the leaf that
-        now contains it.
+    roots : (trees + 1,) int64
+        Original numbers of the roots.
+    nodes : (kept,) int64
+        The original numbers of the remaining nodes.
+    home : (nodes,) int64
+        For each original leaf, the original number of the leaf that now contains it.
     """
 
     model: Model
-    nodes: tuple[Index, ...]
-    leaf_homes: tuple[Index, ...]
+    roots: Index
+    nodes: Index
+    home: Index
 
 
 def collapse_subtrees(model: Model) -> CollapsedModel:
     """Replace each subtree with equal leaves by a leaf; linear in the nodes."""
     trees, units, nodes, homes = [], [], [], []
+    roots = compute_root_offsets(model.trees)
     for number, tree in enumerate(model.trees):
         values, which = np.unique(model.tree_units(number), axis=0, return_inverse=True)
-        small, kept, home, says = _collapse_tree(tree, which.reshape(-1))
+        small, kept, home, predicted = _collapse_tree(tree, which.reshape(-1))
         trees.append(small)
-        nodes.append(kept)
-        homes.append(home)
-        units.append(values[says])
+        nodes.append(kept + roots[number])
+        homes.append(home + roots[number])
+        units.append(values[predicted])
     smaller = replace(model, trees=tuple(trees), units=np.concatenate(units))
-    return CollapsedModel(smaller, tuple(nodes), tuple(homes))
+    return CollapsedModel(smaller, roots, np.concatenate(nodes), np.concatenate(homes))
 
 
 def _collapse_tree(tree: Tree, which: Index) -> tuple[Tree, Index, Index, Index]:
-    """Return the reduced tree, old node numbers, new home of each old leaf, values of leaves."""
+    """Return the reduced tree, old node numbers, new home of old leaves, values of leaves."""
     leaves = tree.leaves
     lowest = np.full(tree.n_nodes, -1, dtype=np.int64)
     lowest[leaves] = which
@@ -521,7 +441,7 @@ def _collapse_tree(tree: Tree, which: Index) -> tuple[Tree, Index, Index, Index]
         home[children] = np.where(opened, children, np.repeat(home[inner], counts))
     nodes = np.flatnonzero(kept)
     if len(nodes) == tree.n_nodes:
-        return tree, nodes, leaves, which
+        return tree, nodes, nodes, which
     small = tree.take(nodes, closed[nodes])
     ends = nodes[small.kind == Split.LEAF]
-    return small, nodes, home[leaves], lowest[ends]
+    return small, nodes, home, lowest[ends]

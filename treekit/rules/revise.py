@@ -18,19 +18,18 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.encoding import encode_rows
-from treekit.data.features import convert_to_numbers, encode_levels
-from treekit.data.schema import level_text
+from treekit.data.schema import Output, level_text
 from treekit.data.table import Table, read_table
 from treekit.errors import DataError, ModelError
 from treekit.model.model import Model
-from treekit.model.scoring import predict_from_sums, sum_leaf_values
+from treekit.model.scoring import compute_label_codes, predict_from_sums, sum_leaf_values
 from treekit.model.validation import check_model
 from treekit.rules.cover import find_unmatched_row
 from treekit.rules.extract import rules
 from treekit.rules.language import Language, load_language
-from treekit.rules.measure import drop_support, measure_support
-from treekit.rules.merge import ConditionTuple, list_conditions, merge_rules
-from treekit.rules.rule_list import RuleList
+from treekit.rules.measure import drop_support, encode_target, measure_support
+from treekit.rules.merge import merge_rules, regroup_rules
+from treekit.rules.rule_list import ConditionTuple, RuleList, list_conditions
 from treekit.rules.wording import format_numbers, quote_text, render_conditions
 from treekit.rules.write_text import AnswerWriter
 
@@ -50,7 +49,7 @@ def revise_model(model: Model, edited: RuleList, rows: Any = None) -> Model:
     model : Model
         Model of the original rules; its settings and provenance are kept.
     edited : RuleList
-        With the model's columns and targets; see `treekit.rules.read_edited.read_edited`.
+        With the model's columns and targets; see `treekit.rules.read_text.read_edited`.
     rows : table, optional
         With targets; measures rules with edited conditions.
 
@@ -92,26 +91,18 @@ def _check_compatible(model: Model, edited: RuleList) -> None:
         ("targets", ours.outputs, theirs.outputs),
         ("type of numbers", ours.dtype, theirs.dtype),
         ("policies", (model.missing, model.unknown), (edited.missing, edited.unknown)),
+        ("trees", model.n_trees, edited.n_trees),
         ("combine and link", (model.combine, model.link), (edited.combine, edited.link)),
     ]
     if not edited.decisions:
-        facts.append(("votes of rules", model.voting, edited.voting))
-        facts.append(("costs", _convert_costs(model.label_costs), _convert_costs(edited.costs)))
+        costs = [None if c is None else c.tolist() for c in (model.label_costs, edited.costs)]
+        facts += [("votes", model.voting, edited.voting), ("costs", costs[0], costs[1])]
     for what, one, other in facts:
         if one != other:
             raise DataError(
                 f"the {what} of the edited rules differ from those of the model; write the rules "
                 "of this model, and edit them"
             )
-    if edited.n_trees != model.n_trees:
-        raise DataError(
-            f"the edited rules have {edited.n_trees} trees, but the model has {model.n_trees}; "
-            "write the rules of this model, and edit them"
-        )
-
-
-def _convert_costs(costs: npt.NDArray[np.int64] | None) -> list[list[int]]:
-    return [] if costs is None else costs.tolist()
 
 
 def _check_listable(found: MatchedRules) -> None:
@@ -140,11 +131,7 @@ def _replace_answers(model: Model, found: MatchedRules, provenance: Mapping[str,
     if edited.decisions:  # leaves with an unchanged label keep their shares
         other = _has_other_answer(found)[mine]
         predictions = np.where(other[:, None], predictions * leaves.units_each, leaves.units)
-    units = np.empty((len(leaves), model.schema.n_values), dtype=np.int64)
-    for number, tree in enumerate(model.trees):
-        first, last = np.searchsorted(leaves.tree, [number, number + 1]).tolist()
-        places = np.searchsorted(tree.leaves, leaves.leaf[first:last])
-        units[model.leaf_offsets[number] + places] = predictions[first:last]
+    units = predictions[np.lexsort((leaves.leaf, leaves.tree))]
     made = replace(model, units=units, exponent=edited.exponent, provenance=dict(provenance))
     check_model(made)
     return made
@@ -174,7 +161,7 @@ def _complete_list(listed: RuleList, found: MatchedRules) -> RuleList:
         # Trees with unchanged conditions cover every row.
         if not found.unchanged_trees[tree]:
             _check_cover(listed, tree)
-    return _drop_conditions(listed, last)
+    return regroup_rules(listed, np.arange(len(listed)), {rule: [] for rule in last.tolist()})[0]
 
 
 def _check_cover(listed: RuleList, tree: int) -> None:
@@ -195,18 +182,6 @@ def _format_cell(cell: float | str | None, listed: RuleList) -> str:
     if isinstance(cell, float):
         return format_numbers(np.array([cell]), listed.schema.dtype)[0]
     return "missing" if cell is None else cell
-
-
-def _drop_conditions(listed: RuleList, last: npt.NDArray[np.int64]) -> RuleList:
-    """Return the list with the conditions of some rules removed."""
-    sizes = np.diff(listed.end, prepend=0)
-    none = np.isin(np.arange(len(listed)), last)
-    kept = np.flatnonzero(~np.repeat(none, sizes))
-    return replace(
-        listed,
-        end=np.cumsum(np.where(none, 0, sizes)),
-        conditions=listed.conditions.take(kept),
-    )
 
 
 # ---------------------------------------------------------------- matching with the original rules
@@ -336,39 +311,26 @@ class Change:
     def lines(self, words: Language | None = None) -> list[str]:
         """Return the changes as lines of text."""
         say = (words or load_language()).say
-        many = len(self.changed)
-        text = [
-            say(
-                "edit_changed",
-                target=_quote_unprintable(self.target),
-                changed=f"{many:,}",
-                rows=f"{self.rows:,}",
-            )
-        ]
-        text += [
-            "  "
-            + say(
+        found = [
+            (
                 "edit_switch",
-                before=_quote_unprintable(s.before),
-                after=_quote_unprintable(s.after),
-                rows=f"{s.rows:,}",
+                {
+                    "before": _quote_unprintable(switch.before),
+                    "after": _quote_unprintable(switch.after),
+                    "rows": f"{switch.rows:,}",
+                },
             )
-            for s in self.switches
+            for switch in self.switches
         ]
-        if self.figure != "accuracy" and many:
-            text.append(
-                "  "
-                + say(
-                    "edit_moved", largest=_format_short(self.largest), mean=_format_short(self.mean)
-                )
-            )
+        if self.figure != "accuracy" and len(self.changed):
+            moved = {"largest": f"{self.largest:.6g}", "mean": f"{self.mean:.6g}"}
+            found.append(("edit_moved", moved))
         if not np.isnan(self.before):
             key = "edit_accuracy" if self.figure == "accuracy" else "edit_r_squared"
-            text.append(
-                "  "
-                + say(key, before=_format_figure(self.before), after=_format_figure(self.after))
-            )
-        return text
+            found.append((key, {"before": f"{self.before:.4f}", "after": f"{self.after:.4f}"}))
+        counts = {"changed": f"{len(self.changed):,}", "rows": f"{self.rows:,}"}
+        first = say("edit_changed", target=_quote_unprintable(self.target), **counts)
+        return [first, *(f"  {say(key, **fields)}" for key, fields in found)]
 
 
 def _quote_unprintable(text: str) -> str:
@@ -400,13 +362,13 @@ def changed(before: Model, after: Model, rows: Any) -> tuple[Change, ...]:
     table = rows if isinstance(rows, Table) else read_table(rows, missing=marks)
     predictions = [_predict_table(model, table) for model in (before, after)]
     return tuple(
-        _compare_target(before, table, k, predictions[0][:, k], predictions[1][:, k])
-        for k in range(len(before.schema.outputs))
+        _compare_target(table, output, *(each[:, k] for each in predictions))
+        for k, output in enumerate(before.schema.outputs)
     )
 
 
-def _predict_table(model: Model, table: Table) -> npt.NDArray[Any]:
-    """Return (rows, targets) predicted labels or numbers."""
+def _predict_table(model: Model, table: Table) -> Doubles:
+    """Return (rows, targets) predicted class codes or numbers."""
     matrix = encode_rows(
         table,
         model.schema,
@@ -414,61 +376,46 @@ def _predict_table(model: Model, table: Table) -> npt.NDArray[Any]:
         unknown=model.unknown,
         missing_marks=table.missing,
     )
-    return predict_from_sums(model, sum_leaf_values(model, matrix)).reshape(table.n_rows, -1)
+    sums = sum_leaf_values(model, matrix)
+    labels = model.schema.task == "classification"
+    found = compute_label_codes(model, sums) if labels else predict_from_sums(model, sums)
+    return found.reshape(table.n_rows, -1).astype(np.float64)
 
 
-def _compare_target(
-    model: Model, table: Table, k: int, before: npt.NDArray[Any], after: npt.NDArray[Any]
-) -> Change:
-    target = model.schema.outputs[k].name
+def _compare_target(table: Table, output: Output, before: Doubles, after: Doubles) -> Change:
     differ = np.flatnonzero(before != after)
-    known = target in table.names
-    if model.schema.task == "regression":
-        moved = np.abs(after.astype(np.float64) - before.astype(np.float64))
-        largest, mean = (float(moved.max()), float(moved.mean())) if len(moved) else (0.0, 0.0)
-        figures = _compute_r_squared(table, target, before, after) if known else (np.nan, np.nan)
-        return Change(target, len(before), differ, (), largest, mean, "R squared", *figures)
-    labels = [[level_text(label) or "" for label in some.tolist()] for some in (before, after)]
-    counts = Counter((labels[0][row], labels[1][row]) for row in differ.tolist())
-    switches = tuple(LabelSwitch(*pair, many) for pair, many in counts.most_common())
-    figures = _compute_accuracies(table, target, labels) if known else (np.nan, np.nan)
-    return Change(target, len(before), differ, switches, 0.0, 0.0, "accuracy", *figures)
-
-
-def _compute_accuracies(table: Table, target: str, labels: list[list[str]]) -> tuple[float, float]:
-    # Compared as texts: a file has no types, and a label that the models lack is wrong.
-    code = {text: at for at, text in enumerate(dict.fromkeys([*labels[0], *labels[1]]))}
-    actual = encode_levels(table, target, list(code))
-    known = actual != -1
-    if not known.any():
-        return np.nan, np.nan
-    before, after = (
-        float((np.array([code[text] for text in some]) == actual)[known].mean()) for some in labels
+    largest = mean = 0.0
+    if not output.classes and len(before):
+        moved = np.abs(after - before)
+        largest, mean = float(moved.max()), float(moved.mean())
+    labels = [level_text(label) or "" for label in output.classes]
+    pairs = zip(before[differ].tolist(), after[differ].tolist(), strict=True)
+    counts = Counter(pairs).most_common() if labels else ()
+    switches = [LabelSwitch(labels[int(old)], labels[int(new)], n) for (old, new), n in counts]
+    return Change(
+        target=output.name,
+        rows=len(before),
+        changed=differ,
+        switches=tuple(switches),
+        largest=largest,
+        mean=mean,
+        figure="accuracy" if labels else "R squared",
+        before=_score_target(table, output, before),
+        after=_score_target(table, output, after),
     )
-    return before, after
 
 
-def _compute_r_squared(
-    table: Table, target: str, before: npt.NDArray[Any], after: npt.NDArray[Any]
-) -> tuple[float, float]:
-    actual = convert_to_numbers(table, target).astype(np.float64)
-    known = ~np.isnan(actual)
-    total = float(((actual[known] - actual[known].mean()) ** 2).sum()) if known.any() else 0.0
-    if total == 0:
-        return np.nan, np.nan
-    first, second = (
-        1.0 - float(((actual - said.astype(np.float64))[known] ** 2).sum()) / total
-        for said in (before, after)
-    )
-    return first, second
-
-
-def _format_figure(value: float) -> str:
-    return f"{value:.4f}"
-
-
-def _format_short(value: float) -> str:
-    return f"{value:.6g}"
+def _score_target(table: Table, output: Output, predicted: Doubles) -> float:
+    """Return accuracy or R squared on the rows whose target is known; NaN if undefined."""
+    if output.name not in table.names:
+        return np.nan
+    actual = encode_target(table, output.name, output)
+    known = ~np.isnan(actual) & (actual != -1 if output.classes else True)
+    actual, predicted = actual[known], predicted[known]
+    if output.classes:
+        return float(np.mean(actual == predicted)) if len(actual) else np.nan
+    spread = float(np.var(actual)) if len(actual) else 0.0
+    return 1.0 - float(np.mean((actual - predicted) ** 2)) / spread if spread else np.nan
 
 
 def edits(before: RuleList, after: RuleList, words: Language | None = None) -> Iterator[str]:

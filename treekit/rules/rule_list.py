@@ -13,7 +13,7 @@ import numpy.typing as npt
 from treekit.data.schema import Label, Schema
 from treekit.errors import ModelError
 from treekit.model.builder import make_rule_trees
-from treekit.model.fixed_point import MASS
+from treekit.model.fixed_point import MASS, Grid, fit_regression_grid, fit_sum_grid
 from treekit.model.links import Combine, Link
 from treekit.model.model import (
     MissingPolicy,
@@ -24,7 +24,7 @@ from treekit.model.model import (
     predict_labels,
 )
 from treekit.model.tree import DerivedColumns, concatenate_slices, make_derived_columns
-from treekit.model.validation import check_model
+from treekit.model.validation import check_header, check_model
 from treekit.rules.language import ENGLISH, Language
 
 if TYPE_CHECKING:
@@ -332,9 +332,37 @@ class RuleList(Sequence[Rule]):
             has none, conditions test several columns or split rows into fractional instances,
             or a list has more than `treekit.model.tree.MAX_DEPTH` rules besides the last one.
         """
-        from treekit.rules.rule_list import rules_to_model
-
-        return rules_to_model(self, settings, provenance)
+        _check_convertible(self)
+        units = np.array(self.units, dtype=np.int64)
+        trees = make_rule_trees(
+            self.schema,
+            self.tree,
+            self.end,
+            self.conditions,
+            compute_values(self) if self.value is None else self.value,
+            self.support,
+            margins=self.margins,
+        )
+        model = Model(
+            schema=self.schema,
+            trees=trees,
+            units=units,
+            exponent=self.exponent,
+            missing=self.missing,
+            unknown=self.unknown,
+            voting=self.voting,
+            costs=self.costs,
+            combine=self.combine,
+            link=self.link,
+            settings=dict(settings or {}),
+            provenance=dict(provenance or {}),
+        )
+        check_model(model)
+        if model.n_trees != self.n_trees:
+            raise ModelError(
+                f"the list has rules of {model.n_trees} trees, but n_trees is {self.n_trees}"
+            )
+        return model
 
     @property
     def mass(self) -> int:
@@ -369,7 +397,7 @@ class RuleList(Sequence[Rule]):
         return Rule(
             int(self.tree[index]),
             int(self.leaf[index]),
-            tuple(self._make_condition(at) for at in range(*self.bounds(index))),
+            tuple(map(self._make_condition, list_conditions(self, index))),
             float(self.support[index]),
             tuple(self.units[index].tolist()),
             self._make_answers(self.units[index]),
@@ -392,23 +420,21 @@ class RuleList(Sequence[Rule]):
             answers.append(Answer(output.name, shares, label=label))
         return tuple(answers)
 
-    def _make_condition(self, at: int) -> Condition:
-        table = self.conditions
-        number = int(table.column[at])
-        test = number - self.schema.n_features
-        column = self.schema.columns[number] if test < 0 else None
-        fits, dividing = table.list_codes(at)
-        vocabulary = column.levels if column else ()
+    def _make_condition(self, found: ConditionTuple) -> Condition:
+        test = found.column - self.schema.n_features
+        column = self.schema.columns[found.column] if test < 0 else None
+        levels = column.levels if column else ()
+        is_nominal = column is not None and column.kind == "nominal"
         return Condition(
-            column.name if column else "",
-            float(table.low[at]),
-            float(table.high[at]),
-            tuple(vocabulary[c] for c in fits) if column and column.kind == "nominal" else None,
-            bool(table.known[at]),
-            bool(table.missing[at]),
-            test if test >= 0 else None,
-            (int(table.part_low[at]), int(table.part_high[at])),
-            tuple(vocabulary[c] for c in dividing),
+            column=column.name if column else "",
+            low=found.low,
+            high=found.high,
+            levels=tuple(levels[code] for code in found.fits) if is_nominal else None,
+            known=found.known,
+            missing=found.missing,
+            test=test if test >= 0 else None,
+            part=found.part,
+            dividing=tuple(levels[code] for code in found.dividing),
         )
 
 
@@ -527,6 +553,48 @@ def sanitize_codes(values: npt.NDArray[np.float64], n_levels: int) -> npt.NDArra
 # ---------------------------------------------------------------- conditions
 
 
+class ConditionTuple(NamedTuple):
+    """One condition, by codes; the fields are those of `ConditionTable`.
+
+    `fits` are the codes of the categories that match, ascending, and `dividing` those that are
+    treated as missing values; both are empty for numeric columns and tests.
+    """
+
+    column: int
+    low: float = -np.inf
+    high: float = np.inf
+    known: bool = False
+    missing: bool = False
+    part: tuple[int, int] = (0, 0)
+    fits: tuple[int, ...] = ()
+    dividing: tuple[int, ...] = ()
+
+    def accepts_all(self, n_levels: int, *, refused: bool = False) -> bool:
+        """Return whether every value of a column with `n_levels` categories meets the condition.
+
+        With `refused`, missing values are not counted.
+        """
+        free = self.known and (self.low, self.high) == (-np.inf, np.inf)
+        whole = refused or (self.missing and self.part == (0, MASS))
+        return free and whole and len(self.fits) == n_levels
+
+
+def intersect_conditions(one: ConditionTuple, other: ConditionTuple) -> ConditionTuple:
+    """Return the intersection of two conditions on a column, without fractional instances.
+
+    It is neither `known` nor `missing` if no value meets both.
+    """
+    low, high = max(one.low, other.low), min(one.high, other.high)
+    fits = tuple(code for code in one.fits if code in set(other.fits))
+    nominal = bool(one.fits or other.fits)
+    known = one.known and other.known and (bool(fits) if nominal else low < high)
+    missing = one.missing and other.missing
+    part = one.part if missing else (0, 0)
+    if not known:
+        return ConditionTuple(one.column, missing=missing, part=part)
+    return ConditionTuple(one.column, low, high, known, missing, part, fits)
+
+
 class ConditionTable(NamedTuple):
     """The conditions of all rules, one after the other.
 
@@ -557,12 +625,59 @@ class ConditionTable(NamedTuple):
     level_end: npt.NDArray[np.int64]
     levels: npt.NDArray[np.int32]
 
+    @classmethod
+    def from_conditions(cls, conditions: Sequence[ConditionTuple]) -> ConditionTable:
+        """Make a table of conditions."""
+        column, low, high, known, missing, part, fits, dividing = (
+            zip(*conditions, strict=True) if conditions else ((),) * 8
+        )
+        parts = np.array(part, dtype=np.int32).reshape(-1, 2)
+        codes = [a + b for a, b in zip(fits, dividing, strict=True)]
+        return cls(
+            column=np.array(column, dtype=np.int32),
+            low=np.array(low, dtype=np.float64),
+            high=np.array(high, dtype=np.float64),
+            known=np.array(known, dtype=np.bool_),
+            missing=np.array(missing, dtype=np.bool_),
+            part_low=parts[:, 0],
+            part_high=parts[:, 1],
+            dividing=np.array(list(map(len, dividing)), dtype=np.int64),
+            level_end=np.cumsum(list(map(len, codes)), dtype=np.int64),
+            levels=np.array(list(itertools.chain.from_iterable(codes)), dtype=np.int32),
+        )
+
+    @classmethod
+    def concatenate(cls, tables: Sequence[ConditionTable]) -> ConditionTable:
+        """Concatenate tables."""
+        starts = np.cumsum([0] + [len(table.levels) for table in tables])
+        moved = [
+            table._replace(level_end=table.level_end + start)
+            for table, start in zip(tables, starts[:-1], strict=True)
+        ]
+        return cls(*(np.concatenate(part) for part in zip(*moved, strict=True)))
+
     def list_codes(self, condition: int) -> tuple[list[int], list[int]]:
         """Return the categories that match a condition, and those that split a row there."""
         start = int(self.level_end[condition - 1]) if condition else 0
         end = int(self.level_end[condition])
         middle = end - int(self.dividing[condition])
         return self.levels[start:middle].tolist(), self.levels[middle:end].tolist()
+
+    def iterate_conditions(self, start: int, stop: int) -> Iterator[ConditionTuple]:
+        """Iterate over the conditions from `start` to `stop`."""
+        first = int(self.level_end[start - 1]) if start else 0
+        ends = (self.level_end[start:stop] - first).tolist()
+        levels = self.levels[first : first + ends[-1] if ends else first].tolist()
+        own = slice(start, stop)
+        middles = (self.level_end[own] - first - self.dividing[own]).tolist()
+        begins = [0, *ends][:-1]
+        return map(
+            ConditionTuple,
+            *(part[own].tolist() for part in self[:5]),
+            zip(self.part_low[own].tolist(), self.part_high[own].tolist(), strict=True),
+            (tuple(levels[a:b]) for a, b in zip(begins, middles, strict=True)),
+            (tuple(levels[a:b]) for a, b in zip(middles, ends, strict=True)),
+        )
 
     def take(self, which: npt.NDArray[np.int64]) -> ConditionTable:
         """Return the conditions `which`, in that order."""
@@ -575,6 +690,14 @@ class ConditionTable(NamedTuple):
 # ---------------------------------------------------------------- subsets of rules
 
 Index = npt.NDArray[np.int64]
+Doubles = npt.NDArray[np.float64]
+
+_RULE_ARRAYS = ("tree", "leaf", "support", "as_parent", "units")
+
+
+def list_conditions(rules: RuleList, rule: int) -> list[ConditionTuple]:
+    """Return the conditions of one rule."""
+    return list(rules.conditions.iterate_conditions(*rules.bounds(rule)))
 
 
 def take_rules(found: RuleList, which: Index) -> RuleList:
@@ -585,64 +708,126 @@ def take_rules(found: RuleList, which: Index) -> RuleList:
     )
     return replace(
         found,
-        tree=found.tree[which],
-        leaf=found.leaf[which],
-        support=found.support[which],
-        as_parent=found.as_parent[which],
-        units=found.units[which],
+        **{name: getattr(found, name)[which] for name in _RULE_ARRAYS},
         end=np.cumsum(sizes),
         conditions=found.conditions.take(at),
         value=None if found.value is None else found.value[which],
     )
 
 
-# ---------------------------------------------------------------- conversion to a model
+def concatenate_rules(parts: Sequence[RuleList]) -> RuleList:
+    """Concatenate rule lists; the header is that of the first."""
+    starts = np.cumsum([0] + [len(part.conditions.column) for part in parts])
+    values = [part.value for part in parts if part.value is not None]
+    arrays: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts]) for name in _RULE_ARRAYS
+    }
+    return replace(
+        parts[0],
+        **arrays,
+        end=np.concatenate([p.end + start for p, start in zip(parts, starts[:-1], strict=True)]),
+        conditions=ConditionTable.concatenate([part.conditions for part in parts]),
+        value=np.concatenate(values) if len(values) == len(parts) else None,
+    )
 
 
-def rules_to_model(
-    rules: RuleList,
-    settings: Mapping[str, Any] | None = None,
-    provenance: Mapping[str, Any] | None = None,
-) -> Model:
-    """Return the model of an ordered list, or of weighted lists; see `RuleList.model`.
+# ---------------------------------------------------------------- lists that are read
+
+
+class ParsedRule(NamedTuple):
+    """A rule read from a file: fields of `RuleList`, and its votes or numbers.
+
+    `training` are the values of training rows, None if the file does not state them.
+    """
+
+    tree: int
+    leaf: int
+    conditions: Sequence[ConditionTuple]
+    support: float
+    as_parent: bool
+    numbers: Sequence[float]
+    training: Sequence[float] | None = None
+
+
+def make_empty_list(schema: Schema, **facts: Any) -> RuleList:
+    """Return a list without rules, with the given fields of `RuleList`.
 
     Raises
     ------
     ModelError
-        If conditions test sums or surrogates, or rules have fractional instances, or a tree's
-        last rule has conditions, or an earlier rule has none.
+        If no model has these policies.
     """
-    _check_convertible(rules)
-    units = np.array(rules.units, dtype=np.int64)
-    trees = make_rule_trees(
-        rules.schema,
-        rules.tree,
-        rules.end,
-        rules.conditions,
-        compute_values(rules) if rules.value is None else rules.value,
-        rules.support,
-        margins=rules.margins,
+    empty = RuleList(
+        schema=schema,
+        tree=np.empty(0, np.int32),
+        leaf=np.empty(0, np.int32),
+        support=np.empty(0),
+        as_parent=np.empty(0, np.bool_),
+        units=np.empty((0, schema.n_values), np.int64),
+        end=np.empty(0, np.int64),
+        conditions=ConditionTable.from_conditions([]),
+        **facts,
     )
-    model = Model(
-        schema=rules.schema,
-        trees=trees,
-        units=units,
-        exponent=rules.exponent,
-        missing=rules.missing,
-        unknown=rules.unknown,
-        voting=rules.voting,
-        costs=rules.costs,
-        combine=rules.combine,
-        link=rules.link,
-        settings=dict(settings or {}),
-        provenance=dict(provenance or {}),
-    )
-    check_model(model)
-    if model.n_trees != rules.n_trees:
+    check_header(empty)
+    return empty
+
+
+def add_rules(empty: RuleList, parsed: Sequence[ParsedRule], *, fixed_step: bool) -> RuleList:
+    """Return a list with rules, sorted by tree.
+
+    Votes are kept.  Numbers are converted to fixed point: in the stated units if these are exact,
+    or with `fixed_step`; otherwise in the finest units that can represent the largest number, as
+    for a new model.  Each number is exact, or rounded by at most half a step.
+
+    Raises
+    ------
+    ModelError
+        If a tree has no rules.
+    """
+    parsed = sorted(parsed, key=lambda rule: rule.tree)  # stable: their order in a tree stays
+    present = np.unique([rule.tree for rule in parsed])
+    if len(present) < empty.n_trees:
+        absent = int(np.append(present != np.arange(len(present)), True).argmax())
         raise ModelError(
-            f"the list has rules of {model.n_trees} trees, but n_trees is {rules.n_trees}"
+            f"tree {absent + 1} of {empty.n_trees} has no rules left; add a rule without conditions"
         )
-    return model
+    tree, leaf, conditions, support, as_parent, numbers, training = zip(*parsed, strict=True)
+    trees, values = np.array(tree, dtype=np.int32), np.array(numbers, dtype=np.float64)
+    exponent = empty.exponent
+    if empty.schema.task == "classification" and not empty.margins:
+        units = values.astype(np.int64)
+    else:
+        with np.errstate(over="ignore"):
+            steps = np.ldexp(values, -exponent)
+        units = np.rint(np.clip(steps, -(2.0**62), 2.0**62)).astype(np.int64)
+        grid = None if fixed_step else _fit_grid(empty, trees, values)
+        # Zeros are exact in every unit: the stated one is kept.
+        coarse = grid is None or exponent >= grid.exponent or not values.any()
+        if grid is not None and not (coarse and bool((units == steps).all())):
+            units, exponent = grid.to_grid(values), grid.exponent
+    return replace(
+        empty,
+        exponent=exponent,
+        tree=trees,
+        leaf=np.array(leaf, dtype=np.int32),
+        support=np.array(support, dtype=np.float64),
+        as_parent=np.array(as_parent, dtype=np.bool_),
+        units=units,
+        end=np.cumsum(list(map(len, conditions)), dtype=np.int64),
+        conditions=ConditionTable.from_conditions(list(itertools.chain(*conditions))),
+        value=None if None in training else np.array(training, dtype=np.float64),
+    )
+
+
+def _fit_grid(rules: RuleList, trees: npt.NDArray[np.int32], values: Doubles) -> Grid:
+    """Return the finest grid for the numbers of a list, (rules, values) float64."""
+    largest = np.maximum.reduceat(np.abs(values), np.flatnonzero(np.diff(trees, prepend=-1)))
+    if rules.combine == "sum":
+        return fit_sum_grid(largest)
+    return fit_regression_grid(float(largest.max()), rules.n_trees, rules.schema.dtype, rules.mass)
+
+
+# ---------------------------------------------------------------- conversion to a model
 
 
 def _check_convertible(rules: RuleList) -> None:

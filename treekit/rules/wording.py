@@ -729,12 +729,6 @@ def _make_pattern(
     return pattern, list(found.items())
 
 
-def make_plain_pattern(phrase: str, atoms: Mapping[str, str]) -> str:
-    """Return the pattern of a phrase without groups, to be a field of another phrase."""
-    parts = _FIELD_PATTERN.split(phrase)
-    return "".join(atoms[p] if at % 2 else re.escape(p) for at, p in enumerate(parts))
-
-
 def split_outside_quotes(text: str, separator: str) -> Iterator[str]:
     """Generate the parts of a text between separators outside of quotes."""
     at = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -14,10 +14,11 @@ from treekit.errors import DataError, SettingError
 from treekit.model.model import Model, make_model
 from treekit.model.tree import Tree
 from treekit.rule_learning.c45rules import check_not_rule_list
+from treekit.rules.evaluate import make_cells
 from treekit.rules.extract import (
     rules,
 )
-from treekit.rules.rule_list import ConditionTable, RuleList, sanitize_codes, take_rules
+from treekit.rules.rule_list import RuleList, concatenate_rules, take_rules
 from treekit.training.class_weights import (
     apply_class_weights,
     compute_class_weights,
@@ -28,7 +29,6 @@ __all__ = [
     "WeightedRows",
     "check_count",
     "compute_indicators",
-    "concatenate_rules",
     "extract_candidates",
     "find_independent",
     "make_weighted_rows",
@@ -122,29 +122,6 @@ def _find_condition_starts(found: RuleList) -> Index:
     return np.append(0, found.end[:-1])
 
 
-def concatenate_rules(parts: Iterable[RuleList]) -> RuleList:
-    """Concatenate rule lists of one schema."""
-    parts = list(parts)
-    n_conditions = np.cumsum([0] + [len(part.conditions.column) for part in parts])
-    n_levels = np.cumsum([0] + [len(part.conditions.levels) for part in parts])
-    tables = [
-        part.conditions._replace(level_end=part.conditions.level_end + n)
-        for part, n in zip(parts, n_levels, strict=False)
-    ]
-    ends = [part.end + n for part, n in zip(parts, n_conditions, strict=False)]
-    return replace(
-        parts[0],
-        tree=np.concatenate([part.tree for part in parts]),
-        leaf=np.concatenate([part.leaf for part in parts]),
-        support=np.concatenate([part.support for part in parts]),
-        as_parent=np.concatenate([part.as_parent for part in parts]),
-        units=np.concatenate([part.units for part in parts]),
-        end=np.concatenate(ends),
-        conditions=ConditionTable(*(np.concatenate(own) for own in zip(*tables, strict=True))),
-        value=None,
-    )
-
-
 def number_distinct_rules(found: RuleList) -> Index:
     """Return (rules,) int64: equal numbers for rules with equal conditions, in any order."""
     if not len(found):
@@ -172,6 +149,9 @@ def number_distinct_rules(found: RuleList) -> Index:
 
 Truths = npt.NDArray[np.bool_]
 
+_CONDITIONS_PER_BLOCK = 1024
+"""Conditions whose bounds cut a column at once."""
+
 
 def compute_indicators(found: RuleList, matrix: npt.NDArray[np.floating]) -> Truths:
     """Return which rows match the conditions of each rule.
@@ -194,48 +174,15 @@ def compute_indicators(found: RuleList, matrix: npt.NDArray[np.floating]) -> Tru
     for feature in np.unique(table.column).tolist():
         here = np.flatnonzero(table.column == feature)
         values = matrix[:, feature].astype(np.float64)
-        levels = len(schema.columns[feature].levels)
-        if schema.columns[feature].kind == "nominal":
-            code = sanitize_codes(values, levels)
-            for at in here.tolist():
-                accepts = np.zeros(levels + 1, dtype=np.bool_)
-                accepts[table.list_codes(at)[0]] = True
-                accepts[levels] = table.missing[at]
-                result[owner[at]] &= accepts[code]
-        else:
-            _apply_numeric_conditions(found, here, owner, values, result)
+        column = schema.columns[feature]
+        n_levels = len(column.levels) if column.kind == "nominal" else None
+        for first in range(0, len(here), _CONDITIONS_PER_BLOCK):
+            at = here[first : first + _CONDITIONS_PER_BLOCK]
+            find_cells, accepts = make_cells(table, at, n_levels)
+            cells = find_cells(values)
+            for rule, accepted in zip(owner[at].tolist(), accepts.T.copy(), strict=True):
+                result[rule] &= accepted[cells]
     return result
-
-
-def _apply_numeric_conditions(
-    found: RuleList,
-    here: npt.NDArray[np.int64],
-    owner: npt.NDArray[np.int64],
-    values: npt.NDArray[np.float64],
-    result: Truths,
-) -> None:
-    """Narrow `result` by the conditions `here`, all on one numeric column.
-
-    Each value is replaced by the number of bounds below it, so that an interval of small
-    integers is tested with one comparison.
-    """
-    table = found.conditions
-    low, high = table.low[here], table.high[here]
-    bounds = np.unique(np.concatenate([low, high]))
-    bounds = bounds[np.isfinite(bounds)]
-    first = np.where(low == -np.inf, 0, np.searchsorted(bounds, low) + 1)
-    last = np.where(high == np.inf, len(bounds), np.searchsorted(bounds, high))
-    gone = np.isnan(values)
-    cell = np.searchsorted(bounds, values).astype(np.uint32)
-    cell[gone] = np.iinfo(np.uint32).max
-    absent = np.flatnonzero(gone)
-    for at, start, stop in zip(here.tolist(), first.tolist(), last.tolist(), strict=True):
-        met = np.zeros(len(values), dtype=np.bool_)
-        if table.known[at] and start <= stop:
-            # Unsigned: cells below the first wrap around to large numbers.
-            met = cell - np.uint32(start) <= np.uint32(stop - start)
-        met[absent] = table.missing[at]
-        result[owner[at]] &= met
 
 
 # ---------------------------------------------------------------- weighted rows

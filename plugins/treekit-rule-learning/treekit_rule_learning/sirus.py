@@ -30,12 +30,11 @@ from treekit.errors import SettingError
 from treekit.model.fixed_point import MASS
 from treekit.model.model import Model
 from treekit.model.tree import Split, Tree
-from treekit.rules.rule_list import RuleList, take_rules
+from treekit.rules.rule_list import RuleList, concatenate_rules, take_rules
 from treekit_rule_learning.candidates import (
     WeightedRows,
     check_count,
     compute_indicators,
-    concatenate_rules,
     extract_candidates,
     find_independent,
     make_weighted_rows,

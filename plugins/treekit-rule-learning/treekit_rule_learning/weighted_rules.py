@@ -10,8 +10,7 @@ import numpy.typing as npt
 from treekit.model.fixed_point import fit_regression_grid, fit_sum_grid
 from treekit.model.links import Combine, Link
 from treekit.model.model import distribute_votes
-from treekit.rules.rule_list import RuleList, take_rules
-from treekit_rule_learning.candidates import concatenate_rules
+from treekit.rules.rule_list import RuleList, concatenate_rules, take_rules
 
 __all__ = [
     "make_weighted_list",
