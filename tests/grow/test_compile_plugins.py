@@ -110,6 +110,7 @@ told = []
 with install_recorder("numba:compile") as recorder:
     for q in map(float, sys.argv[1:]):
         made = compile_criterion(plugin.power(q), 2, True, Origin("criterion", "power", "x 1"))
+        made = made.pointers
         told += [made.impurity(np.array([4.0, 1.0])),
                  made.branch_score(np.array([4.0, 1.0]), np.array([[1.0, 1.0], [3.0, 0.0]]), 0)]
 print(*told, len(recorder.buffer) > 0)
@@ -445,7 +446,7 @@ def test_all_that_a_criterion_answers_may_be_comparisons():
         order=lambda stats: stats[1] > stats[0],
         penalty=lambda candidates, weight: weight > 3.0,
     )
-    made = compile_criterion(functions, 2, False, Origin("criterion", "own"))
+    made = compile_criterion(functions, 2, False, Origin("criterion", "own")).pointers
     mixed, pure = np.array([4.0, 4.0]), np.array([[4.0, 0.0], [0.0, 4.0]])
     assert [made.impurity(mixed), made.impurity(pure[0])] == [1.0, 0.0]
     assert [made.priority(mixed), made.priority(pure[1])] == [1.0, 0.0]

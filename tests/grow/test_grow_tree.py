@@ -30,6 +30,7 @@ from treekit.kernels import quantile_splits as rank_many
 from treekit.kernels import quantile_splits as rank_sweep
 from treekit.kernels import quantile_statistics as ranks
 from treekit.kernels.quantile_splits import count_words
+from treekit.kernels.records import Column
 from treekit.model.tree import Split
 
 # ---------------------------------------------------------------- grow
@@ -423,9 +424,8 @@ def test_rows_are_grouped_by_code_in_their_own_order(rows: int, largest: int) ->
     ids = rng.permutation(2 * rows)[:rows].astype(np.uint32)
     work = np.empty((rank_groups.GROUP_ORDER + 1, rows), np.uint32)
     counts, words = np.empty(100_000, np.uint32), np.empty(2000, np.uint64)
-    count = rank_groups.group_rows(
-        codes, np.uint64(0), np.uint64(1), ids, np.uint32(largest + 1), work, counts, words
-    )
+    column = Column(codes, np.uint64(0), np.uint64(1), np.uint32(largest + 1))
+    count = rank_groups.group_rows(column, ids, work, counts, words)
     present, sizes = np.unique(codes[ids], return_counts=True)
     assert count == len(present)
     if count > 1:

@@ -201,8 +201,8 @@ keys_and_classes = st.lists(
 def test_the_best_cut_along_any_keys_is_the_oracle_s(pairs: list[tuple[float, int]]) -> None:
     keys, classes = [key for key, _ in pairs], [c for _, c in pairs]
     found = np.empty(4)
-    criterion = built_in("gini", 2)
-    find_best_cut(node_of(classes), np.array(keys), criterion.scan, np.empty(2), np.empty(4), found)
+    scan = built_in("gini", 2).pointers.scan
+    find_best_cut(node_of(classes), np.array(keys), scan, np.empty(2), np.empty(4), found)
     wanted = slow_best_cut(keys, classes)
     assert math.isclose(found[0], wanted[0], abs_tol=1e-12) or found[0] == wanted[0]
     if wanted[0] > 1e-9:

@@ -43,6 +43,7 @@ from treekit.kernels import quantile_splits as rank_groups
 from treekit.kernels import quantile_splits as rank_levels
 from treekit.kernels import quantile_splits as rank_many
 from treekit.kernels import quantile_statistics as ranks
+from treekit.kernels import records
 from treekit.kernels import route_rows as leading
 from treekit.kernels import rule_bitsets as dropping
 from treekit.kernels import score_batch as derived
@@ -54,7 +55,7 @@ from treekit.kernels.compile import KernelDispatcher, LinkedFunction, SplitterKe
 from treekit.kernels.node_statistics import CODE_OF, pack_lanes
 from treekit.kernels.node_statistics import tally_codes as tally_tally
 from treekit.kernels.random_splits import find_random_split
-from treekit.kernels.records import SplitRules
+from treekit.kernels.records import Rows, Scratch, SplitRules
 from treekit.model import scoring as scorer
 from treekit.model.builder import build_tree, leaf, oblique, subset, threshold
 from treekit.model.model import make_model
@@ -426,29 +427,36 @@ def test_there_are_no_lines_where_memory_is_short(monkeypatch: pytest.MonkeyPatc
 
 
 @nb.njit(error_model="numpy")
-def tallied(  # type: ignore[no-untyped-def]
-    codes, first, step, n_codes, ids, cells, values, s, weight, work, words, counts, flat, lanes,
-    sums,
-):  # fmt: skip
-    """`tally` as a search calls it: the codes present, and the width of lanes."""
-    width = pack_lanes(cells, values, np.uint64(len(ids)), np.uint64(s), weight, lanes)
-    count = tally_tally(
-        codes, first, step, n_codes, ids, cells, values, np.uint64(s), work, words, counts, flat,
-        width, lanes, sums,
-    )  # fmt: skip
-    return count, width
+def tallied(column, rows, s, weight, scratch):  # type: ignore[no-untyped-def]
+    """`tally_codes` as a search calls it: the codes present, and the width of lanes."""
+    m, s = np.uint64(len(rows.ids)), np.uint64(s)
+    width = pack_lanes(rows.cells, rows.values, m, s, weight, scratch.lanes)
+    return tally_tally(column, rows, s, width, scratch), width
 
 
-class Memory:
+def memory_of(rows: int, codes: int, cells: int) -> Scratch:
     """Working memory of one size, used time and again as a tree does."""
-
-    def __init__(self, rows: int, codes: int, cells: int) -> None:
-        self.work = np.empty((4, max(rows, 256) + 2), np.uint32)
-        self.words = np.empty(max(2 * (codes // 64 + 1), 64), np.uint64)
-        self.counts = np.empty(2050, np.uint32)
-        self.flat = np.full((max(rows, 256) + 2) * cells, np.nan)
-        self.lanes = np.empty(rows, np.uint64)
-        self.packed = np.zeros(256, np.uint64)
+    none, flat = np.empty(0), np.full((max(rows, 256) + 2) * cells, np.nan)
+    return Scratch(
+        features=np.empty(0, np.int64),
+        state=np.empty(0, np.uint64),
+        words=np.empty(max(2 * (codes // 64 + 1), 64), np.uint64),
+        lanes=np.empty(rows, np.uint64),
+        packed=np.zeros(256, np.uint64),
+        work=np.empty((4, max(rows, 256) + 2), np.uint32),
+        counts=np.empty(2050, np.uint32),
+        compact=flat.reshape(-1, cells),
+        flat=flat,
+        ordered=np.empty((0, cells)),
+        keys=none,
+        start=none,
+        best=none,
+        pair=np.empty((0, cells)),
+        offers=np.empty((0, 0)),
+        levels=np.empty(0, np.int32),
+        options=none,
+        lines=np.empty(0, np.uint8),
+    )
 
 
 def by_code(codes: Any, rows: Any) -> dict[int, list[float]]:
@@ -474,7 +482,7 @@ def test_every_way_adds_up_what_plain_sums_do(dtype: Any, kind: str) -> None:
     for cells in (2, 3, 7) if kind != "numbers" else (2, 4):
         for spread in SPREADS:
             n_codes = min(spread, 255) if dtype == np.uint8 else spread
-            memory = Memory(max(SIZES), n_codes, cells)
+            memory = memory_of(max(SIZES), n_codes, cells)
             table = rng.integers(0, n_codes + 1, (many, 3)).astype(dtype)
             column = table[:, 1]  # among others, down its column or along the lines
             for m in SIZES:
@@ -490,11 +498,9 @@ def test_every_way_adds_up_what_plain_sums_do(dtype: Any, kind: str) -> None:
                     rows = np.zeros((m, cells))
                     rows[np.arange(m), own] = values[:, 0]
                 place = (table.ravel(), 1, 3) if m % 2 else (table.T.ravel(), many, 1)
-                count, width = tallied(
-                    place[0], np.uint64(place[1]), np.uint64(place[2]), np.uint32(n_codes),
-                    ids, own, values, cells, rows.sum(), memory.work,
-                    memory.words, memory.counts, memory.flat, memory.lanes, memory.packed,
-                )  # fmt: skip
+                codes, first, step = place
+                of = records.Column(codes, np.uint64(first), np.uint64(step), np.uint32(n_codes))
+                count, width = tallied(of, Rows(ids, own, values), cells, rows.sum(), memory)
                 wanted = by_code(column[ids], rows)
                 assert memory.work[CODE_OF, :count].tolist() == list(wanted)
                 if count > 1:  # nobody needs statistics of a constant column
@@ -514,14 +520,11 @@ def test_lanes_are_left_where_a_sum_would_not_fit_one() -> None:
         for weight, fits in ((2.0**bits - 1.0, True), (2.0**bits, False)):
             values = np.array([[weight - 1.0], [1.0]])
             own = np.array([0, cells - 1], np.uint32)
-            memory = Memory(2, 255, cells)
-            column = np.array([3, 4], np.uint8)
-            count, width = tallied(
-                column, np.uint64(0), np.uint64(1), np.uint32(255), np.arange(2, dtype=np.uint32),
-                own, values, cells, weight, memory.work, memory.words, memory.counts,
-                memory.flat, memory.lanes,
-                memory.packed,
-            )  # fmt: skip
+            memory = memory_of(2, 255, cells)
+            codes = np.array([3, 4], np.uint8)
+            column = records.Column(codes, np.uint64(0), np.uint64(1), np.uint32(255))
+            rows = Rows(np.arange(2, dtype=np.uint32), own, values)
+            count, width = tallied(column, rows, cells, weight, memory)
             assert (width > 0) == fits
             assert count == 2
             assert memory.flat[0] == weight - 1.0

@@ -32,7 +32,7 @@ from treekit.kernels.function_pointers import (
     freeze_array,
 )  # fmt: skip
 from treekit.kernels.monotonic import HIGHEST, LOWEST, N_CUTS, SIGN, is_within_constraint
-from treekit.kernels.records import is_finite
+from treekit.kernels.records import CriterionPointers, is_finite
 
 # ---------------------------------------------------------------- criterion
 
@@ -56,22 +56,31 @@ MAX_STACK_CELLS = 64
 """Largest number of cells kept on the stack: compile time is quadratic in them."""
 
 
+POINTERS_TYPE = types.NamedTuple(
+    [
+        types.FunctionType(SCAN_SIGNATURE),
+        types.FunctionType(BRANCH_SCORE_SIGNATURE),
+        types.FunctionType(CATEGORY_KEYS_SIGNATURE),
+        types.FunctionType(CHOICE_SIGNATURE),
+        types.FunctionType(PENALTY_SIGNATURE),
+        types.int64,
+        types.boolean,
+        types.boolean,
+        types.FunctionType(SCORE_SIGNATURE),
+        types.FunctionType(NODE_VALUE_SIGNATURE),
+        types.FunctionType(NODE_VALUE_SIGNATURE),
+        types.boolean,
+    ],
+    CriterionPointers,
+)
+"""The type of a criterion's pointers; every criterion has it."""
+
+
 @dataclass(frozen=True)
 class CompiledCriterion:
-    """A compiled criterion: pointers and flags in the order of the kernels' arguments."""
+    """A compiled criterion: its pointers, and the functions that they were compiled from."""
 
-    scan: FunctionPointer
-    branch_score: FunctionPointer
-    category_keys: FunctionPointer
-    choose: FunctionPointer
-    penalty: FunctionPointer
-    n_category_orders: int
-    use_choose: bool
-    use_penalty: bool
-    score: FunctionPointer
-    impurity: FunctionPointer
-    priority: FunctionPointer
-    use_priority: bool
+    pointers: CriterionPointers
     origin: Origin
     functions: CriterionFunctions
 
@@ -137,7 +146,7 @@ def compile_criterion(
     sums_scan = partial(_make_cut_scan, cells=cells, dense=dense, bounded=bounded)
     make_scan = _make_rank_cut_scan if ranked else sums_scan
     scan = make_scan(rank, tolerance=functions.tolerance)
-    return CompiledCriterion(
+    pointers = CriterionPointers(
         scan=_make_cached_pointer(scan, SCAN_SIGNATURE),
         branch_score=_make_cached_pointer(
             _make_branch_score(branches, final), BRANCH_SCORE_SIGNATURE
@@ -154,9 +163,8 @@ def compile_criterion(
         impurity=_make_value_pointer(impurity),
         priority=_make_priority_pointer(functions, origin, blocks),
         use_priority=functions.priority is not None,
-        origin=origin,
-        functions=functions,
     )
+    return CompiledCriterion(pointers, origin, functions)
 
 
 def _make_cached_pointer(function: Any, signature: Any) -> FunctionPointer:

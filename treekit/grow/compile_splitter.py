@@ -91,15 +91,11 @@ def compile_splitter(
     signature = types.void(
         node_type,
         nb.typeof(scratch),
-        types.FunctionType(criteria.SCAN_SIGNATURE),
-        types.FunctionType(criteria.BRANCH_SCORE_SIGNATURE),
-        types.FunctionType(criteria.CATEGORY_KEYS_SIGNATURE),
-        types.FunctionType(criteria.CHOICE_SIGNATURE),
-        types.FunctionType(criteria.PENALTY_SIGNATURE),
-        types.int64, types.boolean, types.boolean, types.FunctionType(criteria.SCORE_SIGNATURE),
+        criteria.POINTERS_TYPE,
         nb.typeof(np.random.default_rng(0)),
-        types.Array(types.int64, 1, "C"), types.Array(types.float64, 1, "C"),
-    )  # fmt: skip
+        types.Array(types.int64, 1, "C"),
+        types.Array(types.float64, 1, "C"),
+    )
     if isinstance(functions.find, SplitterKernel):
         own = functions.find.kernel if quantile is None else functions.find.quantile_kernel
         if quantile is None and not (table.nominal > 0).any():
@@ -178,23 +174,8 @@ def _make_compiled_find(core: Any, sums: bool, intervals: bool) -> Any:
     write = nb.njit(error_model="numpy")(write_checked_split)
     freeze = nb.njit(error_model="numpy")(make_read_only_node)
 
-    def call_find(  # type: ignore[no-untyped-def]
-        node,
-        scratch,
-        scan,
-        many,
-        key,
-        choose,
-        penalty,
-        n_keys,
-        use_choose,
-        use_penalty,
-        score,
-        rng,
-        out,
-        numbers,
-    ):
-        split = find(freeze(node), CriterionView(score), rng)
+    def call_find(node, scratch, criterion, rng, out, numbers):  # type: ignore[no-untyped-def]
+        split = find(freeze(node), CriterionView(criterion.score), rng)
         out[KIND] = 0
         if split is not None:
             write(split, node, sums, intervals, scratch.levels, out, numbers)
@@ -227,22 +208,7 @@ def _make_python_find(core: Any, functions: SplitterFunctions, origin: Origin) -
         with nb.objmode():
             call_guarded(node, levels, out, numbers)
 
-    def call_find(  # type: ignore[no-untyped-def]
-        node,
-        scratch,
-        scan,
-        many,
-        key,
-        choose,
-        penalty,
-        n_keys,
-        use_choose,
-        use_penalty,
-        score,
-        rng,
-        out,
-        numbers,
-    ):
+    def call_find(node, scratch, criterion, rng, out, numbers):  # type: ignore[no-untyped-def]
         out[KIND] = 0
         call_with_gil(node, scratch.levels, out, numbers)
 

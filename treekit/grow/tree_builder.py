@@ -25,7 +25,14 @@ from treekit.grow.recipe import GrownTree, Recipe, SurrogateRule
 from treekit.grow.route import compute_leaf_shares
 from treekit.grow.target_statistics import TargetStatistics, choose_part_steps
 from treekit.kernels.axis_splits import SUBSETS_PER_SCAN
-from treekit.kernels.grow_tree import MAX_PENDING, NODE_DTYPE, GrowthArrays, grow_nodes
+from treekit.kernels.grow_tree import (
+    MAX_PENDING,
+    NODE_DTYPE,
+    GrowthArrays,
+    Sample,
+    SideColumns,
+    grow_nodes,
+)
 from treekit.kernels.monotonic import clip_to_bounds, is_tree_monotonic
 from treekit.kernels.quantile_splits import GROUP_ORDER, count_words
 from treekit.kernels.quantile_statistics import N_HEADER_CELLS
@@ -262,7 +269,10 @@ def grow_tree(
         intervals=splitter.intervals, lines=recipe.row_major_codes,
     )  # fmt: skip
     nest = np.empty(MAX_PENDING, np.int64) if splitter.intervals else None
-    sums = np.empty(0, np.int32) if splitter.sums else None
+    table, others = recipe.table, held_table or recipe.table
+    sums = None
+    if splitter.sums:
+        sums = SideColumns(np.empty_like(table.codes[0]), np.empty_like(others.codes[0]))
     spare = Rows(
         np.empty(most + 1, np.uint32),
         np.empty(0 if recipe.target.is_dense else most + 1, np.uint32),
@@ -290,35 +300,21 @@ def grow_tree(
         levels_by_score=criterion.functions.levels_by_score,
         tolerance=float(criterion.functions.tolerance),
     )
+    flat, held_flat = table.codes.reshape(-1), others.codes.reshape(-1)
     arguments = (
-        recipe.table,
-        rows,
-        held_table or recipe.table,
-        held,
-        spare,
+        Sample(table, others, flat, held_flat, rows, held, spare),
         room,
         recipe.limits,
+        ways,
+        splitter.coding == "exact",
         noise,
         recipe.target.quantile,
         steps,
         surrogacy,
         nest,
         sums,
-        ways,
-        splitter.coding == "exact",
         splitter.find,
-        criterion.scan,
-        criterion.branch_score,
-        criterion.category_keys,
-        criterion.choose,
-        criterion.penalty,
-        criterion.n_category_orders,
-        criterion.use_choose,
-        criterion.use_penalty,
-        criterion.score,
-        criterion.impurity,
-        criterion.priority,
-        criterion.use_priority,
+        criterion.pointers,
         recipe.before,
         recipe.use_before,
         rng,
@@ -328,7 +324,7 @@ def grow_tree(
     if status:
         raise error_for_status(recipe, status, grown, n, scratch.best)
     check_branch_weights(recipe, grown, n)
-    return assemble_tree(recipe, grown, n, whole, kept, held_table or recipe.table)
+    return assemble_tree(recipe, grown, n, whole, kept, others)
 
 
 def _copy_rows(rows: Rows) -> Rows:
@@ -354,14 +350,16 @@ def grow_with_validation(
 
 def _run_grow(recipe: Recipe, arguments: tuple[Any, ...]) -> Any:
     """Run `grow`, and raise the error of a plugin that stopped it."""
-    table, rows = arguments[:2]
-    thread_state.score, thread_state.rng = recipe.criterion.score, arguments[-2]
-    thread_state.table, thread_state.failures = table, []
+    sample = arguments[0]
+    thread_state.score, thread_state.rng = recipe.criterion.pointers.score, arguments[-2]
+    thread_state.table, thread_state.failures = sample.table, []
     try:
         outcome = _get_compiled_grow(recipe, arguments)(*arguments)
     except Exception as error:
         plugin_error = thread_state.failures[0] if thread_state.failures else None
-        raise plugin_error or attribute_exception(recipe, error, _sum_rows(recipe, rows)) from error
+        raise plugin_error or attribute_exception(
+            recipe, error, _sum_rows(recipe, sample.rows)
+        ) from error
     if thread_state.failures:
         raise thread_state.failures[0]
     return outcome

@@ -10,11 +10,12 @@ time for all fields of its record.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from treekit.kernels.compile import inlined, kernel, llvm_inlined
-from treekit.kernels.function_pointers import borrow_array, find_lowest_bit
+from treekit.kernels.function_pointers import borrow_arrays, find_lowest_bit
 from treekit.kernels.monotonic import N_CUTS, SIGN
 from treekit.kernels.node_statistics import (
     CODE_OF,
@@ -22,6 +23,7 @@ from treekit.kernels.node_statistics import (
     is_sparse_node,
     locate_column,
     pack_lanes,
+    sort_by_key,
     tally_codes,
 )
 from treekit.kernels.records import (
@@ -53,38 +55,15 @@ from treekit.kernels.records import (
 
 
 @kernel
-def find_axis_split(
-    node,
-    scratch,
-    scan,
-    many,
-    key,
-    choose,
-    penalty,
-    n_keys,
-    use_choose,
-    use_penalty,
-    score,
-    rng,
-    out,
-    numbers,
-):
+def find_axis_split(node, scratch, criterion, rng, out, numbers):
     """Find the best split of one node.
 
     Parameters
     ----------
     node : Node
     scratch : Scratch
-    scan, many, key, choose, penalty : pointers
-        See `treekit.grow.compile_criterion`; key None = the search over categories
-        is not compiled.
-    n_keys : int
-        Orderings of categories to try for subset splits.
-    use_choose : bool
-        Whether the criterion chooses between features itself.
-    use_penalty : bool
-        Whether it penalises the gain of a cut chosen from many candidates.
-    score, rng
+    criterion : CriterionPointers
+    rng : numpy.random.Generator
         For splitters that propose their own branches; not used here.
     out : (FOUND,) int64
     numbers : (NUMBERS,) float64
@@ -92,220 +71,149 @@ def find_axis_split(
 
     Cost: tries x rows, plus tries x codes for large nodes.
     """
+    search_columns(node, scratch, criterion, criterion.category_keys, out, numbers)
+
+
+@kernel
+def find_numeric_axis_split(node, scratch, criterion, rng, out, numbers):
+    """Search a table without nominal columns; the search over categories is not compiled."""
+    search_columns(node, scratch, criterion, None, out, numbers)
+
+
+@kernel
+def search_columns(node, scratch, criterion, key, out, numbers):
+    """Find the best split of one node on a single column, as `find_axis_split`.
+
+    `key` None = the search over categories is not compiled.
+    """
+    node, scratch = borrow_arrays(node), borrow_arrays(scratch)
     table, rows = node.table, node.rows
-    codes, n_codes = borrow_array(table.codes), borrow_array(table.n_codes)
-    nominal = borrow_array(table.nominal)
-    ids, cells, values = borrow_array(rows.ids), borrow_array(rows.cells), borrow_array(rows.values)
-    stats, weight, impurity = borrow_array(node.stats), node.weight, node.impurity
-    limit = node.min_weight_leaf
-    known_only, empty, resolution = (
-        node.ways.known_only,
-        node.ways.empty_branches,
-        node.ways.resolution,
-    )
-    side, exact_levels, dense = node.ways.min_side_share, node.ways.exact_levels, len(cells) == 0
-    by_score, tolerance = node.ways.levels_by_score, node.ways.tolerance
-    features, state = borrow_array(scratch.features), borrow_array(scratch.state)
-    offers, work, words = (
-        borrow_array(scratch.offers),
-        borrow_array(scratch.work),
-        borrow_array(scratch.words),
-    )
-    counts, flat = borrow_array(scratch.counts), borrow_array(scratch.flat)
-    compact, ordered = borrow_array(scratch.compact), borrow_array(scratch.ordered)
-    keys, start, best = (
-        borrow_array(scratch.keys),
-        borrow_array(scratch.start),
-        borrow_array(scratch.best),
-    )
-    pair, levels = borrow_array(scratch.pair), borrow_array(scratch.levels)
-    n_rows, all_codes = np.uint64(codes.shape[1]), borrow_array(codes.reshape(codes.size))
-    lines = borrow_array(scratch.lines)
-    sparse = is_sparse_node(np.uint64(len(ids)), n_rows, lines)
-    s = np.uint64(len(stats))
-    n_features = np.uint64(len(n_codes))
+    flat = borrow_arrays(table.codes.reshape(table.codes.size))
+    m, s = np.uint64(len(rows.ids)), np.uint64(len(node.stats))
+    sparse = is_sparse_node(m, np.uint64(table.codes.shape[1]), scratch.lines)
+    n_features = np.uint64(len(table.n_codes))
     n_try = min(np.uint64(node.n_try), n_features)
-    draw = n_try < n_features
-    if use_choose:
-        for j in range(n_features):
-            offers[np.uint64(0), j] = np.nan
-            offers[np.uint64(1), j] = np.nan
-    lanes, packed = borrow_array(scratch.lanes), borrow_array(scratch.packed)
-    width = pack_lanes(cells, values, np.uint64(len(ids)), s, weight, lanes)
+    width = pack_lanes(rows.cells, rows.values, m, s, node.weight, scratch.lanes)
+    clear_offers(criterion, scratch.offers)
     chosen = np.int64(-1)
     while True:
-        out[KIND] = 0
-        numbers[THRESHOLD_VALUE] = np.nan
-        numbers[SCORE] = -np.inf
+        clear_split(out, numbers)
         tried = np.uint64(0)
         for j in range(n_features):
             if tried == n_try:
                 break
-            feature = j
-            if chosen >= 0:
-                feature = np.uint64(chosen)
-            elif draw:
-                feature = draw_column(features, state, j)
-            codes_in_all = n_codes[feature]
-            source, first, step = locate_column(
-                all_codes, lines, feature, n_rows, n_features, sparse
-            )
-            count = tally_codes(
-                source,
-                first,
-                step,
-                codes_in_all,
-                ids,
-                cells,
-                values,
-                s,
-                work,
-                words,
-                counts,
-                flat,
-                width,
-                lanes,
-                packed,
-            )
+            feature = pick_column(scratch, j, n_try, chosen)
+            column = locate_column(table, flat, scratch.lines, feature, sparse)
+            count = tally_codes(column, rows, s, width, scratch)
             if count == 1:
                 continue  # a constant column does not count as a try: sparse tables still split
             tried += np.uint64(1)
-            if use_choose:
-                out[KIND] = 0
-                numbers[SCORE] = -np.inf
-            numbers[SHRINK] = 1.0
+            if criterion.use_choose:
+                clear_split(out, numbers)
             known = count
-            if work[np.uint64(CODE_OF), np.uint64(count - 1)] == codes_in_all:
+            if scratch.work[np.uint64(CODE_OF), np.uint64(count - 1)] == column.n_codes:
                 known -= 1
-            way, done = np.uint8(0), False
+            groups = Groups(feature, np.int64(column.n_codes), known, count)
+            way = np.uint8(0)
             if key is not None:
-                way = nominal[feature]
-                if way == 2:
-                    try_branches(
-                        many,
-                        best,
-                        dense,
-                        known_only,
-                        empty,
-                        feature,
-                        codes_in_all,
-                        known,
-                        count,
-                        stats,
-                        limit,
-                        impurity,
-                        work,
-                        compact,
-                        levels,
-                        out,
-                        numbers,
-                    )
-                    done = True
-            if not done:
-                own_limit = limit
-                first_of = work[np.uint64(CODE_OF)]
-                if way == 0 and resolution > 0.0:
-                    first_of = work[np.uint64(ORDER)]
-                    start_of = table.value_start[feature]
-                    groups = _merge_close_values(
-                        table.low, table.high, start_of, resolution, known, count, s, work, flat
-                    )
-                    count -= known - groups
-                    known = groups
-                totals, known_weight = stats, weight
-                if count > known:
-                    missing = compact[np.uint64(known)]
-                    known_weight = weight - sum_weight(missing, dense)
-                    if known_only:
-                        # Only known rows are cut: overwrite the statistics of the missing
-                        # rows with those of the known ones.
-                        for k in range(s):
-                            missing[k] = stats[k] - missing[k]
-                        totals = missing
-                if way == 0 and side > 0.0:
-                    own_limit = compute_side_limit(side * known_weight, limit)
+                way = table.nominal[feature]
+            if way == 2:
                 if key is not None:
-                    if way == 3:
-                        try_one_vs_rest(
-                            many,
-                            best,
-                            dense,
-                            known_only,
-                            by_score,
-                            tolerance,
-                            feature,
-                            codes_in_all,
-                            known,
-                            count,
-                            stats,
-                            totals,
-                            limit,
-                            impurity,
-                            work,
-                            compact,
-                            ordered[:2],
-                            pair,
-                            levels,
-                            out,
-                            numbers,
-                        )
-                        done = True
-                if not done:
-                    best[s + np.uint64(2 + SIGN)] = offers[np.uint64(3), feature]
-                    best[s + np.uint64(2 + N_CUTS)] = known - 1
-                    try_cuts(
-                        scan,
-                        key,
-                        penalty,
-                        n_keys if way > 0 else 0,
-                        exact_levels,
-                        use_penalty and way == 0,
-                        dense,
-                        known_only,
-                        feature,
-                        codes_in_all,
-                        known,
-                        count,
-                        totals,
-                        weight,
-                        known_weight,
-                        own_limit,
-                        impurity,
-                        work,
-                        first_of,
-                        compact,
-                        ordered,
-                        keys,
-                        start,
-                        best,
-                        pair,
-                        levels,
-                        out,
-                        numbers,
-                    )
+                    try_branches(node, scratch, criterion, groups, out, numbers)
+            else:
+                _try_binary_splits(node, scratch, criterion, key, groups, way, out, numbers)
             if out[KIND] < 0 or chosen >= 0:
                 return
-            if use_choose and out[KIND] > 0:
-                offers[np.uint64(0), feature] = numbers[SCORE]
-                sides = pair
+            if criterion.use_choose and out[KIND] > 0:
+                sides = scratch.pair
                 if out[KIND] == MULTIWAY:
-                    sides = compact[:known]
-                final = many(stats, sides, 1) * numbers[SHRINK]
-                offers[np.uint64(1), feature] = final
-                if not is_finite(final):
-                    for k in range(s):
-                        best[k + np.uint64(2)] = sides[np.uint64(0), k]
-                    out[KIND] = BAD_NUMBER
+                    sides = scratch.compact[:known]
+                if not make_offer(node, scratch, criterion, feature, sides, out, numbers):
                     return
-        if not use_choose:
+        if not criterion.use_choose:
             return
-        chosen = choose(offers[0], offers[1], offers[2])
-        if chosen < 0 or chosen >= np.int64(n_features):
-            out[KIND] = 0 if chosen == -1 else BAD_CHOICE
+        chosen = choose_column(criterion, scratch.offers, out)
+        if chosen < 0:
             return
-        if math.isnan(offers[np.uint64(0), np.uint64(chosen)]):
-            out[KIND] = BAD_CHOICE
-            return
+
+
+class Groups(NamedTuple):
+    """Rows of a node, grouped by the codes of a column.
+
+    Attributes
+    ----------
+    feature : uint64
+    n_codes : int
+        Codes of the column in all rows, not counting missing.
+    known, count : int
+        Groups with a known code; all groups (one more if missing rows follow).
+    """
+
+    feature: np.uint64
+    n_codes: int
+    known: int
+    count: int
+
+
+@inlined
+def clear_split(out, numbers):
+    """Clear the best split so far."""
+    out[KIND] = 0
+    numbers[THRESHOLD_VALUE] = np.nan
+    numbers[SCORE] = -np.inf
+    numbers[SHRINK] = 1.0
+
+
+@inlined
+def clear_offers(criterion, offers):
+    """Clear the columns' splits, for a criterion that chooses between them."""
+    if criterion.use_choose:
+        for j in range(np.uint64(offers.shape[1])):
+            offers[np.uint64(0), j] = np.nan
+            offers[np.uint64(1), j] = np.nan
+
+
+@inlined
+def make_offer(node, scratch, criterion, feature, sides, out, numbers):
+    """Offer the split of a column, with these branches, to the criterion.
+
+    Returns False if its score is not finite.
+    """
+    final = criterion.branch_score(node.stats, sides, 1) * numbers[SHRINK]
+    scratch.offers[np.uint64(0), feature] = numbers[SCORE]
+    scratch.offers[np.uint64(1), feature] = final
+    if not is_finite(final):
+        report_statistics(BAD_NUMBER, sides[0], scratch.best, out)
+    return is_finite(final)
+
+
+@inlined
+def choose_column(criterion, offers, out):
+    """Return the column whose split the criterion chooses; -1 = none, or an invalid choice."""
+    chosen = criterion.choose(offers[0], offers[1], offers[2])
+    if 0 <= chosen < np.int64(offers.shape[1]):
+        if not math.isnan(offers[np.uint64(0), np.uint64(chosen)]):
+            return chosen
+    out[KIND] = 0 if chosen == -1 else BAD_CHOICE
+    return np.int64(-1)
+
+
+@llvm_inlined
+def report_statistics(status, stats, best, out):
+    """Stop growth because of the statistics of a branch, which are written for the message."""
+    out[KIND] = status
+    for k in range(np.uint64(len(stats))):
+        best[k + np.uint64(2)] = stats[k]
+
+
+@inlined
+def pick_column(scratch, j, n_try, chosen):
+    """Return the chosen column, or else the j-th one to try, drawn if not all are tried."""
+    if chosen >= 0:
+        return np.uint64(chosen)
+    if n_try == np.uint64(len(scratch.features)):
+        return j
+    return draw_column(scratch.features, scratch.state, j)
 
 
 @inlined
@@ -340,15 +248,17 @@ def compute_side_limit(wanted, limit):
 
 
 @inlined
-def _merge_close_values(low, high, start_of, resolution, known, count, s, work, flat):
+def _merge_close_values(node, scratch, feature, known, count):
     """Merge groups of neighbouring values into one code each; return the number of groups.
 
     The code of a group is its last one; its first is in ``work[ORDER]``.
     Missing rows stay behind the last group.
     """
-    code_of, first_of = work[np.uint64(CODE_OF)], work[np.uint64(ORDER)]
-    one = np.uint64(1)
-    base = np.uint64(start_of)
+    code_of, first_of = scratch.work[np.uint64(CODE_OF)], scratch.work[np.uint64(ORDER)]
+    low, high, flat = node.table.low, node.table.high, scratch.flat
+    base, one = np.uint64(node.table.value_start[feature]), np.uint64(1)
+    s = np.uint64(len(node.stats))
+    resolution = node.ways.resolution
     at = np.uint64(0)
     first_of[at] = code_of[at]
     for j in range(one, np.uint64(count)):
@@ -366,46 +276,6 @@ def _merge_close_values(low, high, start_of, resolution, known, count, s, work, 
     return np.int64(at) + 1 - (count - known)
 
 
-@kernel
-def find_numeric_axis_split(
-    node,
-    scratch,
-    scan,
-    many,
-    key,
-    choose,
-    penalty,
-    n_keys,
-    use_choose,
-    use_penalty,
-    score,
-    rng,
-    out,
-    numbers,
-):
-    """Search a table without nominal columns; the search over categories is not compiled.
-
-    `key` is never called, but stays a parameter: `treekit.kernels.grow_tree.grow_nodes` is the
-    same for all tables.
-    """
-    find_axis_split(
-        node,
-        scratch,
-        scan,
-        many,
-        None,
-        choose,
-        penalty,
-        n_keys,
-        use_choose,
-        use_penalty,
-        score,
-        rng,
-        out,
-        numbers,
-    )
-
-
 # ---------------------------------------------------------------- binary splits
 # Cuts along an order, or subsets of categories.
 #
@@ -420,47 +290,58 @@ ALONG_CODES, ALONG_ORDER, ALL_SUBSETS = 0, 1, 2
 """Ways to step: along the codes, along an order of categories, through all subsets."""
 
 
+@inlined
+def _try_binary_splits(node, scratch, criterion, key, groups, way, out, numbers):
+    """Try cuts or subsets of a column, or (way 3) one category against the rest."""
+    ways, compact, best, limit = node.ways, scratch.compact, scratch.best, node.min_weight_leaf
+    known, count, s = groups.known, groups.count, np.uint64(len(node.stats))
+    first_of = scratch.work[np.uint64(CODE_OF)]
+    if way == 0 and ways.resolution > 0.0:
+        first_of = scratch.work[np.uint64(ORDER)]
+        known = _merge_close_values(node, scratch, groups.feature, known, count)
+        count -= groups.known - known
+    totals, known_weight = node.stats, node.weight
+    if count > known:
+        missing = compact[np.uint64(known)]
+        known_weight = node.weight - sum_weight(missing, len(node.rows.cells) == 0)
+        if ways.known_only:
+            # Only known rows are cut: overwrite the statistics of the missing
+            # rows with those of the known ones.
+            for k in range(s):
+                missing[k] = node.stats[k] - missing[k]
+            totals = missing
+    if way == 0 and ways.min_side_share > 0.0:
+        limit = compute_side_limit(ways.min_side_share * known_weight, limit)
+    groups = Groups(groups.feature, groups.n_codes, known, count)
+    if key is not None:
+        if way == 3:
+            try_one_vs_rest(node, scratch, criterion, groups, totals, out, numbers)
+            return
+    best[s + np.uint64(2 + SIGN)] = scratch.offers[np.uint64(3), groups.feature]
+    best[s + np.uint64(2 + N_CUTS)] = known - 1
+    try_cuts(
+        node, scratch, criterion, key, groups, way > 0, totals, known_weight, limit, first_of, out,
+        numbers,
+    )  # fmt: skip
+
+
 @llvm_inlined
 def try_cuts(
-    scan,
-    key,
-    penalty,
-    n_keys,
-    exact_levels,
-    use_penalty,
-    dense,
-    known_only,
-    feature,
-    codes_in_all,
-    known,
-    count,
-    totals,
-    weight,
-    known_weight,
-    limit,
-    impurity,
-    work,
-    first_of,
-    compact,
-    ordered,
-    keys,
-    start,
-    best,
-    pair,
-    levels,
-    out,
+    node, scratch, criterion, key, groups, nominal, totals, known_weight, limit, first_of, out,
     numbers,
-):
+):  # fmt: skip
     """Keep the best binary split of a column, if it beats the best so far.
 
     Parameters
     ----------
     key : pointer or None
         None = there are no nominal columns, and the code for them is not compiled.
-    n_keys : int
-        Orders of the categories to try; 0 = a numeric column.
-    known, count : int
-        Known codes of the table `compact`; rows of it (one more if missing rows follow).
+    groups : Groups
+        Rows of the table `compact`.
+    totals, known_weight : (S,) float64, float
+        Statistics to split, and weight of the rows with a known value.
+    limit : float
+        Minimum weight of either side.
     first_of : (known,) uint32
         First code of each group of neighbouring values that were merged.
 
@@ -468,6 +349,12 @@ def try_cuts(
     "known or missing".  Under `known_only` they are on neither side, `totals` are
     those of the known rows, and the score is scaled by their share.
     """
+    feature, codes_in_all, known, count = groups
+    work, compact, ordered, keys = scratch.work, scratch.compact, scratch.ordered, scratch.keys
+    start, best, pair, levels = scratch.start, scratch.best, scratch.pair, scratch.levels
+    weight, impurity, known_only = node.weight, node.impurity, node.ways.known_only
+    n_keys = criterion.n_category_orders if nominal else 0
+    use_penalty, dense = criterion.use_penalty and not nominal, len(node.rows.cells) == 0
     s = np.uint64(len(totals))
     sides_of_missing = count > known and not known_only
     share = known_weight / weight if known_only else 1.0
@@ -475,7 +362,8 @@ def try_cuts(
     unknown = np.uint64(known)
     way, attempts, table = ALONG_CODES, np.int64(1), compact
     if key is not None:
-        if n_keys > 1 and 3 <= known <= exact_levels:  # two categories have a single subset
+        # Two categories have a single subset.
+        if n_keys > 1 and 3 <= known <= node.ways.exact_levels:
             way, table = ALL_SUBSETS, ordered
             attempts = ((np.int64(1) << (known - 1)) - 2) // SUBSETS_PER_SCAN + 1
         elif n_keys > 0:
@@ -486,13 +374,13 @@ def try_cuts(
         if key is not None:
             if way == ALONG_ORDER:
                 key(compact, known, attempt, keys)
-                for j in range(unknown):
-                    if not is_finite(keys[j]):
-                        for k in range(s):
-                            best[k + np.uint64(2)] = compact[j, k]
-                        out[KIND] = BAD_ORDER
-                        return
-                _sort_rows_by_key(keys, compact, ordered, order, unknown, np.uint64(count), s)
+                if not check_keys(keys, known, compact, best, out):
+                    return
+                sort_by_key(keys, known, order)
+                for j in range(np.uint64(count)):  # missing rows stay last
+                    i = np.uint64(order[j]) if j < unknown else j
+                    for k in range(s):
+                        ordered[j, k] = compact[i, k]
             elif way == ALL_SUBSETS:
                 first = np.uint64(attempt * SUBSETS_PER_SCAN)
                 mask = first ^ (first >> np.uint64(1))
@@ -502,28 +390,22 @@ def try_cuts(
                 closes = attempt == attempts - 1
                 _enumerate_subsets(compact, ordered, first, np.uint64(steps), s)
                 if closes:  # the last Gray code has the last but one category alone
+                    last_but_one = unknown - np.uint64(2)
                     for k in range(s):
-                        rest = totals[k] - compact[unknown - np.uint64(2), k]
-                        if sides_of_missing:
-                            rest -= compact[unknown, k]
+                        rest = totals[k] - compact[last_but_one, k]
+                        rest -= compact[unknown, k] if sides_of_missing else 0.0
                         ordered[np.uint64(steps), k] = rest
         for side in range(1, -1, -1):
             if side == 0 and (not sides_of_missing or known < 2):
                 break
-            last = steps
+            last = steps + 1 if side == 1 and sides_of_missing and closes else steps
             for k in range(s):
-                start[k] = 0.0
-            if sides_of_missing:
-                if side == 0:
-                    for k in range(s):
-                        start[k] = compact[unknown, k]
-                elif closes:
-                    last = steps + 1
+                start[k] = compact[unknown, k] if side == 0 else 0.0
             for j in range(unknown):
                 if (mask >> j) & np.uint64(1):
                     for k in range(s):
                         start[k] += compact[j, k]
-            at = scan(table, last, start, totals, limit, impurity, best)
+            at = criterion.scan(table, last, start, totals, limit, impurity, best)
             if at == -2:
                 out[KIND] = BAD_NUMBER
                 return
@@ -532,7 +414,7 @@ def try_cuts(
             shrink = 1.0
             if use_penalty and at >= 0:
                 candidates = _count_candidates(table, last, start, totals, limit, dense)
-                fee = penalty(candidates, weight)
+                fee = criterion.penalty(candidates, weight)
                 if not is_finite(fee):
                     best[np.uint64(0)] = candidates
                     out[KIND] = BAD_PENALTY
@@ -573,14 +455,30 @@ def try_cuts(
                 out[LEVELS] = np.int64(codes_in_all)
                 for level in range(np.uint64(codes_in_all)):
                     levels[level] = -1
-                reached = np.uint64(attempt * SUBSETS_PER_SCAN + at + 1)
-                reached ^= reached >> np.uint64(1)
-                for j in range(unknown):
-                    if way == ALL_SUBSETS:
-                        levels[np.uint64(code_of[j])] = 0 if (reached >> j) & np.uint64(1) else 1
-                    else:
+                if way == ALL_SUBSETS:
+                    step = np.uint64(attempt * SUBSETS_PER_SCAN + at + 1)
+                    _write_subset(step ^ (step >> np.uint64(1)), code_of, known, levels)
+                else:
+                    for j in range(unknown):
                         level = np.uint64(code_of[np.uint64(order[j])])
                         levels[level] = 0 if np.int64(j) <= at else 1
+
+
+@inlined
+def check_keys(keys, known, compact, best, out):
+    """Check that the keys of the categories are finite; otherwise stop growth."""
+    for j in range(np.uint64(known)):
+        if not is_finite(keys[j]):
+            report_statistics(BAD_ORDER, compact[j], best, out)
+            return False
+    return True
+
+
+@inlined
+def _write_subset(members, code_of, known, levels):
+    """Write the branches of categories: 0 for those whose bit is set in `members`."""
+    for j in range(np.uint64(known)):
+        levels[np.uint64(code_of[j])] = 0 if (members >> j) & np.uint64(1) else 1
 
 
 @inlined
@@ -622,64 +520,21 @@ def _enumerate_subsets(compact, steps_out, first, steps, s):
             steps_out[i, k] = value if joins else -value
 
 
-@inlined
-def _sort_rows_by_key(keys, compact, ordered, order, known, count, s):
-    """Write `compact` to `ordered`, ascending by key, equal keys by code; missing stays last.
-
-    Shell's sort (1959) on (key, code): short, in place, and fast to compile.
-    """
-    for j in range(count):
-        order[j] = np.uint32(j)
-    gap = known >> np.uint64(1)
-    while gap > np.uint64(0):
-        for j in range(gap, known):
-            moved = order[j]
-            own = keys[np.uint64(moved)]
-            at = j
-            while at >= gap:
-                other = order[at - gap]
-                theirs = keys[np.uint64(other)]
-                if theirs < own or (theirs == own and other < moved):
-                    break
-                order[at] = other
-                at -= gap
-            order[at] = moved
-        gap = (gap * np.uint64(5)) // np.uint64(11) if gap != np.uint64(2) else np.uint64(1)
-    for j in range(count):
-        i = np.uint64(order[j])
-        for k in range(s):
-            ordered[j, k] = compact[i, k]
-
-
 # ---------------------------------------------------------------- splits by single categories
 
 
 @inlined
-def try_branches(
-    many,
-    best,
-    dense,
-    known_only,
-    empty,
-    feature,
-    codes_in_all,
-    known,
-    count,
-    stats,
-    limit,
-    impurity,
-    work,
-    compact,
-    levels,
-    out,
-    numbers,
-):
+def try_branches(node, scratch, criterion, groups, out, numbers):
     """Try one branch for each category present, or (`empty`) declared.
 
     Missing rows join the heaviest branch, or (`known_only`) are in no branch.
     """
+    known, count = groups.known, groups.count
     if known < 2:
         return
+    stats, dense, limit = node.stats, len(node.rows.cells) == 0, node.min_weight_leaf
+    compact, levels, code_of = scratch.compact, scratch.levels, scratch.work[np.uint64(CODE_OF)]
+    known_only, empty = node.ways.known_only, node.ways.empty_branches
     s = np.uint64(len(stats))
     heaviest, heaviest_weight = np.uint64(0), -1.0
     heavy_enough = 0
@@ -694,78 +549,58 @@ def try_branches(
     if count > known and not known_only:
         for k in range(s):
             compact[heaviest, k] += compact[np.uint64(known), k]
-    score = many(stats, compact[:known], 0)
+    score = criterion.branch_score(stats, compact[:known], 0)
     if not is_finite(score):
-        for k in range(s):
-            best[k + np.uint64(2)] = compact[np.uint64(0), k]
-        out[KIND] = BAD_NUMBER
+        report_statistics(BAD_NUMBER, compact[0], scratch.best, out)
         return
-    if not is_better(score, np.int64(feature), np.int64(0), impurity, out, numbers):
+    if not is_better(score, np.int64(groups.feature), np.int64(0), node.impurity, out, numbers):
         return
-    out[KIND] = MULTIWAY
-    out[FEATURE] = np.int64(feature)
-    out[CUT] = 0
-    out[MISSING_BRANCH] = np.int64(heaviest)
-    out[BRANCHES] = known
-    if empty:
-        out[MISSING_BRANCH] = np.int64(work[np.uint64(CODE_OF), heaviest])
-        out[BRANCHES] = np.int64(codes_in_all)
-    out[LEVELS] = np.int64(codes_in_all)
-    out[RANK] = 0
+    write_branches(groups, heaviest, empty, code_of, levels, out)
     numbers[SCORE] = score
-    for level in range(np.uint64(codes_in_all)):
-        levels[level] = np.int32(level) if empty else -1
-    if not empty:
-        for j in range(np.uint64(known)):
-            levels[np.uint64(work[np.uint64(CODE_OF), j])] = np.int32(j)
 
 
 @inlined
-def try_one_vs_rest(
-    many,
-    best,
-    dense,
-    known_only,
-    by_score,
-    tolerance,
-    feature,
-    codes_in_all,
-    known,
-    count,
-    stats,
-    totals,
-    limit,
-    impurity,
-    work,
-    compact,
-    children,
-    pair,
-    levels,
-    out,
-    numbers,
-):
+def write_branches(groups, heaviest, empty, code_of, levels, out):
+    """Write a split with a branch for each category present, or (`empty`) declared."""
+    out[KIND] = MULTIWAY
+    out[FEATURE] = np.int64(groups.feature)
+    out[CUT] = 0
+    out[RANK] = 0
+    out[LEVELS] = groups.n_codes
+    out[BRANCHES] = groups.n_codes if empty else groups.known
+    out[MISSING_BRANCH] = np.int64(code_of[heaviest]) if empty else np.int64(heaviest)
+    for level in range(np.uint64(groups.n_codes)):
+        levels[level] = np.int32(level) if empty else -1
+    if not empty:
+        for j in range(np.uint64(groups.known)):
+            levels[np.uint64(code_of[j])] = np.int32(j)
+
+
+@inlined
+def try_one_vs_rest(node, scratch, criterion, groups, totals, out, numbers):
     """Keep the best split of one category against the rest, if it beats the best so far.
 
     Parameters
     ----------
-    by_score : bool
-        Compare categories by the criterion's own score instead of its gain.
-    tolerance : float
-        Of categories that differ by at most this, keep the first.
-    known, count : int
-        Known codes of the table `compact`; rows of it (one more if missing rows follow).
+    groups : Groups
+        Rows of the table `compact`.
     totals : (S,) float64
         Sum of the two sides: `stats`, or (`known_only`) the known rows' part.
-    children : (2, S) float64
-        Working memory.
+
+    Under ``ways.levels_by_score`` categories are compared by the criterion's own score
+    instead of its gain; of those that differ by at most ``ways.tolerance`` the first is kept.
 
     Missing rows are tried right, then left, and last as a branch of their own;
     under `known_only` they are on neither side.
     """
+    feature, codes_in_all, known, count = groups
+    stats, compact, children = node.stats, scratch.compact, scratch.ordered[:2]
+    best, pair, levels = scratch.best, scratch.pair, scratch.levels
+    dense, by_score, impurity = len(node.rows.cells) == 0, node.ways.levels_by_score, node.impurity
     s = np.uint64(len(stats))
     zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
     unknown = np.uint64(known)
-    lost = count > known and not known_only
+    lost = count > known and not node.ways.known_only
     singles = np.uint64(known if known > 1 else 0)
     which = 1 if by_score else 0
     kept_at, kept_side, bar, gain = np.int64(-1), 1, -np.inf, -np.inf
@@ -779,14 +614,15 @@ def try_one_vs_rest(
                     own += compact[unknown, k]
                 children[zero, k] = own
                 children[one, k] = totals[k] - own
-            if min(sum_weight(children[zero], dense), sum_weight(children[one], dense)) < limit:
+            left, right = sum_weight(children[zero], dense), sum_weight(children[one], dense)
+            if min(left, right) < node.min_weight_leaf:
                 continue
-            judged = many(stats, children, which)
+            judged = criterion.branch_score(stats, children, which)
             kept = judged > bar and is_finite(judged)
             if kept:
                 kept_at, kept_side = np.int64(at), side
-                bar = judged + max(TOLERANCE * max(abs(judged), impurity), tolerance)
-                gain = many(stats, children, 0) if by_score else judged
+                bar = judged + max(TOLERANCE * max(abs(judged), impurity), node.ways.tolerance)
+                gain = criterion.branch_score(stats, children, 0) if by_score else judged
             if kept or not is_finite(judged):
                 for k in range(s):
                     best[k + two] = children[zero, k]
@@ -816,7 +652,7 @@ def try_one_vs_rest(
         out[MISSING_BRANCH] = 1  # no missing rows in training: the heavier branch
     for level in range(np.uint64(codes_in_all)):
         levels[level] = 1
-    levels[np.uint64(work[np.uint64(CODE_OF), np.uint64(kept_at)])] = 0
+    levels[np.uint64(scratch.work[np.uint64(CODE_OF), np.uint64(kept_at)])] = 0
 
 
 # ---------------------------------------------------------------- order of categories

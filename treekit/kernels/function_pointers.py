@@ -93,30 +93,31 @@ def _allocate_stack_array(array_type, shape):
 
 
 @intrinsic
-def borrow_array(typingctx, array):
-    """Return the same array without its reference count.
+def borrow_arrays(typingctx, record):
+    """Return the same array, or record of arrays, without reference counts.
 
     Counts are atomic: in a loop that passes records of many arrays they cost
     more than the work itself, and threads contend for them.  The caller must keep
-    the array alive.
+    the arrays alive.
     """
 
     def codegen(context, builder, signature, args):
-        array_type = signature.args[0]
-        view = make_array(array_type)(context, builder, args[0])
-        nothing = view.meminfo.type(None)
-        populate_array(
-            view,
-            data=view.data,
-            shape=view.shape,
-            strides=view.strides,
-            itemsize=view.itemsize,
-            meminfo=nothing,
-            parent=view.parent.type(None),
-        )
-        return view._getvalue()
+        return _drop_owners(context, builder, signature.args[0], args[0])
 
-    return array(array), codegen
+    return record(record), codegen
+
+
+def _drop_owners(context, builder, kind, value):
+    """Return a value whose arrays have no owner, by the types of a record's fields."""
+    if isinstance(kind, types.BaseTuple):
+        for at, field in enumerate(kind.types):
+            own = _drop_owners(context, builder, field, builder.extract_value(value, at))
+            value = builder.insert_value(value, own, at)
+    elif isinstance(kind, types.Array):
+        view = make_array(kind)(context, builder, value)
+        view.meminfo, view.parent = view.meminfo.type(None), view.parent.type(None)
+        return view._getvalue()
+    return value
 
 
 @intrinsic

@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.kernels.compile import inlined, kernel
-from treekit.kernels.function_pointers import borrow_array
-from treekit.kernels.monotonic import LOWEST, propagate_bounds
+from treekit.kernels.function_pointers import borrow_arrays
+from treekit.kernels.monotonic import HIGHEST, LOWEST, propagate_bounds
 from treekit.kernels.node_statistics import is_sparse_node, locate_column
-from treekit.kernels.oblique_splits import project_rows
+from treekit.kernels.oblique_splits import OBLIQUE, project_rows
 from treekit.kernels.partition_rows import (
+    Route,
     assign_branches,
     compute_cumulative_shares,
     compute_variance,
@@ -40,22 +41,26 @@ from treekit.kernels.records import (
     FEATURE,
     KIND,
     LEVELS,
+    MISSING,
     MISSING_BRANCH,
+    MULTIWAY,
     N_NUMBERS,
     N_OUT,
     NEXT_CODE,
     SCORE,
+    SUBSET,
+    THRESHOLD,
     THRESHOLD_VALUE,
     TOLERANCE,
+    Column,
     Node,
     Rows,
-    Scratch,
     Table,
     is_finite,
 )
 from treekit.kernels.surrogate_splits import find_surrogates, route_by_surrogates
 
-# ---------------------------------------------------------------- growth
+# ---------------------------------------------------------------- records
 
 NODE_DTYPE = np.dtype(
     [
@@ -109,55 +114,54 @@ class GrowthArrays(NamedTuple):
     surrogate_levels: npt.NDArray[np.int32] | None = None
 
 
+class Sample(NamedTuple):
+    """Training and held-out rows of a tree, with the tables of their codes.
+
+    Attributes
+    ----------
+    table, held_table : Table
+        Columns of the training rows, and of the held-out rows: the same table, or another
+        one whose numeric columns have codes of their own.
+    flat, held_flat : (columns * rows,) unsigned
+        Codes of the tables as one dimension.
+    rows, held : Rows
+        Permuted into leaf order.
+    spare : Rows
+        Working memory as long as the longer of `rows` and `held`.
+    """
+
+    table: Table
+    held_table: Table
+    flat: npt.NDArray[np.uint8]
+    held_flat: npt.NDArray[np.uint8]
+    rows: Rows
+    held: Rows
+    spare: Rows
+
+
+# ---------------------------------------------------------------- growth
+
+
 @kernel
 def grow_nodes(
-    table,
-    rows,
-    held_table,
-    held,
-    spare,
-    room,
-    limits,
-    noise,
-    quantile,
-    steps,
-    surrogates,
-    nest,
-    sums,
-    ways,
-    midpoints,
-    find,
-    scan,
-    many,
-    key,
-    choose,
-    penalty,
-    n_keys,
-    use_choose,
-    use_penalty,
-    score,
-    impurity,
-    priority,
-    use_priority,
-    before,
-    use_before,
-    rng,
-    scratch,
-):
-    """Grow one tree; `rows` and `held` are permuted into leaf order.
+    sample, room, limits, ways, midpoints, noise, quantile, steps, surrogates, nest, sums,
+    find, criterion, before, use_before, rng, scratch,
+):  # fmt: skip
+    """Grow one tree.
 
-    Every node is evaluated when it is created; a node with a split waits, on a
-    stack or (`max_leaves`) a heap, until it is expanded.
+    Every node is searched for a split when it is created; a node with a split waits, on a
+    stack or (`max_leaves`) a heap, until its rows are partitioned among its children.
 
     Parameters
     ----------
-    held_table : Table
-        Columns of the held-out rows: `table` itself, or another table whose numeric
-        columns have codes of their own.
-    spare : Rows
-        Working memory as long as the longer of `rows` and `held`.
-    room : Grown
+    sample : Sample
+    room : GrowthArrays
         Zeroed arrays to grow in; replaced by longer ones when full.
+    limits : Limits
+    ways : SplitRules
+    midpoints : bool
+        Thresholds will be the midpoint to the next value present in the node instead
+        of the next value of the table.
     noise : float
         Bound on the rounding error of one row's dense statistics, 0 if they are exact.
     quantile : float or None
@@ -170,203 +174,58 @@ def grow_nodes(
     surrogates : SurrogateSearch or None
         Settings of surrogate splits; None = their code is not compiled.
     nest : (cuts,) int64, or None
-        Working memory for splits into intervals (`treekit.kernels.grow_tree`); None =
-        the splitter makes none, and their code is not compiled.
-    sums : (0,) array, or None
-        None = the splitter makes no oblique splits, and their code is not compiled.
-    ways : SplitRules
-    midpoints : bool
-        Thresholds will be the midpoint to the next value present in the node instead
-        of the next value of the table.
+        Working memory for splits into intervals; None = the splitter makes none, and their
+        code is not compiled.
+    sums : SideColumns or None
+        Working memory for oblique splits; None = the splitter makes none, and their code is
+        not compiled.
+    find : pointer
+        The splitter; arguments as in `treekit.kernels.axis_splits.find_axis_split`.
+    criterion : CriterionPointers
+    before : pointer
+        Pre-pruning: whether to keep a split, called if `use_before`.
+    scratch : Scratch
 
     Returns
     -------
-    Grown, n, status
+    GrowthArrays, n, status
         Status 0; or the reason why growth stopped, as in `treekit.kernels.records`,
         and n is the node where it stopped.
     """
-    zero, one = np.uint64(0), np.uint64(1)
-    ids, cells, values = borrow_array(rows.ids), borrow_array(rows.cells), borrow_array(rows.values)
-    held_ids, held_cells, held_values = held.ids, held.cells, held.values
-    ids2, cells2, values2 = (
-        borrow_array(spare.ids),
-        borrow_array(spare.cells),
-        borrow_array(spare.values),
-    )
-    codes, n_codes = borrow_array(table.codes), borrow_array(table.n_codes)
-    table = Table(
-        codes,
-        n_codes,
-        borrow_array(table.nominal),
-        borrow_array(table.value_start),
-        borrow_array(table.low),
-        borrow_array(table.high),
-    )
-    scratch = _borrow_scratch(scratch)
+    sample, scratch = borrow_arrays(sample), borrow_arrays(scratch)
     # Arrays that grow have an owner, which is returned, and a borrowed view to work on.
-    all_nodes, all_stats, all_held, all_levels = (
-        room.nodes,
-        room.stats,
-        room.held_stats,
-        room.levels,
-    )
-    n_rows, n_features = np.uint64(codes.shape[1]), np.uint64(codes.shape[0])
-    all_codes, lines = borrow_array(codes.reshape(codes.size)), scratch.lines
-    held_codes = borrow_array(held_table.codes)
-    n_held, held_codes = np.uint64(held_codes.shape[1]), held_codes.reshape(held_codes.size)
-    nodes, stats, held_stats = (
-        borrow_array(all_nodes),
-        borrow_array(all_stats),
-        borrow_array(all_held),
-    )
-    pool = borrow_array(all_levels)
-    found, replies, n_found = room.surrogates, room.surrogate_levels, 0
-    max_depth, max_leaves = limits.max_depth, limits.max_leaves
-    min_split = max(limits.min_weight_split, 2.0 * limits.min_weight_leaf)
-    min_leaf, min_gain, n_try = limits.min_weight_leaf, limits.min_gain, limits.n_try
-    min_impurity = limits.min_impurity * (1.0 + TOLERANCE)
-    min_variance = limits.min_variance * (1.0 + TOLERANCE)
-    found_levels, branch_of = scratch.levels, scratch.work[0]
-    dense = len(cells) == 0
-    least = 0.0  # weight up to which the other classes of a pure node are negligible
-    if steps is not None:
-        least = 1e-6 * min_leaf
-    top, held_top = np.int64(-1), np.int64(-1)
-    if max_leaves > 0:
-        top, held_top = np.int64(len(ids)), np.int64(len(held_ids))
-    allow_empty, value_below = ways.empty_branches, ways.value_below
-    out = np.zeros(N_OUT, np.int64)
-    numbers = np.zeros(N_NUMBERS, np.float64)
-    ends = np.zeros(2, np.int64)
-    held_ends = np.zeros(2, np.int64)
-    waiting = np.zeros(64, np.int64)
-    sides, held_sides, two = np.empty(0, codes.dtype), np.empty(0, codes.dtype), np.uint32(2)
-    n, fresh, used, leaves, n_waiting = 1, 0, 0, 1, 0
+    grown, tree = room, borrow_arrays(room)
+    best_first = limits.max_leaves > 0
+    out, numbers = np.zeros(N_OUT, np.int64), np.zeros(N_NUMBERS, np.float64)
+    offsets, held_offsets = np.zeros(3, np.int64), np.zeros(3, np.int64)
+    tops = np.full(2, np.int64(-1))
+    if best_first:
+        tops[0], tops[1] = len(sample.rows.ids), len(sample.held.ids)
+    waiting, n_waiting = np.zeros(64, np.int64), 0
+    n, fresh, used, leaves, n_found = 1, 0, 0, 1, 0
     # The nest being expanded: its pending tests, its root, and nodes and surrogates before it.
     n_nested, nest_root, n_before, found_before = 0, 0, 0, 0
-    signs, node_bounds = scratch.offers[np.uint64(3)], scratch.best[stats.shape[1] + 2 + LOWEST :]
-    bounded = False
-    for j in range(np.uint64(len(signs))):
-        bounded = bounded or signs[j] != 0.0
-    bounds = np.empty((len(nodes) if bounded else 1, 2))
-    bounds[zero, zero], bounds[zero, np.uint64(1)] = -np.inf, np.inf
-    root = nodes[zero]
-    root.end, root.held_end = len(ids), len(held_ids)
-    root.weight = sum_rows(cells, values, 0, len(ids), stats[zero], quantile)
-    sum_held_out_rows(
-        held_cells, held_values, 0, len(held_ids), stats[zero], held_stats[zero], quantile
-    )
+    bounds = _make_root(tree, sample, scratch.offers, quantile)
     while True:
-        last = n
-        if nest is not None:
-            last = fresh if n_nested > 0 else n
+        last = fresh if n_nested > 0 else n  # there is no search inside a nest
         for node in range(fresh, last):
-            this = nodes[np.uint64(node)]
-            if nest is not None:
-                if this.kind != 0:
-                    continue  # a test inside a nest
-            own_stats = stats[np.uint64(node)]
-            begin, end, weight = this.begin, this.end, this.weight
-            if (
-                (max_depth >= 0 and this.depth >= max_depth)
-                or weight < min_split
-                or end - begin < 2
-                or _is_pure(own_stats, values, begin, end, dense, noise, least, quantile)
-            ):
+            if _is_leaf(node, tree, sample.rows, limits, noise, quantile, steps, nest):
                 continue
-            own = impurity(own_stats)
-            if not is_finite(own):
-                for k in range(np.uint64(len(own_stats))):
-                    scratch.best[k + np.uint64(2)] = own_stats[k]
-                return (
-                    GrowthArrays(all_nodes, all_stats, all_held, all_levels, found, replies),
-                    node,
-                    np.int64(BAD_NUMBER),
-                )
-            if own <= min_impurity or (
-                min_variance >= 0.0
-                and compute_variance(values, begin, end, own_stats) <= min_variance
-            ):
+            kind = _search_split(
+                node, tree, sample, bounds, limits, ways, noise, quantile, find, criterion, rng,
+                scratch, out, numbers,
+            )  # fmt: skip
+            if kind < 0:
+                return grown, node, kind
+            if kind == 0:
                 continue
-            node_view = Node(
-                table,
-                Rows(ids[begin:end], cells if dense else cells[begin:end], values[begin:end]),
-                own_stats,
-                weight,
-                own,
-                np.int64(this.depth),
-                min_leaf,
-                n_try,
-                ways,
-                quantile,
-            )
-            if bounded:
-                node_bounds[zero] = bounds[np.uint64(node), zero]
-                node_bounds[np.uint64(1)] = bounds[np.uint64(node), np.uint64(1)]
-            out[KIND] = 0
-            find(
-                node_view,
-                scratch,
-                scan,
-                many,
-                key,
-                choose,
-                penalty,
-                n_keys,
-                use_choose,
-                use_penalty,
-                score,
-                rng,
-                out,
-                numbers,
-            )
-            if out[KIND] < 0:
-                return (
-                    GrowthArrays(all_nodes, all_stats, all_held, all_levels, found, replies),
-                    node,
-                    out[KIND],
-                )
-            floor = max(1e-12 * own, _bound_rounding_gain(noise * (end - begin) / weight, quantile))
-            # A negative min_gain allows splits without a gain, too.
-            if out[KIND] == 0 or not numbers[SCORE] > (
-                max(min_gain, floor) if min_gain >= 0.0 else min_gain
-            ):
-                continue
-            levels = out[LEVELS]
-            if used + levels > len(pool):
-                all_levels = extend_array(all_levels, max(2 * len(pool), used + levels))
-                pool = borrow_array(all_levels)
-            for level in range(np.uint64(levels)):
-                pool[np.uint64(used) + level] = found_levels[level]
-            this.kind = out[KIND]
-            this.feature = out[FEATURE]
-            this.cut = out[CUT]
-            this.after = out[NEXT_CODE]
-            this.missing = out[MISSING_BRANCH]
-            this.n_children = out[BRANCHES]
-            this.level_start = used
-            this.n_levels = levels
-            this.gain = numbers[SCORE]
-            this.threshold = numbers[THRESHOLD_VALUE]
-            this.priority = round_priority(numbers[SCORE] * weight)
-            used += levels
-            if n_waiting == len(waiting):
-                waiting = extend_array(waiting, 2 * n_waiting)
-            waiting[np.uint64(n_waiting)] = node
+            if used + out[LEVELS] > len(tree.levels):
+                grown = _extend_levels(grown, used + out[LEVELS])
+                tree = borrow_arrays(grown)
+            _write_split(node, tree, used, scratch.levels, out, numbers)
+            used += out[LEVELS]
+            waiting = _add_waiting(node, tree.nodes, waiting, n_waiting, best_first)
             n_waiting += 1
-            if max_leaves > 0:
-                if use_priority:
-                    node_priority = priority(own_stats)
-                    if not is_finite(node_priority):
-                        return (
-                            GrowthArrays(
-                                all_nodes, all_stats, all_held, all_levels, found, replies
-                            ),
-                            node,
-                            np.int64(BAD_PRIORITY),
-                        )
-                    this.priority = round_priority(node_priority)
-                sift_up(waiting, n_waiting, nodes)
         fresh = last
         within = n_nested > 0
         if within:
@@ -377,350 +236,122 @@ def grow_nodes(
             if n_waiting == 0:
                 break
             n_waiting -= 1
-            node = waiting[np.uint64(n_waiting)]
-            if max_leaves > 0:
-                node, waiting[zero] = waiting[zero], node
-                sift_down(waiting, n_waiting, nodes)
-        branches = np.int64(nodes[np.uint64(node)].n_children)
+            node = _take_waiting(tree.nodes, waiting, n_waiting, best_first)
+        branches = np.int64(tree.nodes[np.uint64(node)].n_children)
         opened = 0 if within else branches - 1
-        if max_leaves > 0 and leaves + opened > max_leaves:
-            _make_leaf(nodes, node)
+        if best_first and leaves + opened > limits.max_leaves:
+            _make_leaf(tree.nodes, node)
             continue
-        first_cut, cuts, below, lost_in = np.int64(0), np.int64(0), np.int64(-1), np.int64(0)
         if nest is not None:
             if not within:
                 nest_root, n_before, found_before = np.int64(node), n, n_found
-            if nodes[np.uint64(node)].kind == INTERVALS:
-                this = nodes[np.uint64(node)]
-                first_cut, cuts, lost_in = this.level_start, this.n_levels, np.int64(this.missing)
-                below = make_next_test(nodes, node, pool)
-                branches = np.int64(2)
-        if branches > len(ends):
-            ends = np.zeros(2 * branches, np.int64)
-            held_ends = np.zeros(2 * branches, np.int64)
-        if n + branches > len(nodes):
-            capacity = max(2 * len(nodes), n + branches)
-            all_nodes = extend_array(all_nodes, capacity)
-            all_stats = extend_rows(all_stats, capacity)
-            all_held = extend_rows(all_held, capacity)
-            nodes, stats, held_stats = (
-                borrow_array(all_nodes),
-                borrow_array(all_stats),
-                borrow_array(all_held),
+            cuts = make_next_test(tree.nodes, node, tree.levels)
+            branches = np.int64(tree.nodes[np.uint64(node)].n_children)
+        if branches >= len(offsets):
+            offsets, held_offsets = (
+                np.zeros(2 * branches, np.int64),
+                np.zeros(2 * branches, np.int64),
             )
-        this = nodes[np.uint64(node)]
-        cut = np.int64(-1) if this.kind == 4 else this.cut
-        levels_of = pool[this.level_start : this.level_start + this.n_levels]
-        begin, held_begin = this.begin, this.held_begin
-        feature = np.uint64(this.feature)
-        missing_code, held_code = n_codes[feature], held_table.n_codes[feature]
-        sparse = is_sparse_node(np.uint64(this.end - begin), n_rows, lines)
-        source, first, step = locate_column(all_codes, lines, feature, n_rows, n_features, sparse)
-        held_source, held_first, held_step = held_codes, feature * n_held, one
-        if sums is not None:
-            if this.kind == 5:  # the side of each row, as a column of codes
-                if len(sides) == 0:
-                    sides = np.empty(codes.shape[1], codes.dtype)
-                    held_sides = np.empty(held_table.codes.shape[1], codes.dtype)
-                project_rows(table, levels_of, this.threshold, ids, begin, this.end, sides)
-                project_rows(
-                    held_table,
-                    levels_of,
-                    this.threshold,
-                    held_ids,
-                    held_begin,
-                    this.held_end,
-                    held_sides,
-                )
-                source, held_source, missing_code, held_code = sides, held_sides, two, two
-                first, step, held_first = zero, one, zero
-                cut, levels_of = np.int64(0), levels_of[:0]
-        held_cut = cut
-        if len(held_ids) > 0 and this.kind == 1:
-            after = this.after if midpoints else this.cut + 1
-            at = this.threshold
-            if value_below and np.isnan(at):
-                at = find_value_below(table, feature, this.cut, after, ways.resolution)
-            held_cut = find_last_code(table, held_table, feature, this.cut, after, at)
+        if n + branches > len(tree.nodes):
+            grown = _extend_nodes(grown, max(2 * len(tree.nodes), n + branches))
+            tree = borrow_arrays(grown)
+        routes = _make_routes(node, tree, sample, ways, midpoints, sums, scratch.lines)
         if surrogates is not None:
-            if this.kind <= 2:
-                first_found = n_found
-                found, n_found, replies = find_surrogates(
-                    node,
-                    table,
-                    feature,
-                    cut,
-                    levels_of,
-                    ids,
-                    values,
-                    begin,
-                    this.end,
-                    scratch,
-                    surrogates,
-                    found,
-                    n_found,
-                    replies,
+            if tree.nodes[np.uint64(node)].kind <= SUBSET:
+                grown, n_found, routes = _add_surrogates(
+                    node, grown, n_found, routes, sample, midpoints, surrogates, scratch
                 )
-                route_by_surrogates(
-                    table,
-                    table,
-                    feature,
-                    cut,
-                    levels_of,
-                    this.missing,
-                    midpoints,
-                    found,
-                    first_found,
-                    n_found,
-                    replies,
-                    ids,
-                    begin,
-                    this.end,
-                    surrogates.routed,
-                )
-                route_by_surrogates(
-                    table,
-                    held_table,
-                    feature,
-                    held_cut,
-                    levels_of,
-                    this.missing,
-                    midpoints,
-                    found,
-                    first_found,
-                    n_found,
-                    replies,
-                    held_ids,
-                    held_begin,
-                    this.held_end,
-                    surrogates.held_routed,
-                )
-                source, held_source = surrogates.routed[0], surrogates.held_routed[0]
-                first, step, held_first = zero, one, zero
-                missing_code = held_code = np.uint32(2)
-                cut = held_cut = np.int64(0)
-                levels_of = pool[:0]
         if steps is None:
-            partition_rows(
-                source,
-                first,
-                step,
-                np.int64(missing_code),
-                cut,
-                np.int64(this.missing),
-                levels_of,
-                branches,
-                ids,
-                cells,
-                values,
-                begin,
-                this.end,
-                branch_of,
-                ids2,
-                cells2,
-                values2,
-                ends,
+            _partition_node(
+                node, tree, sample, routes, branches, scratch.work[0], offsets, held_offsets
             )
-            if len(held_ids) > 0:
-                partition_rows(
-                    held_source,
-                    held_first,
-                    held_step,
-                    np.int64(held_code),
-                    held_cut,
-                    np.int64(this.missing),
-                    levels_of,
-                    branches,
-                    held_ids,
-                    held_cells,
-                    held_values,
-                    held_begin,
-                    this.held_end,
-                    branch_of,
-                    ids2,
-                    cells2,
-                    values2,
-                    held_ends,
-                )
         else:
-            upto = np.empty(branches)
-            lost = np.int64(0) if this.kind == 4 else branches
-            assign_branches(
-                source, first, step, missing_code, cut, lost, levels_of, ids, begin, this.end,
-                branch_of,
+            sample = _divide_node(
+                node, tree, sample, routes, branches, steps, waiting[:n_waiting],
+                scratch.work[0], offsets, held_offsets, tops,
             )  # fmt: skip
-            compute_cumulative_shares(branch_of, values, begin, this.end, upto)
-            ids, cells, values, ids2, cells2, values2, begin, top = replace_by_children(
-                branch_of,
-                upto,
-                steps,
-                ids,
-                cells,
-                values,
-                begin,
-                this.end,
-                ids2,
-                cells2,
-                values2,
-                ends,
-                nodes,
-                waiting,
-                n_waiting,
-                False,
-                top,
-            )
-            if len(held_ids) > 0:
-                end = this.held_end
-                assign_branches(
-                    held_source,
-                    held_first,
-                    held_step,
-                    held_code,
-                    held_cut,
-                    lost,
-                    levels_of,
-                    held_ids,
-                    held_begin,
-                    end,
-                    branch_of,
-                )
-                held_ids, held_cells, held_values, ids2, cells2, values2, held_begin, held_top = (
-                    replace_by_children(
-                        branch_of,
-                        upto,
-                        steps,
-                        held_ids,
-                        held_cells,
-                        held_values,
-                        held_begin,
-                        end,
-                        ids2,
-                        cells2,
-                        values2,
-                        held_ends,
-                        nodes,
-                        waiting,
-                        n_waiting,
-                        True,
-                        held_top,
-                    )
-                )
-        empty = False
-        for b in range(np.uint64(branches)):
-            at = np.uint64(n) + b
-            child = nodes[at]
-            child.kind, child.n_children, child.n_levels, child.gain = 0, 0, 0, 0.0
-            child.depth = this.depth + (0 if within else 1)
-            child.begin, child.end = begin, ends[b]
-            child.held_begin, child.held_end = held_begin, held_ends[b]
-            if steps is not None or quantile is not None or branches > 2:
-                child.weight = sum_rows(cells, values, begin, ends[b], stats[at], quantile)
-            sum_held_out_rows(
-                held_cells,
-                held_values,
-                held_begin,
-                held_ends[b],
-                stats[at],
-                held_stats[at],
-                quantile,
-            )
-            empty = empty or (ends[b] == begin and not (allow_empty and this.kind == 3))
-            begin, held_begin = ends[b], held_ends[b]
-        if steps is None and quantile is None and branches == 2:
-            opened_at = nodes[np.uint64(n)].begin
-            sum_two_branches(cells, values, opened_at, ends, stats, node, n, nodes)
-        if empty:
-            return (
-                GrowthArrays(all_nodes, all_stats, all_held, all_levels, found, replies),
-                node,
-                np.int64(BAD_SPLIT),
-            )
-        if bounded:
-            if n + branches > len(bounds):
-                bounds = extend_rows(bounds, len(nodes))
-            propagate_bounds(
-                bounds,
-                node,
-                n,
-                branches,
-                signs[feature] if this.kind == 1 else 0.0,
-                stats[np.uint64(n), np.uint64(1)] / nodes[np.uint64(n)].weight,
-                stats[np.uint64(n + 1), np.uint64(1)] / nodes[np.uint64(n + 1)].weight,
-            )
+        if _make_children(
+            node, tree, n, branches, within, sample, offsets, held_offsets, quantile, steps, ways
+        ):
+            return grown, node, np.int64(BAD_SPLIT)
+        if len(bounds) > 1:
+            bounds = _bound_children(node, tree, n, branches, bounds, scratch.offers)
         if nest is not None:
-            this.first_child = n
-            if cuts > 0:
-                n_nested = pass_cuts_down(
-                    nodes, node, first_cut, cuts, below, lost_in, nest, n_nested
-                )
+            n_nested = pass_cuts_down(tree.nodes, node, cuts, nest, n_nested)
             if n_nested > 0 or within:
                 n += branches
                 leaves += opened
                 if n_nested == 0 and use_before:
-                    top_node = np.uint64(nest_root)
-                    parts, held_parts = collect_nest_stats(
-                        nodes, nest_root, n - n_before, stats, held_stats
-                    )
-                    if not before(stats[top_node], parts, held_stats[top_node], held_parts):
+                    own, parts, held_parts = collect_nest_stats(tree, nest_root, n - n_before)
+                    if not before(tree.stats[own], parts, tree.held_stats[own], held_parts):
                         leaves -= len(parts) - 1
                         n, n_found = n_before, found_before
-                        _make_leaf(nodes, nest_root)
+                        _make_leaf(tree.nodes, nest_root)
                 continue
         if use_before and not before(
-            stats[np.uint64(node)],
-            stats[n : n + branches],
-            held_stats[np.uint64(node)],
-            held_stats[n : n + branches],
+            tree.stats[np.uint64(node)],
+            tree.stats[n : n + branches],
+            tree.held_stats[np.uint64(node)],
+            tree.held_stats[n : n + branches],
         ):
-            _make_leaf(nodes, node)
+            _make_leaf(tree.nodes, node)
             continue
-        this.first_child = n
         n += branches
         leaves += branches - 1
     if surrogates is not None:
-        found = found[:n_found]
-    return GrowthArrays(all_nodes, all_stats, all_held, all_levels, found, replies), n, np.int64(0)
+        grown = _replace_surrogates(grown, grown.surrogates[:n_found], grown.surrogate_levels)
+    return grown, n, np.int64(0)
 
 
 @inlined
-def _borrow_scratch(scratch):
-    """Return the working memory without reference counts; the caller keeps it alive."""
-    return Scratch(
-        borrow_array(scratch.features),
-        borrow_array(scratch.state),
-        borrow_array(scratch.words),
-        borrow_array(scratch.lanes),
-        borrow_array(scratch.packed),
-        borrow_array(scratch.work),
-        borrow_array(scratch.counts),
-        borrow_array(scratch.compact),
-        borrow_array(scratch.flat),
-        borrow_array(scratch.ordered),
-        borrow_array(scratch.keys),
-        borrow_array(scratch.start),
-        borrow_array(scratch.best),
-        borrow_array(scratch.pair),
-        borrow_array(scratch.offers),
-        borrow_array(scratch.levels),
-        borrow_array(scratch.options),
-        borrow_array(scratch.lines),
-    )
+def _make_root(tree, sample, offers, quantile):
+    """Sum the rows of the root; return the bounds of nodes, (1, 2) if none are needed."""
+    zero, one = np.uint64(0), np.uint64(1)
+    rows, held, root = sample.rows, sample.held, tree.nodes[zero]
+    root.end, root.held_end = len(rows.ids), len(held.ids)
+    root.weight = sum_rows(rows, 0, len(rows.ids), tree.stats[zero], quantile)
+    sum_held_out_rows(held, 0, len(held.ids), tree.stats[zero], tree.held_stats[zero], quantile)
+    bounded = False
+    for j in range(np.uint64(offers.shape[1])):
+        bounded = bounded or offers[np.uint64(3), j] != 0.0
+    bounds = np.empty((len(tree.nodes) if bounded else 1, 2))
+    bounds[zero, zero], bounds[zero, one] = -np.inf, np.inf
+    return bounds
+
+
+# ---------------------------------------------------------------- open a node
 
 
 @inlined
-def _is_pure(stats, values, begin, end, dense, noise, least, quantile):
-    """Check whether all rows are alike: one class, or one value up to rounding."""
-    if dense:
-        return _has_equal_values(values, begin, end, noise, quantile)
+def _is_leaf(node, tree, rows, limits, noise, quantile, steps, nest):
+    """Check whether a node stays a leaf by its depth or weight, or because all rows are alike.
+
+    A test inside a nest, which has its split already, counts as a leaf here.
+    """
+    this, stats = tree.nodes[np.uint64(node)], tree.stats[np.uint64(node)]
+    if nest is not None:
+        if this.kind != 0:
+            return True
+    begin, end = this.begin, this.end
+    min_split = max(limits.min_weight_split, 2.0 * limits.min_weight_leaf)
+    if limits.max_depth >= 0 and this.depth >= limits.max_depth:
+        return True
+    if this.weight < min_split or end - begin < 2:
+        return True
+    if len(rows.cells) == 0:
+        return _has_equal_values(rows.values, begin, end, noise, quantile)
     total, largest = 0.0, 0.0
     for k in range(np.uint64(len(stats))):
         total += stats[k]
         largest = max(largest, stats[k])
-    return total - largest <= least
+    if steps is not None:  # the weight up to which other classes are negligible
+        return total - largest <= 1e-6 * limits.min_weight_leaf
+    return total - largest <= 0.0
 
 
 @kernel
 def _has_equal_values(values, begin, end, noise, quantile):
+    """Check whether all values of a dense target are alike, up to rounding."""
     zero, one = np.uint64(0), np.uint64(1)
     first = np.uint64(begin)
     if quantile is not None:  # rows are in ascending order
@@ -734,12 +365,80 @@ def _has_equal_values(values, begin, end, noise, quantile):
     return True
 
 
+# ---------------------------------------------------------------- search for a split
+
+
+@inlined
+def _search_split(
+    node, tree, sample, bounds, limits, ways, noise, quantile, find, criterion, rng, scratch, out,
+    numbers,
+):  # fmt: skip
+    """Search for the best split of a node; return its kind, 0 = none, negative = an error."""
+    this, stats = tree.nodes[np.uint64(node)], tree.stats[np.uint64(node)]
+    rows, best, two = sample.rows, scratch.best, np.uint64(2)
+    begin, end, weight, s = this.begin, this.end, this.weight, np.uint64(len(stats))
+    own = criterion.impurity(stats)
+    if not is_finite(own):
+        for k in range(s):
+            best[k + two] = stats[k]
+        return np.int64(BAD_NUMBER)
+    if own <= limits.min_impurity * (1.0 + TOLERANCE):
+        return np.int64(0)
+    if limits.min_variance >= 0.0:
+        variance = compute_variance(rows.values, begin, end, stats)
+        if variance <= limits.min_variance * (1.0 + TOLERANCE):
+            return np.int64(0)
+    if len(bounds) > 1:
+        best[s + two + np.uint64(LOWEST)] = bounds[np.uint64(node), np.uint64(0)]
+        best[s + two + np.uint64(HIGHEST)] = bounds[np.uint64(node), np.uint64(1)]
+    cells = rows.cells if len(rows.cells) == 0 else rows.cells[begin:end]
+    own_rows = Rows(rows.ids[begin:end], cells, rows.values[begin:end])
+    view = Node(
+        sample.table, own_rows, stats, weight, own, np.int64(this.depth), limits.min_weight_leaf,
+        limits.n_try, ways, quantile,
+    )  # fmt: skip
+    out[KIND] = 0
+    find(view, scratch, criterion, rng, out, numbers)
+    if out[KIND] <= 0:
+        return out[KIND]
+    floor = max(1e-12 * own, _bound_rounding_gain(noise * (end - begin) / weight, quantile))
+    # A negative min_gain allows splits without a gain, too.
+    least = max(limits.min_gain, floor) if limits.min_gain >= 0.0 else limits.min_gain
+    if not numbers[SCORE] > least:
+        return np.int64(0)
+    this.priority = round_priority(numbers[SCORE] * weight)
+    if limits.max_leaves > 0 and criterion.use_priority:
+        node_priority = criterion.priority(stats)
+        if not is_finite(node_priority):
+            return np.int64(BAD_PRIORITY)
+        this.priority = round_priority(node_priority)
+    return out[KIND]
+
+
 @kernel
 def _bound_rounding_gain(rounding, quantile):
     """Bound the gain from rounding errors: quadratic for squared errors, linear for losses."""
     if quantile is not None:
         return 4.0 * rounding
     return 4.0 * rounding * rounding
+
+
+@inlined
+def _write_split(node, tree, used, levels, out, numbers):
+    """Write the split found for a node; its categories follow the `used` part of the pool."""
+    this = tree.nodes[np.uint64(node)]
+    this.kind = out[KIND]
+    this.feature = out[FEATURE]
+    this.cut = out[CUT]
+    this.after = out[NEXT_CODE]
+    this.missing = out[MISSING_BRANCH]
+    this.n_children = out[BRANCHES]
+    this.level_start = used
+    this.n_levels = out[LEVELS]
+    this.gain = numbers[SCORE]
+    this.threshold = numbers[THRESHOLD_VALUE]
+    for level in range(np.uint64(out[LEVELS])):
+        tree.levels[np.uint64(used) + level] = levels[level]
 
 
 @inlined
@@ -752,8 +451,222 @@ def _make_leaf(nodes, node):
     this.gain = 0.0
 
 
-# ---------------------------------------------------------------- heap of waiting nodes
-# For best-first growth, with the largest priority on top.
+# ---------------------------------------------------------------- more room
+
+
+@inlined
+def _extend_levels(grown, size):
+    """Return the arrays with room for `size` branches of categories."""
+    levels = extend_array(grown.levels, max(2 * len(grown.levels), size))
+    return GrowthArrays(
+        grown.nodes, grown.stats, grown.held_stats, levels, grown.surrogates,
+        grown.surrogate_levels,
+    )  # fmt: skip
+
+
+@inlined
+def _extend_nodes(grown, size):
+    """Return the arrays with room for `size` nodes."""
+    return GrowthArrays(
+        extend_array(grown.nodes, size), extend_rows(grown.stats, size),
+        extend_rows(grown.held_stats, size), grown.levels, grown.surrogates,
+        grown.surrogate_levels,
+    )  # fmt: skip
+
+
+@inlined
+def _replace_surrogates(grown, found, levels):
+    """Return the arrays with other surrogates."""
+    return GrowthArrays(grown.nodes, grown.stats, grown.held_stats, grown.levels, found, levels)
+
+
+# ---------------------------------------------------------------- partition the rows
+
+
+class SideColumns(NamedTuple):
+    """Columns of branches, for oblique splits: codes 0 and 1, and 2 for missing.
+
+    Attributes
+    ----------
+    sides, held_sides : (all rows,) of the type of codes
+        Of the training table, and of the held-out table.
+    """
+
+    sides: npt.NDArray[np.uint8]
+    held_sides: npt.NDArray[np.uint8]
+
+
+@inlined
+def _make_routes(node, tree, sample, ways, midpoints, sums, lines):
+    """Return the routes of the training and the held-out rows at the split of a node."""
+    this, table, held_table = tree.nodes[np.uint64(node)], sample.table, sample.held_table
+    feature, missing = np.uint64(this.feature), np.int64(this.missing)
+    levels = tree.levels[this.level_start : this.level_start + this.n_levels]
+    n_rows = np.uint64(table.codes.shape[1])
+    sparse = is_sparse_node(np.uint64(this.end - this.begin), n_rows, lines)
+    column = locate_column(table, sample.flat, lines, feature, sparse)
+    held_column = locate_column(held_table, sample.held_flat, sample.held_flat, feature, False)
+    cut = np.int64(-1) if this.kind == MISSING else np.int64(this.cut)
+    held_cut = cut
+    if len(sample.held.ids) > 0 and this.kind == THRESHOLD:
+        after = this.after if midpoints else this.cut + 1
+        at = this.threshold
+        if ways.value_below and np.isnan(at):
+            at = find_value_below(table, feature, this.cut, after, ways.resolution)
+        held_cut = find_last_code(table, held_table, feature, this.cut, after, at)
+    if sums is not None:
+        if this.kind == OBLIQUE:
+            sides, held_sides, bound = sums.sides, sums.held_sides, this.threshold
+            held_begin, held_end = this.held_begin, this.held_end
+            project_rows(table, levels, bound, sample.rows.ids, this.begin, this.end, sides)
+            project_rows(
+                held_table, levels, bound, sample.held.ids, held_begin, held_end, held_sides
+            )
+            return _make_side_route(sides, missing), _make_side_route(held_sides, missing)
+    return Route(column, cut, missing, levels), Route(held_column, held_cut, missing, levels)
+
+
+@inlined
+def _make_side_route(sides, missing):
+    """Return the route of a column of branches 0 and 1."""
+    column = Column(sides, np.uint64(0), np.uint64(1), np.uint32(2))
+    return Route(column, np.int64(0), missing, np.empty(0, np.int32))
+
+
+@inlined
+def _add_surrogates(node, grown, n_found, routes, sample, midpoints, search, scratch):
+    """Find the surrogates of a node's split, and return the routes by the split and by them."""
+    this, table = grown.nodes[np.uint64(node)], sample.table
+    route, held_route = routes
+    found, n_all, pool = find_surrogates(
+        node, np.uint64(this.feature), route, table, sample.rows, this.begin, this.end, scratch,
+        search, grown.surrogates, n_found, grown.surrogate_levels,
+    )  # fmt: skip
+    own = found[n_found:n_all]
+    route_by_surrogates(
+        table, table, route, midpoints, own, pool, sample.rows.ids, this.begin, this.end,
+        search.routed,
+    )  # fmt: skip
+    route_by_surrogates(
+        table, sample.held_table, held_route, midpoints, own, pool, sample.held.ids,
+        this.held_begin, this.held_end, search.held_routed,
+    )  # fmt: skip
+    routes = (
+        _make_side_route(search.routed[0], route.missing),
+        _make_side_route(search.held_routed[0], route.missing),
+    )
+    return _replace_surrogates(grown, found, pool), n_all, routes
+
+
+@inlined
+def _partition_node(node, tree, sample, routes, branches, branch_of, offsets, held_offsets):
+    """Reorder the rows of a node by branch."""
+    this, held, spare = tree.nodes[np.uint64(node)], sample.held, sample.spare
+    route, held_route = routes
+    partition_rows(route, branches, sample.rows, this.begin, this.end, branch_of, spare, offsets)
+    if len(held.ids) > 0:
+        begin, end = this.held_begin, this.held_end
+        partition_rows(held_route, branches, held, begin, end, branch_of, spare, held_offsets)
+
+
+@inlined
+def _divide_node(
+    node, tree, sample, routes, branches, steps, waiting, branch_of, offsets, held_offsets, tops
+):
+    """Reorder the fractional instances of a node; return the sample, in longer arrays if full."""
+    this, rows, held, spare = tree.nodes[np.uint64(node)], sample.rows, sample.held, sample.spare
+    route, held_route = routes
+    begin, end, held_begin, held_end = this.begin, this.end, this.held_begin, this.held_end
+    upto = np.empty(branches)
+    lost = np.int64(0) if this.kind == MISSING else branches
+    assign_branches(route, lost, rows.ids, begin, end, branch_of)
+    compute_cumulative_shares(branch_of, rows.values, begin, end, upto)
+    rows, spare = replace_by_children(
+        branch_of, upto, steps, rows, begin, end, spare, offsets, tree.nodes, waiting, False, tops
+    )
+    if len(held.ids) > 0:
+        assign_branches(held_route, lost, held.ids, held_begin, held_end, branch_of)
+        held, spare = replace_by_children(
+            branch_of, upto, steps, held, held_begin, held_end, spare, held_offsets, tree.nodes,
+            waiting, True, tops,
+        )  # fmt: skip
+    return Sample(sample.table, sample.held_table, sample.flat, sample.held_flat, rows, held, spare)
+
+
+# ---------------------------------------------------------------- close a node
+
+
+@inlined
+def _make_children(
+    node, tree, n, branches, within, sample, offsets, held_offsets, quantile, steps, ways
+):
+    """Write the children of a node, from node `n` on; return whether one has no rows."""
+    nodes, this = tree.nodes, tree.nodes[np.uint64(node)]
+    this.first_child = n
+    subtract = steps is None and quantile is None and branches == 2
+    empty = False
+    for b in range(np.uint64(branches)):
+        at, after = np.uint64(n) + b, b + np.uint64(1)
+        child = nodes[at]
+        child.kind, child.n_children, child.n_levels, child.gain = 0, 0, 0, 0.0
+        child.depth = this.depth + (0 if within else 1)
+        child.begin, child.end = offsets[b], offsets[after]
+        child.held_begin, child.held_end = held_offsets[b], held_offsets[after]
+        if not subtract:
+            child.weight = sum_rows(sample.rows, child.begin, child.end, tree.stats[at], quantile)
+        sum_held_out_rows(
+            sample.held, child.held_begin, child.held_end, tree.stats[at], tree.held_stats[at],
+            quantile,
+        )  # fmt: skip
+        may_be_empty = ways.empty_branches and this.kind == MULTIWAY
+        empty = empty or (child.end == child.begin and not may_be_empty)
+    if subtract:
+        sum_two_branches(sample.rows, tree.stats, nodes, node, n)
+    return empty
+
+
+@inlined
+def _bound_children(node, tree, n, branches, bounds, offers):
+    """Compute the bounds of a node's children, for monotonic constraints."""
+    if n + branches > len(bounds):
+        bounds = extend_rows(bounds, len(tree.nodes))
+    this, one = tree.nodes[np.uint64(node)], np.uint64(1)
+    left, right = np.uint64(n), np.uint64(n + 1)
+    propagate_bounds(
+        bounds,
+        node,
+        n,
+        branches,
+        offers[np.uint64(3), np.uint64(this.feature)] if this.kind == THRESHOLD else 0.0,
+        tree.stats[left, one] / tree.nodes[left].weight,
+        tree.stats[right, one] / tree.nodes[right].weight,
+    )
+    return bounds
+
+
+# ---------------------------------------------------------------- waiting nodes
+# A stack, or for best-first growth a heap with the largest priority on top.
+
+
+@inlined
+def _add_waiting(node, nodes, waiting, n_waiting, best_first):
+    """Add a node to those that wait; return their array, replaced by a longer one if full."""
+    if n_waiting == len(waiting):
+        waiting = extend_array(waiting, 2 * n_waiting)
+    waiting[np.uint64(n_waiting)] = node
+    if best_first:
+        sift_up(waiting, n_waiting + 1, nodes)
+    return waiting
+
+
+@inlined
+def _take_waiting(nodes, waiting, n_waiting, best_first):
+    """Return the next node; `n_waiting` nodes remain."""
+    node = waiting[np.uint64(n_waiting)]
+    if best_first:
+        node, waiting[np.uint64(0)] = waiting[np.uint64(0)], node
+        sift_down(waiting, n_waiting, nodes)
+    return node
 
 
 @inlined
@@ -821,40 +734,57 @@ MAX_PENDING = 64
 """
 
 
+class Cuts(NamedTuple):
+    """The cuts of a node that is split into intervals, before it is turned into a test.
+
+    Attributes
+    ----------
+    start, count : int
+        Slice of the pool; a count of 0 if the node is not split into intervals.
+    below : int
+        Cuts left for branch 0; -1 if that is the branch of missing values.
+    missing : int
+        Interval of the missing values.
+    """
+
+    start: int
+    count: int
+    below: int
+    missing: int
+
+
 @kernel
 def make_next_test(nodes, node, pool):
     """Turn an interval split into a binary test: for missing values, else at the middle cut.
 
     Returns
     -------
-    int
-        Cuts left for branch 0; -1 if that is the branch of missing values.
+    Cuts
     """
     this = nodes[np.uint64(node)]
-    cuts = np.int64(this.n_levels)
-    apart = this.n_children > cuts + 1
+    start, count, missing = this.level_start, np.int64(this.n_levels), np.int64(this.missing)
+    if this.kind != INTERVALS:
+        return Cuts(start, np.int64(0), np.int64(-1), missing)
+    apart = this.n_children > count + 1
     this.n_children, this.n_levels = 2, 0
     if apart:
-        this.kind, this.missing = 4, 0
-        return np.int64(-1)
-    middle = cuts // 2
-    this.kind = 1
-    this.cut = pool[np.uint64(this.level_start + middle)]
+        this.kind, this.missing = MISSING, 0
+        return Cuts(start, count, np.int64(-1), missing)
+    middle = count // 2
+    this.kind = THRESHOLD
+    this.cut = pool[np.uint64(start + middle)]
     this.after = this.cut + 1
-    this.missing = 0 if this.missing <= middle else 1
-    return middle
+    this.missing = 0 if missing <= middle else 1
+    return Cuts(start, count, middle, missing)
 
 
 @kernel
-def pass_cuts_down(nodes, node, first_cut, cuts, below, lost, pending, n_pending):
+def pass_cuts_down(nodes, node, cuts, pending, n_pending):
     """Pass the remaining cuts to the children of a test made by `make_next_test`.
 
     Parameters
     ----------
-    first_cut, cuts, lost : int
-        The node's cuts in the pool and its `missing`, before `make_next_test`.
-    below : int
-        As returned by `make_next_test`.
+    cuts : Cuts
     pending : (PENDING,) int64
         Receives the children that have cuts, from `n_pending` on.
 
@@ -863,14 +793,16 @@ def pass_cuts_down(nodes, node, first_cut, cuts, below, lost, pending, n_pending
     int
         Number of pending nodes.
     """
+    if cuts.count == 0:
+        return n_pending
     this = nodes[np.uint64(node)]
     for branch in range(2):
-        start, count, missing = first_cut, cuts, np.int64(0)
-        if below >= 0:
-            start = first_cut if branch == 0 else first_cut + below + 1
-            count = below if branch == 0 else cuts - below - 1
-            missing = lost if branch == 0 else lost - below - 1
-        if count == 0 or (below < 0 and branch == 0):
+        start, count, missing = cuts.start, cuts.count, np.int64(0)
+        if cuts.below >= 0:
+            start = cuts.start if branch == 0 else cuts.start + cuts.below + 1
+            count = cuts.below if branch == 0 else cuts.count - cuts.below - 1
+            missing = cuts.missing if branch == 0 else cuts.missing - cuts.below - 1
+        if count == 0 or (cuts.below < 0 and branch == 0):
             continue
         number = np.int64(this.first_child) + branch
         child = nodes[np.uint64(number)]
@@ -883,35 +815,37 @@ def pass_cuts_down(nodes, node, first_cut, cuts, below, lost, pending, n_pending
 
 
 @kernel
-def collect_nest_stats(nodes, root, size, stats, held_stats):
+def collect_nest_stats(tree, root, size):
     """Collect the statistics of the branches of a nest, in the order of its intervals.
 
     Parameters
     ----------
+    tree : GrowthArrays
     size : int
         Nodes of the nest below its root; ``size // 2 + 1`` of them are branches.
 
     Returns
     -------
+    root : uint64
     (branches, S) float64, twice
         For the training rows and for the held-out rows.
     """
     branches = size // 2 + 1
-    branch_stats = np.empty((branches, stats.shape[1]))
-    held_branch_stats = np.empty((branches, stats.shape[1]))
+    branch_stats = np.empty((branches, tree.stats.shape[1]))
+    held_branch_stats = np.empty((branches, tree.stats.shape[1]))
     waiting = np.empty(MAX_PENDING, np.int64)
     waiting[0] = root
     n_waiting, branch = 1, 0
     while n_waiting > 0:
         n_waiting -= 1
         node = waiting[np.uint64(n_waiting)]
-        if node != root and nodes[np.uint64(node)].kind == 0:
-            branch_stats[np.uint64(branch)] = stats[np.uint64(node)]
-            held_branch_stats[np.uint64(branch)] = held_stats[np.uint64(node)]
+        if node != root and tree.nodes[np.uint64(node)].kind == 0:
+            branch_stats[np.uint64(branch)] = tree.stats[np.uint64(node)]
+            held_branch_stats[np.uint64(branch)] = tree.held_stats[np.uint64(node)]
             branch += 1
         else:
             for child in range(2):  # the first child on top
-                number = np.int64(nodes[np.uint64(node)].first_child) + 1 - child
+                number = np.int64(tree.nodes[np.uint64(node)].first_child) + 1 - child
                 waiting[np.uint64(n_waiting)] = number
                 n_waiting += 1
-    return branch_stats, held_branch_stats
+    return np.uint64(root), branch_stats, held_branch_stats

@@ -12,7 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from treekit.kernels.compile import inlined, kernel, llvm_inlined
-from treekit.kernels.function_pointers import borrow_array, count_bits, find_lowest_bit
+from treekit.kernels.function_pointers import borrow_arrays, count_bits, find_lowest_bit
+from treekit.kernels.records import Column
 
 # ---------------------------------------------------------------- statistics by code
 
@@ -36,28 +37,20 @@ NO_LANES = np.uint64(0)
 
 
 @llvm_inlined
-def tally_codes(
-    codes, first, step, n_codes, ids, cells, values, s, work, words, counts, flat, width, lanes,
-    packed,
-):  # fmt: skip
+def tally_codes(column, rows, s, width, scratch):
     """Group a node's rows by the codes of one column.
 
     Parameters
     ----------
-    codes, first, step : array of unsigned, uint64, uint64
-        Row i has the code ``codes[first + i * step]``; see `treekit.kernels.node_statistics`.
-    n_codes : uint32
-        Codes of the column, not counting missing.
-    ids, cells, values : arrays
-        The node's `Rows`.
+    column : Column
+    rows : Rows
+        The node's rows.
     s : uint64
         Number of statistics.
-    work, words, counts, flat, packed : arrays
-        Of the `Scratch`.
-    lanes : (rows,) uint64
-        Each row's weight in the lane of its class.
     width : uint64
-        Bits of a lane, from `treekit.kernels.node_statistics.pack_lanes` for this node.
+        Bits of a lane, from `treekit.kernels.node_statistics.pack_lanes` for this node,
+        which writes each row's weight in the lane of its class to ``scratch.lanes``.
+    scratch : Scratch
 
     Returns
     -------
@@ -67,8 +60,11 @@ def tally_codes(
         If there is only one code, its statistics are not computed: a constant column
         has no splits.
     """
-    buffer, code_of = borrow_array(work[CODES]), borrow_array(work[CODE_OF])
-    slot = borrow_array(work[ORDER])
+    codes, first, step, n_codes = column
+    ids, cells, values = rows
+    work, words, flat = scratch.work, scratch.words, scratch.flat
+    buffer, code_of = borrow_arrays(work[CODES]), borrow_arrays(work[CODE_OF])
+    slot = borrow_arrays(work[ORDER])
     m = np.uint64(len(ids))
     if m <= np.uint64(PAIRWISE_ROWS) and n_codes < np.uint32(1 << 26):
         return _tally_few_rows(
@@ -77,8 +73,9 @@ def tally_codes(
     if n_codes < np.uint32(256):
         if width > NO_LANES:
             return _tally_lanes(
-                codes, first, step, n_codes, ids, s, words, flat, width, lanes, packed, code_of
-            )
+                codes, first, step, n_codes, ids, s, words, flat, width, scratch.lanes,
+                scratch.packed, code_of,
+            )  # fmt: skip
         if m <= np.uint64(BITMAP_ROWS):
             count = _rank_codes(codes, first, step, ids, buffer, words, slot, code_of)
             if count > np.uint64(1):
@@ -99,8 +96,9 @@ def tally_codes(
     if span <= m * np.uint64(BITMAP_CODES_PER_ROW):
         return _tally_by_rank(buffer, lowest, cells, values, m, s, span, words, code_of, flat)
     return _tally_sorted_rows(
-        buffer, slot, work[OTHER_ORDER], counts, lowest, highest, cells, values, m, s, code_of, flat
-    )
+        buffer, slot, work[OTHER_ORDER], scratch.counts, lowest, highest, cells, values, m, s,
+        code_of, flat,
+    )  # fmt: skip
 
 
 @inlined
@@ -552,9 +550,9 @@ def is_sparse_node(m, rows, lines):
     return m * SPARSE_RATIO < rows and len(lines) > 0
 
 
-@inlined
-def locate_column(flat, lines, feature, rows, columns, sparse):
-    """Return the codes, the position of a column's row 0 among them, and the step between rows.
+@llvm_inlined
+def locate_column(table, flat, lines, feature, sparse):
+    """Return a `Column` of the table.
 
     Parameters
     ----------
@@ -563,6 +561,7 @@ def locate_column(flat, lines, feature, rows, columns, sparse):
     lines : (rows * columns,) unsigned
         The same, row-major.
     """
+    rows, columns = np.uint64(table.codes.shape[1]), np.uint64(table.codes.shape[0])
     if sparse:
-        return lines, feature, columns
-    return flat, feature * rows, np.uint64(1)
+        return Column(lines, np.uint64(feature), columns, table.n_codes[feature])
+    return Column(flat, feature * rows, np.uint64(1), table.n_codes[feature])

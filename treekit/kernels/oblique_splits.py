@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from treekit.kernels.axis_splits import find_axis_split
+from treekit.kernels.axis_splits import search_columns
 from treekit.kernels.compile import kernel
 from treekit.kernels.records import (
     BAD_NUMBER,
@@ -71,27 +71,29 @@ def _decode_value(table, feature, code):
 
 
 @kernel
-def find_oblique_split(
-    node,
-    scratch,
-    scan,
-    many,
-    key,
-    choose,
-    penalty,
-    n_keys,
-    use_choose,
-    use_penalty,
-    score,
-    rng,
-    out,
-    numbers,
-):
+def find_oblique_split(node, scratch, criterion, rng, out, numbers):
     """Find the best split of one node, on single columns or on sums of them.
 
+    Arguments are those of `treekit.kernels.axis_splits.find_axis_split`.
+    """
+    search_columns(node, scratch, criterion, criterion.category_keys, out, numbers)
+    search_sums(node, scratch, criterion.scan, out, numbers)
+
+
+@kernel
+def find_numeric_oblique_split(node, scratch, criterion, rng, out, numbers):
+    """Search a table without nominal columns."""
+    search_columns(node, scratch, criterion, None, out, numbers)
+    search_sums(node, scratch, criterion.scan, out, numbers)
+
+
+@kernel
+def search_sums(node, scratch, scan, out, numbers):
+    """Find a split on a sum of columns that beats the best split on a single one.
+
     A sum wins only if it scores higher by more than the tolerance for ties, to keep
-    trees readable.  It uses only columns that were tried at the node.  Arguments are those
-    of `treekit.kernels.axis_splits.find_axis_split`; ``scratch.options`` holds
+    trees readable.  It uses only columns that were tried at the node.
+    ``scratch.options`` holds
 
     method
         `LINEAR`, `COORDINATE` or `PRINCIPAL`.
@@ -109,22 +111,6 @@ def find_oblique_split(
     Cost: rows x columns squared for `LINEAR` and `PRINCIPAL`; for every
     direction tried a sort of the rows.
     """
-    find_axis_split(
-        node,
-        scratch,
-        scan,
-        many,
-        key,
-        choose,
-        penalty,
-        n_keys,
-        use_choose,
-        use_penalty,
-        score,
-        rng,
-        out,
-        numbers,
-    )
     options = scratch.options
     method, most_terms = np.int64(options[0]), np.int64(options[1])
     restarts, digits, ridge = np.int64(options[2]), np.int64(options[3]), options[4]
@@ -160,9 +146,9 @@ def find_oblique_split(
 
 @kernel
 def _list_tried_columns(node, features):
-    """Return the numeric columns that `find_axis_split` tried, ascending.
+    """Return the numeric columns that `search_columns` tried, ascending.
 
-    `features` is in the order in which `find_axis_split` left it.
+    `features` is in the order in which `search_columns` left it.
     """
     table, ids = node.table, node.rows.ids
     n = np.uint64(len(table.n_codes))
@@ -282,45 +268,6 @@ def _write_split(columns, weights, found, levels, out, numbers):
     out[MISSING_BRANCH] = np.int64(found[np.uint64(3)])
     numbers[THRESHOLD_VALUE] = middle if middle < high else low
     numbers[SCORE] = found[np.uint64(0)]
-
-
-@kernel
-def find_numeric_oblique_split(
-    node,
-    scratch,
-    scan,
-    many,
-    key,
-    choose,
-    penalty,
-    n_keys,
-    use_choose,
-    use_penalty,
-    score,
-    rng,
-    out,
-    numbers,
-):
-    """Search a table without nominal columns.
-
-    See `treekit.kernels.axis_splits.find_numeric_axis_split`.
-    """
-    find_oblique_split(
-        node,
-        scratch,
-        scan,
-        many,
-        None,
-        choose,
-        penalty,
-        n_keys,
-        use_choose,
-        use_penalty,
-        score,
-        rng,
-        out,
-        numbers,
-    )
 
 
 # ---------------------------------------------------------------- directions

@@ -5,21 +5,27 @@ Also: copies of arrays with more room, because numba cannot resize arrays.
 
 from __future__ import annotations
 
-import numpy as np
+from typing import NamedTuple
 
-from treekit.kernels.compile import inlined, kernel
+import numpy as np
+import numpy.typing as npt
+
+from treekit.kernels.compile import inlined, kernel, llvm_inlined
+from treekit.kernels.function_pointers import borrow_arrays
 from treekit.kernels.quantile_statistics import summarise_held_out_rows, summarise_rows
+from treekit.kernels.records import Column, Rows
 
 # ---------------------------------------------------------------- complete rows
 
 
 @kernel
-def sum_rows(cells, values, begin, end, stats, quantile):
+def sum_rows(rows, begin, end, stats, quantile):
     """Sum the statistics of rows[begin:end] into `stats` (S,); return their weight.
 
     If `quantile` is not None, the statistics are those of
     `treekit.kernels.quantile_statistics`.
     """
+    cells, values = rows.cells, rows.values
     if quantile is not None:
         return summarise_rows(values, None, begin, end, quantile, stats)
     zero = np.uint64(0)
@@ -41,20 +47,16 @@ def sum_rows(cells, values, begin, end, stats, quantile):
 
 
 @inlined
-def sum_two_branches(cells, values, begin, ends, stats, node, first, nodes):
+def sum_two_branches(rows, stats, nodes, node, first):
     """Compute statistics and weights of both branches of a node; `first` is the left one.
 
     Only the branch with fewer rows is summed.  Sums are exact, and so is the difference
     that remains for the other branch.
     """
-    middle = ends[0]
-    left, right = np.uint64(first), np.uint64(first) + np.uint64(1)
-    if middle - begin <= ends[1] - middle:
-        few, many = left, right
-        weight = sum_rows(cells, values, begin, middle, stats[few], None)
-    else:
-        few, many = right, left
-        weight = sum_rows(cells, values, middle, ends[1], stats[few], None)
+    few, many = np.uint64(first), np.uint64(first) + np.uint64(1)
+    if nodes[few].end - nodes[few].begin > nodes[many].end - nodes[many].begin:
+        few, many = many, few
+    weight = sum_rows(rows, nodes[few].begin, nodes[few].end, stats[few], None)
     for k in range(np.uint64(stats.shape[1])):
         stats[many, k] = stats[np.uint64(node), k] - stats[few, k]
     nodes[few].weight = weight
@@ -62,15 +64,15 @@ def sum_two_branches(cells, values, begin, ends, stats, node, first, nodes):
 
 
 @kernel
-def sum_held_out_rows(cells, values, begin, end, train_stats, stats, quantile):
+def sum_held_out_rows(rows, begin, end, train_stats, stats, quantile):
     """Compute `total` for held-out rows, or judge them by a quantile of the training rows.
 
     `train_stats` (S,) are the statistics of the training rows.
     """
     if quantile is not None:
-        summarise_held_out_rows(values, begin, end, train_stats[np.uint64(1)], stats)
+        summarise_held_out_rows(rows.values, begin, end, train_stats[np.uint64(1)], stats)
     else:
-        sum_rows(cells, values, begin, end, stats, quantile)
+        sum_rows(rows, begin, end, stats, quantile)
 
 
 @kernel
@@ -92,198 +94,111 @@ def compute_variance(values, begin, end, stats):
     return squares / stats[zero] / np.float64(cells - one)
 
 
+class Route(NamedTuple):
+    """How the rows of a node reach its branches.
+
+    Attributes
+    ----------
+    column : Column
+        Codes of the split feature.
+    cut : int
+        Codes up to it go to branch 0, unless `levels` is given.
+    missing : int
+        Branch of missing values.
+    levels : (levels,) int32
+        Branch of each code, -1 = the missing branch; empty for thresholds.
+    """
+
+    column: Column
+    cut: int
+    missing: int
+    levels: npt.NDArray[np.int32]
+
+
+@llvm_inlined
+def find_branch(route, row):
+    """Return the branch of a row; -1 if its value is missing or of a category without a branch."""
+    column = route.column
+    code = np.int64(column.codes[column.first + np.uint64(row) * column.step])
+    if code >= np.int64(column.n_codes):
+        return np.int64(-1)
+    if len(route.levels) > 0:
+        return np.int64(route.levels[np.uint64(code)])
+    return np.int64(code > route.cut)
+
+
+@llvm_inlined
+def copy_row(source, i, target, to):
+    """Copy row `i` of `source` to row `to` of `target`."""
+    target.ids[to] = source.ids[i]
+    if len(source.cells) > 0:
+        target.cells[to] = source.cells[i]
+        target.values[to, np.uint64(0)] = source.values[i, np.uint64(0)]
+        return
+    for k in range(np.uint64(source.values.shape[1])):
+        target.values[to, k] = source.values[i, k]
+
+
 @kernel
-def partition_rows(
-    codes,
-    first,
-    step,
-    n_codes,
-    cut,
-    missing,
-    levels,
-    branches,
-    ids,
-    cells,
-    values,
-    begin,
-    end,
-    branch_of,
-    ids2,
-    cells2,
-    values2,
-    ends,
-):
-    """Reorder rows[begin:end] by branch, stably; ``ends[b]`` = end of branch b.
+def copy_slice(source, begin, end, target, to):
+    """Copy rows[begin:end] of `source` to those of `target` from `to` on."""
+    source, target = borrow_arrays(source), borrow_arrays(target)
+    for i in range(np.uint64(end - begin)):
+        copy_row(source, np.uint64(begin) + i, target, np.uint64(to) + i)
+
+
+@kernel
+def partition_rows(route, branches, rows, begin, end, branch_of, spare, offsets):
+    """Reorder rows[begin:end] by branch, stably; branch b is rows[offsets[b]:offsets[b + 1]].
 
     Parameters
     ----------
-    codes, first, step : array of unsigned, uint64, uint64
-        Row i has the code ``codes[first + i * step]`` in the split feature.
-    n_codes : int
-        The code of missing values, which go to branch `missing`.
-    cut : int
-        Codes up to it go to branch 0, unless `levels` is given.
-    levels : (levels,) int32
-        Branch of each code, -1 = the missing branch; empty for thresholds.
-    branch_of, ids2, cells2, values2 : arrays
+    route : Route
+    branch_of : (rows,) uint32
+    spare : Rows
         Working memory.
     """
+    route, rows, spare = borrow_arrays(route), borrow_arrays(rows), borrow_arrays(spare)
     if branches == 2:
-        _partition_in_two(
-            codes,
-            first,
-            step,
-            n_codes,
-            cut,
-            missing,
-            levels,
-            ids,
-            cells,
-            values,
-            begin,
-            end,
-            ids2,
-            cells2,
-            values2,
-            ends,
-        )
-    else:
-        _partition_in_many(
-            codes,
-            first,
-            step,
-            n_codes,
-            missing,
-            levels,
-            branches,
-            ids,
-            cells,
-            values,
-            begin,
-            end,
-            branch_of,
-            ids2,
-            cells2,
-            values2,
-            ends,
-        )
+        _partition_in_two(route, rows, begin, end, spare, offsets)
+        return
+    assign_branches(route, route.missing, rows.ids, begin, end, branch_of)
+    distribute_rows(branch_of, branches, None, None, rows, begin, end, spare, offsets)
+    copy_slice(spare, 0, end - begin, rows, begin)
+    for b in range(np.uint64(branches + 1)):
+        offsets[b] += begin
 
 
 @inlined
-def _partition_in_two(
-    codes,
-    first,
-    step,
-    n_codes,
-    cut,
-    missing,
-    levels,
-    ids,
-    cells,
-    values,
-    begin,
-    end,
-    ids2,
-    cells2,
-    values2,
-    ends,
-):
+def _partition_in_two(route, rows, begin, end, spare, offsets):
     """Move left rows down in place and right rows through a buffer, branch-free."""
-    one = np.uint64(1)
-    width = np.uint64(values.shape[1])
-    has_cells = len(cells) > 0
-    by_level = len(levels) > 0
-    left = np.uint64(begin)
-    right = np.uint64(0)
+    zero, one = np.uint64(0), np.uint64(1)
+    codes, first, step, n_codes = route.column
+    cut, missing, levels = route.cut, route.missing, route.levels
+    ids, cells, values = rows
+    ids2, cells2, values2 = spare
+    has_cells, by_level, lost = len(cells) > 0, len(levels) > 0, np.int64(n_codes)
+    left, right = np.uint64(begin), zero
     for i in range(np.uint64(begin), np.uint64(end)):
         row = ids[i]
         code = np.int64(codes[first + np.uint64(row) * step])
         side = np.int64(code > cut)
         if by_level:
-            side = np.int64(levels[np.uint64(min(code, n_codes - 1))])
+            side = np.int64(levels[np.uint64(min(code, lost - 1))])
             side = side if side >= 0 else missing
-        goes_right = np.uint64(missing if code == n_codes else side)
-        ids2[right] = row
-        ids[left] = row
+        goes_right = np.uint64(missing if code == lost else side)
+        ids2[right] = ids[left] = row
         if has_cells:
-            cell = cells[i]
-            cells2[right] = cell
-            cells[left] = cell
-            value = values[i, np.uint64(0)]
-            values2[right, np.uint64(0)] = value
-            values[left, np.uint64(0)] = value
+            cells2[right] = cells[left] = cells[i]
+            values2[right, zero] = values[left, zero] = values[i, zero]
         else:
-            for k in range(width):
-                value = values[i, k]
-                values2[right, k] = value
-                values[left, k] = value
+            for k in range(np.uint64(values.shape[1])):
+                values2[right, k] = values[left, k] = values[i, k]
         right += goes_right
         left += one - goes_right
     for j in range(right):
-        ids[left + j] = ids2[j]
-        if has_cells:
-            cells[left + j] = cells2[j]
-        for k in range(width):
-            values[left + j, k] = values2[j, k]
-    ends[0] = np.int64(left)
-    ends[1] = end
-
-
-@inlined
-def _partition_in_many(
-    codes,
-    first,
-    step,
-    n_codes,
-    missing,
-    levels,
-    branches,
-    ids,
-    cells,
-    values,
-    begin,
-    end,
-    branch_of,
-    ids2,
-    cells2,
-    values2,
-    ends,
-):
-    """Reorder rows with a counting sort by branch."""
-    width = np.uint64(values.shape[1])
-    has_cells = len(cells) > 0
-    b0, size = np.uint64(begin), np.uint64(end - begin)
-    for b in range(np.uint64(branches)):
-        ends[b] = 0
-    for i in range(size):
-        code = np.int64(codes[first + np.uint64(ids[b0 + i]) * step])
-        branch = missing
-        if code < n_codes and levels[np.uint64(code)] >= 0:
-            branch = np.int64(levels[np.uint64(code)])
-        branch_of[i] = np.uint32(branch)
-        ends[np.uint64(branch)] += 1
-    at = np.int64(0)
-    for b in range(np.uint64(branches)):
-        count = ends[b]
-        ends[b] = at
-        at += count
-    for i in range(size):
-        branch = np.uint64(branch_of[i])
-        to = np.uint64(ends[branch])
-        ends[branch] += 1
-        ids2[to] = ids[b0 + i]
-        if has_cells:
-            cells2[to] = cells[b0 + i]
-        for k in range(width):
-            values2[to, k] = values[b0 + i, k]
-    for i in range(size):
-        ids[b0 + i] = ids2[i]
-        if has_cells:
-            cells[b0 + i] = cells2[i]
-        for k in range(width):
-            values[b0 + i, k] = values2[i, k]
-    for b in range(np.uint64(branches)):
-        ends[b] += begin
+        copy_row(spare, j, rows, left + j)
+    offsets[0], offsets[1], offsets[2] = begin, np.int64(left), end
 
 
 @kernel
@@ -303,6 +218,21 @@ def extend_rows(array, size):
         for k in range(np.uint64(array.shape[1])):
             copy[i, k] = array[i, k]
     return copy
+
+
+@kernel
+def copy_rows(rows):
+    """Return rows with arrays of their own."""
+    return Rows(rows.ids.copy(), rows.cells.copy(), rows.values.copy())
+
+
+@kernel
+def reserve_rows(rows, size):
+    """Return rows with room for at least `size`; twice as many if they are copied."""
+    if size <= len(rows.ids):
+        return rows
+    cells = rows.cells if len(rows.cells) == 0 else extend_array(rows.cells, 2 * size)
+    return Rows(extend_array(rows.ids, 2 * size), cells, extend_rows(rows.values, 2 * size))
 
 
 @inlined
@@ -366,20 +296,16 @@ def find_value_below(table, feature, cut, after, resolution):
 
 
 @kernel
-def assign_branches(codes, first, step, n_codes, cut, missing, levels, ids, begin, end, branch_of):
-    """Write the branch of each of rows[begin:end]; arguments as in `partition_rows`.
+def assign_branches(route, missing, ids, begin, end, branch_of):
+    """Write the branch of each of the rows ``ids[begin:end]``.
 
-    `missing` may be the number of branches, which marks rows that go down all of them.
+    `missing` is the branch of rows with a missing value; it may be the number of branches,
+    which marks rows that go down all of them.
     """
+    route = borrow_arrays(route)
     for i in range(np.uint64(end - begin)):
-        code = np.int64(codes[first + np.uint64(ids[np.uint64(begin) + i]) * step])
-        branch = missing
-        if code < n_codes:
-            branch = np.int64(code > cut)
-            if len(levels) > 0:
-                branch = np.int64(levels[np.uint64(code)])
-                branch = branch if branch >= 0 else missing
-        branch_of[i] = np.uint32(branch)
+        branch = find_branch(route, ids[np.uint64(begin) + i])
+        branch_of[i] = np.uint32(branch if branch >= 0 else missing)
 
 
 @kernel
@@ -416,190 +342,140 @@ def _take_part(value, low, high, step):
 
 
 @kernel
-def distribute_rows(
-    branch_of, upto, steps, ids, cells, values, begin, end, ids2, cells2, values2, ends
-):
-    """Gather the branches of rows[begin:end], one after the other, in spare arrays.
+def distribute_rows(branch_of, branches, upto, steps, rows, begin, end, spare, offsets):
+    """Gather the branches of rows[begin:end], one after the other, in spare rows.
 
     Parameters
     ----------
     branch_of : (rows,) uint32
-        From `assign_branches`; ``len(upto)`` = every branch.
-    upto : (branches,) float64
-        Cumulative shares.
-    steps : (columns of values,) float64
+        From `assign_branches`; `branches` = every branch.
+    upto : (branches,) float64, or None
+        Cumulative shares; None = no row goes down every branch.
+    steps : (columns of values,) float64, or None
         Fixed-point step of each statistic; the first is the weight's.
-    ids2, cells2, values2 : arrays
+    spare : Rows
         Filled from 0; replaced by longer ones if they are too short.
-    ends : (branches or more,) int64
-        Receives the end of each branch in them.
+    offsets : (branches + 1 or more,) int64
+        Receives the offsets of the branches in them.
 
     Returns
     -------
-    ids2, cells2, values2
+    spare
         Without parts of weight 0.
     """
-    zero = np.uint64(0)
-    branches = np.uint64(len(upto))
-    width = np.uint64(values.shape[1])
-    has_cells = len(cells) > 0
-    b0, size = np.uint64(begin), np.uint64(end - begin)
-    for b in range(branches):
-        ends[b] = 0
+    zero, rows = np.uint64(0), borrow_arrays(rows)
+    b0, size, ends = np.uint64(begin), np.uint64(end - begin), offsets[1:]
+    for b in range(np.uint64(branches + 1)):
+        offsets[b] = 0
     for i in range(size):
         branch = np.uint64(branch_of[i])
-        if branch < branches:
+        if branch < np.uint64(branches):
             ends[branch] += 1
             continue
-        low = 0.0
-        for b in range(branches):
-            if _take_part(values[b0 + i, zero], low, upto[b], steps[zero]) > 0.0:
-                ends[b] += 1
-            low = upto[b]
+        if upto is not None:
+            low = 0.0
+            for b in range(np.uint64(branches)):
+                if _take_part(rows.values[b0 + i, zero], low, upto[b], steps[zero]) > 0.0:
+                    ends[b] += 1
+                low = upto[b]
     at = np.int64(0)
-    for b in range(branches):
+    for b in range(np.uint64(branches)):
         count = ends[b]
         ends[b] = at
         at += count
-    if at > len(ids2):
-        ids2 = np.empty(2 * at, np.uint32)
-        values2 = np.empty((2 * at, values.shape[1]))
-        if has_cells:
-            cells2 = np.empty(2 * at, np.uint32)
+    if upto is not None:
+        spare = reserve_rows(spare, at)
+    target = borrow_arrays(spare)
     for i in range(size):
         branch = np.uint64(branch_of[i])
         row = b0 + i
-        if branch < branches:
-            to = np.uint64(ends[branch])
+        if branch < np.uint64(branches):
+            copy_row(rows, row, target, np.uint64(ends[branch]))
             ends[branch] += 1
-            ids2[to] = ids[row]
-            if has_cells:
-                cells2[to] = cells[row]
-            for k in range(width):
-                values2[to, k] = values[row, k]
             continue
-        low = 0.0
-        for b in range(branches):
-            weight = _take_part(values[row, zero], low, upto[b], steps[zero])
-            if weight > 0.0:
-                to = np.uint64(ends[b])
-                ends[b] += 1
-                ids2[to] = ids[row]
-                if has_cells:
-                    cells2[to] = cells[row]
-                values2[to, zero] = weight
-                for k in range(np.uint64(1), width):
-                    values2[to, k] = _take_part(values[row, k], low, upto[b], steps[k])
-            low = upto[b]
-    return ids2, cells2, values2
+        if upto is not None:
+            low = 0.0
+            for b in range(np.uint64(branches)):
+                weight = _take_part(rows.values[row, zero], low, upto[b], steps[zero])
+                if weight > 0.0:
+                    to = np.uint64(ends[b])
+                    ends[b] += 1
+                    copy_row(rows, row, target, to)
+                    target.values[to, zero] = weight
+                    for k in range(np.uint64(1), np.uint64(len(steps))):
+                        target.values[to, k] = _take_part(
+                            rows.values[row, k], low, upto[b], steps[k]
+                        )
+                low = upto[b]
+    return spare
 
 
 @kernel
 def replace_by_children(
-    branch_of,
-    upto,
-    steps,
-    ids,
-    cells,
-    values,
-    begin,
-    end,
-    ids2,
-    cells2,
-    values2,
-    ends,
-    nodes,
-    waiting,
-    n_waiting,
-    held_out,
-    top,
+    branch_of, upto, steps, rows, begin, end, spare, offsets, nodes, waiting, held_out, tops
 ):
     """Replace rows[begin:end] of a node by those of its children, side by side.
 
     Parameters
     ----------
-    branch_of, upto, steps, ids2, cells2, values2
+    branch_of, upto, steps, spare
         See `distribute_rows`.
-    ends : (branches or more,) int64
-        Receives the end of each branch in rows.
-    nodes, waiting, n_waiting, held
+    offsets : (branches + 1 or more,) int64
+        Receives the offsets of the branches in rows.
+    nodes, waiting, held_out
         See `compact_slices`; used in best-first growth only.
-    top : int
-        First unused row after all slices; -1: depth-first, the node's own slice
-        is the last one.
+    tops : (2,) int64
+        First unused row after all slices of training and of held-out rows; -1: depth-first,
+        the node's own slice is the last one.
 
     Returns
     -------
-    ids, cells, values, ids2, cells2, values2
+    rows, spare
         Replaced by longer ones if they were too short.
-    first, top
-        Begin of branch 0, and the new top.
     """
-    branches = np.uint64(len(upto))
-    ids2, cells2, values2 = distribute_rows(
-        branch_of, upto, steps, ids, cells, values, begin, end, ids2, cells2, values2, ends
-    )
-    count = ends[branches - np.uint64(1)]
+    branches = len(upto)
+    spare = distribute_rows(branch_of, branches, upto, steps, rows, begin, end, spare, offsets)
+    count = offsets[np.uint64(branches)]
     first = np.int64(begin)
     room = first + count
+    top = tops[np.uint64(held_out)]
     if top >= 0:
         room = top + count
-        if room > len(ids):
-            top = compact_slices(nodes, waiting, n_waiting, held_out, ids, cells, values)
+        if room > len(rows.ids):
+            top = compact_slices(nodes, waiting, held_out, rows)
             room = 2 * (top + count)  # leave half of it free: squeezing stays rare
         first = top
-        top += count
-    ids, cells, values = _write_rows(ids, cells, values, first, ids2, cells2, values2, count, room)
-    for b in range(branches):
-        ends[b] += first
-    return ids, cells, values, ids2, cells2, values2, first, top
-
-
-@inlined
-def _write_rows(ids, cells, values, at, ids2, cells2, values2, count, room):
-    """Write `count` gathered rows to rows[at:], in arrays of at least `room` rows."""
-    a0 = np.uint64(at)
-    if room > len(ids):
-        ids, values = extend_array(ids, 2 * room), extend_rows(values, 2 * room)
-        if len(cells) > 0:
-            cells = extend_array(cells, 2 * room)
-    for j in range(np.uint64(count)):
-        ids[a0 + j] = ids2[j]
-        if len(cells) > 0:
-            cells[a0 + j] = cells2[j]
-        for k in range(np.uint64(values.shape[1])):
-            values[a0 + j, k] = values2[j, k]
-    return ids, cells, values
+        tops[np.uint64(held_out)] = top + count
+    rows = reserve_rows(rows, room)
+    copy_slice(spare, 0, count, rows, first)
+    for b in range(np.uint64(branches + 1)):
+        offsets[b] += first
+    return rows, spare
 
 
 @kernel
-def compact_slices(nodes, waiting, n_waiting, held_out, ids, cells, values):
+def compact_slices(nodes, waiting, held_out, rows):
     """Move the slices of the waiting nodes together; return the end of the last one.
 
     Parameters
     ----------
-    nodes, waiting : arrays
+    nodes : (capacity,) NODE
         Of `treekit.kernels.grow_tree`; slices are renumbered in place.
+    waiting : (waiting nodes,) int64
     held_out : bool
         Whether the slices are those of the held-out rows.
     """
-    begins = np.empty(n_waiting, np.int64)
-    for j in range(np.uint64(n_waiting)):
+    begins = np.empty(len(waiting), np.int64)
+    for j in range(np.uint64(len(waiting))):
         node = nodes[np.uint64(waiting[j])]
         begins[j] = node.held_begin if held_out else node.begin
     order = np.argsort(begins)
     at = np.int64(0)
-    for j in range(np.uint64(n_waiting)):
+    for j in range(np.uint64(len(waiting))):
         node = nodes[np.uint64(waiting[np.uint64(order[j])])]
         begin = node.held_begin if held_out else node.begin
         size = (node.held_end if held_out else node.end) - begin
-        for i in range(np.uint64(size)):
-            source, to = np.uint64(begin) + i, np.uint64(at) + i
-            ids[to] = ids[source]
-            if len(cells) > 0:
-                cells[to] = cells[source]
-            for k in range(np.uint64(values.shape[1])):
-                values[to, k] = values[source, k]
+        copy_slice(rows, begin, begin + size, rows, at)
         if held_out:
             node.held_begin, node.held_end = at, at + size
         else:

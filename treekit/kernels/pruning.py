@@ -10,9 +10,11 @@ import numpy.typing as npt
 from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.partition_rows import (
     compute_cumulative_shares,
+    copy_rows,
+    copy_slice,
     distribute_rows,
-    extend_array,
     extend_rows,
+    reserve_rows,
     sum_rows,
 )
 from treekit.kernels.route_rows import assign_node_branches
@@ -338,24 +340,18 @@ def prune_and_raise(splits, table, rows, steps, fractional, bound, stats):
         if splits.kind[i] == 0:
             source[i] = -1
     expected = np.zeros(n)
-    room = (rows.ids.copy(), rows.cells.copy(), rows.values.copy())
-    spare = (rows.ids.copy(), rows.cells.copy(), rows.values.copy())
+    room, spare = copy_rows(rows), copy_rows(rows)
     branch_of = np.empty(len(rows.ids), np.uint32)
     sides = np.empty(table.codes.shape[1] if len(splits.terms) > 0 else 0, table.codes.dtype)
     # node, first row, end of rows, phase, rows in use
     frames = np.zeros((64, 5), np.int64)
     frames[0, 2] = frames[0, 4] = len(rows.ids)
-    sum_rows(room[1], room[2], 0, len(rows.ids), stats[0], None)
+    sum_rows(room, 0, len(rows.ids), stats[0], None)
     waiting = 1
     while waiting > 0:
         waiting -= 1
-        node, begin, end, phase, top = (
-            frames[waiting, 0],
-            frames[waiting, 1],
-            frames[waiting, 2],
-            frames[waiting, 3],
-            frames[waiting, 4],
-        )
+        node, begin, end = frames[waiting, 0], frames[waiting, 1], frames[waiting, 2]
+        phase, top = frames[waiting, 3], frames[waiting, 4]
         at = source[node]
         if at < 0:
             expected[node] = _estimate_leaf_errors(stats[node], bound)
@@ -365,18 +361,16 @@ def prune_and_raise(splits, table, rows, steps, fractional, bound, stats):
             frames = _extend_frames(frames, waiting + branches + 1)
             frames[waiting] = np.array([node, begin, end, JUDGE, top])
             waiting += 1
-            room, spare, ends = _stack_branches(
+            room, spare, offsets = _stack_branches(
                 splits, at, table, sides, room, spare, begin, end, top, steps, fractional,
                 branch_of,
             )  # fmt: skip
             # A stack: branches are written after all rows in use, their branches after them.
-            last = ends[branches - 1]
-            begin = top
             for b in range(branches):
-                sum_rows(room[1], room[2], begin, ends[b], stats[first + b], None)
-                frames[waiting] = np.array([first + b, begin, ends[b], EXPAND, last])
+                begin, end = offsets[b], offsets[b + 1]
+                sum_rows(room, begin, end, stats[first + b], None)
+                frames[waiting] = np.array([first + b, begin, end, EXPAND, offsets[branches]])
                 waiting += 1
-                begin = ends[b]
             continue
         tree, largest, most = 0.0, np.int64(0), 0.0
         for b in range(branches):
@@ -403,21 +397,9 @@ def prune_and_raise(splits, table, rows, steps, fractional, bound, stats):
 
 @kernel
 def _estimate_errors_below(
-    splits,
-    source,
-    start,
-    table,
-    sides,
-    room,
-    spare,
-    begin,
-    end,
-    top,
-    steps,
-    fractional,
-    bound,
+    splits, source, start, table, sides, room, spare, begin, end, top, steps, fractional, bound,
     branch_of,
-):
+):  # fmt: skip
     """Estimate the errors of the subtree at node `start`, if rows[begin:end] arrive there."""
     own = np.zeros(len(bound.costs))
     frames = np.zeros((64, 4), np.int64)  # node, first row, end of rows, rows in use
@@ -426,28 +408,21 @@ def _estimate_errors_below(
     errors = 0.0
     while waiting > 0:
         waiting -= 1
-        node, begin, end, top = (
-            frames[waiting, 0],
-            frames[waiting, 1],
-            frames[waiting, 2],
-            frames[waiting, 3],
-        )
+        node, begin, end = frames[waiting, 0], frames[waiting, 1], frames[waiting, 2]
+        top = frames[waiting, 3]
         at = source[node]
         if at < 0:
-            sum_rows(room[1], room[2], begin, end, own, None)
+            sum_rows(room, begin, end, own, None)
             errors += _estimate_leaf_errors(own, bound)
             continue
         first, branches = np.int64(splits.first_child[at]), np.int64(splits.n_children[at])
-        room, spare, ends = _stack_branches(
+        room, spare, offsets = _stack_branches(
             splits, at, table, sides, room, spare, begin, end, top, steps, fractional, branch_of
         )
         frames = _extend_frames(frames, waiting + branches)
-        last = ends[branches - 1]
-        begin = top
         for b in range(branches):
-            frames[waiting] = np.array([first + b, begin, ends[b], last])
+            frames[waiting] = np.array([first + b, offsets[b], offsets[b + 1], offsets[branches]])
             waiting += 1
-            begin = ends[b]
     return errors, room, spare
 
 
@@ -461,30 +436,19 @@ def _stack_branches(
     -------
     room, spare
         Replaced by longer arrays if they were too short.
-    ends : (branches,) int64
+    offsets : (branches + 1,) int64
     """
-    ids, cells, values = room
     branches = np.int64(splits.n_children[at])
-    assign_node_branches(splits, at, table, ids, begin, end, fractional, sides, branch_of)
+    assign_node_branches(splits, at, table, room.ids, begin, end, fractional, sides, branch_of)
     upto = np.empty(branches)
-    compute_cumulative_shares(branch_of, values, begin, end, upto)
-    ends = np.zeros(branches, np.int64)
-    ids2, cells2, values2 = distribute_rows(
-        branch_of, upto, steps, ids, cells, values, begin, end, spare[0], spare[1], spare[2], ends
-    )
-    count = ends[branches - 1]
-    if top + count > len(ids):
-        size = 2 * (top + count)
-        ids, values = extend_array(ids, size), extend_rows(values, size)
-        cells = extend_array(cells, size)
-    for i in range(np.uint64(count)):
-        to = np.uint64(top) + i
-        ids[to] = ids2[i]
-        cells[to] = cells2[i]
-        values[to, np.uint64(0)] = values2[i, np.uint64(0)]
-    for b in range(branches):
-        ends[b] += top
-    return (ids, cells, values), (ids2, cells2, values2), ends
+    compute_cumulative_shares(branch_of, room.values, begin, end, upto)
+    offsets = np.zeros(branches + 1, np.int64)
+    spare = distribute_rows(branch_of, branches, upto, steps, room, begin, end, spare, offsets)
+    count = offsets[branches]
+    room = reserve_rows(room, top + count)
+    copy_slice(spare, 0, count, room, top)
+    offsets += top
+    return room, spare, offsets
 
 
 @inlined

@@ -6,13 +6,21 @@ the sides of every cut are computed in two sweeps over the column's rows.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from treekit.kernels.axis_splits import draw_column
+from treekit.kernels.axis_splits import (
+    Groups,
+    check_keys,
+    choose_column,
+    clear_offers,
+    clear_split,
+    make_offer,
+    pick_column,
+    report_statistics,
+    write_branches,
+)
 from treekit.kernels.compile import inlined, kernel
-from treekit.kernels.function_pointers import borrow_array, find_highest_bit, find_lowest_bit
+from treekit.kernels.function_pointers import borrow_arrays, find_highest_bit, find_lowest_bit
 from treekit.kernels.node_statistics import (
     CODE_OF,
     CODES,
@@ -37,9 +45,7 @@ from treekit.kernels.quantile_statistics import (
     write_side,
 )
 from treekit.kernels.records import (
-    BAD_CHOICE,
     BAD_NUMBER,
-    BAD_ORDER,
     BRANCHES,
     CUT,
     FEATURE,
@@ -53,7 +59,6 @@ from treekit.kernels.records import (
     SCORE,
     SUBSET,
     THRESHOLD,
-    THRESHOLD_VALUE,
     is_better,
     is_finite,
 )
@@ -62,22 +67,7 @@ from treekit.kernels.records import (
 
 
 @kernel
-def find_quantile_split(
-    node,
-    scratch,
-    scan,
-    many,
-    key,
-    choose,
-    penalty,
-    n_keys,
-    use_choose,
-    use_penalty,
-    score,
-    rng,
-    out,
-    numbers,
-):
+def find_quantile_split(node, scratch, criterion, rng, out, numbers):
     """Find the best split of one node; see `treekit.kernels.axis_splits.find_axis_split`.
 
     Penalties and C4.5's limits (`treekit.kernels.records.SplitRules`) apply to
@@ -85,137 +75,71 @@ def find_quantile_split(
 
     Cost: tries x rows (see `treekit.kernels.quantile_splits.sweep_cuts`).
     """
-    table, rows = node.table, node.rows
-    codes, n_codes, nominal = table.codes, table.n_codes, table.nominal
-    ids, values = rows.ids, rows.values
-    stats, quantile = node.stats, node.quantile
-    impurity, limit = node.impurity, node.min_weight_leaf
-    known_only, empty = node.ways.known_only, node.ways.empty_branches
-    features, state, offers = scratch.features, scratch.state, scratch.offers
-    counts, words = borrow_array(scratch.counts), borrow_array(scratch.words)
-    work, compact, pair = (
-        borrow_array(scratch.work),
-        borrow_array(scratch.compact),
-        borrow_array(scratch.pair),
-    )
-    keys, best, levels = (
-        borrow_array(scratch.keys),
-        borrow_array(scratch.best),
-        borrow_array(scratch.levels),
-    )
-    sides, start = borrow_array(scratch.ordered), borrow_array(scratch.start)
-    n_rows, all_codes = np.uint64(codes.shape[1]), borrow_array(codes.reshape(codes.size))
-    lines = borrow_array(scratch.lines)
-    sparse = is_sparse_node(np.uint64(len(ids)), n_rows, lines)
-    n_features = np.uint64(len(n_codes))
+    node, scratch = borrow_arrays(node), borrow_arrays(scratch)
+    table, rows, work, compact = node.table, node.rows, scratch.work, scratch.compact
+    flat = borrow_arrays(table.codes.reshape(table.codes.size))
+    n_rows, n_features = np.uint64(table.codes.shape[1]), np.uint64(len(table.n_codes))
+    sparse = is_sparse_node(np.uint64(len(rows.ids)), n_rows, scratch.lines)
     n_try = min(np.uint64(node.n_try), n_features)
     ends, code_of = work[np.uint64(GROUP_ENDS)], work[np.uint64(CODE_OF)]
-    size = np.uint64(len(ids))
-    mass, place, trees = lay_out_rows(values, quantile, start)
-    if use_choose:
-        for j in range(n_features):
-            offers[np.uint64(0), j] = np.nan
-            offers[np.uint64(1), j] = np.nan
+    layout = lay_out_rows(rows.values, node.quantile, scratch.start)
+    clear_offers(criterion, scratch.offers)
     chosen = np.int64(-1)
     while True:
-        out[KIND] = 0
-        numbers[THRESHOLD_VALUE] = np.nan
-        numbers[SCORE] = -np.inf
+        clear_split(out, numbers)
         tried = np.uint64(0)
         for j in range(n_features):
             if tried == n_try:
                 break
-            feature = j
-            if chosen >= 0:
-                feature = np.uint64(chosen)
-            elif n_try < n_features:
-                feature = draw_column(features, state, j)
-            source, first, step = locate_column(
-                all_codes, lines, feature, n_rows, n_features, sparse
-            )
-            count = group_rows(source, first, step, ids, n_codes[feature], work, counts, words)
+            feature = pick_column(scratch, j, n_try, chosen)
+            column = locate_column(table, flat, scratch.lines, feature, sparse)
+            count = group_rows(column, rows.ids, work, scratch.counts, scratch.words)
             if count == 1:
                 continue
             tried += np.uint64(1)
-            if use_choose:
-                out[KIND] = 0
-                numbers[SCORE] = -np.inf
+            if criterion.use_choose:
+                clear_split(out, numbers)
             known = count
-            if code_of[np.uint64(count - 1)] == n_codes[feature]:
+            if code_of[np.uint64(count - 1)] == column.n_codes:
                 known -= 1
-            if nominal[feature] > 0:
+            if table.nominal[feature] > 0:
                 for g in range(np.uint64(count)):
                     begin = ends[g - np.uint64(1)] if g > np.uint64(0) else 0
                     summarise_rows(
-                        values, work[np.uint64(ORDER)], begin, ends[g], quantile, compact[g]
-                    )
-            if known_only and known < 2:
+                        rows.values, work[np.uint64(ORDER)], begin, ends[g], node.quantile,
+                        compact[g],
+                    )  # fmt: skip
+            if node.ways.known_only and known < 2:
                 continue
-            if nominal[feature] == 2:
-                try_branches(
-                    many, known_only, empty, feature, n_codes[feature], known, count, size,
-                    stats, limit, impurity, values, quantile, work, compact, levels, best,
-                    out, numbers,
-                )  # fmt: skip
+            groups = Groups(feature, np.int64(column.n_codes), known, count)
+            if table.nominal[feature] == 2:
+                try_branches(node, scratch, criterion, groups, out, numbers)
             else:
-                _try_cuts(
-                    scan, key, n_keys if nominal[feature] == 1 else 0, known_only, feature,
-                    n_codes[feature], known, count, size, stats, limit, impurity, quantile,
-                    mass, place, trees, start, work, words, compact, keys, sides, pair, levels,
-                    best, out, numbers,
-                )  # fmt: skip
+                _try_cuts(node, scratch, criterion, groups, layout, out, numbers)
             if out[KIND] < 0 or chosen >= 0:
                 return
-            if use_choose and out[KIND] > 0:
-                own = compact[:known] if out[KIND] == MULTIWAY else pair
-                offers[np.uint64(0), feature] = numbers[SCORE]
-                offers[np.uint64(1), feature] = many(stats, own, 1)
-                if not is_finite(offers[np.uint64(1), feature]):
-                    report_statistics(best, own[0])
-                    out[KIND] = BAD_NUMBER
+            if criterion.use_choose and out[KIND] > 0:
+                sides = scratch.pair
+                if out[KIND] == MULTIWAY:
+                    sides = compact[:known]
+                if not make_offer(node, scratch, criterion, feature, sides, out, numbers):
                     return
-        if not use_choose:
+        if not criterion.use_choose:
             return
-        chosen = choose(offers[0], offers[1], offers[2])
-        if chosen < 0 or chosen >= np.int64(n_features):
-            out[KIND] = 0 if chosen == -1 else BAD_CHOICE
-            return
-        if math.isnan(offers[np.uint64(0), np.uint64(chosen)]):
-            out[KIND] = BAD_CHOICE
+        chosen = choose_column(criterion, scratch.offers, out)
+        if chosen < 0:
             return
 
 
 @inlined
-def _try_cuts(
-    scan,
-    key,
-    n_keys,
-    known_only,
-    feature,
-    codes_in_all,
-    known,
-    count,
-    size,
-    stats,
-    limit,
-    impurity,
-    quantile,
-    mass,
-    place,
-    trees,
-    start,
-    work,
-    words,
-    compact,
-    keys,
-    sides,
-    pair,
-    levels,
-    best,
-    out,
-    numbers,
-):
+def _try_cuts(node, scratch, criterion, groups, layout, out, numbers):
     """Try binary splits of a column, as in `treekit.kernels.axis_splits`."""
+    feature, codes_in_all, known, count = groups
+    mass, place, trees = layout
+    stats, known_only, work = node.stats, node.ways.known_only, scratch.work
+    compact, keys, sides, pair = scratch.compact, scratch.keys, scratch.ordered, scratch.pair
+    levels, best, size = scratch.levels, scratch.best, np.uint64(len(node.rows.ids))
+    n_keys = criterion.n_category_orders if node.table.nominal[feature] == 1 else 0
     first_of, zero, one, two = work[np.uint64(CODE_OF)], np.uint64(0), np.uint64(1), np.uint64(2)
     order, stops, places = (
         work[np.uint64(ORDER)],
@@ -224,23 +148,12 @@ def _try_cuts(
     )
     for attempt in range(max(n_keys, 1)):
         if n_keys > 0:
-            key(compact, known, attempt, keys)
-            for j in range(np.uint64(known)):
-                if not is_finite(keys[j]):
-                    report_statistics(best, compact[j])
-                    out[KIND] = BAD_ORDER
-                    return
+            criterion.category_keys(compact, known, attempt, keys)
+            if not check_keys(keys, known, compact, best, out):
+                return
             sort_by_key(keys, known, places)  # stable: equal keys in the order of codes
             order, stops = work[np.uint64(OTHER_ORDER)], work[np.uint64(ORDERED_ENDS)]
-            _arrange_groups(
-                places,
-                known,
-                count,
-                work[np.uint64(ORDER)],
-                work[np.uint64(GROUP_ENDS)],
-                order,
-                stops,
-            )
+            _arrange_groups(places, known, count, work, order, stops)
         for side in range(1, -1, -1):
             if side == 0 and (count == known or known < 2 or known_only):
                 break
@@ -248,11 +161,12 @@ def _try_cuts(
             last = known - 1 if apart or side == 0 else count - 1
             aside = known if apart or side == 0 else -1
             sweep_cuts(
-                mass, place, size, quantile, start, order, stops, aside, not apart, last,
-                words, trees, sides,
+                mass, place, size, node.quantile, scratch.start, order, stops, aside, not apart,
+                last, scratch.words, trees, sides,
             )  # fmt: skip
             totals = sides[two * np.uint64(last)] if apart else stats
-            at = scan(sides, last, totals, totals, limit, impurity, best)
+            limit, impurity = node.min_weight_leaf, node.impurity
+            at = criterion.scan(sides, last, totals, totals, limit, impurity, best)
             if at == -2:
                 out[KIND] = BAD_NUMBER
                 return
@@ -277,7 +191,7 @@ def _try_cuts(
                 out[CUT] = np.int64(first_of[np.uint64(at)])
                 out[NEXT_CODE] = np.int64(first_of[np.uint64(at + 1)])
                 continue
-            out[KIND], out[LEVELS] = SUBSET, np.int64(codes_in_all)
+            out[KIND], out[LEVELS] = SUBSET, codes_in_all
             for level in range(np.uint64(out[LEVELS])):
                 levels[level] = -1
             for j in range(np.uint64(known)):
@@ -286,9 +200,10 @@ def _try_cuts(
 
 
 @kernel
-def _arrange_groups(places, known, count, order, ends, arranged, stops):
+def _arrange_groups(places, known, count, work, arranged, stops):
     """Write groups of rows in the order of `places`; a group that it leaves out stays last."""
     zero, one = np.uint64(0), np.uint64(1)
+    order, ends = work[np.uint64(ORDER)], work[np.uint64(GROUP_ENDS)]
     to = zero
     for j in range(np.uint64(count)):
         group = np.uint64(places[j]) if j < np.uint64(known) else j
@@ -315,17 +230,14 @@ COUNTING_CODES_PER_ROW = 64
 
 
 @inlined
-def group_rows(codes, start, step, ids, n_codes, work, counts, words):
+def group_rows(column, ids, work, counts, words):
     """Sort a node's rows by code.
 
     Parameters
     ----------
-    codes, start, step : array of unsigned, uint64, uint64
-        Row i has the code ``codes[start + i * step]``; see `treekit.kernels.node_statistics`.
+    column : Column
     ids : (rows,) uint32
         The node's rows.
-    n_codes : uint32
-        Codes of the column, not counting missing.
     work, counts, words : arrays
         Of the `Scratch`, borrowed.  ``work[ORDER]`` receives the positions, ascending
         within a group; ``work[ENDS]`` the end of each group, ``work[CODE_OF]`` its code.
@@ -335,14 +247,15 @@ def group_rows(codes, start, step, ids, n_codes, work, counts, words):
     count : int
         Number of groups.  If it is 1, the arrays are not filled.
     """
-    if len(ids) <= PAIRWISE_ROWS and n_codes < np.uint32(1 << 26):
-        return _group_few_rows(codes, start, step, ids, work)
-    return _group_many_rows(codes, start, step, ids, work, counts, words)
+    if len(ids) <= PAIRWISE_ROWS and column.n_codes < np.uint32(1 << 26):
+        return _group_few_rows(column, ids, work)
+    return _group_many_rows(column, ids, work, counts, words)
 
 
 @inlined
-def _group_few_rows(codes, start, step, ids, work):
+def _group_few_rows(column, ids, work):
     """Group few rows by sorting keys of code and position, which are all distinct."""
+    codes, start, step = column.codes, column.first, column.step
     zero, one, m = np.uint64(0), np.uint64(1), np.uint64(len(ids))
     buffer, order = work[np.uint64(CODES)], work[np.uint64(ORDER)]
     code_of, ends = work[np.uint64(CODE_OF)], work[np.uint64(GROUP_ENDS)]
@@ -375,7 +288,8 @@ def _group_few_rows(codes, start, step, ids, work):
 
 
 @kernel
-def _group_many_rows(codes, start, step, ids, work, counts, words):
+def _group_many_rows(column, ids, work, counts, words):
+    codes, start, step = column.codes, column.first, column.step
     m = np.uint64(len(ids))
     buffer, order = work[np.uint64(CODES)], work[np.uint64(ORDER)]
     code_of, ends = work[np.uint64(CODE_OF)], work[np.uint64(GROUP_ENDS)]
@@ -438,34 +352,16 @@ def _group_by_counting(buffer, order, m, lowest, span, counts, present, code_of,
 
 
 @inlined
-def try_branches(
-    many,
-    known_only,
-    empty,
-    feature,
-    codes_in_all,
-    known,
-    count,
-    size,
-    stats,
-    limit,
-    impurity,
-    values,
-    quantile,
-    work,
-    compact,
-    levels,
-    best,
-    out,
-    numbers,
-):
+def try_branches(node, scratch, criterion, groups, out, numbers):
     """Try one branch for each category, as in `treekit.kernels.axis_splits`."""
+    known, count, quantile, values = groups.known, groups.count, node.quantile, node.rows.values
+    stats, compact, work, limit = node.stats, scratch.compact, scratch.work, node.min_weight_leaf
     order, other, ends = (
         work[np.uint64(ORDER)],
         work[np.uint64(OTHER_ORDER)],
         work[np.uint64(GROUP_ENDS)],
     )
-    code_of, zero, one = work[np.uint64(CODE_OF)], np.uint64(0), np.uint64(1)
+    zero, one = np.uint64(0), np.uint64(1)
     heaviest, enough = zero, 0
     for j in range(np.uint64(known)):
         if compact[j, zero] > compact[heaviest, zero]:
@@ -474,34 +370,23 @@ def try_branches(
     if known < 2 or enough < 2:
         return
     totals, last = stats, np.uint64(known) - one
-    if count > known and known_only:
+    if count > known and node.ways.known_only:
         totals = compact[np.uint64(known)]  # overwrites the missing rows, no longer needed
-        _select_known(order, ends[last], size, other)
+        _select_known(order, ends[last], len(values), other)
         summarise_rows(values, other, 0, ends[last], quantile, totals)
     elif count > known:
         _merge_groups(order, ends, heaviest, np.uint64(known), other)
         first = ends[heaviest - one] if heaviest > zero else 0
         joined = ends[heaviest] - first + ends[last + one] - ends[last]
         summarise_rows(values, other, 0, joined, quantile, compact[heaviest])
-    score = many(totals, compact[:known], 0) * totals[zero] / stats[zero]
+    score = criterion.branch_score(totals, compact[:known], 0) * totals[zero] / stats[zero]
     if not is_finite(score):
-        report_statistics(best, compact[0])
-        out[KIND] = BAD_NUMBER
+        report_statistics(BAD_NUMBER, compact[0], scratch.best, out)
         return
-    if not is_better(score, np.int64(feature), np.int64(0), impurity, out, numbers):
-        return
-    out[KIND], out[FEATURE], out[CUT], out[RANK] = MULTIWAY, np.int64(feature), 0, 0
-    out[MISSING_BRANCH], out[BRANCHES] = np.int64(heaviest), known
-    out[LEVELS] = np.int64(codes_in_all)
-    numbers[SCORE] = score
-    for level in range(np.uint64(out[LEVELS])):
-        levels[level] = np.int32(level) if empty else -1
-    if empty:
-        out[MISSING_BRANCH] = np.int64(code_of[heaviest])
-        out[BRANCHES] = out[LEVELS]
-        return
-    for j in range(np.uint64(known)):
-        levels[np.uint64(code_of[j])] = np.int32(j)
+    if is_better(score, np.int64(groups.feature), np.int64(0), node.impurity, out, numbers):
+        code_of, empty = work[np.uint64(CODE_OF)], node.ways.empty_branches
+        write_branches(groups, heaviest, empty, code_of, scratch.levels, out)
+        numbers[SCORE] = score
 
 
 @kernel
@@ -533,13 +418,6 @@ def _merge_groups(order, ends, one_group, other_group, joined):
             joined[to] = order[b]
             b += one
         to += one
-
-
-@kernel
-def report_statistics(best, stats):
-    """Copy statistics to `best`, for the error message about a NaN."""
-    for k in range(np.uint64(4)):
-        best[k + np.uint64(2)] = stats[k]
 
 
 # ---------------------------------------------------------------- sides of cuts, many rows

@@ -7,11 +7,25 @@ for each column: no sorting, no statistics per code.
 
 from __future__ import annotations
 
-import numpy as np
+from typing import NamedTuple
 
-from treekit.kernels.axis_splits import compute_side_limit, draw_column, sum_weight, try_branches
+import numpy as np
+import numpy.typing as npt
+
+from treekit.kernels.axis_splits import (
+    Groups,
+    choose_column,
+    clear_offers,
+    clear_split,
+    compute_side_limit,
+    make_offer,
+    pick_column,
+    report_statistics,
+    sum_weight,
+    try_branches,
+)
 from treekit.kernels.compile import inlined, kernel
-from treekit.kernels.function_pointers import borrow_array
+from treekit.kernels.function_pointers import borrow_arrays
 from treekit.kernels.monotonic import HIGHEST, LOWEST, is_within_constraint
 from treekit.kernels.node_statistics import (
     CODE_OF,
@@ -23,7 +37,6 @@ from treekit.kernels.node_statistics import (
     tally_codes,
 )
 from treekit.kernels.records import (
-    BAD_CHOICE,
     BAD_NUMBER,
     BRANCHES,
     CUT,
@@ -50,22 +63,7 @@ MAX_ROUNDS = 8
 
 
 @kernel
-def find_random_split(
-    node,
-    scratch,
-    scan,
-    many,
-    key,
-    choose,
-    penalty,
-    n_keys,
-    use_choose,
-    use_penalty,
-    score,
-    rng,
-    out,
-    numbers,
-):
+def find_random_split(node, scratch, criterion, rng, out, numbers):
     """Draw a test for each of K columns that are not constant, and keep the best.
 
     Numeric columns: a threshold drawn uniformly between the smallest and the
@@ -78,37 +76,16 @@ def find_random_split(
     Parameters are those of `treekit.kernels.axis_splits.find_axis_split`.  The test is not
     chosen from many candidates, so that there is no penalty.
     """
-    table, rows = node.table, node.rows
-    codes, n_codes, nominal = borrow_array(table.codes), borrow_array(table.n_codes), table.nominal
-    value_start, low = table.value_start, borrow_array(table.low)
-    ids, cells, values = borrow_array(rows.ids), borrow_array(rows.cells), borrow_array(rows.values)
-    stats, impurity = borrow_array(node.stats), node.impurity
-    limit, weight = node.min_weight_leaf, node.weight
-    known_only, empty, side = (
-        node.ways.known_only,
-        node.ways.empty_branches,
-        node.ways.min_side_share,
-    )
-    features, state, offers = scratch.features, scratch.state, scratch.offers
-    work, words, counts, flat = (
-        borrow_array(scratch.work),
-        scratch.words,
-        scratch.counts,
-        scratch.flat,
-    )
-    compact, best, pair = scratch.compact, borrow_array(scratch.best), borrow_array(scratch.pair)
-    levels, left = borrow_array(scratch.levels), borrow_array(scratch.start)
-    children = borrow_array(scratch.ordered[:2])
-    buffer, sides = borrow_array(work[0]), borrow_array(work[1])
-    packed = borrow_array(work[2:].reshape(-1).view(np.uint64))
-    s, m = np.uint64(len(stats)), np.uint64(len(ids))
-    form = pack_statistics(cells, values, m, s, weight, packed)
-    n_rows, all_codes = np.uint64(codes.shape[1]), borrow_array(codes.reshape(codes.size))
-    lines = borrow_array(scratch.lines)
-    sparse = is_sparse_node(m, n_rows, lines)
-    n_features = np.uint64(len(n_codes))
+    node, scratch = borrow_arrays(node), borrow_arrays(scratch)
+    table, rows, state, work = node.table, node.rows, scratch.state, scratch.work
+    known_only = node.ways.known_only
+    buffer, packed = work[0], borrow_arrays(work[2:].reshape(-1).view(np.uint64))
+    flat = borrow_arrays(table.codes.reshape(table.codes.size))
+    m, s = np.uint64(len(rows.ids)), np.uint64(len(node.stats))
+    form = pack_statistics(rows.cells, rows.values, m, s, node.weight, packed)
+    sparse = is_sparse_node(m, np.uint64(table.codes.shape[1]), scratch.lines)
+    n_features = np.uint64(len(table.n_codes))
     n_try = min(np.uint64(node.n_try), n_features)
-    draw = n_try < n_features
     chosen, seed = np.int64(-1), np.uint64(0)
     drawn = 0
     while True:
@@ -116,240 +93,177 @@ def find_random_split(
             drawn += 1
             state[np.uint64(0)] += np.uint64(0x9E3779B97F4A7C15)
             seed = state[np.uint64(0)]  # for the tests of this round; columns use `state`
-            if use_choose:
-                for j in range(n_features):
-                    offers[np.uint64(0), j] = np.nan
-                    offers[np.uint64(1), j] = np.nan
-        out[KIND] = 0
-        numbers[THRESHOLD_VALUE] = np.nan
-        numbers[SCORE] = -np.inf
+            clear_offers(criterion, scratch.offers)
+        clear_split(out, numbers)
         tried = np.uint64(0)
         for j in range(n_features):
             if tried == n_try:
                 break
-            feature = j
-            if chosen >= 0:
-                feature = np.uint64(chosen)
-            elif draw:
-                feature = draw_column(features, state, j)
-            absent = n_codes[feature]
-            source, first, step = locate_column(
-                all_codes, lines, feature, n_rows, n_features, sparse
-            )
-            gather_codes(source, first, step, ids, buffer)
+            feature = pick_column(scratch, j, n_try, chosen)
+            column = locate_column(table, flat, scratch.lines, feature, sparse)
+            absent = column.n_codes
+            gather_codes(column, rows.ids, buffer)
             lowest, highest, gone = find_code_range(buffer, m, absent)
             if lowest == highest and (gone == 0 or lowest == absent or known_only):
                 continue  # a constant column does not count as a try: sparse tables still split
             tried += np.uint64(1)
-            if use_choose:
-                out[KIND] = 0
-                numbers[SCORE] = -np.inf
-            way = nominal[feature]
-            if way == 2 and lowest != highest:
-                count = tally_codes(
-                    source, first, step, absent, ids, cells, values, s, work, words, counts, flat,
-                    NO_LANES, scratch.lanes, scratch.packed,
-                )  # fmt: skip
-                form = np.uint64(0)  # `tally` overwrote the packed statistics
+            if criterion.use_choose:
+                clear_split(out, numbers)
+            known = np.int64(0)
+            if table.nominal[feature] == 2 and lowest != highest:
+                count = tally_codes(column, rows, s, NO_LANES, scratch)
+                form = np.uint64(0)  # `tally_codes` overwrote the packed statistics
                 known = count
                 if work[np.uint64(CODE_OF), np.uint64(count - 1)] == absent:
                     known -= 1
-                try_branches(
-                    many,
-                    best,
-                    len(cells) == 0,
-                    known_only,
-                    empty,
-                    feature,
-                    absent,
-                    known,
-                    count,
-                    stats,
-                    limit,
-                    impurity,
-                    work,
-                    compact,
-                    levels,
-                    out,
-                    numbers,
-                )
+                groups = Groups(feature, np.int64(absent), known, count)
+                try_branches(node, scratch, criterion, groups, out, numbers)
             else:
-                _try_drawn_test(
-                    many,
-                    seed,
-                    feature,
-                    way,
-                    (lowest, highest, gone, absent),
-                    low,
-                    np.uint64(value_start[feature]),
-                    buffer,
-                    sides,
-                    cells,
-                    values,
-                    (form, packed),
-                    m,
-                    stats,
-                    weight,
-                    limit,
-                    side,
-                    known_only,
-                    impurity,
-                    compact,
-                    left,
-                    children,
-                    best,
-                    pair,
-                    levels,
-                    offers[np.uint64(3), feature],
-                    out,
+                test = _draw_test(node, scratch, seed, feature, lowest, highest, absent)
+                _try_test(
+                    node, scratch, criterion, feature, test, gone, absent, (form, packed), out,
                     numbers,
-                )
+                )  # fmt: skip
             if out[KIND] < 0 or chosen >= 0:
                 return
-            if use_choose and out[KIND] > 0:
-                offers[np.uint64(0), feature] = numbers[SCORE]
-                branches = pair
+            if criterion.use_choose and out[KIND] > 0:
+                sides = scratch.pair
                 if out[KIND] == MULTIWAY:
-                    branches = compact[:known]
-                final = many(stats, branches, 1)
-                offers[np.uint64(1), feature] = final
-                if not is_finite(final):
-                    for k in range(s):
-                        best[k + np.uint64(2)] = branches[np.uint64(0), k]
-                    out[KIND] = BAD_NUMBER
+                    sides = scratch.compact[:known]
+                if not make_offer(node, scratch, criterion, feature, sides, out, numbers):
                     return
-        if not use_choose:
-            useless = out[KIND] == 0 or numbers[SCORE] <= 1e-12 * impurity
-            if useless and tried > np.uint64(0) and drawn < MAX_ROUNDS:
-                continue
+        if criterion.use_choose:
+            chosen = choose_column(criterion, scratch.offers, out)
+            useless = chosen < 0 and out[KIND] == 0
+        else:
+            useless = out[KIND] == 0 or numbers[SCORE] <= 1e-12 * node.impurity
+        if chosen < 0 and not (useless and tried > np.uint64(0) and drawn < MAX_ROUNDS):
             return
-        chosen = choose(offers[0], offers[1], offers[2])
-        if chosen < 0 or chosen >= np.int64(n_features):
-            out[KIND] = 0 if chosen == -1 else BAD_CHOICE
-            if chosen == -1 and tried > np.uint64(0) and drawn < MAX_ROUNDS:
-                continue
-            return
-        if np.isnan(offers[np.uint64(0), np.uint64(chosen)]):
-            out[KIND] = BAD_CHOICE
-            return
+
+
+class DrawnTest(NamedTuple):
+    """A binary test of a column.
+
+    Attributes
+    ----------
+    kind : int
+        `THRESHOLD`, `SUBSET` or `MISSING`.
+    codes : (rows,) uint32
+        A code for each row of the node.
+    cut : uint32
+        Codes up to it go left.
+    threshold : float
+    """
+
+    kind: int
+    codes: npt.NDArray[np.uint32]
+    cut: np.uint32
+    threshold: float
 
 
 @inlined
-def _try_drawn_test(
-    many,
-    seed,
-    feature,
-    way,
-    present,
-    low,
-    start,
-    codes,
-    sides,
-    cells,
-    values,
-    words,
-    m,
-    stats,
-    weight,
-    limit,
-    numeric_side,
-    known_only,
-    impurity,
-    compact,
-    left,
-    children,
-    best,
-    pair,
-    levels,
-    sign,
-    out,
-    numbers,
-):
-    """Draw a binary test of one column, and keep it if it beats the best so far."""
-    s = np.uint64(len(stats))
-    zero, two = np.uint64(0), np.uint64(2)
-    lowest, highest, gone, absent = present
-    kind, threshold = THRESHOLD, np.nan
-    lookup, cut = codes, lowest
+def _draw_test(node, scratch, seed, feature, lowest, highest, absent):
+    """Draw a `DrawnTest` of one column, whose codes are in ``work[0]``."""
+    codes, sides, way = scratch.work[0], scratch.work[1], node.table.nominal[feature]
+    m, low = np.uint64(len(node.rows.ids)), node.table.low
     if lowest == highest:  # a single known value: split known (left) from missing
-        kind = MISSING
-    elif way == 0:
+        return DrawnTest(np.int64(MISSING), codes, lowest, np.nan)
+    if way == 0:
+        start = np.uint64(node.table.value_start[feature])
         a = decode_value(lowest, absent, low, start)
         b = decode_value(highest, absent, low, start)
         threshold = draw_threshold(seed, feature, a, b)
         cut = find_cut_code(threshold, codes, m, lowest, highest, absent, low, start)
+        return DrawnTest(np.int64(THRESHOLD), codes, cut, threshold)
+    if way == 3:
+        draw_one_category(seed, feature, codes, absent, m, sides)
     else:
-        kind = SUBSET
-        if way == 3:
-            draw_one_category(seed, feature, codes, absent, m, sides)
-        else:
-            draw_sides(seed, feature, codes, absent, lowest, m, sides)
-        lookup, cut = sides, np.uint32(0)
-    sum_side(lookup, np.uint32(0), cut, cells, values, words, m, s, left)
-    totals, known_weight, share, lost = stats, weight, 1.0, best[two:]
+        draw_sides(seed, feature, codes, absent, lowest, m, sides)
+    return DrawnTest(np.int64(SUBSET), sides, np.uint32(0), np.nan)
+
+
+@inlined
+def _try_test(node, scratch, criterion, feature, test, gone, absent, words, out, numbers):
+    """Keep a drawn test if it beats the best so far."""
+    stats, cells, values, known_only = (
+        node.stats,
+        node.rows.cells,
+        node.rows.values,
+        node.ways.known_only,
+    )
+    compact, left, best, pair = scratch.compact, scratch.start, scratch.best, scratch.pair
+    children, levels, sign = (
+        scratch.ordered[:2],
+        scratch.levels,
+        scratch.offers[np.uint64(3), feature],
+    )
+    m, s, dense = np.uint64(len(values)), np.uint64(len(stats)), len(cells) == 0
+    zero, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
+    way, limit = node.table.nominal[feature], node.min_weight_leaf
+    sum_side(test.codes, np.uint32(0), test.cut, cells, values, words, m, s, left)
+    totals, known_weight, share, lost = stats, node.weight, 1.0, best[two:]
     if gone > 0:
-        sum_side(lookup, absent, absent, cells, values, words, m, s, lost)
+        sum_side(test.codes, absent, absent, cells, values, words, m, s, lost)
         for k in range(s):
             compact[zero, k] = stats[k] - lost[k]
-        known_weight = sum_weight(compact[zero], len(cells) == 0)
+        known_weight = sum_weight(compact[zero], dense)
         if known_only:
-            totals, share = compact[zero], known_weight / weight
-    if way == 0 and numeric_side > 0.0:
-        limit = compute_side_limit(numeric_side * known_weight, limit)
+            totals, share = compact[zero], known_weight / node.weight
+    if way == 0 and node.ways.min_side_share > 0.0:
+        limit = compute_side_limit(node.ways.min_side_share * known_weight, limit)
     for side in range(1, -1, -1):
-        if side == 0 and (gone == 0 or kind == MISSING or known_only):
+        if side == 0 and (gone == 0 or test.kind == MISSING or known_only):
             break
         for k in range(s):
             children[zero, k] = left[k] + (lost[k] if side == 0 else 0.0)
-            children[np.uint64(1), k] = totals[k] - children[zero, k]
-        left_weight = sum_weight(children[zero], len(cells) == 0)
-        right_weight = sum_weight(children[np.uint64(1)], len(cells) == 0)
+            children[one, k] = totals[k] - children[zero, k]
+        left_weight = sum_weight(children[zero], dense)
+        right_weight = sum_weight(children[one], dense)
         if not min(left_weight, right_weight) >= max(limit, 5e-324):
             continue
         if (
-            kind == THRESHOLD
+            test.kind == THRESHOLD
             and sign != 0.0
             and not is_within_constraint(
-                children[zero, np.uint64(1)] / left_weight,
-                children[np.uint64(1), np.uint64(1)] / right_weight,
+                children[zero, one] / left_weight,
+                children[one, one] / right_weight,
                 sign,
                 best[s + two + np.uint64(LOWEST)],
                 best[s + two + np.uint64(HIGHEST)],
             )
         ):
             continue
-        score = many(totals, children, 0) * share
+        score = criterion.branch_score(totals, children, 0) * share
         if not is_finite(score):
-            for k in range(s):
-                best[k + two] = children[zero, k]
-            out[KIND] = BAD_NUMBER
+            report_statistics(BAD_NUMBER, children[zero], best, out)
             return
-        if not is_better(score, np.int64(feature), np.int64(1 - side), impurity, out, numbers):
+        if not is_better(score, np.int64(feature), np.int64(1 - side), node.impurity, out, numbers):
             continue
-        out[KIND] = kind
+        out[KIND] = test.kind
         out[FEATURE] = np.int64(feature)
-        out[CUT] = np.int64(cut)
-        out[NEXT_CODE] = np.int64(cut) + 1
+        out[CUT] = np.int64(test.cut)
+        out[NEXT_CODE] = np.int64(test.cut) + 1
         out[BRANCHES] = 2
         out[LEVELS] = 0
         out[RANK] = 1 - side
         out[MISSING_BRANCH] = np.int64(left_weight < right_weight)  # the heavier one
         if gone > 0 and not known_only:
             out[MISSING_BRANCH] = side
-        numbers[THRESHOLD_VALUE] = threshold
+        numbers[THRESHOLD_VALUE] = test.threshold
         numbers[SCORE] = score
         for k in range(s):
             pair[zero, k] = children[zero, k]
-            pair[np.uint64(1), k] = children[np.uint64(1), k]
-        if kind == MISSING:
+            pair[one, k] = children[one, k]
+        if test.kind == MISSING:
             out[MISSING_BRANCH] = 0
-        elif kind == SUBSET:
+        elif test.kind == SUBSET:
+            codes = scratch.work[0]
             out[CUT], out[LEVELS] = 0, np.int64(absent)
             for level in range(np.uint64(absent)):
                 levels[level] = 1 if way == 3 else -1  # category not present at the node
             for i in range(m):
                 if codes[i] != absent:
-                    levels[np.uint64(codes[i])] = np.int32(sides[i])
+                    levels[np.uint64(codes[i])] = np.int32(test.codes[i])
 
 
 # ---------------------------------------------------------------- random draws
@@ -366,11 +280,9 @@ MISSING_KEY = np.uint32(0xFFFFFFFF)
 
 
 @inlined
-def gather_codes(codes, first, step, ids, buffer):
-    """Copy the codes of the node's rows in one column to `buffer`.
-
-    See `treekit.kernels.node_statistics`.
-    """
+def gather_codes(column, ids, buffer):
+    """Copy the codes of the node's rows in one column to `buffer`."""
+    codes, first, step = column.codes, column.first, column.step
     for i in range(np.uint64(len(ids))):
         buffer[i] = codes[first + np.uint64(ids[i]) * step]
 

@@ -101,17 +101,9 @@ def make_walk(
 @kernel
 def enter_branch(walk: Any, above: int, branch: int, depth: int) -> None:
     """Restrict the box to the inputs that take `branch` at node `above`."""
+    _count_exclusions(walk, above, branch, 1)
     node = walk.nodes[above]
     column = walk.columns[node.feature]
-    column.asked += 1
-    if node.kind == _MISSING:
-        if branch == 0:
-            column.no_known += 1
-        else:
-            column.no_missing += 1
-        return
-    if node.missing != branch and node.missing >= 0:
-        column.no_missing += 1
     if node.kind == _THRESHOLD:
         if branch == 0:
             walk.stack[depth].saved = column.high
@@ -119,41 +111,38 @@ def enter_branch(walk: Any, above: int, branch: int, depth: int) -> None:
         else:
             walk.stack[depth].saved = column.low
             column.low = max(column.low, node.threshold)
-        return
-    for level in range(node.n_levels):
-        goes = walk.level_branch[node.level_start + level]
-        goes = node.missing if goes < 0 else goes
-        if goes != branch and goes >= 0:
-            column.n_open -= walk.barred[column.first_level + level] == 0
-            walk.barred[column.first_level + level] += 1
 
 
 @kernel
 def leave_branch(walk: Any, above: int, branch: int, depth: int) -> None:
-    """Undo `enter`."""
+    """Undo `enter_branch`."""
+    _count_exclusions(walk, above, branch, -1)
     node = walk.nodes[above]
-    column = walk.columns[node.feature]
-    column.asked -= 1
-    if node.kind == _MISSING:
-        if branch == 0:
-            column.no_known -= 1
-        else:
-            column.no_missing -= 1
-        return
-    if node.missing != branch and node.missing >= 0:
-        column.no_missing -= 1
     if node.kind == _THRESHOLD:
         if branch == 0:
-            column.high = walk.stack[depth].saved
+            walk.columns[node.feature].high = walk.stack[depth].saved
         else:
-            column.low = walk.stack[depth].saved
-        return
-    for level in range(node.n_levels):
+            walk.columns[node.feature].low = walk.stack[depth].saved
+
+
+@kernel
+def _count_exclusions(walk: Any, above: int, branch: int, step: int) -> None:
+    """Add `step` to the counts of what the split of node `above` excludes from `branch`."""
+    node = walk.nodes[above]
+    column = walk.columns[node.feature]
+    column.asked += step
+    if node.kind == _MISSING and branch == 0:
+        column.no_known += step
+    elif node.kind == _MISSING or (node.missing != branch and node.missing >= 0):
+        column.no_missing += step
+    for level in range(node.n_levels):  # none, unless the split is on categories
         goes = walk.level_branch[node.level_start + level]
         goes = node.missing if goes < 0 else goes
         if goes != branch and goes >= 0:
-            walk.barred[column.first_level + level] -= 1
-            column.n_open += walk.barred[column.first_level + level] == 0
+            at = column.first_level + level
+            column.n_open -= walk.barred[at] == 0
+            walk.barred[at] += step
+            column.n_open += walk.barred[at] == 0
 
 
 @kernel

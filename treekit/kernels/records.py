@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,24 @@ class Rows(NamedTuple):
     ids: npt.NDArray[np.uint32]
     cells: npt.NDArray[np.uint32]
     values: npt.NDArray[np.float64]
+
+
+class Column(NamedTuple):
+    """Codes of one column: row i has the code ``codes[first + i * step]``.
+
+    Attributes
+    ----------
+    codes : (cells,) uint8 or uint32
+        Of all columns, or of this one alone.
+    first, step : uint64
+    n_codes : uint32
+        The code of missing values.
+    """
+
+    codes: npt.NDArray[np.uint8]
+    first: np.uint64
+    step: np.uint64
+    n_codes: np.uint32
 
 
 class Limits(NamedTuple):
@@ -223,6 +241,37 @@ class Node(NamedTuple):
     n_try: int
     ways: SplitRules
     quantile: float | None
+
+
+class CriterionPointers(NamedTuple):
+    """The functions of a criterion as pointers, and what they are used for.
+
+    Attributes
+    ----------
+    scan, branch_score, category_keys, choose, penalty, score, impurity, priority : pointers
+        See `treekit.grow.compile_criterion`.
+    n_category_orders : int
+        Orderings of categories to try for subset splits.
+    use_choose : bool
+        Whether the criterion chooses between features itself.
+    use_penalty : bool
+        Whether it penalises the gain of a cut chosen from many candidates.
+    use_priority : bool
+        Whether it orders the nodes of best-first growth.
+    """
+
+    scan: Any
+    branch_score: Any
+    category_keys: Any
+    choose: Any
+    penalty: Any
+    n_category_orders: int
+    use_choose: bool
+    use_penalty: bool
+    score: Any
+    impurity: Any
+    priority: Any
+    use_priority: bool
 
 
 # ---------------------------------------------------------------- best split so far

@@ -10,32 +10,23 @@ import numpy.typing as npt
 from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.oblique_splits import OBLIQUE, project_rows
 from treekit.kernels.partition_rows import (
+    Route,
     assign_branches,
     compute_cumulative_shares,
+    copy_rows,
+    copy_slice,
     extend_array,
-    extend_rows,
     replace_by_children,
+    reserve_rows,
     sum_rows,
 )
-from treekit.kernels.records import MISSING
+from treekit.kernels.records import MISSING, Column, Rows
 
 # ---------------------------------------------------------------- routing
 
 
 @kernel
-def route_rows(
-    splits,
-    upto,
-    table,
-    rows,
-    steps,
-    fractional,
-    learn,
-    start,
-    stop,
-    stats,
-    nodes,
-):
+def route_rows(splits, upto, table, rows, steps, fractional, learn, start, stop, stats, nodes):
     """Route `rows`, which arrive at node `start`, to the nodes where they stop.
 
     Parameters
@@ -65,86 +56,54 @@ def route_rows(
     ids, cells, values, at
         The rows where they stopped, and the node of each.
     """
-    zero = np.uint64(0)
-    ids, cells, values = rows.ids, rows.cells, rows.values
-    ids2, cells2, values2 = ids.copy(), cells.copy(), values.copy()
-    done_ids, done_cells, done_values = ids[:0].copy(), cells[:0].copy(), values[:0].copy()
+    spare = copy_rows(rows)
+    done = Rows(rows.ids[:1].copy(), rows.cells[:1].copy(), rows.values[:1].copy())
     done_at = np.zeros(0, np.int64)
-    done = np.int64(0)
-    branch_of = np.empty(len(ids), np.uint32)
-    ends = np.zeros(64, np.int64)
+    n_done = np.int64(0)
+    branch_of = np.empty(len(rows.ids), np.uint32)
+    offsets, tops = np.zeros(64, np.int64), np.full(2, np.int64(-1))
     waiting = np.zeros(64, np.int64)
-    waiting[zero] = start
+    waiting[np.uint64(0)] = start
     nodes[np.uint64(start)].begin = 0
-    nodes[np.uint64(start)].end = len(ids)
+    nodes[np.uint64(start)].end = len(rows.ids)
     n_waiting = 1
     sides = np.empty(table.codes.shape[1] if len(splits.terms) > 0 else 0, table.codes.dtype)
     while n_waiting > 0:
         n_waiting -= 1
         node = np.uint64(waiting[np.uint64(n_waiting)])
         begin, end = nodes[node].begin, nodes[node].end
-        sum_rows(cells, values, begin, end, stats[node], None)
+        sum_rows(rows, begin, end, stats[node], None)
         if stop[node]:
-            room = done + end - begin
-            if room > len(done_ids):
-                done_ids, done_values = (
-                    extend_array(done_ids, 2 * room),
-                    extend_rows(done_values, 2 * room),
-                )
-                done_at = extend_array(done_at, 2 * room)
-                if len(cells) > 0:
-                    done_cells = extend_array(done_cells, 2 * room)
-            for i in range(np.uint64(end - begin)):
-                source, to = np.uint64(begin) + i, np.uint64(done) + i
-                done_ids[to] = ids[source]
-                done_at[to] = np.int64(node)
-                if len(cells) > 0:
-                    done_cells[to] = cells[source]
-                for k in range(np.uint64(values.shape[1])):
-                    done_values[to, k] = values[source, k]
-            done = room
+            done = reserve_rows(done, n_done + end - begin)
+            if len(done.ids) > len(done_at):
+                done_at = extend_array(done_at, len(done.ids))
+            copy_slice(rows, begin, end, done, n_done)
+            done_at[n_done : n_done + end - begin] = np.int64(node)
+            n_done += end - begin
             continue
         first, branches = np.int64(splits.first_child[node]), np.int64(splits.n_children[node])
-        if branches > len(ends):
-            ends = np.zeros(2 * branches, np.int64)
-        assign_node_branches(splits, node, table, ids, begin, end, fractional, sides, branch_of)
+        if branches >= len(offsets):
+            offsets = np.zeros(2 * branches, np.int64)
+        assign_node_branches(
+            splits, node, table, rows.ids, begin, end, fractional, sides, branch_of
+        )
         shares = upto[first : first + branches]
         if learn:
             shares = np.empty(branches)
-            compute_cumulative_shares(branch_of, values, begin, end, shares)
-        ids, cells, values, ids2, cells2, values2, _, _ = replace_by_children(
-            branch_of,
-            shares,
-            steps,
-            ids,
-            cells,
-            values,
-            begin,
-            end,
-            ids2,
-            cells2,
-            values2,
-            ends,
-            nodes,
-            waiting,
-            n_waiting,
-            False,
-            np.int64(-1),
-        )
+            compute_cumulative_shares(branch_of, rows.values, begin, end, shares)
+        rows, spare = replace_by_children(
+            branch_of, shares, steps, rows, begin, end, spare, offsets, nodes,
+            waiting[:n_waiting], False, tops,
+        )  # fmt: skip
         if n_waiting + branches > len(waiting):
             waiting = extend_array(waiting, 2 * (n_waiting + branches))
         for b in range(np.uint64(branches)):
             child = nodes[np.uint64(first) + b]
-            child.begin, child.end = begin, ends[b]
-            begin = ends[b]
+            child.begin, child.end = offsets[b], offsets[b + np.uint64(1)]
             waiting[np.uint64(n_waiting)] = first + np.int64(b)
             n_waiting += 1
-    return (
-        done_ids[:done],
-        done_cells[: done if len(cells) > 0 else 0],
-        done_values[:done],
-        done_at[:done],
-    )
+    n_cells = n_done if len(rows.cells) > 0 else 0
+    return done.ids[:n_done], done.cells[:n_cells], done.values[:n_done], done_at[:n_done]
 
 
 # ---------------------------------------------------------------- splits on codes
@@ -208,9 +167,8 @@ def assign_node_branches(splits, node, table, ids, begin, end, fractional, sides
         terms = splits.terms[2 * splits.term_offsets[node] : 2 * splits.term_offsets[node + one]]
         project_rows(table, terms, splits.threshold[node], ids, begin, end, sides)
         codes, n_codes, cut = sides, np.uint32(2), np.int64(0)
-    assign_branches(
-        codes, np.uint64(0), one, n_codes, cut, lost, levels, ids, begin, end, branch_of
-    )
+    route = Route(Column(codes, np.uint64(0), one, n_codes), cut, lost, levels)
+    assign_branches(route, lost, ids, begin, end, branch_of)
     if has_surrogates:
         for i in range(np.uint64(end - begin)):
             if np.int64(branch_of[i]) == lost:

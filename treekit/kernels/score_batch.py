@@ -37,7 +37,7 @@ from treekit.kernels.feature_codes import (
     encode_rows,
     find_first_cell,
 )
-from treekit.kernels.function_pointers import borrow_array, prefetch_row
+from treekit.kernels.function_pointers import borrow_arrays, prefetch_row
 
 # ---------------------------------------------------------------- many trees
 
@@ -237,9 +237,9 @@ def add_leaf_units(trees: Any, rows: Array, block: Any, units: Array, sums: Arra
     n_trees = np.uint64(len(trees.tops.depth))
     width = compute_group_width(len(trees.columns))
     key, cell, ends = (
-        borrow_array(trees.tops.key),
-        borrow_array(trees.tops.cell),
-        borrow_array(trees.tops.ends),
+        borrow_arrays(trees.tops.key),
+        borrow_arrays(trees.tops.cell),
+        borrow_arrays(trees.tops.ends),
     )
     most = (min(n, block) + group - np.uint64(1)) // group * group
     keys = np.empty(most // group * width, trees.nodes.dtype)
@@ -278,9 +278,9 @@ def gather_leaf_values(
     n, group = np.uint64(len(rows)), np.uint64(GROUP_SIZE)
     width = compute_group_width(len(trees.columns))
     key, cell, ends = (
-        borrow_array(trees.tops.key),
-        borrow_array(trees.tops.cell),
-        borrow_array(trees.tops.ends),
+        borrow_arrays(trees.tops.key),
+        borrow_arrays(trees.tops.cell),
+        borrow_arrays(trees.tops.ends),
     )
     most = (min(n, block) + group - np.uint64(1)) // group * group
     keys = np.empty(most // group * width, trees.nodes.dtype)

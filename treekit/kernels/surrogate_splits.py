@@ -17,8 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.kernels.compile import inlined, kernel
+from treekit.kernels.function_pointers import borrow_arrays
 from treekit.kernels.node_statistics import CODE_OF, NO_LANES, tally_codes
-from treekit.kernels.partition_rows import extend_array, find_last_code
+from treekit.kernels.partition_rows import extend_array, find_branch, find_last_code
+from treekit.kernels.records import Column, Rows
 
 SURROGATE_DTYPE = np.dtype(
     [
@@ -78,43 +80,20 @@ class SurrogateSearch(NamedTuple):
     tests: npt.NDArray[np.int64]
 
 
-@inlined
-def _find_own_branch(code, n_codes, cut, levels):
-    """Return the branch of a code by the node's own test; -1 = unknown."""
-    if code >= n_codes:
-        return np.int64(-1)
-    if len(levels) > 0:
-        return np.int64(levels[np.uint64(code)])
-    return np.int64(code > cut)
-
-
 @kernel
 def find_surrogates(
-    node,
-    table,
-    feature,
-    cut,
-    levels,
-    ids,
-    values,
-    begin,
-    end,
-    scratch,
-    search,
-    found,
-    n_found,
-    pool,
+    node, feature, route, table, rows, begin, end, scratch, search, found, n_found, pool
 ):
     """Append the best surrogates of a node's test to `found`, best first.
 
     Parameters
     ----------
     node : int
+    feature, route : int, Route
+        The node's own test.
     table : Table
-    feature, cut, levels
-        The node's own test: codes up to `cut` go left, unless `levels` is given.
-    ids, values, begin, end
-        The node's rows; the first column of `values` is weight.
+    rows, begin, end : Rows, int, int
+        The node's rows are rows[begin:end]; the first column of their values is weight.
     scratch : Scratch
     search : SurrogateSearch
     found : (capacity,) SURROGATE
@@ -129,13 +108,13 @@ def find_surrogates(
 
     Cost: rows x columns.
     """
-    zero = np.uint64(0)
+    zero, route, scratch = np.uint64(0), borrow_arrays(route), borrow_arrays(scratch)
     codes, n_codes, nominal = table.codes, table.n_codes, table.nominal
+    ids, values = rows.ids, rows.values
     m = np.uint64(0)
     left, right, lightest = 0.0, 0.0, np.inf
     for i in range(np.uint64(begin), np.uint64(end)):
-        code = np.int64(codes[feature, np.uint64(ids[i])])
-        branch = _find_own_branch(code, np.int64(n_codes[feature]), cut, levels)
+        branch = find_branch(route, ids[i])
         if branch < 0:
             continue
         weight = values[i, zero]
@@ -148,18 +127,15 @@ def find_surrogates(
     majority = max(left, right)
     work, flat = scratch.work, scratch.flat
     n_rows, all_codes = np.uint64(codes.shape[1]), codes.reshape(codes.size)
-    known_ids, branches, weights = search.ids[:m], search.cells[:m], search.values[:m]
+    known_rows = Rows(search.ids[:m], search.cells[:m], search.values[:m])
     for f in range(np.uint64(len(n_codes))):
         search.agreement[f] = -1.0
         # A constrained column cannot be a surrogate: the branches of another column's
         # split do not follow its order.
         if f == feature or scratch.offers[np.uint64(3), f] != 0.0:
             continue
-        count = tally_codes(
-            all_codes, f * n_rows, np.uint64(1), n_codes[f], known_ids, branches, weights,
-            np.uint64(2), work, scratch.words, scratch.counts, flat, NO_LANES, scratch.lanes,
-            scratch.packed,
-        )  # fmt: skip
+        column = Column(all_codes, f * n_rows, np.uint64(1), n_codes[f])
+        count = tally_codes(column, known_rows, np.uint64(2), NO_LANES, scratch)
         if count == 1:
             continue
         known = count
@@ -211,11 +187,8 @@ def find_surrogates(
         this.n_levels = np.int64(n_codes[f])
         if used + this.n_levels > len(pool):
             pool = extend_array(pool, max(2 * len(pool), used + this.n_levels))
-        count = tally_codes(
-            all_codes, f * n_rows, np.uint64(1), n_codes[f], known_ids, branches, weights,
-            np.uint64(2), work, scratch.words, scratch.counts, flat, NO_LANES, scratch.lanes,
-            scratch.packed,
-        )  # fmt: skip
+        column = Column(all_codes, f * n_rows, np.uint64(1), n_codes[f])
+        count = tally_codes(column, known_rows, np.uint64(2), NO_LANES, scratch)
         for level in range(np.uint64(this.n_levels)):
             pool[np.uint64(used) + level] = -1
         for j in range(np.uint64(count)):
@@ -298,39 +271,38 @@ def _score_cuts(flat, known, left, right, least, code_of, test):
 
 
 @kernel
-def route_by_surrogates(
-    table, row_table, feature, cut, levels, missing, midpoints, found, first, last, pool,
-    ids, begin, end, routed,
-):  # fmt: skip
+def route_by_surrogates(table, row_table, route, midpoints, found, pool, ids, begin, end, routed):
     """Write the branch of each of rows[begin:end] of the table `row_table` to ``routed[0]``.
 
     It is the branch of the node's own test, or else of the first surrogate
-    ``found[first:last]`` with a known value, or else `missing`.
+    `found` with a known value, or else `missing`.
 
     Parameters
     ----------
     table, row_table : Table
-        The table of the tests' codes, and the table of the rows; `cut` is a
-        code of `row_table`.
+        The table of the tests' codes, and the table of the rows.
+    route : Route
+        The node's own test, on codes of `row_table`.
     midpoints : bool
         As in `treekit.kernels.grow_tree.grow_nodes`.
+    found : (surrogates,) SURROGATE
+        Those of the node.
     """
-    zero = np.uint64(0)
-    cuts = np.zeros(last - first + 1, np.int64)
-    for k in range(np.uint64(last - first)):
-        this = found[np.uint64(first) + k]
+    route, row_table = borrow_arrays(route), borrow_arrays(row_table)
+    cuts = np.zeros(len(found) + 1, np.int64)
+    for k in range(np.uint64(len(found))):
+        this = found[k]
         if this.n_levels == 0:
             f = np.uint64(this.feature)
             after = this.after if midpoints else this.cut + 1
             cuts[k] = find_last_code(table, row_table, f, this.cut, after, np.nan)
-    n_own = np.int64(row_table.n_codes[feature])
     for i in range(np.uint64(begin), np.uint64(end)):
         row = np.uint64(ids[i])
-        branch = _find_own_branch(np.int64(row_table.codes[feature, row]), n_own, cut, levels)
-        for k in range(np.uint64(last - first)):
+        branch = find_branch(route, row)
+        for k in range(np.uint64(len(found))):
             if branch >= 0:
                 break
-            this = found[np.uint64(first) + k]
+            this = found[k]
             f = np.uint64(this.feature)
             code = np.int64(row_table.codes[f, row])
             if code >= np.int64(row_table.n_codes[f]):
@@ -339,4 +311,4 @@ def route_by_surrogates(
                 branch = this.below if code <= cuts[k] else 1 - this.below
             else:
                 branch = np.int64(pool[np.uint64(this.level_start + code)])
-        routed[zero, row] = missing if branch < 0 else branch
+        routed[np.uint64(0), row] = route.missing if branch < 0 else branch
