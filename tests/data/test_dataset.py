@@ -36,6 +36,8 @@ from treekit.errors import DataError, SettingError, TreekitError, TreekitWarning
 from treekit.grow.held_out import encode_held_table, make_held_target
 from treekit.grow.tree_builder import grow_tree
 from treekit.kernels import feature_codes as kernels
+from treekit.kernels.records import SplitRules
+from treekit.kernels.thresholds import MIDPOINT, READABLE_FLOAT32
 from treekit.model.model import make_model
 from treekit.model.scoring import leaf_indices
 
@@ -552,30 +554,32 @@ def test_a_validation_table_that_nothing_looks_at_is_refused():
 
 @pytest.mark.parametrize("splitter", ["exact", "histogram"])
 @pytest.mark.parametrize("criterion", ["gini", "squared_error"])
-def test_held_rows_travel_as_the_finished_tree_sends_them(splitter, criterion):
+@pytest.mark.parametrize("placement", [MIDPOINT, READABLE_FLOAT32])
+def test_held_rows_travel_as_the_finished_tree_sends_them(splitter, criterion, placement):
     # Values between those of the training rows are on the side of the real threshold.
     rng = np.random.default_rng(3)
     classes = 3 if criterion == "gini" else 0
+    # Of 37.123, the midpoint of 36.123 and 38.123, the readable threshold is 37.12.
     n, m = 120, 400
-    x, color = rng.integers(0, 40, n) * 2.0, rng.integers(0, 5, n)
+    x, color = rng.integers(0, 40, n) * 2.0 + 0.123, rng.integers(0, 5, n)
     y = rng.integers(0, 3, n)
     gone = rng.random(n) < 0.1
     columns = [
         np.where(gone, None, x).tolist(),
         color.tolist(),
-        (rng.integers(0, 60, n) / 4).tolist(),
+        (rng.integers(0, 60, n) / 4 + 0.0313).tolist(),
     ]
     problem = Problem(
         columns, y.tolist(), [None, 5, None], criterion, classes,
         max_bins=None if splitter == "exact" else 9,
     )  # fmt: skip
-    recipe = recipe_of(problem)
+    recipe = recipe_of(problem, ways=SplitRules(placement=placement))
     other = [
-        np.where(rng.random(m) < 0.1, np.nan, rng.integers(-3, 83, m)).astype(np.float32),
+        np.where(rng.random(m) < 0.1, np.nan, rng.integers(-3, 83, m) + 0.121).astype(np.float32),
         rng.integers(-1, 5, m).astype(np.int32),
-        (rng.integers(-9, 200, m) / 8).astype(np.float32),
+        (rng.integers(-9, 200, m) / 8 + 0.0311).astype(np.float32),
     ]
-    table, held = encode_held_table(other, recipe.table, splitter, "float32")
+    table, held = encode_held_table(other, recipe.table, splitter, "float32", placement)
     assert held.codes.dtype == table.codes.dtype
     target = make_held_target(recipe.target, rng.integers(0, 3, m).astype(np.int32), None)
     ids = np.arange(max(n, m), dtype=np.uint32)

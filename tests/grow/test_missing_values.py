@@ -25,6 +25,7 @@ from treekit.grow.recipe import GrownTree, Recipe, SurrogateRule
 from treekit.grow.route import compute_leaf_shares, compute_node_statistics, partition_node_rows
 from treekit.grow.tree_builder import grow_tree
 from treekit.kernels.records import SplitRules
+from treekit.kernels.thresholds import MIDPOINT, VALUE_BELOW
 from treekit.model.scoring import leaf_indices
 from treekit.model.tree import Split, Tree
 from treekit.training import fit
@@ -336,7 +337,9 @@ def test_thresholds_may_be_the_largest_training_value_below_the_midpoint() -> No
     kind, x = [0, 0, 0, 1, 1, 1, 1], [1.0, 2.0, 3.0, 2.4, 2.4, 2.4, 2.4]
     problem = Problem([kind, x], [0, 0, 1, 2, 2, 2, 2], [None, None], "gini", 3)
     for below, threshold in ((False, 2.5), (True, np.float32(2.4))):
-        tree = grow_parts(recipe_of(problem, ways=SplitRules(value_below=below))).tree
+        tree = grow_parts(
+            recipe_of(problem, ways=SplitRules(placement=VALUE_BELOW if below else MIDPOINT))
+        ).tree
         assert tree.feature.tolist()[:2] == [0, 1]
         assert tree.threshold[:2].tolist() == [0.0 if below else 0.5, threshold]
 

@@ -13,7 +13,7 @@ from typing import Any
 from treekit import registry
 from treekit.contracts import Exporter, Setting
 from treekit.errors import ExportError
-from treekit.export.languages import TEMPLATES_SETTING, load_known_languages
+from treekit.export.languages import API_SETTING, TEMPLATES_SETTING, load_known_languages
 from treekit.export.onnx import ONNX_SETTINGS
 from treekit.export.triton import TRITON_SETTINGS, TRITON_SUFFIX
 from treekit.hookspecs import hookimpl
@@ -74,6 +74,7 @@ _C_SETTINGS = (
         "integer: no floating point; rows and predictions are integers",
         choices=("float", "integer"),
     ),
+    API_SETTING,
 )
 
 

@@ -34,6 +34,7 @@ from treekit.export.literals import (
     require_folder,
 )
 from treekit.export.lowering import Form
+from treekit.export.readable import explain_unreadable, readable_values
 from treekit.export.template_values import ABILITIES, needs, template_values
 from treekit.model.model import Model
 
@@ -45,6 +46,12 @@ _FORM_SETTING = Setting(
     "auto",
     "nested if/else, or tables and a short loop; auto: if/else for small models",
     choices=("auto", "if_else", "table"),
+)
+API_SETTING = Setting(
+    "api",
+    "auto",
+    "auto: a small tree as nested tests alone; full: with probabilities, leaves and all columns",
+    choices=("auto", "full"),
 )
 _NAME_PATTERNS = {
     "identifier": r"[A-Za-z_][A-Za-z0-9_]*",
@@ -77,7 +84,14 @@ class LanguageExport:
         return found if self.folder in found else [*found, self.folder]
 
     def __call__(
-        self, model: Model, stem: str, *, templates: str = "", form: str = "auto", **given: Any
+        self,
+        model: Model,
+        stem: str,
+        *,
+        templates: str = "",
+        form: str = "auto",
+        api: str = "auto",
+        **given: Any,
     ) -> dict[str, bytes]:
         """Export a model; see `treekit.Exporter`."""
         profile = self.profile
@@ -88,17 +102,22 @@ class LanguageExport:
                 f"{stem + profile.suffix!r}: in {profile.name} the file name must be an "
                 f"identifier: rename it to {made + profile.suffix!r}"
             )
-        values = template_values(
-            *(model, stem, profile.literals, profile.forms, form),
-            leaf_nodes=profile.leaf_nodes,
-            cells=profile.cells,
-        )
+        readable = profile.readable and (form, api) == ("auto", "auto")
+        if readable and not explain_unreadable(model):
+            files, values = profile.readable, readable_values(model, profile.literals)
+        else:
+            files = profile.files
+            values = template_values(
+                *(model, stem, profile.literals, profile.forms, form),
+                leaf_nodes=profile.leaf_nodes,
+                cells=profile.cells,
+            )
         for name, setting in profile.settings.items():
             values[name] = self._check_name(name, given.get(name, setting.default))
         folders = self.list_folders(templates)
         return {
             f"{stem}{ending}": render_from(folders, f"{profile.name}/{file}", **values)
-            for ending, file in profile.files.items()
+            for ending, file in files.items()
         }
 
     def _check_name(self, name: str, text: str) -> Code:
@@ -139,6 +158,7 @@ def language_exporter(folder: str | Path) -> Exporter:
         Setting(name, setting.default, setting.help) for name, setting in profile.settings.items()
     )
     form = (_FORM_SETTING,) * ("if_else" in profile.forms)
+    form += (API_SETTING,) * bool(profile.readable)
     settings = (*form, *own, TEMPLATES_SETTING)
     export = LanguageExport(profile, folder.parent)
     return Exporter(profile.name, profile.suffix, export, settings, profile.summary)
@@ -342,6 +362,9 @@ class Profile:
         Properties of the target; the name is that of the folder.
     files : mapping
         Template of each file by its suffix, the main file first.
+    readable : mapping
+        Templates of the form for readers, see `treekit.export.readable`, by suffix; empty
+        if the language has none.
     abilities : tuple of str
         See `treekit.export.template_values.ABILITIES`.
     forms : tuple of str
@@ -359,6 +382,7 @@ class Profile:
     suffix: str
     summary: str
     files: Mapping[str, str]
+    readable: Mapping[str, str] = field(default_factory=dict)
     abilities: tuple[str, ...] = ()
     forms: tuple[Form, ...] = ("table",)
     leaf_nodes: bool = False

@@ -261,6 +261,8 @@ class Language:
         Prefix of column identifiers; ``"upper"`` for upper case or ``""`` for no change.
     reserved : frozenset of str
         Words that cannot be identifiers.
+    unicode : bool
+        Whether identifiers may have letters of all scripts.
     limits : Limits
     """
 
@@ -276,6 +278,7 @@ class Language:
     column: str = "in_"
     case: Literal["", "upper"] = ""
     reserved: frozenset[str] = frozenset()
+    unicode: bool = False
     limits: Limits = field(default_factory=Limits)
 
     def text(self, text: str) -> Code:

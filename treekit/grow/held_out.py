@@ -37,7 +37,11 @@ class HeldOutRows:
 
 
 def encode_held_table(
-    columns: Sequence[npt.NDArray[Any]], table: Table, coding: Coding, dtype: Dtype
+    columns: Sequence[npt.NDArray[Any]],
+    table: Table,
+    coding: Coding,
+    dtype: Dtype,
+    placement: int,
 ) -> tuple[Table, Table]:
     """Encode validation columns; return the training and validation tables, with one code type.
 
@@ -53,6 +57,8 @@ def encode_held_table(
         The coded training columns.
     dtype : {"float32", "float64"}
         The model's input type.
+    placement : int
+        Place of thresholds; see `treekit.kernels.thresholds`.
     """
     nominal = table.nominal > 0
     n_levels = np.where(nominal, table.n_codes, 0).astype(np.int64)
@@ -65,19 +71,19 @@ def encode_held_table(
         )
     codes = np.empty((len(columns), len(columns[0])), dtype=table.codes.dtype)
     for f, column in enumerate(columns):
-        codes[f] = held.codes[f] if nominal[f] else _find_bins(column, table, f, dtype)
+        codes[f] = held.codes[f] if nominal[f] else _find_bins(column, table, f, dtype, placement)
     return table, table._replace(codes=codes)
 
 
 def _find_bins(
-    column: npt.NDArray[Any], table: Table, feature: int, dtype: Dtype
+    column: npt.NDArray[Any], table: Table, feature: int, dtype: Dtype, placement: int
 ) -> npt.NDArray[np.int64]:
     """Return the training bin of each value; missing values get the number of bins."""
     start, size = int(table.value_start[feature]), int(table.n_codes[feature])
     if size == 0:
         return np.zeros(len(column), dtype=np.int64)
     bins = slice(start, start + size)
-    between = place_threshold(table.high[bins][:-1], table.low[bins][1:], dtype)
+    between = place_threshold(table.high[bins][:-1], table.low[bins][1:], dtype, placement)
     codes = np.searchsorted(between, column.astype(np.float64), side="left")
     return np.where(column != column, size, codes)
 

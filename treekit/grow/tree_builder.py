@@ -15,8 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.contracts import Layout
-from treekit.data.binning import Coding
-from treekit.data.schema import Dtype
 from treekit.discovery import FOREIGN_ERRORS, call_isolated, describe_error
 from treekit.errors import DataError, PluginError, SettingError
 from treekit.grow.compile_criterion import CompiledCriterion
@@ -50,6 +48,7 @@ from treekit.kernels.records import (
     Table,
 )
 from treekit.kernels.surrogate_splits import SURROGATE_DTYPE, SurrogateSearch
+from treekit.kernels.thresholds import VALUE_BELOW
 from treekit.model.fixed_point import floor_to_dtype, place_threshold
 from treekit.model.tree import Split, Tree, concatenate_slices, empty_offsets
 
@@ -450,7 +449,7 @@ def assemble_tree(
         term_offsets=term_start // 2 if len(terms) else term_start,
         term_feature=terms[::2],
         term_weight=terms[1::2].copy().view(np.float32),
-        **make_surrogate_fields(grown, inner, recipe.table, recipe.splitter.coding, recipe.dtype),
+        **make_surrogate_fields(grown, inner, recipe),
     )
     if recipe.monotonic_signs is not None:
         value_stats = clip_statistics(
@@ -500,14 +499,16 @@ def _compute_thresholds(recipe: Recipe, g: npt.NDArray[np.void]) -> npt.NDArray[
     after = g["after"][own] if recipe.splitter.coding == "exact" else cut + 1
     oblique = np.flatnonzero(kind == Split.OBLIQUE)
     given[oblique] = g["threshold"][oblique]
-    given[own] = place_threshold(table.high[base + cut], table.low[base + after], recipe.dtype)
-    if recipe.split_rules.value_below:
+    placement = recipe.split_rules.placement
+    low, high = table.high[base + cut], table.low[base + after]
+    given[own] = place_threshold(low, high, recipe.dtype, placement)
+    if placement == VALUE_BELOW:
         for f in np.unique(g["feature"][own]).tolist():
             here = g["feature"][own] == f
             nodes = own[here]
             start = int(table.value_start[f])
             values = table.high[start : start + int(table.n_codes[f])]
-            middle = 0.5 * table.high[base + cut] + 0.5 * table.low[base + after]
+            middle = 0.5 * low + 0.5 * high
             # In decimals 3.7 lies halfway between 3.6 and 3.8; as doubles it lies above.
             most = np.maximum(given[own], middle + recipe.split_rules.resolution)[here]
             below = np.searchsorted(values, most, side="right") - 1
@@ -632,11 +633,7 @@ def allocate_surrogates(
 
 
 def make_surrogate_fields(
-    grown: GrowthArrays,
-    inner: npt.NDArray[np.bool_],
-    table: Table,
-    coding: Coding,
-    dtype: Dtype,
+    grown: GrowthArrays, inner: npt.NDArray[np.bool_], recipe: Recipe
 ) -> dict[str, npt.NDArray[Any]]:
     """Return the fields ``surrogate_*`` of a `Tree`; empty without surrogates.
 
@@ -645,11 +642,10 @@ def make_surrogate_fields(
     grown : Grown
     inner : (n,) bool
         Nodes that are split; surrogates of nodes that were collapsed are dropped.
-    table : Table
-        Values of the codes, for thresholds.
     """
     if grown.surrogates is None or grown.surrogate_levels is None:
         return {}
+    table = recipe.table
     found = grown.surrogates[inner[grown.surrogates["node"]]]
     found = found[np.argsort(found["node"], kind="stable")]
     counts = np.bincount(found["node"], minlength=len(inner))
@@ -659,8 +655,10 @@ def make_surrogate_fields(
     numeric = table.nominal[found["feature"]] == 0
     base = table.value_start[found["feature"][numeric]]
     cut = found["cut"][numeric]
-    after = found["after"][numeric] if coding == "exact" else cut + 1
-    threshold[numeric] = place_threshold(table.high[base + cut], table.low[base + after], dtype)
+    after = found["after"][numeric] if recipe.splitter.coding == "exact" else cut + 1
+    threshold[numeric] = place_threshold(
+        table.high[base + cut], table.low[base + after], recipe.dtype, recipe.split_rules.placement
+    )
     return {
         "surrogate_offsets": np.concatenate([[0], np.cumsum(counts)]),
         "surrogate_feature": found["feature"],

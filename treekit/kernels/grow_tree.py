@@ -24,8 +24,6 @@ from treekit.kernels.partition_rows import (
     compute_variance,
     extend_array,
     extend_rows,
-    find_last_code,
-    find_value_below,
     partition_rows,
     replace_by_children,
     sum_held_out_rows,
@@ -59,6 +57,7 @@ from treekit.kernels.records import (
     is_finite,
 )
 from treekit.kernels.surrogate_splits import find_surrogates, route_by_surrogates
+from treekit.kernels.thresholds import find_last_code, place_threshold
 
 # ---------------------------------------------------------------- records
 
@@ -259,7 +258,7 @@ def grow_nodes(
         if surrogates is not None:
             if tree.nodes[np.uint64(node)].kind <= SUBSET:
                 grown, n_found, routes = _add_surrogates(
-                    node, grown, n_found, routes, sample, midpoints, surrogates, scratch
+                    node, grown, n_found, routes, sample, ways, midpoints, surrogates, scratch
                 )
         if steps is None:
             _partition_node(
@@ -511,8 +510,8 @@ def _make_routes(node, tree, sample, ways, midpoints, sums, lines):
     if len(sample.held.ids) > 0 and this.kind == THRESHOLD:
         after = this.after if midpoints else this.cut + 1
         at = this.threshold
-        if ways.value_below and np.isnan(at):
-            at = find_value_below(table, feature, this.cut, after, ways.resolution)
+        if np.isnan(at):
+            at = place_threshold(table, feature, this.cut, after, ways)
         held_cut = find_last_code(table, held_table, feature, this.cut, after, at)
     if sums is not None:
         if this.kind == OBLIQUE:
@@ -534,7 +533,7 @@ def _make_side_route(sides, missing):
 
 
 @inlined
-def _add_surrogates(node, grown, n_found, routes, sample, midpoints, search, scratch):
+def _add_surrogates(node, grown, n_found, routes, sample, ways, midpoints, search, scratch):
     """Find the surrogates of a node's split, and return the routes by the split and by them."""
     this, table = grown.nodes[np.uint64(node)], sample.table
     route, held_route = routes
@@ -544,12 +543,12 @@ def _add_surrogates(node, grown, n_found, routes, sample, midpoints, search, scr
     )  # fmt: skip
     own = found[n_found:n_all]
     route_by_surrogates(
-        table, table, route, midpoints, own, pool, sample.rows.ids, this.begin, this.end,
-        search.routed,
+        table, table, route, midpoints, ways.placement, own, pool,
+        sample.rows.ids, this.begin, this.end, search.routed,
     )  # fmt: skip
     route_by_surrogates(
-        table, sample.held_table, held_route, midpoints, own, pool, sample.held.ids,
-        this.held_begin, this.held_end, search.held_routed,
+        table, sample.held_table, held_route, midpoints, ways.placement, own, pool,
+        sample.held.ids, this.held_begin, this.held_end, search.held_routed,
     )  # fmt: skip
     routes = (
         _make_side_route(search.routed[0], route.missing),

@@ -235,52 +235,6 @@ def reserve_rows(rows, size):
     return Rows(extend_array(rows.ids, 2 * size), cells, extend_rows(rows.values, 2 * size))
 
 
-@inlined
-def find_last_code(table, held_table, feature, cut, after, threshold):
-    """Return the last code of `held_table` whose values do not exceed the threshold; -1 = none.
-
-    A threshold of NaN is the midpoint between the values of codes `cut` and
-    `after` of `table`.
-    """
-    a = table.high[np.uint64(table.value_start[feature] + cut)]
-    b = table.low[np.uint64(table.value_start[feature] + after)]
-    # Knuth 1969, section 4.2.2, theorem B: the exact error of the rounded sum.
-    double = a + b
-    part = double - a
-    error = (a - (double - part)) + (b - part)
-    start = held_table.value_start[feature]
-    low, high = np.int64(-1), np.int64(held_table.n_codes[feature])
-    while high - low > 1:
-        middle = (low + high) // 2
-        value = held_table.low[np.uint64(start + middle)]
-        if np.isnan(threshold):
-            twice = 2.0 * value
-            beyond = twice > double or (twice == double and error < 0.0)
-        else:
-            beyond = value > threshold
-        if beyond:
-            high = middle
-        else:
-            low = middle
-    return low
-
-
-@inlined
-def find_value_below(table, feature, cut, after, resolution):
-    """Return the largest value of `table` not above the midpoint of the values of two codes.
-
-    A tolerance absorbs rounding, or `resolution`: in decimal, 3.7 is the midpoint of 3.6
-    and 3.8; in binary it is slightly above.
-    """
-    start = table.value_start[feature]
-    below = find_last_code(table, table, feature, cut, after, np.nan)
-    middle = 0.5 * table.high[np.uint64(start + cut)] + 0.5 * table.low[np.uint64(start + after)]
-    middle += resolution
-    while below + 1 < after and table.high[np.uint64(start + below + 1)] <= middle:
-        below += 1
-    return table.high[np.uint64(start + below)]
-
-
 # ---------------------------------------------------------------- fractional instances
 # Rows whose value is missing go down every branch, each part with its share of the weight.
 #

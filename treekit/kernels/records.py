@@ -115,9 +115,8 @@ class SplitRules(NamedTuple):
         C4.5: clamped to `min_weight_leaf` and 25; 0 = no minimum.
     resolution : float
         Never separate neighbouring numeric values that differ by at most this.
-    value_below : bool
-        Use the largest training value not above the midpoint as threshold, up to
-        rounding and `resolution`.
+    placement : int
+        Place of a threshold between two neighbouring values; see `treekit.kernels.thresholds`.
     exact_levels : int
         Several classes: try all subsets of up to this many categories.
     levels_by_score, tolerance
@@ -129,7 +128,7 @@ class SplitRules(NamedTuple):
     empty_branches: bool = False
     min_side_share: float = 0.0
     resolution: float = 0.0
-    value_below: bool = False
+    placement: int = 0
     exact_levels: int = 10
     levels_by_score: bool = False
     tolerance: float = 0.0

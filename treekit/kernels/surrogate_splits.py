@@ -19,8 +19,9 @@ import numpy.typing as npt
 from treekit.kernels.compile import inlined, kernel
 from treekit.kernels.function_pointers import borrow_arrays
 from treekit.kernels.node_statistics import CODE_OF, NO_LANES, tally_codes
-from treekit.kernels.partition_rows import extend_array, find_branch, find_last_code
+from treekit.kernels.partition_rows import extend_array, find_branch
 from treekit.kernels.records import Column, Rows
+from treekit.kernels.thresholds import find_last_code, find_readable_threshold
 
 SURROGATE_DTYPE = np.dtype(
     [
@@ -271,7 +272,9 @@ def _score_cuts(flat, known, left, right, least, code_of, test):
 
 
 @kernel
-def route_by_surrogates(table, row_table, route, midpoints, found, pool, ids, begin, end, routed):
+def route_by_surrogates(
+    table, row_table, route, midpoints, placement, found, pool, ids, begin, end, routed,
+):  # fmt: skip
     """Write the branch of each of rows[begin:end] of the table `row_table` to ``routed[0]``.
 
     It is the branch of the node's own test, or else of the first surrogate
@@ -285,6 +288,8 @@ def route_by_surrogates(table, row_table, route, midpoints, found, pool, ids, be
         The node's own test, on codes of `row_table`.
     midpoints : bool
         As in `treekit.kernels.grow_tree.grow_nodes`.
+    placement : int
+        As in `treekit.kernels.records.SplitRules`.
     found : (surrogates,) SURROGATE
         Those of the node.
     """
@@ -295,7 +300,10 @@ def route_by_surrogates(table, row_table, route, midpoints, found, pool, ids, be
         if this.n_levels == 0:
             f = np.uint64(this.feature)
             after = this.after if midpoints else this.cut + 1
-            cuts[k] = find_last_code(table, row_table, f, this.cut, after, np.nan)
+            low = table.high[np.uint64(table.value_start[f] + this.cut)]
+            high = table.low[np.uint64(table.value_start[f] + after)]
+            at = find_readable_threshold(low, high, placement)
+            cuts[k] = find_last_code(table, row_table, f, this.cut, after, at)
     for i in range(np.uint64(begin), np.uint64(end)):
         row = np.uint64(ids[i])
         branch = find_branch(route, row)

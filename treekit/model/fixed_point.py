@@ -240,14 +240,21 @@ def floor_to_dtype(values: npt.ArrayLike, dtype: Dtype) -> npt.NDArray[np.float6
 
 
 def place_threshold(
-    left: npt.ArrayLike, right: npt.ArrayLike, dtype: Dtype
+    left: npt.ArrayLike, right: npt.ArrayLike, dtype: Dtype, placement: int = 0
 ) -> npt.NDArray[np.float64]:
-    """Return the midpoint rounded down to `dtype`: a threshold t with ``left <= t < right``.
+    """Return a threshold t of type `dtype` with ``left <= t < right``.
 
-    `left` and `right` are numbers of that type with ``left < right``.
+    `left` and `right` are numbers of that type with ``left < right``.  By `placement`
+    (`treekit.kernels.thresholds`) t is a readable number, or else the midpoint, rounded down.
     """
+    from treekit.kernels.thresholds import READABLE_FLOAT32, place_readable_thresholds
+
     a, b = np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64)
-    return floor_to_dtype(_floor_midpoint(a, b), dtype)
+    middle = floor_to_dtype(_floor_midpoint(a, b), dtype)
+    if placement < READABLE_FLOAT32:
+        return middle
+    readable = place_readable_thresholds(a, b, placement)
+    return np.where(np.isnan(readable), middle, readable)
 
 
 def _floor_midpoint(

@@ -38,6 +38,12 @@ from treekit.grow.tree_builder import allocate_scratch
 from treekit.kernels.compile import SplitterKernel
 from treekit.kernels.function_pointers import FunctionPointer
 from treekit.kernels.records import Limits, SplitRules, Table
+from treekit.kernels.thresholds import (
+    MIDPOINT,
+    READABLE_FLOAT32,
+    READABLE_FLOAT64,
+    VALUE_BELOW,
+)
 from treekit.model.tree import MAX_DEPTH
 from treekit.training.plan import Plan, PlannedComponent
 from treekit.training.tasks import place_rows
@@ -57,10 +63,15 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
     drawn = settings["ensemble"] == "forest" and settings["bootstrap"]
     table = _encode_table(dataset, plan, alone=validation is None and not drawn)
     target = make_criterion_target(dataset, plan.criterion, drawn)
+    placement = {
+        "midpoint": MIDPOINT,
+        "value_below": VALUE_BELOW,
+        "readable": READABLE_FLOAT32 if schema.dtype == "float32" else READABLE_FLOAT64,
+    }[settings["thresholds"]]
     held = None
     if validation is not None:
         coding = plan.splitter.functions.coding
-        table, other = encode_held_table(validation.columns, table, coding, schema.dtype)
+        table, other = encode_held_table(validation.columns, table, coding, schema.dtype, placement)
         y: Any = validation.y
         if plan.criterion.layout is not None:
             y = place_rows(plan.criterion.record, plan.criterion.layout, validation)
@@ -93,7 +104,7 @@ def make_recipe(dataset: Dataset, plan: Plan, validation: Dataset | None = None)
             empty_branches=settings["empty_branches"],
             min_side_share=0.1 / target.size if settings["numeric_side"] == "c45" else 0.0,
             resolution=float(settings["resolution"]),
-            value_below=settings["thresholds"] == "value_below",
+            placement=placement,
             exact_levels=settings["exact_levels"],
         ),
         fractional=fractional,

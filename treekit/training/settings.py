@@ -202,9 +202,10 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("empty_branches", False,
             "multiway: also make branches for categories without rows at the node; they predict "
             "like the node"),
-    Setting("thresholds", "midpoint",
-            "midpoint of two values of the node, or the largest training value not above it",
-            choices=("midpoint", "value_below")),
+    Setting("thresholds", "readable",
+            "between two values of the node: few digits near the midpoint, the midpoint to the "
+            "last bit, or the largest training value not above it",
+            choices=("readable", "midpoint", "value_below")),
     Setting("numeric_side", "leaf",
             "minimum weight on each side of a numeric split; leaf: min_weight_leaf; c45: also a "
             "tenth of the known weight per class, at most 25", choices=("leaf", "c45")),

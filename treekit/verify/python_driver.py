@@ -21,8 +21,9 @@ def run_job(job_path: str) -> None:
     rows = array("d")
     rows.frombytes(Path(job["rows"]).read_bytes())
     artifact = runpy.run_path(job["artifact"])
+    named = "FEATURES" not in artifact  # the form for readers: rows by column name, labels alone
     others = list(artifact.get("FEATURES", job["features"])) != job["features"]
-    if others or ("predict_proba" in artifact) != bool(job["classes"][0]):
+    if others or ("predict_proba" in artifact) != (bool(job["classes"][0]) and not named):
         sys.exit(86)  # `_MISMATCH_CODE` of `treekit.verify.run_python`
     labels, numbers = array("q"), array("d")
     codes = [
@@ -33,7 +34,13 @@ def run_job(job_path: str) -> None:
     for number in range(len(rows) // width):
         row = rows[number * width : (number + 1) * width]
         cells = [_decode_cell(x, job["levels"][f], number + f) for f, x in enumerate(row)]
-        row_labels, answer = _predict_row(artifact, cells, codes, job["values"])
+        row_labels, answer = (
+            _predict_named_row(
+                artifact["predict"], dict(zip(job["features"], cells, strict=True)), codes
+            )
+            if named
+            else _predict_row(artifact, cells, codes, job["values"])
+        )
         labels.extend(row_labels)
         numbers.extend(answer)
     Path(job["answers"]).write_bytes(labels.tobytes() + numbers.tobytes())
@@ -47,6 +54,16 @@ def _decode_cell(x: float, texts: tuple[list[str] | None, str], turn: int) -> An
     if levels is None:
         return x
     return levels[int(x)] if 0 <= x < len(levels) and x == int(x) else unseen
+
+
+def _predict_named_row(
+    predict: Any, row: dict[str, Any], codes: list[dict[Any, int]]
+) -> tuple[list[int], list[float]]:
+    """Return the class number of a row, or 0 and its number."""
+    given = predict(row)
+    if not codes[0]:
+        return [0], [given]
+    return [codes[0].get((type(given), given), -2)], []
 
 
 def _predict_row(

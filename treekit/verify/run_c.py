@@ -26,7 +26,7 @@ from treekit.verify.tree_equivalence import (
     NOT_FRESH,
     StructureComparison,
     compare_with_export,
-    find_form,
+    find_source_settings,
 )
 
 _INPUT_LINE = re.compile(r'^#define \w+_INPUT "(\w+)"', re.MULTILINE)
@@ -43,10 +43,11 @@ def compare_c_structure(path: Path, model: Model) -> StructureComparison:
     """Compare source and header with those that this version of treekit writes for the model."""
     header = path.with_suffix(".h")
     text = header.read_text(encoding="utf-8", errors="replace") if header.is_file() else ""
-    form, cell = find_form(text), _INPUT_LINE.search(text)
-    if form is None or cell is None or cell[1] not in _SETTINGS_BY_CELL:
+    asked, cell = find_source_settings(text), _INPUT_LINE.search(text)
+    if asked is None or (cell is not None and cell[1] not in _SETTINGS_BY_CELL):
         return NOT_FRESH
-    asked = {"form": form} | _SETTINGS_BY_CELL[cell[1]]
+    if cell is not None:  # the complete interface
+        asked |= _SETTINGS_BY_CELL[cell[1]]
     # With treekit's own templates, even if this machine is configured for others.
     templates = str(list_shipped_folders()[0])
     return compare_with_export(
@@ -77,6 +78,11 @@ class _Toolchain:
     compiler: str
     emulator: str = ""
     byte_order: str = np.dtype(np.int32).newbyteorder("=").str[0]
+
+    @property
+    def compile_command(self) -> list[str | Path]:
+        """The compiler and its flags; static, as the emulator finds no libraries."""
+        return [self.compiler, *_COMPILER_FLAGS, *(["-static"] if self.emulator else [])]
 
     def run(self, job: Job, mode: str, content: bytes = b"") -> bytes:
         """Run the compiled driver of a job."""
@@ -123,6 +129,10 @@ def _run_compiled(
     machine: _Toolchain, job: Job, rows: npt.NDArray[np.float64]
 ) -> Iterator[tuple[str, Answers]]:
     """Compile with ``-std=c99 -O2``, check the names, and run rows one by one and in batches."""
+    readable = _read_readable_header(job)
+    if readable is not None:
+        yield "single", _run_readable(job, readable, rows, machine)
+        return
     schema, header, order = job.schema, _read_header(job), machine.byte_order
     if not (job.folder / "model").is_file():
         _compile_driver(job, header, machine)
@@ -165,6 +175,93 @@ def _read_header(job: Job) -> _Header:
     return header
 
 
+@dataclass(frozen=True)
+class _ReadableHeader:
+    """Contents of a header of the readable form (`treekit.export.c.readable`).
+
+    Attributes
+    ----------
+    prefix : str
+    members : list of (type, name, column number from 1)
+    """
+
+    prefix: str
+    members: list[tuple[str, str, int]]
+
+
+def _read_readable_header(job: Job) -> _ReadableHeader | None:
+    """Read the header of the readable form; None for any other header."""
+    path, schema = job.path.with_suffix(".h"), job.schema
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    function = re.search(r"^(enum \w+|double) (\w+)_predict\(const struct", text, re.MULTILINE)
+    if function is None:
+        return None
+    found = re.findall(r"^ +(enum \w+|float|double) (\w+); /\* column (\d+):", text, re.MULTILINE)
+    members = [(kind, name, int(number)) for kind, name, number in found]
+    if (function[1] == "double") != (schema.task == "regression") or any(
+        not 1 <= number <= schema.n_features
+        or kind.startswith("enum") != (schema.columns[number - 1].kind == "nominal")
+        for kind, _, number in members
+    ):
+        raise VerificationError(f"{path.name!r} differs from the model in columns or classes")
+    return _ReadableHeader(function[2], members)
+
+
+_READABLE_DRIVER = """\
+#include <stdint.h>
+#include <stdio.h>
+static int code_of(double x)
+{
+    return x >= 0 && x < 2147483648.0 && (double)(int32_t)x == x ? (int)x : -1;
+}
+int main(void)
+{
+    double cells[FEATURES];
+    struct PREFIX_row row;
+    RESULT result;
+    while (fread(cells, sizeof cells, 1, stdin) == 1) {
+MEMBERS
+        (void)code_of;
+        result = (RESULT)PREFIX_predict(&row);
+        fwrite(&result, sizeof result, 1, stdout);
+    }
+    return 0;
+}
+"""
+
+
+def _run_readable(
+    job: Job, header: _ReadableHeader, rows: npt.NDArray[np.float64], machine: _Toolchain
+) -> Answers:
+    """Compile the readable form with a driver of its struct, and run rows one by one."""
+    program, regression = job.folder / "model", job.schema.task == "regression"
+    if not program.is_file():
+        members = "\n".join(
+            f"        row.{name} = ({kind})"
+            + (f"code_of(cells[{at - 1}]);" if kind.startswith("enum") else f"cells[{at - 1}];")
+            for kind, name, at in header.members
+        )
+        driver = _READABLE_DRIVER.replace("MEMBERS", members or "        row.unused = 0;")
+        driver = driver.replace("PREFIX", header.prefix)
+        driver = driver.replace("RESULT", "double" if regression else "int32_t")
+        driver = driver.replace("FEATURES", str(job.schema.n_features))
+        source = job.folder / "driver.c"
+        source.write_text(driver, encoding="utf-8")
+        include = ("-include", job.path.with_suffix(".h").resolve())
+        command = [*machine.compile_command, *include, job.path.resolve(), source, "-o", program]
+        job.run_program(command, what=job.path.name)
+    given = rows.astype(f"{machine.byte_order}f8").tobytes()
+    answer = machine.run(job, "single", given)
+    kind = np.dtype(f"{machine.byte_order}{'f8' if regression else 'i4'}")
+    if len(answer) != len(rows) * kind.itemsize:
+        raise VerificationError(f"{job.path.name!r} did not return a prediction for every row")
+    result = np.frombuffer(answer, dtype=kind).astype("f8" if regression else np.int64)[:, None]
+    if regression:
+        return Answers(np.zeros((len(rows), 1), dtype=np.int64), result)
+    result[(result < 0) | (result >= len(job.schema.classes))] = UNKNOWN_LABEL
+    return Answers(result, np.empty((len(rows), 0)))
+
+
 def _get_sizes(schema: Schema) -> dict[str, int]:
     return {
         "FEATURES": schema.n_features,
@@ -186,8 +283,7 @@ def _compile_driver(job: Job, header: _Header, machine: _Toolchain) -> None:
     if bits := _KEY_BITS[cell]:
         macros += [f"-DKEY={header.prefix}_key", f"-DBITS={bits}"]
     include, model = job.path.with_suffix(".h").resolve(), job.folder / "model.o"
-    # Static, as an emulator does not find the libraries of its processor.
-    compiler = [machine.compiler, *_COMPILER_FLAGS, *(["-static"] if machine.emulator else [])]
+    compiler = machine.compile_command
     job.run_program([*compiler, "-c", job.path.resolve(), "-o", model])
     sources: list[str | Path] = ["-include", include, _DRIVER, model, "-o", job.folder / "model"]
     job.run_program([*compiler, *macros, *sources], what=include.name)

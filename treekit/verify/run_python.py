@@ -24,20 +24,20 @@ from treekit.verify.tree_equivalence import (
     NOT_FRESH,
     StructureComparison,
     compare_with_export,
-    find_form,
+    find_source_settings,
     normalize_line_ends,
 )
 
 
 def compare_python_structure(path: Path, model: Model) -> StructureComparison:
     """Compare the file with the one that this version of treekit writes for the model."""
-    form = find_form(normalize_line_ends(path.read_bytes()).decode(errors="replace"))
-    if form is None:
+    settings = find_source_settings(normalize_line_ends(path.read_bytes()).decode(errors="replace"))
+    if settings is None:
         return NOT_FRESH
     shipped = list_shipped_folders()[0]  # even if this machine is configured for others
     export = language_exporter(shipped / "python").export
     return compare_with_export(
-        path, lambda: export(model, path.stem, form=form, templates=str(shipped))
+        path, lambda: export(model, path.stem, templates=str(shipped), **settings)
     )
 
 
@@ -92,13 +92,17 @@ def _read_answers(job: Job, n_rows: int, out: Path) -> Answers:
     if not out.is_file():
         raise VerificationError(f"{job.path.name!r} ended before it wrote predictions")
     content = out.read_bytes()
-    if len(content) != 8 * n_rows * (n_outputs + schema.n_values):
+    n_numbers = len(content) // (8 * n_rows) - n_outputs  # 0 if it returns labels alone
+    if len(content) != 8 * n_rows * (n_outputs + n_numbers) or n_numbers not in (
+        0,
+        schema.n_values,
+    ):
         raise VerificationError(
             f"{job.path.name!r} {_MISMATCH}: expected {schema.n_values} numbers a row"
         )
     label = np.frombuffer(content, dtype=np.int64, count=n_rows * n_outputs)
     number = np.frombuffer(content, dtype=np.float64, offset=8 * n_rows * n_outputs)
-    return Answers(label.reshape(n_rows, n_outputs), number.reshape(n_rows, schema.n_values))
+    return Answers(label.reshape(n_rows, n_outputs), number.reshape(n_rows, n_numbers))
 
 
 PYTHON_RUNTIMES = (Runtime("python", run_python, platform.python_version),)

@@ -94,12 +94,14 @@ class StructureComparison:
 _FORM_LINE = re.compile(r"^(?: \* )?Form: (\w+); (.*)\.$", re.MULTILINE)
 
 
-def find_form(text: str) -> str | None:
-    """Return the setting ``form`` that a source was written with, if it has the line."""
+def find_source_settings(text: str) -> dict[str, str] | None:
+    """Return the settings ``form`` and ``api`` that a source names, None if it names none."""
     line = _FORM_LINE.search(text)
     if line is None:
         return None
-    return line[1] if line[2] == FORM_REASON else "auto"
+    if line[1] == "readable":
+        return {"api": "auto"}
+    return {"api": "full", "form": line[1] if line[2] == FORM_REASON else "auto"}
 
 
 def compare_with_export(

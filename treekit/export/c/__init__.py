@@ -27,6 +27,7 @@ from treekit.export.c.layouts import (
     make_text_table,
     narrow_integers,
 )
+from treekit.export.c.readable import explain_unreadable_c, readable_c_values
 from treekit.export.literals import (
     Code,
     Language,
@@ -211,6 +212,7 @@ def export_c(
     form: str = "auto",
     input: str = "double",  # noqa: A002 - the name of the setting
     arithmetic: str = "float",
+    api: str = "full",
     templates: str = "",
 ) -> dict[str, bytes]:
     """Write ``name.c`` and ``name.h``.
@@ -228,6 +230,9 @@ def export_c(
     arithmetic : {"float", "integer"}
         "integer": no floating point at all; rows are order-preserving integers, which a
         function of the source computes from IEEE 754 bits, and predictions are integer sums.
+    api : {"full", "auto"}
+        "auto": small trees as nested tests on the members of a struct, and nothing else, if
+        the other settings have their defaults; see `treekit.export.readable`.
     templates : str
         Folder whose ``c/*.jinja`` replace the shipped ones; "" = none.
 
@@ -242,6 +247,13 @@ def export_c(
             f"{name!r} cannot be used in an #include line: choose a file name without quotes, "
             "slashes, question marks and control characters"
         )
+    plain = (form, input, arithmetic, api) == ("auto", "double", "float", "auto")
+    if plain and not explain_unreadable_c(model):
+        values, folders = readable_c_values(model, name), list_template_folders(templates)
+        return {
+            f"{name}.{ending}": render_from(folders, f"c/readable_{part}.jinja", **values)
+            for ending, part in (("c", "source"), ("h", "header"))
+        }
     if model.schema.n_values > _MAX_CLASSES:
         raise ExportError(
             f"the target 'c' supports up to {_MAX_CLASSES} classes, got {model.schema.n_values}"

@@ -1,0 +1,237 @@
+"""One tree as code that people read: nested tests on named columns, and nothing else.
+
+Other models, and the complete interface (tables of rows, leaves, all columns), are written
+by the other forms of a language.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+from treekit.data.features import LevelIndex
+from treekit.data.schema import Schema
+from treekit.export.literals import Code, Language
+from treekit.export.lowering import LoweredTree, Step, compute_double_thresholds, lower
+from treekit.model.links import convert_sums
+from treekit.model.model import Model, predict_labels
+from treekit.model.tree import make_derived_columns
+
+MAX_NODES = 200
+"""Maximum number of nodes of a tree that is written for readers."""
+
+MAX_NESTING = 24
+"""Maximum nesting depth of the tests."""
+
+
+class ReadableLine(NamedTuple):
+    """A test, or the prediction of a leaf; templates indent it by `depth`.
+
+    A test that fails continues with the next line of the same depth.
+
+    Attributes
+    ----------
+    kind : {"at_most", "among", "missing", "leaf"}
+    depth : int
+    column : Code
+        Identifier of the column that a test reads.
+    threshold : Code
+        Literal of an ``at_most`` test, for cells as double.
+    number : float
+        Its threshold, of the model's input type.
+    or_missing : bool
+        Whether a missing value passes an ``at_most`` test.
+    levels : tuple of Code
+        Literals of the categories that pass an ``among`` test.
+    prediction : Code
+        Literal of the label or number of a leaf.
+    share : Code
+        Share of the predicted class in a leaf, for a comment; empty for numbers.
+    closing : tuple of int
+        Depths of the tests whose blocks end before the line, the innermost first.
+    """
+
+    kind: Literal["at_most", "among", "missing", "leaf"]
+    depth: int
+    column: Code = Code()
+    threshold: Code = Code()
+    number: float = 0.0
+    or_missing: bool = False
+    levels: tuple[Code, ...] = ()
+    prediction: Code = Code()
+    share: Code = Code()
+    closing: tuple[int, ...] = ()
+
+
+def explain_unreadable(model: Model) -> str:
+    """Return the reason why a model has no readable form; empty if it has one."""
+    schema = model.schema
+    if model.n_trees > 1:
+        return f"it has {model.n_trees} trees"
+    if model.missing == "fractional":
+        return "rows with missing values take several branches"
+    if "error" in (model.missing, model.unknown):
+        return "it refuses missing or unseen values of any column"
+    if schema.more:
+        return "it has several targets"
+    if make_derived_columns(model).n_columns:
+        return "it tests several columns at once"
+    (tree,) = lower(model)
+    if tree.n_nodes > MAX_NODES:
+        return f"it has {tree.n_nodes} nodes, and up to {MAX_NODES} can be read"
+    tested = set(tree.feature[tree.kind != Step.LEAF].tolist())
+    for f in sorted(tested):
+        column = schema.columns[f]
+        if column.kind == "nominal" and LevelIndex(column.levels).has_values:
+            return f"categories of {column.name!r} are numbers or bools in any notation"
+    if max(place.depth for place, _ in _order_nodes(tree, schema)) > MAX_NESTING:
+        return f"its tests are nested more than {MAX_NESTING} deep"
+    return ""
+
+
+class _Place(NamedTuple):
+    """A node in the order of the source, its depth, and the categories left of each column."""
+
+    node: int
+    depth: int
+    left: dict[int, frozenset[int]]
+
+
+def _order_nodes(tree: LoweredTree, schema: Schema) -> Iterator[tuple[_Place, list[int]]]:
+    """Yield the nodes in order of the source, with the categories that pass a test."""
+    waiting = [_Place(0, 0, {})]
+    while waiting:
+        place = waiting.pop()
+        node, depth, left = place
+        kind, f = tree.kind[node], int(tree.feature[node])
+        yes, no = int(tree.yes[node]), int(tree.no[node])
+        if kind == Step.LEAF:
+            yield place, []
+            continue
+        known = left.get(f, frozenset(range(len(schema.columns[f].levels))))
+        passing = known & set(tree.codes(node).tolist()) if kind == Step.IN else known
+        nominal = schema.columns[f].kind == "nominal"
+        if kind == Step.MISSING and nominal:
+            yes, no = no, yes  # test for the known categories
+        if nominal and not passing:  # of no row that comes here
+            waiting.append(_Place(no, depth, left))
+            continue
+        yield place, sorted(passing)
+        rest = left | {f: known - passing} if passing else left
+        waiting += [_Place(no, depth, rest), _Place(yes, depth + 1, left)]
+
+
+def readable_values(model: Model, language: Language) -> dict[str, Any]:
+    """Compute the template values of the readable form of a model that has one.
+
+    Returns
+    -------
+    dict
+        ``lines``: `ReadableLine` records; ``columns``: the tested columns, records of
+        ``position``, ``name`` (literal), ``title`` (text for a comment), ``identifier``,
+        ``nominal`` and ``levels``; ``target``, ``classes``: texts for comments;
+        ``label_type``: as in `treekit.export.template_values`; ``tests_missing``: whether a
+        numeric test reads whether a cell is missing; ``numeric``: whether a tested column is;
+        ``reason``: of the form.
+    """
+    schema = model.schema
+    (tree,) = lower(model)
+    tested = sorted(set(tree.feature[tree.kind != Step.LEAF].tolist()))
+    names = readable_names([schema.names[f] for f in tested], language)
+    identifiers = dict(zip(tested, names, strict=True))
+    lines: list[ReadableLine] = []
+    for place, passing in _order_nodes(tree, schema):
+        line = _make_line(model, tree, place, passing, identifiers, language)
+        above = lines[-1].depth if lines else 0
+        lines.append(line._replace(closing=tuple(range(above - 1, line.depth - 1, -1))))
+    return {
+        "lines": lines,
+        "columns": [
+            {
+                "position": f,
+                "name": language.text(schema.names[f]),
+                "title": comment_text(schema.names[f]),
+                "identifier": identifiers[f],
+                "nominal": schema.columns[f].kind == "nominal",
+                "levels": [language.text(level) for level in schema.columns[f].levels],
+            }
+            for f in tested
+        ],
+        "target": comment_text(schema.target),
+        "classes": [comment_text(str(label)) for label in schema.classes],
+        "label_type": Code(type(schema.classes[0]).__name__ if schema.classes else "float"),
+        "numeric": any(schema.columns[f].kind == "numeric" for f in tested),
+        "tests_missing": any(line.or_missing or line.kind == "missing" for line in lines),
+        "reason": comment_text(f"the tree has {tree.n_nodes} nodes"),
+    }
+
+
+def readable_names(names: Sequence[str], language: Language) -> list[Code]:
+    """Make distinct identifiers of columns that read like their names.
+
+    Letters of all scripts stay where the language has such identifiers.  Names that become
+    equal, or nothing, are numbered by position; reserved words end in an underscore.
+    """
+    clean = [_clean_name(name, language) for name in names]
+    made: list[str] = []
+    for position, text in enumerate(clean, 1):
+        name = text if clean.count(text) == 1 else f"{text}_{position}"
+        while name in made or (name != text and name in clean):
+            name += "_"
+        made.append(name)
+    return [Code(name) for name in made]
+
+
+def _clean_name(name: str, language: Language) -> str:
+    text = unicodedata.normalize("NFKC", name) if language.unicode else name
+    kept = "".join(c if c.isalnum() and (language.unicode or c.isascii()) else "_" for c in text)
+    kept = "_".join(filter(None, kept.lower().split("_")))[:_MAX_NAME].strip("_") or "column"
+    if not kept.isidentifier():  # it starts with a digit, or holds one of another script
+        kept = f"column_{kept}" if f"x{kept}".isidentifier() else "column"
+    return f"{kept}_" if kept in language.reserved else kept
+
+
+_MAX_NAME = 40
+
+
+def comment_text(text: str) -> Code:
+    """Return a text for a comment: plain characters of one line, others as ``?``.
+
+    A name cannot end a comment or a docstring, in any language.
+    """
+    kept = "".join(c if c.isalnum() or c in " _-.,()<>=+%:;" else "?" for c in text)
+    return Code(" ".join(kept.split())[:80])
+
+
+def _make_line(
+    model: Model,
+    tree: LoweredTree,
+    place: _Place,
+    passing: list[int],
+    identifiers: dict[int, Code],
+    language: Language,
+) -> ReadableLine:
+    node, depth, _ = place
+    kind, feature = Step(int(tree.kind[node])), int(tree.feature[node])
+    if kind == Step.LEAF:
+        return _make_leaf(model, int(tree.leaf[node]), depth, language)
+    column, name = model.schema.columns[feature], identifiers[feature]
+    if kind == Step.LE:
+        threshold = language.number(compute_double_thresholds(tree, model.schema)[node])
+        number, or_missing = float(tree.threshold[node]), bool(tree.missing_yes[node])
+        return ReadableLine("at_most", depth, name, threshold, number, or_missing)
+    levels = tuple(language.text(column.levels[code]) for code in passing)
+    return ReadableLine("among" if levels else "missing", depth, name, levels=levels)
+
+
+def _make_leaf(model: Model, leaf: int, depth: int, language: Language) -> ReadableLine:
+    units = model.units[leaf : leaf + 1]
+    numbers = convert_sums(model, units)[0]
+    if model.schema.task == "regression":
+        return ReadableLine("leaf", depth, prediction=language.number(float(numbers[0])))
+    label = int(predict_labels(units, model.label_costs)[0])
+    share = Code(f"{numbers[label]:.3g}")
+    return ReadableLine(
+        "leaf", depth, prediction=language.value(model.schema.classes[label]), share=share
+    )
