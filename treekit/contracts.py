@@ -266,7 +266,7 @@ class TaskColumn:
         Raises
         ------
         DataError
-            Names the first cell that is not among them.
+            If a cell is not among `labels`; the message contains the first such cell.
         """
         import numpy as np
 

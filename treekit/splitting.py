@@ -109,7 +109,7 @@ def interval_split(feature: int, cuts: npt.NDArray[np.int32], missing_apart: boo
 
 
 def level_split(feature: int, levels: npt.NDArray[np.int32], branches: int) -> Split:
-    """Return a split that sends category c to branch ``levels[c]``, -1 = as missing values."""
+    """Return a split that sends category c to branch ``levels[c]``, or as missing values if -1."""
     return Split(
         2 if branches == 2 else 3, feature, 0, np.nan, HEAVIEST_BRANCH, branches, levels, 0.0
     )

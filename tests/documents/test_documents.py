@@ -571,7 +571,7 @@ def put(*path):
         (put("rules", 1, "if", 0, "above", 1e300), r"above .*not a finite float32"),
         (
             put("rules", 1, "if", 0, "part", [0, 5]),
-            r"if\[0\] .*'part' and 'dividing' need the missing policy 'fractional'",
+            r"if\[0\] .*'part' and 'dividing' require the missing policy 'fractional'",
         ),
         (put("rules", 1, "if", 0, "in", ["red"]), r"if\[0\] .*needs above, at_most"),
         (put("rules", 1, "if", 1, "in", ["red", "red"]), r"if\[1\]\.in .*twice"),

@@ -674,7 +674,7 @@ def into(*path: str, value: Any) -> Any:
         (put("split_indices", 99, 0), r"a split uses none of the \d+ columns"),
         (put("split_indices", [0]), "split_indices has 1 entries"),
         (put("split_conditions", 1e300, -1), "not finite"),
-        (put("split_type", 1, 0), "categorical splits do not match the sets"),
+        (put("split_type", 1, 0), "categorical splits without a category set"),
         (put("categories_nodes", [0]), "inconsistent sets of categories"),
         (put("default_left", "x"), "not an XGBoost model: Expected `array`"),
         (into("gradient_booster", "name", value="gblinear"), "is linear.*booster='gbtree'"),

@@ -382,7 +382,7 @@ def test_supports_and_numbers_may_be_left_out():
         ("no   no: 0.75, yes: 0.2", "line 27 .* the shares add to 0.95; they must add to 1"),
         ("no   no: 0.2, yes: 0.8", "line 27 .* not the class with the largest share; change"),
         ("maybe", "line 27 .* unknown class 'maybe'; known: no, yes"),
-        ("no   support 4   no: three", "line 27 .* is not a class and its number"),
+        ("no   support 4   no: three", "line 27 .* is not a class with a share or margin"),
     ],
 )
 def test_shares_that_contradict_are_refused_with_their_line(shares, said):

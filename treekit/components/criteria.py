@@ -543,7 +543,7 @@ def make_quantile_loss(quantile: float = 0.5) -> CriterionFunctions:
 
 
 def _make_loss_decrease(under: float, over: float) -> Any:
-    """Return a score: the decrease in mean loss, without a division for each branch."""
+    """Return a `score` function: the decrease in mean loss, with a single division."""
 
     def score(parent: Stats, children: Stats) -> float:
         saved = under * parent[2] + over * parent[3]

@@ -157,7 +157,7 @@ def compute_pruning_sequence(
 
 
 def _compute_impurity_risk(grown: GrownTree, context: Context) -> Numbers:
-    """Return (nodes,): the criterion's impurity of each node, times its weight."""
+    """Return (nodes,) float64: the criterion's impurity of each node, times its weight."""
     impurity = context.impurity
     if impurity is None:
         raise SettingError(
@@ -648,7 +648,7 @@ def count_class_bits(stats: Numbers) -> Numbers:
 
 
 def count_split_bits(tree: Tree, context: Context) -> Numbers:
-    """Compute (nodes,) the number of bits that encode each node's split; 1 for leaves.
+    """Return (nodes,) float64: the number of bits that encode each node's split, 1 for a leaf.
 
     A split costs one bit, plus the bits of its feature and of its test.  For a column with v
     values in the training table, a threshold is one of v - 1 and a category set one of

@@ -266,7 +266,7 @@ class Losses:
         return weights
 
     def labels(self, stats: Numbers) -> npt.NDArray[np.int64]:
-        """Return (nodes,) the label of each node: the first class of lowest cost.
+        """Return (nodes,) int64: the code of the first class of lowest cost at each node.
 
         `stats` (nodes, S) are the statistics of one target.
         """

@@ -196,7 +196,7 @@ def _sort_known(
 
 
 def _make_read_only(view: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Make a view read-only, as a caller's array may be: kernels are compiled for one kind."""
+    """Make a view read-only, so that kernels need not be compiled for writeable arrays also."""
     view.flags.writeable = False
     return view
 

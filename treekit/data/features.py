@@ -478,10 +478,10 @@ def _iterate_parts(column: Floats) -> Iterator[npt.NDArray[np.float64]]:
 
 
 def choose_dtype(losses: Mapping[str, RoundingLoss], dtype: InputType) -> Dtype:
-    """Choose the input type, given the losses of numeric columns in float32.
+    """Choose the input type, given what rounding to float32 loses in each numeric column.
 
-    ``auto`` chooses float32 unless a column has a loss; ``float32`` warns and names such a
-    column.
+    ``auto``: float32, unless a column loses precision or range.  ``float32``: a column that
+    loses precision raises a warning, and one that loses range an error.
     """
     check_input_type(dtype)
     if dtype == "float64":

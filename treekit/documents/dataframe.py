@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 def list_columns(listing: Listing) -> Iterator[tuple[str, list[Any]]]:
     """Yield the names and values of the columns of a listing as a table with one line per rule.
 
-    ``rule``, ``tree``, ``node`` (from 1, from 1, and from 0 as in the text), ``if``, the outcome
-    for each target, the shares of its classes (or the amounts added to their margins),
-    ``as_parent``, and the measures, for each target if there are several.
+    The columns are ``rule`` and ``tree`` (counted from 1), ``node`` (from 0, as in the text),
+    ``if``, the outcome for each target, the shares of its classes (or the amounts added to
+    their margins), ``as_parent``, and the measures, for each target if there are several.
     """
     rules, measures, outputs = listing.rules, listing.measures, listing.rules.schema.outputs
     yield "rule", list(range(1, len(rules) + 1))

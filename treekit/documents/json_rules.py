@@ -478,7 +478,7 @@ def _convert_members(value: dict[str, Any], kind: Any) -> dict[str, float]:
 
 
 def _look_up(codes: Mapping[str, int], name: str, kind: str, path: str = "") -> int:
-    """Return the code of a name, which is at `path`."""
+    """Return the code of a name; raise `JsonError` with its `path` if it is unknown."""
     if name not in codes:
         raise JsonError(f"{name!r} is not {kind}", path)
     return codes[name]
@@ -494,7 +494,7 @@ def _list_given(entry: _Entry) -> set[str]:
 
 
 def _read_header(stated: HeaderEntry) -> tuple[RuleList, _ConditionReader]:
-    """Return a list without rules, and the reader of its conditions."""
+    """Return an empty rule list with the header's facts, and a reader of conditions."""
     first, *more = [Output(target.name, target.classes or ()) for target in stated.targets]
     schema = Schema(
         columns=tuple(
@@ -591,14 +591,17 @@ class _ConditionReader:
             with _ErrorsAt(f".{side}"):
                 for code in self._look_up_levels(feature, getattr(stated, side)):
                     if branches[code] >= 0:
-                        raise JsonError("a category is in both 'holds' and 'fails'")
+                        raise JsonError(
+                            f"category {self.schema.columns[feature].levels[code]!r} is in both "
+                            "'holds' and 'fails'"
+                        )
                     branches[code] = branch
         return LevelsClause(feature, tuple(branches))
 
     def _find_column(self, name: str, kind: str) -> int:
         feature = _look_up(self.columns, name, "a column")
         if self.schema.columns[feature].kind != kind:
-            raise JsonError(f"{name!r} is not {kind}")
+            raise JsonError(f"column {name!r} is not {kind}")
         return feature
 
     def _round_number(self, number: float) -> float:
@@ -614,7 +617,7 @@ class _ConditionReader:
             _look_up(self.codes[column], level, kind, f"[{at}]") for at, level in enumerate(levels)
         ]
         if len(set(found)) != len(found):
-            raise JsonError("a category is listed twice")
+            raise JsonError(f"a category is listed twice in {reprlib.repr(list(levels))}")
         return tuple(sorted(found))
 
     def read_conditions(self, stated: list[ConditionEntry], n_tests: int) -> list[ConditionTuple]:
@@ -636,7 +639,7 @@ class _ConditionReader:
             kind: str = self.schema.columns[column].kind
         else:
             if stated.test > n_tests:
-                raise JsonError(f"there are {n_tests} tests, not {stated.test}", ".test")
+                raise JsonError(f"test {stated.test} does not exist: {n_tests} are listed", ".test")
             column, kind = self.schema.n_features + stated.test - 1, "test"
         low, high = self._read_bounds(stated, given & _ALL_BOUNDS, kind)
         known, missing = stated.known is not False, stated.missing is True
@@ -648,11 +651,11 @@ class _ConditionReader:
             fits = tuple(range(len(self.codes[column])))
         if given & {"part", "dividing"} and not (self.divides and missing):
             raise JsonError(
-                "'part' and 'dividing' need the missing policy 'fractional' and 'missing': true"
+                "'part' and 'dividing' require the missing policy 'fractional' and 'missing': true"
             )
         part = stated.part or ((0, MASS) if missing else (0, 0))
         if "part" in given and not part[0] < part[1] <= MASS:
-            raise JsonError(f"{part} is not a pair of ascending bounds to {MASS}", ".part")
+            raise JsonError(f"{part} is not a pair of ascending numbers, at most {MASS}", ".part")
         dividing: tuple[int, ...] = ()
         if "dividing" in given:
             with _ErrorsAt(".dividing"):
@@ -689,7 +692,9 @@ def _read_rules(
     for number, rule in enumerate(stated):
         with _ErrorsAt(f"[{number}]"):
             if rule.tree > header.n_trees:
-                raise JsonError(f"there are {header.n_trees} trees, not {rule.tree}", ".tree")
+                raise JsonError(
+                    f"tree {rule.tree} does not exist: there are {header.n_trees}", ".tree"
+                )
             if rule.as_parent and rule.support:
                 raise JsonError("'as_parent' is true, so 'support' must be 0")
             leaf = leaves.get(rule.tree, -1) + 1 if isinstance(rule.node, UnsetType) else rule.node

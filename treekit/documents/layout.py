@@ -297,7 +297,7 @@ def format_conditions(listing: Listing, start: int, stop: int) -> list[Condition
 
 
 def format_tests(listing: Listing) -> list[str]:
-    """Return the tests used in conditions in words, in order."""
+    """Return the text of each test that conditions refer to, in the order of their numbers."""
     rules, words = listing.rules, listing.language
     return [format_test(test, rules.schema, words) for test in rules.tests]
 

@@ -212,7 +212,7 @@ class _ConditionPrinter:
         )
 
     def print_numeric_cell(self, number: int) -> tuple[str, str, str]:
-        """Return the number of a numeric cell, and tests whether it is known, and missing."""
+        """Return SQL for the number in a cell, for a test of a known value and of a missing one."""
         if number not in self.numeric_cells:
             sqlite = self.dialect.name == "sqlite"
             made = self._print_sqlite_cell if sqlite else self._print_typed_cell

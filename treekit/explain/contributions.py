@@ -47,7 +47,7 @@ class Contributions(NamedTuple):
     bias : list of int
         For each value of a leaf: the sum of the trees' root values.
     by_column : dict of int to list of int
-        For each column that decided at some node.
+        For each column on the decision path.
     """
 
     bias: list[int]
@@ -55,9 +55,9 @@ class Contributions(NamedTuple):
 
 
 def compute_unit_factor(model: Model) -> int:
-    """Return how many integers used here make one unit of the model.
+    """Return the number of parts into which contributions divide a unit of leaf values.
 
-    1, except for hard votes, where an inner node needs fractions of a vote.
+    It is 1, except for hard votes, since the value of an inner node is a fraction of a vote.
     """
     return count_tree_units(model.n_trees, "float32") if model.voting == "hard" else 1
 

@@ -11,11 +11,11 @@ from treekit.model.split_tests import NO_BRANCH, InnerNode, SplitTest, TreeNodes
 from treekit.model.tree import Split
 
 DecisionReason = Literal["answered", "surrogate", "lost", "divided", "held", "failed"]
-"""What decided at a node.
+"""How the branch at a node was chosen.
 
-``answered``: the node's own question.  ``surrogate``: a surrogate.  ``lost``: no question
-applied, and the row took the branch for missing values.  ``divided``: no question applied,
-and the row was split among all branches.  ``held``, ``failed``: the conditions of a rule.
+``answered``: by the node's own test.  ``surrogate``: by a surrogate.  ``lost``: no test
+applied, and the row took the branch for missing values.  ``divided``: no test applied, and
+the row was split among all branches.  ``held``, ``failed``: by the conditions of a rule.
 """
 
 
@@ -29,11 +29,11 @@ class Passage(NamedTuple):
     node : InnerNode
     reason : DecisionReason
     question_index : int
-        Index of the question that decided; -1 if none did.
+        Index of the test that applied; -1 if none did.
     child_masses : tuple of (int, int)
-        Children and the mass that each gets.
+        Children, each with its part of the mass.
     mass : int
-        Mass that reaches the node, as a part of `Model.mass`.
+        Mass of the row or instance at the node; `Model.mass` is a complete row.
     """
 
     node_id: int

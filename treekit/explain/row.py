@@ -65,9 +65,9 @@ def _name_outputs(model: Model, units: Integers, values: list[float]) -> tuple[S
 
 
 def count_votes(model: Model, by_tree: Integers) -> tuple[Votes, ...]:
-    """Return the votes of the trees, from integers (trees, values).
+    """Count the votes of the trees, whose leaf values are the integers `by_tree` (trees, values).
 
-    Empty for single trees, and for models that sum their trees.
+    The result is empty for single trees, and for models that sum their trees.
     """
     outputs = model.schema.outputs
     if model.n_trees == 1 or model.combine == "sum":

@@ -119,9 +119,9 @@ def compile_criterion(
         Whether there are nominal columns; without them additive statistics need no `key`.
     """
     if functions.score is None and functions.impurity is None:
-        raise PluginError(f"{origin} gives neither impurity nor score")
+        raise PluginError(f"{origin} defines neither impurity nor score; define one of them")
     if functions.choose is not None and (functions.score is None or functions.impurity is None):
-        raise PluginError(f"{origin} defines choose, which needs both impurity and score")
+        raise PluginError(f"{origin} defines choose, which requires impurity and score")
     impurity = gain = score = None
     if functions.impurity is not None:
         impurity = compile_function(functions.impurity, (FROZEN_CELLS,), origin, "impurity")
@@ -295,7 +295,10 @@ def _make_cut_scan(rank: Any, cells: int, dense: bool, bounded: bool, tolerance:
 
 
 def _make_rank_cut_scan(rank: Any, tolerance: float) -> Any:
-    """Return the loop over cuts with given sides: left in row 2i of `rows`, right in row 2i + 1."""
+    """Return a function that finds the best cut, given the ranks statistics of both its sides.
+
+    Row 2i of `rows` is the left side of cut i, and row 2i + 1 its right side.
+    """
 
     def scan_cuts(rows, count, start, totals, limit, impurity, best):  # type: ignore[no-untyped-def]
         children, own = allocate_stack_matrix(2, 4), allocate_stack_cells(4)

@@ -1,7 +1,7 @@
 """Compile a plugin's Python functions for the kernels.
 
-Functions that numba compiles run at built-in speed; others are called as Python from the
-same kernel, with one warning that names the line.
+Functions that numba compiles are as fast as built-in ones.  The same kernel calls others in
+the interpreter, and a warning contains the line that cannot be compiled.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def compile_splitter(
 
 
 def _get_plugin_pointer(core: Any, sums: bool, intervals: bool, signature: Any) -> FunctionPointer:
-    """Return the pointer to a plugin's find; the same function is compiled once per process."""
+    """Return a pointer to a plugin's `find`; each function is compiled once per process."""
     try:
         own = compute_identity(core)
         hash(own)
@@ -338,7 +338,7 @@ def make_read_only_node(node):  # type: ignore[no-untyped-def]
 
 
 def copy_node(node: Node) -> Node:
-    """Return a copy of a node for a find called as Python, which may keep references to it."""
+    """Copy a node for a `find` that runs in the interpreter and may keep references to it."""
     ids, cells, values = node.rows
     rows = Rows(ids.copy(), cells.copy(), values.copy())
     copy: Node = make_read_only(
@@ -348,7 +348,7 @@ def copy_node(node: Node) -> Node:
 
 
 def make_score_function(pointer: Any) -> Any:
-    """Return a criterion's score for a find called as Python, which may pass any array type."""
+    """Return a score function for a `find` in the interpreter, which may pass any array type."""
 
     def compute_score(parent: Any, children: Any) -> float:
         given = [np.array(stats, dtype=np.float64) for stats in (parent, children)]

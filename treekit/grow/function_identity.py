@@ -57,9 +57,10 @@ def compute_identity(value: Any) -> tuple[Any, ...]:
 
 
 def compute_fingerprint(function: Callable[..., Any], *options: Any) -> str | None:
-    """Return a hexadecimal digest that is equal only for functions of the same machine code.
+    """Return a hexadecimal digest that differs for functions with different machine code.
 
-    Other processes compute the same digest: it covers contents only, and the functions' files.
+    The digest is the same in every process: it is computed from the contents of the function
+    and of the values to which it refers, and from the states of their source files.
 
     Parameters
     ----------
@@ -72,8 +73,8 @@ def compute_fingerprint(function: Callable[..., Any], *options: Any) -> str | No
     -------
     str or None
         None if the code must not be cached, since it depends on an object that cannot be
-        identified by its contents (an open file, a function that is called as Python, one
-        typed into a notebook).
+        identified by its contents: an open file, a function that runs in the interpreter, or
+        a function defined in a notebook.
     """
     description = _Description(portable=True)
     try:
@@ -100,9 +101,9 @@ class _Description:
     Parameters
     ----------
     portable : bool
-        Whether the description must mean the same in other processes.  Otherwise objects
-        without contents to compare, and functions that other packages keep constant, stand
-        for themselves.
+        Whether the description must be valid in other processes.  Otherwise it contains
+        objects whose contents cannot be compared, and functions of other packages that do not
+        change, as they are.
     home : str
         Package whose functions are compiled with their callers.
     """
@@ -147,7 +148,9 @@ class _Description:
 
     def _describe_array(self, value: Any) -> tuple[Any, ...]:
         if value.dtype.hasobject or (self.portable and value.nbytes > MAX_ARRAY_BYTES):
-            raise TypeError("an array of objects, or a large one")
+            raise TypeError(
+                f"an array of {value.nbytes} bytes of {value.dtype}, too large or of objects"
+            )
         flags = value.flags
         layout = flags.c_contiguous, flags.f_contiguous, flags.writeable, flags.aligned
         return "array", value.dtype.str, value.shape, layout, value.tobytes()
@@ -423,7 +426,7 @@ class _FunctionCopier:
             own.cell_contents = self._replace_value(value, names)
 
     def _replace_value(self, value: Any, names: tuple[str, ...]) -> Any:
-        """Return the replacement of a referenced value in a copy."""
+        """Return the value that replaces `value`, to which a function refers, in its copy."""
         if isinstance(value, ModuleType):
             return value if is_unchanging(value) else self._copy_module(value, names)
         if type(value) is CPUDispatcher:

@@ -161,7 +161,7 @@ def make_number_target(
     Raises
     ------
     DataError
-        If squares of the target, or weighted sums of them, leave float64.
+        If squares of the target, or weighted sums of them, are out of range for float64.
     """
     w, whole = round_weights(len(y), weights)
     center = compute_weighted_median(y, w) if centred else 0.0

@@ -421,8 +421,8 @@ def assemble_tree(
 ) -> GrownTree:
     """Build the tree of the first `n` nodes that `grow` made.
 
-    `rows` and `held` (rows of `held_table`) are complete rows, from before growth split them
-    into fractional instances.
+    `rows` and `held` (rows of `held_table`) are the rows before growth, which may have split
+    them into fractional instances.
     """
     g = grown.nodes[:n]
     kind = np.ascontiguousarray(g["kind"])

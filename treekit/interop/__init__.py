@@ -114,7 +114,7 @@ def _is_recognised(component: Component, source: Any) -> bool:
 
 
 def _read_checked(importer: Importer, source: Any, settings: dict[str, Any]) -> Model:
-    """Read a model with an importer, and check the result of a plugin like a model file."""
+    """Read a model with an importer, and validate the model if the importer is a plugin."""
     from treekit import registry
     from treekit.model.validation import check_model
 

@@ -125,7 +125,7 @@ def make_boosted_model(
     base = _to_leaf_values(initial_margins[None, :], outcome) * outcome.scale
     if np.any(base):
         if not np.all(np.isfinite(base)):
-            raise ModelError(f"{source} has the initial margins {base[0].tolist()}")
+            raise ModelError(f"{source} has infinite or NaN initial margins {base[0].tolist()}")
         leaf = np.full(1, -1, dtype=np.int64)
         constant = NodeTable(leaf, leaf, leaf, np.zeros(1), leaf > 0, base)
         trees = (*make_trees(constant, schema, source), *trees)
@@ -141,7 +141,7 @@ def make_boosted_model(
 
 
 def _select_outcome(outcome: Outcome, n: int, answer: str, source: str) -> Outcome:
-    """Return the outcome for the setting `answer`, if a model of `n` margins can represent it."""
+    """Return the outcome for `answer`; raise `ModelError` if `n` margins cannot represent it."""
     if answer == "margins":
         texts = tuple(str(level_text(label)) for label in outcome.labels)
         names = outcome.names or (texts[-1:] if n == 1 else texts)

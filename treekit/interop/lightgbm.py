@@ -110,7 +110,7 @@ def read_lightgbm(
     Raises
     ------
     ModelError
-        If it is not such a model, is damaged, or uses unsupported features.
+        If the source is not a LightGBM model, is damaged, or uses unsupported features.
     """
     text, labels, best = _read_source(source)
     input_type: Dtype = "float32" if dtype == "float32" else "float64"
@@ -200,7 +200,7 @@ def _parse_sigmoid(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < np.inf:
-        raise ModelFileError(f"{SOURCE} is damaged: sigmoid is {text!r:.40}")
+        raise ModelFileError(f"{SOURCE} is damaged: sigmoid is {text!r:.40}, expected above 0")
     return value
 
 

@@ -106,7 +106,7 @@ def read_onnx(source: Any, *, answer: str = "predictions") -> Model:
     Raises
     ------
     ModelError
-        If it is not such a graph, is damaged, or uses unsupported features.
+        If the source is not such a graph, is damaged, or uses unsupported features.
     """
     proto = load_proto(source)
     if is_treekit_graph(proto):

@@ -93,7 +93,7 @@ class Attributes:
         return found.astype(np.int64)
 
     def get_floats(self, name: str) -> npt.NDArray[np.float64]:
-        """Return numbers of a list, a tensor, or the ``_as_tensor`` of that name."""
+        """Return the numbers of attribute `name`, or ``{name}_as_tensor`` if there is one."""
         wide = f"{name}_as_tensor"
         return self._get_array(wide if wide in self.by_name else name, "floats").astype(np.float64)
 
@@ -330,7 +330,9 @@ def read_id_trees(
     _raise_unless(len(names) == n, f"nodes_modes has {len(names)} entries of {n}")
     number = {f"BRANCH_{name}": mode for mode, name in enumerate(_MODES[:6])} | {"LEAF": LEAF}
     if strange := sorted(set(names) - set(number)):
-        raise ModelError(f"{SOURCE} has the unknown mode {strange[0]!r:.60}")
+        raise ModelError(
+            f"{SOURCE} has the unknown mode {strange[0]!r:.60}; known: {', '.join(number)}"
+        )
     mode = np.array([number[name] for name in names], dtype=np.int64)
     where = _NodeIndex(tree_ids, node_ids)
     inner = mode != LEAF

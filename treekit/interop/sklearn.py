@@ -276,7 +276,7 @@ def _make_tables(source: Any, kind: str, schema: Schema, source_name: str) -> li
 
 
 def convert_trees(tables: list[NodeTable], schema: Schema, source_name: str) -> tuple[Tree, ...]:
-    """Make the trees of `make_tree_table`, whose siblings are numbered by their parent."""
+    """Convert the tables of `make_tree_table` to trees."""
     nodes = concatenate_tables(tables, source_name)
     with np.errstate(all="ignore"):  # make_trees ignores gains of leaves, and those not finite
         mass = nodes.weight * nodes.gain

@@ -244,12 +244,13 @@ def read_xgboost(
     answer : {"predictions", "margins"}
         ``margins``: the raw scores of the classes, as numbers.
     iterations : int, optional
-        Boosting rounds to read; default up to the best one if known, else all.
+        Number of boosting rounds to read; by default up to the best one if it is known,
+        else all.
 
     Raises
     ------
     ModelError
-        If it is not such a model, is damaged, or uses unsupported features.
+        If the source is not an XGBoost model, is damaged, or uses unsupported features.
     """
     file = _parse_model(_read_source(source))
     learner = file.learner
@@ -443,7 +444,9 @@ def _make_table(tree: TreeRecord, weight: float, n_margins: int) -> NodeTable:
     categorical[set_node] = True
     split_type = read_field("split_type", np.int64, optional=True)
     if np.any(inner & ((split_type == _CATEGORICAL_TYPE) != categorical)):
-        raise ModelFileError(f"{SOURCE} is damaged: categorical splits do not match the sets")
+        raise ModelFileError(
+            f"{SOURCE} is damaged: categorical splits without a category set, or the reverse"
+        )
     with np.errstate(over="ignore"):  # overflow becomes infinite, and is rejected in leaves
         condition = read_field("split_conditions", np.float64).astype(np.float32)
         below = np.nextafter(condition, -np.float32(np.inf)).astype(np.float64)
@@ -501,7 +504,7 @@ def _read_leaf_vectors(tree: TreeRecord, inner: Any, number: Ints, n_margins: in
         weights = np.array(tree.leaf_weights).astype(np.float32).astype(np.float64)
     which = number[~inner]
     if len(weights) % n_margins or np.any((which < 0) | (which >= len(weights) // n_margins)):
-        raise ModelFileError(f"{SOURCE} is damaged: a leaf has no values")
+        raise ModelFileError(f"{SOURCE} is damaged: a leaf without values")
     value = np.zeros((len(inner), n_margins))
     value[~inner] = weights.reshape(-1, n_margins)[which]
     return value
@@ -542,7 +545,7 @@ class TreeParam(msgspec.Struct):
 
 
 class TreeRecord(msgspec.Struct):
-    """The arrays of one tree, by node; those of categories, by split."""
+    """Arrays of one tree, with an entry per node; ``categories*`` describe categorical splits."""
 
     left_children: list[JsonInteger]
     right_children: list[JsonInteger]

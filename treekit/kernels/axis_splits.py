@@ -525,9 +525,10 @@ def _enumerate_subsets(compact, steps_out, first, steps, s):
 
 @inlined
 def try_branches(node, scratch, criterion, groups, out, numbers):
-    """Try one branch for each category present, or (`empty`) declared.
+    """Try a split with one branch for each category in the node, or each declared one.
 
-    Missing rows join the heaviest branch, or (`known_only`) are in no branch.
+    Declared categories without rows have a branch if ``ways.empty_branches``.  Rows with
+    missing values take the branch of largest weight, or no branch with ``ways.known_only``.
     """
     known, count = groups.known, groups.count
     if known < 2:
@@ -561,7 +562,7 @@ def try_branches(node, scratch, criterion, groups, out, numbers):
 
 @inlined
 def write_branches(groups, heaviest, empty, code_of, levels, out):
-    """Write a split with a branch for each category present, or (`empty`) declared."""
+    """Write a split with a branch for each category in the node; if `empty`, for each declared."""
     out[KIND] = MULTIWAY
     out[FEATURE] = np.int64(groups.feature)
     out[CUT] = 0
@@ -578,20 +579,20 @@ def write_branches(groups, heaviest, empty, code_of, levels, out):
 
 @inlined
 def try_one_vs_rest(node, scratch, criterion, groups, totals, out, numbers):
-    """Keep the best split of one category against the rest, if it beats the best so far.
+    """Find the best split of one category against the rest; keep it if it is the best so far.
 
     Parameters
     ----------
     groups : Groups
         Rows of the table `compact`.
     totals : (S,) float64
-        Sum of the two sides: `stats`, or (`known_only`) the known rows' part.
+        Sum of the two sides: `stats`, or with `known_only` the sum over rows with known values.
 
-    Under ``ways.levels_by_score`` categories are compared by the criterion's own score
-    instead of its gain; of those that differ by at most ``ways.tolerance`` the first is kept.
+    With ``ways.levels_by_score``, categories are compared by the criterion's score instead of
+    the gain; of scores that differ by at most ``ways.tolerance``, the first is kept.
 
-    Missing rows are tried right, then left, and last as a branch of their own;
-    under `known_only` they are on neither side.
+    Rows with missing values are put on the right, then on the left, and last in a separate
+    branch; with `known_only` they are on neither side.
     """
     feature, codes_in_all, known, count = groups
     stats, compact, children = node.stats, scratch.compact, scratch.ordered[:2]
@@ -681,7 +682,7 @@ def score_on_first_component(rows, count, scaled, keys):
         Divide the deviation of a class by the root of its overall share, as
         chi-squared does: closer for entropy; use the unscaled form for Gini.
     keys : (levels,) float64
-        Receives the scores.
+        Output: the scores.
 
     Cost: categories x classes x `ROUNDS`, by the power iteration.
     """

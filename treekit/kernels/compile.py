@@ -339,7 +339,7 @@ _active_notices: list[_CompileNotice] = []
 
 
 def _make_listener(notice: _CompileNotice) -> Any:
-    """Return a numba event listener that updates a notice."""
+    """Return a numba event listener that updates the notice about running compilations."""
     from numba.core.event import Listener
 
     class NoticeListener(Listener):

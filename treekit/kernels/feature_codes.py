@@ -195,7 +195,7 @@ def assign_ranks(keys, rows, codes, values):
     codes : (all rows,) unsigned
         Output, filled for these rows.
     values : (known,) of the type of `keys`
-        Receives the distinct keys; may be `keys`.
+        Output: the distinct keys; may be `keys`.
 
     Returns
     -------

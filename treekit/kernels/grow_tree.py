@@ -724,8 +724,8 @@ INTERVALS = 6
 """Kind of a node that will be split into intervals; no finished tree has such nodes.
 
 Its cuts, codes in ascending order, are in the pool.  If there is one more branch than
-intervals, branch 0 is that of missing values; otherwise `missing` is the interval that
-receives them, counted from the node's first.
+intervals, branch 0 is for missing values; otherwise `missing` is the interval of missing
+values, counted from the node's first.
 """
 
 MAX_PENDING = 64
@@ -785,7 +785,7 @@ def pass_cuts_down(nodes, node, cuts, pending, n_pending):
     ----------
     cuts : Cuts
     pending : (PENDING,) int64
-        Receives the children that have cuts, from `n_pending` on.
+        Output: the children that have cuts, from `n_pending` on.
 
     Returns
     -------

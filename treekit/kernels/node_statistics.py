@@ -103,7 +103,7 @@ def tally_codes(column, rows, s, width, scratch):
 
 @inlined
 def _tally_few_rows(codes, first, step, ids, cells, values, m, s, buffer, order, code_of, flat):
-    """Group few rows by sorting keys of code and position: a key's rank counts smaller keys."""
+    """Group a few rows by code: sort keys of code and position by counting smaller keys."""
     zero, one, bits, low = np.uint64(0), np.uint64(1), np.uint32(5), np.uint32(31)
     differ = np.uint32(0)
     last = np.uint32(codes[first + np.uint64(ids[zero]) * step])

@@ -46,7 +46,7 @@ def project_rows(table, terms, threshold, ids, begin, end, sides):
         Columns alternating with the bits of their float32 weights.
     threshold : float
     sides : (all rows,) unsigned
-        Receives, at each row number, 0 or 1, and 2 if the row's sum is missing.
+        Output, indexed by row number: the side, 0 or 1, or 2 if the row's sum is missing.
     """
     weights = terms.view(np.float32)
     for i in range(np.uint64(begin), np.uint64(end)):
@@ -106,7 +106,7 @@ def search_sums(node, scratch, scan, out, numbers):
     ridge
         `LINEAR`: penalty on squared standardised weights.
 
-    and ``scratch.levels`` receives the terms in the form that `project_rows` takes.
+    and the terms are written to ``scratch.levels`` in the form that `project_rows` reads.
 
     Cost: rows x columns squared for `LINEAR` and `PRINCIPAL`; for every
     direction tried a sort of the rows.
@@ -512,7 +512,7 @@ def find_best_cut(node, keys, scan, start, best, found):
     Parameters
     ----------
     found : (4,) float64
-        Receives the score (-inf: no cut; NaN: the criterion's score was not finite),
+        Output: the score (-inf: no cut; NaN: the criterion's score was not finite),
         the keys on either side of the cut, and the branch of unknown rows.
     """
     rows, stats = node.rows, node.stats
@@ -584,7 +584,7 @@ def find_best_weight(node, rest, bound, z, scan, start, best, found):
     ----------
     rest, z : (rows,) float64
     found : (2,) float64
-        Receives the score (-inf: none; NaN: the criterion's score was not finite) and
+        Output: the score (-inf: none; NaN: the criterion's score was not finite) and
         the weight.
     """
     cells, values = node.rows.cells, node.rows.values

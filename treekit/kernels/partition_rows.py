@@ -266,8 +266,8 @@ def assign_branches(route, missing, ids, begin, end, branch_of):
 def compute_cumulative_shares(branch_of, values, begin, end, upto):
     """Compute the cumulative shares of the branches in the known weight of rows[begin:end].
 
-    ``upto`` (branches,) float64 receives them; the last is exactly 1.  Without
-    known weight all branches have equal shares.
+    They are written to ``upto`` (branches,) float64; the last is exactly 1.  If no row has
+    a known value, all branches have equal shares.
     """
     branches = np.uint64(len(upto))
     for b in range(branches):
@@ -310,7 +310,7 @@ def distribute_rows(branch_of, branches, upto, steps, rows, begin, end, spare, o
     spare : Rows
         Filled from 0; replaced by longer ones if they are too short.
     offsets : (branches + 1 or more,) int64
-        Receives the offsets of the branches in them.
+        Output: the offsets of the branches in `spare`.
 
     Returns
     -------
@@ -375,7 +375,7 @@ def replace_by_children(
     branch_of, upto, steps, spare
         See `distribute_rows`.
     offsets : (branches + 1 or more,) int64
-        Receives the offsets of the branches in rows.
+        Output: the offsets of the branches in rows.
     nodes, waiting, held_out
         See `compact_slices`; used in best-first growth only.
     tops : (2,) int64

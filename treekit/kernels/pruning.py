@@ -117,7 +117,7 @@ def _meld_heaps(one, two, link, lower, other):
 
 @kernel
 def _list_steps(kind, first_child, n_children, risk, held, link, count, held_below, lower, other):
-    """Return the results of `find_weakest_links`, given the heap of nodes that collapse."""
+    """Return the results of `find_weakest_links`, from the root's heap of nodes to collapse."""
     n, q = len(kind), np.uint64(len(held))
     order = np.empty(n, np.int64)  # nodes that collapse, the last one first
     top, m = np.int64(0 if kind[np.uint64(0)] != 0 else -1), np.uint64(0)
@@ -153,9 +153,9 @@ def _list_steps(kind, first_child, n_children, risk, held, link, count, held_bel
 
 @kernel
 def find_breaking_links(kind, parent, alpha_of):
-    """Return (n,) int64: the link of the unpruned tree with which each inner node is removed.
+    """Return (n,) int64: the weakest link whose pruning removes each inner node; -1 for leaves.
 
-    It is the node's own link, unless the link above breaks at the same alpha; -1 for leaves.
+    It is the node itself, or its parent's link if that has the same or a smaller alpha.
     """
     link = np.full(len(kind), -1)
     for i in range(np.uint64(len(kind))):
@@ -400,7 +400,7 @@ def _estimate_errors_below(
     splits, source, start, table, sides, room, spare, begin, end, top, steps, fractional, bound,
     branch_of,
 ):  # fmt: skip
-    """Estimate the errors of the subtree at node `start`, if rows[begin:end] arrive there."""
+    """Estimate the errors of the subtree at node `start` for rows[begin:end]."""
     own = np.zeros(len(bound.costs))
     frames = np.zeros((64, 4), np.int64)  # node, first row, end of rows, rows in use
     frames[0] = np.array([start, begin, end, top])

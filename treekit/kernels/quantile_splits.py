@@ -239,8 +239,8 @@ def group_rows(column, ids, work, counts, words):
     ids : (rows,) uint32
         The node's rows.
     work, counts, words : arrays
-        Of the `Scratch`, borrowed.  ``work[ORDER]`` receives the positions, ascending
-        within a group; ``work[ENDS]`` the end of each group, ``work[CODE_OF]`` its code.
+        Arrays of the `Scratch`.  Output: the positions, ascending within a group, in
+        ``work[ORDER]``, the end of each group in ``work[ENDS]``, its code in ``work[CODE_OF]``.
 
     Returns
     -------
@@ -617,7 +617,7 @@ def sweep_cuts(
     bits : (2 * words,) uint64
         Working memory for the sets of rows on either side.
     sides : (2 * cuts + 1, 4) float64
-        Receives the left side of cut j in row 2j, the right side in row 2j + 1,
+        Output: the left side of cut j in row 2j, the right side in row 2j + 1,
         and in the last row all rows except those of a group on neither side.
     """
     if rows <= np.uint64(WORD_ROWS):

@@ -42,7 +42,7 @@ def summarise_rows(values, order, begin, end, quantile, stats):
     values : (rows, 3) float64
         ``(w, y, w * (y - center))``; y ascends along the selected rows.
     stats : (4,) float64
-        Receives the statistics.
+        Output: the statistics.
 
     Returns
     -------
@@ -124,7 +124,7 @@ def lay_out_rows(values, quantile, start):
     values : (rows, 3) float64
         ``(w, y, w * (y - center))``, y ascending.
     start : (START + 8 * rows + 4 or more,) float64
-        Receives the header of the node; then working memory.
+        Output: the header of the node; then working memory.
 
     Returns
     -------

@@ -321,7 +321,10 @@ def decode_value(code, absent, low, start):
 
 @inlined
 def mix_bits(seed, at):
-    """Return number `at` of the sequence of `seed` (splitmix64, Steele et al. 2014)."""
+    """Return random integer number `at`, from 0, of the generator splitmix64 with this seed.
+
+    See Steele et al. (2014).
+    """
     z = seed + (at + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

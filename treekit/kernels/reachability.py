@@ -176,10 +176,11 @@ class ReachableOutcomes(NamedTuple):
     ----------
     node, unknown : (nodes,) bool
     side, near : (tests, 2) bool
-        Linear tests: either side of the threshold, and directly next to it.
+        Linear tests: whether a sum can be on that side of the threshold, and whether it
+        can be the number on that side that is closest to the threshold.
     level : (level entries,) bool
     entered : (nodes,) bool
-        Nodes to which the parent sends inputs.
+        Whether an input can take the branch from the parent to the node.
     """
 
     node: Any
@@ -640,7 +641,7 @@ def find_branch(routes: Any, node: int, row: Any) -> int:
 
 @kernel
 def _compute_part(routes: Any, child: int, mass: int) -> int:
-    """Return the part that a child receives of the mass of a row at its parent."""
+    """Return a child's part of the mass of a row at its parent."""
     high, low = routes.nodes[child].share_end, routes.nodes[child].share_start
     return (mass * high >> _MASS_BITS) - (mass * low >> _MASS_BITS)
 

@@ -39,7 +39,9 @@ class Table(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows in node order: each node owns a slice, and partitioning reorders them.
+    """Rows in the order of nodes: the rows of a node are contiguous.
+
+    Splitting a node reorders its rows.
 
     Attributes
     ----------

@@ -27,7 +27,7 @@ from treekit.kernels.records import MISSING, Column, Rows
 
 @kernel
 def route_rows(splits, upto, table, rows, steps, fractional, learn, start, stop, stats, nodes):
-    """Route `rows`, which arrive at node `start`, to the nodes where they stop.
+    """Route `rows` from node `start` to the nodes where they stop.
 
     Parameters
     ----------
@@ -40,21 +40,22 @@ def route_rows(splits, upto, table, rows, steps, fractional, learn, start, stop,
     steps : (columns of values,) float64
         Fixed-point steps of fractional instances.
     fractional : bool
-        Rows go down every branch of a split whose value they miss; otherwise
-        they take its missing branch.
+        Whether a row with a missing value is split among all branches of a node;
+        otherwise it takes the branch for missing values.
     learn : bool
-        Use the shares of the rows' own known weight at each split instead of `upto`.
+        Compute the shares of the branches from the rows with known values, instead of
+        reading them from `upto`.
     stop : (nodes,) bool
-        Leaves, and other nodes to stop at.
+        Leaves, and other nodes at which rows stop.
     stats : (nodes, S) float64
-        Receives the sums of the rows at each node that they pass.
+        Output: the summed statistics of the rows that pass each node.
     nodes : (n,) NODE
-        Working memory; slices of waiting nodes.
+        Working memory: the slice of rows of each node to be processed.
 
     Returns
     -------
     ids, cells, values, at
-        The rows where they stopped, and the node of each.
+        The rows at the nodes where they stopped, and the node of each.
     """
     spare = copy_rows(rows)
     done = Rows(rows.ids[:1].copy(), rows.cells[:1].copy(), rows.values[:1].copy())
@@ -152,7 +153,7 @@ def assign_node_branches(splits, node, table, ids, begin, end, fractional, sides
     sides : (all rows,) of the codes' type
         Working memory; may be empty for a tree without oblique splits.
     branch_of : (rows,) uint32
-        Receives the branches, from position 0 on.
+        Output: the branches, from position 0 on.
     """
     node = np.uint64(node)
     one = np.uint64(1)

@@ -1,26 +1,28 @@
-"""Batch scoring over packed nodes, and of fractional instances.
+"""Scoring of batches of rows with packed nodes, with and without fractional instances.
 
 A node is two adjacent words: its key, and from the lowest bit up
 ``flag | cell | child``.  The offset of its cell (see `treekit.kernels.feature_codes`) is
 a multiple of 8, which leaves room for the flag below it:
 
-- threshold: ``cell > key`` is the branch; missing goes right in a right cell and
-  left in a left one;
-- missing or not: key 0 and a left cell: only missing is not larger;
-- categories (flag): ``table[key + cell]`` of a left cell is the branch: entry 0 for
-  missing, entry 1 + code for a category;
-- leaf: the zero cell of every row is never larger than a key, and the child is the
-  leaf itself: a row stays there.  Its key is the number of the leaf in the model.
+- threshold: the branch is ``cell > key``; missing values go right if the node reads a
+  right cell, and left if it reads a left one;
+- missing-value test: the key is 0 and the cell a left one, in which only missing values
+  are not larger than 0;
+- categories (flag set): the branch is ``table[key + cell]`` with a left cell; entry 0 is
+  for missing values, entry 1 + code for a category;
+- leaf: the child is the leaf itself, and the cell is always 0, which is not larger than
+  any key, so that a row stays at the leaf.  The key is the number of the leaf in the model.
 
 A derived column (see `treekit.model.tree`) is evaluated when a row reaches
 its node; it is 0, 1 or missing.
 
-So a step has no branch to mispredict, and processing eight rows at a time hides its latency.
-The top levels of a tree are complete (a leaf above their end is repeated), and
-need neither a child's number nor a test for the end: the children of node h, from
-1, are 2h and 2h + 1.  Below them four steps are taken at a time, and rows that have
-reached a leaf drop out.  Measured against steps from node to node alone, which
-end when none of eight rows moves: 1.7 times faster at depth 8, and at depth 30.
+A step therefore has no conditional jump that can be mispredicted, and eight rows are
+processed at a time to hide its latency.  The top levels of a tree are stored as a complete
+binary tree (a leaf above the last level is repeated), without numbers of children and
+without a test for leaves: the children of node h, counted from 1, are 2h and 2h + 1.
+Below the top levels, rows take four steps at a time, and rows at a leaf are removed.  This
+is 1.7 times as fast, at depth 8 and at depth 30, as steps from node to node until none of
+eight rows moves.
 """
 
 from __future__ import annotations
@@ -115,7 +117,7 @@ def _walk_top_levels(
     n: Any,
     found: Array,
 ) -> None:
-    """Walk `n` rows down the complete levels of one tree; `found` (rows,) receives the ends.
+    """Walk `n` rows down the complete levels of one tree; write the ends to `found` (rows,).
 
     `key`, `cell` and `ends` are slices of this tree: their addresses stay in registers, and
     no step adds the offset of the tree.
@@ -144,7 +146,7 @@ def _walk_top_levels(
 def _walk_below_top(
     trees: Any, tree: Any, keys: Array, rows: Array, n: Any, walking: Array, found: Array
 ) -> None:
-    """Walk `n` rows from the nodes `found` to leaves; `found` receives their numbers.
+    """Walk `n` rows from the nodes `found` to leaves; write the leaf numbers to `found`.
 
     `walking` (rows + 8,) uint32 is working memory for the rows that have not reached a leaf.
     """
@@ -642,10 +644,10 @@ def add_fractional_units(
 def gather_heaviest_leaf_values(
     trees: Any, rows: Array, block: Any, leaf_values: Array, shares: Array, most: Any, output: Array
 ) -> None:
-    """Write the entry of `leaf_values` (leaves,) int32 for a row's heaviest leaf of each tree.
+    """Write the entry of `leaf_values` for the leaf of each tree with most of a row's mass.
 
-    The first leaf of equal parts.  `output` is (rows, trees) int32; the other
-    parameters are as in `add_fractional_units`.
+    Of several leaves with equal mass it is the first.  `leaf_values` is (leaves,) int32 and
+    `output` (rows, trees) int32; the other parameters are as in `add_fractional_units`.
     """
     n = np.uint64(len(rows))
     keys = np.empty(

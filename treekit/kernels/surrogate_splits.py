@@ -210,7 +210,7 @@ def _choose_side(flat, j, default_right):
 
 @inlined
 def _find_next_code(column, n_codes, cut, ids, begin, end):
-    """Return the smallest code above `cut` among the rows of a node; there is one."""
+    """Return the smallest code above `cut` among the rows of a node, which has such a code."""
     after = n_codes
     for i in range(np.uint64(begin), np.uint64(end)):
         code = np.int64(column[np.uint64(ids[i])])
@@ -251,9 +251,9 @@ def _score_categories(flat, known, default_right, least, right_and_wrong):
 
 @inlined
 def _score_cuts(flat, known, left, right, least, code_of, test):
-    """Return the agreement of the best cut, in either direction; -1 = none.
+    """Find the best cut, in either direction; return its agreement, or -1 if there is none.
 
-    `test` receives the cut.
+    The cut is written to `test`.
     """
     one, two = np.uint64(1), np.uint64(2)
     best = -1.0

@@ -34,9 +34,9 @@ class BinaryNodes(NamedTuple):
     ----------
     feature : (nodes,) int64
     kind : (nodes,) int64
-        0 ``x <= value``, missing no; 1 the same, missing yes; 2 the code is in
-        the node's set; 3 missing; 4 ``x == value``, missing no; 5 the same,
-        missing yes.
+        Condition of the `yes` branch.  0: ``x <= value``; 1: ``x <= value`` or missing;
+        2: the code is in the node's set; 3: missing; 4: ``x == value``; 5: ``x == value``
+        or missing.
     value : (nodes,) float64
     yes, no : (nodes,) int64
         Next nodes, or ``-1 - v`` for leaf v.

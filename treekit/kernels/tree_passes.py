@@ -198,7 +198,7 @@ def merge_leaf_conditions(
     walk : treekit.kernels.reachability.TreeWalk
         At the root before and after; room for the depth plus one.
     bar : (columns,) int64
-        1 if the model refuses missing values.
+        1 if the model rejects missing values.
     leaf, end : (leaves,) int64
         Output: node number, and the number of conditions up to and including it.
     conditions : (conditions,) CONDITION

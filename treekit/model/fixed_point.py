@@ -65,8 +65,8 @@ def count_tree_units(n_trees: int, dtype: Dtype) -> int:
 def apportion(weights: npt.ArrayLike, units: int) -> npt.NDArray[np.int64]:
     """Apportion integer `units` to the classes in proportion to `weights`.
 
-    Uses the largest-remainder method; ties go to the lower class.  Weights that
-    are not integers with a sum below 2**30 are first scaled and rounded to such.
+    Uses the largest-remainder method; ties go to the lower class.  Weights are first
+    scaled and rounded to integers, unless they are integers with a sum below 2**30.
 
     Parameters
     ----------

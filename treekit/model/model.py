@@ -79,7 +79,7 @@ class Model:
         Misclassification costs: ``costs[i, j]`` of predicting class j for true class i,
         0 to `treekit.model.validation.MAX_COST`.  The label is the first class of least
         expected cost.  None: most votes.  With hard voting, costs determine the vote of
-        each leaf, and the majority decides.
+        each leaf, and the class with most votes is predicted.
     combine : {"mean", "sum"}
         Combination of the trees' values.  For classification, ``sum`` adds margins
         instead of votes; see `margins`.
@@ -361,7 +361,7 @@ def distribute_votes(model: VotingScheme, values: npt.NDArray[np.float64]) -> np
 
 
 def distribute_tree_votes(model: VotingScheme, trees: Sequence[Tree]) -> npt.NDArray[np.int64]:
-    """Compute the votes of all leaves, tree after tree and in node order."""
+    """Compute the votes of all leaves, ordered by tree and by node."""
     units = np.empty((sum(tree.n_leaves for tree in trees), model.schema.n_values), dtype=np.int64)
     at = 0
     for group in batch_trees(trees, BATCH_NODES):  # all weights at once would double the memory

@@ -393,9 +393,9 @@ def read_entries(path: str | Path) -> dict[str, bytes]:
     Raises
     ------
     ModelFileError
-        If it is not such a file, or is truncated or corrupted.
+        If the file is not a model file, or is truncated or corrupted.
     ModelFileNotFoundError, ModelFileAccessError
-        If it does not exist, or cannot be opened.
+        If the file does not exist, or cannot be opened.
     """
     with _open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -407,7 +407,7 @@ def read_entries(path: str | Path) -> dict[str, bytes]:
                     twice = next(name for name in names if names.count(name) > 1)
                     raise ModelFileError(f"entry {twice!r:.80} appears twice")
                 if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
-                    raise ModelFileError("an entry is compressed; model files are not compressed")
+                    raise ModelFileError("an entry is compressed; expected uncompressed entries")
                 if sum(max(info.file_size, info.compress_size) for info in infos) > size:
                     raise ModelFileError("the stated sizes of the entries exceed the file size")
                 return {info.filename: archive.read(info) for info in infos}
@@ -476,6 +476,6 @@ def decode_array(content: bytes, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         raise ValueError(f"an array of {len(content) - end} bytes, not as its shape {shape}")
     array = np.frombuffer(content, dtype=stored, offset=end).reshape(shape)
     if target.kind == "u" and array.size and int(array.min()) < 0:
-        raise ValueError("a negative number in an unsigned array")
+        raise ValueError(f"the negative number {int(array.min())}; expected {target}")
     with np.errstate(invalid="ignore"):  # a signalling NaN would warn
         return array.astype(target)

@@ -277,7 +277,7 @@ def make_tops(
     depth : (trees,) int64
         Depth of each tree.
     key, cell : (nodes,)
-        Key and cell that each node compares; the key of a leaf is its number.
+        Key of each node, and the cell compared with it; the key of a leaf is its number.
     levels : (trees,) int64
         Top levels of each tree; leaves above the last level are repeated.
     """

@@ -680,9 +680,10 @@ def _has_derived_nodes(tree: Tree) -> bool:
 
 
 def make_node_tests(model: Model) -> DerivedColumns:
-    """Return the tests of all inner nodes as derived columns, except MISSING nodes.
+    """Return a derived column for each inner node, except MISSING nodes: the node's tests.
 
-    Branches of categories are those of the node: a MULTIWAY node may have more than two.
+    The values for categories are branches of the node, of which a MULTIWAY node may have
+    more than two.
     """
     nodes, _ = concatenate_trees(model.trees)
     has_tests = (nodes.kind != Split.LEAF) & (nodes.kind != Split.MISSING)

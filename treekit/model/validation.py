@@ -132,7 +132,7 @@ def _get_expected_shapes(nodes: Tree, schema: Schema) -> dict[str, tuple[int, ..
 
 
 def _count_entries(nodes: Tree, owner: str) -> int:
-    """Return the number of entries of `owner` by its offsets; -1 if these are invalid."""
+    """Return the last of the offsets ``{owner}_offsets``; -1 if the offsets are invalid."""
     start = getattr(nodes, f"{owner}_offsets")
     if has_no_entries(start, len(start) - 1 if start.ndim == 1 else -1):
         return 0
@@ -376,7 +376,7 @@ def _check_link_function(model: Any) -> None:
 
 
 def check_units(model: Model, n_leaves: int) -> None:
-    """Raise `ModelError` unless the leaf values could be a result of `make_model`."""
+    """Check the shape, sums and range of the fixed-point leaf values, as set by `make_model`."""
     schema, units = model.schema, model.units
     if units.shape != (n_leaves, schema.n_values) or units.dtype != np.int64:
         raise ModelError(f"units has shape {units.shape}, expected {(n_leaves, schema.n_values)}")

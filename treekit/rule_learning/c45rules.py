@@ -119,7 +119,7 @@ def _check_axis_splits(tree: Tree, number: int) -> None:
 
 
 def _make_step_conditions(model: Model, tree: Tree) -> ConditionTable:
-    """Return the condition of each node's step, without fractional instances."""
+    """Return the condition of the branch to each node, without fractional instances."""
     parent = tree.parent
     up = np.maximum(parent, 0)
     branch = np.arange(tree.n_nodes) - tree.first_child[up]
@@ -225,7 +225,8 @@ class RowSets:
     def weigh_intersections(self, sets: Bits, within: Bits) -> Numbers:
         """Return (sets,) float64: weight of the intersection of each set with `within`.
 
-        Linear in the words, plus a third of that for each set bit if rows have weights.
+        The cost is proportional to the number of words; with row weights, each set bit costs
+        a third of a word more.
         """
         found = np.empty(len(sets))
         block = max(_BLOCK_WORDS // max(sets.shape[1], 1), 1)
@@ -502,7 +503,7 @@ class ClassRules:
 
 
 def select_shortest_subset(rules: ClassRules) -> Index:
-    """Return the positions of the subset of shortest description length found, ascending."""
+    """Search for the subset of shortest description length; return its positions, ascending."""
     if len(rules) <= MAX_EXHAUSTIVE:
         return _search_all_subsets(rules)
     best, least = np.zeros(len(rules), np.bool_), np.inf
@@ -659,7 +660,7 @@ class GeneralisedPaths(NamedTuple):
     kept : (steps,) bool
         Which conditions of the paths remain.
     rate : (paths,) float64
-        Pessimistic error rate with these.
+        Pessimistic error rate of each path with the conditions that remain.
     """
 
     kept: npt.NDArray[np.bool_]

@@ -230,7 +230,7 @@ class BoxSpace(NamedTuple):
         return found
 
     def sample_row(self, box: Boxes) -> dict[int, tuple[float, float] | int | None]:
-        """Return a row of one box: per column a cell's bounds, a category, or None = missing."""
+        """Return a row of a box: for each column an interval, a category, or None if missing."""
         found: dict[int, tuple[float, float] | int | None] = {}
         for k, column in enumerate(self.intervals.tolist()):
             at, bounds = int(box.low[0, k]), self.bounds[k]
@@ -304,7 +304,7 @@ def _compute_cell_ranges(
 
 
 def _all_on_last_axis(some: Mask) -> Mask:
-    """Return whether all along the last axis are true."""
+    """Compute ``some.all(axis=-1)``."""
     found: Mask = np.logical_and.reduce(some, axis=-1)
     return found
 

@@ -304,7 +304,7 @@ def compute_match_bits(
 
 
 class InstanceMass:
-    """Mass that the conditions of some rules leave to a fractional instance."""
+    """Mass of fractional instances that meet the conditions of some rules."""
 
     def __init__(
         self, rules: RuleList, first: int, last: int, columns: list[ConditionColumn]

@@ -152,7 +152,7 @@ def _extract_merged_conditions(
 def _predicts_like_parent(
     model: Model, tree: Tree, leaf: npt.NDArray[np.int64], units: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.bool_]:
-    """Return (leaves,) bool: leaves without training rows that predict what their parent does."""
+    """Return (leaves,) bool: no training rows, and the same prediction as the parent."""
     parent = tree.parent[leaf]
     empty = np.flatnonzero((tree.weight[leaf] == 0) & (parent >= 0))
     values = tree.value[parent[empty]]
@@ -371,16 +371,16 @@ class LeafRuleTexts:
     def format_rules(
         self, wanted: Mapping[int, Sequence[int]], words: Language | None = None
     ) -> dict[tuple[int, int], str]:
-        """Return the rule of each leaf, by the numbers of its tree and node.
+        """Return the text of the rule of each leaf; the keys are (tree, node).
 
-        For a rule list, the rule that predicts the leaf's value.
+        For a rule list, this is the rule that predicts the leaf's value.
 
         Parameters
         ----------
         wanted : mapping of int to sequence of int
             Node numbers of leaves, by tree.
         words : Language, optional
-            Default English.
+            English by default.
         """
         if not wanted:
             return {}
@@ -412,7 +412,7 @@ class LeafRuleTexts:
 
 
 def _index_by_leaf(listed: RuleList, numbers: Sequence[int]) -> dict[tuple[int, int], int]:
-    """Return the number of each rule by its tree, in the order of `numbers`, and leaf."""
+    """Return the position of the rule of each (tree, leaf); `numbers` are the trees' numbers."""
     pairs = zip(listed.tree.tolist(), listed.leaf.tolist(), strict=True)
     return {(numbers[tree], leaf): rule for rule, (tree, leaf) in enumerate(pairs)}
 

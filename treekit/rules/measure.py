@@ -156,7 +156,7 @@ def _check_rows(
 
 
 class _Tally(NamedTuple):
-    """Rows that each rule predicts.
+    """Counts and sums over the rows that each rule predicts.
 
     Attributes
     ----------

@@ -236,7 +236,7 @@ class _RuleTextReader:
                 raise ValueError(f"unexpected line {row.strip()!r} after the prediction of a rule")
             numbers = numbers + answers.parse_answer(stated - 1, row)[2]
         if stated < outputs:
-            raise ValueError(f"the rule predicts {stated} of {outputs} targets")
+            raise ValueError(f"the rule predicts {stated} of {outputs} targets; add the others")
         return ParsedRule(tree, leaf, conditions, support, as_parent, numbers)
 
     def _parse_place(self, row: str) -> tuple[int, int]:
@@ -344,7 +344,7 @@ class AnswerReader:
         for key, fields in supports:
             support, as_parent = parse_number(fields["support"]), key == "rule_as_above"
         if as_parent and support != 0:
-            raise ValueError("only a rule without support is as above")
+            raise ValueError(f"a rule marked as above must have support 0, got {text!r}")
         return support, as_parent, self._parse_values(k, answer, "".join(shares))
 
     def _parse_values(self, k: int, answer: str, shares: str) -> list[float]:
@@ -385,7 +385,7 @@ class AnswerReader:
         if (k, text) not in self.pairs:
             found = self.pair.match_phrase(text)
             if found is None:
-                raise ValueError(f"{text!r} is not a class and its number")
+                raise ValueError(f"{text!r} is not a class with a share or margin")
             share, margins = found[1]["share"], self.rules.margins
             number = parse_number(share) if margins else parse_share(share, self.rules.units_each)
             self.pairs[k, text] = self._find_class(k, found[1]["label"]), number
@@ -400,10 +400,10 @@ class AnswerReader:
 
 
 def complete_votes(rules: RuleList, votes: list[int], said: int | None) -> list[int]:
-    """Return votes that add up to the total, correcting rounding of the decimals.
+    """Correct votes for the rounding of their decimals, so that they add up to the total.
 
-    One class gets or loses the difference: the one with most votes for which the rule still
-    predicts the same class.
+    The difference is added to the votes of one class: the class with most votes for which
+    the prediction of the rule is unchanged.
 
     Parameters
     ----------
@@ -416,7 +416,7 @@ def complete_votes(rules: RuleList, votes: list[int], said: int | None) -> list[
     Raises
     ------
     ValueError
-        If another class has most votes, or the votes are more or fewer than rounding explains.
+        If another class has most votes, or the difference is too large for a rounding error.
     """
     total, best = rules.units_each, int(predict_labels(np.array([votes]), rules.costs)[0])
     if said not in (None, best):
@@ -493,7 +493,7 @@ class _HeaderReader:
         in_steps = schema.task == "regression" or combine == "sum"
         exponent = int(self._get_fact("step").removeprefix("2**")) if in_steps else 0
         if abs(exponent) > 1074:
-            raise ValueError("the step is not a double")
+            raise ValueError(f"the step is 2**{exponent}; expected 2**-1074 to 2**1074")
         return make_empty_list(
             schema,
             missing=missing,
@@ -744,7 +744,9 @@ class ConditionReader:
             raise ValueError(f"{text!r} does not state a fraction of a row")
         dividing = self._parse_codes(found.column, levels)
         if not dividing or set(dividing) & set(found.fits):
-            raise ValueError("a category is named twice, or none is named")
+            raise ValueError(
+                f"{levels!r} must list at least one category, and none that the condition lists"
+            )
         return found._replace(dividing=dividing)
 
     def _is_test(self, found: ConditionTuple) -> bool:
@@ -771,7 +773,7 @@ class ConditionReader:
     # -------- tests
 
     def parse_test(self, text: str) -> Test:
-        """Return the test that a text states."""
+        """Parse the text of a test."""
         clauses: list[Clause] = []
         for part in split_outside_quotes(text, self.words.phrases["test_otherwise"]):
             found = self.clause.match_phrase(part)

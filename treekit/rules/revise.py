@@ -121,7 +121,7 @@ def _check_listable(found: MatchedRules) -> None:
 
 
 def _replace_answers(model: Model, found: MatchedRules, provenance: Mapping[str, Any]) -> Model:
-    """Return the same trees with the predictions of the rules; training statistics stay."""
+    """Copy a model with the predictions of the rules; training statistics are unchanged."""
     edited = found.after
     rule_of = np.empty(len(edited), dtype=np.int64)
     rule_of[found.origin] = np.arange(len(edited))

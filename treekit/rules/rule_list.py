@@ -246,7 +246,7 @@ class RuleList(Sequence[Rule]):
         if isinstance(index, slice):
             return [self._make_rule(i) for i in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
-            raise IndexError(f"rule {index} of {len(self)} rules")
+            raise IndexError(f"there is no rule {index}: the list has {len(self)} rules")
         return self._make_rule(index % len(self))
 
     def of_tree(self, tree: int) -> list[Rule]:
@@ -657,7 +657,7 @@ class ConditionTable(NamedTuple):
         return cls(*(np.concatenate(part) for part in zip(*moved, strict=True)))
 
     def list_codes(self, condition: int) -> tuple[list[int], list[int]]:
-        """Return the categories that match a condition, and those that split a row there."""
+        """Return the categories that match a condition, and those for which rows are divided."""
         start = int(self.level_end[condition - 1]) if condition else 0
         end = int(self.level_end[condition])
         middle = end - int(self.dividing[condition])

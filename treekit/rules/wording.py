@@ -356,7 +356,7 @@ def _format_name(name: str, words: Language, picture: bool) -> str:
 
 
 def _format_known(style: str, name: str, low: str, high: str, levels: str, words: Language) -> str:
-    """Return the condition on known values from texts, which are empty for absent parts."""
+    """Return the text of a condition on known values; `low`, `high` and `levels` may be empty."""
     key = "is" if levels else "between" if low and high else "above" if low else "upto"
     if not (levels or low or high):
         key = "known"

@@ -93,7 +93,7 @@ def _write(subject: Subject, sample: SampleModel) -> str | None:
 
 
 def _make_table(model: Model) -> Table | None:
-    """Return rows of a model, with targets; None if a name cannot be that of a column."""
+    """Return a table of example rows with targets; None if the model has invalid column names."""
     known = [decode_cells(model.schema, row) for row in make_example_probes(model).rows[:20]]
     columns: list[list[Any]] = [list(column) for column in zip(*known, strict=True)]
     for output in model.schema.outputs:

@@ -465,8 +465,8 @@ def check_pruner(
     only = None if isinstance(pruner.record.task, OwnTask) else pruner.record.task
     if schema.more and not only and pruner.functions.before is not None:
         raise SettingError(
-            f"pruner {pruner.record.name!r} stops splits by the statistics of one target, but "
-            "there are several; choose another pruner, such as cost_complexity"
+            f"pruner {pruner.record.name!r} supports one target only, but there are several; "
+            "choose another pruner, such as cost_complexity"
         )
     if only not in (None, schema.task) or (only and schema.more):
         given = (

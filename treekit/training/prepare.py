@@ -307,7 +307,7 @@ def _get_cached(part: PlannedComponent, shape: tuple[Any, ...], make: Callable[[
 
 
 def _drop_python_functions(functions: Any) -> Any:
-    """Return the functions without those that are called as Python."""
+    """Return the functions without those that run in the interpreter."""
     if not isinstance(functions, CriterionFunctions):
         return functions
     return replace(functions, loss=None, leaf_value=None)

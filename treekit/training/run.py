@@ -109,8 +109,8 @@ def _grow_trees(
 
     def refuse_folds(k: int) -> list[GrownTree]:
         raise DataError(
-            f"the pruner needs trees regrown in {k} folds, which a forest does not support; set "
-            "pruner.alpha"
+            f"the pruner uses cross-validation with {k} folds, which a forest does not support; "
+            "set pruner.alpha"
         )
 
     # Growth routes out-of-bag rows through unpruned trees, and not at all if validation rows

@@ -106,7 +106,7 @@ def measure_coverage(model: Model, probes: Probes) -> Coverage:
 
 
 def _mark_plain(model: Model, probes: Probes, roots: npt.NDArray[np.int64]) -> tuple[Marks, Mask]:
-    """Mark the parts of a plain model that rows reach, and that inputs can reach; and its nodes."""
+    """Mark the parts of a plain model that the rows reach, and the parts that inputs can reach."""
     from treekit.kernels.reachability import TreeCoverage, make_walk, mark_rows
 
     schema = model.schema
@@ -135,7 +135,7 @@ def _mark_plain(model: Model, probes: Probes, roots: npt.NDArray[np.int64]) -> t
 
 
 def _mark_routed(model: Model, probes: Probes) -> tuple[Marks, Mask]:
-    """Mark the parts of a model that is not plain; see `_mark_plain`."""
+    """Mark reached and reachable parts, as `_mark_plain` does, for models that are not plain."""
     of, can = make_routed_model(model), cast("ReachableOutcomes", probes.reachable)
     cells = make_matrix(model, probes.rows)
     touched = make_empty_coverage(of)

@@ -410,10 +410,10 @@ def serialize_checked(proto: ModelProto, model: Model, *, columns: bool) -> byte
         raise
     except Exception as error:
         if model.missing != "error" and model.unknown != "error":
-            raise ExportError(f"onnx: the graph refuses missing values: {error}") from error
+            raise ExportError(f"onnx: the graph fails for missing values: {error}") from error
     else:
         if model.missing == "error":
-            raise ExportError("onnx: the graph accepts missing values, which the model refuses")
+            raise ExportError("onnx: the graph accepts missing values, which the model rejects")
     return content
 
 

@@ -102,7 +102,10 @@ def make_switch(
     tests: Iterable[tuple[Operand, Operand]],
     default: Operand | None = None,
 ) -> Sql:
-    """Build ``CASE operand WHEN value THEN value ... ELSE default END``; no tests: `default`."""
+    """Build ``CASE operand WHEN value THEN value ... ELSE default END``.
+
+    Without `tests`, return `default`.
+    """
     ifs = [exp.If(this=as_sql(test), true=as_sql(value)) for test, value in tests]
     end = None if default is None else as_sql(default)
     if not ifs:
