@@ -25,7 +25,7 @@ from treekit.model.builder import (
     Surrogate,
     build_tree,
     leaf,
-    make_rule_model,
+    make_rule_trees,
     oblique,
     rule,
     threshold,
@@ -326,9 +326,10 @@ def thousands(n: int) -> Model:
     value = np.column_stack([np.arange(n + 1) % 7 + 1.0, np.arange(n + 1) % 3 + 1.0])
     end = np.minimum(np.arange(1, n + 2), n)
     lows = np.arange(n - 1, -1, -1, dtype=np.float64).tolist()
-    return make_rule_model(
-        schema, np.zeros(n + 1, int), end, table(lows), value, value.sum(axis=1), settings={}
+    trees = make_rule_trees(
+        schema, np.zeros(n + 1, int), end, table(lows), value, value.sum(axis=1)
     )
+    return make_model(schema, trees)
 
 
 def test_thousands_of_rules_are_one_list_and_more_are_refused():
@@ -341,9 +342,7 @@ def test_thousands_of_rules_are_one_list_and_more_are_refused():
     with pytest.raises(ModelError, match="more than 5000 rules, the maximum: remove some"):
         thousands(MAX_DEPTH + 1)
     with pytest.raises(ModelError, match="a bound of a condition is not a number"):
-        make_rule_model(
-            model.schema, [0, 0], [1, 1], table([INF]), np.ones((2, 2)), np.ones(2), settings={}
-        )
+        make_rule_trees(model.schema, [0, 0], [1, 1], table([INF]), np.ones((2, 2)), np.ones(2))
 
 
 @pytest.mark.parametrize("target", ["c", "python", "javascript", "java", "rust", "go", "onnx"])

@@ -9,6 +9,8 @@ ended by Ctrl-C, SIGTERM or SIGHUP.
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from treekit._version import __version__
@@ -20,7 +22,7 @@ from treekit.cli.plugins import plugin_group, plugins_command
 from treekit.cli.predict import inspect_command, predict_command
 from treekit.cli.rules import revise_command, rules_command, simplify_command
 from treekit.cli.serve import serve_command
-from treekit.cli.terminal import Commands, get_colour_default
+from treekit.cli.terminal import Commands
 from treekit.cli.train import train_command
 
 __all__ = ["main"]
@@ -58,7 +60,8 @@ __all__ = ["main"]
 def main(ctx: click.Context, strict_plugins: bool, debug: bool) -> None:
     """Train decision trees and forests, export them, and verify every export bit for bit."""
     del debug  # read by `Commands`
-    ctx.color = get_colour_default()
+    if os.environ.get("NO_COLOR"):  # https://no-color.org
+        ctx.color = False
     if strict_plugins:
         from treekit import registry
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treekit.cli.terminal import escape_text, print_heading
+from treekit.cli.terminal import escape_text, print_heading, print_report
+from treekit.cli.train import fit_with_progress
 
 if TYPE_CHECKING:
     from treekit.data.dataset import Dataset
@@ -45,36 +46,28 @@ def demo_command(ctx: click.Context, out: Path) -> None:
     click.echo(f"  {_describe_dataset(dataset)}\n")
 
     print_heading("A tree, pruned by cross-validation")
-    tree = _train_model(dataset, _TREE)
+    tree = fit_with_progress(dataset, _TREE)
     accuracy, held = _score_held_out(table, DEMO_TARGET)
     alpha = tree.provenance["pruner"]["alpha"]
     click.echo(f"  {format_count(tree.n_leaves, 'leaf')}, depth {tree.depth}, alpha {alpha:.4g}")
     click.echo(f"  accuracy {accuracy:.3f} on {held} rows held out, trained on the others\n")
 
     print_heading("A forest of 100 trees")
-    forest = _train_model(dataset, _FOREST)
+    forest = fit_with_progress(dataset, _FOREST)
     click.echo(f"  {format_count(forest.n_leaves, 'leaf')}, depth {forest.depth}")
     click.echo(f"  {describe_estimate(forest)}\n")
 
     print_heading(f"Written to {escape_text(out)}")
     out.mkdir(parents=True, exist_ok=True)
-    artifacts = {
-        name: _write_artifacts(model, out, name) for name, model in _name_models(tree, forest)
-    }
+    models = {"tree": tree, "forest": forest}
+    artifacts = {name: _write_artifacts(model, out, name) for name, model in models.items()}
     click.echo()
 
     print_heading("Rules of the tree")
     click.echo("\n".join(f"  {line}".rstrip() for line in _format_rules(tree)) + "\n")
 
-    reports = [
-        _verify_artifacts(model, name, artifacts[name])
-        for name, model in _name_models(tree, forest)
-    ]
+    reports = [_verify_artifacts(models[name], name, artifacts[name]) for name in models]
     ctx.exit(max(report.exit_code for report in reports))
-
-
-def _name_models(tree: Model, forest: Model) -> list[tuple[str, Model]]:
-    return [("tree", tree), ("forest", forest)]
 
 
 def _describe_dataset(dataset: Dataset) -> str:
@@ -89,12 +82,6 @@ def _describe_dataset(dataset: Dataset) -> str:
     )
 
 
-def _train_model(dataset: Dataset, settings: dict[str, Any]) -> Model:
-    from treekit.cli.train import fit_with_progress
-
-    return fit_with_progress(dataset, settings)
-
-
 def _score_held_out(table: Table, target: str) -> tuple[float, int]:
     """Train on three quarters of the rows; return accuracy and size of the last quarter."""
     import numpy as np
@@ -104,25 +91,21 @@ def _score_held_out(table: Table, target: str) -> tuple[float, int]:
 
     rows = np.random.default_rng(0).permutation(table.n_rows)
     held, rest = np.split(rows, [round(_HOLDOUT_SHARE * table.n_rows)])
-    model = _train_model(make_dataset(table.take(rest), target), _TREE)
+    model = fit_with_progress(make_dataset(table.take(rest), target), _TREE)
     return compute_scores(model, table.take(held))[0][1], len(held)
 
 
 def _write_artifacts(model: Model, folder: Path, name: str) -> list[Path]:
     """Write the model file and all artifacts; return the main file of each artifact."""
+    from treekit import registry
     from treekit.export import export
 
     model.save(folder / f"{name}.treekit")
-    written = [export(model, target, folder / _get_file_name(name, target)) for target in _TARGETS]
+    exporters = map(registry.exporter, _TARGETS)
+    written = [export(model, one, folder / f"{name}{one.suffix}") for one in exporters]
     files = [f"{name}.treekit", *(path.name for paths in written for path in paths)]
     click.echo(f"  {' '.join(files)}")
     return [paths[0] for paths in written]
-
-
-def _get_file_name(name: str, target: str) -> str:
-    from treekit import registry
-
-    return name + registry.exporter(target).suffix
 
 
 def _format_rules(model: Model) -> list[str]:
@@ -133,7 +116,6 @@ def _format_rules(model: Model) -> list[str]:
 
 def _verify_artifacts(model: Model, name: str, artifacts: list[Path]) -> Report:
     """Verify the artifacts that this machine can run, and name the others."""
-    from treekit.cli.terminal import print_report
     from treekit.kernels.compile import announce_compilation
     from treekit.verify import verify
     from treekit.verify.run_artifact import find_runner

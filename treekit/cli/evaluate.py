@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from treekit.cli.options import read_rows, settings_options, table_options
-from treekit.cli.terminal import check_output_path, escape_text, write_text
+from treekit.cli.settings_arguments import SETTING_OPTIONS, parse_training_settings
+from treekit.cli.terminal import check_output_path, escape_text, show_progress, write_text
 from treekit.cli.train import read_dataset
 from treekit.errors import ModelFileError
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 _CROSS_VALIDATION_OPTIONS = (
     *("cv", "repeats", "groups", "like"),
-    *("algorithm", "ensemble", "trees", "criterion", "splitter", "pruner", "seed", "assignments"),
+    *(*SETTING_OPTIONS, "assignments"),
     *("nominal", "numeric", "ignore", "task", "classes"),
 )
 
@@ -100,15 +101,10 @@ def _score_model(given: dict[str, Any]) -> Evaluation:
 
 
 def _cross_validate(given: dict[str, Any]) -> Evaluation:
-    from treekit.cli.settings_arguments import parse_training_settings
-    from treekit.cli.terminal import fold_progress
     from treekit.evaluation import cross_validate, encode_groups
     from treekit.kernels.compile import announce_compilation
 
-    names = ("algorithm", "ensemble", "trees", "criterion", "splitter", "pruner", "seed")
-    settings = parse_training_settings(
-        {name: given[name] for name in names}, given["assignments"] or ()
-    )
+    settings = parse_training_settings(given)
     if given["like"]:
         from treekit.training.retrain import get_settings_like
 
@@ -121,7 +117,7 @@ def _cross_validate(given: dict[str, Any]) -> Evaluation:
     ignore = [*given["ignore"], *([] if groups is None else [groups])]
     options = given | {"targets": target, "ignore": ignore}
     dataset = read_dataset(options, settings, table)
-    with announce_compilation(), fold_progress() as progress:
+    with announce_compilation(), show_progress("folds") as progress:
         return cross_validate(
             dataset,
             settings,

@@ -5,16 +5,18 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from treekit.cli.options import (
+    assignments_option,
     find_tree,
     language_option,
     marks_option,
+    number_option,
     output_option,
     parse_list,
     read_rows,
@@ -23,6 +25,7 @@ from treekit.cli.options import (
 from treekit.cli.terminal import check_output_path, escape_text, print_table, write_text
 
 if TYPE_CHECKING:
+    from treekit.data.table import Table
     from treekit.model.model import Model
     from treekit.training.importance import Importances
 
@@ -43,12 +46,7 @@ Examples:
     metavar="COL=VALUE,...|JSON|N",
     help="The row: cells as in a CSV line, a JSON object, or its number in --table, from 0.",
 )
-@click.option(
-    *("--set", "assignments"),
-    multiple=True,
-    metavar="COL=VALUE",
-    help="Cell of the row; the value is used literally.  May be repeated.",
-)
+@assignments_option("Cell of the row; the value is used literally.  May be repeated.", "COL=VALUE")
 @click.option(
     "--table",
     metavar="TABLE",
@@ -102,7 +100,7 @@ def explain_command(
     from treekit.rules.language import load_language
 
     if output is not None:
-        check_output_path(output, model, *([] if table is None else [table]))
+        check_output_path(output, model, table)
     words = load_language(lang)
     loaded = load(model)
     chosen = find_tree(loaded, tree)
@@ -132,12 +130,7 @@ def _parse_row(model: Model, row: str | None, assignments: Sequence[str], rows: 
     if rows is not None and numbered and row is not None:
         if assignments:
             raise click.UsageError("--set and --row N cannot be combined; leave one of them out")
-        number = int(row)
-        if number >= rows.n_rows:
-            raise click.UsageError(
-                f"there is no row {number}; rows are numbered from 0 to {rows.n_rows - 1}"
-            )
-        return next(_select_row(rows, number))
+        return _select_row(rows, int(row))
     cells: dict[str, Any] = {}
     if row is not None and row.lstrip().startswith("{"):
         cells = _parse_json_row(row)
@@ -150,15 +143,15 @@ def _parse_row(model: Model, row: str | None, assignments: Sequence[str], rows: 
     return cells
 
 
-def _select_row(rows: Any, number: int) -> Iterator[Any]:
+def _select_row(rows: Table, number: int) -> Table:
     import numpy as np
 
-    first = 0
     for block in rows.iterate_blocks(200_000):
-        if number < first + block.n_rows:
-            yield block.take(np.array([number - first]))
-            return
-        first += block.n_rows
+        if number < block.first_row + block.n_rows:
+            return block.take(np.array([number - block.first_row]))
+    raise click.UsageError(
+        f"there is no row {number}; rows are numbered from 0 to {rows.n_rows - 1}"
+    )
 
 
 def _split_cells(text: str) -> list[str]:
@@ -174,23 +167,18 @@ def _parse_pairs(texts: Sequence[str], option: str) -> dict[str, str]:
     """Parse columns and their values; raise if a column is repeated."""
     cells: dict[str, str] = {}
     for text in texts:
-        name, value = _parse_pair(text, option)
+        name, equals, value = text.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            numbered = text.strip().isdigit()
+            remedy = (
+                "add --table to choose a row by number" if numbered else "write it as in age=39"
+            )
+            raise click.UsageError(f"{option} {text!r} is not COLUMN=VALUE; {remedy}")
         if name in cells:
             raise click.UsageError(f"{option} names {name!r} twice; give one value")
         cells[name] = value
     return cells
-
-
-def _parse_pair(text: str, option: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        remedy = (
-            "add --table to choose a row by number"
-            if text.strip().isdigit()
-            else "write it as in age=39"
-        )
-        raise click.UsageError(f"{option} {text!r} is not COLUMN=VALUE; {remedy}")
-    return name.strip(), value
 
 
 def _parse_json_row(text: str) -> dict[str, Any]:
@@ -271,22 +259,8 @@ def plot_command(model: str, output: Path, tree: int, max_depth: int | None, lan
     is_flag=True,
     help="Score each tree on its out-of-bag rows; TABLE must be the training table.",
 )
-@click.option(
-    "--repeats",
-    metavar="N",
-    type=click.IntRange(1),
-    default=5,
-    show_default=True,
-    help="Number of shuffles of each column.",
-)
-@click.option(
-    "--seed",
-    metavar="N",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    help="Seed of the shuffles.",
-)
+@number_option("--repeats", 5, "Number of shuffles of each column.", least=1)
+@number_option("--seed", 0, "Seed of the shuffles.")
 @click.option("--weights", metavar="COL", help="Column of row weights.")
 @marks_option()
 def importances_command(

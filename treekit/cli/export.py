@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from treekit.cli.options import output_option
-from treekit.cli.terminal import check_output_path
+from treekit.cli.options import assignments_option, number_option, output_option
+from treekit.cli.terminal import check_output_path, escape_text, print_report, print_table
 
 # ---------------------------------------------------------------- export and verify
 
@@ -34,7 +35,6 @@ class _ExportCommand(click.Command):
 def _print_settings(target: str | None) -> None:
     """Print the settings of a target, or of all targets."""
     from treekit import registry
-    from treekit.cli.terminal import print_table
     from treekit.contracts import Exporter
     from treekit.export.languages import find_exporter
     from treekit.settings import help_rows
@@ -64,12 +64,7 @@ def _print_settings(target: str | None) -> None:
     metavar="TARGET",
     help="Format to write: c, go, java, onnx, ... ('treekit plugins' lists all).",
 )
-@click.option(
-    *("--set", "assignments"),
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Setting of the target; same as --KEY VALUE.  May be repeated.",
-)
+@assignments_option("Setting of the target; same as --KEY VALUE.  May be repeated.")
 @click.option("--help-settings", is_flag=True, help="List the settings of targets and exit.")
 @output_option("Main file to write; its suffix may be omitted.", "PATH")
 def export_command(
@@ -82,7 +77,6 @@ def export_command(
     if help_settings:
         _print_settings(target)
         return
-    from treekit.cli.terminal import escape_text
     from treekit.export import export
     from treekit.export.c.layouts import summarize_sizes
     from treekit.export.languages import find_exporter
@@ -122,29 +116,15 @@ def _list_output_paths(output: Path, suffix: str) -> list[Path]:
     type=click.Path(path_type=Path),
     help="Write the result as JSON, with digests of the artifacts.",
 )
-@click.option(
-    "--rows",
-    metavar="N",
-    type=click.IntRange(0),
-    default=2000,
-    show_default=True,
-    help="Number of random rows, besides those constructed for each split and leaf.",
+@number_option(
+    "--rows", 2000, "Number of random rows, besides those constructed for each split and leaf."
 )
-@click.option(
-    "--seed",
-    metavar="N",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    help="Seed of the random rows.",
-)
-@click.option(
+@number_option("--seed", 0, "Seed of the random rows.")
+@number_option(
     "--max-rows",
-    metavar="N",
-    type=click.IntRange(1),
-    default=500_000,
-    show_default=True,
-    help="Maximum number of rows to construct; large forests may need more.",
+    500_000,
+    "Maximum number of rows to construct; large forests may need more.",
+    least=1,
 )
 @click.option(
     "--budget",
@@ -170,16 +150,12 @@ def _list_output_paths(output: Path, suffix: str) -> list[Path]:
 @click.pass_context
 def verify_command(
     ctx: click.Context,
+    /,
     model: str,
     artifacts: tuple[str, ...],
     certificate: Path | None,
     rows: int,
-    seed: int,
-    max_rows: int,
-    budget: float,
-    runtimes: tuple[str, ...],
-    without: tuple[str, ...],
-    templates: str,
+    **options: Any,
 ) -> None:
     """Run artifacts of MODEL (.onnx, .c, .py, .sql, .rules.txt, .mjs, .java, .rs, .go).
 
@@ -191,7 +167,6 @@ def verify_command(
     MODEL itself, the .h of a .c artifact and certificates are skipped, so that a pattern
     such as out/m.* can be given.
     """
-    from treekit.cli.terminal import print_report
     from treekit.kernels.compile import announce_compilation
     from treekit.model.model_file import load
     from treekit.verify import verify
@@ -203,18 +178,7 @@ def verify_command(
         headers = [path.with_suffix(".h") for path in paths if path.suffix == ".c"]
         check_output_path(certificate, model, *paths, *headers)
     with announce_compilation():
-        report = verify(
-            load(model),
-            paths,
-            random_rows=rows,
-            seed=seed,
-            max_rows=max_rows,
-            budget=budget,
-            runtimes=runtimes,
-            without=without,
-            templates=templates,
-            certificate=certificate,
-        )
+        report = verify(load(model), paths, random_rows=rows, certificate=certificate, **options)
     print_report(report)
     ctx.exit(report.exit_code)
 
@@ -237,12 +201,7 @@ def _is_skipped(path: Path, model: str, artifacts: tuple[str, ...]) -> bool:
 @click.command("import", short_help="Convert a model file of another library.")
 @click.argument("source", metavar="FILE")
 @output_option("Model file to write.")
-@click.option(
-    *("--set", "assignments"),
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Setting of the importer: answer=margins, dtype=float64, iterations=N.",
-)
+@assignments_option("Setting of the importer: answer=margins, dtype=float64, iterations=N.")
 def import_command(source: str, output: Path, assignments: tuple[str, ...]) -> None:
     """Convert FILE, a model of another library, to a treekit model file.
 
@@ -250,7 +209,6 @@ def import_command(source: str, output: Path, assignments: tuple[str, ...]) -> N
     operator, and scikit-learn trees saved by skops; pickles are never read.  The result
     can be used by all other commands, such as export, rules, verify and predict.
     """
-    from treekit.cli.terminal import escape_text
     from treekit.interop import importer_of, read_model
     from treekit.settings import parse_assignments
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -41,17 +42,10 @@ def _get_schema_facts(model: Model) -> list[tuple[str, str]]:
     parts = f"{schema.n_features - nominal} numeric, {nominal} nominal"
     facts = [("columns", f"{schema.n_features} ({parts})")]
     names = [repr(output.name) for output in schema.outputs]
-    if (
-        isinstance(task, dict) and schema.task == "regression"
-    ):  # a plugin's task, which predicts named numbers
-        facts += [
-            (escape_text(str(role)), repr(name)) for role, name in task.items() if role != "name"
-        ]
-        return [
-            *facts,
-            ("task", escape_text(str(task.get("name")))),
-            ("predictions", _join_some(names)),
-        ]
+    if isinstance(task, dict) and schema.task == "regression":
+        # A plugin's task, which predicts named numbers.
+        facts += [(str(role), repr(name)) for role, name in task.items() if role != "name"]
+        return [*facts, ("task", str(task.get("name"))), ("predictions", _join_some(names))]
     facts += [("target", name) for name in names]
     if schema.task == "regression":
         return [*facts, ("task", "regression")]
@@ -71,12 +65,10 @@ def _get_policy_facts(model: Model) -> list[tuple[str, str]]:
     if model.link != "identity":
         facts.append(("link", model.link))
     if model.costs is not None:
-        labels = [repr(label) for label in model.schema.classes]
+        shown = list(enumerate(model.schema.classes))[: _MAX_SHOWN_LEVELS + 1]
         costs = [
-            f"{true}>{predicted}={model.costs[i, j]}"
-            for i, true in enumerate(labels[: _MAX_SHOWN_LEVELS + 1])
-            for j, predicted in enumerate(labels[: _MAX_SHOWN_LEVELS + 1])
-            if i != j
+            f"{true!r}>{predicted!r}={model.costs[i, j]}"
+            for (i, true), (j, predicted) in itertools.permutations(shown, 2)
         ]
         facts.append(("costs", _join_some(costs)))
     return facts
@@ -89,20 +81,16 @@ def _join_some(texts: list[str]) -> str:
 
 def print_training(model: Model, dataset: Dataset) -> None:
     """Print a summary of the training table."""
-    print_heading("trained on")
-    print_facts([("rows", f"{dataset.n_rows:,}"), *_get_schema_facts(model)])
+    print_facts("trained on", [("rows", f"{dataset.n_rows:,}"), *_get_schema_facts(model)])
 
 
 def print_model(model: Model) -> None:
     """Print the size, the main settings and the results of training."""
-    print_heading("model")
-    print_facts(get_size_facts(model))
-    print_heading("settings")
-    print_facts(_list_chosen_settings(model))
+    print_facts("model", get_size_facts(model))
+    print_facts("settings", _list_chosen_settings(model))
     found = list(iterate_provenance(model.provenance, components=False))
     if found:
-        print_heading("training results")
-        print_facts(found)
+        print_facts("training results", found)
     print_heading("estimated score on new rows")
     click.echo(f"  {describe_estimate(model)}")
 
@@ -110,7 +98,7 @@ def print_model(model: Model) -> None:
 def describe_estimate(model: Model) -> str:
     """Return the estimate of the score on new rows made in training, and its method."""
     found, schema = model.provenance, model.schema
-    oob, pruned = found.get("oob"), found.get("pruner")
+    oob = found.get("oob")
     if isinstance(oob, dict) and oob.get("rows"):
         if "accuracy" in oob:
             score = f"accuracy {oob['accuracy']:.4f}"
@@ -121,35 +109,28 @@ def describe_estimate(model: Model) -> str:
         pruned_on = "pruned_by_the_same_rows" in oob
         also = " (optimistic: trees were pruned on them)" if pruned_on else ""
         return f"{score}, out of bag on {oob['rows']:,} rows{also}"
-    if isinstance(pruned, dict):
-        risk, how = _find_pruner_risk(found, pruned)
-        weighed = model.settings.get("class_weight") or model.settings.get("priors")
-        if risk is None:
-            return how or _suggest_evaluation(model)
-        if schema.task == "regression":
-            return f"mean loss {risk:.6g}, {how}"
-        if model.costs is not None:
-            return f"mean cost {risk:.6g}, {how}"
-        return f"{'weighted ' if weighed else ''}accuracy {1 - risk:.4f}, {how}"
-    return _suggest_evaluation(model)
+    risk, how = _find_pruner_risk(found) if isinstance(found.get("pruner"), dict) else (None, "")
+    if risk is None:
+        advice = f"run: treekit evaluate TABLE --target {schema.target!r} --like MODEL"
+        return how or ("not estimated" if schema.more else f"not estimated; {advice}")
+    if schema.task == "regression":
+        return f"mean loss {risk:.6g}, {how}"
+    if model.costs is not None:
+        return f"mean cost {risk:.6g}, {how}"
+    weighted = model.settings.get("class_weight") or model.settings.get("priors")
+    return f"{'weighted ' if weighted else ''}accuracy {1 - risk:.4f}, {how}"
 
 
-def _suggest_evaluation(model: Model) -> str:
-    if model.schema.more:
-        return "not estimated"
-    target = model.schema.outputs[0].name
-    return f"not estimated; run: treekit evaluate TABLE --target {target!r} --like MODEL"
-
-
-def _find_pruner_risk(found: dict[str, Any], pruned: dict[str, Any]) -> tuple[float | None, str]:
+def _find_pruner_risk(found: dict[str, Any]) -> tuple[float | None, str]:
     """Return the risk that a built-in pruner reported for the chosen tree, and its method."""
+    pruned = found["pruner"]
     optimistic = "optimistic: it selected the pruned tree"
     if "weight_judged_by" in pruned:
         grown, judged = pruned["weight_grown_on"], pruned["weight_judged_by"]
         rows = found.get("training_table", {}).get("rows")
         noun = "rows" if grown + judged == rows else "weight of rows"
         how = f"validated on {judged:,.6g} {noun}, grown on {grown:,.6g} ({optimistic})"
-        return (pruned["held_risk"], how) if "held_risk" in pruned else (None, how)
+        return pruned.get("held_risk"), how
     steps = pruned.get("sequence")
     if isinstance(steps, dict) and pruned.get("alpha") in steps.get("alpha", ()):
         at = steps["alpha"].index(pruned["alpha"])
@@ -184,13 +165,8 @@ def _format_setting(model: Model, key: str, value: Any) -> str:
 
     if key == "costs" and model.costs is not None:
         names = get_label_names(model.schema.classes)
-        rows = zip(names, model.costs.tolist(), strict=True)
-        pairs = (
-            (true, predicted, cost)
-            for true, row in rows
-            for predicted, cost in zip(names, row, strict=True)
-        )
-        value = {f"{true}>{other}": cost for true, other, cost in pairs if true != other}
+        pairs = zip(itertools.product(names, names), model.costs.ravel().tolist(), strict=True)
+        value = {f"{true}>{other}": cost for (true, other), cost in pairs if true != other}
     if isinstance(value, dict) and all(type(number) in (int, float) for number in value.values()):
         return escape_text(format_named_numbers(value))
     return _format_value(value)
@@ -261,21 +237,19 @@ def print_columns(schema: Schema) -> None:
 
 def print_inspection(model: Model) -> None:
     """Print the contents of a model file, except for the trees."""
-    print_heading("schema")
     print_facts(
-        [*_get_schema_facts(model), ("type", model.schema.dtype), *_get_policy_facts(model)]
+        "schema",
+        [*_get_schema_facts(model), ("type", model.schema.dtype), *_get_policy_facts(model)],
     )
     click.echo()
     print_columns(model.schema)
     click.echo()
-    print_heading("model")
-    print_facts(get_size_facts(model))
+    print_facts("model", get_size_facts(model))
     for name, pairs in (
         ("settings", _list_settings(model)),
         ("provenance", list(iterate_provenance(model.provenance))),
     ):
         if pairs:
             click.echo()
-            print_heading(name)
-            print_facts(pairs)
+            print_facts(name, pairs)
     _print_tables(model.provenance)

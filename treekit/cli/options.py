@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Collection
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from treekit.cli.terminal import show_progress
 
 if TYPE_CHECKING:
     from treekit.data.table import Table
@@ -41,6 +44,23 @@ def output_option(
     )
 
 
+def assignments_option(help_text: str, metavar: str = "KEY=VALUE") -> Callable[[_F], _F]:
+    """Return the option ``--set``, which may be repeated."""
+    return click.option(*("--set", "assignments"), multiple=True, metavar=metavar, help=help_text)
+
+
+def number_option(name: str, default: int, help_text: str, least: int = 0) -> Callable[[_F], _F]:
+    """Return an option for an integer from `least` on."""
+    return click.option(
+        name,
+        metavar="N",
+        type=click.IntRange(least),
+        default=default,
+        show_default=True,
+        help=help_text,
+    )
+
+
 text_output_option = output_option("File to write.  [default: standard output]", required=False)
 
 
@@ -65,13 +85,7 @@ language_option = click.option(
 
 def _combine_options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a decorator that adds `options` to a command in the given order."""
-
-    def add_options(command: Any) -> Any:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add_options
+    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
 settings_options = _combine_options(
@@ -88,11 +102,8 @@ settings_options = _combine_options(
     click.option("--splitter", metavar="NAME", help="Split search: auto, exact, histogram, ..."),
     click.option("--pruner", metavar="NAME", help="Pruner: cost_complexity, reduced_error, ..."),
     click.option("--seed", metavar="N", help="Random seed."),
-    click.option(
-        *("--set", "assignments"),
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="Any setting; those of a component as criterion.KEY=VALUE.  May be repeated.",
+    assignments_option(
+        "Any setting; those of a component as criterion.KEY=VALUE.  May be repeated."
     ),
 )
 """Options for the most common training settings."""
@@ -139,13 +150,12 @@ def read_rows(path: str, marks: Collection[str] | None, model: Model | None = No
     marks : collection of str, or None
         Texts that mean missing; None: those of `model`, or the default ones.
     """
-    from treekit.cli.terminal import reading_progress
-    from treekit.data.cells import MISSING_MARKS
+    from treekit.data.schema import MISSING_MARKS
     from treekit.data.table import read_table
 
     if marks is None:
         marks = MISSING_MARKS if model is None else model.schema.missing_marks
-    with reading_progress() as progress:
+    with show_progress("reading", counted=False) as progress:
         return read_table(path, missing=marks, progress=progress)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from treekit.cli.options import assignments_option
 from treekit.cli.terminal import escape_text, print_heading, print_table
 from treekit.errors import SettingError, TreekitWarning
 from treekit.settings import parse_assignments, suggestion
@@ -75,10 +76,7 @@ def _quote_path(path: Path) -> str:
 @plugin_group.command("check", short_help="Check components against their contract.")
 @click.argument("name")
 @click.option("--kind", type=click.Choice(KINDS), help="Check only components of this kind.")
-@click.option(
-    "--set", "assignments", multiple=True, metavar="KEY=VALUE",
-    help="Setting of the component; may be repeated.",
-)  # fmt: skip
+@assignments_option("Setting of the component; may be repeated.")
 @click.option("--strict", is_flag=True, help="Also fail if a law declared exempt holds.")
 @click.option("--verbose", is_flag=True, help="Show all laws, not only those that need attention.")
 @click.pass_context

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from treekit.cli.options import (
+    assignments_option,
     find_tree,
     language_option,
     marks_option,
@@ -20,10 +21,6 @@ from treekit.cli.terminal import check_output_path, escape_text, write_text
 from treekit.settings import parse_assignments
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from treekit.data.table import Table
     from treekit.model.model import Model
 
 
@@ -76,64 +73,62 @@ def rules_command(**given: Any) -> None:
     from treekit.model.model_file import load
 
     given["form"] = _choose_form(given)
-    _check_options(given)
-    tables = filter(None, (given["table"], given["against"]))
     if given["output"] is not None:
-        check_output_path(given["output"], given["model"], *tables)
+        check_output_path(given["output"], given["model"], given["table"], given["against"])
     model = load(given["model"])
     given["tree"] = find_tree(model, given["tree"])
     write_text(_generate_output(model, given), given["output"])
-
-
-def _choose_form(given: dict[str, Any]) -> str:
-    """Return the given form, or the one of the output's suffix; reports are text."""
-    from treekit.documents.files import infer_form
-
-    if given["form"] is not None or given["output"] is None or _list_reports(given):
-        return given["form"] or "text"
-    return infer_form(given["output"])
 
 
 _REPORTS = {"against": "drift", "overlaps": "overlaps"}
 """Options that select a report, and its document form."""
 
 
-def _list_reports(given: dict[str, Any]) -> list[str]:
-    return [name for name in _REPORTS if given[name]]
+def _choose_form(given: dict[str, Any]) -> str:
+    """Return the given form, that of the report, or the one of the output's suffix.
 
+    Raises
+    ------
+    click.UsageError
+        For options that cannot be combined.
+    """
+    from treekit.documents.files import infer_form
 
-def _check_options(given: dict[str, Any]) -> None:
-    """Raise `click.UsageError` for options that cannot be combined."""
-    reports = _list_reports(given)
+    reports = [name for name in _REPORTS if given[name]]
     if len(reports) == 2:
         raise click.UsageError("--against and --overlaps are two reports; choose one at a time")
-    if reports and given["form"] != "text":
+    if reports and given["form"] not in (None, "text"):
         raise click.UsageError(f"--{reports[0]} writes a text report; leave --as out")
-    if given["table"] and given["form"] == "text" and not (given["digits"] or given["overlaps"]):
+    form = given["form"] or "text"
+    if given["form"] is None and given["output"] is not None and not reports:
+        form = infer_form(given["output"])
+    if given["table"] and form == "text" and not (given["digits"] or given["overlaps"]):
         raise click.UsageError(
             "rules as text contain no measures: use --table with --as markdown, html, json or "
             "csv, with --digits or --overlaps, or use --against instead"
         )
     if given["digits"] is not None and given["table"] is None:
         raise click.UsageError("--digits needs rows that must keep their rules: add --table")
+    return _REPORTS[reports[0]] if reports else form
 
 
 def _generate_output(model: Model, given: dict[str, Any]) -> Iterator[str]:
     from treekit import registry
+    from treekit.data.encoding import encode_rows
     from treekit.documents import make_listing, render_listing
     from treekit.rules import rounded
     from treekit.rules.language import load_language
     from treekit.verify.report import hash_model
 
     words, marks = load_language(given["lang"]), given["missing_marks"]
-    form = next((_REPORTS[name] for name in _list_reports(given)), given["form"])
+    form = given["form"]
     document = registry.document(form)
     found = model.rules(decisions=given["decisions"])
-    table = (
-        None if given["table"] is None else read_rows(given["table"], given["missing_marks"], model)
-    )
+    table = None if given["table"] is None else read_rows(given["table"], marks, model)
     if given["digits"] is not None and table is not None:
-        found = rounded(found, given["digits"], _encode_matrix(model, table))
+        # Also rows that the model's policies reject.
+        matrix = encode_rows(table, model.schema, missing_marks=table.missing)
+        found = rounded(found, given["digits"], matrix)
     tree = given["tree"]
     if form == "text":
         return found.text(tree, words)
@@ -153,13 +148,6 @@ def _generate_output(model: Model, given: dict[str, Any]) -> Iterator[str]:
     return render_listing(document, made)
 
 
-def _encode_matrix(model: Model, table: Table) -> npt.NDArray[np.float64]:
-    """Encode rows for the model, also those that its policies reject."""
-    from treekit.data.encoding import encode_rows
-
-    return encode_rows(table, model.schema, missing_marks=table.missing)
-
-
 # ---------------------------------------------------------------- treekit simplify
 
 
@@ -175,13 +163,7 @@ def _encode_matrix(model: Model, table: Table) -> npt.NDArray[np.float64]:
     help="A simplifier; 'treekit plugins' lists them.",
 )
 @click.option("--rules", metavar="N", type=click.IntRange(1), help="Maximum number of rules.")
-@click.option(
-    "--set",
-    "assignments",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Setting of the method; may be repeated.",
-)
+@assignments_option("Setting of the method; may be repeated.")
 @click.option("--test", metavar="TABLE", help="Report on this table instead of the training one.")
 @language_option
 @marks_option()
@@ -202,9 +184,7 @@ def simplify_command(**given: Any) -> None:
     from treekit.rules.language import load_language
 
     words = load_language(given["lang"])
-    check_output_path(
-        given["output"], *filter(None, (given["model"], given["table"], given["test"]))
-    )
+    check_output_path(given["output"], given["model"], given["table"], given["test"])
     model = load(given["model"])
     marks = given["missing_marks"]
     table = read_rows(given["table"], marks, model)
@@ -255,9 +235,7 @@ def revise_command(**given: Any) -> None:
     from treekit.rules.language import load_language
     from treekit.rules.revise import changed, edits, revise_and_match
 
-    check_output_path(
-        given["output"], *filter(None, (given["model"], given["rules"], given["table"]))
-    )
+    check_output_path(given["output"], given["model"], given["rules"], given["table"])
     model = load(given["model"])
     words = load_language(given["lang"])
     edited = load_edited_rules(given["rules"])

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from treekit.contracts import Setting
@@ -16,18 +15,18 @@ if TYPE_CHECKING:
 
 COMPONENT_KINDS = ("criterion", "splitter", "pruner")
 
+SETTING_OPTIONS = ("algorithm", "ensemble", "trees", *COMPONENT_KINDS, "seed")
+"""Settings with an option of their own."""
 
-def parse_training_settings(
-    options: Mapping[str, str | None], assignments: Sequence[str]
-) -> dict[str, Any]:
+
+def parse_training_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return typed settings, as accepted by `treekit.train`.
 
     Parameters
     ----------
     options : mapping
-        Settings with an option of their own; None = not given.
-    assignments : sequence of str
-        ``KEY=VALUE``; settings of components as ``criterion.KEY=VALUE``.
+        The options of a command: `SETTING_OPTIONS`, None = not given, and ``assignments``, a
+        sequence of ``KEY=VALUE``; settings of components are ``criterion.KEY=VALUE``.
 
     Raises
     ------
@@ -37,10 +36,9 @@ def parse_training_settings(
     """
     from treekit.training.settings import SETTINGS
 
-    given = [f"{name}={value}" for name, value in options.items() if value is not None]
-    own: dict[str | None, list[str]] = {kind: [] for kind in (None, *COMPONENT_KINDS)}
-    own[None] = given
-    for text in assignments:
+    own: dict[str | None, list[str]] = {kind: [] for kind in COMPONENT_KINDS}
+    own[None] = [f"{name}={options[name]}" for name in SETTING_OPTIONS if options[name] is not None]
+    for text in options["assignments"] or ():
         key = text.partition("=")[0].strip()
         kind, dot, _ = key.partition(".")
         if dot and kind not in COMPONENT_KINDS:
@@ -51,7 +49,15 @@ def parse_training_settings(
         own[kind if dot else None].append(text.strip().partition(".")[2] if dot else text)
     settings = parse_assignments(SETTINGS, own[None], "training")
     for kind in COMPONENT_KINDS:
-        settings |= _parse_component_settings(kind, _get_chosen_name(kind, settings), own[kind])
+        name = _get_chosen_name(kind, settings)
+        declared = _get_declared_settings(kind, name)
+        if declared is None and own[kind]:
+            raise SettingError(
+                f"'{kind}.{own[kind][0].partition('=')[0]}' is given, but no {kind} is chosen; "
+                f"add --{kind} NAME"
+            )
+        values = parse_assignments(declared or (), own[kind], f"{kind} {name!r}")
+        settings |= {f"{kind}.{key}": value for key, value in values.items()}
     return settings
 
 
@@ -64,21 +70,6 @@ def _get_chosen_name(kind: str, settings: Mapping[str, Any]) -> str | None:
         return named
     algorithm = PRESETS[settings["algorithm"]]
     return {**algorithm.settings, **algorithm.single_tree}.get(kind)
-
-
-def _parse_component_settings(
-    kind: str, name: str | None, assignments: list[str]
-) -> dict[str, Any]:
-    declared = _get_declared_settings(kind, name)
-    if declared is None:
-        if assignments:
-            raise SettingError(
-                f"'{kind}.{assignments[0].partition('=')[0]}' is given, but no {kind} is chosen; "
-                f"add --{kind} NAME"
-            )
-        return {}
-    values = parse_assignments(declared, assignments, f"{kind} {name!r}")
-    return {f"{kind}.{key}": value for key, value in values.items()}
 
 
 def _get_declared_settings(kind: str, name: str | None) -> tuple[Setting, ...] | None:
@@ -101,27 +92,19 @@ def list_setting_rows(
     """
     from treekit.training.settings import COMMON_SETTINGS, PRESETS, SETTINGS
 
-    shown = {*COMMON_SETTINGS, *settings}
-    if settings.get("algorithm") is not None:
-        chosen = PRESETS[settings["algorithm"]]
-        shown |= {*chosen.settings, *chosen.single_tree, *chain(*chosen.by_task.values())}
+    name = settings.get("algorithm")
+    own = {} if name is None else {"algorithm": str(name)}
+    for key, text in _list_preset_values(PRESETS[name]) if name is not None else ():
+        own[key] = f"{own[key]}, {text}" if key in own else text
+    shown = {*COMMON_SETTINGS, *settings, *own}
     rows = [row for row in help_rows(SETTINGS) if every or row[0] in shown]
     hidden = len(SETTINGS) - len(rows)
     for kind in COMPONENT_KINDS:
         declared = _get_declared_settings(kind, _get_chosen_name(kind, settings))
         rows += [(f"{kind}.{row[0]}", *row[1:]) for row in help_rows(declared or ())]
-    name = settings.get("algorithm")
-    if name is None:
-        return rows, hidden
-    algorithm = PRESETS[name]
-    own = {**algorithm.settings, **algorithm.single_tree, "algorithm": name}
-    for values in algorithm.by_task.values():
-        own |= {key: _format_by_task(algorithm.by_task, key) for key in values}
-    rows = [
-        (key, accepts, _format_default(own[key]) if key in own else default, meaning)
-        for key, accepts, default, meaning in rows
-    ]
-    return rows, hidden
+    return [
+        (key, accepts, own.get(key, default), meaning) for key, accepts, default, meaning in rows
+    ], hidden
 
 
 def list_algorithm_rows() -> list[tuple[str, str, str]]:
@@ -129,25 +112,18 @@ def list_algorithm_rows() -> list[tuple[str, str, str]]:
     from treekit.training.settings import PRESETS
 
     return [
-        (name, algorithm.summary, ", ".join(_iterate_settings(algorithm)))
+        (name, algorithm.summary, ", ".join(map("=".join, _list_preset_values(algorithm))))
         for name, algorithm in PRESETS.items()
     ]
 
 
-def _iterate_settings(algorithm: Preset) -> Iterator[str]:
+def _list_preset_values(algorithm: Preset) -> Iterator[tuple[str, str]]:
+    """Yield the settings of an algorithm as texts; those of one task are repeated for each."""
     for key, value in {**algorithm.settings, **algorithm.single_tree}.items():
-        yield f"{key}={_format_default(value)}"
+        yield key, _format_default(value)
     for task, values in algorithm.by_task.items():
-        yield from (f"{key}={_format_default(value)} ({task})" for key, value in values.items())
-
-
-def _format_by_task(by_task: Mapping[Any, Mapping[str, Any]], key: str) -> str:
-    """Format the values of a setting for each task as one text."""
-    return ", ".join(
-        f"{_format_default(values[key])} ({task})"
-        for task, values in by_task.items()
-        if key in values
-    )
+        for key, value in values.items():
+            yield key, f"{_format_default(value)} ({task})"
 
 
 def _format_default(value: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import signal
 import sys
 import threading
@@ -12,15 +11,13 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from treekit.errors import TreekitError, TreekitWarning
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
     from treekit.verify import Report
 
 
@@ -39,18 +36,14 @@ def escape_text(text: object) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in string)
 
 
-def get_colour_default() -> bool | None:
-    """Return False if NO_COLOR (https://no-color.org) is set, else None: colour terminals only."""
-    return False if os.environ.get("NO_COLOR") else None
-
-
 def print_heading(text: str) -> None:
     """Print a heading."""
     click.secho(text, bold=True)
 
 
-def print_facts(facts: Iterable[tuple[str, object]]) -> None:
-    """Print names and values, one pair per line, with aligned values."""
+def print_facts(heading: str, facts: Iterable[tuple[str, object]]) -> None:
+    """Print a heading, then names and values, one pair per line, with aligned values."""
+    print_heading(heading)
     rows = [(escape_text(name), escape_text(value)) for name, value in facts]
     width = max((len(name) for name, _ in rows), default=0)
     for name, value in rows:
@@ -97,22 +90,12 @@ class Commands(click.Group):
                 raise
             except KeyboardInterrupt as stop:
                 click.secho("\nstopped", err=True)
-                ctx.exit(
-                    128 + (stop.number if isinstance(stop, _SignalInterrupt) else signal.SIGINT)
-                )
+                ctx.exit(128 + (stop.args[0] if stop.args else signal.SIGINT))
             except (TreekitError, OSError) as error:
                 if ctx.params["debug"]:
                     traceback.print_exc()
                 _print_message("Error", "red", _format_error(error))
                 ctx.exit(2)
-
-
-class _SignalInterrupt(KeyboardInterrupt):
-    """An interrupt by a signal that ends the process, with its number."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.number = number
 
 
 @contextmanager
@@ -121,7 +104,7 @@ def _handle_signals() -> Iterator[None]:
 
     def raise_interrupt(number: int, frame: object) -> None:
         del frame
-        raise _SignalInterrupt(number)
+        raise KeyboardInterrupt(number)
 
     before = {}
     if threading.current_thread() is threading.main_thread():
@@ -156,17 +139,12 @@ def _print_warnings_on_one_line() -> Iterator[None]:
         others = warnings.showwarning
 
         def show_warning(
-            message: Warning | str,
-            category: type[Warning],
-            filename: str,
-            lineno: int,
-            file: TextIO | None = None,
-            line: str | None = None,
+            message: Warning | str, category: type[Warning], *place: Any, **options: Any
         ) -> None:
             if issubclass(category, TreekitWarning):
                 _print_message("Warning", "yellow", " ".join(str(message).split()))
             else:
-                others(message, category, filename, lineno, file, line)
+                others(message, category, *place, **options)
 
         warnings.showwarning = show_warning
         yield
@@ -175,16 +153,16 @@ def _print_warnings_on_one_line() -> Iterator[None]:
 # ---------------------------------------------------------------- files
 
 
-def check_output_path(path: Path, *inputs: str | Path) -> None:
+def check_output_path(path: Path, *inputs: str | Path | None) -> None:
     """Check an output path before any work is done.
 
     Raises
     ------
     click.UsageError
-        If it is a folder, a device or a pipe, or one of the command's `inputs`, also
-        through a link.
+        If it is a folder, a device or a pipe, or one of the command's `inputs` that are
+        not None, also through a link.
     """
-    if any(_is_same_file(path, Path(given)) for given in inputs):
+    if any(_is_same_file(path, Path(given)) for given in inputs if given):
         raise click.UsageError(
             f"the output {str(path)!r} is an input of this command; choose another name"
         )
@@ -201,17 +179,6 @@ def _is_same_file(output: Path, given: Path) -> bool:
         return output.samefile(given)
     except OSError:
         return os.path.realpath(output) == os.path.realpath(given)
-
-
-@contextmanager
-def _name_path_in_errors(path: Path) -> Iterator[None]:
-    """Name the requested file in errors, instead of the temporary file written first."""
-    try:
-        yield
-    except OSError as error:
-        if isinstance(error, TreekitError) or error.errno is None:
-            raise
-        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def write_text(pieces: Iterable[str], path: Path | None) -> None:
@@ -232,23 +199,12 @@ def write_text(pieces: Iterable[str], path: Path | None) -> None:
     if path is None:
         _write_to_stdout(pieces)
         return
+    from treekit.model.model_file import replace_atomically
+
     check_output_path(path)
-    with _name_path_in_errors(path):
-        _write_atomically(pieces, Path(os.path.realpath(path)))
-
-
-def _write_atomically(pieces: Iterable[str], place: Path) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
-    draft = place.with_name(f".{place.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        with draft.open("xb") as stream:
-            for piece in pieces:
-                stream.write(piece.encode())
-            stream.flush()
-            os.fsync(stream.fileno())
-        draft.replace(place)
-    finally:
-        draft.unlink(missing_ok=True)
+    with replace_atomically(path) as stream:
+        for piece in pieces:
+            stream.write(piece.encode())
 
 
 def _write_to_stdout(pieces: Iterable[str]) -> None:
@@ -267,69 +223,39 @@ def _write_to_stdout(pieces: Iterable[str]) -> None:
 
 
 @contextmanager
-def tree_progress() -> Iterator[Callable[[int, int], None] | None]:
-    """Yield a callback for `treekit.train` that draws a bar, or None without a terminal."""
-    with _show_bar("trees", counted=True) as show:
-        yield show
+def show_progress(
+    title: str, *, counted: bool = True
+) -> Iterator[Callable[[int, int], None] | None]:
+    """Yield a callback ``progress(done, total)`` that draws a bar, or None without a terminal.
 
-
-@contextmanager
-def fold_progress() -> Iterator[Callable[[int, int], None] | None]:
-    """Yield a callback for `treekit.evaluate`; see `tree_progress`."""
-    with _show_bar("folds", counted=True) as show:
-        yield show
-
-
-@contextmanager
-def reading_progress() -> Iterator[Callable[[int, int], None] | None]:
-    """Yield a callback for `treekit.data.table.read_table`; see `tree_progress`."""
-    with _show_bar("reading", counted=False) as show:
-        yield show
-
-
-@contextmanager
-def _show_bar(title: str, *, counted: bool) -> Iterator[Callable[[int, int], None] | None]:
+    The bar is drawn from the first step on, so that the compilation notice is above it.
+    """
     if not sys.stderr.isatty():
         yield None
         return
-    bar = _ProgressBar(title, counted)
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TaskProgressColumn,
+        TimeRemainingColumn,
+    )
+
+    counter = MofNCompleteColumn() if counted else TaskProgressColumn()
+    columns = (title, BarColumn(), counter, TimeRemainingColumn())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task("", start=False)
+
+    def update_bar(done: int, total: int) -> None:
+        bar.start()
+        bar.start_task(task)
+        bar.update(task, total=total, completed=done)
+
     try:
-        yield bar.update_bar
+        yield update_bar
     finally:
-        bar.remove_bar()
-
-
-class _ProgressBar:
-    """A progress bar drawn from the first step on, so that the compilation notice is above it."""
-
-    def __init__(self, title: str, counted: bool) -> None:
-        self.title, self.counted = title, counted
-        self.progress: Progress | None = None
-        self.task: TaskID | None = None
-
-    def update_bar(self, done: int, total: int) -> None:
-        """Update the bar to `done` of `total` steps."""
-        if self.progress is None or self.task is None:
-            from rich.console import Console
-            from rich.progress import (
-                BarColumn,
-                MofNCompleteColumn,
-                Progress,
-                TaskProgressColumn,
-                TimeRemainingColumn,
-            )
-
-            counter = MofNCompleteColumn() if self.counted else TaskProgressColumn()
-            columns = (self.title, BarColumn(), counter, TimeRemainingColumn())
-            self.progress = Progress(*columns, console=Console(stderr=True), transient=True)
-            self.task = self.progress.add_task("", total=total)
-            self.progress.start()
-        self.progress.update(self.task, completed=done)
-
-    def remove_bar(self) -> None:
-        """Remove the bar."""
-        if self.progress is not None:
-            self.progress.stop()
+        bar.stop()
 
 
 # ---------------------------------------------------------------- verification report

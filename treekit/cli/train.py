@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from treekit.cli.options import output_option, read_rows, settings_options, table_options
-from treekit.cli.terminal import check_output_path, print_table
+from treekit.cli.terminal import check_output_path, print_table, show_progress
 from treekit.errors import DataError, SettingError
 
 if TYPE_CHECKING:
@@ -94,10 +94,7 @@ def train_command(**given: Any) -> None:
         parse_training_settings,
     )
 
-    names = ("algorithm", "ensemble", "trees", "criterion", "splitter", "pruner", "seed")
-    settings = parse_training_settings(
-        {name: given[name] for name in names}, given["assignments"] or ()
-    )
+    settings = parse_training_settings(given)
     if given["help_settings"]:
         rows, hidden = list_setting_rows(settings, every=given["help_settings"] == "all")
         print_table(["setting", "accepts", "default", "meaning"], rows)
@@ -111,8 +108,8 @@ def train_command(**given: Any) -> None:
         from treekit.training.retrain import get_settings_like
 
         settings = get_settings_like(given["like"], settings)
-    tables = (given["table"], given["validation"], given["test_table"], given["like"])
-    check_output_path(given["output"], *filter(None, tables))
+    inputs = (given[name] for name in ("table", "validation", "test_table", "like"))
+    check_output_path(given["output"], *inputs)
     _train_and_report(given, settings)
 
 
@@ -200,9 +197,8 @@ def fit_with_progress(
     dataset: Dataset, settings: dict[str, Any], validation: Dataset | None = None
 ) -> Model:
     """Train a model, with notices and progress on stderr."""
-    from treekit.cli.terminal import tree_progress
     from treekit.kernels.compile import announce_compilation
     from treekit.training import fit
 
-    with announce_compilation(), tree_progress() as progress:
+    with announce_compilation(), show_progress("trees") as progress:
         return fit(dataset, settings, progress, validation).model

@@ -7,7 +7,7 @@ folds of a training share one matrix of codes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -90,7 +90,13 @@ def encode_columns(
             return _ColumnCodes(int(n_levels[f]), np.empty(0), np.empty(0))
         return _encode_numeric(column, weights, max_bins if coding == "histogram" else None, row)
 
-    coded = _map_columns(code_column, len(bounds), n_jobs)
+    if n_jobs in (None, 1):
+        coded = list(map(code_column, range(len(bounds))))
+    else:
+        from joblib import Parallel, delayed
+
+        tasks = map(delayed(code_column), range(len(bounds)))
+        coded = list(Parallel(n_jobs=n_jobs, prefer="threads")(tasks))
     n_codes = np.array([each.n_codes for each in coded], dtype=np.int64)
     dtype = _choose_code_type(int(n_codes.max()))
     if dtype != codes.dtype:
@@ -105,17 +111,6 @@ def encode_columns(
         low=np.concatenate([np.empty(0), *(each.low for each in coded)]),
         high=np.concatenate([np.empty(0), *(each.high for each in coded)]),
     )
-
-
-def _map_columns(
-    code: Callable[[int], _ColumnCodes], n_columns: int, n_jobs: int | None
-) -> list[_ColumnCodes]:
-    """Apply ``code(f)`` to each column, in threads."""
-    if n_jobs in (None, 1):
-        return list(map(code, range(n_columns)))
-    from joblib import Parallel, delayed
-
-    return list(Parallel(n_jobs=n_jobs, prefer="threads")(map(delayed(code), range(n_columns))))
 
 
 def _choose_code_type(largest: int) -> type[np.unsignedinteger[Any]]:

@@ -16,20 +16,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.schema import MISSING_MARKS, level_text
+from treekit.data.schema import level_text
 from treekit.errors import DataError
-
-__all__ = [
-    "MISSING_MARKS",
-    "Cells",
-    "is_text",
-    "map_cells",
-    "normalize_value_text",
-    "parse_numbers",
-    "parse_untyped",
-    "sort_naturally",
-    "tidy_column",
-]
 
 Cells: TypeAlias = npt.NDArray[Any]
 """A tidy column."""
@@ -95,15 +83,16 @@ def _tidy_objects(name: str, cells: npt.NDArray[Any]) -> tuple[Cells, bool]:
         return cells, False
     plain = [None if type(v) in gone else str(v) if isinstance(v, str) else v for v in values]
     if numbers and any(not isinstance(v, str) and v == v for v in plain if v is not None):
-        return _make_object_array([level_text(_convert_decimal(v)) for v in plain]), True
-    return _make_object_array([v if isinstance(v, str) else None for v in plain]), False
+        plain = [float(v) if isinstance(v, Decimal) else v for v in plain]
+        return make_object_array(list(map(level_text, plain))), True
+    return make_object_array([v if isinstance(v, str) else None for v in plain]), False
 
 
 def _tidy_numbers(values: list[Any], numbers: set[type], gone: set[type]) -> Cells:
     if all(issubclass(t, _BOOL_TYPES) for t in numbers):
         if not gone:
             return np.array(values, dtype=np.bool_)
-        return _make_object_array([None if type(v) in gone else bool(v) for v in values])
+        return make_object_array([None if type(v) in gone else bool(v) for v in values])
     if not gone and all(issubclass(t, (int, np.integer)) for t in numbers):
         for dtype in (np.int64, np.uint64):
             try:
@@ -118,10 +107,6 @@ def _convert_to_float(value: Any) -> float:
         return float(value)
     except OverflowError:  # an int beyond float64: rejected later as infinite, naming the column
         return np.inf if value > 0 else -np.inf
-
-
-def _convert_decimal(value: Any) -> Any:
-    return float(value) if isinstance(value, Decimal) else value
 
 
 def _describe_remedy(found: type) -> str:
@@ -139,10 +124,9 @@ def _describe_remedy(found: type) -> str:
     )
 
 
-def _make_object_array(values: list[Any]) -> Cells:
-    cells = np.empty(len(values), dtype=object)
-    cells[:] = values
-    return cells
+def make_object_array(values: Collection[Any]) -> Cells:
+    """Convert values of any type to an object array (rows,), without unpacking sequences."""
+    return np.fromiter(values, object, len(values))
 
 
 def is_text(cells: Cells) -> bool:
@@ -252,7 +236,7 @@ def replace_marks(cells: Cells, marks: Collection[str]) -> Cells:
         return np.full(len(cells), np.nan)
     if gone <= {None}:
         return cells
-    return _make_object_array([None if value in gone else value for value in cells.tolist()])
+    return make_object_array([None if value in gone else value for value in cells.tolist()])
 
 
 def normalize_value_text(text: str) -> str | None:

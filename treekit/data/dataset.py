@@ -11,18 +11,19 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.contracts import TaskColumn
-from treekit.data.cells import MISSING_MARKS, Cells, is_text, map_cells, normalize_value_text
+from treekit.data.cells import Cells, is_text, map_cells, normalize_value_text
 from treekit.data.encoding import encode_rows
 from treekit.data.features import (
     DeclaredKinds,
     Floats,
     InputType,
     LevelIndex,
+    check_not_infinite,
     check_unicode,
     convert_to_numbers,
     read_inputs,
 )
-from treekit.data.schema import Output, Schema, Task, level_text, python_label
+from treekit.data.schema import MISSING_MARKS, Output, Schema, Task, level_text, python_label
 from treekit.data.table import Table, convert_to_cells, make_table, read_table
 from treekit.errors import DataError, SettingError
 
@@ -70,9 +71,6 @@ def encode_targets(
     SettingError
         If there are several targets and `classes` is not a mapping by name.
     """
-    if len(names) == 1:
-        own = classes.get(names[0]) if isinstance(classes, Mapping) else classes
-        return encode_target(table, names[0], task, own)
     declared = _get_classes_by_name(names, classes)
     targets = [encode_target(table, name, task, declared.get(name)) for name in names]
     for name, other in zip(names, targets, strict=True):
@@ -81,6 +79,8 @@ def encode_targets(
                 f"the target {names[0]!r} is for {targets[0].task} and {name!r} for {other.task}; "
                 "all targets of a model need the same task: set task, or train a model for each"
             )
+    if len(targets) == 1:
+        return targets[0]
     outputs = tuple(target.outputs[0] for target in targets)
     y: Any = np.stack([target.y for target in targets], axis=1)
     return CodedTarget(targets[0].task, outputs, y)
@@ -92,6 +92,8 @@ def _get_classes_by_name(
     if classes is None:
         return {}
     if not isinstance(classes, Mapping):
+        if len(names) == 1:
+            return {names[0]: classes}
         raise SettingError(
             f"classes are declared, but there are {len(names)} targets; give the classes of each "
             f"by name, such as {{{names[0]!r}: [...]}}"
@@ -124,7 +126,9 @@ def encode_target(
     if task == "regression":
         if classes is not None:
             raise SettingError("classes are declared, but the task is regression; drop one of them")
-        return CodedTarget(task, (Output(name),), _read_numbers(table, name))
+        y = convert_to_numbers(table, name).astype(np.float64, copy=False)
+        check_not_infinite(y, f"the target {name!r}", "a regression target must be finite")
+        return CodedTarget(task, (Output(name),), y)
     return _encode_classes(table, name, cells, classes)
 
 
@@ -145,17 +149,6 @@ def _infer_task(table: Table, name: str, cells: Cells, classes: Sequence[Any] | 
         return "regression"
     few = len(np.unique(cells)) <= MAX_INTEGER_CLASSES
     return "classification" if few else "regression"
-
-
-def _read_numbers(table: Table, name: str) -> npt.NDArray[np.float64]:
-    y = convert_to_numbers(table, name).astype(np.float64, copy=False)
-    bad = np.isinf(y)
-    if bad.any():
-        raise DataError(
-            f"the target {name!r} is infinite in row {int(bad.argmax())} (counting from 0); "
-            "a regression target must be finite"
-        )
-    return y
 
 
 def _encode_classes(
@@ -285,12 +278,7 @@ def _read_task_column(table: Table, role: str, name: str, known: TaskColumn | No
         )
     if not labelled:
         values = convert_to_numbers(table, name).astype(np.float64)
-        if np.isinf(values).any():
-            row = int(np.isinf(values).argmax())
-            raise DataError(
-                f"the {role} column {name!r} is infinite in row {row} (counting from 0); its "
-                "numbers must be finite"
-            )
+        check_not_infinite(values, f"the {role} column {name!r}", "its numbers must be finite")
         return TaskColumn(name, values)
     present = sorted(set(cells.tolist()))
     levels = known.levels if known else tuple(python_label(level) for level in present)
@@ -367,8 +355,6 @@ class Dataset:
 
     def take(self, rows: npt.NDArray[Any]) -> Dataset:
         """Select rows, by number or by a bool for each row."""
-        weights = None if self.weights is None else self.weights[rows]
-        factors = None if self.factors is None else self.factors[rows]
         columns = tuple(column[rows] for column in self.columns)
         task_columns = {
             role: replace(column, values=column.values[rows])
@@ -378,8 +364,8 @@ class Dataset:
             self,
             columns=columns,
             y=self.y[rows],
-            weights=weights,
-            factors=factors,
+            weights=None if self.weights is None else self.weights[rows],
+            factors=None if self.factors is None else self.factors[rows],
             task_columns=task_columns,
         )
 
@@ -659,8 +645,8 @@ def make_validation(
         y = encode_targets(table, names, schema.task, classes or None).y
         given = task_columns or {}
         known = {role: c for role, c in given.items() if isinstance(c, TaskColumn)}
-        others = {role: c for role, c in given.items() if isinstance(c, str)}
-        columns = read_task_columns(table, {r: c.name for r, c in known.items()} | others, known)
+        asked = {role: c if isinstance(c, str) else c.name for role, c in given.items()}
+        columns = read_task_columns(table, asked, known)
     except DataError as error:
         raise DataError(f"in {noun}, {error}") from error
     own = None

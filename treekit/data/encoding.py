@@ -53,7 +53,8 @@ def encode_rows(
     """
     if isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.dtype.names is None:
         _check_width(rows.shape[1], schema)
-        if _is_plain_array(rows) and not schema.nominal.any():
+        plain = rows.dtype.kind in "fiub" and not isinstance(rows, np.ma.MaskedArray)
+        if plain and not schema.nominal.any():
             matrix = np.ascontiguousarray(round_to_dtype(rows, schema.dtype))
             return _check_missing(matrix, schema, missing)
     marks = schema.missing_marks if missing_marks is None else missing_marks
@@ -68,10 +69,6 @@ def encode_rows(
         else:
             matrix[:, feature] = round_to_dtype(convert_to_numbers(table, name), schema.dtype)
     return _check_missing(matrix, schema, missing, table.first_row)
-
-
-def _is_plain_array(rows: npt.NDArray[Any]) -> bool:
-    return rows.dtype.kind in "fiub" and not isinstance(rows, np.ma.MaskedArray)
 
 
 def _match_columns(table: Table, schema: Schema) -> list[int]:

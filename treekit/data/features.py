@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -72,33 +71,23 @@ def read_inputs(
     """
     check_input_type(dtype)
     columns: list[Column] = []
-    makers: list[Callable[[Dtype], npt.NDArray[Any]]] = []
+    sources: list[ColumnArray | str] = []
     losses: dict[str, RoundingLoss] = {}
     for name in names:
         if kinds.is_nominal(table, name):
             column, codes = _read_nominal(table, name, kinds.levels.get(name))
-            makers.append(partial(_widen_codes, narrow_codes(codes)))
+            smallest = np.min_scalar_type(~int(codes.max(initial=0)))
+            sources.append(codes.astype(smallest, copy=False))
         else:
             column, values = Column(name), _read_numeric(table, name)
             if dtype == "float32" or (dtype == "auto" and not any(losses.values())):
                 losses[name] = find_loss(values)
             # Keep numbers parsed from text: parsing them again would cost more than the memory.
             parsed = table.get_typed_cells(name).dtype.kind == "O"
-            makers.append(
-                partial(round_to_dtype, values) if parsed else partial(_load_numbers, table, name)
-            )
+            sources.append(values if parsed else name)
         columns.append(column)
     input_type = choose_dtype(losses, dtype)
-    return tuple(columns), input_type, LazyColumns([partial(maker, input_type) for maker in makers])
-
-
-def _widen_codes(codes: npt.NDArray[Any], dtype: Dtype) -> Codes:
-    del dtype
-    return codes.astype(np.int32, copy=False)
-
-
-def _load_numbers(table: Table, name: str, dtype: Dtype) -> Floats:
-    return round_to_dtype(convert_to_numbers(table, name), dtype)
+    return tuple(columns), input_type, LazyColumns(table, sources, input_type)
 
 
 def _read_nominal(table: Table, name: str, declared: Sequence[Any] | None) -> tuple[Column, Codes]:
@@ -117,12 +106,8 @@ def _read_nominal(table: Table, name: str, declared: Sequence[Any] | None) -> tu
 
 def _read_numeric(table: Table, name: str) -> Floats:
     values = convert_to_numbers(table, name)
-    bad = np.isinf(values)
-    if bad.any():
-        raise DataError(
-            f"column {name!r} is infinite in row {int(bad.argmax())} (counting from 0); training "
-            "needs finite or missing numbers: correct the cell, or make it missing"
-        )
+    remedy = "training needs finite or missing numbers: correct the cell, or make it missing"
+    check_not_infinite(values, f"column {name!r}", remedy)
     warn_if_merged(table, name)
     return values
 
@@ -133,43 +118,35 @@ ColumnArray = npt.NDArray[Any]
 
 
 class LazyColumns(Sequence[ColumnArray]):
-    """A sequence of columns, each created on access and not cached.
+    """The input columns (rows,) of a dataset, each created on access and not cached.
 
     A column that must be rounded, or that is in a file, would take four bytes per cell or
     more for the life of the dataset, and encoding uses one column at a time.
 
     Parameters
     ----------
-    makers : sequence of callables
-        ``maker()`` returns the column (rows,); read only, since it may be a view of the
-        source.
+    table : Table
+    sources : sequence of arrays or str
+        Category codes, -1 = missing; numbers; or the name of a numeric column of `table`.
+    dtype : {"float32", "float64"}
+        Type of the numbers.  Columns are read only, since they may be views of the table.
     """
 
-    def __init__(self, makers: Sequence[Callable[[], ColumnArray]]) -> None:
-        self._makers = tuple(makers)
+    def __init__(self, table: Table, sources: Sequence[ColumnArray | str], dtype: Dtype) -> None:
+        self._table, self._sources, self._dtype = table, tuple(sources), dtype
 
     def __len__(self) -> int:
-        return len(self._makers)
+        return len(self._sources)
 
-    @overload
-    def __getitem__(self, position: int) -> ColumnArray: ...
-
-    @overload
-    def __getitem__(self, position: slice) -> LazyColumns: ...
-
-    def __getitem__(self, position: int | slice) -> ColumnArray | LazyColumns:
+    def __getitem__(self, position: Any) -> Any:
         if isinstance(position, slice):
-            return LazyColumns(self._makers[position])
-        return self._makers[position]()
-
-
-def narrow_codes(codes: npt.NDArray[np.int32]) -> npt.NDArray[np.signedinteger[Any]]:
-    """Convert category codes (rows,), -1 = missing, to the smallest sufficient type."""
-    most = int(codes.max(initial=0))
-    for dtype in (np.int8, np.int16):
-        if most <= np.iinfo(dtype).max:
-            return codes.astype(dtype)
-    return codes
+            return LazyColumns(self._table, self._sources[position], self._dtype)
+        source = self._sources[position]
+        if isinstance(source, str):
+            source = convert_to_numbers(self._table, source)
+        elif source.dtype.kind == "i":
+            return source.astype(np.int32, copy=False)
+        return round_to_dtype(source, self._dtype)
 
 
 # ---------------------------------------------------------------- categories
@@ -370,6 +347,14 @@ def convert_to_numbers(table: Table, name: str) -> Floats:
     return numbers.astype(np.float64, copy=False)
 
 
+def check_not_infinite(values: Floats, what: str, remedy: str) -> None:
+    """Raise `DataError` if a number is infinite; names the row."""
+    bad = np.isinf(values)
+    if bad.any():
+        row = int(bad.argmax())
+        raise DataError(f"{what} is infinite in row {row} (counting from 0); {remedy}")
+
+
 def warn_if_merged(table: Table, name: str) -> None:
     """Warn if distinct integers of a column become equal as float64."""
     cells = table.get_typed_cells(name)
@@ -408,7 +393,8 @@ def find_loss(column: Floats) -> RoundingLoss:
     a few neighbours always become equal (84 of 100,000 normal ones); no split needs them,
     so they must not force float64.
     """
-    if column.dtype == np.float32 or _is_float32(column):
+    rounded = round_to_dtype(column, "float32")
+    if rounded is column or np.all((rounded == column) | (column != column)):
         return None
     least, most = float(np.fmin.reduce(column)), float(np.fmax.reduce(column))
     if not np.isfinite(round_to_dtype(np.array([least, most]), "float32")).all():
@@ -417,12 +403,7 @@ def find_loss(column: Floats) -> RoundingLoss:
     apart = max(max(-least, most) * 2.0**-23, 2.0**-149)
     if apart < 0.99e-6 * (most - least) and _has_many_floats(column):
         return None
-    return "values" if _loses_values(_sort_distinct(column)) else None
-
-
-def _is_float32(column: Floats) -> bool:
-    rounded = round_to_dtype(column, "float32")
-    return bool(((rounded == column) | (column != column)).all())
+    return "values" if _loses_values(np.sort(column[column == column])) else None
 
 
 def _has_many_floats(column: Floats) -> bool:
@@ -435,25 +416,11 @@ def _has_many_floats(column: Floats) -> bool:
         return False  # probably few distinct values, for which the exact check is fast
     shift = 32 - min(max(2 * len(column), 16).bit_length(), 28)
     taken = np.zeros(1 << (32 - shift), dtype=np.bool_)
-    for part in _iterate_parts(column):
+    for first in range(0, len(column), _PART_ROWS):
+        part = np.ascontiguousarray(column[first : first + _PART_ROWS])
         bits = round_to_dtype(part, "float32").view(np.uint32)
         taken[(bits * np.uint32(2654435769)) >> np.uint32(shift)] = True
     return bool(2 * (np.count_nonzero(taken) - 1) >= len(column))
-
-
-def _sort_distinct(column: Floats) -> npt.NDArray[np.float64]:
-    """Return the column's known numbers ascending, with most duplicates removed."""
-    owner = np.full(1 << 14, np.nan)
-    shift = np.uint64(64 - 14)
-    found = [owner]
-    for part in _iterate_parts(column):
-        slots = ((part + 0.0).view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> shift
-        free = np.isnan(owner[slots])
-        owner[slots[free]] = part[free]
-        found.append(part[owner[slots] != part])
-    numbers = np.concatenate(found)
-    numbers.sort()
-    return numbers[: len(numbers) - int(np.isnan(numbers).sum())]
 
 
 def _loses_values(ordered: npt.NDArray[np.float64]) -> bool:
@@ -469,12 +436,6 @@ def _loses_values(ordered: npt.NDArray[np.float64]) -> bool:
         n_merged += int(np.count_nonzero(merged))
         n_distinct += int(np.count_nonzero(gaps))
     return n_merged > 0 and bool(widest > extent * 1e-6 or 2 * n_merged > n_distinct + 1)
-
-
-def _iterate_parts(column: Floats) -> Iterator[npt.NDArray[np.float64]]:
-    """Yield contiguous parts of the column, small enough to copy."""
-    for first in range(0, len(column), _PART_ROWS):
-        yield np.ascontiguousarray(column[first : first + _PART_ROWS])
 
 
 def choose_dtype(losses: Mapping[str, RoundingLoss], dtype: InputType) -> Dtype:

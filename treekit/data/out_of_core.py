@@ -10,17 +10,23 @@ import os
 import tempfile
 import threading
 import weakref
-from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from treekit.data.cells import Cells, is_text, parse_untyped, replace_marks
+from treekit.data.cells import (
+    Cells,
+    is_text,
+    make_object_array,
+    parse_untyped,
+    replace_marks,
+)
 from treekit.errors import DataError
 
 # ---------------------------------------------------------------- temporary file
@@ -34,11 +40,10 @@ class TemporaryStore:
         # when its last handle is closed, also when the process is killed.
         self._file = tempfile.TemporaryFile(prefix="treekit-table-", buffering=0)  # noqa: SIM115
         self._lock = threading.Lock()
-        self._size = 0
         weakref.finalize(self, self._file.close)
 
-    def write(self, cells: npt.NDArray[Any], place: int | None = None) -> int:
-        """Write the bytes of an array (n,) at an offset, by default the end; return the offset.
+    def write(self, cells: npt.NDArray[Any]) -> int:
+        """Append the bytes of an array (n,); return their offset in the file.
 
         Raises
         ------
@@ -47,9 +52,8 @@ class TemporaryStore:
         """
         rest = np.ascontiguousarray(cells).view(np.uint8).data
         with self._lock:
-            start = self._size if place is None else place
             try:
-                self._file.seek(start)
+                start = self._file.seek(0, os.SEEK_END)
                 while rest:
                     rest = rest[self._file.write(rest) :]
             except OSError as error:
@@ -58,19 +62,13 @@ class TemporaryStore:
                     f"temporary files, {tempfile.gettempdir()!r}: {error.strerror or error}; "
                     "free space there, or set TMPDIR to another folder"
                 ) from error
-            self._size = max(self._size, self._file.tell())
         return start
 
-    def read(self, cells: npt.NDArray[Any], place: int) -> None:
-        """Fill a contiguous array (n,) with the bytes at an offset."""
-        rest = cells.view(np.uint8).data
+    def read(self, dtype: np.dtype[Any], place: int, n_cells: int) -> npt.NDArray[Any]:
+        """Return the array (n_cells,) at an offset."""
         with self._lock:
             self._file.seek(place)
-            while rest:
-                n_bytes = self._file.readinto(rest)
-                if not n_bytes:
-                    raise DataError("the temporary file of a large table is truncated; start again")
-                rest = rest[n_bytes:]
+            return np.fromfile(self._file, dtype, n_cells)
 
 
 # ---------------------------------------------------------------- stored columns
@@ -81,114 +79,90 @@ class TemporaryStore:
 # for a table in memory.
 
 
+class _Piece(NamedTuple):
+    """The rows `first` to `stop` of a column, and their type and offset in the file."""
+
+    first: int
+    stop: int
+    dtype: np.dtype[Any]
+    place: int | None  # None: all cells are missing
+
+
 class StoredColumn:
     """A column stored in pieces of a file, which it may share with other columns."""
 
     def __init__(self, spill: TemporaryStore) -> None:
         self.n_rows = 0
-        self.distinct: list[Any] | None = None  # None: numbers
-        self._dtype: np.dtype[Any] | None = None  # None: all missing so far
-        self._position: dict[Any, int] = {}
+        self.codes: dict[Any, int] | None = None  # of the distinct values; None: numbers
+        self._pieces: list[_Piece] = []
         self._spill = spill
-        self._ends, self._places = array("q"), array("q")  # end row and file offset of each piece
 
     def append(self, cells: Cells) -> None:
         """Append tidy cells: numbers, or text or bools and None, of the column's kind."""
-        if cells.dtype.kind in "iuf":
-            if self.distinct is None:
-                self._append_numbers(cells)
-            else:  # a piece of a text column whose cells are all missing is tidied to NaN
-                assert np.isnan(cells).all()  # noqa: S101 - or the source gave two types
-                self.append_missing(len(cells))
-        else:
-            self._append_values(cells.tolist())
+        if cells.dtype.kind not in "iuf":
+            if self.codes is None:  # 0 is the code of missing cells before the first value
+                self.codes = {None: 0} if self.n_rows else {}
+            values = cells.tolist()
+            for value in dict.fromkeys(values):
+                self.codes.setdefault(value, len(self.codes))
+            codes = map(self.codes.__getitem__, values)
+            self._append_piece(np.fromiter(codes, np.int32, len(values)))
+        elif self.codes is None:
+            self._append_piece(cells)
+        else:  # a piece of a text column whose cells are all missing is tidied to NaN
+            assert np.isnan(cells).all()  # noqa: S101 - or the source gave two types
+            self.append_missing(len(cells))
 
     def append_missing(self, n: int) -> None:
         """Append `n` missing cells, of the type that the other cells have or will have."""
-        if n == 0:
-            return
-        if self.distinct is not None:
-            self._append_values([None] * n)
-        elif self._dtype is None:
+        if self.codes is not None:
+            self.append(np.full(n, None))
+        elif n:
+            self._pieces.append(_Piece(self.n_rows, self.n_rows + n, np.dtype(np.float64), None))
             self.n_rows += n
-        else:
-            missing = self._dtype if self._dtype.kind == "f" else np.float64
-            self._append_numbers(np.full(n, np.nan, missing))
 
-    def _append_numbers(self, cells: Cells) -> None:
-        dtype = cells.dtype
-        if self._dtype is None:
-            gaps, self._dtype = self.n_rows, dtype
-            self.n_rows = 0
-            self.append_missing(gaps)
-        if dtype != self._dtype:
-            self._convert_pieces(np.promote_types(dtype, self._dtype))
-        self._write_piece(cells.astype(self._dtype, copy=False))
-
-    def _append_values(self, values: list[Any]) -> None:
-        if self.distinct is None:
-            gaps, self.n_rows = self.n_rows, 0
-            self.distinct, self._dtype = [], np.dtype(np.int32)
-            if gaps:
-                self._append_values([None] * gaps)
-        position, distinct = self._position, self.distinct
-        for value in dict.fromkeys(values):
-            if value not in position:
-                position[value] = len(distinct)
-                distinct.append(value)
-        self._write_piece(np.fromiter(map(position.__getitem__, values), np.int32, len(values)))
-
-    def _write_piece(self, cells: npt.NDArray[Any]) -> None:
-        self._places.append(self._spill.write(cells))
-        self.n_rows += len(cells)
-        self._ends.append(self.n_rows)
-
-    def _convert_pieces(self, dtype: np.dtype[Any]) -> None:
-        """Convert stored numbers to another type, in place if it has the same width."""
-        assert self._dtype is not None  # noqa: S101 - for the type checker
-        alike = dtype.itemsize == self._dtype.itemsize
-        first = 0
-        for piece, end in enumerate(self._ends):
-            place = self._places[piece] if alike else None
-            cells = self._read_stored(first, end).astype(dtype)
-            self._places[piece] = self._spill.write(cells, place)
-            first = end
-        self._dtype = dtype
+    def _append_piece(self, cells: npt.NDArray[Any]) -> None:
+        if len(cells):
+            stop = self.n_rows + len(cells)
+            self._pieces.append(_Piece(self.n_rows, stop, cells.dtype, self._spill.write(cells)))
+            self.n_rows = stop
 
     def read(self, first: int = 0, stop: int | None = None) -> Cells:
         """Read the tidy cells of the rows `first` to `stop`, by default all."""
         stop = self.n_rows if stop is None else stop
-        if self.distinct is None:
-            return (
-                np.full(stop - first, np.nan)
-                if self._dtype is None
-                else self._read_stored(first, stop)
-            )
-        return self.read_mapped(self.get_distinct_cells(), first, stop)
+        if self.codes is not None:
+            return self.read_mapped(self.get_distinct_cells(), first, stop)
+        dtypes = {piece.dtype for piece in self._pieces if piece.place is not None}
+        dtype = np.result_type(*dtypes) if dtypes else np.dtype(np.float64)
+        if dtype.kind != "f" and any(piece.place is None for piece in self._pieces):
+            dtype = np.dtype(np.float64)
+        return self._read_stored(first, stop, dtype, np.nan)
 
     def get_distinct_cells(self) -> Cells:
         """Return the distinct cells, tidy, in order of first occurrence."""
-        distinct = self.distinct or []
+        distinct = list(self.codes or ())
         if all(type(value) is bool for value in distinct):
             return np.array(distinct, dtype=np.bool_)
-        cells = np.empty(len(distinct), dtype=object)
-        cells[:] = distinct
-        return cells
+        return make_object_array(distinct)
 
     def read_mapped(self, values: npt.NDArray[Any], first: int, stop: int) -> npt.NDArray[Any]:
         """Read the rows `first` to `stop`, mapping the i-th distinct value to ``values[i]``."""
-        return np.asarray(values[self._read_stored(first, stop)])
+        return np.asarray(values[self._read_stored(first, stop, np.dtype(np.int32), 0)])
 
-    def _read_stored(self, first: int, stop: int) -> npt.NDArray[Any]:
-        assert self._dtype is not None  # noqa: S101 - for the type checker
-        cells = np.empty(stop - first, self._dtype)
-        piece, at = bisect_right(self._ends, first), first
-        while at < stop:
-            before = self._ends[piece - 1] if piece else 0
-            end = min(self._ends[piece], stop)
-            place = self._places[piece] + (at - before) * self._dtype.itemsize
-            self._spill.read(cells[at - first : end - first], place)
-            piece, at = piece + 1, end
+    def _read_stored(
+        self, first: int, stop: int, dtype: np.dtype[Any], missing: float
+    ) -> npt.NDArray[Any]:
+        cells = np.empty(stop - first, dtype)
+        for piece in self._pieces[bisect_right(self._pieces, first, key=attrgetter("stop")) :]:
+            if piece.first >= stop:
+                break
+            start, end = max(first, piece.first), min(stop, piece.stop)
+            if piece.place is None:
+                cells[start - first : end - first] = missing
+            else:
+                place = piece.place + (start - piece.first) * piece.dtype.itemsize
+                own = self._spill.read(piece.dtype, place, end - start)
+                cells[start - first : end - first] = own
         return cells
 
 
@@ -221,29 +195,24 @@ class StoredCells(Sequence[Cells]):
     def __len__(self) -> int:
         return len(self.columns)
 
-    @overload
-    def __getitem__(self, position: int) -> Cells: ...
-
-    @overload
-    def __getitem__(self, position: slice) -> tuple[Cells, ...]: ...
-
-    def __getitem__(self, position: int | slice) -> Cells | tuple[Cells, ...]:
+    def __getitem__(self, position: Any) -> Any:
         if isinstance(position, slice):
             return tuple(self[i] for i in range(*position.indices(len(self))))
         return self._get_original_column(range(len(self))[position]).read(self.first, self.stop)
 
     def _get_original_column(self, position: int) -> StoredColumn:
         column = self.columns[position]
-        parsed = column.distinct is None and self.read_texts is not None
-        return self.read_texts(position) if parsed and self.read_texts is not None else column
+        if column.codes is not None or self.read_texts is None:
+            return column
+        return self.read_texts(position)
 
     def read_typed(self, position: int, marks: Collection[str], *, untyped: bool) -> Cells:
         """Return the typed cells of a column; the type is inferred from all its distinct cells."""
         column = self.columns[position]
-        if column.distinct is None:
-            if self.read_texts is None or marks == self.marks:
-                return column.read(self.first, self.stop)
-            column = self.read_texts(position)
+        if column.codes is None and marks != self.marks:
+            column = self._get_original_column(position)
+        if column.codes is None:
+            return column.read(self.first, self.stop)
         values = column.get_distinct_cells()
         if is_text(values):
             values = (parse_untyped if untyped else replace_marks)(values, marks)

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
@@ -24,9 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.cells import (
-    MISSING_MARKS,
     Cells,
     is_text,
+    make_object_array,
     parse_numbers,
     parse_untyped,
     replace_marks,
@@ -34,6 +34,7 @@ from treekit.data.cells import (
     tidy_column,
 )
 from treekit.data.out_of_core import StoredCells, StoredColumn, TemporaryStore
+from treekit.data.schema import MISSING_MARKS
 from treekit.errors import DataError, MissingExtraError
 
 # ---------------------------------------------------------------- table
@@ -182,7 +183,7 @@ def _read_source(
     if isinstance(source, np.ndarray):
         return _read_array(source)
     if isinstance(source, Mapping):
-        return _read_mapping(source)
+        return _read_columns(source, (convert_to_cells(str(k), v) for k, v in source.items()))
     if isinstance(source, (list, tuple)):
         return _read_rows(source)
 
@@ -245,18 +246,17 @@ def check_column_names(names: Iterable[Any]) -> tuple[str, ...]:
     if not texts:
         raise DataError("the table has no columns; it needs at least one")
     for position, name in enumerate(texts):
-        if name and not name.strip():
-            raise DataError(
-                f"the name of column {position + 1} is {name!r}, only white space; rename it"
+        if not name.strip():
+            what = (
+                f"{name!r}, only white space; rename it"
+                if name
+                else (
+                    "empty; name it, or write the file without its row index (pandas: index=False)"
+                )
             )
-        if not name:
-            raise DataError(
-                f"the name of column {position + 1} is empty; name it, or write the file "
-                "without its row index (pandas: index=False)"
-            )
+            raise DataError(f"the name of column {position + 1} is {what}")
     if len(set(texts)) != len(texts):
-        seen: set[str] = set()
-        twice = next(name for name in texts if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        twice = next(name for name in texts if texts.count(name) > 1)
         raise DataError(f"column name {twice!r} appears twice; rename one of them")
     return texts
 
@@ -278,15 +278,11 @@ def _read_array(array: npt.NDArray[Any]) -> Table:
     return make_table(names, array.T, named=False, untyped=array.dtype.kind in "UT")
 
 
-def _read_mapping(source: Mapping[Any, Any]) -> Table:
-
-    columns, levels = [], {}
-    for name, values in source.items():
-        cells, declared = convert_to_cells(str(name), values)
-        columns.append(cells)
-        if declared is not None:
-            levels[str(name)] = declared
-    return make_table(source.keys(), columns, levels=levels)
+def _read_columns(names: Iterable[Any], columns: Iterable[tuple[Cells, Declared]]) -> Table:
+    """Make a table of columns whose types may declare categories."""
+    named = [(str(name), *column) for name, column in zip(names, columns, strict=True)]
+    levels = {name: declared for name, _, declared in named if declared is not None}
+    return make_table([own[0] for own in named], [own[1] for own in named], levels=levels)
 
 
 def _read_rows(source: Sequence[Any]) -> Table:
@@ -312,14 +308,6 @@ def _read_rows(source: Sequence[Any]) -> Table:
     return make_table(names, map(make_object_array, zip(*source, strict=True)), named=False)
 
 
-def make_object_array(values: Sequence[Any]) -> npt.NDArray[Any]:
-    """Convert values of any type to an object array (rows,), without unpacking sequences."""
-    cells = np.empty(len(values), dtype=object)
-    for position, value in enumerate(values):
-        cells[position] = value
-    return cells
-
-
 # ---------------------------------------------------------------- dataframes
 # Dataframes and series of any library, through narwhals, which is imported only for sources
 # that are not arrays, dicts, lists or paths.
@@ -342,7 +330,7 @@ def read_frame(source: Any) -> Table | None:
         if isinstance(frame, nw.LazyFrame):
             frame = frame.collect()
         if isinstance(frame, nw.DataFrame):
-            return _read_narwhals(frame)
+            return _read_columns(frame.columns, map(_convert_series, frame.iter_columns()))
     except DuplicateError as error:
         names = [str(name) for name in source.columns]
         twice = next((name for name in names if names.count(name) > 1), "?")
@@ -365,18 +353,8 @@ def read_arrow_table(source: Any) -> Table:
         import pyarrow as pa
     except ImportError as error:
         raise MissingExtraError("pyarrow", "arrow") from error
-    return _read_narwhals(nw.from_native(pa.table(source), eager_only=True))
-
-
-def _read_narwhals(frame: Any) -> Table:
-    columns, levels = [], {}
-    # By position: a name may be a number, which would select a row.
-    for name, series in zip(frame.columns, frame.iter_columns(), strict=True):
-        cells, declared = _convert_series(series)
-        columns.append(cells)
-        if declared is not None:
-            levels[str(name)] = declared
-    return make_table(frame.columns, columns, levels=levels)
+    frame = nw.from_native(pa.table(source), eager_only=True)
+    return _read_columns(frame.columns, map(_convert_series, frame.iter_columns()))
 
 
 def convert_to_cells(name: str, values: Any) -> tuple[npt.NDArray[Any], Declared]:
@@ -489,8 +467,9 @@ def read_file(
         raise DataError(f"there is no file {os.fspath(source)!r}; check the path")
     if ending[0] in _ARROW_FORMATS:
         return read_arrow_file(path, _ARROW_FORMATS[ending[0]], marks, progress)
-
-    return read_csv(path, _SEPARATORS[ending[0]], packed, marks, progress)
+    rows = _CsvSource(path, _SEPARATORS[ending[0]], packed)
+    large = path.stat().st_size > (LARGE // 4 if packed else LARGE)
+    return _read_to_disk(rows, marks, progress) if large else _read_in_memory(rows)
 
 
 # ---------------------------------------------------------------- CSV files
@@ -511,52 +490,24 @@ Chunk = list[tuple[str, ...]]
 """Some rows, as columns."""
 
 
-def read_csv(
-    path: Path,
-    separator: str,
-    packed: bool,
-    marks: frozenset[str],
-    progress: Progress | None = None,
-) -> Table:
-    """Read a file of separated cells.
-
-    Parameters
-    ----------
-    packed : bool
-        The file is compressed by gzip.
-    marks : frozenset of str
-        Texts that mean missing.
-    progress : callable, optional
-        ``progress(done, total)`` in bytes, for a file that is read in chunks.
-    """
-    source = _CsvSource(path, separator, packed)
-    large = path.stat().st_size > (LARGE // 4 if packed else LARGE)
-    return _read_to_disk(source, marks, progress) if large else _read_in_memory(source)
-
-
-class _RaggedError(Exception):
-    """A row whose length differs from the header's; located by reading the file again."""
-
-
 class _CsvSource:
     """A file of separated cells, which may be read repeatedly and must not change meanwhile."""
 
     def __init__(self, path: Path, separator: str, packed: bool) -> None:
         self.path, self.separator, self.packed = path, separator, packed
-        self._state = self._get_state()
-
-    def _get_state(self) -> tuple[int, int]:
-        """Return the size and modification time of the file."""
-        state = self.path.stat()
-        return state.st_size, state.st_mtime_ns
+        self.names: list[str] = []  # known when the first chunk is read
+        self._state: tuple[int, int] | None = None
 
     def _check_unchanged(self) -> None:
         """Raise `DataError` if the file has changed: rows of two versions would be mixed."""
-        if self._get_state() != self._state:
+        stat = self.path.stat()
+        state = stat.st_size, stat.st_mtime_ns
+        if state != (self._state or state):
             raise DataError(
                 f"{self.path.name!r} has changed while treekit was reading it; start again when "
                 "no program writes to it"
             )
+        self._state = state
 
     def open_text(self) -> IO[str]:
         """Open the file as text."""
@@ -564,10 +515,8 @@ class _CsvSource:
             return io.TextIOWrapper(gzip.open(self.path, "rb"), encoding="utf-8-sig", newline="")
         return self.path.open(encoding="utf-8-sig", newline="")
 
-    def iterate_chunks(
-        self, columns: Callable[[list[str]], None], progress: Progress | None = None
-    ) -> Iterator[Chunk]:
-        """Call ``columns(header)``, then yield the rows in chunks.
+    def iterate_chunks(self, progress: Progress | None = None) -> Iterator[Chunk]:
+        """Read the names, then yield the rows in chunks, at least one.
 
         Raises
         ------
@@ -577,7 +526,7 @@ class _CsvSource:
         try:
             self._check_unchanged()
             with self.open_text() as stream:
-                yield from self._iterate_chunks(stream, columns, progress)
+                yield from self._iterate_chunks(stream, progress)
             self._check_unchanged()
         except UnicodeDecodeError as error:
             raise DataError(
@@ -587,11 +536,8 @@ class _CsvSource:
         except (OSError, EOFError, zlib.error) as error:
             raise DataError(f"{self.path.name!r} cannot be read: {error}") from error
 
-    def _iterate_chunks(
-        self, stream: IO[str], columns: Callable[[list[str]], None], progress: Progress | None
-    ) -> Iterator[Chunk]:
-        reader = csv.reader(stream, delimiter=self.separator, strict=True)
-        header: list[str] = []
+    def _iterate_chunks(self, stream: IO[str], progress: Progress | None) -> Iterator[Chunk]:
+        empty, reader = True, csv.reader(stream, delimiter=self.separator, strict=True)
         try:
             header = next((row for row in reader if row), [])  # skip blank lines
             if not header:
@@ -599,39 +545,43 @@ class _CsvSource:
                     f"{self.path.name!r} is empty; a table needs a header line and rows"
                 )
             _check_header(self.path, header, self.separator)
-            columns(header)
-            for chunk in _transpose_chunks(reader, len(header)):
-                yield chunk
-                if progress is not None:
-                    progress(self._count_bytes_read(stream), self.path.stat().st_size)
+            self.names = header
+            while chunk := list(islice(reader, _CHUNK)):
+                if len(header) == 1:
+                    chunk = [row or [""] for row in chunk]
+                lengths = set(map(len, chunk))
+                if 0 in lengths:
+                    chunk = list(filter(None, chunk))
+                if lengths - {0, len(header)}:
+                    self._raise_ragged_row(len(header))
+                if chunk:
+                    empty = False
+                    yield list(zip(*chunk, strict=True))
+                    if progress is not None:
+                        progress(self._count_bytes_read(stream), self.path.stat().st_size)
+            if empty:
+                raise DataError(
+                    f"{self.path.name!r} has a header but no rows; it needs at least one"
+                )
         except csv.Error as error:
             raise DataError(
                 f"{self.path.name!r}, line {reader.line_num}: {error}; check the quotes near it"
-            ) from error
-        except _RaggedError as error:
-            line, cells = self._find_ragged_row(len(header))
-            raise DataError(
-                f"{self.path.name!r}, line {line} has {cells} cells, but the header has "
-                f"{len(header)}; check its separators and quotes"
             ) from error
 
     def _count_bytes_read(self, stream: Any) -> int:
         """Return the number of bytes read; a text stream cannot report it during iteration."""
         return int((stream.buffer.fileobj if self.packed else stream.buffer).tell())
 
-    def _find_ragged_row(self, width: int) -> tuple[int, int]:
-        """Return the line number and length of the first row whose length is not `width`."""
+    def _raise_ragged_row(self, width: int) -> None:
+        """Raise the `DataError` for the first row whose length is not `width`."""
         with self.open_text() as stream:
             reader = csv.reader(stream, delimiter=self.separator, strict=True)
-            for row in reader:
-                if row and len(row) != width:
-                    return reader.line_num, len(row)
+            row = next((row for row in reader if row and len(row) != width), [])
         self._check_unchanged()
-        return 0, 0
-
-    def raise_no_rows(self) -> None:
-        """Raise the `DataError` for a file without rows."""
-        raise DataError(f"{self.path.name!r} has a header but no rows; it needs at least one")
+        raise DataError(
+            f"{self.path.name!r}, line {reader.line_num} has {len(row)} cells, but the header has "
+            f"{width}; check its separators and quotes"
+        )
 
 
 def _check_header(path: Path, header: list[str], separator: str) -> None:
@@ -647,61 +597,34 @@ def _check_header(path: Path, header: list[str], separator: str) -> None:
         )
 
 
-def _transpose_chunks(reader: Iterator[list[str]], width: int) -> Iterator[Chunk]:
-    """Yield chunks of rows as columns."""
-    while chunk := list(islice(reader, _CHUNK)):
-        lengths = set(map(len, chunk))
-        if 0 in lengths:
-            chunk = [row or [""] for row in chunk] if width == 1 else [r for r in chunk if r]
-            lengths = set(map(len, chunk))
-        if not chunk:
-            continue
-        if lengths != {width}:
-            raise _RaggedError
-        yield list(zip(*chunk, strict=True))
-
-
 def _read_in_memory(source: _CsvSource) -> Table:
     """Read the table with all its text in memory."""
-    names: list[str] = []
-    parts: list[Chunk] = list(source.iterate_chunks(names.extend))
-    if not parts:
-        source.raise_no_rows()
-    columns = [_join_parts(column) for column in zip(*parts, strict=True)]
-    return make_table(names, columns, untyped=True)
-
-
-def _join_parts(parts: tuple[tuple[str, ...], ...]) -> np.ndarray[Any, Any]:
-    column = np.empty(sum(map(len, parts)), dtype=object)
-    first = 0
-    for part in parts:
-        column[first : first + len(part)] = part
-        first += len(part)
-    return column
+    parts = list(source.iterate_chunks())
+    columns = [
+        make_object_array(list(chain.from_iterable(column))) for column in zip(*parts, strict=True)
+    ]
+    return make_table(source.names, columns, untyped=True)
 
 
 def _read_to_disk(source: _CsvSource, marks: frozenset[str], progress: Progress | None) -> Table:
     """Read the table with its columns on disk: as numbers if all cells are, else as text."""
     spill = TemporaryStore()
-    names: list[str] = []
     columns: list[StoredColumn] = []
     texts: set[int] = set()
     late: set[int] = set()  # columns found to be text after some cells were stored as numbers
-    for chunk in source.iterate_chunks(names.extend, progress):
-        columns = columns or [StoredColumn(spill) for _ in names]
+    for chunk in source.iterate_chunks(progress):
+        columns = columns or [StoredColumn(spill) for _ in source.names]
         for i, cells in enumerate(chunk):
             numbers = (
-                None if i in texts or i in late else parse_numbers(_make_text_array(cells), marks)
+                None if i in texts or i in late else parse_numbers(make_object_array(cells), marks)
             )
             if numbers is not None:
                 columns[i].append(numbers)
             elif columns[i].n_rows == 0 or i in texts:
                 texts.add(i)
-                columns[i].append(_make_text_array(cells))
+                columns[i].append(make_object_array(cells))
             else:
                 late.add(i)
-    if not columns:
-        source.raise_no_rows()
     # The text of cells stored as numbers must be read again: at once for all late columns,
     # and on access for a column that is declared nominal.
     as_text = dict(zip(late, _read_texts(source, spill, late, progress), strict=True))
@@ -712,7 +635,7 @@ def _read_to_disk(source: _CsvSource, marks: frozenset[str], progress: Progress 
 
     stored = tuple(as_text.get(i, column) for i, column in enumerate(columns))
     lazy = StoredCells(stored, marks, read_text, 0, stored[0].n_rows)
-    return Table(tuple(names), lazy, untyped=frozenset(names))
+    return Table(tuple(source.names), lazy, untyped=frozenset(source.names))
 
 
 def _read_texts(
@@ -720,17 +643,10 @@ def _read_texts(
 ) -> list[StoredColumn]:
     """Read columns as text."""
     columns = [StoredColumn(spill) for _ in positions]
-    header: list[str] = []
-    for chunk in source.iterate_chunks(header.extend, progress) if columns else ():
+    for chunk in source.iterate_chunks(progress) if columns else ():
         for i, column in zip(positions, columns, strict=True):
-            column.append(_make_text_array(chunk[i]))
+            column.append(make_object_array(chunk[i]))
     return columns
-
-
-def _make_text_array(cells: tuple[str, ...]) -> np.ndarray[Any, Any]:
-    column = np.empty(len(cells), dtype=object)
-    column[:] = cells
-    return column
 
 
 # ---------------------------------------------------------------- Arrow files
@@ -829,21 +745,11 @@ def _has_stable_type(dtype: Any) -> bool:
     """Check whether each batch of an Arrow column has the same tidy type as the whole column."""
     from pyarrow import types
 
+    texts = (types.is_string, types.is_large_string)
     if types.is_dictionary(dtype):
-        return not dtype.ordered and _is_text_type(dtype.value_type)
-    return bool(
-        types.is_integer(dtype)
-        or types.is_floating(dtype)
-        or types.is_boolean(dtype)
-        or types.is_decimal(dtype)
-        or _is_text_type(dtype)
-    )
-
-
-def _is_text_type(dtype: Any) -> bool:
-    from pyarrow import types
-
-    return bool(types.is_string(dtype) or types.is_large_string(dtype))
+        return not dtype.ordered and any(check(dtype.value_type) for check in texts)
+    numbers = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    return any(check(dtype) for check in (*numbers, *texts))
 
 
 def _store_arrow_parts(
@@ -872,7 +778,7 @@ def _store_arrow_parts(
         if progress is not None:
             progress(done, len(names) * n_rows)
     levels = {
-        name: tuple(sort_naturally(value for value in column.distinct or () if value is not None))
+        name: tuple(sort_naturally(value for value in column.codes or () if value is not None))
         for name, column, dtype in zip(names, columns, schema.types, strict=True)
         if pa.types.is_dictionary(dtype)
     }

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from treekit.data.cells import make_object_array
 from treekit.data.encoding import encode_rows
 from treekit.data.features import UNSEEN, encode_levels
 from treekit.data.schema import Schema, level_text
-from treekit.data.table import Table, make_object_array, make_table, read_table, suggest_names
+from treekit.data.table import Table, make_table, read_table, suggest_names
 from treekit.errors import DataError
 from treekit.explain.contributions import Contributions, compute_unit_factor
 from treekit.explain.decision_path import Passage

@@ -10,15 +10,14 @@ converted to trees, too (`make_rule_trees`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Schema
 from treekit.errors import ModelError
-from treekit.model.model import Model, make_model
 from treekit.model.tree import Split, Tree, split_trees
 from treekit.model.validation import check_tree
 
@@ -155,11 +154,10 @@ def build_tree(root: Node, schema: Schema, margins: bool = False) -> Tree:
     n = len(nodes)
     value, weight = _compute_values(nodes, first_child, schema, margins)
     terms = [sorted((_find_column(f, schema), w) for f, w in node.terms) for node in nodes]
-    features = np.array(
-        [own[0][0] if own else _find_column(node.feature, schema)
-         for node, own in zip(nodes, terms, strict=True)],
-        dtype=np.int32,
-    )  # fmt: skip
+    features = [
+        own[0][0] if own else _find_column(node.feature, schema)
+        for node, own in zip(nodes, terms, strict=True)
+    ]
     surrogates = [surrogate for node in nodes for surrogate in node.surrogates]
     surrogate_columns = [_find_column(surrogate.feature, schema) for surrogate in surrogates]
     surrogate_branches = [
@@ -167,31 +165,29 @@ def build_tree(root: Node, schema: Schema, margins: bool = False) -> Tree:
         for s, f in zip(surrogates, surrogate_columns, strict=True)
     ]
     node_branches = [
-        _list_node_branches(node, int(f), schema) for node, f in zip(nodes, features, strict=True)
+        _list_node_branches(node, f, schema) for node, f in zip(nodes, features, strict=True)
     ]
     tree = Tree(
-        kind=np.array([node.kind for node in nodes], dtype=np.uint8),
-        feature=features,
+        kind=np.array([node.kind for node in nodes]),
+        feature=np.array(features),
         threshold=np.array([node.threshold for node in nodes]),
-        first_child=np.array(first_child, dtype=np.int32),
-        n_children=np.array([len(node.children) for node in nodes], dtype=np.int32),
-        missing=np.array([node.missing for node in nodes], dtype=np.int32),
+        first_child=np.array(first_child),
+        n_children=np.array([len(node.children) for node in nodes]),
+        missing=np.array([node.missing for node in nodes]),
         level_offsets=_compute_offsets(node_branches),
-        level_branch=np.array([b for route in node_branches for b in route], dtype=np.int32),
+        level_branch=np.array([b for route in node_branches for b in route]),
         value=value,
         weight=weight,
         gain=np.zeros(n),
         term_offsets=_compute_offsets(terms),
-        term_feature=np.array([f for own in terms for f, _ in own], dtype=np.int32),
+        term_feature=np.array([f for own in terms for f, _ in own]),
         term_weight=np.array([w for own in terms for _, w in own]),
         surrogate_offsets=_compute_offsets([node.surrogates for node in nodes]),
-        surrogate_feature=np.array(surrogate_columns, dtype=np.int32),
+        surrogate_feature=np.array(surrogate_columns),
         surrogate_threshold=np.array([surrogate.at for surrogate in surrogates]),
-        surrogate_below=np.array([surrogate.below for surrogate in surrogates], dtype=np.int32),
-        surrogate_above=np.array(
-            [1 - s.below if s.above is None else s.above for s in surrogates], dtype=np.int32
-        ),
-        surrogate_lost=np.array([surrogate.lost for surrogate in surrogates], dtype=np.int32),
+        surrogate_below=np.array([surrogate.below for surrogate in surrogates]),
+        surrogate_above=np.array([1 - s.below if s.above is None else s.above for s in surrogates]),
+        surrogate_lost=np.array([surrogate.lost for surrogate in surrogates]),
         surrogate_level_offsets=_compute_offsets(surrogate_branches),
         surrogate_level_branch=np.array(
             [b for reply in surrogate_branches for b in reply], dtype=np.int32
@@ -298,30 +294,6 @@ class Conditions(Protocol):
     def levels(self) -> npt.NDArray[np.int32]: ...
 
 
-def make_rule_model(
-    schema: Schema,
-    tree: npt.ArrayLike,
-    end: npt.ArrayLike,
-    conditions: Conditions,
-    value: npt.NDArray[np.float64],
-    weight: npt.NDArray[np.float64],
-    **policies: Any,
-) -> Model:
-    """Make a model of rule lists.
-
-    Parameters
-    ----------
-    schema : Schema
-    tree, end, conditions, value, weight
-        See `make_rule_trees`.
-    **policies
-        See `make_model`.
-    """
-    margins = policies.get("combine", "mean") != "mean"
-    trees = make_rule_trees(schema, tree, end, conditions, value, weight, margins=margins)
-    return make_model(schema, trees, **policies)
-
-
 def make_rule_trees(
     schema: Schema,
     tree: npt.ArrayLike,
@@ -366,7 +338,7 @@ def make_rule_trees(
         )
     counts = np.diff(end, prepend=0)
     _check_last_rules(tree, counts, last)
-    entries = _make_entries(schema, conditions)
+    per_condition, entries = _make_entries(schema, conditions)
     # The nodes of a list are: rule, leaf, rule, leaf, ..., leaf of the last rule.
     sizes = np.bincount(tree)
     roots = np.cumsum(np.append(0, 2 * sizes - 1))
@@ -374,16 +346,28 @@ def make_rule_trees(
     is_rule = np.zeros(int(roots[-1]), np.bool_)
     is_rule[(roots[tree] + 2 * place)[~last]] = True
     # One condition may take two entries: `ends` are the ends of each rule's entries.
-    ends = np.append(0, np.cumsum(entries.per_condition))[end]
+    ends = np.append(0, np.cumsum(per_condition))[end]
     n_entries = np.zeros(len(is_rule), np.int64)
     n_entries[is_rule] = np.diff(ends, prepend=0)[~last]
     classes = schema.task == "classification" and not margins
     values, weights = _compute_inner_values(value, weight, sizes, classes=classes)
-    nodes = _make_nodes(is_rule, np.cumsum(np.append(0, n_entries)), entries)
-    nodes = replace(
-        nodes,
+    starts = np.cumsum(np.append(0, n_entries))
+    n, feature = len(is_rule), np.full(len(is_rule), -1)
+    feature[is_rule] = entries["surrogate_feature"][starts[:-1][is_rule]]
+    nodes = Tree(
+        kind=np.where(is_rule, Split.RULE, Split.LEAF).astype(np.uint8),
+        feature=feature,
+        threshold=np.full(n, np.nan),
+        first_child=np.where(is_rule, np.arange(1, n + 1), -1),
+        n_children=2 * is_rule,
+        missing=np.zeros(n, np.int32),
+        level_offsets=np.zeros(n + 1, np.int64),
+        level_branch=np.empty(0, np.int32),
         value=_interleave_nodes(is_rule, values[~last], value),
         weight=_interleave_nodes(is_rule, weights[~last], weight),
+        gain=np.zeros(n),
+        surrogate_offsets=starts,
+        **entries,
     )
     return split_trees(nodes, roots)
 
@@ -395,34 +379,6 @@ def _interleave_nodes(
     made = np.empty((len(is_rule), *of_leaves.shape[1:]), of_leaves.dtype)
     made[is_rule], made[~is_rule] = of_rules, of_leaves
     return made
-
-
-def _make_nodes(is_rule: npt.NDArray[np.bool_], starts: Index, entries: _Entries) -> Tree:
-    """Make the concatenated nodes, values still 0: each rule, its leaf, then the next rule."""
-    n, rule = len(is_rule), np.flatnonzero(is_rule)
-    feature = np.full(n, -1, np.int32)
-    feature[rule] = entries.feature[starts[rule]]
-    return Tree(
-        kind=np.where(is_rule, Split.RULE, Split.LEAF).astype(np.uint8),
-        feature=feature,
-        threshold=np.full(n, np.nan),
-        first_child=np.where(is_rule, np.arange(1, n + 1), -1).astype(np.int32),
-        n_children=(2 * is_rule).astype(np.int32),
-        missing=np.zeros(n, np.int32),
-        level_offsets=np.zeros(n + 1, np.int64),
-        level_branch=np.empty(0, np.int32),
-        value=np.zeros((n, 1)),
-        weight=np.zeros(n),
-        gain=np.zeros(n),
-        surrogate_offsets=starts,
-        surrogate_feature=entries.feature,
-        surrogate_threshold=entries.threshold,
-        surrogate_below=entries.below,
-        surrogate_above=entries.above,
-        surrogate_lost=entries.lost,
-        surrogate_level_offsets=entries.level_offsets,
-        surrogate_level_branch=entries.level_branch,
-    )
 
 
 def _check_last_rules(tree: Index, counts: Index, last: npt.NDArray[np.bool_]) -> None:
@@ -438,21 +394,18 @@ def _check_last_rules(tree: Index, counts: Index, last: npt.NDArray[np.bool_]) -
             raise ModelError(f"rule {at + 1}{of_list}, {which}, {what}")
 
 
-class _Entries(NamedTuple):
-    """Conditions as surrogates of a `Tree`: an interval becomes two entries, one for each bound."""
+def _make_entries(
+    schema: Schema, conditions: Conditions
+) -> tuple[Index, dict[str, npt.NDArray[Any]]]:
+    """Convert conditions to surrogates: branch 1 where a condition fails, -1 where it is met.
 
-    per_condition: Index
-    feature: npt.NDArray[np.int32]
-    threshold: npt.NDArray[np.float64]
-    below: npt.NDArray[np.int32]
-    above: npt.NDArray[np.int32]
-    lost: npt.NDArray[np.int32]
-    level_offsets: Index
-    level_branch: npt.NDArray[np.int32]
-
-
-def _make_entries(schema: Schema, conditions: Conditions) -> _Entries:
-    """Convert conditions to entries: branch 1 where a condition fails, -1 where it is met."""
+    Returns
+    -------
+    per_condition : (conditions,) int64
+        Number of surrogates of each condition: an interval has one for each bound.
+    entries : dict
+        The arrays of the surrogates, by the names of `Tree`.
+    """
     column = np.asarray(conditions.column, np.int64)
     low, high, known = conditions.low, conditions.high, conditions.known
     numeric = ~schema.nominal[column]
@@ -472,16 +425,15 @@ def _make_entries(schema: Schema, conditions: Conditions) -> _Entries:
     above = np.where(upper | gone, 1, -1)
     nominal = ~numeric[of]
     level_start, level_branch = _list_rule_branches(schema, conditions, of, nominal)
-    return _Entries(
-        per_condition=per_condition,
-        feature=column[of].astype(np.int32),
-        threshold=np.where(nominal, np.nan, threshold),
-        below=np.where(nominal, 0, below).astype(np.int32),
-        above=np.where(nominal, 1, above).astype(np.int32),
-        lost=np.where(conditions.missing[of], -1, 1).astype(np.int32),
-        level_offsets=level_start,
-        level_branch=level_branch,
-    )
+    return per_condition, {
+        "surrogate_feature": column[of],
+        "surrogate_threshold": np.where(nominal, np.nan, threshold),
+        "surrogate_below": np.where(nominal, 0, below),
+        "surrogate_above": np.where(nominal, 1, above),
+        "surrogate_lost": np.where(conditions.missing[of], -1, 1),
+        "surrogate_level_offsets": level_start,
+        "surrogate_level_branch": level_branch,
+    }
 
 
 def _list_rule_branches(

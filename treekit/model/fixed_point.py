@@ -132,22 +132,16 @@ def _scale_to_integers(w: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 
 
 class Grid(NamedTuple):
-    """The fixed-point format of leaf values.
-
-    An integer v represents ``v * 2**exponent``; ``v = high * base + low``, where
-    both limbs and their sums over the trees are exact in float32.
+    """The fixed-point format of leaf values: an integer v represents ``v * 2**exponent``.
 
     Attributes
     ----------
     exponent : int
-    base : int
-        A power of two.
     limit : int
         Largest magnitude of v.
     """
 
     exponent: int
-    base: int
     limit: int
 
     def to_grid(self, values: npt.ArrayLike) -> npt.NDArray[np.int64]:
@@ -162,49 +156,40 @@ class Grid(NamedTuple):
             return self.limit
         return min(self.limit, int(math.ldexp(sys.float_info.max, -self.exponent)))
 
-    def split_limbs(
-        self, v: npt.NDArray[np.int64]
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Split integers in limbs: ``v == high * base + low``, ``|low| <= base / 2``."""
-        high = (v + self.base // 2) // self.base
-        return high, v - high * self.base
 
+def compute_grid_limit(n_trees: int, dtype: Dtype, mass: int = 1) -> int:
+    """Return the limit of the `Grid` for `n_trees` trees and rows whose mass is `mass`.
 
-def compute_grid_shape(n_trees: int, dtype: Dtype, mass: int = 1) -> tuple[int, int]:
-    """Return ``(base, limit)`` of the `Grid` for `n_trees` trees and rows whose mass is `mass`.
+    For T trees and an integer leaf value v:
 
-    For T trees and an integer leaf value v, stored as ``high * base + low``:
-
-    float32: ``T * |high|`` and ``T * |low|`` stay within 2**24.
-    float64: v is not split, ``T * |v|`` stays within 2**53.
-    With a mass: v is not split, ``T * mass * |v|`` stays within 2**53.
+    float32: with ``v == high * base + low``, where base is a power of two and
+    ``|low| <= base / 2``, ``T * |high|`` and ``T * |low|`` stay within 2**24.
+    float64: ``T * |v|`` stays within 2**53.
+    With a mass: ``T * mass * |v|`` stays within 2**53.
     """
     if mass > 1:
-        return 1 << 55, count_tree_units(n_trees, "float64") // mass
+        return count_tree_units(n_trees, "float64") // mass
     share = count_tree_units(n_trees, dtype)
-    if dtype == "float64":
-        return 1 << 55, share  # v + base / 2 < base: the high limb is always 0
-    base = 1 << (2 * share).bit_length() - 1
-    return base, (share - 1) * base
+    return share if dtype == "float64" else (share - 1) << share.bit_length()
 
 
 def fit_regression_grid(largest: float, n_trees: int, dtype: Dtype, mass: int = 1) -> Grid:
     """Return the finest `Grid` that represents leaf values up to `largest` in magnitude."""
-    base, limit = compute_grid_shape(n_trees, dtype, mass)
+    limit = compute_grid_limit(n_trees, dtype, mass)
     if not math.isfinite(largest):
         raise ModelError("leaf values must be finite")
     if largest == 0.0:
-        return Grid(0, base, limit)
+        return Grid(0, limit)
     exponent = math.frexp(largest)[1] - limit.bit_length()
     while math.ldexp(largest, -exponent) > limit:
         exponent += 1
     # Keep all products with the step normal doubles, so that scaling is exact.
-    return Grid(max(exponent, -960), base, limit)
+    return Grid(max(exponent, -960), limit)
 
 
 def make_sum_grid(exponent: int) -> Grid:
-    """Return the one-limb `Grid` of additive leaf values: step ``2**exponent``, sums to 2**53."""
-    return Grid(exponent, 1 << 55, 1 << 53)
+    """Return the `Grid` of additive leaf values: step ``2**exponent``, sums to 2**53."""
+    return Grid(exponent, 1 << 53)
 
 
 def fit_sum_grid(largest: npt.NDArray[np.float64]) -> Grid:

@@ -19,7 +19,7 @@ from treekit.model.fixed_point import (
     UNIT_BUDGET,
     Grid,
     apportion,
-    compute_grid_shape,
+    compute_grid_limit,
     count_tree_units,
     fit_regression_grid,
     fit_sum_grid,
@@ -179,7 +179,7 @@ class Model:
         """Regression and additive class scores (margins): the fixed-point format of leaf values."""
         if self.combine == "sum":
             return make_sum_grid(self.exponent)
-        return Grid(self.exponent, *compute_grid_shape(self.n_trees, self.schema.dtype, self.mass))
+        return Grid(self.exponent, compute_grid_limit(self.n_trees, self.schema.dtype, self.mass))
 
     @cached_property
     def leaf_offsets(self) -> npt.NDArray[np.int64]:

@@ -24,7 +24,13 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit.data.schema import Schema
-from treekit.errors import ModelError, ModelFileAccessError, ModelFileError, ModelFileNotFoundError
+from treekit.errors import (
+    ModelError,
+    ModelFileAccessError,
+    ModelFileError,
+    ModelFileNotFoundError,
+    TreekitError,
+)
 from treekit.model.fixed_point import MAX_TREES
 from treekit.model.json_values import from_json, to_json
 from treekit.model.links import Combine, Link
@@ -101,6 +107,10 @@ class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     link: Link = "identity"
 
 
+_EQUAL_FIELDS = ("schema", "exponent", "missing", "unknown", "voting", "combine", "link")
+"""Fields of the header with the same name and value as in the model."""
+
+
 def save(model: Model, path: str | Path) -> None:
     """Write `model` to a file atomically; equal models give equal bytes.
 
@@ -117,16 +127,10 @@ def save(model: Model, path: str | Path) -> None:
         header = _Header(
             format=_FORMAT,
             version=FORMAT_VERSION if _has_rule_conditions(model) else 2,
-            schema=model.schema,
-            exponent=model.exponent,
-            missing=model.missing,
-            unknown=model.unknown,
-            voting=model.voting,
             costs=None if model.costs is None else tuple(map(tuple, model.costs.tolist())),
             settings=to_json(model.settings),
             provenance=to_json(model.provenance),
-            combine=model.combine,
-            link=model.link,
+            **{name: getattr(model, name) for name in _EQUAL_FIELDS},
         )
         entries = {"model.json": msgspec.json.format(msgspec.json.encode(header), indent=1)}
     except (ModelError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -251,20 +255,13 @@ def _build_model(header: _Header, arrays: dict[str, npt.NDArray[Any]]) -> Model:
     nodes = Tree(**arrays)
     margins = schema.task == "classification" and header.combine == "sum"
     check_forest(nodes, roots, schema, margins)
-    costs = None if header.costs is None else _parse_costs(header.costs)
     model = Model(
-        schema=schema,
         trees=split_trees(nodes, roots),
         units=units,
-        exponent=header.exponent,
-        missing=header.missing,
-        unknown=header.unknown,
-        voting=header.voting,
-        costs=costs,
-        combine=header.combine,
-        link=header.link,
+        costs=None if header.costs is None else _parse_costs(header.costs),
         settings=from_json(header.settings),
         provenance=from_json(header.provenance),
+        **{name: getattr(header, name) for name in _EQUAL_FIELDS},
     )
     check_policies(model)
     check_units(model, nodes.n_leaves)
@@ -292,21 +289,17 @@ def _rebuild_offsets(
                 )
             starts[f"{group[2:-1]}_offsets"] = np.cumsum(np.append(0, arrays[group]))
     if "n_surrogates" in arrays:
-        surrogate_features = arrays["surrogate_feature"]
-        all_surrogates = np.ones(len(surrogate_features), dtype=np.bool_)
-        starts["surrogate_level_offsets"] = _compute_level_offsets(
-            surrogate_features, all_surrogates, schema
-        )
+        feature = arrays["surrogate_feature"]
+        starts["surrogate_level_offsets"] = _compute_level_offsets(feature, np.True_, schema)
     return starts
 
 
 def _compute_level_offsets(
-    feature: npt.NDArray[Any], level_splits: npt.NDArray[np.bool_], schema: Schema
+    feature: npt.NDArray[Any], level_splits: npt.NDArray[np.bool_] | np.bool_, schema: Schema
 ) -> npt.NDArray[np.int64]:
     """Compute the offsets of splits on categories: one entry per category of the column."""
-    level_splits = (
-        level_splits & (feature >= 0) & (feature < schema.n_features)
-    )  # invalid columns are rejected later, with a message of their own
+    # Invalid columns are rejected later, with a message of their own.
+    level_splits = level_splits & (feature >= 0) & (feature < schema.n_features)
     counts = np.zeros(len(feature) + 1, dtype=np.int64)
     counts[1:][level_splits] = schema.n_levels[feature[level_splits]]
     return np.cumsum(counts)
@@ -346,33 +339,42 @@ _ARCHIVE_ERRORS = (
 def replace_atomically(path: str | Path) -> Iterator[IO[bytes]]:
     """Open a file for atomic replacement: readers see the complete old or new file.
 
-    A temporary file in the same folder is written, flushed to disk and renamed;
-    on failure it is removed, and an existing file is unchanged.
+    Missing folders are created.  A temporary file in the same folder is written, flushed to
+    disk and renamed; on failure it is removed, and an existing file is unchanged.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written; names `path`, not the temporary file.
     """
     target = Path(os.path.realpath(path))
     # Not tempfile: its files are private, but the user's umask should apply.
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)
+    except OSError as error:
+        if isinstance(error, TreekitError) or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             temporary.unlink()
 
 
 def write_entries(path: str | Path, entries: Mapping[str, bytes]) -> None:
-    """Write the file atomically, see `replace_atomically`; missing folders are created.
+    """Write the file atomically, see `replace_atomically`.
 
     Raises
     ------
     ModelFileAccessError
-        If it cannot be written; the message names `path`, not the temporary file.
+        If it cannot be written.
     """
     try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
         with (
             replace_atomically(path) as file,
             zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive,
@@ -439,10 +441,7 @@ def narrow_dtype(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         same = np.array_equal(single.astype(np.float64).view(np.uint64), array.view(np.uint64))
         return single if same else array
     low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
-    kinds: tuple[type[np.signedinteger[Any]], ...] = (np.int8, np.int16, np.int32, np.int64)
-    return array.astype(
-        next(k for k in kinds if np.iinfo(k).min <= low and high <= np.iinfo(k).max), copy=False
-    )
+    return array.astype(np.min_scalar_type(min(low, ~high)), copy=False)  # a negative: signed type
 
 
 def encode_array(array: npt.NDArray[Any]) -> bytes:

@@ -53,20 +53,6 @@ class PackedModel(NamedTuple):
     mass_bounds: npt.NDArray[np.int64] | None
 
 
-class _PackFormat(NamedTuple):
-    """The packing format, common to all trees.
-
-    `columns` are the split features of plain nodes and of tests of categories, ascending.
-    """
-
-    columns: npt.NDArray[np.int64]
-    cell_bits: int
-    word: np.dtype[Any]
-    real: np.dtype[Any]
-    fractional: bool
-    max_top: int
-
-
 def pack_model(model: Model) -> PackedModel:
     """Pack the trees of a model, in batches to save memory.
 
@@ -86,19 +72,11 @@ def pack_model(model: Model) -> PackedModel:
     cell_bits = (2 * _CELL_STRIDE * (len(columns) + derived.n_columns + 1)).bit_length()
     child_bits = int(np.diff(roots).max()).bit_length()
     narrow = schema.dtype == "float32" and cell_bits + child_bits <= 32 and len(table) < 1 << 31
-    word, real = (np.uint32, np.float32) if narrow else (np.uint64, np.float64)
-    form = _PackFormat(
-        *(
-            columns,
-            cell_bits,
-            np.dtype(word),
-            np.dtype(real),
-            divides,
-            0 if full else MAX_TOP_LEVELS,
-        )
+    nodes = np.empty((int(roots[-1]), 2), np.uint32 if narrow else np.uint64)
+    max_top = 0 if full else MAX_TOP_LEVELS
+    node_of_leaf, depth, tops = _pack_trees(
+        model, derived, columns, cell_bits, max_top, nodes, table
     )
-    nodes = np.empty((int(roots[-1]), 2), word)
-    node_of_leaf, depth, tops = _pack_trees(model, derived, form, nodes, table)
     packed = PackedTrees(
         nodes=nodes,
         roots=roots.astype(np.uint64),
@@ -120,11 +98,15 @@ def pack_model(model: Model) -> PackedModel:
 def _pack_trees(
     model: Model,
     derived: DerivedColumns,
-    form: _PackFormat,
+    columns: npt.NDArray[np.int64],
+    cell_bits: int,
+    max_top: int,
     packed: npt.NDArray[Any],
     table: npt.NDArray[Any],
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], list[CompleteLevels]]:
     """Fill the packed nodes (nodes, 2) and the branch table.
+
+    `columns` are those of `_find_split_columns`, and `max_top` the most top levels.
 
     Returns
     -------
@@ -133,7 +115,7 @@ def _pack_trees(
     tops : list of CompleteLevels
         One for each batch of trees.
     """
-    tops, depths = [], []
+    tops, depths, word = [], [], packed.dtype
     node_of_leaf = np.empty(model.n_leaves, np.int32)
     first = first_leaf = entry = 0
     for trees in batch_trees(model.trees, BATCH_NODES):
@@ -141,24 +123,26 @@ def _pack_trees(
         part = derived._replace(column=derived.column[first : first + nodes.n_nodes])
         plain = part.column < 0
         level_splits = find_level_splits(nodes, plain)
-        key, wrap = compute_node_keys(nodes, part, form.word, form.real)
+        key, wrap = compute_node_keys(nodes, part, word, np.dtype(f"f{word.itemsize}"))
         # Left cells of numeric columns are 0 for missing but not shifted: undo the key's shift.
-        key[wrap & plain & (nodes.kind == Split.THRESHOLD)] -= form.word.type(1)
-        start = fill_level_table(table, entry, nodes, level_splits, fractional=form.fractional)
+        key[wrap & plain & (nodes.kind == Split.THRESHOLD)] -= word.type(1)
+        start = fill_level_table(
+            table, entry, nodes, level_splits, fractional=model.missing == "fractional"
+        )
         key[level_splits], entry = start[:-1], int(start[-1])
         leaves = np.flatnonzero(nodes.kind == Split.LEAF)
         key[leaves] = np.arange(first_leaf, first_leaf + len(leaves))
-        cell = _compute_node_cells(
-            nodes, part, form.columns, wrap | level_splits
-        ) | level_splits.astype(np.uint64)
+        cell = _compute_node_cells(nodes, part, columns, wrap | level_splits) | level_splits.astype(
+            np.uint64
+        )
         root = np.repeat(roots[:-1], np.diff(roots))
         child = nodes.first_child - root
         child[leaves] = leaves - root[leaves]
         own = packed[first : first + nodes.n_nodes]
         own[:, 0] = key
-        own[:, 1] = cell | (child.astype(np.uint64) << np.uint64(form.cell_bits))
+        own[:, 1] = cell | (child.astype(np.uint64) << np.uint64(cell_bits))
         depth = np.maximum.reduceat(node_depths(nodes, roots[:-1], MAX_DEPTH), roots[:-1])
-        levels = count_top_levels(nodes, roots, depth, form.max_top)
+        levels = count_top_levels(nodes, roots, depth, max_top)
         tops.append(make_tops(nodes, roots, depth, key, cell, levels))
         depths.append(depth)
         node_of_leaf[first_leaf : first_leaf + len(leaves)] = leaves - root[leaves]

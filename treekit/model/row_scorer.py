@@ -49,11 +49,6 @@ class Scorer:
     oblique splits and surrogates take as long as `Model.predict` on a small table.
     """
 
-    __slots__ = (
-        *("_cell_dtype", "_dtype", "_is_key_dtype", "_kernel", "_kernel_arguments"),
-        *("_model", "_predict", "_shapes", "_unit_total"),
-    )
-
     def __init__(self, model: Model) -> None:
         self._model = model
         self._dtype = np.dtype(model.schema.dtype)

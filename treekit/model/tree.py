@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -188,8 +188,7 @@ class Tree:
         inner = np.flatnonzero(self.kind != Split.LEAF)
         counts = self.n_children[inner]
         parent = np.full(self.n_nodes, -1, dtype=np.int64)
-        offset = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        parent[np.repeat(self.first_child[inner], counts) + offset] = np.repeat(inner, counts)
+        parent[_expand_slices(self.first_child[inner], counts)] = np.repeat(inner, counts)
         return parent
 
     @property
@@ -231,6 +230,11 @@ class Tree:
         terms, term_offsets = take_slices(self.term_offsets, source, closed)
         surrogates, surrogate_offsets = take_slices(self.surrogate_offsets, source, closed)
         entry_sizes = np.diff(self.surrogate_level_offsets)[surrogates]
+        entries = {
+            name: getattr(self, name)[own]
+            for start, own in (("term_offsets", terms), ("surrogate_offsets", surrogates))
+            for name in _NODE_ENTRIES[start]
+        }
         return Tree(
             kind=np.where(closed, Split.LEAF, self.kind[source]),
             feature=np.where(closed, -1, self.feature[source]),
@@ -246,14 +250,8 @@ class Tree:
             weight=self.weight[source],
             gain=np.where(closed, 0.0, self.gain[source]),
             term_offsets=term_offsets,
-            term_feature=self.term_feature[terms],
-            term_weight=self.term_weight[terms],
             surrogate_offsets=surrogate_offsets,
-            surrogate_feature=self.surrogate_feature[surrogates],
-            surrogate_threshold=self.surrogate_threshold[surrogates],
-            surrogate_below=self.surrogate_below[surrogates],
-            surrogate_above=self.surrogate_above[surrogates],
-            surrogate_lost=self.surrogate_lost[surrogates],
+            **entries,
             surrogate_level_offsets=np.cumsum(np.append(0, entry_sizes)),
             surrogate_level_branch=concatenate_slices(
                 self.surrogate_level_branch, self.surrogate_level_offsets[surrogates], entry_sizes
@@ -266,29 +264,9 @@ class Tree:
 
 
 FIELD_DTYPES: dict[str, type[np.generic]] = {
-    "kind": np.uint8,
-    "feature": np.int32,
-    "threshold": np.float64,
-    "first_child": np.int32,
-    "n_children": np.int32,
-    "missing": np.int32,
-    "level_offsets": np.int64,
-    "level_branch": np.int32,
-    "value": np.float64,
-    "weight": np.float64,
-    "gain": np.float64,
-    "term_offsets": np.int64,
-    "term_feature": np.int32,
-    "term_weight": np.float64,
-    "surrogate_offsets": np.int64,
-    "surrogate_feature": np.int32,
-    "surrogate_threshold": np.float64,
-    "surrogate_below": np.int32,
-    "surrogate_level_offsets": np.int64,
-    "surrogate_level_branch": np.int32,
-    "surrogate_above": np.int32,
-    "surrogate_lost": np.int32,
+    name: get_args(get_args(hint)[1])[0] for name, hint in get_type_hints(Tree).items()
 }
+"""Type of each array, as declared in `Tree`."""
 
 PER_NODE_FIELDS = tuple(
     name for name in FIELD_DTYPES if name.partition("_")[0] not in _ENTRY_PREFIXES
@@ -339,21 +317,12 @@ def node_levels(
 ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
     """Yield the inner nodes of each level of concatenated trees, and all of their children."""
     counts = nodes.n_children
-    two = bool(np.all((counts == 2) | (counts == 0)))
     level = roots
     while True:
         level = level[counts[level] > 0]
         if not len(level):
             return
-        first = nodes.first_child[level].astype(np.int64)
-        if two:
-            children = np.empty(2 * len(first), np.int64)
-            children[::2] = first
-            np.add(first, 1, out=children[1::2])
-        else:
-            own = counts[level]
-            offset = np.arange(own.sum()) - np.repeat(np.cumsum(own) - own, own)
-            children = np.repeat(first, own) + offset
+        children = _expand_slices(nodes.first_child[level], counts[level])
         yield level, children
         level = children
 
@@ -414,7 +383,7 @@ def iter_chunks(sizes: npt.NDArray[np.int64]) -> Iterator[slice]:
 
 
 def _expand_slices(
-    first: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
+    first: npt.NDArray[np.signedinteger[Any]], sizes: npt.NDArray[np.signedinteger[Any]]
 ) -> npt.NDArray[np.int64]:
     ends = np.cumsum(sizes)
     n_entries = int(ends[-1]) if len(ends) else 0
@@ -478,11 +447,10 @@ def concatenate_trees(trees: Sequence[Tree]) -> tuple[Tree, npt.NDArray[np.int64
     """
     roots = compute_root_offsets(trees)
     starts = _NODE_ENTRIES | _SURROGATE_ENTRIES
-    joined = {
-        name: _concatenate_arrays([getattr(tree, name) for tree in trees])
-        for name in FIELD_DTYPES
-        if name not in starts
-    }
+    joined = {}
+    for name in FIELD_DTYPES.keys() - starts.keys():
+        arrays = [getattr(tree, name) for tree in trees]
+        joined[name] = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
     shift = np.repeat(roots[:-1], np.diff(roots))
     # Clip, so that an invalid child cannot overflow int32 and wrap into a valid range.
     child = np.minimum(joined["first_child"] + shift, _MAX_NODES)
@@ -504,10 +472,6 @@ def compute_root_offsets(trees: Sequence[Tree]) -> npt.NDArray[np.int64]:
     if roots[-1] > _MAX_NODES:
         raise ModelError(f"the trees have {roots[-1]} nodes in total; the maximum is 2147483647")
     return roots
-
-
-def _concatenate_arrays(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def split_trees(nodes: Tree, roots: npt.NDArray[np.int64]) -> tuple[Tree, ...]:
@@ -662,7 +626,7 @@ class DerivedColumns(NamedTuple):
 
 def make_derived_columns(model: Model) -> DerivedColumns:
     """Return the derived columns of a model's trees in node order, none for plain trees."""
-    if not any(map(_has_derived_nodes, model.trees)):
+    if not any(len(tree.surrogate_feature) or Split.OBLIQUE in tree.kind for tree in model.trees):
         # Do not concatenate all trees: that would double the memory of a large forest.
         nodes, _ = concatenate_trees(model.trees[:1])
         column = np.full(sum(tree.n_nodes for tree in model.trees), -1)
@@ -672,11 +636,6 @@ def make_derived_columns(model: Model) -> DerivedColumns:
     nodes, _ = concatenate_trees(model.trees)
     has_tests = (nodes.kind == Split.OBLIQUE) | (np.diff(nodes.surrogate_offsets) > 0)
     return _make_columns(nodes, np.flatnonzero(has_tests), model.schema.nominal)
-
-
-def _has_derived_nodes(tree: Tree) -> bool:
-    """Return whether a tree has a node that needs a derived column."""
-    return len(tree.surrogate_feature) > 0 or bool((tree.kind == Split.OBLIQUE).any())
 
 
 def make_node_tests(model: Model) -> DerivedColumns:
@@ -714,13 +673,13 @@ def _make_columns(
 
     feature = merge_tests(nodes.feature[owners], nodes.surrogate_feature[behind]).astype(np.int64)
     nominal = nominal_columns[feature]
-    terms, term_counts = _find_terms(nodes, owners, own, nominal)
+    terms, _ = take_slices(nodes.term_offsets, owners)
+    of_owners = np.diff(nodes.term_offsets)[owners]
+    own_terms = merge_tests(of_owners, np.zeros(len(behind), np.int64))
+    term_counts = np.where(own_terms > 0, own_terms, np.where(nominal, 0, 1))
     term_feature = np.repeat(feature, term_counts)
     term_weight = np.ones(len(term_feature))
-    oblique = np.repeat(
-        merge_tests(np.diff(nodes.term_offsets)[owners] > 0, np.zeros(len(behind), bool)),
-        term_counts,
-    )
+    oblique = np.repeat(own_terms > 0, term_counts)
     term_feature[oblique] = nodes.term_feature[terms]
     term_weight[oblique] = nodes.term_weight[terms]
     level_start, level_branch = _collect_level_branches(nodes, owners, behind, own)
@@ -764,17 +723,3 @@ def _collect_level_branches(
             nodes.surrogate_level_branch, starts[~mine], counts[~mine]
         )
     return level_start, level_branch
-
-
-def _find_terms(
-    nodes: Tree,
-    owners: npt.NDArray[np.int64],
-    own: npt.NDArray[np.bool_],
-    nominal: npt.NDArray[np.bool_],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the positions of the oblique terms, and the number of terms of each test."""
-    terms, _ = take_slices(nodes.term_offsets, owners)
-    counts = np.where(nominal, 0, 1)
-    oblique = np.diff(nodes.term_offsets)[owners]
-    counts[np.flatnonzero(own)[oblique > 0]] = oblique[oblique > 0]
-    return terms, counts

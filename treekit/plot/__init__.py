@@ -72,9 +72,7 @@ def plot(
     suffix = "" if path is None else suffix_of(Path(path))
     picture = make_picture(model, tree, max_depth, load_language(language), marked)
     if path is not None:
-        place = Path(path)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with replace_atomically(place) as file:
+        with replace_atomically(path) as file:
             file.write(written(picture, suffix).encode())
     return picture
 

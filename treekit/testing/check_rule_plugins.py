@@ -9,7 +9,8 @@ from typing import Any
 
 from treekit.contracts import Explainer
 from treekit.data import demo_table
-from treekit.data.table import Table, make_object_array, make_table
+from treekit.data.cells import make_object_array
+from treekit.data.table import Table, make_table
 from treekit.documents import make_listing, render_listing
 from treekit.errors import DataError, PluginError, TreekitError
 from treekit.explain import explain

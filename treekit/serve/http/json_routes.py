@@ -22,8 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from treekit import registry
+from treekit.data.cells import make_object_array
 from treekit.data.schema import level_text
-from treekit.data.table import make_object_array, make_table
+from treekit.data.table import make_table
 from treekit.errors import DataError, SettingError
 from treekit.rules.extract import is_rule_list, list_condition_parts
 from treekit.rules.language import list_languages, load_language
