@@ -4,8 +4,8 @@
 
 Here the server runs in a thread and implements the Open Inference Protocol v2; usually it
 is ``treekit serve melons.treekit``. Ten lines of the standard library send rows as text, as
-in a CSV file; ``treekit predict --url`` sends the complete file. Needs the extra serve:
-pip install '.[serve]' in a clone.
+in a CSV file; ``treekit predict --url`` sends the complete file. Needs the extras serve and
+client: pip install '.[serve,client]' in a clone.
 """
 
 import csv

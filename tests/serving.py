@@ -279,5 +279,8 @@ def infer_body(*rows: tuple[float, float]) -> bytes:
 def children(pid: int) -> list[int]:
     """List the worker processes of a server, without multiprocessing's helper processes."""
     found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    lines = {int(child): Path(f"/proc/{child}/cmdline").read_bytes() for child in found}
+    lines = {}
+    for child in found:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            lines[int(child)] = Path(f"/proc/{child}/cmdline").read_bytes()
     return [child for child, line in lines.items() if b"spawn_main" in line]

@@ -16,11 +16,14 @@ from typing import Any
 import httpx
 import numpy as np
 
+from treekit.data.schema import Column, Schema
+from treekit.model.builder import build_tree, leaf
+from treekit.model.model import make_model
 from treekit.serve.http import logs
 from treekit.serve.http.app import HttpApp, make_app
 from treekit.serve.http.logs import LineHandler
 from treekit.serve.models.repository import Repository
-from treekit.serve.models.served_model import Batch, Served
+from treekit.serve.models.served_model import Served
 from treekit.serve.models.tensors import Tensor, TensorSpec
 from treekit.serve.scheduling import Runner, Service
 from treekit.serve.settings import Limits, ServeSettings
@@ -37,16 +40,18 @@ class Twice(Served):
         self.inputs = (TensorSpec("x", "FP64", (-1,)),)
         self.outputs = (TensorSpec("y", "FP64", (-1,)), TensorSpec("why", "FP64", (-1,)))
         self.default_outputs = ("y",)
-        self.explanation_outputs = frozenset({"why"})
+        self.explanation_outputs, self.other_inputs = frozenset({"why"}), ()
+        schema = Schema((Column("x"),), task="regression")
+        self.model = make_model(schema, [build_tree(leaf([0.0]), schema)])
         self.visits_per_row = 1e9
         self.meanwhile: Callable[[], None] = lambda: None
 
-    def parse_inputs(self, tensors: Sequence[Tensor]) -> Batch:
-        return Batch(len(tensors[0].cells), (np.asarray(tensors[0].cells),))
+    def parse_inputs(self, tensors: Sequence[Tensor]) -> Any:
+        return np.asarray(tensors[0].cells)
 
-    def compute_outputs(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
+    def compute_outputs(self, batch: Any, wanted: Sequence[str]) -> list[Tensor]:
         self.meanwhile()
-        return [Tensor(name, "FP64", batch.arrays[0] * 2) for name in wanted]
+        return [Tensor(name, "FP64", batch * 2) for name in wanted]
 
 
 def service_of(*models: Twice, folder: Path, **limits: Any) -> Service:
@@ -54,7 +59,7 @@ def service_of(*models: Twice, folder: Path, **limits: Any) -> Service:
     by_name = {model.name: model for model in models}
     for name in by_name:
         (folder / f"{name}.treekit").touch()
-    repository = Repository([folder], lambda path, name, version, digest: by_name[name])
+    repository = Repository([folder], lambda data, path, name, *_: by_name[name])
     repository.refresh()
     return Service(repository, Runner(Limits(**limits)))
 

@@ -32,9 +32,9 @@ def grpc_server(
 
     with event_loop() as run:
         given = ServeSettings(("-",), grpc_port=0, limits=service.limits, **settings)
-        server = run(start_grpc(service, given, check_token, note))
+        server, port = run(start_grpc(service, given, check_token, note))
         try:
-            yield server.port
+            yield port
         finally:
             run(server.stop(0))
 

@@ -37,8 +37,8 @@ from treekit.model.builder import build_tree, leaf, subset
 from treekit.model.model import Model, make_model
 from treekit.rules.revise import changed
 from treekit.serve.http.json_rows import RowConverter
+from treekit.serve.models.served_model import Served
 from treekit.serve.models.tensors import Tensor
-from treekit.serve.models.treekit_model import TreekitServed
 
 VOCABULARIES = {
     "words of a file": ("FALSE", "TRUE"),
@@ -137,7 +137,7 @@ def test_rows_of_a_file(levels: tuple[str, ...], tmp_path: Path) -> None:
 
 def test_requests_and_explained_rows(levels: tuple[str, ...]) -> None:
     model = level_model(levels)
-    (matrix,) = RowConverter(model, "m").convert_rows([{"c": cell} for cell in CELLS]).arrays
+    matrix = RowConverter(model, "m").convert_rows([{"c": cell} for cell in CELLS])
     explained = [read_row(model, {"c": cell}).codes[0] for cell in CELLS]
     codes = [math.nan if code < 0 else code for code in expected(CELLS, levels)]
     np.testing.assert_array_equal(matrix[:, 0], codes)
@@ -146,7 +146,7 @@ def test_requests_and_explained_rows(levels: tuple[str, ...]) -> None:
     codes = [math.nan if code < 0 else code for code in expected(texts, levels)]
     for name in ("input", "c"):
         tensor = Tensor(name, "BYTES", np.array([[text] for text in texts], dtype=object))
-        (matrix,) = TreekitServed("m", "1", "", model).parse_inputs([tensor]).arrays
+        matrix = Served("m", "1", "", model).parse_inputs([tensor])
         np.testing.assert_array_equal(matrix[:, 0], codes)
 
 
@@ -319,7 +319,7 @@ def test_any_cell_and_vocabulary(vocabulary: list[str], cells: list[Any]) -> Non
     predict = import_python(model)["predict"]
     assert [predict([cell]) for cell in cells] == wanted
     assert [float(model.predict({"c": [cell]})[0]) for cell in cells] == wanted
-    (matrix,) = RowConverter(model, "m").convert_rows([{"c": cell} for cell in cells]).arrays
+    matrix = RowConverter(model, "m").convert_rows([{"c": cell} for cell in cells])
     assert np.where(np.isnan(matrix[:, 0]), -1, matrix[:, 0]).tolist() == wanted
 
 

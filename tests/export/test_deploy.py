@@ -60,7 +60,8 @@ def serve_command() -> Command:
 def understood(arguments: list[str]) -> dict[str, Any]:
     """What `treekit serve` reads in these words; UsageError for a flag that it does not have."""
     command = serve_command()
-    context = Context(command, resilient_parsing=False)
+    # click keeps the help option of a command from its first context, for later tests too
+    context = Context(command, help_option_names=["-h", "--help"])
     command.parse_args(context, [*arguments])
     return dict(context.params)
 

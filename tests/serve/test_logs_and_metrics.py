@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.serving_gate import INFER, Lines, Twice, ask, ask_async, gated, rows, service_of
 from treekit.errors import SettingError
-from treekit.serve.http import RequestRecord
+from treekit.serve.http import HttpRecord
 from treekit.serve.http.logs import (
     LineHandler,
     configure_logging,
@@ -59,8 +59,8 @@ def service(tmp_path: Path) -> Any:
     made.runner.close()
 
 
-def _record(request_id: str = "id-1", **facts: Any) -> RequestRecord:
-    record = RequestRecord(request_id, "/", {}, Working(), None)
+def _record(request_id: str = "id-1", **facts: Any) -> HttpRecord:
+    record = HttpRecord(request_id, "/", {}, Working(), None)
     record.status = 200
     for name, value in facts.items():
         setattr(record, name, value)
@@ -414,7 +414,7 @@ def value(found: dict[Any, float], name: str, **labels: str) -> float | None:
     return found.get((name, *sorted(labels.items())))
 
 
-def record(model: str = "", version: str = "", rows: int = 0) -> RequestRecord:
+def record(model: str = "", version: str = "", rows: int = 0) -> HttpRecord:
     return _record(model=model, version=version, rows=rows)
 
 
@@ -589,7 +589,7 @@ WORKER = """
 import json, sys
 from pathlib import Path
 from tests.serving_gate import Twice, service_of
-from treekit.serve.http import RequestRecord
+from treekit.serve.http import HttpRecord
 from treekit.serve.http.metrics import Metrics
 from treekit.serve.models.repository import Repository
 from treekit.serve.models.repository import Change
@@ -598,7 +598,7 @@ metrics = Metrics(service)
 working = service.working
 working.increment()
 for number in range(70):
-    record = RequestRecord("id", "/", {}, working, None)
+    record = HttpRecord("id", "/", {}, working, None)
     record.model, record.version = "m", f"v{number % int(sys.argv[2])}"
     record.rows, record.status = 2, 200
     metrics.count_request("infer", record, 0.01)

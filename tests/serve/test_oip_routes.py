@@ -24,7 +24,7 @@ from treekit.serve.http.app import list_routes, make_app
 from treekit.serve.http.metrics import Metrics, make_metrics_route
 from treekit.serve.http.page import list_page_paths
 from treekit.serve.models.repository import Repository
-from treekit.serve.models.served_model import Batch, Served
+from treekit.serve.models.served_model import Served
 from treekit.serve.models.tensors import DATATYPES, Tensor, TensorSpec
 from treekit.serve.scheduling import Service
 
@@ -137,8 +137,8 @@ def test_two_files_of_one_name_do_not_keep_others_from_being_loaded(folder: Path
     ("body", "words"),
     [
         (b"[]", "invalid request to the model repository: Expected `object`"),
-        (b"{", "truncated"),
-        (b"\xff", "malformed"),
+        (b"{", "the body is not JSON"),
+        (b"\xff", "a string in the body is not UTF-8"),
         (b'{"parameters": {"config": "{}"}}', "unsupported parameter 'config'"),
         (
             b'{"parameters": {"file:1/model.onnx": "AA=="}}',
@@ -245,16 +245,17 @@ def test_every_reference_leads_somewhere(service: Service) -> None:
     )
 
 
-def name_texts(operation: Any, version: str) -> None:
+def name_texts(operation: Any, version: str, schemas: Any) -> None:
     """Have an operation ask the model "texts", in its query and in its body."""
     known = {"model": {"enum": ["texts"]}, "version": {"enum": [version]}}
     for parameter in operation["parameters"]:
         parameter["schema"] = known[parameter["name"]]
     body = operation["requestBody"]["content"]["application/json"]["schema"]
     for form in body.get("anyOf", [body]):
-        if "properties" in form:
-            form["properties"] |= known
-            form["required"] = [*form["required"], "model"]
+        if "$ref" in form:
+            own = schemas[form["$ref"].rpartition("/")[2]]
+            own["properties"] |= known
+            own["required"] = [*own["required"], "model"]
 
 
 def of_these_models(document: Any, service: Service) -> Any:
@@ -276,7 +277,7 @@ def of_these_models(document: Any, service: Service) -> Any:
             if parameter["name"] == "model_version":
                 parameter["schema"] = {"enum": [version]}
         if path in ("/predict", "/explain"):
-            name_texts(item["post"], version)
+            name_texts(item["post"], version, document["components"]["schemas"])
         if path.endswith("/infer"):
             content = item["post"]["requestBody"]["content"]
             content["application/json"]["examples"] = {"one": {"value": good}}
@@ -672,14 +673,17 @@ class Echo(Served):
 
     name, version, digest, platform = "echo", "1", "0" * 64, "none"
     inputs = outputs = tuple(TensorSpec(name, name, (-1, 2)) for name in DATATYPES)
-    default_outputs = tuple(DATATYPES)
+    default_outputs, visits_per_row = tuple(DATATYPES), 1.0
 
-    def parse_inputs(self, tensors: Sequence[Tensor]) -> Batch:
-        return Batch(len(tensors[0].cells), tuple(tensor.cells for tensor in tensors))
+    def __init__(self) -> None:
+        """Read no file."""
 
-    def compute_outputs(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
-        found = dict(zip(DATATYPES, batch.arrays, strict=True))
-        return [Tensor(name, name, found[name]) for name in wanted]
+    def parse_inputs(self, tensors: Sequence[Tensor]) -> Any:
+        self.given = {tensor.name: tensor.cells for tensor in tensors}
+        return tensors[0].cells
+
+    def compute_outputs(self, batch: Any, wanted: Sequence[str]) -> list[Tensor]:
+        return [Tensor(name, name, self.given[name]) for name in wanted]
 
 
 EXTREME: dict[str, list[Any]] = {
@@ -696,7 +700,7 @@ def echo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InferenceServerCl
     path = tmp_path_factory.mktemp("echo") / "echo.treekit"
     path.write_text("")
 
-    def read(path: Path, name: str, version: str | None, digest: str) -> Served:
+    def read(*_: Any) -> Served:
         return Echo()
 
     repository = Repository([path], read)

@@ -260,7 +260,7 @@ def test_a_server_says_its_models_its_page_that_it_listens_and_that_it_has_stopp
     said = [line.split(maxsplit=2)[1:] for line in running.lines]
     said = [one for one in said if "loading models" not in one[1]]  # a machine that is slow
     assert [level for level, _ in said] == ["info"] * 4
-    assert re.fullmatch(r"model 'said' [0-9a-f]{12}: 5 trees", said[0][1])
+    assert re.fullmatch(r"model 'said' [0-9a-f]{12} is loaded", said[0][1])
     assert [message for _, message in said[1:]] == [
         f"web page at {url}/",
         f"listening on {url}",
@@ -315,8 +315,8 @@ def test_lines_of_json_are_for_programs(model):
         lines = [line for line in lines if line["event"] != "loading"]  # a machine that is slow
         assert running.end() == 0
         assert json.loads(running.lines[-1])["event"] == "stopped"
-    assert [line["event"] for line in lines] == ["model", "page", "listening"]
-    assert lines[0]["trees"] == 5
+    assert [line["event"] for line in lines] == ["model-loaded", "page", "listening"]
+    assert lines[0]["model"] == "said"
     assert lines[2]["url"].startswith("http://127.0.0.1:")
     assert {line["level"] for line in lines} == {"info"}
     assert all(line["time"].endswith("Z") for line in lines)

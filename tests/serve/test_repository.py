@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import hashlib
 import http.client
 import json
 import os
@@ -22,8 +23,8 @@ from tests.serving import children, infer_body, save_forest, server_process, ser
 from treekit.errors import DataError, ModelFileError
 from treekit.model.model_file import load
 from treekit.serve.errors import InvalidRequestError, NotFoundError, UnavailableError
-from treekit.serve.models.repository import Change, Repository, read_file_state
-from treekit.serve.models.served_model import Batch, Served
+from treekit.serve.models.repository import Change, Repository
+from treekit.serve.models.served_model import Served
 from treekit.serve.models.tensors import Tensor
 
 # ---------------------------------------------------------------- serve repository
@@ -38,10 +39,10 @@ class Text(Served):
     def __init__(self, name: str, version: str, digest: str, text: str) -> None:
         self.name, self.version, self.digest, self.text = name, version, digest, text
 
-    def parse_inputs(self, tensors: Sequence[Tensor]) -> Batch:
-        return Batch(0, ())
+    def parse_inputs(self, tensors: Sequence[Tensor]) -> Any:
+        return []
 
-    def compute_outputs(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
+    def compute_outputs(self, batch: Any, wanted: Sequence[str]) -> list[Tensor]:
         return []
 
 
@@ -52,8 +53,10 @@ class Reader:
         self.read: list[str] = []
         self.meanwhile = lambda: None
 
-    def __call__(self, path: Path, name: str, version: str | None, digest: str) -> Served:
-        text = path.read_text()
+    def __call__(
+        self, data: bytes, path: Path, name: str, version: str | None, digest: str
+    ) -> Served:
+        text = data.decode()
         self.read.append(text)
         self.meanwhile()
         if text.startswith("bad"):
@@ -250,23 +253,36 @@ def test_a_settled_file_is_not_opened_again(tmp_path, models, clock, monkeypatch
     clock.now = 2.0
     models.refresh()
     monkeypatch.setattr(
-        "treekit.serve.models.repository.read_file_state", lambda path: pytest.fail("opened")
+        "treekit.serve.models.repository.read_file", lambda path: pytest.fail("opened")
     )
     assert models.refresh() == []
 
 
-def test_a_file_that_is_being_written_is_not_mixed(tmp_path, models, reader):
+def test_a_file_that_is_being_written_is_not_mixed(tmp_path, models, reader, monkeypatch):
     path = tmp_path / "a.treekit"
     write(path, "one")
     reader.meanwhile = lambda: write(path, f"{len(reader.read)} is new")
     models.refresh()
-    assert reader.read == ["one", "1 is new", "2 is new"]
-    [entry] = models.index()
-    assert entry.state == "UNAVAILABLE"
-    assert "changes while it is read" in entry.reason
+    assert text_of(models, "a") == "one"  # what was read, with the digest of it
+    assert models.get("a").digest == hashlib.sha256(b"one").hexdigest()
     reader.meanwhile = lambda: None
-    assert what(models.refresh()) == [("a", "loaded")]
-    assert text_of(models, "a") == "3 is new"
+    assert what(models.refresh()) == [("a", "replaced")]
+    assert text_of(models, "a") == "1 is new"
+    real = os.fstat
+
+    def changing(number: int) -> os.stat_result:
+        with path.open("a") as stream:
+            stream.write("!")
+        return real(number)
+
+    write(path, "two")
+    with monkeypatch.context() as patches:
+        patches.setattr(os, "fstat", changing)
+        assert what(models.refresh()) == [("a", "kept")]
+    assert "changes while it is read" in models.index()[0].reason
+    assert text_of(models, "a") == "1 is new"
+    assert what(models.refresh()) == [("a", "replaced")]
+    assert text_of(models, "a").startswith("two!")
 
 
 def test_a_link_that_is_swapped_and_swapped_back_while_it_is_read_is_not_mixed(
@@ -280,10 +296,10 @@ def test_a_link_that_is_swapped_and_swapped_back_while_it_is_read_is_not_mixed(
         (tmp_path / ".new").symlink_to(tmp_path / f".{text}" / "a.treekit")
         (tmp_path / ".new").replace(link)
 
-    def swapped(path: Path, name: str, version: str | None, digest: str) -> Served:
+    def swapped(*given: Any) -> Served:
         point("two")
         try:
-            return reader(path, name, version, digest)
+            return reader(*given)
         finally:
             point("one")
 
@@ -654,7 +670,7 @@ def put(source: Path, target: Path) -> None:
 
 
 def version_of(path: Path) -> str:
-    return read_file_state(path).digest[:12]
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
 
 
 class Clients:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorSet
 
 from tests.snapshots.public_api import PACKAGE, plain_environment, section, small_model
 from tests.snapshots.signatures import class_lines
@@ -197,7 +197,7 @@ def _metric_lines(text: str) -> Iterator[str]:
 def _grpc_lines() -> Iterator[str]:
     """Yield services, methods and messages of the included descriptions."""
     for path in sorted(PACKAGE.rglob("*.binpb")):
-        file = FileDescriptorProto.FromString(path.read_bytes())
+        (file,) = FileDescriptorSet.FromString(path.read_bytes()).file
         for service in sorted(file.service, key=lambda one: one.name):
             yield f"service {file.package}.{service.name}"
             for method in sorted(service.method, key=lambda one: one.name):

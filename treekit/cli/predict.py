@@ -67,8 +67,7 @@ def predict_command(
     Prediction columns have the names of the targets; columns TARGET=CLASS with
     probabilities follow.  Numbers have the fewest digits that identify the double.
 
-    With --url the output for a treekit model is identical, byte for byte; for other ONNX
-    models the columns are the outputs of the model.
+    With --url a treekit model on a server predicts; the output is identical, byte for byte.
     """
     if url is not None:
         _predict_remotely(model, table, output, proba, missing_marks, (url, token_file, ca_file))
@@ -96,14 +95,15 @@ def _predict_remotely(
     server: tuple[str, str | None, str | None],
 ) -> None:
     """Predict with a model on a server, given by URL, token file and CA file."""
-    from treekit.serve.client import Client, open_remote_model, read_token
+    from treekit.serve.client import Client, RemoteModel
+    from treekit.serve.settings import read_token
 
     url, token_file, ca_file = server
     if output is not None:
         check_output_path(output, *(given for given in (table, token_file, ca_file) if given))
     client = Client(url, None if token_file is None else read_token(token_file), ca_file)
     try:
-        model = open_remote_model(client, name)
+        model = RemoteModel(client, name)
         if proba and not model.has_probabilities:
             raise click.UsageError(f"{name!r} gives no class probabilities; leave --proba out")
         marks = model.missing_marks if missing_marks is None else missing_marks

@@ -10,6 +10,7 @@ models with oblique splits, surrogates or rules have the respective arrays.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import re
 import secrets
@@ -190,7 +191,21 @@ def load(path: str | Path) -> Model:
     ModelFileNotFoundError, ModelFileAccessError
         If it does not exist, or cannot be opened; both are also OSErrors.
     """
-    entries = read_entries(path)
+    return _parse_entries(read_entries(path), path)
+
+
+def parse_model_file(data: bytes, path: str | Path) -> Model:
+    """Return the model in the content of a model file; `path` is for error messages.
+
+    Raises
+    ------
+    ModelFileError
+        See `load`.
+    """
+    return _parse_entries(_read_archive(io.BytesIO(data), len(data), path), path)
+
+
+def _parse_entries(entries: dict[str, bytes], path: str | Path) -> Model:
     try:
         _check_format(entries)
         expected = _list_expected_arrays(entries)
@@ -400,23 +415,26 @@ def read_entries(path: str | Path) -> dict[str, bytes]:
         If the file does not exist, or cannot be opened.
     """
     with _open_file(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        try:
-            with zipfile.ZipFile(file) as archive:
-                infos = archive.infolist()
-                names = [info.filename for info in infos]
-                if len(set(names)) != len(names):
-                    twice = next(name for name in names if names.count(name) > 1)
-                    raise ModelFileError(f"entry {twice!r:.80} appears twice")
-                if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
-                    raise ModelFileError("an entry is compressed; expected uncompressed entries")
-                if sum(max(info.file_size, info.compress_size) for info in infos) > size:
-                    raise ModelFileError("the stated sizes of the entries exceed the file size")
-                return {info.filename: archive.read(info) for info in infos}
-        except ModelFileError as error:
-            raise ModelFileError(f"{path}: {error}") from None
-        except _ARCHIVE_ERRORS as error:
-            raise ModelFileError(f"{path} is not a model file, or is damaged: {error}") from error
+        return _read_archive(file, os.fstat(file.fileno()).st_size, path)
+
+
+def _read_archive(file: IO[bytes], size: int, path: str | Path) -> dict[str, bytes]:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            infos = archive.infolist()
+            names = [info.filename for info in infos]
+            if len(set(names)) != len(names):
+                twice = next(name for name in names if names.count(name) > 1)
+                raise ModelFileError(f"entry {twice!r:.80} appears twice")
+            if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
+                raise ModelFileError("an entry is compressed; expected uncompressed entries")
+            if sum(max(info.file_size, info.compress_size) for info in infos) > size:
+                raise ModelFileError("the stated sizes of the entries exceed the file size")
+            return {info.filename: archive.read(info) for info in infos}
+    except ModelFileError as error:
+        raise ModelFileError(f"{path}: {error}") from None
+    except _ARCHIVE_ERRORS as error:
+        raise ModelFileError(f"{path} is not a model file, or is damaged: {error}") from error
 
 
 def _open_file(path: str | Path) -> IO[bytes]:

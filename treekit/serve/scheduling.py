@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from treekit.serve.errors import BusyError, TooLargeError, UnavailableError
+from treekit.errors import TreekitError
+from treekit.serve.errors import (
+    BusyError,
+    ForbiddenError,
+    InvalidRequestError,
+    ServeError,
+    TooLargeError,
+    UnavailableError,
+    shown,
+)
 from treekit.serve.models.fast_path import QuickAnswer
-from treekit.serve.models.repository import Repository
-from treekit.serve.models.served_model import Batch, Served
+from treekit.serve.models.repository import Do, Repository
+from treekit.serve.models.served_model import Matrix, Served
 from treekit.serve.models.tensors import Tensor
 from treekit.serve.settings import Limits
 
@@ -107,23 +116,23 @@ class Runner:
             "treekit-beside", "explanations or rule lists", threads, queued, limits.seconds
         )
 
-    def check_limits(self, served: Served, batch: Batch, wanted: Sequence[str]) -> None:
+    def check_limits(self, served: Served, batch: Matrix, wanted: Sequence[str]) -> None:
         """Raise `TooLargeError` if the rows, or the rows to explain, exceed the limits."""
         limits = self.limits
-        if batch.rows > limits.rows:
+        if len(batch) > limits.rows:
             raise TooLargeError(
-                f"the request has {batch.rows:,} rows; this server takes {limits.rows:,} at once: "
+                f"the request has {len(batch):,} rows; this server takes {limits.rows:,} at once: "
                 "send them in parts"
             )
-        if batch.rows > limits.explained_rows and not served.explanation_outputs.isdisjoint(wanted):
+        if len(batch) > limits.explained_rows and not served.explanation_outputs.isdisjoint(wanted):
             raise TooLargeError(
                 "the request selects "
                 f"{', '.join(sorted(served.explanation_outputs & set(wanted)))} for "
-                f"{batch.rows:,} rows; this server explains {limits.explained_rows:,} at once: "
+                f"{len(batch):,} rows; this server explains {limits.explained_rows:,} at once: "
                 "send them in parts"
             )
 
-    async def run_batch(self, served: Served, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
+    async def run_batch(self, served: Served, batch: Matrix, wanted: Sequence[str]) -> list[Tensor]:
         """Compute the selected outputs: few rows directly, else in a thread.
 
         Raises
@@ -133,7 +142,7 @@ class Runner:
             or too many requests are queued.
         """
         self.check_limits(served, batch, wanted)
-        is_small = batch.rows * served.visits_per_row <= _MAX_LOOP_VISITS
+        is_small = len(batch) * served.visits_per_row <= _MAX_LOOP_VISITS
         if is_small and served.explanation_outputs.isdisjoint(wanted):
             return served.compute_outputs(batch, wanted)
         return await self._predictions.run_bounded(served.compute_outputs, batch, wanted)
@@ -211,6 +220,30 @@ class Working:
             )
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
+class RequestRecord:
+    """Record of a request for metrics and the log, over any transport.
+
+    Attributes
+    ----------
+    id : str
+        Request id.
+    status : int
+        HTTP status of the response, or its equivalent; 0 until it has begun.
+    model, version, rows : str, str, int
+        Model, version and number of rows of a prediction; else empty and 0.
+    error : str
+        Message with which the request was rejected.
+    """
+
+    id: str = field(kw_only=False)
+    status: int = 0
+    model: str = ""
+    version: str = ""
+    rows: int = 0
+    error: str = ""
+
+
 @dataclass
 class Service:
     """Server of one process, independent of the transport.
@@ -277,9 +310,44 @@ class Service:
         """
         wanted = served.select_outputs(names)
 
-        def parse_inputs() -> Batch:
+        def parse_inputs() -> Matrix:
             return served.parse_inputs(tensors_of(*given))
 
         return await self.runner.run_batch(
             served, await self.runner.run_by_size(size, parse_inputs), wanted
         )
+
+    def check_control(self) -> None:
+        """Raise `ForbiddenError` if clients may not load and unload models."""
+        if not self.control:
+            raise ForbiddenError(
+                "loading and unloading models by requests is disabled; start the server with "
+                "--control"
+            )
+
+    async def change_model(self, what: Do, name: str, parameters: Mapping[str, Any]) -> None:
+        """Load or unload a model.
+
+        Raises
+        ------
+        ServeError
+            If a parameter would change the model, or the model cannot be loaded or unloaded.
+        """
+        for key, value in parameters.items():
+            if key == "config" or key.startswith("file:"):
+                raise InvalidRequestError(
+                    f"unsupported parameter {shown(key)}: models are loaded from the server's "
+                    "files without changes; leave it out"
+                )
+            # Accepted, as no model has dependents.
+            if key == "unload_dependents" and not isinstance(value, bool):
+                raise InvalidRequestError(
+                    f"the parameter {key!r} must be true or false, got {shown(value)}"
+                )
+        try:
+            change = self.repository.load if what == "load" else self.repository.unload
+            await asyncio.to_thread(change, name)
+        except ServeError:
+            raise
+        except (TreekitError, OSError) as error:  # of files, such as two with the same name
+            raise UnavailableError(f"model {shown(name)} was not changed: {error}") from error

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import msgspec
 
 from treekit.errors import SettingError
 
 __all__ = ["Limits", "ServeSettings"]
+
+_MAX_TOKEN_BYTES = 4096
+_TOKEN_PATTERN = re.compile(rb"[A-Za-z0-9._~+/=-]+")
+"""Characters of RFC 6750, section 2.1, all valid in a header."""
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,3 +88,27 @@ class ServeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reload_seconds: float = 1.0
     log: str = "text"
     limits: Limits = Limits()
+
+
+def read_token(path: str | Path) -> bytes:
+    """Read the bearer token in a file with one line.
+
+    Raises
+    ------
+    SettingError
+        If the file cannot be read or does not contain a token.
+    """
+    try:
+        with Path(path).open("rb") as stream:
+            line = stream.read(_MAX_TOKEN_BYTES + 1)
+    except OSError as error:
+        raise SettingError(
+            f"cannot read the token file {str(path)!r}: {error.strerror or error}"
+        ) from error
+    token = line.rstrip(b"\r\n")
+    if len(line) > _MAX_TOKEN_BYTES or not _TOKEN_PATTERN.fullmatch(token):
+        raise SettingError(
+            f"the token file {str(path)!r} does not contain a valid token; give one line of "
+            "letters, digits and ._~+/=-, such as from: openssl rand -hex 32"
+        )
+    return token

@@ -6,28 +6,28 @@ of the same names.  Unlike generated modules they work with any version of the p
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
-from treekit.serve.errors import InvalidRequestError, TooLargeError, shown
+from treekit.serve.errors import InvalidRequestError, shown
 from treekit.serve.models.tensors import Tensor, get_numpy_type
-from treekit.serve.protocol.tensor_data import check_shape, decode_byte_cells, encode_bytes
+from treekit.serve.protocol import messages
+from treekit.serve.protocol.tensor_data import encode_bytes
 
 # ---------------------------------------------------------------- messages
 
 DESCRIPTION_FILE = Path(__file__).with_name("inference.binpb")
-"""Compiled ``inference.proto``, written by `treekit.serve.grpc.describe`."""
+"""Compiled ``inference.proto``, a ``FileDescriptorSet``."""
 
 SERVICE_NAME = "inference.GRPCInferenceService"
 
 _pool = DescriptorPool()
-_pool.AddSerializedFile(DESCRIPTION_FILE.read_bytes())
+(_file,) = FileDescriptorSet.FromString(DESCRIPTION_FILE.read_bytes()).file
+_pool.AddSerializedFile(_file.SerializeToString())
 
 
 def get_message_class(name: str) -> Any:
@@ -57,9 +57,6 @@ _CONTENT_FIELDS = {
 }
 """Field with the elements of each datatype; FP16 has no field and is raw."""
 
-_FIELD_TYPES = {"int_contents": np.int32, "uint_contents": np.uint32}
-"""NumPy type of fields that also contain narrower types."""
-
 
 def decode_tensors(request: Any, rows: int) -> list[Tensor]:
     """Convert the inputs of a ``ModelInferRequest``.
@@ -68,69 +65,57 @@ def decode_tensors(request: Any, rows: int) -> list[Tensor]:
     ----------
     request : message
     rows : int
-        Maximum rows, checked before elements are read.
+        Maximum rows.
 
     Raises
     ------
     InvalidRequestError
-        If datatype, shape or elements of an input are invalid; the message names the input.
+        If datatype, shape, elements or parameters are invalid; the message names the input.
     TooLargeError
         If there are more than `rows` rows.
     """
+    return messages.decode_tensors(_convert_request(request), rows=rows)
+
+
+def _convert_request(request: Any) -> messages.InferRequest:
+    """Convert a ``ModelInferRequest`` to a request of the JSON protocol with decoded data."""
     raw = request.raw_input_contents
-    for given in request.inputs:
-        _check_input(given, rows)
-    if not raw:
-        return [_decode_typed(given) for given in request.inputs]
-    if len(raw) != len(request.inputs):
+    if raw and len(raw) != len(request.inputs):
         raise InvalidRequestError(
             f"raw_input_contents has {len(raw)} tensors for {len(request.inputs)} inputs; give "
             "one for each, in the same order"
         )
-    for given in request.inputs:
-        if given.contents.ListFields():
+    inputs = []
+    for number, given in enumerate(request.inputs):
+        if raw and given.contents.ListFields():
             raise InvalidRequestError(
                 f"input {shown(given.name)} has both contents and raw_input_contents; give only one"
             )
-    return [_decode_raw(given, data) for given, data in zip(request.inputs, raw, strict=True)]
-
-
-def _check_input(given: Any, rows: int) -> None:
-    """Check the number of rows and the parameters of an input."""
-    if given.shape and given.shape[0] > rows:
-        raise TooLargeError(
-            f"input {shown(given.name)} has {given.shape[0]:,} rows; this server takes {rows:,} at "
-            "once: send them in parts"
+        data = raw[number] if raw else _list_values(given)
+        shape, parameters = list(given.shape), get_parameters(given)
+        parameters.pop("binary_data_size", None)  # of the JSON protocol
+        inputs.append(
+            messages.InputRequest(given.name, shape, given.datatype, data, parameters)  # type: ignore[arg-type]
         )
-    check_parameters(f"input {shown(given.name)}", given.parameters)
+    outputs = [messages.OutputRequest(own.name, get_parameters(own)) for own in request.outputs]
+    converted = messages.InferRequest(inputs, outputs=outputs, parameters=get_parameters(request))
+    converted.check_parameters()
+    return converted
 
 
-def check_parameters(of: str, parameters: Iterable[str]) -> None:
-    """Reject parameters that are not supported.
-
-    Raises
-    ------
-    InvalidRequestError
-        If a parameter is unsupported; the message names it and its owner.
-    """
-    for name in parameters:
-        if name == "classification" or name.startswith("shared_memory_"):
-            raise InvalidRequestError(
-                f"{of} has the parameter {shown(name)} of an extension that this server does not "
-                "support; leave it out"
-            )
+def get_parameters(message: Any) -> messages.Parameters:
+    """Return the parameters of a message as a dict."""
+    found = {}
+    for name, parameter in message.parameters.items():
+        kind = parameter.WhichOneof("parameter_choice")
+        found[name] = getattr(parameter, kind) if kind else None
+    return found
 
 
-def _decode_raw(given: Any, data: bytes) -> Tensor:
-    name, datatype, shape = given.name, given.datatype, list(given.shape)
-    dtype = get_numpy_type(shown(name), datatype)
-    cells = decode_byte_cells(name, datatype, shape, memoryview(data), dtype)
-    return Tensor(name, datatype, cells)
-
-
-def _decode_typed(given: Any) -> Tensor:
-    name, datatype, shape = given.name, given.datatype, list(given.shape)
-    dtype = get_numpy_type(shown(name), datatype)
+def _list_values(given: Any) -> list[Any]:
+    """Return the elements of an input in the field of its datatype."""
+    name, datatype = given.name, given.datatype
+    get_numpy_type(name, datatype)
     field = _CONTENT_FIELDS.get(datatype)
     if field is None:
         raise InvalidRequestError(
@@ -143,44 +128,16 @@ def _decode_typed(given: Any) -> Tensor:
                 f"input {shown(name)} is {datatype}, but has contents in {filled.name}; send them "
                 f"in {field}"
             )
-    size = check_shape(name, shape)
-    values = getattr(given.contents, field)
-    if len(values) != size:
-        raise InvalidRequestError(
-            f"input {shown(name)} has {len(values)} values, but shape {shown(shape)} requires "
-            f"{size}"
-        )
-    if datatype == "BYTES":
-        cells = np.empty(size, dtype=object)
-        cells[:] = [_decode_string(name, number, value) for number, value in enumerate(values)]
-    else:
-        wide = np.fromiter(values, dtype=_FIELD_TYPES.get(field, dtype), count=size)
-        cells = _narrow_cells(name, datatype, wide, dtype)
-    return Tensor(name, datatype, cells.reshape(shape))
-
-
-def _decode_string(name: str, number: int, element: bytes) -> str:
+    values = list(getattr(given.contents, field))
+    if datatype != "BYTES":
+        return values
     try:
-        return element.decode()
+        return [value.decode() for value in values]
     except UnicodeDecodeError as error:
         raise InvalidRequestError(
-            f"input {shown(name)} has an element {number} (counting from 0) that is not UTF-8: "
+            f"input {shown(name)} has the element {shown(error.object)}, which is not UTF-8: "
             f"{error.reason}"
         ) from None
-
-
-def _narrow_cells(
-    name: str, datatype: str, cells: npt.NDArray[Any], dtype: np.dtype[Any]
-) -> npt.NDArray[Any]:
-    """Convert cells to a narrower type, which must represent all of them."""
-    narrow = cells.astype(dtype, copy=False)
-    if narrow.dtype != cells.dtype:
-        wrong = narrow != cells
-        if wrong.any():
-            raise InvalidRequestError(
-                f"input {shown(name)} has value {cells[wrong][0]}, out of the range of {datatype}"
-            )
-    return narrow
 
 
 def add_outputs(answer: Any, outputs: list[Tensor], *, raw: bool) -> None:

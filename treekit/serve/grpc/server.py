@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import unquote
 
 import grpc
+import msgspec
 from google.protobuf.message import DecodeError
 from grpc import aio
 
-from treekit.errors import SettingError, TreekitError
+from treekit.errors import SettingError
 from treekit.serve.errors import (
-    ForbiddenError,
     InvalidRequestError,
     NotFoundError,
     ServeError,
@@ -29,13 +30,13 @@ from treekit.serve.errors import (
 from treekit.serve.grpc.messages import (
     SERVICE_NAME,
     add_outputs,
-    check_parameters,
     decode_tensors,
     get_method_classes,
+    get_parameters,
 )
-from treekit.serve.models.repository import Change
-from treekit.serve.protocol.messages import get_server_metadata
-from treekit.serve.scheduling import Service
+from treekit.serve.models.repository import Do
+from treekit.serve.protocol.messages import SERVER_METADATA
+from treekit.serve.scheduling import RequestRecord, Service
 from treekit.serve.settings import Limits, ServeSettings
 
 # ---------------------------------------------------------------- server
@@ -66,6 +67,9 @@ _MAX_CONNECTION_SECONDS = 300
 """Age at which a connection is closed, so that no client blocks a response forever."""
 
 
+_RESPONSES = {name: answer for name, (_, answer) in get_method_classes().items()}
+
+
 class _CallHandler:
     """Handler of the calls of one server.
 
@@ -76,10 +80,8 @@ class _CallHandler:
     def __init__(
         self, service: Service, check_token: CheckToken | None, note: RecordCall | None
     ) -> None:
-        self._limits = service.limits
+        self._service, self._limits, self._working = service, service.limits, service.working
         self._check_token, self._note = check_token, note
-        self._working = service.working
-        self._methods = ServiceMethods(service)
 
     def make_handlers(self) -> Any:
         """Return the generic handler for a grpcio server."""
@@ -95,7 +97,7 @@ class _CallHandler:
 
     async def _handle_call(self, name: str, kind: Any, _: Any, context: Any) -> None:
         """Handle one call, which is in progress until the client has received the response."""
-        call = CallRecord(name, context.peer())
+        call = CallRecord(secrets.token_hex(8), name, _parse_peer(context.peer()))
         self._working.increment()
         try:
             answer = await self._compute_response(name, kind, context, call)
@@ -123,7 +125,8 @@ class _CallHandler:
     ) -> bytes:
         if name not in _HEALTH_METHODS:
             if self._check_token is not None:
-                self._check_token(_get_authorization(context))
+                given = dict(context.invocation_metadata() or ()).get("authorization")
+                self._check_token(given.encode() if isinstance(given, str) else given)
             self._working.check_limit(self._limits.requests)
         try:
             async with asyncio.timeout(self._limits.seconds):
@@ -139,18 +142,79 @@ class _CallHandler:
             request = kind.FromString(data)
         except DecodeError as error:
             raise InvalidRequestError(f"the message is not a {name}Request: {error}") from None
-        answer = await self._methods[name](request)
+        answer = await self._call_method(name, request)
         if name == "ModelInfer":
             call.record_prediction(answer)
         encoded: bytes = answer.SerializeToString()
         return encoded
 
+    async def _call_method(self, method: str, request: Any) -> Any:
+        """Return the response message of a method.
 
-def _get_authorization(context: Any) -> bytes | None:
-    for key, value in context.invocation_metadata() or ():
-        if key == "authorization":
-            return value if isinstance(value, bytes) else value.encode()
-    return None
+        Raises
+        ------
+        ServeError
+            If the request is invalid or cannot be answered.
+        """
+        service = self._service
+        fields: dict[str, Any] = {}
+        match method:
+            case "ServerLive":
+                fields = {"live": True}
+            case "ServerReady":
+                fields = {"ready": service.ready}
+            case "ServerMetadata":
+                fields = msgspec.structs.asdict(SERVER_METADATA)
+            case "ModelReady":
+                fields = {"ready": self._is_model_ready(request)}
+            case "ModelMetadata":
+                fields = self._get_metadata(request)
+            case "ModelInfer":
+                return await self._infer(request)
+            case "RepositoryIndex":
+                _check_repository(request)
+                entries = service.repository.index(ready=request.ready)
+                fields = {"models": [msgspec.structs.asdict(entry) for entry in entries]}
+            case "RepositoryModelLoad" | "RepositoryModelUnload":
+                _check_repository(request)
+                service.check_control()
+                what: Do = "load" if method == "RepositoryModelLoad" else "unload"
+                await service.change_model(what, request.model_name, get_parameters(request))
+        return _RESPONSES[method](**fields)
+
+    def _is_model_ready(self, request: Any) -> bool:
+        """Report whether a model is served; False if it is unknown, as clients may poll for it."""
+        try:
+            self._service.repository.get(request.name or None, request.version or None)
+        except (NotFoundError, UnavailableError):
+            return False
+        return True
+
+    def _get_metadata(self, request: Any) -> dict[str, Any]:
+        repository = self._service.repository
+        served = repository.get(request.name or None, request.version or None)
+        return {
+            "name": served.name,
+            "versions": repository.versions(served.name),
+            "platform": served.platform,
+            "inputs": [spec._asdict() for spec in served.inputs],
+            "outputs": [spec._asdict() for spec in served.outputs],
+        }
+
+    async def _infer(self, request: Any) -> Any:
+        service = self._service
+        name, version = request.model_name or None, request.model_version or None
+        served = service.repository.get(name, version)
+        names = [output.name for output in request.outputs] or None
+        given = request, service.limits.rows
+        outputs = await service.infer(served, names, request.ByteSize(), decode_tensors, *given)
+        answer = _RESPONSES["ModelInfer"](
+            model_name=served.name, model_version=served.version, id=request.id
+        )
+        size = 8 * sum(output.cells.size for output in outputs)
+        fill_all = partial(add_outputs, answer, outputs, raw=bool(request.raw_input_contents))
+        await service.runner.run_by_size(size, fill_all)
+        return answer
 
 
 def _truncate_detail(text: str) -> str:
@@ -161,29 +225,30 @@ def _truncate_detail(text: str) -> str:
     return encoded[:_MAX_DETAIL_BYTES].decode(errors="ignore") + " ..."
 
 
-class GrpcServer:
-    """Running gRPC server.
-
-    Attributes
-    ----------
-    port : int
-    """
-
-    def __init__(self, server: Any, port: int) -> None:
-        self._server, self.port = server, port
-
-    async def stop(self, grace: float) -> None:
-        """Accept no more calls, and cancel those in progress after `grace` seconds."""
-        await self._server.stop(grace)
-
-
-async def start_server(
+async def start_grpc(
     service: Service,
     settings: ServeSettings,
-    check_token: CheckToken | None,
-    note: RecordCall | None,
-) -> GrpcServer:
-    """Start the server; see `treekit.serve.grpc.start_grpc`."""
+    check_token: CheckToken | None = None,
+    note: RecordCall | None = None,
+) -> tuple[aio.Server, int]:
+    """Start a gRPC server on the running event loop; return it and its port.
+
+    Parameters
+    ----------
+    service : Service
+    settings : ServeSettings
+        Uses host, ``grpc_port`` (0: any free port), TLS, and the number of workers, which share
+        the port.
+    check_token : callable, optional
+        Called with the metadata ``authorization`` of each call, or None.
+    note : callable, optional
+        Called with each finished `CallRecord`, for metrics and logs.
+
+    Raises
+    ------
+    SettingError
+        If the address cannot be bound, or the certificates are invalid.
+    """
     if settings.grpc_port is None:
         raise SettingError("grpc_port is None; give the gRPC port, or 0 for any free port")
     if settings.token_file is not None and check_token is None:
@@ -204,7 +269,7 @@ async def start_server(
             "a key that match"
         ) from None
     await server.start()
-    return GrpcServer(server, port)
+    return server, port
 
 
 def _make_channel_options(limits: Limits, settings: ServeSettings) -> list[tuple[str, int]]:
@@ -228,166 +293,35 @@ def _load_credentials(settings: ServeSettings) -> Any:
     return grpc.ssl_server_credentials([pair])
 
 
-# ---------------------------------------------------------------- methods
-
-_RESPONSES = {name: answer for name, (_, answer) in get_method_classes().items()}
-
-
-def _make_response(method: str, /, **fields: Any) -> Any:
-    """Create the response message of a method."""
-    return _RESPONSES[method](**fields)
-
-
-class ServiceMethods:
-    """gRPC methods of one service; each maps the request message to the response message."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    def __getitem__(self, name: str) -> Callable[[Any], Awaitable[Any]]:
-        """Return the method with a name."""
-        known: dict[str, Callable[[Any], Awaitable[Any]]] = {
-            "ServerLive": self._server_live,
-            "ServerReady": self._server_ready,
-            "ModelReady": self._model_ready,
-            "ServerMetadata": self._server_metadata,
-            "ModelMetadata": self._model_metadata,
-            "ModelInfer": self._model_infer,
-            "RepositoryIndex": self._repository_index,
-            "RepositoryModelLoad": self._load_model,
-            "RepositoryModelUnload": self._unload_model,
-        }
-        return known[name]
-
-    async def _server_live(self, request: Any) -> Any:
-        del request
-        return _make_response("ServerLive", live=True)
-
-    async def _server_ready(self, request: Any) -> Any:
-        del request
-        return _make_response("ServerReady", ready=self._service.ready)
-
-    async def _model_ready(self, request: Any) -> Any:
-        """Report whether a model is served; False if it is unknown, as clients may poll for it."""
-        try:
-            self._service.repository.get(request.name or None, request.version or None)
-        except (NotFoundError, UnavailableError):
-            return _make_response("ModelReady", ready=False)
-        return _make_response("ModelReady", ready=True)
-
-    async def _server_metadata(self, request: Any) -> Any:
-        del request
-        return _make_response("ServerMetadata", **get_server_metadata())
-
-    async def _model_metadata(self, request: Any) -> Any:
-        repository = self._service.repository
-        served = repository.get(request.name or None, request.version or None)
-        return _make_response(
-            "ModelMetadata",
-            name=served.name,
-            versions=repository.versions(served.name),
-            platform=served.platform,
-            inputs=[spec._asdict() for spec in served.inputs],
-            outputs=[spec._asdict() for spec in served.outputs],
+def _check_repository(request: Any) -> None:
+    if request.repository_name:
+        raise InvalidRequestError(
+            f"unknown repository {shown(request.repository_name)}; this server has a single "
+            "repository without a name"
         )
-
-    async def _model_infer(self, request: Any) -> Any:
-        served = self._service.repository.get(
-            request.model_name or None, request.model_version or None
-        )
-        names = [output.name for output in request.outputs] or None
-        for output in request.outputs:
-            check_parameters(f"output {shown(output.name)}", output.parameters)
-        service = self._service
-        given = request, service.limits.rows
-        outputs = await service.infer(served, names, request.ByteSize(), decode_tensors, *given)
-        answer = _make_response(
-            "ModelInfer", model_name=served.name, model_version=served.version, id=request.id
-        )
-        size = 8 * sum(output.cells.size for output in outputs)
-        fill_all = partial(add_outputs, answer, outputs, raw=bool(request.raw_input_contents))
-        await service.runner.run_by_size(size, fill_all)
-        return answer
-
-    async def _repository_index(self, request: Any) -> Any:
-        self._check_repository(request)
-        entries = self._service.repository.index()
-        return _make_response(
-            "RepositoryIndex",
-            models=[
-                entry._asdict() for entry in entries if entry.state == "READY" or not request.ready
-            ],
-        )
-
-    async def _load_model(self, request: Any) -> Any:
-        await self._change_model(request, self._service.repository.load)
-        return _make_response("RepositoryModelLoad")
-
-    async def _unload_model(self, request: Any) -> Any:
-        await self._change_model(request, self._service.repository.unload)
-        return _make_response("RepositoryModelUnload")
-
-    async def _change_model(self, request: Any, do: Callable[[str], list[Change]]) -> None:
-        self._check_repository(request)
-        if not self._service.control:
-            raise ForbiddenError(
-                "loading and unloading models by requests is disabled; start the server with "
-                "--control"
-            )
-        for key in request.parameters:
-            if key != "unload_dependents":  # accepted, as no model has dependents
-                raise InvalidRequestError(
-                    f"unsupported parameter {shown(key)}; leave it out, as models are loaded from "
-                    "files unchanged"
-                )
-        try:
-            await asyncio.to_thread(do, request.model_name)
-        except ServeError:
-            raise
-        except (TreekitError, OSError) as error:  # of files, such as two with the same name
-            name = shown(request.model_name)
-            raise UnavailableError(f"model {name} was not changed: {error}") from error
-
-    @staticmethod
-    def _check_repository(request: Any) -> None:
-        if request.repository_name:
-            raise InvalidRequestError(
-                f"unknown repository {shown(request.repository_name)}; this server has a single "
-                "repository without a name"
-            )
 
 
 # ---------------------------------------------------------------- call records
 
 
-class CallRecord:
-    """Record of one call for metrics and logs, with the attributes of the HTTP record.
+@dataclass(slots=True, eq=False)
+class CallRecord(RequestRecord):
+    """Record of one call; its status is the equivalent HTTP status.
 
     Attributes
     ----------
-    id : str
-        16 hexadecimal digits.
     method, path : str
         ``gRPC`` and the name of the method.
     client : str
         Address of the client without the port.
-    status : int
-        Equivalent HTTP status; 0 if the client disconnected before the response.
-    model, version, rows : str, str, int
-        Model, version and number of rows of a prediction; else empty and 0.
-    error : str
-        Error message.
     seconds : float
         Duration, once the call has ended.
     """
 
-    status = rows = 0
-    model = version = error = ""
-    method = "gRPC"
-
-    def __init__(self, path: str, peer: str) -> None:
-        self.id, self.path, self.client = secrets.token_hex(8), path, _parse_peer(peer)
-        self.seconds = perf_counter()
+    method: ClassVar[str] = "gRPC"
+    path: str
+    client: str
+    seconds: float = field(default_factory=perf_counter)
 
     def record_prediction(self, answer: Any) -> None:
         """Record the model and the rows of a ``ModelInferResponse``."""

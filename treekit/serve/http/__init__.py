@@ -13,7 +13,7 @@ import msgspec
 
 from treekit.serve.errors import BusyError, InvalidRequestError, TooLargeError
 from treekit.serve.protocol.tensor_data import decompress_body
-from treekit.serve.scheduling import Working
+from treekit.serve.scheduling import RequestRecord, Working
 from treekit.serve.settings import Limits
 
 if TYPE_CHECKING:
@@ -62,13 +62,13 @@ class Route(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class RequestRecord:
+class HttpRecord(RequestRecord):
     """Record of one HTTP request, in ``scope["treekit"]``, completed by its endpoint.
+
+    Its id is returned in ``X-Request-Id``.
 
     Attributes
     ----------
-    id : str
-        Request id, returned in ``X-Request-Id``.
     path : str
         Path below the root path of the application.
     headers : dict of bytes to bytes
@@ -79,12 +79,6 @@ class RequestRecord:
         Task that answers the request.
     route : Route, optional
         Route of the path, with any method.
-    status : int
-        Status of the response; 0 until it has begun.
-    model, version, rows : str, str, int
-        Model, version and number of rows of a prediction; else empty and 0.
-    error : str
-        Message with which the request was rejected.
     pending_bytes : int
         Bytes of the body that are counted as pending.
     deadline : float
@@ -95,17 +89,11 @@ class RequestRecord:
         Headers added to those of the endpoint.
     """
 
-    id: str
     path: str
     headers: dict[bytes, bytes]
     working: Working
     task: asyncio.Task[Any] | None
     route: Route | None = None
-    status: int = 0
-    model: str = ""
-    version: str = ""
-    rows: int = 0
-    error: str = ""
     pending_bytes: int = 0
     deadline: float = math.inf
     is_late: bool = False
@@ -114,7 +102,7 @@ class RequestRecord:
 
 def record_prediction(scope: Scope, served: Served, rows: int) -> None:
     """Record the model and the number of rows of a prediction."""
-    record: RequestRecord = scope["treekit"]
+    record: HttpRecord = scope["treekit"]
     record.model, record.version, record.rows = served.name, served.version, rows
 
 
@@ -148,7 +136,7 @@ async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     InvalidRequestError
         If the client disconnects, or the body does not match its Content-Encoding.
     """
-    record: RequestRecord = scope["treekit"]
+    record: HttpRecord = scope["treekit"]
     declared = record.headers.get(b"content-length", b"")
     if declared.isdigit() and int(declared) > limits.body_bytes:
         raise _too_large_error(limits)
@@ -175,7 +163,7 @@ async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     return body
 
 
-def _count_pending(record: RequestRecord, size: int, limits: Limits) -> None:
+def _count_pending(record: HttpRecord, size: int, limits: Limits) -> None:
     """Count bytes of a body as pending until the request is answered."""
     most = _MAX_BODIES * limits.body_bytes
     if record.working.pending_bytes + size > most:

@@ -18,10 +18,10 @@ from time import monotonic, perf_counter
 from treekit.serve.errors import InvalidRequestError, NotFoundError, ServeError
 from treekit.serve.http import (
     Header,
+    HttpRecord,
     Message,
     Receive,
     Reply,
-    RequestRecord,
     Route,
     Scope,
     Send,
@@ -32,8 +32,8 @@ from treekit.serve.http.auth import HEALTH_PATHS, Access
 from treekit.serve.http.json_routes import list_json_routes
 from treekit.serve.http.logs import log_changes, log_failure, log_request
 from treekit.serve.http.metrics import METRICS_PATH, Metrics, make_metrics_route
-from treekit.serve.http.oip_routes import list_protocol_routes, list_repository_routes
-from treekit.serve.http.openapi import SCHEMAS, json_paths, make_document, protocol_paths
+from treekit.serve.http.oip_routes import list_protocol_routes
+from treekit.serve.http.openapi import make_document
 from treekit.serve.http.page import list_page_paths, list_page_routes
 from treekit.serve.scheduling import Service
 from treekit.serve.settings import ServeSettings
@@ -115,7 +115,7 @@ class HttpApp:
         self._access, self._metrics = access, metrics
         self._public_paths = list_page_paths()
         self._logs_requests = settings.log != "quiet"
-        self._active: set[RequestRecord] = set()
+        self._active: set[HttpRecord] = set()
         self._is_sweeping = False
         self._seconds = settings.limits.seconds
         self._max_requests = settings.limits.requests
@@ -144,7 +144,7 @@ class HttpApp:
         else:
             request_id = next(self._ids)
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        record = RequestRecord(request_id, path, headers, working, asyncio.current_task())
+        record = HttpRecord(request_id, path, headers, working, asyncio.current_task())
         scope["treekit"] = record
         working.increment()
         self._active.add(record)
@@ -184,7 +184,7 @@ class HttpApp:
             delay = min(_MAX_SWEEP_SECONDS, self._seconds / 4)
             asyncio.get_running_loop().call_later(delay, self._cancel_late)
 
-    async def _compute_reply(self, scope: Scope, receive: Receive, record: RequestRecord) -> Reply:
+    async def _compute_reply(self, scope: Scope, receive: Receive, record: HttpRecord) -> Reply:
         """Return the reply of the endpoint, or of the error."""
         try:
             match = self._find_route(scope["method"], record.path)
@@ -219,7 +219,7 @@ class HttpApp:
                     return route, parameters, True
         return route, parameters, False
 
-    def _check_request(self, scope: Scope, record: RequestRecord) -> Reply | None:
+    def _check_request(self, scope: Scope, record: HttpRecord) -> Reply | None:
         """Check a request; return None if it is admitted, or a reply (preflight)."""
         path, headers, add = record.path, record.headers, record.extra_headers
         if path in HEALTH_PATHS:
@@ -245,7 +245,7 @@ class HttpApp:
                 self._working.check_limit(self._max_requests)
         return None
 
-    def _make_start(self, scope: Scope, record: RequestRecord, reply: Reply) -> Message:
+    def _make_start(self, scope: Scope, record: HttpRecord, reply: Reply) -> Message:
         """Return the ASGI message with the status and all headers."""
         headers = [
             (b"content-type", reply.media),
@@ -274,7 +274,7 @@ def _make_error(status: int, message: str, *headers: Header) -> ServeError:
     return error
 
 
-def _make_route_error(method: str, record: RequestRecord) -> ServeError:
+def _make_route_error(method: str, record: HttpRecord) -> ServeError:
     place, route = f"{method} {record.path[:256]}", record.route
     if route is None:
         return NotFoundError(f"{place}: unknown path; see /openapi.json for all paths")
@@ -347,7 +347,7 @@ def make_app(
 
 def list_routes(service: Service) -> list[Route]:
     """Return all routes of a service but the metrics, the most frequent first."""
-    document = make_json_reply(make_document(protocol_paths() | json_paths(), SCHEMAS))
+    document = make_json_reply(make_document())
 
     async def send_document(scope: Scope, receive: Receive) -> Reply:
         del scope, receive
@@ -357,6 +357,5 @@ def list_routes(service: Service) -> list[Route]:
         *list_protocol_routes(service),
         *list_json_routes(service),
         *list_page_routes(service),
-        *list_repository_routes(service),
         Route("GET", "/openapi.json", send_document, "description"),
     ]

@@ -28,8 +28,13 @@ import warnings
 from pathlib import Path
 
 from treekit.errors import SettingError, TreekitWarning
-from treekit.serve.errors import ForbiddenError, InvalidRequestError, UnauthorisedError
-from treekit.serve.settings import ServeSettings
+from treekit.serve.errors import (
+    ForbiddenError,
+    InvalidRequestError,
+    UnauthorisedError,
+    shown,
+)
+from treekit.serve.settings import ServeSettings, read_token
 
 # ---------------------------------------------------------------- access
 
@@ -127,8 +132,8 @@ class Access:
         if host is not None and origin == b"%s://%s" % (scheme.encode(), host):
             return False
         raise ForbiddenError(
-            f"origin {_format_header(origin)} is not allowed; to allow it, start the server with "
-            "--allow-origin and that origin"
+            f"origin {shown(origin.decode('latin-1'))} is not allowed; to allow it, start the "
+            "server with --allow-origin and that origin"
         )
 
     def check_token(self, value: bytes | None) -> None:
@@ -141,7 +146,7 @@ def _parse_host_header(host: bytes) -> str:
     """Parse a Host header; return the name in lower case, without port and final dot."""
     found = _HOST_PATTERN.fullmatch(host.decode("latin-1").lower())
     if found is None:
-        raise InvalidRequestError(f"invalid Host header: {_format_header(host)}")
+        raise InvalidRequestError(f"invalid Host header: {shown(host.decode('latin-1'))}")
     return found[1].removesuffix(".")
 
 
@@ -180,18 +185,10 @@ def _parse_origin_setting(given: str) -> bytes:
     return given.lower().encode()
 
 
-def _format_header(value: bytes) -> str:
-    return repr(value[:100].decode("latin-1"))
-
-
 # ---------------------------------------------------------------- tokens
 # Bearer token, read from a file and compared in constant time.
 
 _MIN_LENGTH = 16
-_MAX_LENGTH = 4096
-_TOKEN_PATTERN = re.compile(rb"[A-Za-z0-9._~+/=-]+")
-"""Characters of RFC 6750, section 2.1, all valid in a header."""
-
 _CHECK_SECONDS = 1.0
 
 _logger = logging.getLogger("treekit.serve")
@@ -252,23 +249,10 @@ class BearerToken:
         self._token, self._last_error = token, problem
 
     def _read_file(self) -> bytes:
-        path = str(self._path)
-        try:
-            with self._path.open("rb") as stream:
-                line = stream.read(_MAX_LENGTH + 1)
-        except OSError as error:
-            raise SettingError(
-                f"cannot read the token file {path!r}: {error.strerror or error}"
-            ) from error
-        token = line.rstrip(b"\r\n")
-        if len(line) > _MAX_LENGTH or not _TOKEN_PATTERN.fullmatch(token):
-            raise SettingError(
-                f"the token file {path!r} does not contain a valid token; give one line of "
-                "letters, digits and ._~+/=-, such as from: openssl rand -hex 32"
-            )
+        token = read_token(self._path)
         if len(token) < _MIN_LENGTH:
             raise SettingError(
-                f"the token in {path!r} has only {len(token)} characters; give {_MIN_LENGTH} or "
-                "more, such as from: openssl rand -hex 32"
+                f"the token in {str(self._path)!r} has only {len(token)} characters; give "
+                f"{_MIN_LENGTH} or more, such as from: openssl rand -hex 32"
             )
         return token

@@ -14,25 +14,28 @@ import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property
+from typing import Annotated, Any, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import UNSET, Meta, UnsetType
 
 from treekit import registry
 from treekit.data.cells import make_object_array
 from treekit.data.schema import level_text
-from treekit.data.table import make_table
+from treekit.data.table import make_table, suggest_names
 from treekit.errors import DataError, SettingError
+from treekit.model.model import Model
 from treekit.rules.extract import is_rule_list, list_condition_parts
-from treekit.rules.language import list_languages, load_language
+from treekit.rules.language import load_language
 from treekit.rules.merge import joined_rules
 from treekit.rules.rule_list import RuleList
 from treekit.rules.wording import format_numbers, quote_name
 from treekit.rules.write_text import AnswerWriter
-from treekit.serve.errors import InvalidRequestError, NotFoundError, TooLargeError
+from treekit.serve.errors import InvalidRequestError, NotFoundError, TooLargeError, shown
 from treekit.serve.http import (
     Receive,
     Reply,
@@ -42,23 +45,191 @@ from treekit.serve.http import (
     read_body,
     record_prediction,
 )
-from treekit.serve.http.json_rows import (
-    RowConverter,
-    check_object,
-    check_rows,
-    parse_integer,
-    parse_json,
-    parse_query,
-    quote_value,
-    suggest_short_names,
-)
-from treekit.serve.models.repository import Entry, Repository
-from treekit.serve.models.served_model import Batch, Served
+from treekit.serve.http.json_rows import RowConverter, parse_query
+from treekit.serve.models.repository import Repository
+from treekit.serve.models.served_model import Served
 from treekit.serve.models.tensors import Tensor
+from treekit.serve.protocol.messages import convert_request, parse_json
 from treekit.serve.scheduling import Service
 
-if TYPE_CHECKING:
-    from treekit.model.model import Model
+# ---------------------------------------------------------------- requests
+
+T = TypeVar("T")
+
+_MAX_TEXT = 10_000
+
+Language = Literal["en", "zh"]
+"""Languages included in treekit; file names are not accepted."""
+
+Row = Annotated[
+    dict[str, Any],
+    Meta(
+        description="A value for each column of the model; null or NaN if it is missing.",
+        extra_json_schema={
+            "minProperties": 1,
+            "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
+        },
+    ),
+]
+Rows = Annotated[list[Row], Meta(min_length=1)]
+Text = Annotated[str, Meta(max_length=_MAX_TEXT)]
+Count = Annotated[int, Meta(ge=1, le=999_999_999)]
+
+
+class ModelQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Model of a request, by name (None: the only one) and version (None: the newest)."""
+
+    model: str | None = None
+    version: str | None = None
+
+
+class PredictRequest(ModelQuery, kw_only=True):
+    """Request for predictions, or for the selected outputs."""
+
+    rows: Rows
+    outputs: Annotated[
+        list[str] | None,
+        Meta(
+            description="label, probabilities, value, leaf, rule, contributions or bias.",
+            extra_json_schema={"uniqueItems": True},
+        ),
+    ] = None
+
+
+class ExplainRequest(ModelQuery, kw_only=True):
+    """Request for an explanation; changes, wish and target need treekit-counterfactuals."""
+
+    row: Row
+    lang: Language | None = None
+    tree: Annotated[Count | None, Meta(description="Tree of the decision path, from 1.")] = None
+    changes: Annotated[int, Meta(ge=0, le=2)] | None = None
+    wish: Annotated[
+        Text | int | float | bool | None, Meta(description="A label, or a range such as '>= 10'.")
+    ] = None
+    target: Text | None = None
+    fixed: list[Text] | None = None
+
+
+class RulesQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Selection of rules of a model; `tree` is counted from 1."""
+
+    version: str | None = None
+    lang: Language = "en"
+    search: Annotated[str, Meta(max_length=200)] = ""
+    first: Annotated[int, Meta(ge=0, le=999_999_999)] = 0
+    count: Annotated[int, Meta(ge=1, le=500)] = 50
+    tree: Count | UnsetType = UNSET
+
+
+class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """No parameters."""
+
+
+# ---------------------------------------------------------------- responses
+
+
+class TargetPrediction(msgspec.Struct):
+    """Outputs of one target; contributions and bias have a number, or one for each class."""
+
+    label: str | int | float | bool | UnsetType = UNSET
+    probabilities: dict[str, float] | UnsetType = UNSET
+    value: float | UnsetType | None = UNSET
+    contributions: dict[str, Any] | UnsetType = UNSET
+    bias: float | dict[str, float | None] | UnsetType | None = UNSET
+
+
+class MatchingRule(msgspec.Struct):
+    """Rule that a row matches in a tree, counted from 1."""
+
+    tree: int
+    rule: str
+
+
+class PredictedRow(TargetPrediction):
+    """Outputs of a row, by target if the model has several."""
+
+    targets: dict[str, TargetPrediction] | UnsetType = UNSET
+    leaf: list[int] | UnsetType = UNSET
+    rule: str | UnsetType = UNSET
+    rules: list[MatchingRule] | UnsetType = UNSET
+
+
+class PredictResponse(msgspec.Struct):
+    """Predictions of all rows, and the model that made them."""
+
+    model: str
+    version: str
+    rows: list[PredictedRow]
+
+
+class ExplainResponse(msgspec.Struct):
+    """Explanation of a row, and its lines of text, which are headings or not."""
+
+    model: str
+    version: str
+    explanation: dict[str, Any]
+    text: list[tuple[str, bool]]
+    explainers: list[str]
+
+
+class TargetDescription(msgspec.Struct):
+    """Name and classes of a target."""
+
+    name: str
+    classes: list[str | None]
+
+
+class ColumnDescription(msgspec.Struct):
+    """A column, with its smallest and largest threshold."""
+
+    name: str
+    kind: str
+    levels: tuple[str, ...]
+    low: float | None
+    high: float | None
+
+
+class ModelDescription(msgspec.Struct, kw_only=True):
+    """State of a model, and the description of its newest loaded version."""
+
+    name: str
+    version: str = ""
+    versions: list[str] = []
+    state: Literal["READY", "UNAVAILABLE"] = "UNAVAILABLE"
+    reason: str = ""
+    platform: str | UnsetType = UNSET
+    task: str | UnsetType = UNSET
+    targets: list[TargetDescription] | UnsetType = UNSET
+    columns: list[ColumnDescription] | UnsetType = UNSET
+    dtype: str | UnsetType = UNSET
+    missing: str | UnsetType = UNSET
+    unknown: str | UnsetType = UNSET
+    marks: tuple[str, ...] | UnsetType = UNSET
+    trees: int | UnsetType = UNSET
+    leaves: int | UnsetType = UNSET
+    depth: int | UnsetType = UNSET
+
+
+class RuleDescription(msgspec.Struct):
+    """A rule in a language."""
+
+    number: int
+    tree: int
+    conditions: list[str]
+    text: str
+    says: str
+    shares: str
+    weight: float
+
+
+class RulesResponse(msgspec.Struct):
+    """Page of the rules of a model: all rules, those found, and those on the page."""
+
+    model: str
+    version: str
+    total: int
+    found: int
+    rules: list[RuleDescription]
 
 
 # ---------------------------------------------------------------- routes
@@ -67,31 +238,19 @@ _MAX_EXTRA_BRACES = 1000
 """Opening braces allowed in a body in addition to those of rows: in strings, such as names."""
 
 _MAX_NAME = 255
-_MAX_SEARCH = 200
-_MAX_PAGE_RULES = 500
-_MAX_INTEGER = 999_999_999
-
-_PREDICT_FIELDS: dict[str, tuple[type, ...]] = {
-    "model": (str,),
-    "version": (str,),
-    "rows": (list,),
-    "outputs": (list,),
-}
 
 
-class _ModelConverters(NamedTuple):
-    """Converters of a treekit model, created at its first request."""
+class _ModelConverters:
+    """Converters and description of one model, created on first use."""
 
-    row_converter: RowConverter
-    output_converter: OutputConverter
+    def __init__(self, served: Served) -> None:
+        self._model = served.model
+        self.rows = RowConverter(served.model, served.name)
+        self.outputs = OutputConverter(served.model)
 
-
-class _PredictRequest(NamedTuple):
-    """Parsed request for predictions."""
-
-    served: Served
-    batch: Batch
-    outputs: tuple[str, ...]
+    @cached_property
+    def description(self) -> dict[str, Any]:
+        return describe_model(self._model)
 
 
 class _JsonEndpoints:
@@ -100,7 +259,6 @@ class _JsonEndpoints:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._converters: WeakKeyDictionary[Served, _ModelConverters] = WeakKeyDictionary()
-        self._descriptions: WeakKeyDictionary[Served, dict[str, Any]] = WeakKeyDictionary()
         self._rule_cache = RuleCache()
 
     # ------------------------------------------------------------- prediction
@@ -115,63 +273,53 @@ class _JsonEndpoints:
                 "server takes at once: send them in parts"
             )
         query = scope["query_string"]
-        request = await runner.run_by_size(len(body), self._parse_predict_request, query, body)
-        outputs = await runner.run_batch(request.served, request.batch, request.outputs)
-        record_prediction(scope, request.served, request.batch.rows)
+        served, matrix, wanted = await runner.run_by_size(
+            len(body), self._parse_predict_request, query, body
+        )
+        outputs = await runner.run_batch(served, matrix, wanted)
+        record_prediction(scope, served, len(matrix))
         size = 8 * sum(output.cells.size for output in outputs)
-        return Reply(
-            await runner.run_by_size(size, self._encode_predictions, request.served, outputs)
-        )
+        return Reply(await runner.run_by_size(size, self._encode_predictions, served, outputs))
 
-    def _parse_predict_request(self, query: bytes, body: bytes) -> _PredictRequest:
-        value = parse_json(body)
-        if type(value) is list:
-            value = {"rows": value}
-        elif type(value) is dict and _looks_like_row(value):
-            raise InvalidRequestError(
-                "the body seems to be a single row; give a list of rows, [{...}]"
-            )
-        given = check_object(value, _PREDICT_FIELDS, "the body")
+    def _parse_predict_request(
+        self, query: bytes, body: bytes
+    ) -> tuple[Served, npt.NDArray[Any], tuple[str, ...]]:
+        """Return the model, the encoded rows and the names of the outputs of a request."""
+        given = convert_request(parse_json(body), PredictRequest | Rows)
+        if not isinstance(given, PredictRequest):
+            given = PredictRequest(rows=given)
         served = self._get_requested_model(query, given)
-        if "rows" not in given:
-            raise InvalidRequestError("the body has no 'rows'; write {\"rows\": [{...}]}")
-        rows = check_rows(given["rows"])
-        outputs: list[Any] | None = given.get("outputs")
-        known = self._get_converters(served)
-        wanted = known.output_converter.select_outputs(
-            outputs, len(rows), self._service.limits.explained_rows
+        converters = self._get_converters(served)
+        wanted = converters.outputs.select_outputs(
+            given.outputs, len(given.rows), self._service.limits.explained_rows
         )
-        return _PredictRequest(served, known.row_converter.convert_rows(rows), wanted)
+        return served, converters.rows.convert_rows(given.rows), wanted
 
     def _encode_predictions(self, served: Served, outputs: Sequence[Tensor]) -> bytes:
-        rows = self._get_converters(served).output_converter.make_rows(outputs)
-        return msgspec.json.encode({"model": served.name, "version": served.version, "rows": rows})
+        rows = self._get_converters(served).outputs.make_rows(outputs)
+        return msgspec.json.encode(PredictResponse(served.name, served.version, rows))
 
-    def _get_requested_model(self, query: bytes, given: dict[str, Any]) -> Served:
+    def _get_requested_model(self, query: bytes, given: ModelQuery) -> Served:
         """Return the model named in the body or the URL."""
-        parameters = parse_query(query, ("model", "version"))
-        for name, value in parameters.items():
-            if given.setdefault(name, value) != value:
+        in_url = parse_query(query, ModelQuery)
+        for name in ("model", "version"):
+            own, other = getattr(given, name), getattr(in_url, name)
+            if own is not None and other not in (None, own):
                 raise InvalidRequestError(
-                    f"the URL has {name} {quote_value(value)}, but the body has "
-                    f"{quote_value(given[name])}"
+                    f"the URL has {name} {shown(other)}, but the body has {shown(own)}; give one"
                 )
-        return self._get_model(given.get("model"), given.get("version"))
+        return self._get_model(given.model or in_url.model, given.version or in_url.version)
 
     def _get_model(self, name: str | None, version: str | None) -> Served:
         for text in (name, version):
             if text is not None and len(text) > _MAX_NAME:
-                raise NotFoundError(f"unknown model or version {quote_value(text)}")
+                raise NotFoundError(f"unknown model or version {shown(text)}")
         return self._service.repository.get(name, version)
 
     def _get_converters(self, served: Served) -> _ModelConverters:
         known = self._converters.get(served)
         if known is None:
-            known = _ModelConverters(
-                RowConverter(served.require_model(), served.name),
-                OutputConverter(served.require_model()),
-            )
-            self._converters[served] = known
+            known = self._converters[served] = _ModelConverters(served)
         return known
 
     # ------------------------------------------------------------ explanation
@@ -180,64 +328,43 @@ class _JsonEndpoints:
         """Explain the prediction of one row."""
         runner = self._service.runner
         body = await read_body(scope, receive, runner.limits)
-        return Reply(await runner.run_explanation(self._explain_row, scope, body))
+        return make_json_reply(await runner.run_explanation(self._explain_row, scope, body))
 
-    def _explain_row(self, scope: Scope, body: bytes) -> bytes:
-        given = parse_explain_request(body)
+    def _explain_row(self, scope: Scope, body: bytes) -> ExplainResponse:
+        if len(body) > _MAX_EXPLAIN_BYTES:
+            raise TooLargeError(
+                f"the body is longer than the {_MAX_EXPLAIN_BYTES:,} bytes of a row that can be "
+                "explained"
+            )
+        given: ExplainRequest = convert_request(parse_json(body), ExplainRequest)
         served = self._get_requested_model(scope["query_string"], given)
         record_prediction(scope, served, 1)
-        return explain_row(
-            served, served.require_model(), self._get_converters(served).row_converter, given
-        )
+        self._get_converters(served).rows.check_row(given.row)
+        return explain_row(served, given)
 
     # ------------------------------------------------------ models and rules
 
     async def get_models(self, scope: Scope, receive: Receive) -> Reply:
         """Describe the models."""
         del receive
-        parse_query(scope["query_string"], ())
-        return Reply(await self._service.runner.run_explanation(self._encode_models))
+        parse_query(scope["query_string"], NoQuery)
+        return make_json_reply(await self._service.runner.run_explanation(self._list_models))
 
-    def _encode_models(self) -> bytes:
+    def _list_models(self) -> list[ModelDescription]:
         repository = self._service.repository
-        facts = {}
-        for served in list(repository.served):
-            own = self._descriptions.get(served)
-            facts[served] = self._descriptions[served] = (
-                describe_model(served) if own is None else own
-            )
-        return msgspec.json.encode(list_models(repository, facts))
+        return list_models(
+            repository,
+            {served: self._get_converters(served).description for served in repository.served},
+        )
 
     async def get_rules(self, scope: Scope, receive: Receive) -> Reply:
         """List rules of a model."""
         del receive
-        query = parse_query(
-            scope["query_string"], ("version", "lang", "search", "first", "count", "tree")
-        )
-        served = self._get_model(scope["path_params"]["name"], query.get("version"))
-        search = query.get("search", "")
-        if len(search) > _MAX_SEARCH:
-            raise InvalidRequestError(f"'search' has more than {_MAX_SEARCH} characters")
-        rule_query = RuleQuery(
-            check_language(query.get("lang", "en")),
-            search,
-            parse_integer("first", query.get("first", "0"), 0, _MAX_INTEGER),
-            parse_integer("count", query.get("count", "50"), 1, _MAX_PAGE_RULES),
-            parse_integer("tree", query["tree"], 1, _MAX_INTEGER) if "tree" in query else 0,
-        )
+        query = parse_query(scope["query_string"], RulesQuery)
+        served = self._get_model(scope["path_params"]["name"], query.version)
         return make_json_reply(
-            await self._service.runner.run_explanation(
-                self._rule_cache.get_page, served, rule_query
-            )
+            await self._service.runner.run_explanation(self._rule_cache.get_page, served, query)
         )
-
-
-def _check_output_name(value: Any) -> str:
-    if type(value) is str:
-        return value
-    raise InvalidRequestError(
-        f"'outputs' must be a list of strings, got {quote_value(value)} in it"
-    )
 
 
 def list_json_routes(service: Service) -> list[Route]:
@@ -249,12 +376,6 @@ def list_json_routes(service: Service) -> list[Route]:
         Route("GET", "/models", plain.get_models, "models"),
         Route("GET", "/models/{name}/rules", plain.get_rules, "rules"),
     ]
-
-
-def _looks_like_row(body: dict[str, Any]) -> bool:
-    """Return whether an object looks like a row without a list: only cells, no request keys."""
-    plain = not any(type(value) in (list, dict) for value in body.values())
-    return bool(body) and plain and not body.keys() & _PREDICT_FIELDS.keys()
 
 
 # ---------------------------------------------------------------- predictions
@@ -285,7 +406,7 @@ class OutputConverter:
         self.returns_rule = self._one_tree or self._listed
 
     def select_outputs(
-        self, names: Sequence[Any] | None, n_rows: int, most: int
+        self, names: Sequence[str] | None, n_rows: int, most: int
     ) -> tuple[str, ...]:
         """Return the model outputs for those selected in a request, or the default ones.
 
@@ -303,12 +424,9 @@ class OutputConverter:
         known = (*self._usual, *_EXPLANATION_OUTPUTS)
         for name in names:
             if name not in known:
-                hint = (
-                    suggest_short_names(name, known)
-                    if isinstance(name, str)
-                    else f"known: {', '.join(known)}"
+                raise InvalidRequestError(
+                    f"unknown output {shown(name)}; {suggest_names(name, known)}"
                 )
-                raise InvalidRequestError(f"unknown output {quote_value(name)}; {hint}")
         if len(set(names)) < len(names) or not names:
             raise InvalidRequestError("'outputs' must name one output or more, each only once")
         return self._list_output_names(names)
@@ -323,76 +441,84 @@ class OutputConverter:
                 found.append(name)
         return tuple(found)
 
-    def make_rows(self, outputs: Sequence[Tensor]) -> list[dict[str, Any]]:
-        """Return an object for each row."""
+    def make_rows(self, outputs: Sequence[Tensor]) -> list[PredictedRow]:
+        """Return the outputs of each row."""
         given = {output.name: output.cells for output in outputs}
+        n_rows = len(outputs[0].cells)
         if not self._several:
-            rows = self._make_target_rows(0, given, "")
+            columns = self._list_target_columns(0, given, "")
         else:
-            parts = [self._make_target_rows(k, given, f"_{k}") for k in range(len(self._outputs))]
             names = [output.name for output in self._outputs]
-            rows = [
-                {"targets": dict(zip(names, own, strict=True))} for own in zip(*parts, strict=True)
+            targets = [
+                _make_records(
+                    TargetPrediction, self._list_target_columns(k, given, f"_{k}"), n_rows
+                )
+                for k in range(len(names))
             ]
+            columns = {
+                "targets": [
+                    dict(zip(names, own, strict=True)) for own in zip(*targets, strict=True)
+                ]
+            }
         if "leaf" in given:
-            for row, leaves in zip(rows, given["leaf"].tolist(), strict=True):
-                row["leaf"] = leaves
+            columns["leaf"] = given["leaf"].tolist()
         if "rule" in given:
-            for row, texts in zip(rows, given["rule"].tolist(), strict=True):
-                row.update(self._make_rule(texts))
-        return rows
+            texts = given["rule"].tolist()
+            if self._one_tree:
+                columns["rule"] = [own for (own,) in texts]
+            else:
+                columns["rules"] = list(map(self._make_rules, texts))
+        return _make_records(PredictedRow, columns, n_rows)
 
-    def _make_rule(self, texts: list[str]) -> dict[str, Any]:
-        """Return the rule, or the rules of all trees, or the matching rules of a rule list."""
-        if self._one_tree:
-            return {"rule": texts[0]}
-        numbered = enumerate(texts, 1)
-        return {
-            "rules": [
-                {"tree": number, "rule": text}
-                for number, text in numbered
-                if not self._listed or text != "otherwise"
-            ]
-        }
+    def _make_rules(self, texts: list[str]) -> list[MatchingRule]:
+        """Return the rules of all trees, or the matching rules of a rule list."""
+        return [
+            MatchingRule(number, text)
+            for number, text in enumerate(texts, 1)
+            if not self._listed or text != "otherwise"
+        ]
 
-    def _make_target_rows(
+    def _list_target_columns(
         self, k: int, given: Mapping[str, Cells], end: str
-    ) -> list[dict[str, Any]]:
-        """Return an object with the outputs of one target for each row."""
-        n_rows = len(next(iter(given.values())))
-        rows: list[dict[str, Any]] = [{} for _ in range(n_rows)]
+    ) -> dict[str, list[Any]]:
+        """Return the fields of `TargetPrediction` of one target, with a value for each row."""
+        columns: dict[str, list[Any]] = {}
         if f"label{end}" in given:
-            for row, label in zip(rows, given[f"label{end}"].tolist(), strict=True):
-                row["label"] = label
+            columns["label"] = given[f"label{end}"].tolist()
         if f"probabilities{end}" in given:
-            names = self._classes[k]
             shares = given[f"probabilities{end}"].tolist()
-            for row, own in zip(rows, shares, strict=True):
-                row["probabilities"] = dict(zip(names, own, strict=True))
+            columns["probabilities"] = [self._label_values(k, own) for own in shares]
         if "value" in given:
             values = given["value"][:, k] if self._several else given["value"]
-            for row, value in zip(rows, values.tolist(), strict=True):
-                row["value"] = value
+            columns["value"] = values.tolist()
         first, last = self._blocks[k]
         if "contributions" in given:
-            parts = given["contributions"][:, :, first:last].tolist()
-            for row, columns in zip(rows, parts, strict=True):
-                added = map(self._label_values, itertools.repeat(k), columns)
-                row["contributions"] = dict(zip(self._names, added, strict=True))
+            columns["contributions"] = [
+                {
+                    name: self._label_values(k, own)
+                    for name, own in zip(self._names, row, strict=True)
+                }
+                for row in given["contributions"][:, :, first:last].tolist()
+            ]
         if "bias" in given:
-            for row, own in zip(rows, given["bias"][:, first:last].tolist(), strict=True):
-                row["bias"] = self._label_values(k, own)
-        return rows
+            parts = given["bias"][:, first:last].tolist()
+            columns["bias"] = [self._label_values(k, own) for own in parts]
+        return columns
 
     def _label_values(self, k: int, values: list[float]) -> Any:
         """Return the number of a numeric target, or a number for each class."""
         return dict(zip(self._classes[k], values, strict=True)) if self._votes else values[0]
 
 
-# ---------------------------------------------------------------- explanations
-# Requests about one row, and the explanation of `treekit explain` as JSON.
+def _make_records(kind: type[T], columns: Mapping[str, list[Any]], n_rows: int) -> list[T]:
+    """Return a struct for each row, whose fields are the row's values in the columns."""
+    return [
+        kind(**{name: values[row] for name, values in columns.items()}) for row in range(n_rows)
+    ]
 
-_MAX_TEXT = 10_000
+
+# ---------------------------------------------------------------- explanations
+# The explanation of `treekit explain` as JSON.
 
 _MAX_EXPLAIN_BYTES = 1 << 19
 """Maximum bytes of a request, as each cell occurs several times in the explanation."""
@@ -400,183 +526,94 @@ _MAX_EXPLAIN_BYTES = 1 << 19
 _MAX_PAIRS = 5_000_000
 """Maximum cells examined when searching for counterfactuals of two columns: below 1 s."""
 
-_EXPLAIN_FIELDS: dict[str, tuple[type, ...]] = {
-    "model": (str,),
-    "version": (str,),
-    "row": (dict,),
-    "lang": (str,),
-    "tree": (int,),
-    "changes": (int,),
-    "wish": (str, int, float, bool),
-    "target": (str,),
-    "fixed": (list,),
-}
 
-
-def parse_explain_request(body: bytes | bytearray) -> dict[str, Any]:
-    """Parse a request for an explanation and check the types of its fields.
+def explain_row(served: Served, given: ExplainRequest) -> ExplainResponse:
+    """Explain a row; to be called in a thread.
 
     Raises
     ------
     InvalidRequestError
-        If a field is invalid or missing; the message names it.
-    TooLargeError
-        If the row is too large to explain.
-    """
-    if len(body) > _MAX_EXPLAIN_BYTES:
-        raise TooLargeError(
-            f"the body is longer than the {_MAX_EXPLAIN_BYTES:,} bytes of a row that can be "
-            "explained"
-        )
-    given = check_object(parse_json(body), _EXPLAIN_FIELDS, "the body")
-    if "row" not in given:
-        raise InvalidRequestError("the body has no 'row'; write {\"row\": {...}}")
-    return given
-
-
-def explain_row(served: Served, model: Model, rows: RowConverter, given: dict[str, Any]) -> bytes:
-    """Explain a row as JSON; to be called in a thread.
-
-    Raises
-    ------
-    InvalidRequestError
-        If the row is invalid, or a tree, wish, target, column or language is unknown.
+        If the row is invalid, or a tree, wish, target or column is unknown.
     """
     from treekit.explain import explain
 
-    row, words = given["row"], load_language(check_language(given.get("lang", "en")))
-    rows.check_row(row)
-    options = _parse_explain_options(given, model.n_trees)
+    model, explainers = served.model, list(registry.explainers())
+    options: dict[str, Any] = {"fixed": given.fixed or ()}
+    if given.tree is not None:
+        if given.tree > model.n_trees:
+            raise InvalidRequestError(f"'tree' must be 1 to {model.n_trees}, got {given.tree}")
+        options["tree"] = given.tree - 1
+    if "counterfactuals" in explainers:
+        options |= {"changes": 1, "budget": _MAX_PAIRS}
+    if given.changes is not None:
+        options["changes"] = given.changes
+    if given.wish is not None:
+        options["wish"] = level_text(given.wish)
+    if given.target is not None:
+        options["target"] = given.target
     names = model.schema.names
     try:
-        table = make_table(names, [make_object_array([row[name]]) for name in names])
+        table = make_table(names, [make_object_array([given.row[name]]) for name in names])
         found = explain(model, table, **options)
     except (DataError, SettingError) as error:
         raise InvalidRequestError(f"model {served.name!r}: {error}") from error
-    return msgspec.json.encode(
-        {
-            "model": served.name,
-            "version": served.version,
-            "explanation": found.plain(),
-            "text": list(found.lines(words)),
-            "explainers": list(registry.explainers()),
-        }
-    )
-
-
-def check_language(code: str) -> str:
-    """Check the code of a language included in treekit; file names are not accepted."""
-    if code in list_languages():
-        return code
-    raise InvalidRequestError(
-        f"unknown language {quote_value(code)}; {suggest_short_names(code, list_languages())}"
-    )
-
-
-def _parse_explain_options(given: dict[str, Any], n_trees: int) -> dict[str, Any]:
-    """Return the arguments of `treekit.explain.explain`."""
-    options: dict[str, Any] = {"fixed": given.get("fixed", ())}
-    if "counterfactuals" in registry.explainers():
-        options |= {"changes": 1, "budget": _MAX_PAIRS}
-    if "changes" in given:
-        options["changes"] = given["changes"]
-    for name in options["fixed"]:
-        if type(name) is not str or len(name) > _MAX_TEXT:
-            raise InvalidRequestError(
-                f"'fixed' must be a list of column names, got {quote_value(name)} in it"
-            )
-    if "tree" in given:
-        if not 1 <= given["tree"] <= n_trees:
-            raise InvalidRequestError(
-                f"'tree' must be 1 to {n_trees}, got {quote_value(given['tree'])}"
-            )
-        options["tree"] = given["tree"] - 1
-    if options.get("changes", 0) not in (0, 1, 2):
-        raise InvalidRequestError(
-            f"'changes' must be 0, 1 or 2, got {quote_value(options['changes'])}"
-        )
-    if "wish" in given:
-        options["wish"] = level_text(given["wish"])
-    if "target" in given:
-        options["target"] = given["target"]
-    for name in ("wish", "target"):
-        if len(options.get(name) or "") > _MAX_TEXT:
-            raise InvalidRequestError(f"{name!r} has more than {_MAX_TEXT:,} characters")
-    return options
+    text = list(found.lines(load_language(given.lang or "en")))
+    return ExplainResponse(served.name, served.version, found.plain(), text, explainers)
 
 
 # ---------------------------------------------------------------- models
 
 
-def list_models(repository: Repository, facts: dict[Served, dict[str, Any]]) -> list[Any]:
+def list_models(
+    repository: Repository, descriptions: Mapping[Served, dict[str, Any]]
+) -> list[ModelDescription]:
     """Return the state and the description of the newest loaded version of all known models.
 
     Parameters
     ----------
     repository : Repository
-    facts : dict
-        Result of `describe_model` for each loaded model.
+    descriptions : mapping
+        Result of `describe_model` for each loaded model, newest first.
     """
-    entries: dict[str, list[Entry]] = {}
+    models: dict[str, ModelDescription] = {}
     for entry in repository.index():
-        entries.setdefault(entry.name, []).append(entry)
-    newest = {served.name: served for served in reversed([*facts])}
-    models = []
-    for name, own in entries.items():
-        served = newest.get(name)
-        versions = [one.version for one in facts if one.name == name]
-        one: dict[str, Any] = {
-            "name": name,
-            "version": versions[0] if versions else "",
-            "versions": versions,
-            "state": "READY" if versions else "UNAVAILABLE",
-            "reason": next((entry.reason for entry in own if entry.reason), ""),
-        }
-        models.append(one | facts[served] if served else one)
-    return models
+        model = models.setdefault(entry.name, ModelDescription(name=entry.name))
+        model.reason = model.reason or entry.reason
+    for served, description in descriptions.items():
+        model = models.setdefault(served.name, ModelDescription(name=served.name))
+        if not model.versions:
+            model.version, model.state, model.platform = served.version, "READY", served.platform
+            for name, value in description.items():
+                setattr(model, name, value)
+        model.versions = [*model.versions, served.version]
+    return list(models.values())
 
 
-def describe_model(served: Served) -> dict[str, Any]:
-    """Return the constant description of a loaded model, in time linear in its nodes."""
-    model = served.require_model()
+def describe_model(model: Model) -> dict[str, Any]:
+    """Return the constant fields of `ModelDescription`, in time linear in the model's nodes."""
+    from treekit.model.split_tests import list_thresholds
+
     schema = model.schema
+    columns = []
+    thresholds = list_thresholds(model.trees, schema)
+    for column, own in zip(schema.columns, thresholds, strict=True):
+        low, high = (float(own[0]), float(own[-1])) if len(own) else (None, None)
+        columns.append(ColumnDescription(column.name, column.kind, column.levels, low, high))
     return {
-        "platform": served.platform,
         "task": schema.task,
         "targets": [
-            {"name": output.name, "classes": list(map(level_text, output.classes))}
+            TargetDescription(output.name, list(map(level_text, output.classes)))
             for output in schema.outputs
         ],
-        "columns": _describe_columns(model),
+        "columns": columns,
         "dtype": schema.dtype,
         "missing": model.missing,
         "unknown": model.unknown,
-        "marks": list(schema.missing_marks),
+        "marks": schema.missing_marks,
         "trees": model.n_trees,
         "leaves": model.n_leaves,
         "depth": model.depth,
     }
-
-
-def _describe_columns(model: Model) -> list[dict[str, Any]]:
-    """Describe the columns with their smallest and largest thresholds."""
-    from treekit.model.split_tests import list_thresholds
-
-    columns = []
-    for column, own in zip(
-        model.schema.columns, list_thresholds(model.trees, model.schema), strict=True
-    ):
-        low, high = (float(own[0]), float(own[-1])) if len(own) else (None, None)
-        columns.append(
-            {
-                "name": column.name,
-                "kind": column.kind,
-                "levels": list(column.levels),
-                "low": low,
-                "high": high,
-            }
-        )
-    return columns
 
 
 # ---------------------------------------------------------------- rules
@@ -592,25 +629,15 @@ _MAX_CACHED_CHARS = 32 << 20
 """Maximum characters cached for searches; further rules are formatted for each search."""
 
 
-class RuleQuery(NamedTuple):
-    """Selection of rules: `tree` from 1, or 0 for all; `max_rules` rules starting with `first`."""
-
-    lang: str = "en"
-    search: str = ""
-    first: int = 0
-    max_rules: int = 50
-    tree: int = 0
-
-
 class RuleCache:
-    """Cache of the rules of the most recently requested models."""
+    """Cache of the rules of the most recently requested models and languages."""
 
     def __init__(self, most: int = _MAX_CACHED_MODELS) -> None:
         self._most = most
         self._lock = threading.Lock()
-        self._cached_models: OrderedDict[str, _CachedRules] = OrderedDict()
+        self._cached: OrderedDict[tuple[str, str], _TranslatedRules] = OrderedDict()
 
-    def get_page(self, served: Served, query: RuleQuery) -> dict[str, Any]:
+    def get_page(self, served: Served, query: RulesQuery) -> RulesResponse:
         """Return selected rules of a model; to be called in a thread.
 
         Raises
@@ -620,8 +647,8 @@ class RuleCache:
         TooLargeError
             If the model has too many rules.
         """
-        model = served.require_model()
-        if query.tree > model.n_trees:
+        model = served.model
+        if query.tree is not UNSET and query.tree > model.n_trees:
             raise NotFoundError(
                 f"model {served.name!r} has no tree {query.tree}; its trees are 1 to "
                 f"{model.n_trees}"
@@ -631,57 +658,41 @@ class RuleCache:
                 f"model {served.name!r} has {model.n_leaves:,} leaves, too many for this server "
                 "to list; write its rules with `treekit rules`"
             )
-        found = self._get_model_rules(served).get_page(query)
-        return {"model": served.name, "version": served.version, **found}
-
-    def _get_model_rules(self, served: Served) -> _CachedRules:
-        with self._lock:  # keyed by digest: no reference to a replaced model
-            book = self._cached_models.setdefault(served.digest, _CachedRules(served))
-            self._cached_models.move_to_end(served.digest)
-            while len(self._cached_models) > self._most:
-                self._cached_models.popitem(last=False)
-        return book
-
-
-class _CachedRules:
-    """Rules of one model."""
-
-    def __init__(self, served: Served) -> None:
-        self._lock = threading.Lock()
-        self._model: Model | None = served.model
-        self._rules: RuleList | None = None
-        self._by_language: dict[str, _TranslatedRules] = {}
-
-    def get_page(self, query: RuleQuery) -> dict[str, Any]:
+        key, known = (served.digest, query.lang), self._cached  # no reference to a replaced model
         with self._lock:
-            if self._rules is None:
-                assert self._model is not None  # noqa: S101 - for the type checker
-                self._rules, self._model = joined_rules(self._model), None
-            if query.lang not in self._by_language:
-                self._by_language[query.lang] = _TranslatedRules(self._rules, query.lang)
-            return self._by_language[query.lang].get_page(query)
+            if key not in known:
+                same = (own.rules for (digest, _), own in known.items() if digest == served.digest)
+                rules = next(same, None)
+                rules = joined_rules(model) if rules is None else rules
+                known[key] = _TranslatedRules(rules, query.lang)
+            known.move_to_end(key)
+            while len(known) > self._most:
+                known.popitem(last=False)
+            total, found, page = known[key].get_page(query)
+        return RulesResponse(served.name, served.version, total, found, page)
 
 
 class _TranslatedRules:
     """Rules of one model in one language."""
 
     def __init__(self, rules: RuleList, lang: str) -> None:
-        self._rules, self._words = rules, load_language(lang)
+        self.rules, self._words = rules, load_language(lang)
         self._outcome_texts = AnswerWriter(rules, self._words)
         self._cached_texts: dict[int, list[str]] = {}
         self._size = 0
 
-    def get_page(self, query: RuleQuery) -> dict[str, Any]:
-        rules = self._rules
+    def get_page(self, query: RulesQuery) -> tuple[int, int, list[RuleDescription]]:
+        """Return the numbers of rules and of those found, and the rules on the page."""
+        rules = self.rules
         start, stop = 0, len(rules)
-        if query.tree:
+        if query.tree is not UNSET:
             start, stop = np.searchsorted(rules.tree, [query.tree - 1, query.tree]).tolist()
         needle = query.search.casefold()
         places = np.arange(start, stop)
         if needle:
             places = np.fromiter(self._search_rules(needle, start, stop), np.int64)
-        shown = places[query.first : query.first + query.max_rules]
-        return {"total": len(rules), "found": len(places), "rules": self._format_rules(shown)}
+        page = places[query.first : query.first + query.count]
+        return len(rules), len(places), self._format_rules(page)
 
     def _search_rules(self, needle: str, start: int, stop: int) -> Iterator[int]:
         """Yield the rules from `start` to `stop` whose conditions or outcomes contain a text."""
@@ -694,9 +705,9 @@ class _TranslatedRules:
         if block in self._cached_texts:
             return self._cached_texts[block]
         first = block * _BLOCK_RULES
-        last = min(first + _BLOCK_RULES, len(self._rules))
+        last = min(first + _BLOCK_RULES, len(self.rules))
         which = np.arange(first, last)
-        conditions = list_condition_parts(self._rules, which, self._words)
+        conditions = list_condition_parts(self.rules, which, self._words)
         answers = self._format_outcomes(first, last)
         # Separated by a line break, so that no match spans conditions and outcome.
         texts = [
@@ -711,7 +722,7 @@ class _TranslatedRules:
 
     def _format_outcomes(self, first: int, last: int) -> list[tuple[str, str]]:
         """Return outcome and shares of all targets for each rule."""
-        rules = self._rules
+        rules = self.rules
         blocks = rules.schema.blocks
         columns = [
             self._outcome_texts.format_answers(a, b, first, last)
@@ -730,22 +741,14 @@ class _TranslatedRules:
             for own in zip(*columns, strict=True)
         ]
 
-    def _format_rules(self, which: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
-        rules = self._rules
-        weights = format_numbers(rules.support[which])
-        conditions = list_condition_parts(rules, which, self._words)
+    def _format_rules(self, which: npt.NDArray[np.int64]) -> list[RuleDescription]:
+        weights = format_numbers(self.rules.support[which])
+        conditions = list_condition_parts(self.rules, which, self._words)
         found = []
-        for place, (rule, own) in enumerate(zip(which.tolist(), conditions, strict=True)):
+        for rule, own, weight in zip(which.tolist(), conditions, weights, strict=True):
             ((answer, shares),) = self._format_outcomes(rule, rule + 1)
+            tree, text = int(self.rules.tree[rule]) + 1, "".join(own)
             found.append(
-                {
-                    "number": rule + 1,
-                    "tree": int(rules.tree[rule]) + 1,
-                    "conditions": own[::2],
-                    "text": "".join(own),
-                    "says": answer,
-                    "shares": shares,
-                    "weight": float(weights[place]),
-                }
+                RuleDescription(rule + 1, tree, own[::2], text, answer, shares, float(weight))
             )
         return found

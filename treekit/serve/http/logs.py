@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from treekit.errors import SettingError
 
 if TYPE_CHECKING:
-    from treekit.serve.http.metrics import CountedRequest
     from treekit.serve.models.repository import Change
+    from treekit.serve.scheduling import RequestRecord
 
 _MODES = ("text", "json", "quiet")
 _MAX_LINES = 10_000
@@ -56,7 +56,7 @@ class _Message(NamedTuple):
 
 
 def log_request(
-    record: CountedRequest, method: str, path: bytes, client: str, seconds: float
+    record: RequestRecord, method: str, path: bytes, client: str, seconds: float
 ) -> None:
     """Log an answered request, if `configure_logging` was called.
 
@@ -163,7 +163,7 @@ class LineFormatter(logging.Formatter):
         return f"{stamp} {level:<7} " + "\n    ".join(map(_escape_text, lines))
 
     def format_request(
-        self, record: CountedRequest, method: str, path: str, client: str, seconds: float
+        self, record: RequestRecord, method: str, path: str, client: str, seconds: float
     ) -> str:
         """Format an answered request."""
         level, stamp = _get_level(record.status), self._format_seconds(time.time())
@@ -258,7 +258,7 @@ class LineHandler(logging.Handler):
         """Format and queue a record."""
         self._queue_line(self.format, record)
 
-    def emit_request(self, record: CountedRequest, *facts: Any) -> None:
+    def emit_request(self, record: RequestRecord, *facts: Any) -> None:
         """Format and queue the line of a request, in a quiet log only of one that has failed."""
         if not self._is_quiet or _get_level(record.status) == "error":
             self._queue_line(self._line_formatter.format_request, record, *facts)

@@ -16,13 +16,13 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from treekit._version import __version__
 from treekit.errors import MissingExtraError
 from treekit.serve.http import Receive, Reply, Route, Scope
 from treekit.serve.models.repository import Change
-from treekit.serve.scheduling import Service
+from treekit.serve.scheduling import RequestRecord, Service
 
 try:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -49,17 +49,6 @@ _OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0"
 _MAX_VERSIONS = 64
 """Maximum versions per model with separate row counts: the latest, since a model retrained every
 minute would have half a million in a year."""
-
-
-class CountedRequest(Protocol):
-    """Data of an answered request for metrics and logs, for all transports."""
-
-    id: str
-    status: int
-    model: str
-    version: str
-    rows: int
-    error: str
 
 
 class Metrics:
@@ -113,7 +102,7 @@ class Metrics:
             registry.register(self._models)
             ProcessCollector(registry=registry)
 
-    def count_request(self, kind: str, record: CountedRequest, seconds: float) -> None:
+    def count_request(self, kind: str, record: RequestRecord, seconds: float) -> None:
         """Count an answered request of a kind."""
         self._get_latency(kind, record.model).observe(seconds)
         if record.status >= 400:

@@ -7,21 +7,10 @@ Triton.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
-import msgspec
-
-from treekit.errors import TreekitError
-from treekit.serve.errors import (
-    ForbiddenError,
-    InvalidRequestError,
-    ServeError,
-    UnavailableError,
-    shown,
-)
+from treekit.serve.errors import InvalidRequestError, UnavailableError
 from treekit.serve.http import (
     Receive,
     Reply,
@@ -31,19 +20,29 @@ from treekit.serve.http import (
     read_body,
     record_prediction,
 )
+from treekit.serve.models.repository import Do
 from treekit.serve.models.served_model import Served
 from treekit.serve.protocol.messages import (
+    SERVER_METADATA,
+    ControlRequest,
+    ControlResponse,
+    IndexRequest,
+    LiveServer,
+    ReadyModel,
+    ReadyServer,
+    convert_request,
     decode_tensors,
     encode_response,
     get_model_metadata,
-    get_server_metadata,
-    malformed_body_error,
+    parse_json,
     read_request,
 )
 from treekit.serve.protocol.tensor_data import LENGTH_HEADER
 from treekit.serve.scheduling import Service
 
 # ---------------------------------------------------------------- oip
+
+T = TypeVar("T")
 
 _BYTES_TYPE = b"application/octet-stream"
 
@@ -84,19 +83,18 @@ class _ProtocolEndpoints:
     async def server_live(self, scope: Scope, receive: Receive) -> Reply:
         """Report that the process is alive."""
         del scope, receive
-        return make_json_reply({"live": True})
+        return make_json_reply(LiveServer(live=True))
 
     async def server_ready(self, scope: Scope, receive: Receive) -> Reply:
         """Report whether all models are served."""
         del scope, receive
         ready = self._service.ready
-        # $ready_server_response of the specification has "live", probably by mistake.
-        return make_json_reply({"live": True, "ready": ready}, 200 if ready else 503)
+        return make_json_reply(ReadyServer(live=True, ready=ready), 200 if ready else 503)
 
     async def server_metadata(self, scope: Scope, receive: Receive) -> Reply:
         """Describe the server."""
         del scope, receive
-        return make_json_reply(get_server_metadata())
+        return make_json_reply(SERVER_METADATA)
 
     async def model_metadata(self, scope: Scope, receive: Receive) -> Reply:
         """Describe a model."""
@@ -111,8 +109,35 @@ class _ProtocolEndpoints:
         try:
             name = self._get_served(scope).name
         except UnavailableError:
-            return make_json_reply({"name": scope["path_params"]["name"], "ready": False}, 503)
-        return make_json_reply({"name": name, "ready": True})
+            return make_json_reply(ReadyModel(scope["path_params"]["name"], ready=False), 503)
+        return make_json_reply(ReadyModel(name, ready=True))
+
+    # ------------------------------------------------------ model repository
+    # Triton's extension.
+    #
+    # https://github.com/triton-inference-server/server,
+    # ``docs/protocol/extension_model_repository.md``
+
+    async def list_models(self, scope: Scope, receive: Receive) -> Reply:
+        """List the models and their states."""
+        ready = (await self._read_request(IndexRequest, scope, receive)).ready
+        return make_json_reply(self._service.repository.index(ready=ready))
+
+    async def _read_request(self, kind: type[T], scope: Scope, receive: Receive) -> T:
+        """Decode the object in a body; an empty body has the defaults."""
+        runner, what = self._service.runner, "request to the model repository"
+        body = await read_body(scope, receive, runner.limits)
+        given = await runner.run_by_size(len(body), parse_json, body or b"{}", what)
+        request: T = convert_request(given, kind, what)
+        return request
+
+    async def change_model(self, what: Do, scope: Scope, receive: Receive) -> Reply:
+        """Load or unload a model."""
+        name, service = scope["path_params"]["name"], self._service
+        service.check_control()
+        request = await self._read_request(ControlRequest, scope, receive)
+        await service.change_model(what, name, request.parameters)
+        return make_json_reply(ControlResponse(name, service.repository.versions(name)))
 
 
 def _get_json_length(scope: Scope) -> bytes | None:
@@ -125,7 +150,7 @@ def _get_json_length(scope: Scope) -> bytes | None:
 
 def list_protocol_routes(service: Service) -> list[Route]:
     """Return the routes of the protocol, the most frequent first."""
-    oip = _ProtocolEndpoints(service)
+    oip, model = _ProtocolEndpoints(service), "/v2/repository/models/{name}"
     routes = []
     for place in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
         routes += [
@@ -139,109 +164,7 @@ def list_protocol_routes(service: Service) -> list[Route]:
         Route("GET", "/v2/health/ready", oip.server_ready, "health"),
         Route("GET", "/v2", oip.server_metadata, "server"),
         Route("GET", "/v2/", oip.server_metadata, "server"),  # as in the protocol's OpenAPI file
-    ]
-
-
-# ---------------------------------------------------------------- model repository
-# Triton's extension.
-#
-# https://github.com/triton-inference-server/server,
-# ``docs/protocol/extension_model_repository.md``
-
-
-class _IndexRequest(msgspec.Struct):
-    ready: bool = False
-
-
-class _ControlRequest(msgspec.Struct):
-    parameters: dict[str, bool | int | float | str | None] = {}
-
-
-_index_decoder = msgspec.json.Decoder(_IndexRequest)
-_control_decoder = msgspec.json.Decoder(_ControlRequest)
-
-
-class _RepositoryEndpoints:
-    """Model repository endpoints of one service."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    async def list_models(self, scope: Scope, receive: Receive) -> Reply:
-        """List the models and their states."""
-        request = await self._read_request(_index_decoder, scope, receive)
-        ready = request is not None and request.ready
-        return make_json_reply(
-            [
-                entry._asdict()
-                for entry in self._service.repository.index()
-                if entry.state == "READY" or not ready
-            ]
-        )
-
-    async def _read_request(self, decoder: Any, scope: Scope, receive: Receive) -> Any:
-        runner = self._service.runner
-        body = await read_body(scope, receive, runner.limits)
-        return await runner.run_by_size(len(body), _decode_body, decoder, body)
-
-    async def change_model(
-        self, change: Callable[[str], Any], scope: Scope, receive: Receive
-    ) -> Reply:
-        """Load or unload a model by the method `change` of the repository."""
-        name = scope["path_params"]["name"]
-        if not self._service.control:
-            raise ForbiddenError(
-                "loading and unloading models by requests is disabled; start the server with "
-                "--control"
-            )
-        request = await self._read_request(_control_decoder, scope, receive)
-        _check_parameters(request.parameters if request else {})
-        try:
-            await asyncio.to_thread(change, name)
-        except ServeError:
-            raise
-        except (TreekitError, OSError) as error:
-            raise UnavailableError(f"model {name!r} was not changed: {error}") from error
-        return make_json_reply({"name": name, "versions": self._service.repository.versions(name)})
-
-
-def _check_parameters(parameters: dict[str, bool | int | float | str | None]) -> None:
-    """Reject parameters that would change the model; unload_dependents has no effect."""
-    for name, value in parameters.items():
-        if name == "config" or name.startswith("file:"):
-            raise InvalidRequestError(
-                f"unsupported parameter {shown(name)}: models are loaded from the server's files "
-                "without changes; leave it out"
-            )
-        if name == "unload_dependents" and not isinstance(value, bool):
-            raise InvalidRequestError(
-                f"the parameter {name!r} must be true or false, got {shown(value)}"
-            )
-
-
-def _decode_body(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
-    """Decode the object in a body, or None if the body is empty."""
-    if not body:
-        return None
-    try:
-        return decoder.decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise malformed_body_error(body, error, "request to the model repository") from None
-
-
-def list_repository_routes(service: Service) -> list[Route]:
-    """Return the routes of the extension."""
-    control = _RepositoryEndpoints(service)
-    repository, model = service.repository, "/v2/repository/models/{name}"
-    return [
-        Route("POST", "/v2/repository/index", control.list_models, "repository"),
-        Route(
-            "POST", f"{model}/load", partial(control.change_model, repository.load), "repository"
-        ),
-        Route(
-            "POST",
-            f"{model}/unload",
-            partial(control.change_model, repository.unload),
-            "repository",
-        ),
+        Route("POST", "/v2/repository/index", oip.list_models, "repository"),
+        Route("POST", f"{model}/load", partial(oip.change_model, "load"), "repository"),
+        Route("POST", f"{model}/unload", partial(oip.change_model, "unload"), "repository"),
     ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable
 from functools import cache
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -21,8 +21,9 @@ from treekit.plot import plot
 from treekit.rules.language import list_languages, load_language
 from treekit.serve.errors import InvalidRequestError, TooLargeError
 from treekit.serve.http import Receive, Reply, Route, Scope
-from treekit.serve.http.json_routes import check_language
-from treekit.serve.http.json_rows import parse_integer, parse_query, quote_value
+from treekit.serve.http.json_routes import Count, Language
+from treekit.serve.http.json_rows import parse_query
+from treekit.serve.protocol.messages import convert_request
 from treekit.serve.scheduling import Service
 
 # ---------------------------------------------------------------- page
@@ -135,7 +136,7 @@ MAX_BOXES = 400
 """Maximum nodes of a picture, as a node may have thousands of branches."""
 
 _MAX_MARKED = 500
-_MAX_NUMBER = 999_999_999
+_NodeNumber = Annotated[int, msgspec.Meta(ge=0, le=999_999_999)]
 
 _PICTURE_HEADERS = (
     (b"content-security-policy", PICTURE_POLICY.encode()),
@@ -143,22 +144,31 @@ _PICTURE_HEADERS = (
 )
 
 
+class TreeQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Parameters of a picture: `tree` is counted from 1, `path` marks nodes."""
+
+    version: str | None = None
+    tree: Count = 1
+    view: Literal["auto", "way"] = "auto"
+    lang: Language = "en"
+    path: str = ""
+
+
 def _make_picture_endpoint(service: Service) -> Callable[[Scope, Receive], Awaitable[Reply]]:
     """Return an endpoint that draws one tree of a model, with the decision path of a row marked."""
 
     async def send_tree(scope: Scope, receive: Receive) -> Reply:
         del receive
-        parameters = parse_query(scope["query_string"], ("version", "tree", "view", "lang", "path"))
-        served = service.repository.get(scope["path_params"]["name"], parameters.get("version"))
-        model = served.require_model()
-        view = parameters.get("view", "auto")
-        if view not in ("auto", "way"):
-            raise InvalidRequestError(f"view must be auto or way, got {quote_value(view)}")
+        query = parse_query(scope["query_string"], TreeQuery)
+        served = service.repository.get(scope["path_params"]["name"], query.version)
+        model = served.model
+        if query.tree > model.n_trees:
+            raise InvalidRequestError(f"'tree' must be 1 to {model.n_trees}, got {query.tree}")
         settings = {
-            "tree": parse_integer("tree", parameters.get("tree", "1"), 1, model.n_trees) - 1,
-            "max_depth": view,
-            "language": check_language(parameters.get("lang", "en")),
-            "marked": _parse_nodes(parameters.get("path", "")),
+            "tree": query.tree - 1,
+            "max_depth": query.view,
+            "language": query.lang,
+            "marked": _parse_nodes(query.path),
         }
         body = await service.runner.run_explanation(_encode_picture, model, settings)
         return Reply(body, 200, b"image/svg+xml; charset=utf-8", _PICTURE_HEADERS)
@@ -195,4 +205,7 @@ def _parse_nodes(path: str) -> list[int]:
         raise InvalidRequestError(
             f"path has {len(parts):,} numbers; give at most {_MAX_MARKED}: leaves suffice"
         )
-    return [parse_integer("path", part, 0, _MAX_NUMBER) for part in parts]
+    numbers: list[int] = convert_request(
+        parts, list[_NodeNumber], "URL parameter path", strict=False
+    )
+    return numbers

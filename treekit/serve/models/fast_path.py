@@ -3,7 +3,7 @@
 Converts a body to rows, sums and a response body without intermediate tensors, which takes a
 quarter of the time of the general path (``benchmarks/serving.py``; to switch it off, leave
 `Served.fast_path` None).  Responses are byte for byte those of the general path
-(`treekit.serve.protocol.messages`, then `treekit.serve.models.treekit_model`); all other requests,
+(`treekit.serve.protocol.messages`, then `treekit.serve.models.served_model`); all other requests,
 including invalid ones, are left to it.
 """
 

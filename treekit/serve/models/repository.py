@@ -11,13 +11,11 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
+import msgspec
 
 from treekit.data.table import suggest_names
 from treekit.errors import (
@@ -27,30 +25,23 @@ from treekit.errors import (
     ModelFileNotFoundError,
     TreekitError,
 )
+from treekit.model.model_file import parse_model_file
 from treekit.serve.errors import InvalidRequestError, NotFoundError, UnavailableError
 from treekit.serve.models.served_model import Served
-from treekit.serve.models.tensors import Tensor, TensorSpec, get_numpy_type
 
 # ---------------------------------------------------------------- loading
-# Each model is loaded, validated and tested with a prediction before it is served.
+# Each model is loaded, validated and tested with a prediction before it is served.  A file is read
+# once: what is loaded are the bytes of which the digest was computed.
 
 SUFFIX = ".treekit"
 """Suffix of model files."""
 
 _VERSION_DIGITS = 12
-_MAX_READS = 3
 _TEST_BATCH_ROWS = (1, 2)
 """One row and several rows use different kernels, both compiled here instead of by a request."""
 
 Stamp = tuple[int, ...]
 """Identity of a file's content: device, inode, modification times and size."""
-
-
-class FileState(NamedTuple):
-    """State of a file: SHA-256 of its content, and its stamp."""
-
-    digest: str
-    stamp: Stamp
 
 
 def read_stamp(path: Path) -> Stamp:
@@ -64,51 +55,47 @@ def _make_stamp(found: Any) -> Stamp:
     return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
 
 
-def read_file_state(path: Path) -> FileState:
-    """Return a consistent digest and stamp of a file.
+def read_file(path: Path) -> tuple[Stamp, bytes]:
+    """Return the stamp and the content of a file.
 
     Raises
     ------
     ModelFileError
-        If the file keeps changing.
+        If the file changes while it is read.
     ModelFileNotFoundError, ModelFileAccessError
         If the file does not exist or cannot be read; both are also OSErrors.
     """
     try:
-        for _ in range(_MAX_READS):
-            with path.open("rb") as stream:
-                before = _make_stamp(os.fstat(stream.fileno()))
-                digest = hashlib.file_digest(stream, "sha256").hexdigest()
-                if _make_stamp(os.fstat(stream.fileno())) == before:
-                    return FileState(digest, before)
+        with path.open("rb") as stream:
+            stamp = _make_stamp(os.fstat(stream.fileno()))
+            data = stream.read()
+            is_changed = _make_stamp(os.fstat(stream.fileno())) != stamp
     except FileNotFoundError:
         raise ModelFileNotFoundError(f"there is no model file {str(path)!r}") from None
     except OSError as error:
         raise ModelFileAccessError(
             f"cannot read model file {str(path)!r}: {error.strerror or error}"
         ) from error
-    raise changing_file_error(path)
+    if is_changed:
+        raise ModelFileError(
+            f"{str(path)!r} changes while it is read; write a complete file, then rename it"
+        )
+    return stamp, data
 
 
-def changing_file_error(path: Path) -> ModelFileError:
-    """Return the error for a file that changes while it is read."""
-    return ModelFileError(
-        f"{str(path)!r} changes while it is read; write a complete file, then rename it"
-    )
-
-
-def read_served(path: Path, name: str, version: str | None, digest: str) -> Served:
-    """Load the model in a file and test it with a prediction.
+def read_served(data: bytes, path: Path, name: str, version: str | None, digest: str) -> Served:
+    """Load the model in the content of a file and test it with a prediction.
 
     Parameters
     ----------
+    data : bytes
     path : Path
-        A ``.treekit`` file.
+        For error messages.
     name : str
     version : str, optional
         Default: the first digits of the digest.
     digest : str
-        Digest returned by `read_file_state`.
+        SHA-256 of `data`.
 
     Raises
     ------
@@ -116,55 +103,19 @@ def read_served(path: Path, name: str, version: str | None, digest: str) -> Serv
         If the file is not a model or the prediction fails.
     """
     try:
-        served = _load_served(path, name, version or digest[:_VERSION_DIGITS], digest)
-        _check_prediction(served)
-    except OSError:
-        raise
-    except ModelFileError as error:
-        raise ModelFileError(_add_path(path, str(error))) from error
+        served = Served(
+            name, version or digest[:_VERSION_DIGITS], digest, parse_model_file(data, path)
+        )
+        for rows in _TEST_BATCH_ROWS:
+            inputs = served.parse_inputs(served.make_sample_inputs(rows))
+            served.compute_outputs(inputs, (*served.default_outputs, "leaf"))  # a separate kernel
     # Any failure of a library on an untrusted file must not end the thread that checks files.
     except Exception as error:
         reason = str(error) if isinstance(error, TreekitError) else f"{error!r}"
-        raise ModelFileError(_add_path(path, reason)) from error
+        if str(path) not in reason:
+            reason = f"{str(path)!r} cannot be served: {reason}"
+        raise ModelFileError(reason) from error
     return served
-
-
-def _add_path(path: Path, reason: str) -> str:
-    """Return the reason prefixed with the file, unless it includes it."""
-    return reason if str(path) in reason else f"{str(path)!r} cannot be served: {reason}"
-
-
-def _load_served(path: Path, name: str, version: str, digest: str) -> Served:
-    from treekit.model.model_file import load
-    from treekit.serve.models.treekit_model import TreekitServed
-
-    return TreekitServed(name, version, digest, load(path))
-
-
-def _check_prediction(served: Served) -> None:
-    """Predict the default outputs, and the leaf (a separate kernel), for sample rows."""
-    known = {spec.name for spec in served.outputs}
-    wanted = (*served.default_outputs, *({"leaf"} & known))
-    for rows in _TEST_BATCH_ROWS:
-        tensors = [_make_test_tensor(served, spec, rows) for spec in served.inputs]
-        for output in served.compute_outputs(served.parse_inputs(tensors), wanted):
-            if not output.cells.size:
-                raise ModelFileError(f"its output {output.name!r} of {rows} rows is empty")
-
-
-def _make_test_tensor(served: Served, spec: TensorSpec, rows: int) -> Tensor:
-    """Return cells that every policy accepts: zeros and first categories."""
-    shape = tuple(rows if place == 0 and n < 0 else max(n, 1) for place, n in enumerate(spec.shape))
-    dtype = get_numpy_type(spec.name, spec.datatype)
-    cells: npt.NDArray[Any] = np.zeros(shape, dtype)
-    if dtype.hasobject:
-        cells[...] = _first_category(served, spec.name)
-    return Tensor(spec.name, spec.datatype, cells)
-
-
-def _first_category(served: Served, name: str) -> str:
-    columns = served.require_model().schema.columns
-    return next((c.levels[0] for c in columns if c.name == name and c.levels), "")
 
 
 # ---------------------------------------------------------------- repository
@@ -203,7 +154,8 @@ class Repository:
     ) -> None:
         self._locations = ModelFinder([Path(source) for source in sources])
         self._read, self._clock = read, clock
-        self._models: dict[str, ModelVersions] = {}
+        self._entries: dict[str, dict[str | None, ModelEntry]] = {}
+        self._unloaded: set[str] = set()
         self._table = LookupTable()
         self._lock = threading.RLock()
         self._is_started = False
@@ -249,9 +201,9 @@ class Repository:
         """
         return self._table.ready
 
-    def index(self) -> list[Entry]:
-        """Return all known models by name: loaded, unloaded or rejected."""
-        return list(self._table.entries)
+    def index(self, *, ready: bool = False) -> list[IndexEntry]:
+        """Return all known models by name: loaded, unloaded or rejected; or only `ready` ones."""
+        return [entry for entry in self._table.entries if entry.state == "READY" or not ready]
 
     # --------------------------------------------------------------- changes
 
@@ -277,7 +229,7 @@ class Repository:
             if troubles and not self._is_started:
                 raise troubles[0]
             changes: list[Change] = []
-            for name in sorted({*self._models, *found}):
+            for name in sorted({*self._entries, *found}):
                 some = self._refresh_model(
                     name, found.get(name, []), _PATIENT_CHECKS if patient else 1
                 )
@@ -331,85 +283,77 @@ class Repository:
             raise NotFoundError(
                 f"there is no file of a model {name!r}; {suggest_names(name, found)}"
             )
-        known = self._models.setdefault(name, ModelVersions())
-        wanted, known.is_enabled = known.is_enabled, True
-        for slot in known.model_entries.values():
-            slot.force_reload()
+        was_unloaded = name in self._unloaded
+        self._unloaded.discard(name)
+        for entry in self._list_entries(name):
+            entry.force_reload()
         changes = self._refresh_model(name, found[name], 1)
-        refused = [change for change in changes if change.what in ("kept", "refused")]
-        if refused and not any(slot.served for slot in known.model_entries.values()):
-            known.is_enabled = wanted
+        entries = self._list_entries(name)
+        is_refused = any(change.what in ("kept", "refused") for change in changes)
+        if is_refused and was_unloaded and not any(entry.served for entry in entries):
+            self._unloaded.add(name)
         self._publish_table(changes)
-        if refused:
-            raise InvalidRequestError(f"model {name!r} was not loaded: {known.reason}")
+        if is_refused:
+            reason = next(entry.public_reason for entry in entries if entry.reason)
+            raise InvalidRequestError(f"model {name!r} was not loaded: {reason}")
         return changes
 
     def _unload_here(self, name: str) -> list[Change]:
-        known = self._models.get(name)
-        if known is None:
+        entries = self._list_entries(name)
+        if not entries and name not in self._unloaded:
             raise self._table.make_error(name)
-        known.is_enabled = False
-        changes = [
-            Change(name, slot.version, "unloaded")
-            for slot in known.model_entries.values()
-            if slot.served
-        ]
-        known.model_entries = {
-            version: ModelEntry(name, slot.location, is_required=True)
-            for version, slot in known.model_entries.items()
-        }
+        self._unloaded.add(name)
+        changes = [Change(name, own.version, "unloaded") for own in entries if own.served]
+        for entry in entries:
+            entry.forget()
+            entry.is_required = True
         self._publish_table(changes)
         return changes
+
+    def _list_entries(self, name: str) -> list[ModelEntry]:
+        return list(self._entries.get(name, {}).values())
+
+    def _list_all_entries(self) -> list[ModelEntry]:
+        return [entry for own in self._entries.values() for entry in own.values()]
 
     def refused_files(self) -> list[str]:
         """Return the reasons why explicitly given files cannot be served."""
         with self._lock:
             return [
-                slot.reason
-                for known in self._models.values()
-                for slot in known.model_entries.values()
-                if slot.location.is_explicit and slot.served is None and slot.reason
+                entry.reason
+                for entry in self._list_all_entries()
+                if entry.location.is_explicit and entry.served is None and entry.reason
             ]
 
     def leave_out(self, names: Iterable[str]) -> None:
         """Mark models as unloaded before the first refresh, as in the other processes."""
-        with self._lock:
-            for name in names:
-                self._models.setdefault(name, ModelVersions()).is_enabled = False
+        self._unloaded |= set(names)
 
     def _refresh_model(self, name: str, places: list[ModelLocation], looks: int) -> list[Change]:
-        known = self._models.setdefault(name, ModelVersions())
-        changes = self._remove_missing(known, {place.version for place in places}, looks)
-        for place in places:
-            slot = known.model_entries.get(place.version)
-            if slot is None:
-                slot = known.model_entries[place.version] = ModelEntry(
-                    name, place, is_required=not self._is_started
-                )
-            slot.location, slot.n_missed = place, 0
-            change = slot.check_file(self._read, self._clock()) if known.is_enabled else None
-            if change is not None:
-                changes.append(change)
-        if (
-            not known.model_entries and known.is_enabled
-        ):  # an unloaded model stays so if its file returns
-            del self._models[name]
-        return changes
-
-    @staticmethod
-    def _remove_missing(known: ModelVersions, there: set[str | None], looks: int) -> list[Change]:
-        """Remove versions whose file was missing in `looks` consecutive checks."""
+        """Check the files of a model, and remove versions that `looks` checks did not find."""
         changes = []
-        for version, slot in list(known.model_entries.items()):
-            slot.n_missed += version not in there
-            if slot.n_missed >= looks:
-                changes.append(Change(slot.name, slot.version, "removed"))
-                del known.model_entries[version]
+        entries = self._entries.setdefault(name, {})
+        there = {place.version for place in places}
+        for version, entry in list(entries.items()):
+            entry.n_missed = 0 if version in there else entry.n_missed + 1
+            if entry.n_missed >= looks:
+                changes.append(Change(name, entry.version, "removed"))
+                del entries[version]
+        for place in places:
+            if place.version not in entries:
+                entries[place.version] = ModelEntry(name, place, is_required=not self._is_started)
+            entry = entries[place.version]
+            entry.location = place
+            if name not in self._unloaded:  # an unloaded model stays so if its file returns
+                change = entry.check_file(self._read, self._clock())
+                changes += [] if change is None else [change]
+        if not entries:
+            del self._entries[name]
         return changes
 
     def _publish_table(self, changes: list[Change]) -> None:
         """Replace the lookup table atomically and notify the subscribers."""
-        self._table = build_table(self._models)
+        self._table = build_table(self._list_all_entries(), self._unloaded)
         if changes:
             self.changed_at = time.time()
             for tell in self._subscribers:
@@ -419,7 +363,7 @@ class Repository:
 # ---------------------------------------------------------------- entries
 # State of one model file over time: the loaded model, the last seen content, and reload rules.
 
-Read = Callable[[Path, str, str | None, str], Served]
+Read = Callable[[bytes, Path, str, str | None, str], Served]
 """Signature of `read_served`."""
 
 _SETTLED_SECONDS = 2.0
@@ -447,7 +391,7 @@ class ModelEntry:
     Parameters
     ----------
     name : str
-    location : Place
+    location : ModelLocation
     is_required : bool
         Whether the server is not ready while this version is not loaded.
 
@@ -463,17 +407,21 @@ class ModelEntry:
         Consecutive checks that did not find the file.
     """
 
+    _stamp: Stamp | None
+    _digest: str  # of the content that was loaded or rejected last
+
     def __init__(self, name: str, location: ModelLocation, *, is_required: bool) -> None:
         self.name, self.location, self.is_required = name, location, is_required
-        self.served: Served | None = None
-        self.reason = self.public_reason = ""
         self.n_missed = 0
         self._folder = location.path.parent  # with links resolved, once read
-        self._stamp: Stamp | None = None
         self._stamp_seen_at = 0.0
-        self._is_settled = False
-        self._digest = ""  # of the content that was loaded or rejected last
-        self._is_forced = False
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget the model and the content of the file."""
+        self.served: Served | None = None
+        self.reason = self.public_reason = ""
+        self.force_reload()
 
     @property
     def version(self) -> str:
@@ -482,7 +430,7 @@ class ModelEntry:
 
     def force_reload(self) -> None:
         """Force the next check to read the file and to report the result."""
-        self._forget_state()
+        self._forget_content()
         self._is_forced = True
 
     def check_file(self, read: Read, now: float) -> Change | None:
@@ -502,7 +450,7 @@ class ModelEntry:
                 return None
             return self._check_content(read, now)
         except (TreekitError, OSError) as error:
-            self._forget_state()
+            self._forget_content()
             known = self.reason
             self._set_reason(str(error))
             return self._make_rejection() if self._is_forced or self.reason != known else None
@@ -510,36 +458,23 @@ class ModelEntry:
             self._is_forced = False
 
     def _check_content(self, read: Read, now: float) -> Change | None:
-        for _ in range(_MAX_READS):
-            # Resolve links, to notice one that is replaced and restored.
-            path = Path(os.path.realpath(self.location.path))  # resolve() raises on link cycles
-            self._folder = path.parent
-            seen = read_file_state(path)
-            if seen.stamp != self._stamp:
-                self._stamp, self._stamp_seen_at = seen.stamp, now
-            self._is_settled = now - self._stamp_seen_at >= _SETTLED_SECONDS
-            if seen.digest == self._digest:
-                return None
-            if self.served and seen.digest == self.served.digest and not self._is_forced:
-                return self._set_served(self.served)
-            fresh, reason = self._load_file(read, path, seen.digest)
-            if read_file_state(path).digest != seen.digest:
-                continue
-            if fresh is not None:
-                return self._set_served(fresh)
-            self._digest = seen.digest
-            self._set_reason(reason)
-            return self._make_rejection()
-        raise changing_file_error(self.location.path)
-
-    def _load_file(self, read: Read, path: Path, digest: str) -> tuple[Served | None, str]:
-        """Load the file; return the model, or the reason why it was rejected."""
+        path = Path(os.path.realpath(self.location.path))  # resolve() raises on link cycles
+        self._folder = path.parent
+        stamp, data = read_file(path)
+        if stamp != self._stamp:
+            self._stamp, self._stamp_seen_at = stamp, now
+        self._is_settled = now - self._stamp_seen_at >= _SETTLED_SECONDS
+        digest = hashlib.sha256(data).hexdigest()
+        if digest == self._digest:
+            return None
+        if self.served and digest == self.served.digest and not self._is_forced:
+            return self._set_served(self.served)
+        self._digest = digest
         try:
-            return read(path, self.name, self.location.version, digest), ""
-        except OSError:
-            raise
+            return self._set_served(read(data, path, self.name, self.location.version, digest))
         except TreekitError as error:
-            return None, str(error)
+            self._set_reason(str(error))
+            return self._make_rejection()
 
     def _set_served(self, fresh: Served) -> Change:
         what: Literal["replaced", "loaded"] = "replaced" if self.served else "loaded"
@@ -557,17 +492,18 @@ class ModelEntry:
     def _make_rejection(self) -> Change:
         return Change(self.name, self.version, "kept" if self.served else "refused", self.reason)
 
-    def _forget_state(self) -> None:
+    def _forget_content(self) -> None:
         self._stamp, self._is_settled, self._digest = None, False, ""
 
 
 # ---------------------------------------------------------------- lookup table
 # Immutable snapshot of the repository, replaced atomically.
 
+
 State = Literal["READY", "UNAVAILABLE"]
 
 
-class Entry(NamedTuple):
+class IndexEntry(msgspec.Struct, frozen=True):
     """Line of the repository's index."""
 
     name: str
@@ -576,45 +512,11 @@ class Entry(NamedTuple):
     reason: str
 
 
-@dataclass
-class ModelVersions:
-    """All versions of one model, by the version of their location."""
-
-    model_entries: dict[str | None, ModelEntry] = field(default_factory=dict)
-    is_enabled: bool = True
-    """False after an unload, until a load."""
-
-    @property
-    def newest_first(self) -> list[ModelEntry]:
-        """Slots sorted by version number, largest first."""
-        order = sorted(self.model_entries, key=lambda version: int(version or 0), reverse=True)
-        return [self.model_entries[version] for version in order]
-
-    @property
-    def reason(self) -> str:
-        """Reason for clients why no version is served."""
-        if not self.is_enabled:
-            return ""
-        return next((slot.public_reason for slot in self.model_entries.values() if slot.reason), "")
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all required versions are loaded."""
-        return not self.is_enabled or all(
-            slot.served is not None or not slot.is_required for slot in self.model_entries.values()
-        )
-
-
 class LookupTable(NamedTuple):
-    """Snapshot of the repository.
-
-    ``models``: loaded models by name and version, newest first.  ``absent``: names without a
-    loaded version, with the reason.
-    """
+    """Snapshot of the repository; ``models``: loaded ones by name and version, newest first."""
 
     models: Mapping[str, Mapping[str, Served]] = {}
-    absent: Mapping[str, str] = {}
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[IndexEntry, ...] = ()
     ready: bool = False
 
     def get(self, name: str | None, version: str | None) -> Served:
@@ -634,12 +536,11 @@ class LookupTable(NamedTuple):
         return found
 
     def _get_only_name(self) -> str:
-        names = [*self.models, *self.absent]
+        names = self._list_names()
         if len(names) == 1:
             return names[0]
         listed = ", ".join(
-            f"{name!r}" if name in self.models else f"{name!r} (not loaded)"
-            for name in sorted(names)
+            f"{name!r}" if name in self.models else f"{name!r} (not loaded)" for name in names
         )
         if not names:
             raise NotFoundError("this server has no model yet")
@@ -647,40 +548,35 @@ class LookupTable(NamedTuple):
             f"the request does not name a model; give one of {listed}, as in /predict?model=NAME"
         )
 
+    def _list_names(self) -> list[str]:
+        return sorted({*self.models, *(entry.name for entry in self.entries)})
+
     def make_error(self, name: str) -> Exception:
         """Return the error for a name without a loaded version."""
-        reason = self.absent.get(name)
-        if reason is None:
-            return NotFoundError(
-                f"there is no model {name!r}; {suggest_names(name, [*self.models, *self.absent])}"
-            )
-        return UnavailableError(f"model {name!r} is not loaded" + (f": {reason}" if reason else ""))
+        reasons = [entry.reason for entry in self.entries if entry.name == name]
+        if not reasons:
+            hint = suggest_names(name, self._list_names())
+            return NotFoundError(f"there is no model {name!r}; {hint}")
+        reason = next((f": {own}" for own in reasons if own not in ("", "unloaded")), "")
+        return UnavailableError(f"model {name!r} is not loaded{reason}")
 
 
-def build_table(all_names: Mapping[str, ModelVersions]) -> LookupTable:
-    """Build the lookup table."""
-    names = {name: known for name, known in sorted(all_names.items()) if known.model_entries}
-    models = {
-        name: {slot.served.version: slot.served for slot in known.newest_first if slot.served}
-        for name, known in names.items()
-    }
-    return LookupTable(
-        models={name: versions for name, versions in models.items() if versions},
-        absent={name: names[name].reason for name, versions in models.items() if not versions},
-        entries=tuple(
-            _make_index_entry(slot, known.is_enabled)
-            for known in names.values()
-            for slot in known.newest_first
-        ),
-        ready=bool(names) and all(known.is_complete for known in names.values()),
-    )
-
-
-def _make_index_entry(slot: ModelEntry, wanted: bool) -> Entry:
-    if slot.served is not None:
-        return Entry(slot.name, slot.version, "READY", slot.public_reason)
-    reason = slot.public_reason if wanted else "unloaded"
-    return Entry(slot.name, slot.version, "UNAVAILABLE", reason)
+def build_table(all_entries: Iterable[ModelEntry], unloaded: Collection[str]) -> LookupTable:
+    """Build the lookup table of entries; those of the names in `unloaded` are not required."""
+    order = sorted(all_entries, key=lambda own: (own.name, -int(own.location.version or 0)))
+    models: dict[str, dict[str, Served]] = {}
+    entries, ready = [], bool(order)
+    for entry in order:
+        reason = entry.public_reason
+        if entry.served is not None:
+            models.setdefault(entry.name, {})[entry.served.version] = entry.served
+        elif entry.name in unloaded:
+            reason = "unloaded"
+        elif entry.is_required:
+            ready = False
+        state: State = "UNAVAILABLE" if entry.served is None else "READY"
+        entries.append(IndexEntry(entry.name, entry.version, state, reason))
+    return LookupTable(models, tuple(entries), ready)
 
 
 # ---------------------------------------------------------------- locations

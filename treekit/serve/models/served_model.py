@@ -1,48 +1,64 @@
-"""Interface of a served model: inputs, outputs and prediction.
+"""Served models: inputs, prediction and explanation outputs of one version of a model.
 
-Implemented by `treekit.serve.models.treekit_model`.  Served models are immutable: a changed file
-becomes a new object, and a running request finishes with the model it started with.
+The input is one tensor with all columns, or one named input per column.  Outputs are named as in
+ONNX files written by treekit: ``label`` and ``probabilities`` (``label_0``, ... for several
+targets), or ``value``; ``leaf``, ``rule``, ``contributions`` and ``bias`` are returned on request.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
+from treekit.data.encoding import encode_rows
+from treekit.data.features import round_to_dtype
+from treekit.data.schema import Output, python_label
+from treekit.data.table import make_table, suggest_names
+from treekit.errors import DataError
+from treekit.model.links import convert_sums
+from treekit.model.model import Model
+from treekit.model.row_scorer import Scorer
+from treekit.model.scoring import (
+    compute_label_codes,
+    compute_probabilities,
+    leaf_indices,
+    sum_leaf_values,
+)
 from treekit.serve.errors import InvalidRequestError
-from treekit.serve.models.tensors import Tensor, TensorSpec
+from treekit.serve.models.explanation_outputs import Explanations
+from treekit.serve.models.fast_path import FastPath
+from treekit.serve.models.tensors import Tensor, TensorSpec, get_numpy_type
 
-if TYPE_CHECKING:
-    from treekit.model.model import Model
-    from treekit.serve.models.fast_path import FastPath
+ONE_TENSOR = "input"
+"""Name of the input with all columns."""
 
+Matrix = npt.NDArray[Any]
+"""Encoded rows (rows, features)."""
 
-class Batch(NamedTuple):
-    """Rows of a request, validated against the schema and converted for the model.
-
-    Attributes
-    ----------
-    rows : int
-    arrays : tuple of (rows, ...) arrays
-    """
-
-    rows: int
-    arrays: tuple[npt.NDArray[Any], ...]
+Sums = npt.NDArray[np.int64]
 
 
-class Served(ABC):
+class Served:
     """Served version of a model.
 
-    Attributes
+    It is immutable: a changed file becomes a new object, and a running request finishes with the
+    model it started with.
+
+    Parameters
     ----------
     name : str
     version : str
         Number of the version folder, or the start of the file's digest; part of every response.
     digest : str
         SHA-256 of the file as 64 hexadecimal digits.
+    model : Model
+
+    Attributes
+    ----------
     platform : str
         ``treekit``.
     inputs : tuple of TensorSpec
@@ -57,28 +73,64 @@ class Served(ABC):
         Expensive explanation outputs, limited by `Limits.explained_rows`.
     visits_per_row : float
         Approximate node visits per row, to decide which requests run in a thread.
-    model : Model, optional
-        The model; None for a server of tensors only.
     fast_path : FastPath, optional
         Faster path for the most common request bodies, with identical responses.
     """
 
-    name: str
-    version: str
-    digest: str
-    platform: str
-    inputs: tuple[TensorSpec, ...]
-    outputs: tuple[TensorSpec, ...]
-    default_outputs: tuple[str, ...]
-    other_inputs: tuple[tuple[TensorSpec, ...], ...] = ()
-    explanation_outputs: frozenset[str] = frozenset()
-    visits_per_row: float = 1.0
-    model: Model | None = None
+    platform = "treekit"
+    explanation_outputs = frozenset({"rule", "contributions", "bias"})
     fast_path: FastPath | None = None
 
-    @abstractmethod
-    def parse_inputs(self, tensors: Sequence[Tensor]) -> Batch:
-        """Validate and convert the inputs of a request.
+    def __init__(self, name: str, version: str, digest: str, model: Model) -> None:
+        self.name, self.version, self.digest, self.model = name, version, digest, model
+        schema = model.schema
+        self._is_numeric = not schema.nominal.any()
+        self.inputs, *self.other_inputs = self._list_input_forms()
+        labels = [_convert_labels(output) for output in schema.outputs if output.classes]
+        self._labels = [texts for _, texts in labels]
+        usual = _list_default_specs(model, [datatype for datatype, _ in labels])
+        self._default_datatypes = {spec.name: spec.datatype for spec in usual}
+        self.default_outputs = tuple(self._default_datatypes)
+        self.outputs = (
+            *usual,
+            TensorSpec("leaf", "INT32", (-1, model.n_trees)),
+            TensorSpec("rule", "BYTES", (-1, model.n_trees)),
+            TensorSpec("contributions", "FP64", (-1, schema.n_features, schema.n_values)),
+            TensorSpec("bias", "FP64", (-1, schema.n_values)),
+        )
+        self.visits_per_row: float = model.n_trees * max(model.depth, 1)
+        # Bound to the model only: a reference cycle through this object would keep a replaced
+        # model and its arrays in memory until the next garbage collection.
+        self._sums = partial(_compute_sums, model, model.scorer())
+        self._explanations = Explanations(model)
+        first = self._labels[0].tolist() if labels else ()
+        self.fast_path = FastPath(name, version, model, usual, first, ONE_TENSOR, self._sums)
+
+    # ---------------------------------------------------------------- inputs
+
+    def _list_input_forms(self) -> list[tuple[TensorSpec, ...]]:
+        """Return the forms of input, the preferred one first.
+
+        One tensor is preferred if all columns are numeric, else one input per column.  A tensor
+        of strings is always accepted and parsed like a CSV file.
+        """
+        schema = self.model.schema
+        number = {"float32": "FP32", "float64": "FP64"}[schema.dtype]
+        columns = tuple(
+            TensorSpec(column.name, number if column.kind == "numeric" else "BYTES", (-1,))
+            for column in schema.columns
+        )
+        numbers, texts = (
+            (TensorSpec(ONE_TENSOR, datatype, (-1, schema.n_features)),)
+            for datatype in (number, "BYTES")
+        )
+        return [numbers, columns, texts] if self._is_numeric else [columns, texts]
+
+    def parse_inputs(self, tensors: Sequence[Tensor]) -> Matrix:
+        """Validate and encode inputs: one tensor with all columns, or one input per column.
+
+        A numeric tensor contains category codes, as the matrix of `Model.scorer`; a BYTES
+        tensor contains strings as in a CSV file.
 
         Raises
         ------
@@ -86,24 +138,74 @@ class Served(ABC):
             If an input is invalid; the message names the input, the rule and, where
             applicable, the row and the value.
         """
-
-    @abstractmethod
-    def compute_outputs(self, batch: Batch, wanted: Sequence[str]) -> list[Tensor]:
-        """Compute the selected outputs, (rows, ...) each, in the given order.
-
-        Raises
-        ------
-        InvalidRequestError
-            If a policy of the model rejects a row.
-        """
-
-    def require_model(self) -> Model:
-        """Return the model; raise `InvalidRequestError` if tensors only are served."""
-        if self.model is None:
+        if len(tensors) != 1 or tensors[0].name != ONE_TENSOR or tensors[0].cells.ndim != 2:
+            return self._encode_columns(tensors)
+        schema, cells = self.model.schema, tensors[0].cells
+        if cells.shape[1] != schema.n_features:
             raise InvalidRequestError(
-                f"model {self.name!r} takes tensors only; use POST /v2/models/{self.name}/infer"
+                f"input {ONE_TENSOR!r} has shape {list(cells.shape)}; model {self.name!r} takes "
+                f"[rows, {schema.n_features}]"
             )
-        return self.model
+        if tensors[0].datatype == "BYTES":
+            return self._encode_table(cells.T, untyped=True)
+        return round_to_dtype(cells, schema.dtype)
+
+    def _encode_columns(self, tensors: Sequence[Tensor]) -> Matrix:
+        schema = self.model.schema
+        given = {tensor.name: tensor for tensor in tensors}
+        if len(given) < len(tensors):
+            raise InvalidRequestError("duplicate input; give each column once")
+        for name in given:
+            if name not in schema.names:
+                raise InvalidRequestError(self._unknown_input_message(name))
+        for name in schema.names:
+            if name not in given:
+                raise InvalidRequestError(
+                    f"input {name!r} is missing from the request; model {self.name!r} requires "
+                    "all of its columns (null for missing values)"
+                )
+        columns = [_flatten_column(given[name]) for name in schema.names]
+        rows = len(columns[0])
+        for name, column in zip(schema.names, columns, strict=True):
+            if len(column) != rows:
+                raise InvalidRequestError(
+                    f"input {name!r} has {len(column)} rows but {schema.names[0]!r} has {rows}; "
+                    "all inputs must have the same number of rows"
+                )
+        if not self._is_numeric or any(column.dtype.kind == "O" for column in columns):
+            return self._encode_table(columns, untyped=False)
+        return np.stack([round_to_dtype(column, schema.dtype) for column in columns], axis=1)
+
+    def _unknown_input_message(self, name: str) -> str:
+        schema = self.model.schema
+        if name == ONE_TENSOR:
+            return (
+                f"input {name!r} must have shape [rows, {schema.n_features}]: all columns of "
+                f"model {self.name!r} in schema order"
+            )
+        names = list(dict.fromkeys((ONE_TENSOR, *schema.names)))
+        return f"model {self.name!r} has no input {name!r}; {suggest_names(name, names)}"
+
+    def _encode_table(self, columns: Iterable[npt.NDArray[Any]], *, untyped: bool) -> Matrix:
+        model = self.model
+        try:
+            table = make_table(model.schema.names, columns, untyped=untyped)
+            return encode_rows(table, model.schema, missing=model.missing, unknown=model.unknown)
+        except DataError as error:
+            raise InvalidRequestError(f"model {self.name!r}: {error}") from error
+
+    def make_sample_inputs(self, rows: int) -> list[Tensor]:
+        """Return inputs that every policy accepts: zeros and first categories."""
+        levels = {column.name: column.levels for column in self.model.schema.columns}
+        tensors = []
+        for name, datatype, shape in self.inputs:
+            cells = np.zeros((rows, *shape[1:]), get_numpy_type(name, datatype))
+            if datatype == "BYTES":
+                cells[...] = levels[name][0] if levels[name] else ""
+            tensors.append(Tensor(name, datatype, cells))
+        return tensors
+
+    # ---------------------------------------------------------------- outputs
 
     def select_outputs(self, names: Sequence[str] | None) -> tuple[str, ...]:
         """Return the outputs of a request: the selected ones, or the default ones.
@@ -124,3 +226,87 @@ class Served(ABC):
         if len(set(names)) != len(names):
             raise InvalidRequestError(f"an output is requested twice: {', '.join(names)}")
         return tuple(names)
+
+    def compute_outputs(self, matrix: Matrix, wanted: Sequence[str]) -> list[Tensor]:
+        """Compute the selected outputs, (rows, ...) each, in the given order.
+
+        Raises
+        ------
+        InvalidRequestError
+            If a policy of the model rejects a row.
+        """
+        try:
+            has_default = not self._default_datatypes.keys().isdisjoint(wanted)
+            total = self._sums(matrix) if has_default else None
+            return [self._compute_output(name, matrix, total) for name in wanted]
+        except DataError as error:
+            raise InvalidRequestError(f"model {self.name!r}: {error}") from error
+
+    def _compute_output(self, name: str, matrix: Matrix, total: Sums | None) -> Tensor:
+        if total is not None and name in self._default_datatypes:
+            return Tensor(name, self._default_datatypes[name], self._convert_sums(name, total))
+        if name == "leaf":
+            return Tensor(name, "INT32", leaf_indices(self.model, matrix))
+        return self._explanations.compute_output(name, matrix)
+
+    def _convert_sums(self, name: str, total: Sums) -> npt.NDArray[Any]:
+        """Return the cells of a default output from the sums (rows, values) of rows."""
+        model = self.model
+        if name == "value":
+            values = convert_sums(model, total)
+            return values if model.schema.more else values[:, 0]
+        kind, _, number = name.partition("_")
+        target = int(number or 0)
+        if kind == "label":
+            return self._labels[target][compute_label_codes(model, total)[:, target]]
+        shares = compute_probabilities(model, total)
+        cells: npt.NDArray[np.float64] = shares[target] if model.schema.more else shares
+        return cells
+
+
+def _flatten_column(tensor: Tensor) -> npt.NDArray[Any]:
+    """Return a tensor of shape (rows,) or (rows, 1) as an array (rows,)."""
+    if tensor.cells.ndim == 2 and tensor.shape[1] == 1:
+        return tensor.cells[:, 0]
+    if tensor.cells.ndim != 1:
+        raise InvalidRequestError(
+            f"input {tensor.name!r} has shape {list(tensor.shape)}; the shape of a column is "
+            "[rows] or [rows, 1]"
+        )
+    return tensor.cells
+
+
+def _compute_sums(model: Model, score: Scorer, matrix: Matrix) -> Sums:
+    """Return the sums (rows, values) of encoded rows."""
+    if len(matrix) == 1:
+        return score.sums(matrix)[None]
+    return sum_leaf_values(model, matrix)
+
+
+def _list_default_specs(model: Model, label_datatypes: Sequence[str]) -> list[TensorSpec]:
+    """Return the specs of the outputs of requests that select none."""
+    schema = model.schema
+    if schema.task == "regression":
+        return [TensorSpec("value", "FP64", (-1, schema.n_values) if schema.more else (-1,))]
+    specs = []
+    for number, (output, datatype) in enumerate(zip(schema.outputs, label_datatypes, strict=True)):
+        end = f"_{number}" if schema.more else ""
+        specs += [
+            TensorSpec(f"label{end}", datatype, (-1,)),
+            TensorSpec(f"probabilities{end}", "FP64", (-1, len(output.classes))),
+        ]
+    return specs
+
+
+def _convert_labels(output: Output) -> tuple[str, npt.NDArray[Any]]:
+    """Return datatype and labels (classes,) of a target; integers beyond 64 bits are strings."""
+    labels = [python_label(label) for label in output.classes]
+    if isinstance(labels[0], bool):
+        return "BOOL", np.array(labels, dtype=np.bool_)
+    if isinstance(labels[0], int) and all(-(2**63) <= int(label) < 2**63 for label in labels):
+        return "INT64", np.array(labels, dtype=np.int64)
+    if isinstance(labels[0], float):
+        return "FP64", np.array(labels, dtype=np.float64)
+    texts = np.empty(len(labels), dtype=object)
+    texts[:] = [str(label) for label in labels]
+    return "BYTES", texts

@@ -78,11 +78,3 @@ def get_numpy_type(name: str, datatype: str) -> np.dtype[Any]:
             f"input {shown(name)} has datatype {shown(datatype)}, which this server does not "
             f"support{remedy}; supported: {', '.join(DATATYPES)}"
         ) from None
-
-
-def get_datatype(dtype: np.dtype[Any]) -> str:
-    """Return the protocol's datatype for a NumPy type; strings and objects are BYTES."""
-    return _DATATYPE_NAMES.get(dtype, "BYTES")
-
-
-_DATATYPE_NAMES = {dtype: name for name, dtype in DATATYPES.items()}

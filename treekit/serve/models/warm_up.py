@@ -11,13 +11,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from treekit.data.schema import Column, Dtype, Schema
 from treekit.model.builder import Node, build_tree, leaf, subset, threshold
 from treekit.model.model import Model, make_model
-from treekit.serve.models.tensors import Tensor
-from treekit.serve.models.treekit_model import ONE_TENSOR, TreekitServed
+from treekit.serve.models.served_model import Served
 
 _TREE_COUNTS = (1, 12)
 _MANY_ROWS = 600
@@ -28,23 +25,12 @@ def compile_for_serving(dtypes: Sequence[Dtype] = ("float32", "float64")) -> int
     """Predict with common kinds of models in several batch sizes; return the number of models."""
     count = 0
     for model in _make_models(dtypes):
-        served = TreekitServed("m", "1", "", model)
-        schema = model.schema
+        served = Served("m", "1", "", model)
         for rows in _BATCH_ROWS:
-            if schema.nominal.any():
-                texts = np.array(["a", "b"], dtype=object)[np.arange(rows) % 2]
-                tensors = [
-                    Tensor("x", "FP64", np.arange(rows) % 3.0),
-                    Tensor("colour", "BYTES", texts),
-                ]
-            else:
-                cells = np.arange(2.0 * rows).reshape(rows, 2) % 3
-                tensors = [Tensor(ONE_TENSOR, "FP64", cells)]
             reasons = served.explanation_outputs if rows < _MANY_ROWS else ()
-            served.compute_outputs(
-                served.parse_inputs(tensors), [*served.default_outputs, "leaf", *sorted(reasons)]
-            )
-        model.explain({column.name: None for column in schema.columns})
+            inputs = served.parse_inputs(served.make_sample_inputs(rows))
+            served.compute_outputs(inputs, [*served.default_outputs, "leaf", *sorted(reasons)])
+        model.explain({column.name: None for column in model.schema.columns})
         count += 1
     return count
 

@@ -78,11 +78,11 @@ def _serve_in_process(settings: ServeSettings, sockets: list[socket.socket]) -> 
     )
 
     service = make_service(settings)
-    load_models(service.repository)
+    changes = load_models(service.repository)
 
     def report_started(grpc_port: int | None) -> None:
         install_handlers()  # in the place of those of uvicorn
-        log_models(service.repository)
+        log_models(changes)
         log_addresses(settings, sockets, grpc_port)
 
     process = ServiceProcess(settings, service, report_started)

@@ -13,9 +13,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from treekit.errors import MissingExtraError, ModelFileError, TreekitError
 
@@ -29,9 +29,9 @@ except ImportError as missing:
 from treekit.serve.http import Receive, Send
 from treekit.serve.http.app import make_app
 from treekit.serve.http.auth import Access
-from treekit.serve.http.logs import configure_logging, log_event, log_request
+from treekit.serve.http.logs import configure_logging, log_changes, log_event, log_request
 from treekit.serve.http.metrics import Metrics
-from treekit.serve.models.repository import Repository
+from treekit.serve.models.repository import Change, Repository
 from treekit.serve.process.shared_state import SharedState
 from treekit.serve.scheduling import Runner, Service
 from treekit.serve.settings import ServeSettings
@@ -55,9 +55,6 @@ _UPGRADE_HEADER = re.compile(rb"(?i)\r\nupgrade:")
 
 _LOADING_SECONDS = 2.0
 """Seconds of loading before a message is logged."""
-
-_MAX_LISTED = 20
-"""Maximum models listed at startup, one per line."""
 
 _EXTRA_SECONDS = 5.0
 """Seconds to wait for other workers, in addition to the time limit of a request."""
@@ -184,10 +181,11 @@ class ServiceProcess:
         # would block requests for 0.1 s.
         gc.collect()
         gc.freeze()
+        grpc_port = None
         if self._settings.grpc_port is not None:
             # Imported dynamically, as it requires the optional extra `grpc`.
             rpc = importlib.import_module("treekit.serve.grpc")
-            self._grpc = await rpc.start_grpc(
+            self._grpc, grpc_port = await rpc.start_grpc(
                 self._service, self._settings, self._access.check_token, self._record_call
             )
         if self._settings.reload_seconds:
@@ -195,7 +193,7 @@ class ServiceProcess:
             threading.Thread(
                 target=watch_files, args=given, name="treekit-watch", daemon=True
             ).start()
-        self._report_started(None if self._grpc is None else self._grpc.port)
+        self._report_started(grpc_port)
 
     def request_shutdown(self) -> None:
         """Stop after all requests in progress; safe in a signal handler.
@@ -234,8 +232,8 @@ def make_service(settings: ServeSettings) -> Service:
     return Service(Repository(settings.sources), Runner(settings.limits), control=settings.control)
 
 
-def load_models(repository: Repository) -> None:
-    """Load the models at startup, with a message if that takes long.
+def load_models(repository: Repository) -> list[Change]:
+    """Load the models at startup, with a message if that takes long; return them as changes.
 
     Raises
     ------
@@ -251,40 +249,19 @@ def load_models(repository: Repository) -> None:
     timer.daemon = True
     timer.start()
     try:
-        repository.refresh()
+        changes = repository.refresh()
     finally:
         timer.cancel()
     refused = repository.refused_files()
     if refused:
         raise ModelFileError("; ".join(refused))
+    return changes
 
 
-def log_models(repository: Repository) -> None:
+def log_models(changes: Sequence[Change]) -> None:
     """Log the models found at startup."""
-    served = list(repository.served)
-    for one in served[:_MAX_LISTED]:
-        trees = one.require_model().n_trees
-        log_event(
-            "model",
-            f"model {one.name!r} {one.version}: {trees} tree{'s' * (trees != 1)}",
-            model=one.name,
-            version=one.version,
-            platform=one.platform,
-            trees=trees,
-        )
-    if len(served) > _MAX_LISTED:
-        log_event("models", f"and {len(served) - _MAX_LISTED} more models", models=len(served))
-    refused = [entry for entry in repository.index() if entry.reason not in ("", "unloaded")]
-    for entry in refused:
-        log_event(
-            "model-refused",
-            f"model {entry.name!r} was rejected: {entry.reason}",
-            level="error",
-            model=entry.name,
-            version=entry.version,
-            reason=entry.reason,
-        )
-    if not served and not refused:
+    log_changes(changes)
+    if not changes:
         log_event("no-models", "no model found yet; waiting for one", level="warning")
 
 
@@ -331,12 +308,12 @@ def make_worker_app(settings: ServeSettings, path: Path) -> Any:
     shared.join(service.repository, settings.limits.seconds + _EXTRA_SECONDS)
     configure_logging(settings.log, shared.number)
     try:
-        load_models(service.repository)
+        changes = load_models(service.repository)
     except (TreekitError, OSError) as error:
         _end_failed_worker(shared, error)
     shared.follow_changes()
     if shared.number == 1 and not shared.is_started:
-        log_models(service.repository)
+        log_models(changes)
 
     def report_started(_: int | None) -> None:
         handler: Any = signal.getsignal(signal.SIGTERM)  # of uvicorn, which stops at once
@@ -349,7 +326,7 @@ def make_worker_app(settings: ServeSettings, path: Path) -> Any:
     return process.app
 
 
-def _end_failed_worker(shared: SharedState, error: Exception) -> None:
+def _end_failed_worker(shared: SharedState, error: Exception) -> NoReturn:
     """End a worker that cannot start, and at startup the server; others continue to serve."""
     if not shared.is_started:
         shared.report_error(error)

@@ -1,4 +1,7 @@
-"""Requests, responses and metadata of the Open Inference Protocol v2 as JSON."""
+"""Requests, responses and metadata of the Open Inference Protocol v2 as JSON.
+
+The structs encode and decode the messages, and describe them in ``/openapi.json``.
+"""
 
 from __future__ import annotations
 
@@ -6,55 +9,96 @@ import contextlib
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
 import msgspec
 import numpy as np
+from msgspec import UNSET, Meta, UnsetType
 
 from treekit._version import __version__
+from treekit.data.table import suggest_names
 from treekit.serve.errors import InvalidRequestError, TooLargeError, shown
-from treekit.serve.models.served_model import Served
-from treekit.serve.models.tensors import Tensor, TensorSpec, get_numpy_type
+from treekit.serve.models.tensors import DATATYPES, Tensor, get_numpy_type
 from treekit.serve.protocol.tensor_data import (
+    MAX_DIMENSIONS,
     decode_byte_cells,
     decode_json_cells,
     encode_bytes,
     split_body,
 )
 
+if TYPE_CHECKING:
+    from treekit.serve.models.served_model import Served
+
 # ---------------------------------------------------------------- requests
 
-Parameters = dict[str, bool | int | float | str | None]
+Parameters = Annotated[
+    dict[str, bool | int | float | str | None],
+    Meta(
+        description="Unknown parameters are ignored.  binary_data_size: bytes of an input "
+        "after the JSON.  binary_data (of an output), binary_data_output: whether to return bytes "
+        "after the JSON."
+    ),
+]
 
 _UNSUPPORTED_PARAMETERS = ("classification", "shared_memory_region", "shared_memory_byte_size")
 """Parameters of unsupported extensions that would change the response."""
 
+Datatype = Annotated[
+    str,
+    Meta(
+        description="BF16 is not supported; send FP32.",
+        extra_json_schema={"enum": list(DATATYPES)},
+    ),
+]
 
-class InputRequest(msgspec.Struct):
-    """``$request_input``; `data` is decoded later, when its datatype is known.
+# Shapes and data are checked by `treekit.serve.protocol.tensor_data`, for gRPC too.
+Shape = Annotated[
+    list[int],
+    Meta(
+        extra_json_schema={
+            "items": {"type": "integer", "minimum": 0},
+            "minItems": 1,
+            "maxItems": MAX_DIMENSIONS,
+        }
+    ),
+]
 
-    `data` is a list if the request contains NaN or Infinity (see `_decode_with_constants`).
+InputData = Annotated[
+    msgspec.Raw,
+    Meta(
+        description="Flat in row-major order, or nested according to the shape; null is a missing "
+        "value.  NaN (read as null), Infinity and -Infinity are accepted.",
+        extra_json_schema={"type": "array"},
+    ),
+]
+
+
+class InputRequest(msgspec.Struct, omit_defaults=True):
+    """An input; `data` is decoded when its datatype is known.
+
+    `data` is a list if the request contains NaN or Infinity (see `_decode_with_constants`), and
+    a list or bytes in requests over gRPC.
     """
 
     name: str
-    shape: list[int]
-    datatype: str
-    data: msgspec.Raw = msgspec.Raw()
+    shape: Shape
+    datatype: Datatype
+    data: InputData | UnsetType = UNSET
     parameters: Parameters = {}
 
 
-class OutputRequest(msgspec.Struct):
-    """Requested output, ``$request_output`` in the protocol."""
+class OutputRequest(msgspec.Struct, omit_defaults=True):
+    """An output to return."""
 
     name: str
     parameters: Parameters = {}
 
 
-class InferRequest(msgspec.Struct):
-    """``$inference_request``."""
+class InferRequest(msgspec.Struct, omit_defaults=True):
+    """Inference request of the protocol; by default all outputs with the parameter default."""
 
-    inputs: list[InputRequest]
+    inputs: Annotated[list[InputRequest], Meta(extra_json_schema={"minItems": 1})]
     id: str | None = None
     outputs: list[OutputRequest] | None = None
     parameters: Parameters = {}
@@ -64,24 +108,6 @@ class InferRequest(msgspec.Struct):
         """Names of the selected outputs, or None."""
         return [output.name for output in self.outputs] if self.outputs else None
 
-    @property
-    def n_quotes(self) -> int:
-        """Number of quotation marks in the JSON of the decoded members.
-
-        More of them in the body indicate a member that was not decoded, because it is unknown
-        or a duplicate (or quotation marks inside a string, or a member that is null).
-        """
-        marks = 2 + 2 * (self.outputs is not None) + 4 * (self.id is not None)
-        for given in self.inputs:
-            marks += 10 + 2 * bool(given.data)
-            if given.datatype == "BYTES":  # data of other types have none, or are rejected
-                marks += bytes(given.data).count(b'"')
-        marks += 4 * len(self.outputs or ())
-        for _, parameters in self._iterate_parameters():
-            texts = sum(isinstance(value, str) for value in parameters.values())
-            marks += 2 + 2 * len(parameters) + 2 * texts
-        return marks
-
     def check_parameters(self) -> None:
         """Reject parameters that are not supported.
 
@@ -90,18 +116,20 @@ class InferRequest(msgspec.Struct):
         InvalidRequestError
             If a parameter is unsupported; the message names it and its owner.
         """
-        for of, parameters in self._iterate_parameters():
-            for name in _UNSUPPORTED_PARAMETERS:
-                if name in parameters:
+        owners = [("the request", self.parameters)]
+        owners += [(f"input {shown(given.name)}", given.parameters) for given in self.inputs]
+        owners += [(f"output {shown(own.name)}", own.parameters) for own in self.outputs or ()]
+        for of, parameters in owners:
+            for name, value in parameters.items():
+                if name in _UNSUPPORTED_PARAMETERS:
                     raise InvalidRequestError(
                         f"{of} has the parameter {name!r} of an extension that this server does "
                         "not support; leave it out"
                     )
-            for name in ("binary_data", "binary_data_output"):
-                if not isinstance(parameters.get(name, False), bool):
+                if name in ("binary_data", "binary_data_output") and not isinstance(value, bool):
                     raise InvalidRequestError(
-                        f"{of} has the parameter {name!r} = {shown(parameters[name])}; it must "
-                        "be true or false"
+                        f"{of} has the parameter {name!r} = {shown(value)}; it must be true or "
+                        "false"
                     )
 
     def is_binary(self, name: str) -> bool:
@@ -111,16 +139,100 @@ class InferRequest(msgspec.Struct):
                 return output.parameters["binary_data"] is True
         return self.parameters.get("binary_data_output") is True
 
-    def _iterate_parameters(self) -> Iterator[tuple[str, Parameters]]:
-        """Yield all non-empty parameters with a description of their owner."""
-        if self.parameters:
-            yield "the request", self.parameters
-        for given in self.inputs:
-            if given.parameters:
-                yield f"input {shown(given.name)}", given.parameters
-        for output in self.outputs or ():
-            if output.parameters:
-                yield f"output {shown(output.name)}", output.parameters
+
+class IndexRequest(msgspec.Struct):
+    """Request for the models of the repository, or only those that are ready."""
+
+    ready: bool = False
+
+
+class ControlRequest(msgspec.Struct):
+    """Request to load or unload a model; models are loaded unchanged, without config or files."""
+
+    parameters: dict[str, bool | int | float | str | None] = {}
+
+
+# ---------------------------------------------------------------- responses
+
+
+class ErrorResponse(msgspec.Struct):
+    """Error of a request: value, rule and remedy."""
+
+    error: str
+
+
+class LiveServer(msgspec.Struct):
+    """Whether the server is alive."""
+
+    live: bool
+
+
+class ReadyServer(msgspec.Struct):
+    """Whether all models are served."""
+
+    live: bool  # in the protocol's specification, probably by mistake
+    ready: bool
+
+
+class ReadyModel(msgspec.Struct):
+    """Whether a model is served."""
+
+    name: str
+    ready: bool
+
+
+class ServerMetadata(msgspec.Struct):
+    """Name, version and extensions of the server."""
+
+    name: str
+    version: str
+    extensions: tuple[str, ...]
+
+
+class TensorMetadata(msgspec.Struct):
+    """Name, datatype and shape; the parameter default marks outputs returned unrequested."""
+
+    name: str
+    datatype: Datatype
+    shape: tuple[int, ...]
+    parameters: dict[str, bool] | UnsetType = UNSET
+
+
+class ModelMetadata(msgspec.Struct):
+    """Description of a model; its parameters include the SHA-256 of its file."""
+
+    name: str
+    versions: tuple[str, ...]
+    platform: str
+    inputs: list[TensorMetadata]
+    outputs: list[TensorMetadata]
+    parameters: dict[str, str]
+
+
+class ResponseOutput(msgspec.Struct):
+    """An output; NaN and infinite values, counted by not_finite, are null in JSON."""
+
+    name: str
+    datatype: Datatype
+    shape: tuple[int, ...]
+    data: list[Any] | UnsetType = UNSET
+    parameters: dict[str, int] | UnsetType = UNSET
+
+
+class InferResponse(msgspec.Struct, kw_only=True):
+    """Response to an inference request."""
+
+    model_name: str
+    model_version: str
+    id: str | UnsetType = UNSET
+    outputs: list[ResponseOutput]
+
+
+class ControlResponse(msgspec.Struct):
+    """Loaded versions of a model after a change."""
+
+    name: str
+    versions: tuple[str, ...]
 
 
 # ---------------------------------------------------------------- encoding and decoding
@@ -138,6 +250,7 @@ class InferRequest(msgspec.Struct):
 #   ``not_finite``; binary data contain them unchanged.
 
 _EMPTY = memoryview(b"")
+_encode_json = msgspec.json.Encoder().encode
 _request_decoder = msgspec.json.Decoder(InferRequest)
 
 
@@ -166,7 +279,9 @@ def read_request(body: bytes, length: bytes | None = None) -> tuple[InferRequest
             raise malformed_body_error(text, error) from None
         request = _decode_with_constants(text)
     else:
-        if text.count(b'"') != request.n_quotes:
+        # More quotation marks than in the decoded members: of members that were not decoded, as
+        # they are unknown, null, or duplicates.
+        if text.count(b'"') != _encode_json(request).count(b'"'):
             reject_duplicates(text)
     request.check_parameters()
     return request, rest
@@ -174,21 +289,15 @@ def read_request(body: bytes, length: bytes | None = None) -> tuple[InferRequest
 
 def _decode_with_constants(text: bytes) -> InferRequest:
     """Decode a request that contains NaN or Infinity; its data are lists, not raw JSON."""
-    found = decode_with_constants(text)
+    found = parse_json(text, "inference request")
     inputs = found.get("inputs") if isinstance(found, dict) else None
-    lists: dict[int, list[Any]] = {}
-    for place, given in enumerate(inputs if isinstance(inputs, list) else ()):
-        data = given.get("data") if isinstance(given, dict) else None
-        if isinstance(data, list) and data:
-            lists[place] = given.pop("data")
-        elif isinstance(given, dict) and "data" in given:
-            given["data"] = msgspec.Raw(msgspec.json.encode(data))
-    try:
-        request = msgspec.convert(found, InferRequest)
-    except msgspec.ValidationError as error:
-        raise malformed_body_error(text, error) from None
-    for place, data in lists.items():
-        request.inputs[place].data = data  # type: ignore[assignment]  # see `InputRequest`
+    data = [
+        given.pop("data", UNSET) if isinstance(given, dict) else UNSET
+        for given in (inputs if isinstance(inputs, list) else ())
+    ]
+    request: InferRequest = convert_request(found, InferRequest, "inference request")
+    for given, own in zip(request.inputs, data, strict=True):
+        given.data = own
     return request
 
 
@@ -233,11 +342,12 @@ def decode_tensors(
 
 def _decode_tensor(given: InputRequest, rest: memoryview) -> tuple[Tensor, memoryview]:
     """Decode one input; return its tensor and the remaining bytes."""
-    name, datatype, shape, raw = given.name, given.datatype, given.shape, given.data
+    name, datatype, shape = given.name, given.datatype, given.shape
+    raw: Any = given.data
     dtype = get_numpy_type(name, datatype)
     if "binary_data_size" in given.parameters:
         size = given.parameters["binary_data_size"]
-        if raw:
+        if raw is not UNSET:
             raise InvalidRequestError(
                 f"input {shown(name)} has both data and binary_data_size; give only one"
             )
@@ -247,129 +357,110 @@ def _decode_tensor(given: InputRequest, rest: memoryview) -> tuple[Tensor, memor
                 "are left after the previous inputs and the JSON, whose length is given by the "
                 "header Inference-Header-Content-Length"
             )
-        cells = decode_byte_cells(name, datatype, shape, rest[:size], dtype)
-        return Tensor(name, datatype, cells), rest[size:]
-    if not raw:
+        raw, rest = rest[:size], rest[size:]
+    if raw is UNSET:
         raise InvalidRequestError(
             f"input {shown(name)} has no data; give data, or binary_data_size and bytes"
         )
-    return Tensor(name, datatype, decode_json_cells(name, datatype, shape, raw, dtype)), rest
+    decode = decode_byte_cells if isinstance(raw, bytes | memoryview) else decode_json_cells
+    return Tensor(name, datatype, decode(name, datatype, shape, raw, dtype)), rest
 
 
 # ------------------------------------------------------------------------- responses
 
-_encode_json = msgspec.json.Encoder().encode
-
 
 def encode_json_response(served: Served, request_id: str | None, outputs: list[Tensor]) -> bytes:
-    """Encode an ``$inference_response`` with all data as JSON."""
+    """Encode an inference response with all data as JSON."""
     return _encode_head(served, request_id, [_output_to_json(output) for output in outputs])
 
 
 def encode_response(
     served: Served, request: InferRequest, outputs: list[Tensor]
 ) -> tuple[bytes, int | None]:
-    """Encode an ``$inference_response`` as requested; return it and the length of its JSON.
+    """Encode an inference response as requested; return it and the length of its JSON.
 
     The length is None if all of it is JSON.  The bytes of tensors follow in output order.
     """
-    binary = [request.is_binary(output.name) for output in outputs]
-    if not any(binary):
-        return encode_json_response(served, request.id, outputs), None
     parts, descriptions = [], []
-    for output, as_bytes in zip(outputs, binary, strict=True):
-        if as_bytes:
+    for output in outputs:
+        if request.is_binary(output.name):
             data = encode_bytes(output)
             parts.append(data)
-            descriptions.append(
-                _describe_output(output) | {"parameters": {"binary_data_size": len(data)}}
-            )
+            name, datatype, cells = output
+            size = {"binary_data_size": len(data)}
+            descriptions.append(ResponseOutput(name, datatype, cells.shape, parameters=size))
         else:
             descriptions.append(_output_to_json(output))
     head = _encode_head(served, request.id, descriptions)
-    return b"".join((head, *parts)), len(head)
+    return b"".join((head, *parts)), len(head) if parts else None
 
 
-def _encode_head(served: Served, request_id: str | None, outputs: list[dict[str, Any]]) -> bytes:
-    answer: dict[str, Any] = {"model_name": served.name, "model_version": served.version}
-    if request_id is not None:
-        answer["id"] = request_id
-    answer["outputs"] = outputs
-    return _encode_json(answer)
+def _encode_head(served: Served, request_id: str | None, outputs: list[ResponseOutput]) -> bytes:
+    return _encode_json(
+        InferResponse(
+            model_name=served.name,
+            model_version=served.version,
+            id=UNSET if request_id is None else request_id,
+            outputs=outputs,
+        )
+    )
 
 
-def _describe_output(output: Tensor) -> dict[str, Any]:
-    return {"name": output.name, "datatype": output.datatype, "shape": output.cells.shape}
-
-
-def _output_to_json(output: Tensor) -> dict[str, Any]:
-    described = _describe_output(output)
-    cells = output.cells
-    described["data"] = cells.ravel().tolist()  # msgspec writes null for what is not finite
+def _output_to_json(output: Tensor) -> ResponseOutput:
+    name, datatype, cells = output
+    # msgspec writes null for what is not finite
+    described = ResponseOutput(name, datatype, cells.shape, cells.ravel().tolist())
     if cells.dtype.kind == "f":
         lost = cells.size - int(np.count_nonzero(np.isfinite(cells)))
         if lost:
-            described["parameters"] = {"not_finite": lost}
+            described.parameters = {"not_finite": lost}
     return described
 
 
 # ---------------------------------------------------------------- metadata
 
-EXTENSIONS = ("binary_tensor_data", "model_repository")
-"""Supported extensions, by Triton's names."""
+SERVER_METADATA = ServerMetadata(
+    "treekit",
+    __version__,
+    ("binary_tensor_data", "model_repository"),  # extensions by Triton's names
+)
 
 
-def get_server_metadata() -> dict[str, Any]:
-    """Return the ``$metadata_server_response``."""
-    return {"name": "treekit", "version": __version__, "extensions": EXTENSIONS}
-
-
-def get_model_metadata(served: Served, versions: Sequence[str]) -> dict[str, Any]:
-    """Return the ``$metadata_model_response`` with additional parameters.
+def get_model_metadata(served: Served, versions: tuple[str, ...]) -> ModelMetadata:
+    """Return the metadata of a model with additional parameters.
 
     The parameter ``default`` of an output is true if it is returned to requests that select no
     outputs.  The parameters of the model are the SHA-256 of its file and, as text, alternative
-    forms of input; ``inputs`` is the form for all clients.  For treekit models they include the
-    schema as JSON text and the policies, so that a client can encode rows itself
-    (`treekit.serve.client`).
+    forms of input; ``inputs`` is the form for all clients.  They include the schema as JSON text
+    and the policies, so that a client can encode rows itself (`treekit.serve.client`).
     """
-    parameters = {"sha256": served.digest}
-    if served.model is not None:
-        parameters |= {
-            "schema": msgspec.json.encode(served.model.schema).decode(),
-            "missing": served.model.missing,
-            "unknown": served.model.unknown,
-        }
-    if served.other_inputs:
-        parameters["other_inputs"] = "; or ".join(
-            ", ".join(_format_spec(spec) for spec in form) for form in served.other_inputs
-        )
-    return {
-        "name": served.name,
-        "versions": versions,
-        "platform": served.platform,
-        "inputs": [spec._asdict() for spec in served.inputs],
-        "outputs": [
-            {**spec._asdict(), "parameters": {"default": spec.name in served.default_outputs}}
+    return ModelMetadata(
+        served.name,
+        versions,
+        served.platform,
+        [TensorMetadata(*spec) for spec in served.inputs],
+        [
+            TensorMetadata(*spec, {"default": spec.name in served.default_outputs})
             for spec in served.outputs
         ],
-        "parameters": parameters,
-    }
-
-
-def _format_spec(spec: TensorSpec) -> str:
-    return f"{spec.name} {spec.datatype} {list(spec.shape)}"
+        {
+            "sha256": served.digest,
+            "schema": _encode_json(served.model.schema).decode(),
+            "missing": served.model.missing,
+            "unknown": served.model.unknown,
+            "other_inputs": "; or ".join(
+                ", ".join(f"{name} {datatype} {list(shape)}" for name, datatype, shape in form)
+                for form in served.other_inputs
+            ),
+        },
+    )
 
 
 # ---------------------------------------------------------------- malformed bodies
 # Slow path for bodies that msgspec rejects: those with NaN or Infinity are decoded, others are
 # rejected with an explanation.
 
-_ENCODING_MARKS = {
-    b"\xef\xbb\xbf": "begins with a byte order mark",
-    b"\xff\xfe": "is UTF-16 or UTF-32",
-    b"\xfe\xff": "is UTF-16 or UTF-32",
-}
+_ENCODING_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 
 _MAX_EXPLAINED_BYTES = 1 << 18
 """Maximum bytes decoded for a better message, as Python's decoder blocks all other threads."""
@@ -377,45 +468,67 @@ _MAX_EXPLAINED_BYTES = 1 << 18
 _NUMBER_LISTS = re.compile(rb"\[[-+0-9.eEaflnrstu,\s]*\]")
 """Lists of numbers, true, false and null, which contain no names."""
 
-_INPUT_INDEX = re.compile(r"\$\.inputs\[(\d{1,9})\]")
+_PLACE = re.compile(r" - at `\$(.*)`$", re.DOTALL)
+_STEPS = re.compile(r"\.(\w+)|\[(\d+)\]")
+_UNKNOWN_FIELD = re.compile(r"unknown field `(.*?)`", re.DOTALL)
+
+T = TypeVar("T")
+
+
+def convert_request(value: Any, kind: Any, what: str = "request", *, strict: bool = True) -> Any:
+    """Convert parsed JSON, or texts (if not `strict`), to a struct with `forbid_unknown_fields`.
+
+    Raises
+    ------
+    InvalidRequestError
+        If a field is unknown, missing or invalid; the message names it, the rule and the value.
+    """
+    try:
+        return msgspec.convert(value, kind, strict=strict)
+    except msgspec.ValidationError as error:
+        unknown = _UNKNOWN_FIELD.search(str(error))
+        if unknown is None:
+            hint = f", got {shown(_find_value(value, str(error)))}; see /openapi.json"
+        else:
+            names = (get_args(kind) or (kind,))[0].__struct_fields__
+            hint = f"; {suggest_names(unknown[1], names)}" if names else "; leave it out"
+        raise InvalidRequestError(f"invalid {what}: {error!s:.300}{hint}") from None
+
+
+def _find_value(value: Any, message: str) -> Any:
+    """Return the part of a value at the place in a message of msgspec, such as ``$.rows[1]``."""
+    place = _PLACE.search(message)
+    for name, index in _STEPS.findall(place[1]) if place else ():
+        value = value[name] if name else value[int(index)]
+    return value
 
 
 def malformed_body_error(
     body: bytes, error: Exception, what: str = "inference request"
 ) -> InvalidRequestError:
     """Return the error for a body that is not JSON or has the wrong structure."""
-    return InvalidRequestError(f"invalid {what}: {_explain_error(body, error)}")
-
-
-def _explain_error(body: bytes, error: Exception) -> str:
+    reason = str(error)
     if not body.strip():
-        return "the body is empty; send a JSON object of the protocol"
-    for mark, what in _ENCODING_MARKS.items():
-        if body.startswith(mark):
-            return f"the body {what}; send UTF-8 without a byte order mark"
-    if b"\0" in body[:4]:
-        return "the body is UTF-16 or UTF-32; send UTF-8 without a byte order mark"
-    if isinstance(error, UnicodeDecodeError):
-        return "a string in the body is not UTF-8"
-    if isinstance(error, RecursionError):
-        return "the JSON is nested too deeply"
-    return f"{error}{_format_input_name(body, str(error))}"
+        reason = "the body is empty; send a JSON object"
+    elif body.startswith(_ENCODING_MARKS) or b"\0" in body[:4]:
+        reason = "the body is UTF-16, UTF-32 or has a byte order mark; send UTF-8 without one"
+    elif isinstance(error, UnicodeError):
+        cause = getattr(error, "reason", error)
+        reason = f"a string in the body is not UTF-8: {cause}"
+    elif isinstance(error, RecursionError):
+        reason = "the JSON is nested too deeply"
+    elif "set_int_max_str_digits" in reason:
+        reason = "the body contains an integer of thousands of digits"
+    elif not isinstance(error, msgspec.ValidationError):
+        reason = f"the body is not JSON: {error}"
+    elif len(body) <= _MAX_EXPLAINED_BYTES:
+        with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
+            reason = f"{error}, got {shown(_find_value(json.loads(body), reason))}"
+    return InvalidRequestError(f"invalid {what}: {reason}")
 
 
-def _format_input_name(body: bytes, text: str) -> str:
-    """Return the name of the input whose index is in a message of msgspec."""
-    place = _INPUT_INDEX.search(text)
-    if place is None or len(body) > _MAX_EXPLAINED_BYTES:
-        return ""
-    try:
-        name = json.loads(body)["inputs"][int(place[1])]["name"]
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return ""
-    return f" (input {shown(name)})"
-
-
-def decode_with_constants(body: bytes) -> Any:
-    """Decode JSON with NaN (as null) and Infinity, as written by Triton's clients.
+def parse_json(body: bytes, what: str = "request") -> Any:
+    """Decode JSON with NaN (as null) and Infinity, as written by Triton's clients and Python.
 
     Python's decoder accepts them, msgspec does not.
 
@@ -428,24 +541,18 @@ def decode_with_constants(body: bytes) -> Any:
         text = body.decode()
         found = json.loads(
             text,
-            object_pairs_hook=_unique_pairs,
-            parse_float=parse_finite,
-            parse_constant=parse_constant,
+            object_pairs_hook=make_unique_dict,
+            parse_float=_parse_finite,
+            parse_constant=lambda text: None if text == "NaN" else float(text),
         )
         if "\\ud" in text or "\\uD" in text:  # a lone surrogate cannot be encoded in a response
             json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        raise malformed_body_error(body, error) from None
+        raise malformed_body_error(body, error, what) from None
     return found
 
 
-def parse_constant(text: str) -> float | None:
-    """Return None (missing) for NaN, and the value of Infinity and -Infinity."""
-    return None if text == "NaN" else float(text)
-
-
-def parse_finite(text: str) -> float:
-    """Parse a decimal number; InvalidRequestError if it exceeds the largest double."""
+def _parse_finite(text: str) -> float:
     value = float(text)
     if math.isinf(value):
         raise InvalidRequestError(
@@ -465,20 +572,21 @@ def reject_duplicates(body: bytes) -> None:
     # Most of a large body is numeric data, which is removed first.  The complete body is checked
     # only if that finds a duplicate or fails.
     with contextlib.suppress(ValueError, RecursionError, InvalidRequestError):
-        json.loads(_NUMBER_LISTS.sub(b"[]", body), object_pairs_hook=_unique_pairs)
+        json.loads(_NUMBER_LISTS.sub(b"[]", body), object_pairs_hook=make_unique_dict)
         return
     try:
-        json.loads(body, object_pairs_hook=_unique_pairs)
+        json.loads(body, object_pairs_hook=make_unique_dict)
     except (ValueError, RecursionError) as error:
         raise malformed_body_error(body, error) from None
 
 
-def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def make_unique_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return pairs as a dict; InvalidRequestError if a name is a duplicate."""
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise InvalidRequestError(
-            f"the body has the duplicate name {shown(twice)} in one object; give each name once"
+            f"the request has the duplicate name {shown(twice)}; give each name once"
         )
     return found

@@ -125,7 +125,7 @@ def _decode_values(name: str, datatype: str, shape: list[int], raw: msgspec.Raw 
 
 def _nesting_depth(raw: msgspec.Raw | Values) -> int:
     """Return the nesting depth of lists before the first value."""
-    if not isinstance(raw, list):
+    if isinstance(raw, msgspec.Raw):
         opening = _OPENING.match(memoryview(raw))
         return opening.group().count(b"[") if opening else 0
     depth = 0
@@ -176,13 +176,7 @@ def _values_to_array(
     try:
         cells = np.array(known, dtype=dtype)
     except OverflowError:
-        least, most = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-        place = next(
-            place
-            for place, value in enumerate(values)
-            if value is not None and not least <= value <= most
-        )
-        raise _out_of_range_error(name, datatype, place, values[place], (least, most)) from None
+        raise _range_error(name, datatype, min(known), max(known), np.iinfo(dtype)) from None
     return np.array(values, dtype=np.float64) if len(known) < len(values) else cells
 
 
@@ -199,17 +193,17 @@ def _values_to_floats(
     if infinite.any():
         infinite &= np.isfinite(doubles)
     if infinite.any():  # a number became infinite
-        place, most = int(infinite.argmax()), float(np.finfo(dtype).max)
-        raise _out_of_range_error(name, datatype, place, values[place], (-most, most))
+        found = doubles[np.isfinite(doubles)]
+        raise _range_error(name, datatype, found.min(), found.max(), np.finfo(dtype))
     return cells
 
 
-def _out_of_range_error(
-    name: str, datatype: str, place: int, value: Any, limits: tuple[float, float]
+def _range_error(
+    name: str, datatype: str, low: Any, high: Any, limits: np.iinfo[Any] | np.finfo[Any]
 ) -> InvalidRequestError:
     return InvalidRequestError(
-        f"input {shown(name)} has {shown(value)} as value {place} (counting from 0), out of the "
-        f"range of {datatype}, {limits[0]} to {limits[1]}"
+        f"input {shown(name)} has values from {low!s:.80} to {high!s:.80}, out of the range of "
+        f"{datatype}, {limits.min} to {limits.max}"
     )
 
 
@@ -256,7 +250,7 @@ def split_body(body: bytes, length: bytes | None) -> tuple[bytes, memoryview]:
 
 
 def decode_byte_cells(
-    name: str, datatype: str, shape: list[int], data: memoryview, dtype: np.dtype[Any]
+    name: str, datatype: str, shape: list[int], data: bytes | memoryview, dtype: np.dtype[Any]
 ) -> npt.NDArray[Any]:
     """Decode the cells of input `name` from bytes, as a copy.
 
@@ -264,7 +258,7 @@ def decode_byte_cells(
     ----------
     name, datatype : str
     shape : list of int
-    data : memoryview
+    data : bytes or memoryview
         Exactly the bytes of the input.
     dtype : dtype
         NumPy type of `datatype`.
@@ -280,7 +274,7 @@ def decode_byte_cells(
     """
     size = check_shape(name, shape)
     if dtype.kind == "O":
-        return _decode_strings(name, shape, size, data)
+        return _decode_strings(name, size, data).reshape(shape)
     if len(data) != size * dtype.itemsize:
         raise InvalidRequestError(
             f"input {shown(name)} has {len(data):,} bytes of data; shape {shown(shape)} of "
@@ -299,29 +293,17 @@ def decode_byte_cells(
     return cells.reshape(shape)
 
 
-def _decode_strings(name: str, shape: list[int], size: int, data: memoryview) -> npt.NDArray[Any]:
+def _decode_strings(name: str, size: int, data: bytes | memoryview) -> npt.NDArray[Any]:
     """Decode the elements of BYTES as strings."""
-    if size * _LENGTH_FORMAT.size > len(data):
-        raise InvalidRequestError(
-            f"input {shown(name)} has {len(data):,} bytes of data; shape {shown(shape)} of BYTES "
-            f"requires {size * _LENGTH_FORMAT.size:,} for the lengths of its elements alone"
-        )
     raw, texts = bytes(data), []
-    unpack, width, bytes_there = _LENGTH_FORMAT.unpack_from, _LENGTH_FORMAT.size, len(data)
     end = 0
     try:
         for _ in range(size):
-            start = end + width
-            end = start + unpack(raw, end)[0]
-            if end > bytes_there:
-                raise struct.error
+            start = end + _LENGTH_FORMAT.size
+            end = start + _LENGTH_FORMAT.unpack_from(raw, end)[0]
             texts.append(raw[start:end].decode())
     except struct.error:
-        raise InvalidRequestError(
-            f"input {shown(name)} has {len(raw):,} bytes of data, which end within element "
-            f"{len(texts)} (counting from 0); an element of BYTES is a 4-byte little-endian "
-            "length followed by that many bytes"
-        ) from None
+        end = -1
     except UnicodeDecodeError as error:
         raise InvalidRequestError(
             f"element {len(texts)} (counting from 0) of input {shown(name)} is not UTF-8: "
@@ -329,12 +311,12 @@ def _decode_strings(name: str, shape: list[int], size: int, data: memoryview) ->
         ) from None
     if end != len(raw):
         raise InvalidRequestError(
-            f"input {shown(name)} has {len(raw):,} bytes of data, but its {size:,} elements end "
-            f"after {end:,}"
+            f"input {shown(name)} has {len(raw):,} bytes of data, which are not {size:,} elements "
+            "of BYTES; each is a 4-byte little-endian length followed by that many bytes"
         )
     cells = np.empty(size, dtype=object)
     cells[:] = texts
-    return cells.reshape(shape)
+    return cells
 
 
 def encode_bytes(tensor: Tensor) -> bytes:
@@ -394,10 +376,8 @@ def decompress_body(body: bytes, coding: bytes, most: int) -> bytes:
             f"the decompressed body is longer than {most:,} bytes, the limit of this server; send "
             "it in parts"
         )
-    if not stream.eof:
-        raise InvalidRequestError(f"the {name.decode()} stream of the body is truncated")
-    if stream.unused_data:
+    if not stream.eof or stream.unused_data:
         raise InvalidRequestError(
-            f"the body has data after the end of its {name.decode()} stream; send one stream"
+            f"the body is not a single, complete {name.decode()} stream; send one"
         )
     return plain
